@@ -15,7 +15,7 @@ pub struct DirectoryLock {
     file: File,
 }
 
-/// Why a directory cannot be locked.
+/// An error that prevents locking a directory.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryLockError {
     /// Another process has locked the directory.
@@ -50,10 +50,10 @@ impl DirectoryLock {
     /// When another process has locked it.
     pub fn acquire(dir: &Path) -> Result<Self, DirectoryLockError> {
         let path = dir.join(LOCK_FILE);
-        let failed = |error| DirectoryLockError::Io { file: path.display().to_string(), error };
+        let io_error = |error| DirectoryLockError::Io { file: path.display().to_string(), error };
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let mut file = options.open(&path).map_err(failed)?;
+        let mut file = options.open(&path).map_err(io_error)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -62,7 +62,7 @@ impl DirectoryLock {
                 let process = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
                 return Err(DirectoryLockError::InUse { dir: dir.display().to_string(), process });
             }
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
+            Err(TryLockError::Error(error)) => return Err(io_error(error)),
         }
         // The lock is held even if the disk is full.
         if let Err(error) = write_process_id(&mut file) {
@@ -79,7 +79,7 @@ impl DirectoryLock {
 }
 
 impl Drop for DirectoryLock {
-    /// Unlocks explicitly: a container that is being started shares the open file until it executes its program.
+    /// Unlocks explicitly, because a child process shares the open file until it executes its program.
     fn drop(&mut self) {
         // The operating system releases the lock when the process ends.
         let _ = self.file.unlock();

@@ -1,5 +1,5 @@
-//! A directory that persists a cluster: objects, credentials, container logs and the list of started processes. It is
-//! used by one process at a time.
+//! The data directory of a cluster: objects, credentials, container logs and the list of started processes. One process
+//! uses it at a time.
 
 mod lock;
 

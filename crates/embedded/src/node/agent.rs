@@ -97,14 +97,14 @@ impl NodeAgent {
             return;
         }
         let uid = object::uid(pod).to_owned();
-        let deleting = object::is_deleting(pod);
+        let is_deleting = object::is_deleting(pod);
         if let Some(signals) = self.pods.get(&uid) {
-            if deleting {
+            if is_deleting {
                 signals.delete.cancel();
             }
             return;
         }
-        if deleting {
+        if is_deleting {
             // No worker runs for it. A Pod that is already gone needs no removal.
             let _ = self.context.server.force_delete("pods", object::namespace(pod), object::name(pod), Some(&uid));
         } else if !matches!(object::text(pod, "/status/phase"), "Succeeded" | "Failed") {
@@ -123,7 +123,7 @@ impl NodeAgent {
         });
     }
 
-    /// Lets the workers of a node update the status of their Pods.
+    /// Notifies the workers of the Pods on a node to update the status.
     fn refresh_pods_of_node(&self, node: &str) {
         for pod in self.context.server.list("pods") {
             if object::text(&pod, "/spec/nodeName") == node
@@ -177,12 +177,12 @@ fn is_ready(node: &Value) -> bool {
 
 /// Returns the node info of the host, as shown by `kubectl get nodes -o wide`.
 fn node_info() -> [(&'static str, String); 6] {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let release = read("/etc/os-release");
+    let read_file = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let release = read_file("/etc/os-release");
     let pretty_name = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
     [
         ("kubeletVersion", crate::server::VERSION.to_owned()),
-        ("kernelVersion", read("/proc/sys/kernel/osrelease").trim().to_owned()),
+        ("kernelVersion", read_file("/proc/sys/kernel/osrelease").trim().to_owned()),
         ("osImage", pretty_name.unwrap_or(std::env::consts::OS).trim_matches('"').to_owned()),
         ("operatingSystem", std::env::consts::OS.to_owned()),
         ("architecture", std::env::consts::ARCH.replace("x86_64", "amd64").replace("aarch64", "arm64")),

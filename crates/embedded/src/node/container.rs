@@ -27,12 +27,12 @@ use crate::workloads::ownership;
 /// An event that a container reports to the worker of its Pod.
 #[derive(Debug)]
 pub(crate) enum ContainerEvent {
-    /// It waits to start.
+    /// The container waits to start.
     Waiting {
         reason: &'static str,
         message: String,
     },
-    /// It was started.
+    /// The container has started.
     Running,
     Probe(ProbeEvent),
     Terminated(TerminatedState),
@@ -47,14 +47,14 @@ pub(crate) struct ContainerSupervisor {
     pub(crate) pod: Arc<Value>,
     pub(crate) spec: Value,
     pub(crate) index: usize,
-    pub(crate) policy: RestartPolicy,
+    pub(crate) restart_policy: RestartPolicy,
     pub(crate) purpose: ContainerPurpose,
     pub(crate) pod_ip: IpAddr,
     pub(crate) stop: CancellationToken,
     pub(crate) event_sender: mpsc::UnboundedSender<(usize, ContainerEvent)>,
 }
 
-/// Duration of a failing pull attempt.
+/// Simulated duration of a failing pull attempt.
 const PULL_ATTEMPT: Duration = Duration::from_secs(1);
 
 /// Exit code of a process that was killed with SIGKILL.
@@ -81,7 +81,7 @@ impl ContainerSupervisor {
                 finished_at: self.now(),
             };
             self.report(ContainerEvent::Terminated(terminated));
-            if self.stop.is_cancelled() || !self.policy.should_restart(exit.code) {
+            if self.stop.is_cancelled() || !self.restart_policy.should_restart(exit.code) {
                 break;
             }
             let delay = back_off.next_delay(started_at.elapsed());
@@ -124,8 +124,8 @@ impl ContainerSupervisor {
             // The caller enforces the grace period.
             false => terminate.await,
             true => {
-                let killed = ContainerExit { code: SIGKILL_EXIT_CODE, message: String::new() };
-                timeout(grace_period(&self.pod), terminate).await.unwrap_or(killed)
+                let sigkill_exit = ContainerExit { code: SIGKILL_EXIT_CODE, message: String::new() };
+                timeout(grace_period(&self.pod), terminate).await.unwrap_or(sigkill_exit)
             }
         }
     }
@@ -227,16 +227,16 @@ impl ContainerSupervisor {
         let sources = NamespaceSources::new(&self.context.server, &self.pod);
         let env = environment::resolve(&self.spec, &self.pod, &sources)?;
         let variables = env.iter().cloned().collect();
-        let expanded_list = |field: &str| {
+        let expand_list = |field: &str| {
             let items = object::strings(self.spec.get(field));
             items.into_iter().map(|item| environment::expand(item, &variables)).collect()
         };
         let name = object::text(&self.spec, "/name");
         let pod_dir = self.context.pod_dir(&self.pod, [&self.spec]);
         let not_found = |error: VolumeError| EnvironmentError::NotFound(error.to_string());
-        let pod_with_volumes =
+        let resolved_pod =
             pod_dir.as_ref().map(|_| volumes::resolve_claims(&self.pod, &sources)).transpose().map_err(not_found)?;
-        let mounts = pod_dir.as_deref().zip(pod_with_volumes.as_deref());
+        let mounts = pod_dir.as_deref().zip(resolved_pod.as_deref());
         let mounts = mounts.map(|(pod_dir, pod)| volumes::mounts(&self.spec, pod, pod_dir, &variables));
         let mounts = mounts.transpose().map_err(not_found)?;
         let container = ContainerConfig {
@@ -247,8 +247,8 @@ impl ContainerSupervisor {
             name: name.to_owned(),
             image: object::text(&self.spec, "/image").to_owned(),
             purpose: self.purpose,
-            command: expanded_list("command"),
-            args: expanded_list("args"),
+            command: expand_list("command"),
+            args: expand_list("args"),
             pod_ip: self.pod_ip,
             ports: tcp_ports(&self.spec),
             working_dir: self.spec.get("workingDir").and_then(Value::as_str).map(str::to_owned),
@@ -260,7 +260,7 @@ impl ContainerSupervisor {
             env,
         };
         self.record_mount_events(&container);
-        // Its path is the longest, so it is matched first.
+        // First, so that it takes precedence over a mount of a parent directory.
         let termination_mount = self.termination_message().create_file().map_err(EnvironmentError::NotFound)?;
         let mounts = termination_mount.into_iter().chain(container.mounts).collect();
         Ok(ContainerConfig { mounts, ..container })
@@ -274,13 +274,13 @@ impl ContainerSupervisor {
     fn record_mount_events(&self, container: &ContainerConfig) {
         let texts = || {
             let values = container.env.iter().map(|(_, value)| value);
-            let all = container.command.iter().chain(&container.args).chain(values).chain(&container.working_dir);
-            all.map(String::as_str)
+            let strings = container.command.iter().chain(&container.args).chain(values).chain(&container.working_dir);
+            strings.map(String::as_str)
         };
-        let rewritten =
+        let rewritten_mounts =
             container.mounts.iter().filter(|mount| std::path::Path::new(&mount.container_path) != mount.host_path);
         let (reachable, unreachable): (Vec<&Mount>, Vec<&Mount>) =
-            rewritten.partition(|mount| paths::is_reachable(mount, texts()));
+            rewritten_mounts.partition(|mount| paths::is_reachable(mount, texts()));
         for mount in reachable {
             let message = format!(
                 "Mount path {} of container {} is {} on the host; command, arguments and environment variables were rewritten",

@@ -50,9 +50,9 @@ impl NodeContext {
     /// Returns the directory of a Pod, if any of these containers uses the file system of the host.
     pub(crate) fn pod_dir<'a>(&self, pod: &Value, containers: impl IntoIterator<Item = &'a Value>) -> Option<PathBuf> {
         let node = object::text(pod, "/spec/nodeName");
-        let uses_host =
+        let uses_host_filesystem =
             |container: &Value| self.ports.runtime.uses_host_filesystem(node, object::text(container, "/image"));
-        let pods_dir = self.directories.pods.as_ref().filter(|_| containers.into_iter().any(uses_host))?;
+        let pods_dir = self.directories.pods.as_ref().filter(|_| containers.into_iter().any(uses_host_filesystem))?;
         Some(pods_dir.join(object::uid(pod)))
     }
 
@@ -81,7 +81,8 @@ impl NodeContext {
     pub(crate) fn host_ip(&self, node: &str) -> String {
         let node = self.server.get("nodes", "", node);
         let addresses = node.as_ref().and_then(|node| node.pointer("/status/addresses")?.as_array());
-        let internal = addresses.into_iter().flatten().find(|address| object::text(address, "/type") == "InternalIP");
-        internal.map_or(HOST_IP, |address| object::text(address, "/address")).to_owned()
+        let internal_ip =
+            addresses.into_iter().flatten().find(|address| object::text(address, "/type") == "InternalIP");
+        internal_ip.map_or(HOST_IP, |address| object::text(address, "/address")).to_owned()
     }
 }

@@ -20,34 +20,34 @@ const UNIMPLEMENTED: &str = "12";
 /// # Errors
 /// The message of the kubelet for an unhealthy service.
 pub(super) async fn check(network: &dyn Network, address: SocketAddr, service: &str) -> Result<(), String> {
-    let failed = |error: &dyn std::fmt::Display| format!("error: health rpc to {address} failed: {error}");
+    let error_message = |error: &dyn std::fmt::Display| format!("error: health rpc to {address} failed: {error}");
     let stream = network.connect(address).await;
     let stream = stream.map_err(|error| format!("timeout: failed to connect service {address:?}: {error}"))?;
     let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
         .await
-        .map_err(|e| failed(&e))?;
+        .map_err(|e| error_message(&e))?;
     let request = Request::post(format!("http://{address}/grpc.health.v1.Health/Check"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
         .header("user-agent", "kube-probe/1.33")
         .body(Full::new(encode_request(service)))
-        .map_err(|error| failed(&error))?;
-    let call = async {
-        let response = sender.send_request(request).await.map_err(|error| failed(&error))?;
+        .map_err(|error| error_message(&error))?;
+    let health_check = async {
+        let response = sender.send_request(request).await.map_err(|error| error_message(&error))?;
         let (parts, body) = response.into_parts();
-        let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await.map_err(|error| failed(&error))?;
+        let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await.map_err(|error| error_message(&error))?;
         grpc_error(&parts.headers).map_or(Ok(()), Err)?;
         body.trailers().and_then(grpc_error).map_or(Ok(()), Err)?;
         parse_response(&body.to_bytes())
     };
-    // The response shows whether the connection failed.
-    let drive = async {
+    // A failure of the connection is reported by the response.
+    let drive_connection = async {
         let _ = connection.await;
         std::future::pending::<std::convert::Infallible>().await
     };
     tokio::select! {
-        response = call => response,
-        never = drive => match never {},
+        response = health_check => response,
+        never = drive_connection => match never {},
     }
 }
 
@@ -66,12 +66,12 @@ fn encode_request(service: &str) -> Bytes {
     frame.freeze()
 }
 
-fn put_varint(out: &mut BytesMut, mut number: usize) {
+fn put_varint(buffer: &mut BytesMut, mut number: usize) {
     while number >= 0x80 {
-        out.put_u8(u8::try_from(number & 0x7f).unwrap_or_default() | 0x80);
+        buffer.put_u8(u8::try_from(number & 0x7f).unwrap_or_default() | 0x80);
         number >>= 7;
     }
-    out.put_u8(u8::try_from(number).unwrap_or_default());
+    buffer.put_u8(u8::try_from(number).unwrap_or_default());
 }
 
 /// Returns the message for a `grpc-status` other than 0.
@@ -117,7 +117,7 @@ mod tests {
     use crate::ports::TcpNetwork;
 
     /// Starts a server that responds once with this body and `grpc-status`, and checks the request.
-    async fn server(body: &'static [u8], status: &'static str) -> SocketAddr {
+    async fn start_server(body: &'static [u8], status: &'static str) -> SocketAddr {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move {
@@ -132,8 +132,8 @@ mod tests {
                 let frames = futures::stream::iter(frames.map(Ok::<_, Infallible>));
                 Ok::<_, Infallible>(Response::new(StreamBody::new(frames)))
             });
-            let http = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-            http.serve_connection(TokioIo::new(stream), response).await.ok();
+            let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            builder.serve_connection(TokioIo::new(stream), response).await.ok();
         });
         address
     }
@@ -148,8 +148,12 @@ mod tests {
         Some("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): ")
     )]
     #[tokio::test]
-    async fn checks_health(#[case] body: &'static [u8], #[case] status: &'static str, #[case] expect: Option<&str>) {
-        let address = server(body, status).await;
+    async fn reports_health_status(
+        #[case] body: &'static [u8],
+        #[case] status: &'static str,
+        #[case] expect: Option<&str>,
+    ) {
+        let address = start_server(body, status).await;
         assert_eq!(check(&TcpNetwork, address, "db").await, expect.map_or(Ok(()), |message| Err(message.to_owned())));
     }
 }

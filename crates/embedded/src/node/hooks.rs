@@ -16,7 +16,7 @@ pub(super) struct Hooks {
 /// A `LifecycleHandler`.
 #[derive(Debug, Clone)]
 enum LifecycleHandler {
-    Call(ProbeHandler),
+    Action(ProbeHandler),
     Sleep(Duration),
 }
 
@@ -47,7 +47,7 @@ impl LifecycleHandler {
         if let Some(seconds) = handler.pointer("/sleep/seconds").and_then(Value::as_u64) {
             return Some(Self::Sleep(Duration::from_secs(seconds)));
         }
-        ProbeHandler::from_json(handler, container).map(Self::Call)
+        ProbeHandler::from_json(handler, container).map(Self::Action)
     }
 }
 
@@ -58,6 +58,6 @@ async fn run(handler: Option<&LifecycleHandler>, target: &ProbeTarget) -> Result
             tokio::time::sleep(*duration).await;
             Ok(())
         }
-        Some(LifecycleHandler::Call(question)) => question.run(target).await,
+        Some(LifecycleHandler::Action(handler)) => handler.run(target).await,
     }
 }

@@ -17,26 +17,26 @@ pub(crate) fn invalid_name_message(image: &str) -> Option<String> {
     Some(format!("Failed to apply default image tag \"{image}\": couldn't parse image name \"{image}\": {cause}"))
 }
 
-/// Returns why the reference is invalid.
+/// Returns the reason why the reference is invalid, `None` for a valid one.
 fn parse_error(image: &str) -> Option<&'static str> {
-    const INVALID: &str = "invalid reference format";
+    const INVALID_FORMAT: &str = "invalid reference format";
     let (rest, digest) = image.split_once('@').map_or((image, None), |(rest, digest)| (rest, Some(digest)));
     let (name, tag) = match rest.rsplit_once(':') {
         Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
         _ => (rest, None),
     };
     if digest.is_some_and(|digest| !is_digest(digest)) || tag.is_some_and(|tag| !is_tag(tag)) {
-        return Some(INVALID);
+        return Some(INVALID_FORMAT);
     }
     let (domain, path) = split_domain(name);
     if domain.is_some_and(|domain| !is_domain(domain)) {
-        return Some(INVALID);
+        return Some(INVALID_FORMAT);
     }
     if path.chars().any(|c| c.is_ascii_uppercase()) {
         return Some("invalid reference format: repository name must be lowercase");
     }
     if path.is_empty() || !path.split('/').all(is_component) {
-        return Some(INVALID);
+        return Some(INVALID_FORMAT);
     }
     (name.len() > MAX_NAME_LENGTH).then_some("repository name must not be more than 255 characters")
 }
@@ -57,8 +57,8 @@ fn is_domain(domain: &str) -> bool {
         _ => (domain, None),
     };
     let is_label = |label: &str| {
-        let is_inner = |c: char| c.is_ascii_alphanumeric() || c == '-';
-        !label.is_empty() && label.chars().all(is_inner) && !label.starts_with('-') && !label.ends_with('-')
+        let is_label_char = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        !label.is_empty() && label.chars().all(is_label_char) && !label.starts_with('-') && !label.ends_with('-')
     };
     let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     let is_host = match address {
@@ -71,28 +71,30 @@ fn is_domain(domain: &str) -> bool {
 /// Whether the component consists of lower-case letters and digits, separated by one `.`, one or two `_`, or any
 /// number of `-`.
 fn is_component(component: &str) -> bool {
-    let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    let separators = component.split(is_word).filter(|separator| !separator.is_empty());
+    let is_lowercase_alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let separators = component.split(is_lowercase_alphanumeric).filter(|separator| !separator.is_empty());
     let mut ends = [component.chars().next(), component.chars().next_back()].into_iter();
-    ends.all(|end| end.is_some_and(is_word))
+    ends.all(|end| end.is_some_and(is_lowercase_alphanumeric))
         && separators
             .clone()
             .all(|separator| matches!(separator, "." | "_" | "__") || separator.chars().all(|c| c == '-'))
 }
 
 fn is_tag(tag: &str) -> bool {
-    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    tag.len() <= MAX_TAG_LENGTH && tag.starts_with(is_word) && tag.chars().all(|c| is_word(c) || c == '.' || c == '-')
+    let is_word_char = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    tag.len() <= MAX_TAG_LENGTH
+        && tag.starts_with(is_word_char)
+        && tag.chars().all(|c| is_word_char(c) || c == '.' || c == '-')
 }
 
-/// Whether the digest has the form `sha256:…` with at least 32 hexadecimal digits.
+/// Whether the digest has the form `ALGORITHM:HEX` with at least 32 hexadecimal digits.
 fn is_digest(digest: &str) -> bool {
     let Some((algorithm, hex)) = digest.split_once(':') else { return false };
     let parts = algorithm.split(['+', '.', '-', '_']);
-    let is_part = |part: &str| {
+    let is_algorithm_component = |part: &str| {
         part.starts_with(|c: char| c.is_ascii_alphabetic()) && part.chars().all(|c| c.is_ascii_alphanumeric())
     };
-    parts.into_iter().all(is_part) && hex.len() >= 32 && hex.chars().all(|c| c.is_ascii_hexdigit())
+    parts.into_iter().all(is_algorithm_component) && hex.len() >= 32 && hex.chars().all(|c| c.is_ascii_hexdigit())
 }
 
 /// The pull back-off of one image.

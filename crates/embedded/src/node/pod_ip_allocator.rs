@@ -23,14 +23,15 @@ const FIRST_ADDRESS: u32 = 0x7f10_0000;
 const LAST_ADDRESS: u32 = 0x7fff_ffff;
 
 impl PodIpAllocator {
-    /// Starts at a random address, so that clusters on one host rarely use the same addresses.
+    /// Returns an allocator that starts at a random address, so that clusters on one host rarely use the same
+    /// addresses.
     pub(crate) fn new(random: &dyn Random) -> Self {
         let seed = random.uuid().bytes().fold(0_u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(u32::from(byte)));
         let next = FIRST_ADDRESS + (seed % (LAST_ADDRESS - FIRST_ADDRESS)) / 256 * 256;
         Self { state: Mutex::new(AllocatorState { next, allocated: BTreeSet::new() }) }
     }
 
-    /// Allocates a free address, `None` when about fifteen million Pods run.
+    /// Allocates a free address, `None` when all of the about fifteen million addresses are in use.
     pub(crate) fn allocate(&self) -> Option<Ipv4Addr> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in FIRST_ADDRESS..=LAST_ADDRESS {

@@ -12,7 +12,7 @@ use super::status::ContainerState;
 use super::volumes;
 use crate::object;
 
-/// Why the containers of a Pod have to stop.
+/// The reason for stopping the containers of a Pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TerminationReason {
     /// The Pod was deleted with this grace period.
@@ -24,7 +24,7 @@ pub(super) enum TerminationReason {
 }
 
 /// Maximum grace period of containers when the agent shuts down.
-const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
+const SHUTDOWN_GRACE_PERIOD: Duration = Duration::from_secs(5);
 
 impl PodWorker {
     /// Runs the Pod until it has to terminate.
@@ -54,8 +54,8 @@ impl PodWorker {
     fn time_until_deadline(&self) -> Option<Duration> {
         let seconds = self.pod.pointer("/spec/activeDeadlineSeconds").and_then(Value::as_u64)?;
         let started: Timestamp = self.placement.start_time.parse().ok()?;
-        let ran = Duration::try_from(self.context.ports.clock.now().duration_since(started)).unwrap_or_default();
-        Some(Duration::from_secs(seconds).saturating_sub(ran))
+        let elapsed = Duration::try_from(self.context.ports.clock.now().duration_since(started)).unwrap_or_default();
+        Some(Duration::from_secs(seconds).saturating_sub(elapsed))
     }
 
     /// Terminates the containers of a Pod that exceeded its deadline, and marks it as failed. A finished Pod is not
@@ -69,7 +69,7 @@ impl PodWorker {
         tokio::select! {
             () = self.terminate_containers(grace) => {}
             () = signals.removed.cancelled() => {}
-            () = signals.shutdown.cancelled() => self.stop_containers(SHUTDOWN_GRACE).await,
+            () = signals.shutdown.cancelled() => self.stop_containers(SHUTDOWN_GRACE_PERIOD).await,
         }
         self.kill_containers().await;
         self.containers.iter_mut().for_each(|container| container.done = true);
@@ -80,14 +80,14 @@ impl PodWorker {
     /// Terminates the containers; a deleted Pod is also removed from the API.
     pub(super) async fn terminate(&mut self, reason: TerminationReason, signals: &PodSignals) {
         let TerminationReason::Deleted { grace } = reason else {
-            self.stop_containers(SHUTDOWN_GRACE).await;
+            self.stop_containers(SHUTDOWN_GRACE_PERIOD).await;
             self.kill_containers().await;
             return;
         };
         tokio::select! {
             () = self.terminate_containers(grace) => {}
             () = signals.removed.cancelled() => {}
-            () = signals.shutdown.cancelled() => self.stop_containers(SHUTDOWN_GRACE).await,
+            () = signals.shutdown.cancelled() => self.stop_containers(SHUTDOWN_GRACE_PERIOD).await,
         }
         self.kill_containers().await;
         self.remove_pod();
@@ -113,7 +113,7 @@ impl PodWorker {
     /// Signals all containers to stop and waits for them, at most for the grace period.
     async fn stop_containers(&mut self, grace: Duration) {
         self.stop.cancel();
-        let all = async {
+        let stop_all = async {
             while self.tasks.join_next().await.is_some() {}
             // Sidecars are stopped after the main containers, in reverse start order.
             for sidecar in self.sidecars.iter_mut().rev() {
@@ -122,7 +122,7 @@ impl PodWorker {
             }
         };
         // The caller kills the containers that still run after the grace period.
-        let _ = tokio::time::timeout(grace, all).await;
+        let _ = tokio::time::timeout(grace, stop_all).await;
     }
 
     /// Kills all containers: dropping the future of a container kills it.
@@ -136,7 +136,7 @@ impl PodWorker {
         self.drain_events();
     }
 
-    /// Updates the status a last time, then removes the Pod, its logs and its directory.
+    /// Updates the status one last time, then removes the Pod, its logs and its directory.
     fn remove_pod(&mut self) {
         self.sync_status();
         let (namespace, name, uid) = (object::namespace(&self.pod), object::name(&self.pod), object::uid(&self.pod));

@@ -34,7 +34,7 @@ pub(crate) struct PodSignals {
     pub(crate) removed: CancellationToken,
     /// The agent shuts down: stop the containers without changing the API object.
     pub(crate) shutdown: CancellationToken,
-    /// Something outside the Pod affects its status: update it.
+    /// The node became ready or not ready, or a change was missed: update the status.
     pub(crate) refresh: Arc<Notify>,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct PodWorker {
     /// The specs of `containers`, in the same order.
     specs: Vec<Value>,
     pub(super) containers: Vec<ContainerStatus>,
-    /// Whether the Pod has run before this worker was started; its first status does not show that any more.
+    /// Whether the Pod ran before this worker started; the initial status of the worker no longer shows that.
     has_run: bool,
     /// The directory of the Pod, when its containers use the file system of the host.
     pub(super) pod_dir: Option<PathBuf>,
@@ -67,7 +67,7 @@ pub(super) struct Sidecar {
     pub(super) task: AbortOnDropHandle<()>,
 }
 
-/// Interval in which missing volumes are checked again that have no API object, such as a directory of the host.
+/// Interval at which missing volumes without an API object, such as directories of the host, are checked again.
 const MOUNT_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Runs one Pod until it is removed or the agent shuts down.
@@ -93,17 +93,18 @@ impl PodWorker {
     fn new(context: Arc<NodeContext>, pod: Arc<Value>, pod_ip: Ipv4Addr, refresh: Arc<Notify>) -> Self {
         let (event_sender, events) = mpsc::unbounded_channel();
         let specs = container_specs(&pod);
-        let initial = |(role, spec): &(ContainerRole, Value)| {
+        let initial_status = |(role, spec): &(ContainerRole, Value)| {
             waiting_status(*role, spec, specs.len() > main_container_count(&pod))
         };
         let now = object::format_time(context.ports.clock.now());
-        let containers = status_recovery::recover_statuses(specs.iter().map(initial).collect(), &pod, &now);
+        let containers = status_recovery::recover_statuses(specs.iter().map(initial_status).collect(), &pod, &now);
         let host_ip = context.host_ip(object::text(&pod, "/spec/nodeName"));
-        let previous_start = Some(object::text(&pod, "/status/startTime").to_owned()).filter(|time| !time.is_empty());
+        let previous_start_time =
+            Some(object::text(&pod, "/status/startTime").to_owned()).filter(|time| !time.is_empty());
         let placement = PodPlacement {
             pod_ip,
             host_ip,
-            start_time: previous_start.unwrap_or(now),
+            start_time: previous_start_time.unwrap_or(now),
             node_ready: true,
             deadline_exceeded: false,
         };
@@ -128,10 +129,11 @@ impl PodWorker {
     /// Publishes the address and the waiting containers before anything runs.
     fn publish_initial_status(&mut self) {
         let (namespace, name) = (object::namespace(&self.pod), object::name(&self.pod));
-        // Main containers first: the first one is the default of `kubectl logs`.
-        let containers_of =
+        // Main containers first, as the error for a missing container name lists them.
+        let select_containers =
             |main: bool| self.containers.iter().filter(move |c| (c.role == ContainerRole::Main) == main);
-        let names: Vec<String> = containers_of(true).chain(containers_of(false)).map(|c| c.name.clone()).collect();
+        let names: Vec<String> =
+            select_containers(true).chain(select_containers(false)).map(|c| c.name.clone()).collect();
         self.context.logs.add_pod(namespace, name, object::uid(&self.pod), &names);
         self.sync_status();
     }
@@ -217,11 +219,13 @@ impl PodWorker {
 
     /// Spawns the task of a container.
     fn start_container(&mut self, index: usize) {
-        let (policy, purpose) = match self.containers[index].role {
+        let (restart_policy, purpose) = match self.containers[index].role {
             ContainerRole::Main => {
-                (RestartPolicy::of_container(&self.pod, &self.specs[index]), ContainerPurpose::Service)
+                (RestartPolicy::for_container(&self.pod, &self.specs[index]), ContainerPurpose::Service)
             }
-            ContainerRole::Init => (RestartPolicy::of_init(&self.pod, &self.specs[index]), ContainerPurpose::Init),
+            ContainerRole::Init => {
+                (RestartPolicy::for_init_container(&self.pod, &self.specs[index]), ContainerPurpose::Init)
+            }
             ContainerRole::Sidecar => (RestartPolicy::Always, ContainerPurpose::Service),
         };
         let is_sidecar = self.containers[index].role == ContainerRole::Sidecar;
@@ -231,7 +235,7 @@ impl PodWorker {
             pod: Arc::clone(&self.pod),
             spec: self.specs[index].clone(),
             index,
-            policy,
+            restart_policy,
             purpose,
             pod_ip: IpAddr::V4(self.placement.pod_ip),
             stop: stop.clone(),

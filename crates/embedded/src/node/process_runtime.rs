@@ -20,7 +20,7 @@ use crate::ports::{ContainerConfig, ContainerExit, ContainerRuntime, LogSink};
 /// container, with `PATH` and `HOME` of this process as defaults.
 #[derive(Debug, Clone, Default)]
 pub struct ProcessRuntime {
-    /// Records the started processes for the next start.
+    /// Records the started processes, so that the next start can kill those that survived a crash.
     pub tracker: ProcessTracker,
 }
 
@@ -65,11 +65,11 @@ async fn run(container: ContainerConfig, stop: CancellationToken, tracker: Proce
     };
     let group = ProcessGroup::new(&child);
     let entry = tracker.record(group.0.map(Pid::as_raw_pid));
-    let copying = tokio::spawn(copy_lines(output, container.log.clone()));
+    let copy_task = tokio::spawn(copy_lines(output, container.log.clone()));
     let status = wait(&mut child, &group, &stop).await;
     drop((group, entry));
     // The pipe closes with the group; a copy error only loses output.
-    let _ = copying.await;
+    let _ = copy_task.await;
     container_exit(status)
 }
 
@@ -91,8 +91,8 @@ fn working_dir(container: &ContainerConfig) -> Result<Option<PathBuf>, String> {
             false => Err(format!("workingDir {declared} is not a directory of the host")),
         };
     }
-    let created = container.default_working_dir.as_deref().map(create_private_dir).transpose();
-    created.map_err(|error| format!("failed to create the directory of the container: {error}"))?;
+    let result = container.default_working_dir.as_deref().map(create_private_dir).transpose();
+    result.map_err(|error| format!("failed to create the directory of the container: {error}"))?;
     Ok(container.default_working_dir.clone())
 }
 
@@ -117,14 +117,14 @@ fn container_exit(status: std::io::Result<ExitStatus>) -> ContainerExit {
     }
 }
 
-/// Longer lines are logged in several parts.
-const MAX_LINE_BYTES: u64 = 256 << 10;
+/// Maximum number of bytes that are read for one line; longer lines are split.
+const MAX_READ_BYTES: u64 = 256 << 10;
 
 /// Copies lines to the log; invalid UTF-8 is replaced.
 async fn copy_lines(output: impl AsyncRead + Unpin, log: LogSink) {
     let mut reader = BufReader::new(output);
     let mut line = Vec::new();
-    while let Ok(1..) = (&mut reader).take(MAX_LINE_BYTES).read_until(b'\n', &mut line).await {
+    while let Ok(1..) = (&mut reader).take(MAX_READ_BYTES).read_until(b'\n', &mut line).await {
         let text = line.strip_suffix(b"\n").unwrap_or(&line);
         log.write_line(&String::from_utf8_lossy(text));
         line.clear();
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
     use crate::ports::{ContainerPurpose, Mount};
 
-    fn shell(script: &str) -> ContainerConfig {
+    fn shell_container(script: &str) -> ContainerConfig {
         ContainerConfig {
             node: "node".to_owned(),
             namespace: "n".to_owned(),
@@ -185,7 +185,7 @@ mod tests {
 
     #[tokio::test]
     async fn reports_output_and_exit_code() {
-        let container = shell("echo $GREETING; echo oops >&2; exit 3");
+        let container = shell_container("echo $GREETING; echo oops >&2; exit 3");
         let log = container.log.clone();
         let exit = ProcessRuntime::default().run(container, CancellationToken::new()).await;
         assert_eq!(exit.code, 3);
@@ -195,7 +195,7 @@ mod tests {
     #[tokio::test]
     async fn preserves_order_of_output_and_errors() {
         let script = "i=0; while [ $i -lt 50 ]; do echo $i; echo $((i + 1)) >&2; i=$((i + 2)); done";
-        let container = shell(script);
+        let container = shell_container(script);
         let log = container.log.clone();
         ProcessRuntime::default().run(container, CancellationToken::new()).await;
         let expected: Vec<String> = (0..50).map(|number| format!("{number}\n")).collect();
@@ -207,7 +207,7 @@ mod tests {
         let stop = CancellationToken::new();
         stop.cancel();
         // `exec`, as the shell itself would wait for its child before it handles the signal.
-        let exit = ProcessRuntime::default().run(shell("exec sleep 1000"), stop).await;
+        let exit = ProcessRuntime::default().run(shell_container("exec sleep 1000"), stop).await;
         assert_eq!(exit.code, 128 + 15);
     }
 
@@ -215,7 +215,7 @@ mod tests {
     async fn rewrites_mount_paths() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("level"), "high\n").unwrap();
-        let mut container = shell("cat /etc/app/level; cat $FILE");
+        let mut container = shell_container("cat /etc/app/level; cat $FILE");
         container.env = vec![("FILE".to_owned(), "/etc/app/level".to_owned())];
         container.mounts = vec![Mount { container_path: "/etc/app".to_owned(), host_path: dir.path().to_owned() }];
         let log = container.log.clone();
@@ -224,8 +224,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn missing_program_is_an_exit_code() {
-        let mut container = shell("");
+    async fn reports_missing_program_as_exit_code() {
+        let mut container = shell_container("");
         container.command = vec!["/no/such/program".to_owned()];
         let exit = ProcessRuntime::default().run(container, CancellationToken::new()).await;
         assert_eq!(exit.code, COMMAND_NOT_FOUND);

@@ -55,7 +55,7 @@ struct ProcessList {
 /// The entry of one process, which is removed on drop.
 #[derive(Debug)]
 pub(crate) struct ProcessEntry {
-    processes: ProcessTracker,
+    tracker: ProcessTracker,
     pid: Option<i32>,
 }
 
@@ -95,15 +95,15 @@ impl ProcessTracker {
         if let (Some(table), Some(pid)) = (&self.0, pid)
             && let Some(process) = proc::read(pid)
         {
-            table.update(|list| list.started.insert(pid, process.started));
+            table.update(|list| list.started.insert(pid, process.start_time));
         }
-        ProcessEntry { processes: self.clone(), pid }
+        ProcessEntry { tracker: self.clone(), pid }
     }
 }
 
 impl Drop for ProcessEntry {
     fn drop(&mut self) {
-        if let (Some(table), Some(pid)) = (&self.processes.0, self.pid) {
+        if let (Some(table), Some(pid)) = (&self.tracker.0, self.pid) {
             table.update(|list| list.started.remove(&pid));
         }
     }
@@ -131,10 +131,10 @@ fn read(file: &Path) -> io::Result<Option<ProcessList>> {
     match fs::read(file) {
         Ok(bytes) => {
             let list = serde_json::from_slice(&bytes);
-            let warn = |error: &serde_json::Error| {
+            let log_error = |error: &serde_json::Error| {
                 tracing::warn!(file = %file.display(), %error, "invalid list of processes; processes of an earlier start with {ENV_MARKER} in their environment must be killed manually");
             };
-            Ok(list.inspect_err(warn).ok())
+            Ok(list.inspect_err(log_error).ok())
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
@@ -162,9 +162,9 @@ fn kill_orphans(list: &ProcessList) -> OrphanedProcesses {
             return OrphanedProcesses { killed: killed.len(), remaining: 0 };
         }
         for process in orphans {
-            killed.insert(process.id);
+            killed.insert(process.pid);
             // A process that has already exited needs no signal.
-            let _ = Pid::from_raw(process.id).map(|id| match process.id == process.group {
+            let _ = Pid::from_raw(process.pid).map(|id| match process.pid == process.process_group {
                 true => rustix::process::kill_process_group(id, Signal::KILL),
                 false => rustix::process::kill_process(id, Signal::KILL),
             });
@@ -172,21 +172,23 @@ fn kill_orphans(list: &ProcessList) -> OrphanedProcesses {
         thread::sleep(POLL_INTERVAL);
     }
     let remaining = find_orphans(list).len();
-    OrphanedProcesses { killed: killed.len() - remaining, remaining: remaining }
+    OrphanedProcesses { killed: killed.len() - remaining, remaining }
 }
 
 fn find_orphans(list: &ProcessList) -> Vec<Process> {
     let mut processes = proc::running_processes();
-    processes.retain(|process| u32::try_from(process.id) != Ok(std::process::id()) && is_orphan(list, process));
+    processes.retain(|process| u32::try_from(process.pid) != Ok(std::process::id()) && is_orphan(list, process));
     processes
 }
 
 /// Whether the process is listed, in the process group of a listed leader, or has the environment variable.
 fn is_orphan(list: &ProcessList, process: &Process) -> bool {
-    let same_boot = list.boot == proc::boot_id();
-    let is_listed = |id: i32| list.started.get(&id).is_some_and(|at| proc::read(id).is_some_and(|p| p.started == *at));
-    same_boot && is_listed(process.group)
-        || proc::environment_variable(process.id, ENV_MARKER).is_some_and(|value| value == list.mark)
+    let is_same_boot = list.boot == proc::boot_id();
+    let is_listed = |pid: i32| {
+        list.started.get(&pid).is_some_and(|start_time| proc::read(pid).is_some_and(|p| p.start_time == *start_time))
+    };
+    is_same_boot && is_listed(process.process_group)
+        || proc::environment_variable(process.pid, ENV_MARKER).is_some_and(|value| value == list.mark)
 }
 
 #[cfg(test)]
@@ -211,7 +213,7 @@ mod tests {
     fn wait_until(condition_name: &str, condition: impl Fn() -> bool) {
         let start_time = std::time::Instant::now();
         while !condition() {
-            assert!(start_time.elapsed() < Duration::from_secs(300), "never: {condition_name}");
+            assert!(start_time.elapsed() < Duration::from_secs(300), "timed out waiting for {condition_name}");
             thread::yield_now();
         }
     }
@@ -227,20 +229,20 @@ mod tests {
     }
 
     /// Leaves an entry in the file as a killed process does: it is not dropped.
-    fn record_and_forget(processes: &ProcessTracker, child: &Child) {
-        std::mem::forget(processes.record(Some(id(child))));
+    fn record_and_forget(tracker: &ProcessTracker, child: &Child) {
+        std::mem::forget(tracker.record(Some(id(child))));
     }
 
     #[test]
     fn kills_group_of_listed_process() {
         let dir = TestDir::new();
-        let (processes, orphans) = ProcessTracker::open(dir.file(), "one".to_owned()).unwrap();
+        let (tracker, orphans) = ProcessTracker::open(dir.file(), "one".to_owned()).unwrap();
         assert_eq!(orphans, OrphanedProcesses::default());
         let mut child = start("sleep 1000 & sleep 1000 & wait", None);
-        record_and_forget(&processes, &child);
+        record_and_forget(&tracker, &child);
         // Both children run before the list is opened.
-        wait_until("three", || {
-            proc::running_processes().iter().filter(|process| process.group == id(&child)).count() == 3
+        wait_until("three processes", || {
+            proc::running_processes().iter().filter(|process| process.process_group == id(&child)).count() == 3
         });
         // A killed process stays a zombie until its parent, this test, waits for it.
         let (_, orphans) = ProcessTracker::open(dir.file(), "two".to_owned()).unwrap();
@@ -264,9 +266,9 @@ mod tests {
     #[test]
     fn kills_process_with_environment_variable() {
         let dir = TestDir::new();
-        let (processes, _) = ProcessTracker::open(dir.file(), format!("mark-{}", std::process::id())).unwrap();
+        let (tracker, _) = ProcessTracker::open(dir.file(), format!("mark-{}", std::process::id())).unwrap();
         // No entry: the crash happened before it was recorded.
-        let mut child = start("exec sleep 1000", processes.variables());
+        let mut child = start("exec sleep 1000", tracker.variables());
         // Until `exec`, the process has the environment of the test.
         wait_until("the variable", || proc::environment_variable(id(&child), ENV_MARKER).is_some());
         let (_, orphans) = ProcessTracker::open(dir.file(), "two".to_owned()).unwrap();
@@ -277,9 +279,9 @@ mod tests {
     #[test]
     fn removes_entry_of_exited_process() {
         let dir = TestDir::new();
-        let (processes, _) = ProcessTracker::open(dir.file(), "one".to_owned()).unwrap();
+        let (tracker, _) = ProcessTracker::open(dir.file(), "one".to_owned()).unwrap();
         let mut child = start("exec sleep 1000", None);
-        let entry = processes.record(Some(id(&child)));
+        let entry = tracker.record(Some(id(&child)));
         assert_eq!(read(&dir.file()).unwrap().unwrap().started.len(), 1);
         drop(entry);
         assert_eq!(read(&dir.file()).unwrap().unwrap().started.len(), 0);

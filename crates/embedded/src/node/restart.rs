@@ -26,7 +26,7 @@ pub(crate) struct CrashLoopBackOff {
 
 impl RestartPolicy {
     /// Returns the policy of a Pod.
-    pub(crate) fn of_pod(pod: &Value) -> Self {
+    pub(crate) fn for_pod(pod: &Value) -> Self {
         match object::text(pod, "/spec/restartPolicy") {
             "Never" => Self::Never,
             "OnFailure" => Self::OnFailure,
@@ -35,16 +35,16 @@ impl RestartPolicy {
     }
 
     /// Returns the policy of one container, which may override that of the Pod.
-    pub(crate) fn of_container(pod: &Value, container: &Value) -> Self {
+    pub(crate) fn for_container(pod: &Value, container: &Value) -> Self {
         match object::text(container, "/restartPolicy") {
-            "" => Self::of_pod(pod),
-            _ => Self::of_pod(&json!({"spec": container})),
+            "" => Self::for_pod(pod),
+            _ => Self::for_pod(&json!({"spec": container})),
         }
     }
 
     /// Returns the policy of an init container, which never runs again after it has succeeded.
-    pub(crate) fn of_init(pod: &Value, container: &Value) -> Self {
-        match Self::of_container(pod, container) {
+    pub(crate) fn for_init_container(pod: &Value, container: &Value) -> Self {
+        match Self::for_container(pod, container) {
             Self::Always => Self::OnFailure,
             policy => policy,
         }
@@ -84,15 +84,15 @@ mod tests {
     #[case::policy_of_container("Never", json!({"restartPolicy": "OnFailure"}), RestartPolicy::OnFailure)]
     fn reads_policy(#[case] pod: &str, #[case] container: Value, #[case] expect: RestartPolicy) {
         let pod = json!({"spec": {"restartPolicy": pod}});
-        assert_eq!(RestartPolicy::of_container(&pod, &container), expect);
+        assert_eq!(RestartPolicy::for_container(&pod, &container), expect);
     }
 
     #[test]
     fn back_off_doubles_and_resets() {
         let mut back_off = CrashLoopBackOff::default();
-        let mut delays = |run_time| back_off.next_delay(Duration::from_secs(run_time)).as_secs();
-        let observed: Vec<u64> = (0..8).map(|_| delays(1)).collect();
-        assert_eq!(observed, [0, 10, 20, 40, 80, 160, 300, 300]);
-        assert_eq!(delays(600), 0);
+        let mut next_delay = |run_time| back_off.next_delay(Duration::from_secs(run_time)).as_secs();
+        let delays: Vec<u64> = (0..8).map(|_| next_delay(1)).collect();
+        assert_eq!(delays, [0, 10, 20, 40, 80, 160, 300, 300]);
+        assert_eq!(next_delay(600), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! The objects in the namespace of a Pod that it refers to.
+//! Looks up the objects that a Pod refers to in the API server.
 
 use std::sync::Arc;
 
@@ -56,13 +56,13 @@ pub(super) async fn wait_for_change(changes: &mut Subscription, pod: &Value) {
     loop {
         // After missed changes, the caller checks again.
         let Ok(change) = changes.next().await else { return };
-        let in_namespace = change.namespace == object::namespace(pod);
+        let is_in_namespace = change.namespace == object::namespace(pod);
         let is_relevant = match change.resource.as_str() {
             "configmaps" | "secrets" | volume_claim::CLAIMS => true,
             "pods" => change.name != object::name(pod),
             _ => false,
         };
-        if in_namespace && is_relevant {
+        if is_in_namespace && is_relevant {
             return;
         }
     }

@@ -41,11 +41,11 @@ pub(crate) enum ContainerState {
     Terminated(TerminatedState),
 }
 
-/// Whether the agent observed the end of a run.
+/// States whether the agent observed the end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TerminationObservation {
     Observed,
-    Lost,
+    Unobserved,
 }
 
 /// A terminated run of a container; times in the format of Kubernetes.
@@ -58,7 +58,7 @@ pub(crate) struct TerminatedState {
     pub(crate) finished_at: String,
 }
 
-/// Where the Pod runs.
+/// The part of a Pod status that does not come from its containers.
 #[derive(Debug, Clone)]
 pub(crate) struct PodPlacement {
     pub(crate) pod_ip: Ipv4Addr,
@@ -71,7 +71,7 @@ pub(crate) struct PodPlacement {
     pub(crate) deadline_exceeded: bool,
 }
 
-/// Message of the kubelet.
+/// Message of the kubelet for a Pod that exceeded `activeDeadlineSeconds`.
 pub(crate) const DEADLINE_EXCEEDED_MESSAGE: &str = "Pod was active on the node longer than the specified deadline";
 
 /// Returns the complete `status`, based on the current one, so that conditions of other writers are preserved.
@@ -110,15 +110,15 @@ pub(crate) fn pod_status(pod: &Value, containers: &[ContainerStatus], placement:
 /// Returns the phase of the Pod.
 fn pod_phase(containers: &[ContainerStatus]) -> &'static str {
     let main = || containers.iter().filter(|c| c.role == ContainerRole::Main);
-    let code_of = |c: &ContainerStatus| match &c.state {
+    let exit_code = |c: &ContainerStatus| match &c.state {
         ContainerState::Terminated(terminated) => terminated.exit_code,
         _ => 0,
     };
-    if containers.iter().any(|c| c.role == ContainerRole::Init && c.done && code_of(c) != 0) {
+    if containers.iter().any(|c| c.role == ContainerRole::Init && c.done && exit_code(c) != 0) {
         return "Failed";
     }
     if main().all(|c| c.done) {
-        return if main().all(|c| code_of(c) == 0) { "Succeeded" } else { "Failed" };
+        return if main().all(|c| exit_code(c) == 0) { "Succeeded" } else { "Failed" };
     }
     let has_run =
         |c: &ContainerStatus| c.last_termination.is_some() || !matches!(c.state, ContainerState::Waiting { .. });
@@ -128,17 +128,17 @@ fn pod_phase(containers: &[ContainerStatus]) -> &'static str {
 /// Sets the conditions `Initialized`, `ContainersReady` and `Ready`.
 fn set_conditions(pod: &Value, status: &mut Value, containers: &[ContainerStatus], phase: &str, now: &str) {
     let is_finished = matches!(phase, "Succeeded" | "Failed");
-    let names_where = |filter: &dyn Fn(&ContainerStatus) -> bool| {
+    let container_names = |filter: &dyn Fn(&ContainerStatus) -> bool| {
         let names: Vec<&str> = containers.iter().filter(|c| filter(c)).map(|c| c.name.as_str()).collect();
         (names.is_empty(), names.join(" "))
     };
-    let (is_initialized, incomplete) = names_where(&|c| !c.is_initialized());
+    let (is_initialized, incomplete) = container_names(&|c| !c.is_initialized());
     let message =
         if is_initialized { String::new() } else { format!("containers with incomplete status: [{incomplete}]") };
     let reason = if is_initialized { "" } else { "ContainersNotInitialized" };
     condition::set(status, Condition { type_: "Initialized", status: is_initialized, reason, message: &message }, now);
 
-    let (ready, unready) = names_where(&|c| c.role != ContainerRole::Init && !c.ready);
+    let (ready, unready) = container_names(&|c| c.role != ContainerRole::Init && !c.ready);
     let message = if ready { String::new() } else { format!("containers with unready status: [{unready}]") };
     let reason = match (ready, is_finished) {
         (true, _) => "",
@@ -147,10 +147,10 @@ fn set_conditions(pod: &Value, status: &mut Value, containers: &[ContainerStatus
         (false, false) => "ContainersNotReady",
     };
     let message = if is_finished { "" } else { message.as_str() };
-    let gates_open = readiness_gates(pod)
+    let gates_ready = readiness_gates(pod)
         .all(|gate| condition::find(status, gate).is_some_and(|c| object::text(c, "/status") == "True"));
     condition::set(status, Condition { type_: "ContainersReady", status: ready, reason, message }, now);
-    let condition = if ready && !gates_open {
+    let condition = if ready && !gates_ready {
         let message = "the status of pod readiness gate is not \"True\"";
         Condition { type_: "Ready", status: false, reason: "ReadinessGatesNotReady", message }
     } else {
@@ -181,13 +181,13 @@ impl ContainerStatus {
 
     /// Returns the container status of the API.
     fn status(&self, pod_uid: &str) -> Value {
-        let id_of = |index: u32| format!("embedded://{pod_uid}/{}/{index}", self.name);
-        let id = id_of(self.restart_count);
-        // Restarts count started runs; while a container waits, its last run is the one that was counted last.
-        let last_id = match self.state {
-            ContainerState::Waiting { .. } => id.clone(),
+        let container_id_of_run = |index: u32| format!("embedded://{pod_uid}/{}/{index}", self.name);
+        let container_id = container_id_of_run(self.restart_count);
+        // The restart count is the number of the current run, or of the last run while the container waits.
+        let last_container_id = match self.state {
+            ContainerState::Waiting { .. } => container_id.clone(),
             ContainerState::Running { .. } | ContainerState::Terminated(_) => {
-                id_of(self.restart_count.saturating_sub(1))
+                container_id_of_run(self.restart_count.saturating_sub(1))
             }
         };
         let mut status = json!({
@@ -197,11 +197,11 @@ impl ContainerStatus {
             "restartCount": self.restart_count,
             "started": self.started && matches!(self.state, ContainerState::Running { .. }),
             "ready": self.ready || self.role == ContainerRole::Init && self.is_initialized(),
-            "state": self.state.state(&id),
-            "lastState": self.last_termination.as_ref().map_or_else(|| json!({}), |terminated| json!({"terminated": terminated.state(&last_id)})),
+            "state": self.state.state(&container_id),
+            "lastState": self.last_termination.as_ref().map_or_else(|| json!({}), |terminated| json!({"terminated": terminated.state(&last_container_id)})),
         });
         if self.last_termination.is_some() || !matches!(self.state, ContainerState::Waiting { .. }) {
-            status["containerID"] = json!(id);
+            status["containerID"] = json!(container_id);
         }
         status
     }
@@ -223,7 +223,7 @@ impl TerminatedState {
         let mut state = json!({
             "exitCode": self.exit_code,
             "reason": match (self.observation, self.exit_code) {
-                (TerminationObservation::Lost, _) => "Unknown",
+                (TerminationObservation::Unobserved, _) => "Unknown",
                 (TerminationObservation::Observed, 0) => "Completed",
                 (TerminationObservation::Observed, _) => "Error",
             },

@@ -16,7 +16,7 @@ const UNKNOWN_EXIT_CODE: i32 = 255;
 /// Restores the containers from the status of their Pod; a container without a status stays as it is in `initial`.
 pub(crate) fn recover_statuses(initial: Vec<ContainerStatus>, pod: &Value, now: &str) -> Vec<ContainerStatus> {
     let mut containers: Vec<ContainerStatus> =
-        initial.into_iter().map(|container| container.recovered(pod, now)).collect();
+        initial.into_iter().map(|container| container.recover(pod, now)).collect();
     let main_containers = || containers.iter().filter(|container| container.role == ContainerRole::Main);
     if main_containers().count() > 0 && main_containers().all(|container| container.done) {
         containers.iter_mut().for_each(|container| container.done = true);
@@ -31,9 +31,9 @@ pub(crate) fn has_run(pod: &Value) -> bool {
 
 /// Returns the status of a container by name.
 fn container_status<'a>(pod: &'a Value, name: &str) -> Option<&'a Value> {
-    let lists = ["/status/initContainerStatuses", "/status/containerStatuses"];
-    let mut all = lists.into_iter().filter_map(|list| pod.pointer(list)?.as_array()).flatten();
-    all.find(|status| object::text(status, "/name") == name)
+    let status_fields = ["/status/initContainerStatuses", "/status/containerStatuses"];
+    let mut statuses = status_fields.into_iter().filter_map(|list| pod.pointer(list)?.as_array()).flatten();
+    statuses.find(|status| object::text(status, "/name") == name)
 }
 
 /// Returns the last termination in a container status: of the current run, or of the previous one.
@@ -44,7 +44,7 @@ fn last_termination(status: &Value, now: &str) -> Option<TerminatedState> {
         return Some(TerminatedState {
             exit_code: UNKNOWN_EXIT_CODE,
             message: String::new(),
-            observation: TerminationObservation::Lost,
+            observation: TerminationObservation::Unobserved,
             started_at: started,
             finished_at: now.to_owned(),
         });
@@ -58,7 +58,7 @@ fn last_termination(status: &Value, now: &str) -> Option<TerminatedState> {
             .unwrap_or(UNKNOWN_EXIT_CODE),
         message: text("/message"),
         observation: if object::text(terminated_state, "/reason") == "Unknown" {
-            TerminationObservation::Lost
+            TerminationObservation::Unobserved
         } else {
             TerminationObservation::Observed
         },
@@ -68,19 +68,19 @@ fn last_termination(status: &Value, now: &str) -> Option<TerminatedState> {
 }
 
 impl ContainerStatus {
-    fn recovered(self, pod: &Value, now: &str) -> Self {
+    fn recover(self, pod: &Value, now: &str) -> Self {
         let Some(status) = container_status(pod, &self.name) else { return self };
         let Some(terminated) = last_termination(status, now) else { return self };
         let restart_count =
             status["restartCount"].as_u64().and_then(|count| u32::try_from(count).ok()).unwrap_or_default();
         let main_containers = pod.pointer("/spec/containers").and_then(Value::as_array).into_iter().flatten();
         let spec = main_containers.into_iter().find(|spec| object::text(spec, "/name") == self.name);
-        let policy = RestartPolicy::of_container(pod, spec.unwrap_or(&Value::Null));
+        let policy = RestartPolicy::for_container(pod, spec.unwrap_or(&Value::Null));
         // A container that was waiting for its next run continues to wait.
-        let runs_again = self.role != ContainerRole::Main
+        let should_run_again = self.role != ContainerRole::Main
             || policy.should_restart(terminated.exit_code)
             || status["state"].get("waiting").is_some();
-        if runs_again {
+        if should_run_again {
             return Self { last_termination: Some(terminated), restart_count, ..self };
         }
         Self { state: ContainerState::Terminated(terminated), restart_count, done: true, ..self }
@@ -151,9 +151,9 @@ mod tests {
         let mut pod = pod("Always", &json!({"running": {"startedAt": "s"}}), 0);
         pod["status"]["initContainerStatuses"] =
             json!([{"name": "init", "restartCount": 0, "state": {"terminated": {"exitCode": 0}}, "lastState": {}}]);
-        let both = || vec![initial(ContainerRole::Init, "init"), initial(ContainerRole::Main, "main")];
-        assert!(recover_statuses(both(), &pod, "now").iter().all(|container| !container.done));
+        let initial_statuses = || vec![initial(ContainerRole::Init, "init"), initial(ContainerRole::Main, "main")];
+        assert!(recover_statuses(initial_statuses(), &pod, "now").iter().all(|container| !container.done));
         pod["spec"]["restartPolicy"] = json!("Never");
-        assert!(recover_statuses(both(), &pod, "now").iter().all(|container| container.done));
+        assert!(recover_statuses(initial_statuses(), &pod, "now").iter().all(|container| container.done));
     }
 }

@@ -15,7 +15,7 @@ const MAX_FILE_BYTES: usize = 4096;
 const MAX_LOG_BYTES: usize = 2048;
 const MAX_LOG_LINES: usize = 80;
 
-/// Where the termination message of one container is written.
+/// The termination message settings of one container.
 pub(super) struct TerminationMessage {
     /// Path on the host; `None` when the container does not use the file system of the host.
     file: Option<PathBuf>,
@@ -44,9 +44,8 @@ impl TerminationMessage {
     /// When the file cannot be written.
     pub(super) fn create_file(&self) -> Result<Option<Mount>, String> {
         let Some(file) = &self.file else { return Ok(None) };
-        let created = file.parent().map_or(Ok(()), create_private_dir).and_then(|()| fs::write(file, ""));
-        created
-            .map_err(|error| format!("failed to create the termination message file {}: {error}", file.display()))?;
+        let result = file.parent().map_or(Ok(()), create_private_dir).and_then(|()| fs::write(file, ""));
+        result.map_err(|error| format!("failed to create the termination message file {}: {error}", file.display()))?;
         Ok(Some(Mount { container_path: self.path.clone(), host_path: file.clone() }))
     }
 

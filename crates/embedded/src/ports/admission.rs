@@ -3,9 +3,9 @@
 use apimachinery::StatusCause;
 use serde_json::Value;
 
-/// Admission of writes, like an admission webhook in the same process.
+/// Admits or denies writes, like an admission webhook in the same process.
 pub trait Admission: Send + Sync {
-    /// Decides about one write.
+    /// Reviews one write.
     fn review(&self, request: &AdmissionRequest<'_>) -> AdmissionResponse;
 }
 
@@ -31,7 +31,7 @@ pub struct AdmissionRequest<'a> {
 pub struct AdmissionResponse {
     /// Whether the write is allowed.
     pub allowed: bool,
-    /// Why the write is denied; shown to the client.
+    /// The reason for denying the write, shown to the client.
     pub message: String,
     /// The invalid fields, when the write is denied because of fields.
     pub causes: Vec<StatusCause>,

@@ -9,7 +9,7 @@ pub trait PodLogs: Send + Sync {
     /// Opens the log of a container; lines include their newline.
     ///
     /// # Errors
-    /// 400 when the container has to be named or does not exist, 404 when there is no log.
+    /// 400 when the Pod has not started, a container name is required or unknown, or there is no log.
     fn open(&self, namespace: &str, pod: &str, options: PodLogOptions) -> Result<BoxStream<'static, Bytes>, Status>;
 }
 

@@ -25,7 +25,7 @@ pub trait ContainerRuntime: Send + Sync {
         Ok(())
     }
 
-    /// Whether containers of `image` on `node` use the file system of the host; only for those, volumes are set up.
+    /// Whether containers of `image` on `node` use the file system of the host; volumes are set up only for those.
     fn uses_host_filesystem(&self, node: &str, image: &str) -> bool {
         let _ = (node, image);
         false
@@ -78,7 +78,7 @@ pub struct ContainerConfig {
     pub resources: Value,
     /// Default working directory, for containers that use the file system of the host.
     pub default_working_dir: Option<PathBuf>,
-    /// Volumes, sorted by descending length of the path.
+    /// The termination message file, then the volumes by descending length of the path.
     pub mounts: Vec<Mount>,
     /// Output of the container.
     pub log: LogSink,

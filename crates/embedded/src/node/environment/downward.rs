@@ -3,11 +3,11 @@
 use apimachinery::Quantity;
 use serde_json::Value;
 
-use super::{ObjectSource, list};
+use super::{ObjectSource, items};
 use crate::object;
 use crate::workloads::ownership::string_map;
 
-/// Returns a field of the downward API. Labels and annotations as a whole are lines of `key="value"`.
+/// Returns a field of the downward API. `metadata.labels` and `metadata.annotations` become lines of `key="value"`.
 pub(crate) fn pod_field(path: &str, pod: &Value) -> String {
     if let Some((map, key)) = path.strip_suffix("']").and_then(|p| p.split_once("['")) {
         let pointer = format!("/{}", map.replace('.', "/"));
@@ -29,16 +29,19 @@ pub(crate) fn pod_field(path: &str, pod: &Value) -> String {
 /// memory, the allocatable resources of the node are returned.
 pub(crate) fn resource_field(field: &Value, container: &Value, pod: &Value, sources: &dyn ObjectSource) -> String {
     let container_name = object::text(field, "/containerName");
-    let named_container = list(pod.get("spec").unwrap_or(&Value::Null), "containers")
+    let named_container = items(pod.get("spec").unwrap_or(&Value::Null), "containers")
         .find(|c| object::text(c, "/name") == container_name);
     let container = named_container.unwrap_or(container);
     let Some((list_name, resource)) = object::text(field, "/resource").split_once('.') else { return String::new() };
     let amount = container.get("resources").and_then(|r| r.get(list_name)?.get(resource));
-    let parse = |value: &Value| serde_json::from_value::<Quantity>(value.clone()).ok();
+    let parse_quantity = |value: &Value| serde_json::from_value::<Quantity>(value.clone()).ok();
     let node_allocatable = || (list_name == "limits").then(|| sources.allocatable().get(resource).copied()).flatten();
-    let amount = amount.and_then(parse).or_else(node_allocatable).unwrap_or(Quantity::ZERO);
-    let divisor =
-        field.get("divisor").and_then(parse).filter(|divisor| !divisor.is_zero()).unwrap_or(Quantity::from_units(1));
+    let amount = amount.and_then(parse_quantity).or_else(node_allocatable).unwrap_or(Quantity::ZERO);
+    let divisor = field
+        .get("divisor")
+        .and_then(parse_quantity)
+        .filter(|divisor| !divisor.is_zero())
+        .unwrap_or(Quantity::from_units(1));
     let ratio = amount.as_f64() / divisor.as_f64();
     format!("{:.0}", ratio.ceil())
 }

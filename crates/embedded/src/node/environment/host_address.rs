@@ -7,7 +7,11 @@ use crate::object;
 
 /// Replaces a value that is the stable host name of a Pod, `{hostname}.{subdomain}.{namespace}` with or without
 /// `.svc…`, with the IP of that Pod, to which the name would resolve on a cluster with DNS.
-pub(super) fn host_address(value: String, pod: &Value, sources: &dyn ObjectSource) -> Result<String, EnvironmentError> {
+pub(super) fn replace_hostname(
+    value: String,
+    pod: &Value,
+    sources: &dyn ObjectSource,
+) -> Result<String, EnvironmentError> {
     let mut parts = value.splitn(4, '.');
     let (Some(host), Some(subdomain), Some(namespace)) = (parts.next(), parts.next(), parts.next()) else {
         return Ok(value);
@@ -16,13 +20,13 @@ pub(super) fn host_address(value: String, pod: &Value, sources: &dyn ObjectSourc
     if !is_service_name || namespace != object::namespace(pod) {
         return Ok(value);
     }
-    let is_host = |candidate: &Value| {
+    let has_hostname = |candidate: &Value| {
         object::text(candidate, "/spec/hostname") == host && object::text(candidate, "/spec/subdomain") == subdomain
     };
-    if is_host(pod) {
+    if has_hostname(pod) {
         return Ok(object::text(pod, "/status/podIP").to_owned());
     }
-    let Some(peer) = sources.pod(host).filter(|peer| is_host(peer)) else { return Ok(value) };
+    let Some(peer) = sources.pod(host).filter(|peer| has_hostname(peer)) else { return Ok(value) };
     match object::text(&peer, "/status/podIP") {
         "" => Err(EnvironmentError::Unresolved(value)),
         address => Ok(address.to_owned()),

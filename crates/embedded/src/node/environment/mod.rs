@@ -1,4 +1,4 @@
-//! The environment variables of a container: `envFrom` and `env` in their order.
+//! Resolves the environment variables of a container: `envFrom`, then `env`.
 
 mod downward;
 mod expand;
@@ -15,9 +15,9 @@ use crate::object;
 use crate::workloads::ownership::string_map;
 pub(crate) use downward::{pod_field, resource_field};
 pub(crate) use expand::expand;
-use host_address::host_address;
+use host_address::replace_hostname;
 
-/// The source of objects in the namespace of the Pod that it refers to.
+/// Looks up the objects that a Pod refers to.
 pub(crate) trait ObjectSource {
     /// Returns a ConfigMap.
     fn config_map(&self, name: &str) -> Option<Arc<Value>>;
@@ -31,7 +31,7 @@ pub(crate) trait ObjectSource {
     fn allocatable(&self) -> ResourceList;
 }
 
-/// Why a container cannot be configured yet.
+/// An error that delays the configuration of a container.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EnvironmentError {
     /// An object does not exist: `CreateContainerConfigError`.
@@ -49,8 +49,8 @@ struct Variables {
     values: BTreeMap<String, String>,
 }
 
-/// Returns all variables of a container in order; the last definition of a name wins. `pod` has its address in
-/// `status`.
+/// Returns all variables of a container in order; the last definition of a name wins. The `status` of `pod` contains
+/// its address.
 pub(crate) fn resolve(
     container: &Value,
     pod: &Value,
@@ -62,26 +62,26 @@ pub(crate) fn resolve(
         hostname => hostname,
     };
     variables.set("HOSTNAME", hostname.to_owned());
-    for source in list(container, "envFrom") {
+    for source in items(container, "envFrom") {
         for (key, value) in env_from(source, sources)? {
             variables.set(&format!("{}{key}", object::text(source, "/prefix")), value);
         }
     }
-    for entry in list(container, "env") {
+    for entry in items(container, "env") {
         let name = object::text(entry, "/name");
         let value = match entry.get("valueFrom").filter(|from| !from.is_null()) {
             Some(from) => value_from(from, container, pod, sources)?,
             None => Some(expand(object::text(entry, "/value"), &variables.values)),
         };
         if let Some(value) = value {
-            variables.set(name, host_address(value, pod, sources)?);
+            variables.set(name, replace_hostname(value, pod, sources)?);
         }
     }
-    Ok(variables.in_order())
+    Ok(variables.into_vec())
 }
 
 /// Returns the items of an array field.
-fn list<'a>(container: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
+fn items<'a>(container: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
     container.get(field).and_then(Value::as_array).into_iter().flatten()
 }
 
@@ -156,7 +156,7 @@ impl Variables {
         }
     }
 
-    fn in_order(mut self) -> Vec<(String, String)> {
+    fn into_vec(mut self) -> Vec<(String, String)> {
         let values = &mut self.values;
         self.names.into_iter().filter_map(|name| values.remove_entry(&name)).collect()
     }
@@ -201,7 +201,7 @@ mod tests {
     fn env(env: Value) -> Result<Vec<(String, String)>, EnvironmentError> {
         let container = json!({"env": env, "resources": {"limits": {"cpu": "1500m", "memory": "2Gi"}}});
         resolve(&container, &pod(), &FixedSource)
-            .map(|all| all.into_iter().filter(|(name, _)| name != "HOSTNAME").collect())
+            .map(|variables| variables.into_iter().filter(|(name, _)| name != "HOSTNAME").collect())
     }
 
     #[rstest]
@@ -216,12 +216,12 @@ mod tests {
     #[case::not_requested(json!({"resourceFieldRef": {"resource": "requests.ephemeral-storage"}}), "0")]
     #[case::memory(json!({"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}), "2048")]
     fn resolves_references(#[case] from: Value, #[case] expect: &str) {
-        let all = env(json!([{"name": "V", "valueFrom": from}])).unwrap();
-        assert_eq!(all, [("V".to_owned(), expect.to_owned())]);
+        let variables = env(json!([{"name": "V", "valueFrom": from}])).unwrap();
+        assert_eq!(variables, [("V".to_owned(), expect.to_owned())]);
     }
 
     #[test]
-    fn names_missing_source() {
+    fn reports_missing_source() {
         let error = env(json!([{"name": "V", "valueFrom": {"secretKeyRef": {"name": "nope", "key": "k"}}}]));
         assert_eq!(error.unwrap_err().to_string(), "secret \"nope\" not found");
         let optional =
@@ -231,10 +231,10 @@ mod tests {
 
     #[test]
     fn replaces_host_name_with_address() {
-        let all =
+        let variables =
             env(json!([{"name": "LEADER", "value": "l-0.l.n"}, {"name": "URL", "value": "$(LEADER):80"}])).unwrap();
-        assert_eq!(all[0].1, "127.16.0.9");
-        assert_eq!(all[1].1, "127.16.0.9:80");
+        assert_eq!(variables[0].1, "127.16.0.9");
+        assert_eq!(variables[1].1, "127.16.0.9:80");
         assert_eq!(env(json!([{"name": "IMAGE", "value": "a.b.c"}])).unwrap()[0].1, "a.b.c");
     }
 

@@ -92,7 +92,7 @@ impl LogStorage {
     /// Removes the files.
     pub(super) fn remove(&self) {
         if let Self::Files(files) = self {
-            for number in files.oldest()..=files.current {
+            for number in files.oldest_number()..=files.current {
                 // A file that is already gone needs no removal.
                 let _ = fs::remove_file(files.path(number));
             }
@@ -137,7 +137,8 @@ impl RotatedFiles {
         Ok(Self { dir: dir.to_owned(), run, file, current: 0, size: 0, lines: VecDeque::from([0]) })
     }
 
-    /// Opens the last run in the directory and removes the files of earlier ones. `None` when there is none.
+    /// Opens the last run in the directory and removes the files of earlier ones. Returns `None` when the directory has
+    /// no files.
     ///
     /// # Errors
     /// When the directory cannot be read or written to.
@@ -188,14 +189,14 @@ impl RotatedFiles {
         self.size = 0;
         self.lines.push_back(0);
         while self.lines.len() > MAX_FILES {
-            fs::remove_file(self.path(self.oldest()))?;
+            fs::remove_file(self.path(self.oldest_number()))?;
             self.lines.pop_front();
         }
         Ok(())
     }
 
     /// Returns the number of the oldest file.
-    fn oldest(&self) -> u64 {
+    fn oldest_number(&self) -> u64 {
         self.current + 1 - self.lines.len() as u64
     }
 
@@ -205,7 +206,7 @@ impl RotatedFiles {
 
     fn start_position(&self, tail: u64) -> Position {
         let mut skip = self.lines.iter().sum::<u64>().saturating_sub(tail);
-        let mut file = self.oldest();
+        let mut file = self.oldest_number();
         for lines in &self.lines {
             if skip < *lines {
                 break;
@@ -218,7 +219,7 @@ impl RotatedFiles {
             return Position { file: self.current, offset: self.size };
         }
         while skip > 0 {
-            let Ok(chunk) = self.chunk(position) else { break };
+            let Ok(chunk) = self.read_chunk(position) else { break };
             let Some(end) = end_of_line(&chunk, skip) else { break };
             skip -= chunk[..end].iter().filter(|byte| **byte == b'\n').count() as u64;
             position.offset += end as u64;
@@ -228,23 +229,23 @@ impl RotatedFiles {
 
     fn read(&self, from: Position) -> (Vec<LogLine>, Position) {
         let mut position = from;
-        if position.file < self.oldest() {
-            position = Position { file: self.oldest(), offset: 0 };
+        if position.file < self.oldest_number() {
+            position = Position { file: self.oldest_number(), offset: 0 };
         }
         loop {
-            let chunk = self.chunk(position).unwrap_or_default();
-            let complete = chunk.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+            let chunk = self.read_chunk(position).unwrap_or_default();
+            let complete_length = chunk.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
             let lines: Vec<LogLine> =
-                chunk[..complete].split_inclusive(|byte| *byte == b'\n').filter_map(LogLine::decode).collect();
-            position.offset += complete as u64;
-            if complete > 0 || position.file >= self.current {
+                chunk[..complete_length].split_inclusive(|byte| *byte == b'\n').filter_map(LogLine::decode).collect();
+            position.offset += complete_length as u64;
+            if complete_length > 0 || position.file >= self.current {
                 return (lines, position);
             }
             position = Position { file: position.file + 1, offset: 0 };
         }
     }
 
-    fn chunk(&self, position: Position) -> io::Result<Vec<u8>> {
+    fn read_chunk(&self, position: Position) -> io::Result<Vec<u8>> {
         let mut file = File::open(self.path(position.file))?;
         file.seek(SeekFrom::Start(position.offset))?;
         let mut chunk = Vec::with_capacity(CHUNK_SIZE);
@@ -256,8 +257,8 @@ impl RotatedFiles {
 /// Returns the end of the line with this number, or of the last complete line before it.
 fn end_of_line(chunk: &[u8], number: u64) -> Option<usize> {
     let number = usize::try_from(number).unwrap_or(usize::MAX);
-    let ends = chunk.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(index, _)| index + 1);
-    ends.take(number).last()
+    let line_ends = chunk.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(index, _)| index + 1);
+    line_ends.take(number).last()
 }
 
 fn path(dir: &Path, run: u64, number: u64) -> PathBuf {
@@ -287,14 +288,14 @@ mod tests {
     }
 
     fn read_all(storage: &LogStorage, tail: Option<usize>) -> Vec<String> {
-        let (mut position, mut found) = (storage.start_position(tail), Vec::new());
+        let (mut position, mut texts) = (storage.start_position(tail), Vec::new());
         loop {
             let (lines, next) = storage.read(position);
             if lines.is_empty() {
-                return found;
+                return texts;
             }
             position = next;
-            found.extend(lines.iter().map(|line| String::from_utf8_lossy(&line.text).trim_end().to_owned()));
+            texts.extend(lines.iter().map(|line| String::from_utf8_lossy(&line.text).trim_end().to_owned()));
         }
     }
 
@@ -318,13 +319,13 @@ mod tests {
         let newest = dir.join(format!("0.{MAX_FILES}.log"));
         assert_eq!([mode(&dir), mode(&newest)], [0o700, 0o600], "readable by the owner only");
         assert_eq!(file_count, MAX_FILES);
-        let found = read_all(&storage, None);
-        let first: u64 = found[0].split(' ').next().unwrap().parse().unwrap();
+        let texts = read_all(&storage, None);
+        let first: u64 = texts[0].split(' ').next().unwrap().parse().unwrap();
         assert!(first > 0, "the oldest lines are removed");
-        assert_eq!(found.len() as u64, count - first, "and no others");
+        assert_eq!(texts.len() as u64, count - first, "and no others");
         for tail in [0, 1, 7, 1500] {
             let last = read_all(&storage, Some(tail));
-            assert_eq!(last, found[found.len() - tail..], "{tail}");
+            assert_eq!(last, texts[texts.len() - tail..], "{tail}");
         }
         storage.remove();
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);

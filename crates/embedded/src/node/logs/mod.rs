@@ -31,7 +31,7 @@ pub(crate) struct ContainerLogs {
 struct PodEntry {
     uid: String,
     dir: Option<PathBuf>,
-    /// In the order of the Pod with init containers last, so that the first is the default.
+    /// Main containers first, in the order in which an error lists their names.
     containers: Vec<ContainerEntry>,
 }
 
@@ -61,7 +61,7 @@ impl ContainerLogs {
         Self { dir, clock, pods: Arc::default() }
     }
 
-    /// Adds a Pod before its containers start. The last run that an earlier process has logged can be read.
+    /// Adds a Pod before its containers start. The log of the last run in an earlier process remains readable.
     pub(crate) fn add_pod(&self, namespace: &str, pod: &str, uid: &str, containers: &[String]) {
         let dir = self.dir.as_ref().map(|dir| dir.join(format!("{namespace}_{pod}_{uid}")));
         let new_entry = |name: &String| {
@@ -191,11 +191,11 @@ mod tests {
     use super::*;
 
     async fn text(mut stream: BoxStream<'static, Bytes>) -> String {
-        let mut all = String::new();
+        let mut collected = String::new();
         while let Some(chunk) = stream.next().await {
-            all.push_str(std::str::from_utf8(&chunk).unwrap());
+            collected.push_str(std::str::from_utf8(&chunk).unwrap());
         }
-        all
+        collected
     }
 
     async fn check_tail_follow_and_previous(logs: &ContainerLogs) {
@@ -207,14 +207,14 @@ mod tests {
         first.write_line("one");
         first.write_line("two");
         assert_eq!(text(logs.open("n", "p", last_line.clone()).unwrap()).await, "two\n");
-        let limited = PodLogOptions { limit_bytes: Some(5), ..PodLogOptions::default() };
-        assert_eq!(text(logs.open("n", "p", limited).unwrap()).await, "one\nt");
+        let limited_options = PodLogOptions { limit_bytes: Some(5), ..PodLogOptions::default() };
+        assert_eq!(text(logs.open("n", "p", limited_options).unwrap()).await, "one\nt");
         let follow = PodLogOptions { follow: true, container: Some("c".to_owned()), ..last_line };
-        let followed = tokio::spawn(text(logs.open("n", "p", follow).unwrap()));
+        let follow_task = tokio::spawn(text(logs.open("n", "p", follow).unwrap()));
         tokio::task::yield_now().await;
         first.write_line("three");
         first.close();
-        assert_eq!(followed.await.unwrap(), "two\nthree\n");
+        assert_eq!(follow_task.await.unwrap(), "two\nthree\n");
         logs.start_container("n", "p", "c").write_line("again");
         let previous = PodLogOptions { previous: true, ..options.clone() };
         assert_eq!(text(logs.open("n", "p", previous.clone()).unwrap()).await, "one\ntwo\nthree\n");
@@ -246,14 +246,15 @@ mod tests {
         const UID: &str = "11111111-1111-1111-1111-111111111111";
         let temp_dir = tempfile::tempdir().unwrap();
         let dir = temp_dir.path().to_owned();
-        let open = || ContainerLogs::new(Some(dir.clone()), Arc::new(SystemClock), &BTreeSet::from([UID.to_owned()]));
-        let logs = open();
+        let open_logs =
+            || ContainerLogs::new(Some(dir.clone()), Arc::new(SystemClock), &BTreeSet::from([UID.to_owned()]));
+        let logs = open_logs();
         logs.add_pod("n", "p", UID, &["c".to_owned()]);
         logs.start_container("n", "p", "c").write_line("first");
         logs.start_container("n", "p", "c").write_line("second");
         drop(logs);
 
-        let logs = open();
+        let logs = open_logs();
         logs.add_pod("n", "p", UID, &["c".to_owned()]);
         assert_eq!(text(logs.open("n", "p", PodLogOptions::default()).unwrap()).await, "second\n");
         logs.start_container("n", "p", "c").write_line("third");

@@ -13,10 +13,11 @@ use crate::ports::{Clock, PodLogOptions, SystemClock};
 /// The log of one run of a container. Clones write to the same log.
 #[derive(Clone)]
 pub struct LogSink {
-    shared: Arc<NodeContext>,
+    shared: Arc<SharedLog>,
 }
 
-struct NodeContext {
+/// A log with the state that the clones of its sink share.
+struct SharedLog {
     state: Mutex<SinkState>,
     changed: Notify,
     clock: Arc<dyn Clock>,
@@ -48,7 +49,7 @@ impl Default for LogSink {
 impl LogSink {
     pub(super) fn new(storage: LogStorage, clock: Arc<dyn Clock>) -> Self {
         let state = Mutex::new(SinkState { storage, closed: false });
-        Self { shared: Arc::new(NodeContext { state, changed: Notify::new(), clock }) }
+        Self { shared: Arc::new(SharedLog { state, changed: Notify::new(), clock }) }
     }
 
     /// Appends one line, given without its newline.

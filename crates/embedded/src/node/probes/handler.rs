@@ -12,7 +12,7 @@ use crate::node::logs::LogSink;
 use crate::object;
 use crate::ports::{ContainerConfig, ContainerPurpose, ContainerRuntime, Network};
 
-/// A `ProbeHandler` or `LifecycleHandler`.
+/// The handler of a probe or lifecycle hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ProbeHandler {
     HttpGet { scheme: Scheme, host: Option<String>, port: u16, path: String, headers: Vec<(String, String)> },
@@ -29,7 +29,7 @@ pub(crate) struct ProbeTarget {
 }
 
 impl ProbeHandler {
-    /// Reads a handler: `httpGet`, `tcpSocket`, `grpc` or `exec`.
+    /// Parses a handler: `httpGet`, `tcpSocket`, `grpc` or `exec`.
     pub(crate) fn from_json(spec: &Value, container: &Value) -> Option<Self> {
         if let Some(http_get) = spec.get("httpGet") {
             let port = port(http_get, container)?;
@@ -62,8 +62,8 @@ impl ProbeHandler {
         let pod_ip = target.container.pod_ip;
         match self {
             Self::HttpGet { scheme, host, port, path, headers } => {
-                let pod_ip = host.as_ref().and_then(|host| host.parse().ok()).unwrap_or(pod_ip);
-                http_get::get(target.network.as_ref(), *scheme, SocketAddr::new(pod_ip, *port), path, headers).await
+                let host_ip = host.as_ref().and_then(|host| host.parse().ok()).unwrap_or(pod_ip);
+                http_get::get(target.network.as_ref(), *scheme, SocketAddr::new(host_ip, *port), path, headers).await
             }
             Self::TcpSocket { port } => {
                 let result = target.network.connect(SocketAddr::new(pod_ip, *port)).await;
@@ -95,8 +95,9 @@ fn port(handler: &Value, container: &Value) -> Option<u16> {
     let port = handler.get("port")?;
     if let Some(name) = port.as_str() {
         let ports = container.get("ports").and_then(Value::as_array).into_iter().flatten();
-        let named = ports.filter(|p| object::text(p, "/name") == name).find_map(|p| p.get("containerPort")?.as_u64());
-        return named.and_then(|n| u16::try_from(n).ok()).or_else(|| name.parse().ok());
+        let named_port =
+            ports.filter(|p| object::text(p, "/name") == name).find_map(|p| p.get("containerPort")?.as_u64());
+        return named_port.and_then(|n| u16::try_from(n).ok()).or_else(|| name.parse().ok());
     }
     port.as_u64().and_then(|number| u16::try_from(number).ok())
 }

@@ -30,13 +30,13 @@ pub(super) async fn get(
 ) -> Result<(), String> {
     let scheme_name = if scheme == Scheme::Https { "https" } else { "http" };
     let url = format!("{scheme_name}://{address}{path}");
-    let failed = |error: &dyn std::fmt::Display| format!("Get \"{url}\": {error}");
-    let mut stream = network.connect(address).await.map_err(|e| failed(&e))?;
+    let error_message = |error: &dyn std::fmt::Display| format!("Get \"{url}\": {error}");
+    let mut stream = network.connect(address).await.map_err(|e| error_message(&e))?;
     if scheme == Scheme::Https {
-        stream = insecure_tls::connect(stream, address.ip()).await.map_err(|e| failed(&e))?;
+        stream = insecure_tls::connect(stream, address.ip()).await.map_err(|e| error_message(&e))?;
     }
     let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| failed(&e))?;
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| error_message(&e))?;
     let mut request = http::Request::get(path).header("user-agent", "kube-probe/1.33").header("connection", "close");
     if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
         request = request.header("host", address.to_string());
@@ -44,15 +44,15 @@ pub(super) async fn get(
     for (name, value) in headers {
         request = request.header(name, value);
     }
-    let request = request.body(Empty::<Bytes>::new()).map_err(|e| failed(&e))?;
-    // The response shows whether the connection failed.
-    let drive = async {
+    let request = request.body(Empty::<Bytes>::new()).map_err(|e| error_message(&e))?;
+    // A failure of the connection is reported by the response.
+    let drive_connection = async {
         let _ = connection.await;
         std::future::pending::<std::convert::Infallible>().await
     };
     let status = tokio::select! {
-        response = sender.send_request(request) => response.map_err(|e| failed(&e))?.status(),
-        never = drive => match never {},
+        response = sender.send_request(request) => response.map_err(|e| error_message(&e))?.status(),
+        never = drive_connection => match never {},
     };
     if (200..400).contains(&status.as_u16()) {
         return Ok(());

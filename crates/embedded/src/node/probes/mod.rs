@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 pub(super) use handler::ProbeHandler;
 pub(crate) use handler::ProbeTarget;
 
-/// One probe with the defaults of Kubernetes.
+/// One probe, with the defaults of Kubernetes applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Probe {
     initial_delay: Duration,
@@ -128,7 +128,7 @@ impl Probe {
             {
                 report(ProbeEvent::Failed { probe: "Startup", message: message.clone() });
             }
-            results.count(result.is_ok());
+            results.record(result.is_ok());
             if results.successes >= self.success_threshold {
                 return true;
             }
@@ -153,7 +153,7 @@ impl Probe {
             {
                 report(ProbeEvent::Failed { probe: "Liveness", message: message.clone() });
             }
-            results.count(result.is_ok());
+            results.record(result.is_ok());
             if results.failures >= self.failure_threshold {
                 return;
             }
@@ -179,7 +179,7 @@ impl Probe {
             {
                 report(ProbeEvent::Failed { probe: "Readiness", message: message.clone() });
             }
-            results.count(result.is_ok());
+            results.record(result.is_ok());
             if !ready && results.successes >= self.success_threshold {
                 ready = true;
                 report(ProbeEvent::Ready);
@@ -208,7 +208,7 @@ impl Probe {
         false
     }
 
-    /// Waits for a period and probes.
+    /// Waits for the start of a period, then probes.
     async fn probe_at(&self, target: &ProbeTarget, started_at: Instant, period_index: u32) -> Result<(), String> {
         sleep_until(started_at + self.initial_delay + self.period * period_index).await;
         self.probe_once(target).await
@@ -227,7 +227,7 @@ fn current_period(probe: &Probe, started_at: Instant) -> u32 {
 }
 
 impl ConsecutiveResults {
-    fn count(&mut self, is_success: bool) {
+    fn record(&mut self, is_success: bool) {
         *self = match is_success {
             true => Self { successes: self.successes + 1, failures: 0 },
             false => Self { successes: 0, failures: self.failures + 1 },

@@ -33,11 +33,11 @@ pub(super) fn write(dir: &Path, files: &BTreeMap<String, VolumeFile>) -> io::Res
     }
     let number = current.as_deref().and_then(|name| name.to_str()?.strip_prefix("..")?.parse::<u64>().ok());
     let name = format!("..{}", number.unwrap_or(0) + 1);
-    let next = dir.join(&name);
-    remove(&next)?;
-    create_private_dir(&next)?;
+    let next_dir = dir.join(&name);
+    remove(&next_dir)?;
+    create_private_dir(&next_dir)?;
     for (path, file) in files {
-        let path = next.join(path);
+        let path = next_dir.join(path);
         path.parent().map_or(Ok(()), create_private_dir)?;
         let mut output = fs::OpenOptions::new().write(true).create_new(true).mode(file.mode).open(path)?;
         output.write_all(&file.content)?;
@@ -89,12 +89,12 @@ fn count_files(dir: &Path) -> usize {
 
 /// Removes a file, link or directory if it exists.
 fn remove(path: &Path) -> io::Result<()> {
-    let removed = match fs::symlink_metadata(path) {
+    let result = match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
         Ok(_) => fs::remove_file(path),
         Err(error) => Err(error),
     };
-    match removed {
+    match result {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }

@@ -45,7 +45,7 @@ pub(super) fn volume_content(
         "configMap" | "secret" | "downwardAPI" => {
             source_files(kind, source, file_mode(source, "defaultMode"), pod, sources)
         }
-        "projected" => projected(source, pod, sources),
+        "projected" => projected_files(source, pod, sources),
         _ => return Err(VolumeError::Unsupported { volume: name, volume_source: kind.to_owned() }),
     };
     files.map(VolumeContent::Files).map_err(|message| VolumeError::SetUp { volume: name, message })
@@ -54,7 +54,7 @@ pub(super) fn volume_content(
 type Files = BTreeMap<String, VolumeFile>;
 
 /// Returns the files of all sources of a projected volume.
-fn projected(volume: &Value, pod: &Value, sources: &dyn ObjectSource) -> Result<Files, String> {
+fn projected_files(volume: &Value, pod: &Value, sources: &dyn ObjectSource) -> Result<Files, String> {
     let default_mode = file_mode(volume, "defaultMode");
     let mut files = Files::new();
     for source in list(volume, "sources") {
@@ -75,7 +75,7 @@ fn source_files(
     let default_mode = default_mode.unwrap_or(DEFAULT_MODE);
     match kind {
         "configMap" => key_files(source, default_mode, "configmap", |name| {
-            sources.config_map(name).map(|map| config_map_data(&map))
+            sources.config_map(name).map(|config_map| config_map_data(&config_map))
         }),
         "secret" => key_files(source, default_mode, "secret", |name| {
             sources.secret(name).map(|secret| decode_data(&secret, "data"))
@@ -155,9 +155,9 @@ fn item_path(item: &Value) -> Result<String, String> {
 }
 
 /// Returns the data and binary data of a ConfigMap.
-fn config_map_data(map: &Value) -> BTreeMap<String, Vec<u8>> {
-    let mut data = decode_data(map, "binaryData");
-    data.extend(string_map(map.get("data")).into_iter().map(|(key, text)| (key, text.into_bytes())));
+fn config_map_data(config_map: &Value) -> BTreeMap<String, Vec<u8>> {
+    let mut data = decode_data(config_map, "binaryData");
+    data.extend(string_map(config_map.get("data")).into_iter().map(|(key, text)| (key, text.into_bytes())));
     data
 }
 

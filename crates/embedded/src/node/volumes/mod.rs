@@ -24,7 +24,7 @@ use crate::ports::Mount;
 pub(crate) use claims::resolve_claims;
 use content::VolumeContent;
 
-/// Why a volume cannot be set up, in the words of the kubelet.
+/// An error of setting up a volume, formatted as by the kubelet.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum VolumeError {
     /// Setting up the volume failed and is retried.
@@ -54,15 +54,15 @@ pub(crate) fn set_up(pod: &Value, sources: &dyn ObjectSource, pod_dir: &Path) ->
     let pod = &*resolve_claims(pod, sources)?;
     for volume in volumes(pod) {
         let name = object::text(volume, "/name");
-        let failed = |message: String| VolumeError::SetUp { volume: name.to_owned(), message };
+        let set_up_error = |message: String| VolumeError::SetUp { volume: name.to_owned(), message };
         let path = volume_path(volume, pod_dir);
         match content::volume_content(volume, pod, sources)? {
             VolumeContent::Files(files) => {
-                atomic_writer::write(&path, &files).map_err(|error| failed(error.to_string()))?
+                atomic_writer::write(&path, &files).map_err(|error| set_up_error(error.to_string()))?
             }
-            VolumeContent::Empty => create_private_dir(&path).map_err(|error| failed(error.to_string()))?,
+            VolumeContent::Empty => create_private_dir(&path).map_err(|error| set_up_error(error.to_string()))?,
             VolumeContent::Host { path: host_path, kind } => {
-                host_path::check(Path::new(&host_path), &kind).map_err(failed)?
+                host_path::check(Path::new(&host_path), &kind).map_err(set_up_error)?
             }
         }
     }
@@ -71,8 +71,8 @@ pub(crate) fn set_up(pod: &Value, sources: &dyn ObjectSource, pod_dir: &Path) ->
 
 /// Whether a change of an object can change the content of a volume.
 pub(crate) fn has_updatable_volumes(pod: &Value) -> bool {
-    let kinds = ["configMap", "secret", "downwardAPI", "projected"];
-    volumes(pod).any(|volume| kinds.iter().any(|kind| volume.get(kind).is_some()))
+    let source_fields = ["configMap", "secret", "downwardAPI", "projected"];
+    volumes(pod).any(|volume| source_fields.iter().any(|kind| volume.get(kind).is_some()))
 }
 
 /// Returns the mounts of a container, for a Pod whose claims are resolved by [`resolve_claims`]. A missing `subPath`
@@ -91,12 +91,12 @@ pub(crate) fn mounts(
             "" => object::text(mount, "/subPath").to_owned(),
             expression => expand(expression, variables),
         };
-        let failed = |message: String| VolumeError::SetUp { volume: name.to_owned(), message };
+        let set_up_error = |message: String| VolumeError::SetUp { volume: name.to_owned(), message };
         if !Path::new(&sub_path)
             .components()
             .all(|component| matches!(component, Component::Normal(_) | Component::CurDir))
         {
-            return Err(failed(format!("subPath {sub_path:?} is outside of the volume")));
+            return Err(set_up_error(format!("subPath {sub_path:?} is outside of the volume")));
         }
         let host_path = if sub_path.is_empty() {
             volume_path(volume, pod_dir)
@@ -105,7 +105,8 @@ pub(crate) fn mounts(
         };
         let is_plain_directory = volume.get("emptyDir").is_some() || volume.get("hostPath").is_some();
         if is_plain_directory && !host_path.exists() {
-            fs::create_dir_all(&host_path).map_err(|error| failed(format!("{}: {error}", host_path.display())))?;
+            fs::create_dir_all(&host_path)
+                .map_err(|error| set_up_error(format!("{}: {error}", host_path.display())))?;
         }
         let container_path = object::text(mount, "/mountPath").trim_end_matches('/').to_owned();
         mounts.push(Mount { container_path, host_path });
@@ -116,7 +117,7 @@ pub(crate) fn mounts(
     Ok(mounts)
 }
 
-/// Creates a directory with its parents that only the owner can access.
+/// Creates a directory and its parents, accessible only by the owner.
 pub(crate) fn create_private_dir(dir: &Path) -> std::io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use crate::ports::Mount;
 
-/// Replaces every mount path in `text` with the host path of its volume. A match must not continue a longer path on
-/// the left or a longer name on the right: `/etc/app` matches in `--file=/etc/app/a` and in `cat "/etc/app"`, but not
-/// in `/etc/app.yaml`, `/srv/etc/app` or `http://host/etc/app`.
+/// Replaces every mount path in `text` with the host path of its volume. A match must not be the end of a longer path
+/// or the start of a longer name: `/etc/app` matches in `--file=/etc/app/a` and in `cat "/etc/app"`, but not in
+/// `/etc/app.yaml`, `/srv/etc/app` or `http://host/etc/app`.
 pub(crate) fn rewrite_mount_paths(text: &str, mounts: &[Mount]) -> String {
-    let mut out = String::with_capacity(text.len());
+    let mut rewritten = String::with_capacity(text.len());
     let mut position = 0;
     while let Some(rest) = text.get(position..).filter(|rest| !rest.is_empty()) {
         let mount = mounts
@@ -16,22 +16,22 @@ pub(crate) fn rewrite_mount_paths(text: &str, mounts: &[Mount]) -> String {
             .find(|mount| can_precede_path(&text[..position]) && starts_with_path(rest, &mount.container_path));
         let length = match mount {
             Some(mount) => {
-                out.push_str(&mount.host_path.to_string_lossy());
+                rewritten.push_str(&mount.host_path.to_string_lossy());
                 mount.container_path.len()
             }
             None => {
                 let length = rest.chars().next().map_or(1, char::len_utf8);
-                out.push_str(&rest[..length]);
+                rewritten.push_str(&rest[..length]);
                 length
             }
         };
         position += length;
     }
-    out
+    rewritten
 }
 
-/// Whether a program with these command line and variables finds the mount: at its own path, or because a text
-/// contains the path.
+/// Whether a program can access the mount: its path is the same on the host, or the command line or a variable contains
+/// the path.
 pub(crate) fn is_reachable<'a>(mount: &Mount, mut texts: impl Iterator<Item = &'a str>) -> bool {
     Path::new(&mount.container_path) == mount.host_path
         || texts.any(|text| rewrite_mount_paths(text, std::slice::from_ref(mount)) != text)
