@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::object;
 use crate::scheduler::tolerates;
 
-/// Whether a Pod may stay on a node with these taints.
+/// The result of checking a Pod against the taints of its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TolerationStatus {
     /// The Pod may stay.
@@ -21,7 +21,7 @@ pub(super) enum TolerationStatus {
 /// since the taint was added applies.
 pub(super) fn check_toleration(pod: &Value, node: &Value, now: Timestamp) -> TolerationStatus {
     let taints = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
-    let mut until: Option<Timestamp> = None;
+    let mut earliest_expiry: Option<Timestamp> = None;
     for taint in taints.filter(|taint| object::text(taint, "/effect") == "NoExecute") {
         let tolerations = pod.pointer("/spec/tolerations").and_then(Value::as_array).into_iter().flatten();
         let mut matching = tolerations.filter(|toleration| tolerates(toleration, taint)).peekable();
@@ -32,9 +32,9 @@ pub(super) fn check_toleration(pod: &Value, node: &Value, now: Timestamp) -> Tol
         let Some(seconds) = seconds else { continue };
         let added_at = object::text(taint, "/timeAdded").parse().unwrap_or(now);
         let expires_at = added_at + SignedDuration::from_secs(seconds.max(0));
-        until = Some(until.map_or(expires_at, |earliest| earliest.min(expires_at)));
+        earliest_expiry = Some(earliest_expiry.map_or(expires_at, |earliest| earliest.min(expires_at)));
     }
-    match until {
+    match earliest_expiry {
         None => TolerationStatus::Tolerated,
         Some(expires_at) if expires_at <= now => TolerationStatus::NotTolerated,
         Some(expires_at) => TolerationStatus::TemporarilyTolerated(expires_at),

@@ -34,7 +34,7 @@ enum QueueKey {
     Pod(String, String),
 }
 
-/// The work queue and what evaluating needs.
+/// The work queue of the controller and its dependencies.
 struct NodeLifecycleController {
     server: Server,
     ports: Ports,
@@ -54,7 +54,7 @@ pub async fn run_node_lifecycle_controller(server: Server, ports: Ports, stop: C
         controller.process_queue();
         tokio::select! {
             () = stop.cancelled() => return,
-            () = sleep_or_pend(controller.until_next_delayed()) => controller.enqueue_due(),
+            () = sleep_or_pend(controller.time_until_next_delayed()) => controller.enqueue_due(),
             change = changes.next() => match change {
                 Ok(change) => controller.handle_change(&change),
                 Err(_lagged) => controller.enqueue_all(),
@@ -103,9 +103,9 @@ impl NodeLifecycleController {
 
     /// Evaluates all queued keys.
     fn process_queue(&mut self) {
-        while let Some(due) = self.queue.pop_first() {
-            self.delayed.remove(&due);
-            match &due {
+        while let Some(key) = self.queue.pop_first() {
+            self.delayed.remove(&key);
+            match &key {
                 QueueKey::Node(name) => self.sync_node(name),
                 QueueKey::Pod(namespace, name) => self.sync_pod(namespace, name),
             }
@@ -223,16 +223,16 @@ impl NodeLifecycleController {
     }
 
     /// Returns the time until the next delayed key is due.
-    fn until_next_delayed(&self) -> Option<Duration> {
-        let at = self.delayed.values().min()?;
-        Some(at.duration_since(self.ports.clock.now()).try_into().unwrap_or_default())
+    fn time_until_next_delayed(&self) -> Option<Duration> {
+        let next_at = self.delayed.values().min()?;
+        Some(next_at.duration_since(self.ports.clock.now()).try_into().unwrap_or_default())
     }
 
     /// Moves delayed keys that are due into the queue.
     fn enqueue_due(&mut self) {
         let now = self.ports.clock.now();
-        let due = self.delayed.iter().filter(|(_, at)| **at <= now).map(|(key, _)| key.clone());
-        self.queue.extend(due.collect::<Vec<_>>());
+        let due_keys = self.delayed.iter().filter(|(_, at)| **at <= now).map(|(key, _)| key.clone());
+        self.queue.extend(due_keys.collect::<Vec<_>>());
     }
 }
 

@@ -6,7 +6,7 @@ use crate::object;
 use crate::workloads::condition;
 
 /// Condition type, its status, the taint key, and whether Pods without a toleration are evicted.
-const RULES: [(&str, &str, &str, bool); 5] = [
+const CONDITION_TAINTS: [(&str, &str, &str, bool); 5] = [
     ("Ready", "False", "node.kubernetes.io/not-ready", true),
     ("Ready", "Unknown", "node.kubernetes.io/unreachable", true),
     ("MemoryPressure", "True", "node.kubernetes.io/memory-pressure", false),
@@ -21,14 +21,14 @@ pub(super) fn desired_taints(node: &Value, now: &str) -> Option<Value> {
     let current = node.pointer("/spec/taints").and_then(Value::as_array).cloned().unwrap_or_default();
     let is_managed = |taint: &Value| {
         let key = object::text(taint, "/key");
-        key == UNSCHEDULABLE || RULES.iter().any(|(_, _, existing, _)| *existing == key)
+        key == UNSCHEDULABLE || CONDITION_TAINTS.iter().any(|(_, _, existing, _)| *existing == key)
     };
     let mut condition_taints: Vec<Value> = Vec::new();
     let is_cordoned = node.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
     if is_cordoned {
         condition_taints.push(json!({"key": UNSCHEDULABLE, "effect": "NoSchedule"}));
     }
-    for (type_, status, key, evicts_pods) in RULES {
+    for (type_, status, key, evicts_pods) in CONDITION_TAINTS {
         if !has_condition(node, type_, status) {
             continue;
         }
@@ -50,23 +50,24 @@ pub(super) fn desired_taints(node: &Value, now: &str) -> Option<Value> {
     let mut taints: Vec<Value> = current.iter().filter(|taint| !is_managed(taint)).cloned().collect();
     taints.extend(condition_taints);
     // A taint that a user added with a managed key is retained while its condition is unknown.
-    let is_undecided =
-        |taint: &&Value| is_managed(taint) && !taints.contains(taint) && !is_decided(node, object::text(taint, "/key"));
-    let undecided: Vec<Value> = current.iter().filter(is_undecided).cloned().collect();
-    taints.extend(undecided);
+    let is_retained = |taint: &&Value| {
+        is_managed(taint) && !taints.contains(taint) && !has_condition_of_taint(node, object::text(taint, "/key"))
+    };
+    let retained_taints: Vec<Value> = current.iter().filter(is_retained).cloned().collect();
+    taints.extend(retained_taints);
     let is_unchanged = taints.len() == current.len() && taints.iter().all(|taint| current.contains(taint));
     (!is_unchanged).then(|| json!(taints))
 }
 
 /// Whether the node has a condition with this status.
 fn has_condition(node: &Value, type_: &str, status: &str) -> bool {
-    let found = node.get("status").and_then(|status| condition::find(status, type_));
-    found.is_some_and(|condition| object::text(condition, "/status") == status)
+    let condition = node.get("status").and_then(|status| condition::find(status, type_));
+    condition.is_some_and(|condition| object::text(condition, "/status") == status)
 }
 
 /// Whether the node has the condition of this taint key.
-fn is_decided(node: &Value, key: &str) -> bool {
-    let type_ = RULES.iter().find(|(_, _, known, _)| *known == key).map(|(type_, ..)| *type_);
+fn has_condition_of_taint(node: &Value, key: &str) -> bool {
+    let type_ = CONDITION_TAINTS.iter().find(|(_, _, known, _)| *known == key).map(|(type_, ..)| *type_);
     type_.is_none_or(|type_| node.get("status").and_then(|status| condition::find(status, type_)).is_some())
 }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::snapshot::select_namespaces;
 use crate::object;
 
-/// Whether a term belongs to `podAffinity` or to `podAntiAffinity`.
+/// The kind of an affinity term: `podAffinity` or `podAntiAffinity`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AffinityKind {
     Affinity,
@@ -36,14 +36,14 @@ enum NamespaceSet {
 /// Returns the terms of `requiredDuringSchedulingIgnoredDuringExecution`.
 pub(super) fn required_terms(pod: &Value, kind: AffinityKind, namespaces: &[Arc<Value>]) -> Vec<AffinityTerm> {
     let terms = term_list(pod, kind, "requiredDuringSchedulingIgnoredDuringExecution");
-    terms.map(|term| AffinityTerm::of(term, pod, namespaces)).collect()
+    terms.map(|term| AffinityTerm::new(term, pod, namespaces)).collect()
 }
 
 /// Returns the terms of `preferredDuringSchedulingIgnoredDuringExecution`, each with its weight.
 pub(super) fn preferred_terms(pod: &Value, kind: AffinityKind, namespaces: &[Arc<Value>]) -> Vec<(i64, AffinityTerm)> {
     let terms = term_list(pod, kind, "preferredDuringSchedulingIgnoredDuringExecution");
     let weighted = terms.filter_map(|entry| Some((entry.get("weight")?.as_i64()?, entry.get("podAffinityTerm")?)));
-    weighted.map(|(weight, term)| (weight, AffinityTerm::of(term, pod, namespaces))).collect()
+    weighted.map(|(weight, term)| (weight, AffinityTerm::new(term, pod, namespaces))).collect()
 }
 
 fn term_list<'a>(pod: &'a Value, kind: AffinityKind, field: &str) -> impl Iterator<Item = &'a Value> {
@@ -64,8 +64,8 @@ pub(super) fn label_value<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
 /// the label values of the Pod. `None` when the selector is absent or invalid. An API server that has merged the keys
 /// already produces duplicate requirements, which do not change the result.
 pub(super) fn label_selector(owner: &Value, pod: &Value) -> Option<LabelSelector> {
-    let declared = owner.get("labelSelector").filter(|label_selector| !label_selector.is_null())?;
-    let mut label_selector = LabelSelector::from_json(declared).ok()?;
+    let declared_selector = owner.get("labelSelector").filter(|label_selector| !label_selector.is_null())?;
+    let mut label_selector = LabelSelector::from_json(declared_selector).ok()?;
     let mut merge = |field: &str, operator: fn(Vec<String>) -> SelectorOperator| {
         for key in object::strings(owner.get(field)) {
             if let Some(value) = label_value(pod, key) {
@@ -82,7 +82,7 @@ pub(super) fn label_selector(owner: &Value, pod: &Value) -> Option<LabelSelector
 // === impl AffinityTerm ===
 
 impl AffinityTerm {
-    fn of(term: &Value, pod: &Value, namespaces: &[Arc<Value>]) -> Self {
+    fn new(term: &Value, pod: &Value, namespaces: &[Arc<Value>]) -> Self {
         let topology_key = object::text(term, "/topologyKey").to_owned();
         Self {
             topology_key,

@@ -27,7 +27,7 @@ impl<'a> DisruptionAllowance<'a> {
 
     /// Subtracts the Pods from every budget that covers them; returns whether a budget is violated
     /// (`filterPodsWithPDBViolation`).
-    pub(super) fn is_violated_by(&mut self, pods: &[Arc<Value>]) -> bool {
+    pub(super) fn subtract_disruptions(&mut self, pods: &[Arc<Value>]) -> bool {
         let mut violated = false;
         for pod in pods.iter().filter(|pod| !object::is_deleting(pod)) {
             for (budget, allowed) in self.budgets.iter_mut().filter(|(budget, _)| covers(budget, pod)) {

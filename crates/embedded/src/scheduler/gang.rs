@@ -3,9 +3,9 @@
 //! `spec.minMember` counts Pods. With `minTaskMember`, every task also needs its own minimum. With `subGroupPolicy`,
 //! the Pods that a policy selects form subgroups by the values of `matchLabelKeys`; all Pods of a subgroup are placed
 //! or none, and each policy needs `minSubGroups` complete subgroups before any Pod of the group is bound. Pods beyond
-//! the minimum are placed one subgroup at a time while resources are available; Pods without a subgroup are placed
-//! one at a time, sorted by the number at the end of their names, hence round-robin over the replicas. A group with
-//! `minResources` starts only when the cluster could hold them. The behavior was measured on Volcano 1.15 with its
+//! the minimum are placed one subgroup at a time while resources are available; Pods without a subgroup are placed one
+//! at a time, sorted by the number at the end of their names, hence round-robin over the replicas. A group with
+//! `minResources` starts only when they fit into the cluster. The behavior was measured on Volcano 1.15 with its
 //! default actions; queues and preemption by gangs are not implemented.
 
 use std::collections::BTreeMap;
@@ -24,8 +24,8 @@ use crate::workloads::ownership::string_map;
 /// Annotation or label with the task of a Pod.
 const TASK_SPEC: &str = "volcano.sh/task-spec";
 
-/// Decides about `pending`, which together with `bound` are all Pods of `group`. Reserves the resources of placed
-/// Pods in `node_infos`.
+/// Schedules the `pending` Pods of `group`; `bound` are its other Pods. Reserves the resources of placed Pods in
+/// `node_infos`.
 pub(super) fn schedule_gang(
     name: &str,
     group: Option<&Value>,
@@ -35,11 +35,11 @@ pub(super) fn schedule_gang(
     snapshot: &SchedulingSnapshot,
 ) -> Vec<Decision> {
     let Some(group) = group else {
-        return wait_all(pending, &format!("pod group {name} is not found"));
+        return wait_decisions(pending, &format!("pod group {name} is not found"));
     };
     let requirements = GangRequirements::new(group);
     if bound.is_empty() && !is_enqueueable(group, node_infos) {
-        return wait_all(
+        return wait_decisions(
             pending,
             &format!("pod group {name} is waiting: its minResources exceed the resources available in the cluster"),
         );
@@ -48,23 +48,23 @@ pub(super) fn schedule_gang(
     pending.sort_by_cached_key(|pod| task_order(pod));
     let pending = pending.as_slice();
     let mut placement = GangPlacement { node_infos: node_infos.clone(), outcomes: BTreeMap::new() };
-    let (subgroups, individual) = subgroups(&requirements.subgroup_policies, pending, bound);
+    let (subgroups, ungrouped_pods) = subgroups(&requirements.subgroup_policies, pending, bound);
     placement.place_required(&requirements, &subgroups, snapshot);
     for subgroup in &subgroups {
         placement.place_subgroup(subgroup, snapshot);
     }
-    for pod in &individual {
+    for pod in &ungrouped_pods {
         placement.place_pod(pod, snapshot);
     }
     let placed: Vec<&Arc<Value>> = pending.iter().filter(|pod| placement.is_placed(pod)).collect();
     let members: Vec<&Arc<Value>> = bound.iter().chain(placed.iter().copied()).collect();
-    if requirements.is_met(&members, &subgroups, &placement) {
+    if requirements.are_met(&members, &subgroups, &placement) {
         *node_infos = placement.node_infos;
         return pending
             .iter()
             .map(|pod| {
                 placement.outcomes.get(object::name(pod)).map_or_else(
-                    || wait(pod, "waiting for the subgroup to be complete"),
+                    || wait_decision(pod, "waiting for the subgroup to be complete"),
                     |outcome| Decision { pod: Arc::clone(pod), outcome: outcome.clone() },
                 )
             })
@@ -82,7 +82,7 @@ pub(super) fn schedule_gang(
         requirements.min_member,
         reason.unwrap_or_default()
     );
-    wait_all(pending, &message)
+    wait_decisions(pending, &message)
 }
 
 /// Returns `status.phase` of a PodGroup: `Running` while its minimum is bound. A group without a minimum that is not
@@ -92,7 +92,7 @@ pub(super) fn group_phase(group: &Value, bound: &[Arc<Value>]) -> &'static str {
     let (subgroups, _) = subgroups(&requirements.subgroup_policies, &[], bound);
     let members: Vec<&Arc<Value>> = bound.iter().collect();
     let no_placement = GangPlacement { node_infos: Vec::new(), outcomes: BTreeMap::new() };
-    let is_running = !bound.is_empty() && requirements.is_met(&members, &subgroups, &no_placement);
+    let is_running = !bound.is_empty() && requirements.are_met(&members, &subgroups, &no_placement);
     match is_running {
         true => "Running",
         false if group.pointer("/spec/minMember").is_none() => "Completed",
@@ -113,18 +113,18 @@ pub(super) fn evicted_members(group: &Value, pod: &Arc<Value>, bound: &[Arc<Valu
     let (subgroups, _) = subgroups(&requirements.subgroup_policies, &[], &remaining);
     let members: Vec<&Arc<Value>> = remaining.iter().collect();
     let no_placement = GangPlacement { node_infos: Vec::new(), outcomes: BTreeMap::new() };
-    if requirements.is_met(&members, &subgroups, &no_placement) { evicted } else { bound.to_vec() }
+    if requirements.are_met(&members, &subgroups, &no_placement) { evicted } else { bound.to_vec() }
 }
 
 /// Volcano's `overcommit` plugin: a group may start when its `minResources` fit into 1.2 times the cluster, minus the
 /// requested resources.
 fn is_enqueueable(group: &Value, node_infos: &[NodeInfo]) -> bool {
     const OVERCOMMIT_FACTOR: f64 = 1.2;
-    let total_of = |amount: &dyn Fn(&NodeInfo) -> f64| node_infos.iter().map(amount).sum::<f64>();
+    let sum_over_nodes = |amount: &dyn Fn(&NodeInfo) -> f64| node_infos.iter().map(amount).sum::<f64>();
     parse_resource_list(group.pointer("/spec/minResources")).iter().all(|(name, minimum)| {
         let units = |amounts: &ResourceList| amounts.get(name).map_or(0.0, Quantity::as_f64);
-        let total = total_of(&|node_info| units(&allocatable(&node_info.node)));
-        let requested = total_of(&|node_info| units(&node_info.requested));
+        let total = sum_over_nodes(&|node_info| units(&allocatable(&node_info.node)));
+        let requested = sum_over_nodes(&|node_info| units(&node_info.requested));
         minimum.as_f64() <= total * OVERCOMMIT_FACTOR - requested
     })
 }
@@ -182,12 +182,12 @@ impl GangRequirements {
         }
     }
 
-    fn is_met(&self, members: &[&Arc<Value>], subgroups: &[Subgroup], placement: &GangPlacement) -> bool {
-        let count_of_task = |task: &str| members.iter().filter(|pod| task_of(pod) == task).count() as u64;
+    fn are_met(&self, members: &[&Arc<Value>], subgroups: &[Subgroup], placement: &GangPlacement) -> bool {
+        let member_count = |task: &str| members.iter().filter(|pod| task_of(pod) == task).count() as u64;
         let complete_subgroups =
             |policy: usize| subgroups.iter().filter(|s| s.policy == policy && placement.is_complete(s)).count();
         members.len() as u64 >= self.min_member
-            && self.tasks.iter().all(|(task, count)| count_of_task(task) >= *count)
+            && self.tasks.iter().all(|(task, count)| member_count(task) >= *count)
             && self
                 .subgroup_policies
                 .iter()
@@ -210,7 +210,7 @@ impl SubGroupPolicy {
     }
 
     /// Returns the values of `matchLabelKeys`, `None` when the policy does not select the Pod.
-    fn values(&self, pod: &Value) -> Option<Vec<String>> {
+    fn label_values(&self, pod: &Value) -> Option<Vec<String>> {
         let labels = string_map(pod.pointer("/metadata/labels"));
         if self.match_label_keys.is_empty() || !self.selector.matches(&labels) {
             return None;
@@ -221,7 +221,7 @@ impl SubGroupPolicy {
 
 /// Returns policy index and label values of the subgroup of a Pod.
 fn subgroup_of(policies: &[SubGroupPolicy], pod: &Value) -> Option<(usize, Vec<String>)> {
-    policies.iter().enumerate().find_map(|(index, policy)| Some((index, policy.values(pod)?)))
+    policies.iter().enumerate().find_map(|(index, policy)| Some((index, policy.label_values(pod)?)))
 }
 
 /// Returns the subgroups sorted by policy and values, and the pending Pods without a subgroup.
@@ -230,23 +230,23 @@ fn subgroups(
     pending: &[Arc<Value>],
     bound: &[Arc<Value>],
 ) -> (Vec<Subgroup>, Vec<Arc<Value>>) {
-    let mut by_key: BTreeMap<(usize, Vec<String>), Subgroup> = BTreeMap::new();
-    let mut individual = Vec::new();
+    let mut subgroups_by_key: BTreeMap<(usize, Vec<String>), Subgroup> = BTreeMap::new();
+    let mut ungrouped_pods = Vec::new();
     for (pod, is_bound) in pending.iter().map(|pod| (pod, false)).chain(bound.iter().map(|pod| (pod, true))) {
         let Some(key) = subgroup_of(policies, pod) else {
             if !is_bound {
-                individual.push(Arc::clone(pod));
+                ungrouped_pods.push(Arc::clone(pod));
             }
             continue;
         };
         let (policy, size) = (key.0, policies.get(key.0).map_or(1, |policy| policy.size));
-        let subgroup = by_key.entry(key).or_insert(Subgroup { policy, pending: Vec::new(), bound: 0, size });
+        let subgroup = subgroups_by_key.entry(key).or_insert(Subgroup { policy, pending: Vec::new(), bound: 0, size });
         match is_bound {
             true => subgroup.bound += 1,
             false => subgroup.pending.push(Arc::clone(pod)),
         }
     }
-    (by_key.into_values().collect(), individual)
+    (subgroups_by_key.into_values().collect(), ungrouped_pods)
 }
 
 /// Tentative placements; they are committed only when the requirements are met.
@@ -265,9 +265,9 @@ impl GangPlacement {
         snapshot: &SchedulingSnapshot,
     ) {
         for (index, policy) in requirements.subgroup_policies.iter().enumerate() {
-            let of_policy = || subgroups.iter().filter(|subgroup| subgroup.policy == index);
-            let mut complete = of_policy().filter(|subgroup| self.is_complete(subgroup)).count();
-            for subgroup in of_policy() {
+            let subgroups_of_policy = || subgroups.iter().filter(|subgroup| subgroup.policy == index);
+            let mut complete = subgroups_of_policy().filter(|subgroup| self.is_complete(subgroup)).count();
+            for subgroup in subgroups_of_policy() {
                 if complete >= policy.min_subgroups {
                     break;
                 }
@@ -316,12 +316,12 @@ fn task_of(pod: &Value) -> String {
     value("annotations").or_else(|| value("labels")).unwrap_or_default()
 }
 
-/// Returns the same decision for all Pods.
-fn wait_all(pods: &[Arc<Value>], message: &str) -> Vec<Decision> {
-    pods.iter().map(|pod| wait(pod, message)).collect()
+/// Returns the decision to wait for all Pods.
+fn wait_decisions(pods: &[Arc<Value>], message: &str) -> Vec<Decision> {
+    pods.iter().map(|pod| wait_decision(pod, message)).collect()
 }
 
-fn wait(pod: &Arc<Value>, message: &str) -> Decision {
+fn wait_decision(pod: &Arc<Value>, message: &str) -> Decision {
     let outcome = Outcome::Wait { reason: "Unschedulable", message: message.to_owned(), retains_nomination: false };
     Decision { pod: Arc::clone(pod), outcome }
 }

@@ -24,7 +24,7 @@ impl<'a> InterPodState<'a> {
         Self { pod, namespaces, affinity, spread: PodTopologySpread::pre_filter(pod, node_infos) }
     }
 
-    /// Returns why the node does not fit. kube-scheduler runs the topology spread plugin first.
+    /// Returns the reason why the node does not fit. kube-scheduler runs the topology spread plugin first.
     pub(super) fn filter(&self, node: &Value) -> Option<FilterFailure> {
         self.spread.filter(self.pod, node).or_else(|| self.affinity.filter(node))
     }

@@ -76,20 +76,20 @@ impl InterPodAffinity {
         }
     }
 
-    /// Returns why the node violates the affinity rules, or `None`.
+    /// Returns the affinity rule that the node violates, or `None`.
     pub(super) fn filter(&self, node: &Value) -> Option<FilterFailure> {
         if !self.satisfies_affinity(node) {
             return Some(FilterFailure::unresolvable(UnschedulableReason::PodAffinity));
         }
-        let has = |counts: &TopologyCounts, term: &AffinityTerm| {
+        let has_match = |counts: &TopologyCounts, term: &AffinityTerm| {
             topology_pair(term, node).is_some_and(|topology_pair| counts.contains_key(&topology_pair))
         };
-        if self.anti_affinity_terms.iter().any(|term| has(&self.anti_affinity_counts, term)) {
+        if self.anti_affinity_terms.iter().any(|term| has_match(&self.anti_affinity_counts, term)) {
             return Some(FilterFailure::resolvable(UnschedulableReason::PodAntiAffinity));
         }
-        let existing_anti_affinity_counts =
+        let violates_existing_anti_affinity =
             self.existing_anti_affinity_counts.keys().any(|(key, value)| label_value(node, key) == Some(value));
-        existing_anti_affinity_counts.then(|| FilterFailure::resolvable(UnschedulableReason::ExistingPodAntiAffinity))
+        violates_existing_anti_affinity.then(|| FilterFailure::resolvable(UnschedulableReason::ExistingPodAntiAffinity))
     }
 
     fn satisfies_affinity(&self, node: &Value) -> bool {

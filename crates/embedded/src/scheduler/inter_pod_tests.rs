@@ -10,7 +10,7 @@ use super::assign::schedule_pending;
 use super::{Outcome, SchedulingSnapshot};
 use crate::object;
 
-/// Three nodes: `a` and `b` in zone 1, `c` in zone 2; `d` has no zone.
+/// Four nodes: `a` and `b` in zone 1, `c` in zone 2; `d` has no zone.
 fn nodes() -> Vec<Arc<Value>> {
     let node = |name: &str, zone: Option<&str>| {
         let mut labels = json!({"host": name});
@@ -35,12 +35,12 @@ fn pod(name: &str, app: &str, node: &str, spec: Value) -> Arc<Value> {
     Arc::new(json!({"metadata": {"name": name, "namespace": "n", "uid": name, "labels": labels}, "spec": full_spec}))
 }
 
-fn web() -> Value {
+fn web_selector() -> Value {
     json!({"matchLabels": {"app": "web"}})
 }
 
 fn term(key: &str, additional_fields: Value) -> Value {
-    let mut term = json!({"topologyKey": key, "labelSelector": web()});
+    let mut term = json!({"topologyKey": key, "labelSelector": web_selector()});
     object::members(&mut term).extend(additional_fields.as_object().cloned().unwrap_or_default());
     term
 }

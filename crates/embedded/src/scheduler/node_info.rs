@@ -41,7 +41,7 @@ pub(super) fn node_infos(pods: &[Arc<Value>], nodes: &[Arc<Value>]) -> Vec<NodeI
     nodes
 }
 
-/// Returns the node of this name; `nodes` is sorted by name.
+/// Returns the node with this name; `nodes` must be sorted by name.
 pub(super) fn find_node<'a>(nodes: &'a mut [NodeInfo], name: &str) -> Option<&'a mut NodeInfo> {
     let index = nodes.binary_search_by(|node_info| node_info.name().cmp(name)).ok()?;
     nodes.get_mut(index)

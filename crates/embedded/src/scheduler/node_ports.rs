@@ -23,7 +23,8 @@ pub(super) fn conflicting_port(pod: &Value, node_info: &NodeInfo) -> Option<i64>
     requested.iter().find(|port| used.iter().any(|other| port.conflicts_with(other))).map(|port| port.port)
 }
 
-/// Returns the host ports of the containers and sidecars; other init containers terminate before.
+/// Returns the host ports of the containers and sidecars; other init containers terminate before the main containers
+/// start.
 fn node_ports(pod: &Value) -> Vec<HostPort<'_>> {
     let list = |field: &str| pod.pointer(field).and_then(Value::as_array).into_iter().flatten();
     let sidecars = list("/spec/initContainers").filter(|container| container["restartPolicy"] == "Always");

@@ -21,7 +21,7 @@ use super::snapshot::SchedulingSnapshot;
 use super::{Outcome, gang, is_bound, pod_group_of, priority};
 use crate::object;
 
-/// The bound Pods of a snapshot, as preemption needs them.
+/// Evaluates preemption on a snapshot: its bound Pods, gangs and budgets.
 pub(super) struct PreemptionEvaluator<'a> {
     /// Bound Pods by node.
     pods_by_node: BTreeMap<&'a str, Vec<&'a Arc<Value>>>,
@@ -91,19 +91,19 @@ impl<'a> PreemptionEvaluator<'a> {
             return None;
         }
         let failures: Vec<_> = node_infos.iter().filter_map(|node_info| state.filter(node_info)).collect();
-        let wait = |preemption: PreemptionOutcome| Outcome::Wait {
+        let wait_outcome = |preemption: PreemptionOutcome| Outcome::Wait {
             reason: "Unschedulable",
             message: fit_error_message(&failures, preemption),
             retains_nomination: preemption == PreemptionOutcome::VictimsTerminating,
         };
         if object::text(pod, "/spec/preemptionPolicy") == "Never" {
-            return Some(wait(PreemptionOutcome::PolicyNever));
+            return Some(wait_outcome(PreemptionOutcome::PolicyNever));
         }
         if priority(pod) <= self.lowest_priority || object::text(pod, "/spec/schedulerName") == "volcano" {
             return None;
         }
         if self.has_terminating_victims(pod) {
-            return Some(wait(PreemptionOutcome::VictimsTerminating));
+            return Some(wait_outcome(PreemptionOutcome::VictimsTerminating));
         }
         let (node, victims) = self.select_candidate(&state, node_infos)?;
         self.victim_uids.extend(victims.iter().map(|victim| object::uid(victim).to_owned()));
@@ -149,7 +149,7 @@ impl<'a> PreemptionEvaluator<'a> {
         }
         let mut allowance = budget::DisruptionAllowance::new(self.budgets);
         let (protected, unprotected): (Vec<EvictionUnit>, Vec<EvictionUnit>) =
-            units.into_iter().partition(|unit| allowance.is_violated_by(&unit.members));
+            units.into_iter().partition(|unit| allowance.subtract_disruptions(&unit.members));
         let violating = dry_run.reprieve(protected);
         let violations = violating.len();
         let mut victims = violating;
@@ -160,32 +160,32 @@ impl<'a> PreemptionEvaluator<'a> {
 
     /// Returns the Pods and gangs on the node that a Pod of this priority may preempt.
     fn eviction_units(&self, node: &str, incoming_priority: i64) -> Vec<EvictionUnit> {
-        let mut seen: BTreeSet<&str> = BTreeSet::new();
+        let mut seen_uids: BTreeSet<&str> = BTreeSet::new();
         let mut eviction_units = Vec::new();
         for existing_pod in self.pods_by_node.get(node).into_iter().flatten() {
-            if seen.contains(object::uid(existing_pod)) || self.victim_uids.contains(object::uid(existing_pod)) {
+            if seen_uids.contains(object::uid(existing_pod)) || self.victim_uids.contains(object::uid(existing_pod)) {
                 continue;
             }
             let unit = self.eviction_unit(existing_pod);
             if unit.members.iter().all(|member| priority(member) < incoming_priority) {
                 eviction_units.push(unit);
             }
-            seen.insert(object::uid(existing_pod));
+            seen_uids.insert(object::uid(existing_pod));
         }
         // A gang may have several Pods on this node.
-        let mut uids: BTreeSet<String> = BTreeSet::new();
+        let mut selected_uids: BTreeSet<String> = BTreeSet::new();
         eviction_units.retain(|unit: &EvictionUnit| {
-            unit.members.iter().all(|member| uids.insert(object::uid(member).to_owned()))
+            unit.members.iter().all(|member| selected_uids.insert(object::uid(member).to_owned()))
         });
         eviction_units
     }
 
     fn eviction_unit(&self, pod: &Arc<Value>) -> EvictionUnit {
-        let individual = || vec![Arc::clone(pod)];
+        let single_pod = || vec![Arc::clone(pod)];
         let gang = pod_group_of(pod).and_then(|key| self.gangs.get(&key));
         let members = match gang.and_then(|gang| Some((gang.group?, &gang.bound))) {
             Some((group, bound)) => gang::evicted_members(group, pod, bound),
-            None => individual(),
+            None => single_pod(),
         };
         EvictionUnit { members }
     }
@@ -260,7 +260,7 @@ fn candidate_cost(victims: &[Arc<Value>]) -> (i64, i64, usize, Reverse<String>) 
     (highest, sum, victims.len(), Reverse(oldest.unwrap_or_default().to_owned()))
 }
 
-/// Returns when the Pod was started, or created.
+/// Returns the start time of the Pod, or its creation time before it has started.
 fn start_time(pod: &Value) -> &str {
     match object::text(pod, "/status/startTime") {
         "" => object::text(pod, "/metadata/creationTimestamp"),

@@ -23,7 +23,7 @@ fn pod(name: &str, priority: i64, cpu: i64, node: &str) -> Value {
     })
 }
 
-fn in_group(mut pod: Value) -> Value {
+fn gang_member(mut pod: Value) -> Value {
     pod["metadata"]["annotations"] = json!({GROUP_NAME: "g"});
     pod["spec"]["schedulerName"] = json!("volcano");
     pod
@@ -95,13 +95,17 @@ fn selects_node_with_least_important_victims(#[case] pods: Vec<Value>, #[case] e
 #[case::budget_allows_disruption(Some(("old-2", 1)), "new -> a: old-2")]
 #[case::budget_of_other_pod(Some(("old-1", 0)), "new -> a: old-2")]
 fn respects_budgets(#[case] budget: Option<(&str, i64)>, #[case] expect: &str) {
-    let named = |name: &str, started: &str| {
+    let labeled_pod = |name: &str, started: &str| {
         let mut pod = pod(name, 0, 2, "a");
         pod["metadata"]["labels"] = json!({"app": name});
         pod["status"]["startTime"] = json!(started);
         pod
     };
-    let pods = [named("old-1", "2026-01-01T00:00:00Z"), named("old-2", "2026-01-02T00:00:00Z"), pod("new", 10, 2, "")];
+    let pods = [
+        labeled_pod("old-1", "2026-01-01T00:00:00Z"),
+        labeled_pod("old-2", "2026-01-02T00:00:00Z"),
+        pod("new", 10, 2, ""),
+    ];
     let budget = budget.map(|(app, allowed)| {
         json!({"metadata": {"namespace": "n"}, "spec": {"selector": {"matchLabels": {"app": app}}},
                "status": {"disruptionsAllowed": allowed}})
@@ -117,7 +121,7 @@ fn respects_budgets(#[case] budget: Option<(&str, i64)>, #[case] expect: &str) {
 
 #[test]
 fn violates_budget_only_without_alternative() {
-    let labeled = |name: &str, node: &str| {
+    let labeled_pod = |name: &str, node: &str| {
         let mut pod = pod(name, 0, 4, node);
         pod["metadata"]["labels"] = json!({"app": name});
         pod
@@ -125,7 +129,7 @@ fn violates_budget_only_without_alternative() {
     let budget = json!({"metadata": {"namespace": "n"}, "spec": {"selector": {"matchLabels": {"app": "x"}}},
                         "status": {"disruptionsAllowed": 0}});
     let mut snapshot = SchedulingSnapshot {
-        pods: [labeled("x", "a"), pod("y", 5, 4, "b"), pod("new", 10, 4, "")].map(Arc::new).into(),
+        pods: [labeled_pod("x", "a"), pod("y", 5, 4, "b"), pod("new", 10, 4, "")].map(Arc::new).into(),
         nodes: vec![node("a", 4), node("b", 4)],
         budgets: vec![Arc::new(budget)],
         ..SchedulingSnapshot::default()
@@ -189,8 +193,8 @@ fn gang(spec: Value) -> Arc<Value> {
     "new waits: 0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod."
 )]
 fn preempts_entire_gang_or_none(#[case] min_member: u32, #[case] second_priority: i64, #[case] expect: &str) {
-    let first = in_group(pod("one", 0, 4, "a"));
-    let second = in_group(pod("two", second_priority, 4, "b"));
+    let first = gang_member(pod("one", 0, 4, "a"));
+    let second = gang_member(pod("two", second_priority, 4, "b"));
     let groups = [gang(json!({"minMember": min_member}))];
     assert_eq!(outcome(vec![first, second, pod("new", 10, 4, "")], &[node("a", 4), node("b", 4)], &groups), expect);
 }
@@ -198,7 +202,7 @@ fn preempts_entire_gang_or_none(#[case] min_member: u32, #[case] second_priority
 #[test]
 fn preempts_surplus_subgroup_only() {
     let member = |name: &str, replica: &str, node: &str| {
-        let mut pod = in_group(pod(name, 0, 4, node));
+        let mut pod = gang_member(pod(name, 0, 4, node));
         pod["metadata"]["labels"] = json!({"role": "decode", "replica": replica});
         pod
     };
@@ -218,7 +222,7 @@ fn preempts_surplus_subgroup_only() {
 
 #[test]
 fn gang_does_not_preempt() {
-    let pods = vec![pod("old", 0, 4, "a"), in_group(pod("new", 10, 4, ""))];
+    let pods = vec![pod("old", 0, 4, "a"), gang_member(pod("new", 10, 4, ""))];
     let outcome = outcome(pods, &[node("a", 4)], &[gang(json!({"minMember": 1}))]);
     assert!(outcome.starts_with("new waits: pod group is not ready"), "{outcome}");
 }

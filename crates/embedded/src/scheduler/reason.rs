@@ -4,7 +4,7 @@ use std::fmt;
 
 use apimachinery::Quantity;
 
-/// Why a Pod cannot run on a node. `Display` prints the phrase of kube-scheduler, which omits the values.
+/// The reason why a Pod cannot run on a node. `Display` prints the phrase of kube-scheduler, which omits the values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UnschedulableReason {
     /// The node is cordoned.
@@ -28,7 +28,7 @@ pub enum UnschedulableReason {
         /// The host port.
         port: i64,
     },
-    /// The node has too little of a resource left.
+    /// The node has too little of a resource available.
     InsufficientResource {
         /// Name of the resource.
         resource: String,

@@ -79,9 +79,9 @@ fn select_node(
 pub fn filter_nodes(pod: &Value, snapshot: &SchedulingSnapshot) -> BTreeMap<String, Vec<UnschedulableReason>> {
     let node_infos = node_infos(&snapshot.pods, &snapshot.nodes);
     let state = CycleState::pre_filter(pod, &node_infos, snapshot);
-    let reasons_of = |node_info: &NodeInfo| {
+    let node_reasons = |node_info: &NodeInfo| {
         let reasons = state.filter(node_info).map(|failure| failure.reasons).unwrap_or_default();
         (node_info.name().to_owned(), reasons)
     };
-    node_infos.iter().map(reasons_of).collect()
+    node_infos.iter().map(node_reasons).collect()
 }

@@ -40,19 +40,21 @@ pub async fn run_scheduler(server: Server, ports: Ports, stop: CancellationToken
 /// Whether a change can make a pending Pod schedulable: a new Pod or PodGroup, released resources or a changed node.
 fn may_unblock_pods(change: &Change) -> bool {
     let value = |object: &Option<Arc<Value>>, pointer: &str| object.as_ref().and_then(|o| o.pointer(pointer).cloned());
-    let differs = |pointer: &str| value(&change.old, pointer) != value(&change.new, pointer);
+    let is_changed = |pointer: &str| value(&change.old, pointer) != value(&change.new, pointer);
     match change.resource.as_str() {
         "pods" => {
             let is_gone = |pod: &Option<Arc<Value>>| pod.as_ref().is_none_or(|pod| is_finished(pod));
-            change.old.is_none() || is_gone(&change.new) || differs("/spec") || differs("/metadata/labels")
+            change.old.is_none() || is_gone(&change.new) || is_changed("/spec") || is_changed("/metadata/labels")
         }
         "nodes" => {
             let allocatable = |node: &Option<Arc<Value>>| node.as_ref().map(|node| node_info::allocatable(node));
-            differs("/spec") || differs("/metadata/labels") || allocatable(&change.old) != allocatable(&change.new)
+            is_changed("/spec")
+                || is_changed("/metadata/labels")
+                || allocatable(&change.old) != allocatable(&change.new)
         }
-        "namespaces" => differs("/metadata/labels"),
-        POD_GROUPS | volume_claim::VOLUMES | volume_claim::CLASSES => differs("/spec"),
-        volume_claim::CLAIMS => differs("/spec") || differs("/status/phase"),
+        "namespaces" => is_changed("/metadata/labels"),
+        POD_GROUPS | volume_claim::VOLUMES | volume_claim::CLASSES => is_changed("/spec"),
+        volume_claim::CLAIMS => is_changed("/spec") || is_changed("/status/phase"),
         _ => false,
     }
 }

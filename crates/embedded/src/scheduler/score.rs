@@ -32,21 +32,21 @@ pub(super) fn scores(pod: &Value, feasible: &[&NodeInfo], all: &[NodeInfo], name
     let total = |index: usize| {
         plugins
             .iter()
-            .filter_map(|(weight, scores_of_plugin)| Some(weight * scores_of_plugin.get(index)?.trunc()))
+            .filter_map(|(weight, plugin_scores)| Some(weight * plugin_scores.get(index)?.trunc()))
             .sum::<f64>()
     };
     (0..feasible.len()).map(|index| total(index) as i64).collect()
 }
 
 /// Scales the scores so that the largest becomes 100 (`DefaultNormalizeScore`).
-fn normalize(raw: Vec<f64>) -> Vec<f64> {
-    let largest = raw.iter().copied().fold(0.0, f64::max);
-    raw.into_iter().map(|score| if largest > 0.0 { score * MAX_NODE_SCORE / largest } else { 0.0 }).collect()
+fn normalize(raw_scores: Vec<f64>) -> Vec<f64> {
+    let largest = raw_scores.iter().copied().fold(0.0, f64::max);
+    raw_scores.into_iter().map(|score| if largest > 0.0 { score * MAX_NODE_SCORE / largest } else { 0.0 }).collect()
 }
 
 /// Scales and reverses the scores: 0 becomes 100, the largest becomes 0.
-fn normalize_reversed(raw: Vec<f64>) -> Vec<f64> {
-    normalize(raw).into_iter().map(|score| MAX_NODE_SCORE - score.trunc()).collect()
+fn normalize_reversed(raw_scores: Vec<f64>) -> Vec<f64> {
+    normalize(raw_scores).into_iter().map(|score| MAX_NODE_SCORE - score.trunc()).collect()
 }
 
 /// Returns the number of `PreferNoSchedule` taints that the Pod does not tolerate (`TaintToleration`).
@@ -101,7 +101,8 @@ fn capacity(node: &Value) -> CpuMemory {
 fn topology_spread(pod: &Value, feasible: &[&NodeInfo], all: &[NodeInfo]) -> Vec<f64> {
     let constraints = constraints(pod, UnsatisfiableAction::ScheduleAnyway);
     let has_labels = |node_info: &NodeInfo| has_topology_labels(constraints.iter(), &node_info.node);
-    let mut raw: Vec<Option<f64>> = feasible.iter().map(|node_info| has_labels(node_info).then_some(0.0)).collect();
+    let mut raw_scores: Vec<Option<f64>> =
+        feasible.iter().map(|node_info| has_labels(node_info).then_some(0.0)).collect();
     if constraints.is_empty() {
         return vec![0.0; feasible.len()];
     }
@@ -119,18 +120,18 @@ fn topology_spread(pod: &Value, feasible: &[&NodeInfo], all: &[NodeInfo]) -> Vec
             .filter_map(|node_info| label_value(&node_info.node, &constraint.topology_key))
             .collect();
         let weight = ((domains.len() + 2) as f64).ln();
-        for (score, node_info) in raw.iter_mut().zip(feasible) {
+        for (score, node_info) in raw_scores.iter_mut().zip(feasible) {
             let matching =
                 label_value(&node_info.node, &constraint.topology_key).and_then(|domain| counts.get(domain)).copied();
             let cost = matching.unwrap_or(0) as f64 * weight + (constraint.max_skew - 1) as f64;
             *score = score.map(|score| score + cost);
         }
     }
-    let present_scores = || raw.iter().flatten().map(|score| score.round());
+    let present_scores = || raw_scores.iter().flatten().map(|score| score.round());
     let (low, high) = (present_scores().fold(f64::MAX, f64::min), present_scores().fold(0.0, f64::max));
     let normalized =
         |score: f64| if high > 0.0 { MAX_NODE_SCORE * (high + low - score.round()) / high } else { MAX_NODE_SCORE };
-    raw.iter().map(|score| score.map_or(0.0, normalized)).collect()
+    raw_scores.iter().map(|score| score.map_or(0.0, normalized)).collect()
 }
 
 /// Scores the preferred Pod affinity and anti-affinity of the incoming Pod and of existing Pods. The required
@@ -138,7 +139,7 @@ fn topology_spread(pod: &Value, feasible: &[&NodeInfo], all: &[NodeInfo]) -> Vec
 fn inter_pod_affinity(pod: &Value, feasible: &[&NodeInfo], all: &[NodeInfo], namespaces: &[Arc<Value>]) -> Vec<f64> {
     let own_terms: Vec<(i64, AffinityTerm)> = weighted_terms(pod, namespaces);
     let mut weights: BTreeMap<(String, String), i64> = BTreeMap::new();
-    let mut add = |term: &AffinityTerm, node: &Value, weight: i64| {
+    let mut add_weight = |term: &AffinityTerm, node: &Value, weight: i64| {
         if let Some(domain) = label_value(node, &term.topology_key) {
             *weights.entry((term.topology_key.clone(), domain.to_owned())).or_default() += weight;
         }
@@ -147,7 +148,7 @@ fn inter_pod_affinity(pod: &Value, feasible: &[&NodeInfo], all: &[NodeInfo], nam
         for (weight, term) in &own_terms {
             let matching = node_info.pods.iter().filter(|existing_pod| term.matches(existing_pod)).count();
             if matching > 0 {
-                add(term, &node_info.node, weight * i64::try_from(matching).unwrap_or(i64::MAX));
+                add_weight(term, &node_info.node, weight * i64::try_from(matching).unwrap_or(i64::MAX));
             }
         }
         for existing_pod in &node_info.pods_with_affinity {
@@ -155,17 +156,17 @@ fn inter_pod_affinity(pod: &Value, feasible: &[&NodeInfo], all: &[NodeInfo], nam
                 required_terms(existing_pod, AffinityKind::Affinity, namespaces).into_iter().map(|term| (1, term));
             for (weight, term) in weighted_terms(existing_pod, namespaces).into_iter().chain(required) {
                 if term.matches(pod) {
-                    add(&term, &node_info.node, weight);
+                    add_weight(&term, &node_info.node, weight);
                 }
             }
         }
     }
-    let sum = |node_info: &&NodeInfo| {
+    let node_score = |node_info: &&NodeInfo| {
         let matching_pairs =
             weights.iter().filter(|((key, value), _)| label_value(&node_info.node, key) == Some(value));
         matching_pairs.map(|(_, weight)| *weight as f64).sum::<f64>()
     };
-    normalize_range(feasible.iter().map(sum).collect())
+    normalize_range(feasible.iter().map(node_score).collect())
 }
 
 /// Returns the preferred affinity terms of a Pod with their weights; anti-affinity has negative weights.
@@ -176,9 +177,13 @@ fn weighted_terms(pod: &Value, namespaces: &[Arc<Value>]) -> Vec<(i64, AffinityT
 }
 
 /// Scales the scores so that the smallest becomes 0 and the largest 100.
-fn normalize_range(raw: Vec<f64>) -> Vec<f64> {
-    let (low, high) = (raw.iter().copied().fold(f64::MAX, f64::min), raw.iter().copied().fold(f64::MIN, f64::max));
-    raw.into_iter().map(|score| if high > low { MAX_NODE_SCORE * (score - low) / (high - low) } else { 0.0 }).collect()
+fn normalize_range(raw_scores: Vec<f64>) -> Vec<f64> {
+    let (low, high) =
+        (raw_scores.iter().copied().fold(f64::MAX, f64::min), raw_scores.iter().copied().fold(f64::MIN, f64::max));
+    raw_scores
+        .into_iter()
+        .map(|score| if high > low { MAX_NODE_SCORE * (score - low) / (high - low) } else { 0.0 })
+        .collect()
 }
 
 #[cfg(test)]
@@ -205,7 +210,7 @@ mod tests {
 
     /// Returns the best of three nodes: `a` and `b` share a zone; `web` runs on `a`, and `b` has the fewest free
     /// resources.
-    fn best(spec: Value) -> String {
+    fn best_node(spec: Value) -> String {
         let mut all = [node("a", "z1"), node("b", "z1"), node("c", "z2")];
         all[0].add_pod(&existing_pod("web", "1"));
         all[1].add_pod(&existing_pod("big", "5"));
@@ -241,6 +246,6 @@ mod tests {
         "c"
     )]
     fn selects_best_node(#[case] spec: Value, #[case] expect: &str) {
-        assert_eq!(best(spec), expect);
+        assert_eq!(best_node(spec), expect);
     }
 }

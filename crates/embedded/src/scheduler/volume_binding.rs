@@ -14,7 +14,7 @@ use crate::workloads::volume_claim::{self, BindingState};
 /// The PreFilter state of `VolumeBinding` for one Pod.
 #[derive(Debug, Clone, Default)]
 pub(super) struct VolumeBinding<'a> {
-    /// Why the Pod is unschedulable on every node.
+    /// The reason why the Pod is unschedulable on every node.
     pub(super) pre_filter_failure: Option<PreFilterFailure>,
     /// Bound claims, each with its PersistentVolume.
     bound_claims: Vec<(&'a str, &'a Value)>,
@@ -28,7 +28,7 @@ pub(super) struct VolumeBinding<'a> {
 pub(super) enum PreFilterFailure {
     /// An object that does not exist, by kind and name.
     NotFound(String),
-    /// The message.
+    /// The reason, as a message.
     Unschedulable(String),
 }
 
@@ -76,7 +76,7 @@ impl<'a> VolumeBinding<'a> {
         binding
     }
 
-    /// Returns why the node does not fit, or `None`.
+    /// Returns the reason why the node does not fit, or `None`.
     pub(super) fn filter(&self, node: &Value) -> Option<UnschedulableReason> {
         let inaccessible = self.bound_claims.iter().find(|(_, volume)| !is_accessible_from(node, volume));
         if let Some((claim, _)) = inaccessible {

@@ -30,14 +30,14 @@ pub(crate) fn is_true(object: &Value, type_: &str) -> bool {
 /// time. An empty reason or message is omitted.
 pub(crate) fn set(status: &mut Value, condition: Condition<'_>, now: &str) {
     let status_text = if condition.status { "True" } else { "False" };
-    let since = find(status, condition.type_)
+    let transition_time = find(status, condition.type_)
         .filter(|old| object::text(old, "/status") == status_text)
         .map_or(now, |old| object::text(old, "/lastTransitionTime"))
         .to_owned();
     let mut entry = Map::new();
     entry.insert("type".to_owned(), json!(condition.type_));
     entry.insert("status".to_owned(), json!(status_text));
-    entry.insert("lastTransitionTime".to_owned(), json!(since));
+    entry.insert("lastTransitionTime".to_owned(), json!(transition_time));
     if !condition.reason.is_empty() {
         entry.insert("reason".to_owned(), json!(condition.reason));
     }

@@ -20,7 +20,7 @@ use crate::ports::Ports;
 /// Delay of a retry after an error other than a conflict.
 const RETRY_DELAY: SignedDuration = SignedDuration::from_secs(5);
 
-/// The work queue and what reconciling needs.
+/// The work queue of the controllers and their dependencies.
 pub(super) struct ControllerManager {
     pub(super) server: Server,
     ports: Ports,
@@ -50,7 +50,7 @@ pub async fn run_workload_controllers(
         controller.process_queue();
         tokio::select! {
             () = stop.cancelled() => return,
-            () = sleep_or_pend(controller.until_next_delayed()) => controller.enqueue_due(),
+            () = sleep_or_pend(controller.time_until_next_delayed()) => controller.enqueue_due(),
             change = changes.next() => match change {
                 Ok(change) => controller.handle_change(&change),
                 Err(_lagged) => controller.enqueue_all(),
@@ -155,16 +155,16 @@ impl ControllerManager {
     }
 
     /// Returns the time until the next delayed key is due.
-    fn until_next_delayed(&self) -> Option<std::time::Duration> {
-        let at = self.delayed.values().min()?;
-        Some(at.duration_since(self.ports.clock.now()).try_into().unwrap_or_default())
+    fn time_until_next_delayed(&self) -> Option<std::time::Duration> {
+        let next_at = self.delayed.values().min()?;
+        Some(next_at.duration_since(self.ports.clock.now()).try_into().unwrap_or_default())
     }
 
     /// Moves delayed keys that are due into the queue.
     fn enqueue_due(&mut self) {
         let now = self.ports.clock.now();
-        let due: Vec<WorkloadKey> =
+        let due_keys: Vec<WorkloadKey> =
             self.delayed.iter().filter(|(_, at)| **at <= now).map(|(key, _)| key.clone()).collect();
-        self.queue.extend(due);
+        self.queue.extend(due_keys);
     }
 }

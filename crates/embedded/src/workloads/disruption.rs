@@ -52,8 +52,8 @@ pub(crate) fn compute_status(
     let healthy = count(covered.iter().filter(|pod| !object::is_deleting(pod) && pod::is_ready(pod)).count());
     let sum_of_scales = || {
         // A Pod without a scalable controller counts as a controller of one Pod.
-        let scale_of = |pod: &Arc<Value>| expected_scale(pod).unwrap_or_else(|| (object::uid(pod).to_owned(), 1));
-        let scales: BTreeMap<String, i64> = covered.iter().map(|pod| scale_of(pod)).collect();
+        let scale = |pod: &Arc<Value>| expected_scale(pod).unwrap_or_else(|| (object::uid(pod).to_owned(), 1));
+        let scales: BTreeMap<String, i64> = covered.iter().map(|pod| scale(pod)).collect();
         scales.values().sum::<i64>()
     };
     let (max_unavailable, min_available) =
@@ -138,8 +138,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns `all` Pods, `ready` of which are ready.
-    fn pods(all: usize, ready: usize) -> Vec<Arc<Value>> {
+    /// Returns `total` Pods, `ready` of which are ready.
+    fn pods(total: usize, ready: usize) -> Vec<Arc<Value>> {
         let pod = |index: usize| {
             let ready = if index < ready { "True" } else { "False" };
             Arc::new(json!({
@@ -147,7 +147,7 @@ mod tests {
                 "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]},
             }))
         };
-        (0..all).map(pod).collect()
+        (0..total).map(pod).collect()
     }
 
     /// `disruptionsAllowed`, `desiredHealthy` and `expectedPods`; the controller expects four Pods.
@@ -158,11 +158,16 @@ mod tests {
     #[case::unready_pod(json!({"maxUnavailable": 1}), 4, 3, [0, 3, 4])]
     #[case::missing_pod(json!({"maxUnavailable": "25%"}), 3, 3, [0, 3, 4])]
     #[case::no_pods(json!({"minAvailable": 0}), 0, 0, [0, 0, 0])]
-    fn computes_status(#[case] spec_fields: Value, #[case] all: usize, #[case] ready: usize, #[case] expect: [i64; 3]) {
+    fn computes_status(
+        #[case] spec_fields: Value,
+        #[case] total: usize,
+        #[case] ready: usize,
+        #[case] expect: [i64; 3],
+    ) {
         let mut spec = spec_fields;
         spec["selector"] = json!({"matchLabels": {"app": "x"}});
         let budget = json!({"metadata": {"namespace": "n", "name": "b"}, "spec": spec});
-        let status = compute_status(&budget, &pods(all, ready), |_| Some(("set".to_owned(), 4)));
+        let status = compute_status(&budget, &pods(total, ready), |_| Some(("set".to_owned(), 4)));
         assert_eq!(
             ["disruptionsAllowed", "desiredHealthy", "expectedPods"].map(|field| number(&status, field)),
             expect

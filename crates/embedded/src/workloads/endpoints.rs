@@ -29,40 +29,40 @@ pub(crate) fn plan(service: &Value, pods: &[Arc<Value>], slices: &[Arc<Value>], 
         return plan;
     }
     let selector = LabelSelector::from_labels(&selector);
-    let mut wanted: BTreeMap<String, (Value, Vec<Value>)> = BTreeMap::new();
+    let mut desired: BTreeMap<String, (Value, Vec<Value>)> = BTreeMap::new();
     for pod in pods.iter().filter(|pod| selects(service, &selector, pod)) {
         let ports = ports(service, pod);
-        wanted.entry(ports.to_string()).or_insert_with(|| (ports, Vec::new())).1.push(endpoint(service, pod));
+        desired.entry(ports.to_string()).or_insert_with(|| (ports, Vec::new())).1.push(endpoint(service, pod));
     }
-    if wanted.is_empty() {
-        wanted.insert(String::new(), (json!([]), Vec::new())); // a Service without Pods has one empty slice
+    if desired.is_empty() {
+        desired.insert(String::new(), (json!([]), Vec::new())); // a Service without Pods has one empty slice
     }
-    let belongs_to_service = |new_slice: &&Arc<Value>| is_slice_of(service, new_slice);
+    let belongs_to_service = |slice: &&Arc<Value>| is_slice_of(service, slice);
     let mut existing: Vec<&Arc<Value>> = slices.iter().filter(belongs_to_service).collect();
-    for (ports, endpoints) in wanted.into_values() {
+    for (ports, endpoints) in desired.into_values() {
         let matching = existing.iter().position(|s| s.get("ports").unwrap_or(&json!([])) == &ports);
         let index = matching.or((!existing.is_empty()).then_some(0));
         match index.map(|index| existing.remove(index)) {
-            Some(new_slice) => update(&mut plan, new_slice, ports, endpoints),
+            Some(slice) => update(&mut plan, slice, ports, endpoints),
             None => {
                 plan.push(Action::Create { resource: RESOURCE, object: new_slice(service, ports, endpoints, random) })
             }
         }
     }
-    for new_slice in existing {
-        plan.push(Action::Delete { resource: RESOURCE, object: Arc::clone(new_slice) });
+    for slice in existing {
+        plan.push(Action::Delete { resource: RESOURCE, object: Arc::clone(slice) });
     }
     plan
 }
 
 /// Returns the Service of a slice that this controller manages.
-pub(crate) fn service_of(new_slice: &Value) -> Option<&str> {
-    let labels = new_slice.pointer("/metadata/labels")?;
+pub(crate) fn service_of(slice: &Value) -> Option<&str> {
+    let labels = slice.pointer("/metadata/labels")?;
     (labels.get(MANAGED_BY)? == MANAGER).then(|| labels.get(SERVICE_NAME)?.as_str()).flatten()
 }
 
-fn is_slice_of(service: &Value, new_slice: &Value) -> bool {
-    object::namespace(new_slice) == object::namespace(service) && service_of(new_slice) == Some(object::name(service))
+fn is_slice_of(service: &Value, slice: &Value) -> bool {
+    object::namespace(slice) == object::namespace(service) && service_of(slice) == Some(object::name(service))
 }
 
 /// Whether the Pod is an endpoint of the Service.
@@ -131,17 +131,16 @@ pub(crate) fn container_port(pod: &Value, name: &str) -> Option<i64> {
 }
 
 /// Updates a slice if its ports or endpoints differ.
-fn update(plan: &mut Plan, new_slice: &Arc<Value>, ports: Value, endpoints: Vec<Value>) {
+fn update(plan: &mut Plan, slice: &Arc<Value>, ports: Value, endpoints: Vec<Value>) {
     let endpoints = Value::Array(endpoints);
     let empty = json!([]);
-    if new_slice.get("ports").unwrap_or(&empty) == &ports && new_slice.get("endpoints").unwrap_or(&empty) == &endpoints
-    {
+    if slice.get("ports").unwrap_or(&empty) == &ports && slice.get("endpoints").unwrap_or(&empty) == &endpoints {
         return;
     }
-    let mut new_slice = new_slice.as_ref().clone();
-    new_slice["ports"] = ports;
-    new_slice["endpoints"] = endpoints;
-    plan.push(Action::Update { resource: RESOURCE, object: new_slice });
+    let mut slice = slice.as_ref().clone();
+    slice["ports"] = ports;
+    slice["endpoints"] = endpoints;
+    plan.push(Action::Update { resource: RESOURCE, object: slice });
 }
 
 /// Returns a new slice of the Service.

@@ -94,17 +94,17 @@ impl ControllerManager {
 
     /// Enqueues the controller of `object` if it is of this kind. An orphan enqueues all objects of the kind in its
     /// namespace, as each may adopt it.
-    fn enqueue_owner(&mut self, object: &Value, kind: WorkloadKind, name: &str) {
+    fn enqueue_owner(&mut self, object: &Value, kind: WorkloadKind, kind_name: &str) {
         let namespace = object::namespace(object);
         match ownership::controller_of(object) {
-            Some(owner) if object::text(owner, "/kind") == name => {
+            Some(owner) if object::text(owner, "/kind") == kind_name => {
                 let name = object::text(owner, "/name").to_owned();
                 self.queue.insert(WorkloadKey { kind, namespace: namespace.to_owned(), name });
             }
             Some(_) => {}
             None => {
-                let in_namespace = self.server.list_namespace(kind.resource(), namespace);
-                self.queue.extend(in_namespace.iter().map(|owner| WorkloadKey::new(kind, owner)));
+                let candidates = self.server.list_namespace(kind.resource(), namespace);
+                self.queue.extend(candidates.iter().map(|owner| WorkloadKey::new(kind, owner)));
             }
         }
     }

@@ -71,7 +71,7 @@ const SUCCEEDED_GET_SCALE: (&str, &str) =
     ("SucceededGetScale", "the HPA controller was able to get the target's current scale");
 const NO_METRICS: &str = "the HPA was unable to compute the replica count: this cluster has no metrics API";
 
-/// Whether the current number of replicas has to change.
+/// The decision about the number of replicas of the target.
 enum ScaleDecision {
     /// The target is scaled to zero, which disables the autoscaler.
     Disabled,
@@ -102,7 +102,7 @@ fn decide_scale(autoscaler: &Value, current: i64) -> ScaleDecision {
 fn set_condition(status: &mut Value, type_: &str, outcome: Result<(&str, &str), (&str, &str)>, now: &str) {
     let is_true = outcome.is_ok();
     let (Ok((reason, message)) | Err((reason, message))) = outcome;
-    condition::set(status, Condition { type_: type_, status: is_true, reason, message }, now);
+    condition::set(status, Condition { type_, status: is_true, reason, message }, now);
 }
 
 #[cfg(test)]

@@ -46,8 +46,8 @@ pub(crate) fn plan(job: &Value, pods: &[Arc<Value>], random: &dyn Random, now: T
         return plan;
     }
     let owned: Vec<Arc<Value>> = pods.iter().filter(|pod| ownership::controls(job, pod)).cloned().collect();
-    let job_pods = JobPods::of(job, &owned);
-    let finish = finished(job).or_else(|| check_finished(job, &job_pods, now, &mut plan));
+    let job_pods = JobPods::new(job, &owned);
+    let finish = recorded_finish_reason(job).or_else(|| check_finished(job, &job_pods, now, &mut plan));
     let status = status(job, &job_pods, finish, now);
     plan.update_status(RESOURCE, job, status);
     for pod in &job_pods.finished {
@@ -68,7 +68,7 @@ pub(crate) fn plan(job: &Value, pods: &[Arc<Value>], random: &dyn Random, now: T
     plan
 }
 
-/// How a Job finished.
+/// The outcome of a Job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FinishReason {
     Complete,
@@ -76,8 +76,8 @@ enum FinishReason {
     DeadlineExceeded,
 }
 
-/// Returns how the Job finished according to its conditions.
-fn finished(job: &Value) -> Option<FinishReason> {
+/// Returns the outcome that the conditions of the Job record.
+fn recorded_finish_reason(job: &Value) -> Option<FinishReason> {
     let reason = |type_: &str| {
         condition::find(job.get("status")?, type_).map(|condition| object::text(condition, "/reason").to_owned())
     };
@@ -123,15 +123,15 @@ fn scale(plan: &mut Plan, job: &Value, job_pods: &JobPods, random: &dyn Random, 
     let active = i64::try_from(job_pods.active.len()).unwrap_or(i64::MAX);
     let parallelism = if job["spec"]["suspend"] == true { 0 } else { number("parallelism").unwrap_or(1) };
     let successes = job_pods.succeeded + count(&job_pods.uncounted[0]);
-    let wanted = match number("completions") {
+    let desired = match number("completions") {
         Some(completions) => parallelism.min(completions - successes),
         None if successes > 0 => active.min(parallelism),
         None => parallelism,
     };
-    for pod in job_pods.active.iter().skip(usize::try_from(wanted.max(0)).unwrap_or_default()) {
+    for pod in job_pods.active.iter().skip(usize::try_from(desired.max(0)).unwrap_or_default()) {
         plan.push(Action::Delete { resource: "pods", object: Arc::clone(pod) });
     }
-    if active >= wanted {
+    if active >= desired {
         return;
     }
     if let Some(retry_at) = backoff_until(job_pods).filter(|retry_at| *retry_at > now) {
@@ -143,7 +143,7 @@ fn scale(plan: &mut Plan, job: &Value, job_pods: &JobPods, random: &dyn Random, 
         .filter_map(|pod| completion_index(pod))
         .chain(job_pods.completed_indexes.iter().copied())
         .collect();
-    for _ in active..wanted {
+    for _ in active..desired {
         let free_index = (0..).find(|completion_index| !used_indexes.contains(completion_index)).unwrap_or_default();
         used_indexes.insert(free_index);
         create(plan, job, free_index, random);
@@ -172,15 +172,15 @@ fn finished_at(pod: &Value) -> Option<Timestamp> {
 /// Creates a Pod with a completion index.
 fn create(plan: &mut Plan, job: &Value, completion_index: i64, random: &dyn Random) {
     let (namespace, name) = (object::namespace(job), object::name(job));
-    let indexed = job["spec"]["completionMode"] == "Indexed";
-    let base = if indexed { format!("{name}-{completion_index}") } else { name.to_owned() };
+    let is_indexed = job["spec"]["completionMode"] == "Indexed";
+    let base = if is_indexed { format!("{name}-{completion_index}") } else { name.to_owned() };
     let base = base.get(..57).unwrap_or(&base).to_owned();
     let pod_name = format!("{base}-{}", random.suffix(5));
     let mut pod =
         pod::from_template(&job["spec"]["template"], namespace, &pod_name, ownership::controller_reference(job));
     pod["metadata"]["generateName"] = json!(format!("{base}-"));
     pod["metadata"]["finalizers"] = json!([TRACKING_FINALIZER]);
-    if indexed {
+    if is_indexed {
         pod["metadata"]["annotations"][COMPLETION_INDEX] = json!(completion_index.to_string());
         pod["metadata"]["labels"][COMPLETION_INDEX] = json!(completion_index.to_string());
         pod["spec"]["hostname"] = json!(base);
@@ -255,7 +255,7 @@ fn status(job: &Value, job_pods: &JobPods, finish: Option<FinishReason>, now: Ti
         }
     };
     for type_ in condition_types {
-        condition::set(&mut status, Condition { type_: type_, status: true, reason, message }, &now);
+        condition::set(&mut status, Condition { type_, status: true, reason, message }, &now);
     }
     status
 }
@@ -263,23 +263,24 @@ fn status(job: &Value, job_pods: &JobPods, finish: Option<FinishReason>, now: Ti
 // === impl JobPods ===
 
 impl JobPods {
-    fn of(job: &Value, pods: &[Arc<Value>]) -> Self {
+    fn new(job: &Value, pods: &[Arc<Value>]) -> Self {
         let number = |field: &str| job.pointer(&format!("/status/{field}")).and_then(Value::as_i64).unwrap_or_default();
-        let uids_in = |field: &str| object::strings(job.pointer(&format!("/status/uncountedTerminatedPods/{field}")));
+        let recorded_uids =
+            |field: &str| object::strings(job.pointer(&format!("/status/uncountedTerminatedPods/{field}")));
         let mut job_pods = Self {
             active: pods.iter().filter(|pod| pod::is_active(pod)).cloned().collect(),
-            finished: pods.iter().filter(|pod| uncounted_index(pod).is_some()).cloned().collect(),
+            finished: pods.iter().filter(|pod| outcome_index(pod).is_some()).cloned().collect(),
             succeeded: number("succeeded"),
             failed: number("failed"),
             uncounted: [Vec::new(), Vec::new()],
             completed_indexes: pods
                 .iter()
-                .filter(|pod| uncounted_index(pod) == Some(0))
+                .filter(|pod| outcome_index(pod) == Some(0))
                 .filter_map(|pod| completion_index(pod))
                 .collect(),
         };
         for (index, field) in ["succeeded", "failed"].into_iter().enumerate() {
-            for uid in uids_in(field) {
+            for uid in recorded_uids(field) {
                 let is_tracked =
                     job_pods.finished.iter().any(|pod| object::uid(pod) == uid && has_tracking_finalizer(pod));
                 match (is_tracked, index) {
@@ -288,10 +289,8 @@ impl JobPods {
                     (false, _) => job_pods.failed += 1,
                 }
             }
-            for pod in job_pods
-                .finished
-                .iter()
-                .filter(|pod| has_tracking_finalizer(pod) && uncounted_index(pod) == Some(index))
+            for pod in
+                job_pods.finished.iter().filter(|pod| has_tracking_finalizer(pod) && outcome_index(pod) == Some(index))
             {
                 let uid = object::uid(pod);
                 if !job_pods.uncounted[index].iter().any(|known| known == uid) {
@@ -305,7 +304,7 @@ impl JobPods {
 
 /// Returns 0 for a succeeded Pod, 1 for a failed one, `None` while it runs. A Pod that was deleted without grace
 /// period counts as failed.
-fn uncounted_index(pod: &Value) -> Option<usize> {
+fn outcome_index(pod: &Value) -> Option<usize> {
     match object::text(pod, "/status/phase") {
         "Succeeded" => Some(0),
         "Failed" => Some(1),
@@ -381,11 +380,11 @@ mod tests {
         let status = status.unwrap();
         assert_eq!(status["uncountedTerminatedPods"], json!({"succeeded": ["a"]}));
         assert_eq!((created, untracked), (0, 1));
-        let (counted, ..) = sync(&job(1, status), &[pod("a", "Succeeded", false)]);
-        let counted = counted.unwrap();
-        assert_eq!(counted["succeeded"], 1);
-        assert!(condition::is_true(&json!({"status": counted}), "Complete"), "{counted}");
-        let (status, created, untracked) = sync(&job(1, counted), &[pod("a", "Succeeded", false)]);
+        let (final_status, ..) = sync(&job(1, status), &[pod("a", "Succeeded", false)]);
+        let final_status = final_status.unwrap();
+        assert_eq!(final_status["succeeded"], 1);
+        assert!(condition::is_true(&json!({"status": final_status}), "Complete"), "{final_status}");
+        let (status, created, untracked) = sync(&job(1, final_status), &[pod("a", "Succeeded", false)]);
         assert_eq!((status, created, untracked), (None, 0, 0), "a finished job is not modified");
     }
 

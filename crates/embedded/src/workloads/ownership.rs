@@ -108,12 +108,12 @@ mod tests {
                 json!({"metadata": {"name": name, "namespace": "n", "labels": {"app": app}, "ownerReferences": owner_references}}),
             )
         };
-        let other = json!({"kind": "ReplicaSet", "metadata": {"name": "b", "uid": "2"}});
+        let other_owner = json!({"kind": "ReplicaSet", "metadata": {"name": "b", "uid": "2"}});
         let pods = [
             pod("mine", "a", Some(&owner)),
             pod("orphan", "a", None),
             pod("strayed", "z", Some(&owner)),
-            pod("theirs", "a", Some(&other)),
+            pod("theirs", "a", Some(&other_owner)),
         ];
         let claim = claim_objects(&owner, &selector, &pods);
         let names: Vec<&str> = claim.owned.iter().map(|p| object::name(p)).collect();

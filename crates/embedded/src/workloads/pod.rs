@@ -29,21 +29,21 @@ pub(crate) fn qos_class(pod: &Value) -> &'static str {
     let resources = ["cpu", "memory"];
     let value =
         |container: &Value, list: &str, name: &str| container.pointer(&format!("/resources/{list}/{name}")).cloned();
-    let has_any = containers().any(|container| {
+    let has_resources = containers().any(|container| {
         resources
             .iter()
             .any(|name| value(container, "requests", name).is_some() || value(container, "limits", name).is_some())
     });
-    if !has_any {
+    if !has_resources {
         return "BestEffort";
     }
-    let guaranteed = containers().all(|container| {
+    let is_guaranteed = containers().all(|container| {
         resources.iter().all(|name| {
             let limit = value(container, "limits", name);
             limit.is_some() && value(container, "requests", name).is_none_or(|request| Some(request) == limit)
         })
     });
-    if guaranteed { "Guaranteed" } else { "Burstable" }
+    if is_guaranteed { "Guaranteed" } else { "Burstable" }
 }
 
 /// Returns when the Pod becomes available (`minReadySeconds` after it became ready); the time may be in the future.
@@ -53,8 +53,8 @@ pub(crate) fn available_from(pod: &Value, min_ready_seconds: i64) -> Option<Time
     if object::text(ready, "/status") != "True" {
         return None;
     }
-    let since: Timestamp = object::text(ready, "/lastTransitionTime").parse().ok()?;
-    since.checked_add(SignedDuration::from_secs(min_ready_seconds)).ok()
+    let transition_time: Timestamp = object::text(ready, "/lastTransitionTime").parse().ok()?;
+    transition_time.checked_add(SignedDuration::from_secs(min_ready_seconds)).ok()
 }
 
 /// Returns a Pod with the metadata and the unchanged spec of a template.

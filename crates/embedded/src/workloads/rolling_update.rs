@@ -24,15 +24,15 @@ pub(crate) struct ReplicaCounts {
     pub(crate) available: i64,
 }
 
-/// The `spec.replicas` that every ReplicaSet gets next.
+/// The next `spec.replicas` of every ReplicaSet.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RolloutStep {
     pub(crate) new: i64,
     pub(crate) old: Vec<i64>,
 }
 
-/// Returns the next step of the rollout: the new ReplicaSet is scaled up first; only when it cannot, the old ones are
-/// scaled down.
+/// Returns the next step of the rollout: the new ReplicaSet is scaled up first; the old ones are scaled down only when
+/// the new one cannot grow.
 pub(crate) fn next_step(strategy: &RollingUpdateStrategy, new: &ReplicaCounts, old: &[ReplicaCounts]) -> RolloutStep {
     let current_sizes: Vec<i64> = old.iter().map(|counts| counts.replicas).collect();
     let new_size = scaled_up_size(strategy, new.replicas, &current_sizes);
@@ -61,9 +61,9 @@ fn scaled_up_size(strategy: &RollingUpdateStrategy, new: i64, old: &[i64]) -> i6
 fn scaled_down_sizes(strategy: &RollingUpdateStrategy, new: &ReplicaCounts, old: &[ReplicaCounts]) -> Vec<i64> {
     let mut targets: Vec<i64> = old.iter().map(|counts| counts.replicas).collect();
     let total: i64 = new.replicas + targets.iter().sum::<i64>();
-    let minimum = strategy.desired - strategy.max_unavailable;
+    let min_available = strategy.desired - strategy.max_unavailable;
     let new_unavailable = new.replicas - new.available;
-    let mut max_scale_down = total - minimum - new_unavailable;
+    let mut max_scale_down = total - min_available - new_unavailable;
     if max_scale_down <= 0 {
         return targets;
     }
@@ -74,7 +74,7 @@ fn scaled_down_sizes(strategy: &RollingUpdateStrategy, new: &ReplicaCounts, old:
         max_scale_down -= unhealthy;
     }
     let available: i64 = new.available + old.iter().map(|counts| counts.available).sum::<i64>();
-    let mut excess = (available - minimum).max(0);
+    let mut excess = (available - min_available).max(0);
     for target in &mut targets {
         let removed = (*target).min(excess);
         *target -= removed;
@@ -115,7 +115,7 @@ pub(crate) fn scaled_value(value: Option<&Value>, total: i64, round_up: bool) ->
 // === impl ReplicaCounts ===
 
 impl ReplicaCounts {
-    pub(crate) fn of(set: &Value) -> Self {
+    pub(crate) fn new(set: &Value) -> Self {
         let status = |field: &str| set.pointer(&format!("/status/{field}")).and_then(Value::as_i64).unwrap_or(0);
         Self {
             replicas: replica_set::replicas(set),

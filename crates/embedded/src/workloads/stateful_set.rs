@@ -135,7 +135,7 @@ fn ensure_revision(plan: &mut Plan, spec: &StatefulSetSpec<'_>, revisions: &[Arc
     {
         return;
     }
-    let latest = owned.filter_map(|revision| revision["revision"].as_i64()).max().unwrap_or_default();
+    let latest_revision = owned.filter_map(|revision| revision["revision"].as_i64()).max().unwrap_or_default();
     let labels = spec.set.pointer("/spec/template/metadata/labels").cloned().unwrap_or_else(|| json!({}));
     let mut object = json!({
         "apiVersion": "apps/v1", "kind": "ControllerRevision",
@@ -144,7 +144,7 @@ fn ensure_revision(plan: &mut Plan, spec: &StatefulSetSpec<'_>, revisions: &[Arc
             "ownerReferences": [ownership::controller_reference(spec.set)],
         },
         "data": {"spec": {"template": spec.set["spec"]["template"]}},
-        "revision": latest + 1,
+        "revision": latest_revision + 1,
     });
     object["metadata"]["labels"][REVISION] = json!(name);
     plan.push(Action::Create { resource: REVISIONS, object });
@@ -159,10 +159,10 @@ impl<'a> StatefulSetSpec<'a> {
         let template = set.pointer("/spec/template").unwrap_or(&Value::Null);
         let update = format!("{}-{}", object::name(set), hash::template_hash(template, 0));
         let current = object::text(set, "/status/currentRevision").to_owned();
-        let parallel = object::text(set, "/spec/podManagementPolicy") == "Parallel";
+        let is_parallel = object::text(set, "/spec/podManagementPolicy") == "Parallel";
         Self {
             set,
-            pod_management: if parallel { PodManagementPolicy::Parallel } else { PodManagementPolicy::OrderedReady },
+            pod_management: if is_parallel { PodManagementPolicy::Parallel } else { PodManagementPolicy::OrderedReady },
             ordinals: start..start + replica_set::replicas(set),
             partition: number("/spec/updateStrategy/rollingUpdate/partition"),
             current_revision: if current.is_empty() { update.clone() } else { current },
@@ -179,13 +179,13 @@ impl<'a> StatefulSetSpec<'a> {
     fn create(&self, plan: &mut Plan, ordinal: i64, revisions: &[Arc<Value>], claims: &[Arc<Value>]) {
         let (namespace, set) = (object::namespace(self.set), object::name(self.set));
         let name = format!("{set}-{ordinal}");
-        let uses_current = self.current_revision != self.update_revision && ordinal < self.partition;
-        let revision = if uses_current { &self.current_revision } else { &self.update_revision };
+        let uses_current_revision = self.current_revision != self.update_revision && ordinal < self.partition;
+        let revision = if uses_current_revision { &self.current_revision } else { &self.update_revision };
         let controller_revision = revisions.iter().find(|revision_object| {
             object::name(revision_object) == revision && object::namespace(revision_object) == namespace
         });
         let template = controller_revision
-            .filter(|_| uses_current)
+            .filter(|_| uses_current_revision)
             .and_then(|controller_revision| controller_revision.pointer("/data/spec/template"));
         let template = template.unwrap_or(&self.set["spec"]["template"]);
         let mut pod = pod::from_template(template, namespace, &name, ownership::controller_reference(self.set));
@@ -252,9 +252,9 @@ impl<'a> StatefulSetSpec<'a> {
                 plan.requeue_at(available_from);
             }
         }
-        let count_of_revision = |revision: &str| active.iter().filter(|pod| revision_of(pod) == revision).count();
+        let revision_count = |revision: &str| active.iter().filter(|pod| revision_of(pod) == revision).count();
         let ready = active.iter().filter(|pod| pod::is_ready(pod)).count();
-        let updated = count_of_revision(&self.update_revision);
+        let updated = revision_count(&self.update_revision);
         let replicas = usize::try_from(self.ordinals.end - self.ordinals.start).unwrap_or_default();
         let is_complete = self.partition <= self.ordinals.start && updated == replicas && ready == replicas;
         let current = if is_complete { &self.update_revision } else { &self.current_revision };
@@ -265,7 +265,7 @@ impl<'a> StatefulSetSpec<'a> {
         status.insert("replicas".to_owned(), json!(active.len()));
         status.insert("updateRevision".to_owned(), json!(self.update_revision));
         for (field, count) in
-            [("currentReplicas", count_of_revision(current)), ("readyReplicas", ready), ("updatedReplicas", updated)]
+            [("currentReplicas", revision_count(current)), ("readyReplicas", ready), ("updatedReplicas", updated)]
         {
             if count > 0 {
                 status.insert(field.to_owned(), json!(count));
@@ -319,8 +319,8 @@ mod tests {
         Arc::new(pod)
     }
 
-    /// Returns the names of created Pods, and of deleted ones with a minus.
-    fn steps(set: &Value, pods: &[Arc<Value>]) -> Vec<String> {
+    /// Returns the names of created Pods, and those of deleted Pods with the prefix `-`.
+    fn pod_actions(set: &Value, pods: &[Arc<Value>]) -> Vec<String> {
         let plan = plan(set, pods, &[], &[], Timestamp::UNIX_EPOCH);
         let step = |action: &Action| match action {
             Action::Create { resource: "pods", object } => Some(object::name(object).to_owned()),
@@ -340,13 +340,13 @@ mod tests {
     fn creates_pods_in_order(#[case] existing: &[(i64, bool)], #[case] expect: &[&str]) {
         let set = set(3, "OrderedReady", "a:1");
         let pods: Vec<_> = existing.iter().map(|(ordinal, ready)| pod(&set, *ordinal, *ready)).collect();
-        assert_eq!(steps(&set, &pods), expect);
+        assert_eq!(pod_actions(&set, &pods), expect);
     }
 
     #[test]
     fn parallel_sets_create_all_pods() {
         let set = set(3, "Parallel", "a:1");
-        assert_eq!(steps(&set, &[pod(&set, 1, false)]), ["db-0", "db-2"]);
+        assert_eq!(pod_actions(&set, &[pod(&set, 1, false)]), ["db-0", "db-2"]);
     }
 
     #[test]
@@ -354,12 +354,12 @@ mod tests {
         let old = set(3, "OrderedReady", "a:1");
         let pods: Vec<_> = (0..3).map(|ordinal| pod(&old, ordinal, true)).collect();
         let mut new = set(3, "OrderedReady", "a:2");
-        assert_eq!(steps(&new, &pods), ["-db-2"]);
+        assert_eq!(pod_actions(&new, &pods), ["-db-2"]);
         let pods = [Arc::clone(&pods[0]), Arc::clone(&pods[1]), pod(&new, 2, false)];
-        assert!(steps(&new, &pods).is_empty(), "waits for the new Pod");
+        assert!(pod_actions(&new, &pods).is_empty(), "waits for the new Pod");
         new["spec"]["updateStrategy"] = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 2}});
         let pods = [Arc::clone(&pods[0]), Arc::clone(&pods[1]), pod(&new, 2, true)];
-        assert!(steps(&new, &pods).is_empty());
+        assert!(pod_actions(&new, &pods).is_empty());
     }
 
     #[test]

@@ -20,13 +20,13 @@ mod running_services;
 const GPUS_PER_NODE: usize = 8;
 
 /// Objects of one cluster; `schedule` applies the bindings of one scheduling cycle.
-struct TestCluster {
+struct SchedulerFixture {
     nodes: Vec<Arc<Value>>,
     pods: Vec<Arc<Value>>,
     groups: Vec<Arc<Value>>,
 }
 
-/// How Pods are assigned to tasks.
+/// The assignment of Pods to tasks.
 #[derive(Clone, Copy)]
 enum TaskNaming {
     /// `decode-0`
@@ -35,7 +35,7 @@ enum TaskNaming {
     PerRole,
 }
 
-/// How Pods are assigned to PodGroups.
+/// The assignment of Pods to PodGroups.
 #[derive(Clone, Copy)]
 enum Grouping {
     Single,
@@ -116,7 +116,7 @@ fn min_resources(gpus: usize) -> Value {
 
 // === impl TestCluster ===
 
-impl TestCluster {
+impl SchedulerFixture {
     fn snapshot(&self) -> SchedulingSnapshot {
         let (pods, nodes, groups) = (self.pods.clone(), self.nodes.clone(), self.groups.clone());
         SchedulingSnapshot { pods, nodes, groups, ..Default::default() }
@@ -193,9 +193,9 @@ const PREFILL_DECODE_1: &str = "decode-1:4 prefill-0:2";
 const ROUND_ROBIN_8: &str = "decode-0:3 decode-1:3 prefill-0:2";
 const ROUND_ROBIN_6: &str = "decode-0:2 decode-1:2 prefill-0:2";
 
-fn scheduled_cluster(gpus: usize, spec: Value) -> TestCluster {
+fn scheduled_cluster(gpus: usize, spec: Value) -> SchedulerFixture {
     let mut cluster =
-        TestCluster::new(gpus, workload(2, TaskNaming::PerReplica, Grouping::Single), vec![group("g", 0, spec)]);
+        SchedulerFixture::new(gpus, workload(2, TaskNaming::PerReplica, Grouping::Single), vec![group("g", 0, spec)]);
     cluster.schedule();
     cluster
 }

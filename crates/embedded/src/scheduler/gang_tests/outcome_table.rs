@@ -35,7 +35,7 @@ const ROUND_ROBIN_2: &str = "decode-0:1 decode-1:1";
 fn binds_one_group_as_in_table(#[case] spec: Value, #[case] tasks: TaskNaming, #[case] expect: [&str; 5]) {
     let outcome = |gpus: usize| {
         let mut cluster =
-            TestCluster::new(gpus, workload(2, tasks, Grouping::Single), vec![group("g", 0, spec.clone())]);
+            SchedulerFixture::new(gpus, workload(2, tasks, Grouping::Single), vec![group("g", 0, spec.clone())]);
         cluster.schedule();
         cluster.schedule();
         cluster.bound_counts()
@@ -60,7 +60,7 @@ fn binds_several_groups_as_in_table(#[case] grouping: Grouping, #[case] first: u
         _ => vec![group_with_minimum("first", first, 6), group_with_minimum("surplus", 5, 4)],
     };
     let outcome = |gpus: usize| {
-        let mut cluster = TestCluster::new(gpus, workload(2, TaskNaming::PerReplica, grouping), groups.clone());
+        let mut cluster = SchedulerFixture::new(gpus, workload(2, TaskNaming::PerReplica, grouping), groups.clone());
         cluster.schedule();
         cluster.bound_counts()
     };
@@ -71,7 +71,8 @@ fn binds_several_groups_as_in_table(#[case] grouping: Grouping, #[case] first: u
 fn surplus_group_created_later_binds_as_in_table() {
     let outcome = |gpus: usize| {
         let first = group("first", 0, json!({"minMember": 6}));
-        let mut cluster = TestCluster::new(gpus, workload(1, TaskNaming::PerReplica, Grouping::Surplus), vec![first]);
+        let mut cluster =
+            SchedulerFixture::new(gpus, workload(1, TaskNaming::PerReplica, Grouping::Surplus), vec![first]);
         cluster.schedule();
         if !cluster.bound_counts().is_empty() {
             cluster.groups.push(group("surplus", 9, json!({"minMember": 4})));
@@ -95,7 +96,7 @@ fn surplus_group_created_later_binds_as_in_table() {
     ["decode-1:4", "decode-1:4", "decode-1:4", ALL_BOUND]
 )]
 fn binds_when_nodes_are_added(#[case] groups: Vec<Arc<Value>>, #[case] grouping: Grouping, #[case] expect: [&str; 4]) {
-    let mut cluster = TestCluster::new(0, workload(2, TaskNaming::PerReplica, grouping), groups);
+    let mut cluster = SchedulerFixture::new(0, workload(2, TaskNaming::PerReplica, grouping), groups);
     let outcome = |gpus: usize| {
         cluster.grow_to(gpus);
         cluster.schedule();

@@ -13,7 +13,7 @@ fn reads_group_from_annotation(#[case] annotation: &str, #[case] reason: &str, #
     for pod in &mut pods {
         pod["metadata"]["annotations"] = json!({annotation: "g"});
     }
-    let mut cluster = TestCluster::new(8, pods.into_iter().map(Arc::new).collect(), Vec::new());
+    let mut cluster = SchedulerFixture::new(8, pods.into_iter().map(Arc::new).collect(), Vec::new());
     cluster.schedule();
     assert_eq!(cluster.bound_counts(), expect, "{reason}");
     cluster.grow_to(16);
@@ -29,11 +29,11 @@ fn reads_task_from_annotation_or_label() {
     pods[1]["metadata"]["labels"]["volcano.sh/task-spec"] = json!("prefill");
     let pods: Vec<_> = pods.into_iter().map(Arc::new).collect();
     let spec = |task: &str| json!({"minMember": 2, "minTaskMember": {task: 2}});
-    let mut cluster = TestCluster::new(16, pods.clone(), vec![group("g", 0, spec("prefill"))]);
+    let mut cluster = SchedulerFixture::new(16, pods.clone(), vec![group("g", 0, spec("prefill"))]);
     cluster.schedule();
     assert_eq!(cluster.bound_counts(), "prefill-0:2");
     // A task without Pods blocks the group forever.
-    let mut blocked = TestCluster::new(16, pods, vec![group("g", 0, spec("unused"))]);
+    let mut blocked = SchedulerFixture::new(16, pods, vec![group("g", 0, spec("unused"))]);
     blocked.schedule();
     assert_eq!(blocked.bound_counts(), "");
 }
@@ -43,7 +43,7 @@ fn policy_of_role_without_pods_blocks_group() {
     let pods: Vec<_> = replica("prefill", 0, 2, TaskNaming::PerReplica, "g").into_iter().map(Arc::new).collect();
     let with_policies = |policies: Value| json!({"minMember": 2, "subGroupPolicy": policies});
     let two_policies = with_policies(json!([policy("prefill", 2), policy("decode", 4)]));
-    let mut cluster = TestCluster::new(80, pods, vec![group("g", 0, two_policies)]);
+    let mut cluster = SchedulerFixture::new(80, pods, vec![group("g", 0, two_policies)]);
     cluster.schedule();
     assert_eq!(cluster.bound_counts(), "");
     cluster.set_group_spec(with_policies(json!([policy("prefill", 2)])));

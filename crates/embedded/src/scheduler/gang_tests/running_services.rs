@@ -26,9 +26,9 @@ fn rebinds_recreated_pod() {
 #[test]
 fn node_loss_affects_only_its_replica() {
     let mut cluster = scheduled_cluster(80, encoding_c());
-    let lost = Value::clone(&cluster.remove_node_of("decode-0-2"));
+    let lost_pod = Value::clone(&cluster.remove_node_of("decode-0-2"));
     // The LeaderWorkerSet recreates the whole group.
-    cluster.add_pods(vec![unbound(lost)]);
+    cluster.add_pods(vec![unbound(lost_pod)]);
     cluster.recreate_pods("decode-0-");
     cluster.schedule();
     assert_eq!(cluster.bound_counts(), PREFILL_DECODE_1);
@@ -62,8 +62,11 @@ fn encoding_a_does_not_rebind_pod_while_scaling_up() {
 
 #[test]
 fn unschedulable_replica_does_not_block_others() {
-    let mut cluster =
-        TestCluster::new(80, workload(2, TaskNaming::PerReplica, Grouping::Single), vec![group("g", 0, encoding_c())]);
+    let mut cluster = SchedulerFixture::new(
+        80,
+        workload(2, TaskNaming::PerReplica, Grouping::Single),
+        vec![group("g", 0, encoding_c())],
+    );
     for pod in cluster.pods.iter_mut().filter(|pod| object::name(pod).starts_with("decode-0-")) {
         let mut constrained = Value::clone(pod);
         constrained["spec"]["nodeSelector"] = json!({"no": "where"});
@@ -75,16 +78,19 @@ fn unschedulable_replica_does_not_block_others() {
 
 #[test]
 fn waiting_service_reserves_nothing() {
-    let mut cluster =
-        TestCluster::new(64, workload(1, TaskNaming::PerReplica, Grouping::Single), vec![group("g", 0, encoding_c())]);
-    let second = workload(1, TaskNaming::PerReplica, Grouping::Single).into_iter().map(|pod| {
+    let mut cluster = SchedulerFixture::new(
+        64,
+        workload(1, TaskNaming::PerReplica, Grouping::Single),
+        vec![group("g", 0, encoding_c())],
+    );
+    let second_service = workload(1, TaskNaming::PerReplica, Grouping::Single).into_iter().map(|pod| {
         let mut pod = Value::clone(&pod);
         pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = json!("second");
         let name = format!("second-{}", object::name(&pod));
         (pod["metadata"]["name"], pod["metadata"]["uid"]) = (json!(name), json!(name));
         pod
     });
-    cluster.add_pods(second.collect());
+    cluster.add_pods(second_service.collect());
     cluster.groups.push(group("second", 1, encoding_c()));
     cluster.schedule();
     assert_eq!(cluster.bound_counts(), PREFILL_DECODE_0);
@@ -92,8 +98,11 @@ fn waiting_service_reserves_nothing() {
 
 #[test]
 fn does_not_bind_incomplete_replica() {
-    let mut cluster =
-        TestCluster::new(80, workload(2, TaskNaming::PerReplica, Grouping::Single), vec![group("g", 0, encoding_c())]);
+    let mut cluster = SchedulerFixture::new(
+        80,
+        workload(2, TaskNaming::PerReplica, Grouping::Single),
+        vec![group("g", 0, encoding_c())],
+    );
     cluster.pods.retain(|pod| object::name(pod) != "decode-0-3");
     cluster.schedule();
     assert_eq!(cluster.bound_counts(), PREFILL_DECODE_1);

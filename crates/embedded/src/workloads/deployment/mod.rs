@@ -89,8 +89,8 @@ fn roll_out(plan: &mut Plan, deployment: &Value, replica_sets: &mut ReplicaSets,
     let strategy = rolling_update::RollingUpdateStrategy::new(deployment);
     let step = rolling_update::next_step(
         &strategy,
-        &rolling_update::ReplicaCounts::of(new),
-        &replica_sets.old.iter().map(rolling_update::ReplicaCounts::of).collect::<Vec<_>>(),
+        &rolling_update::ReplicaCounts::new(new),
+        &replica_sets.old.iter().map(rolling_update::ReplicaCounts::new).collect::<Vec<_>>(),
     );
     scale(plan, deployment, new, step.new);
     for (set, target) in replica_sets.old.iter().zip(step.old) {
@@ -118,11 +118,11 @@ fn sync_scale(plan: &mut Plan, deployment: &Value, replica_sets: &ReplicaSets) {
         _ if is_recreate(deployment) => {}
         several => {
             let status_replicas = deployment.pointer("/status/replicas").and_then(Value::as_i64).unwrap_or(0);
-            let size_of = |set: &&Value| ReplicaSetSize {
+            let replica_set_size = |set: &&Value| ReplicaSetSize {
                 replicas: replicas(set),
-                max_before: max_replicas_annotation(set).unwrap_or(status_replicas),
+                previous_max_replicas: max_replicas_annotation(set).unwrap_or(status_replicas),
             };
-            let sizes: Vec<ReplicaSetSize> = several.iter().map(size_of).collect();
+            let sizes: Vec<ReplicaSetSize> = several.iter().map(replica_set_size).collect();
             let sizes = proportional::scaled_sizes(&rolling_update::RollingUpdateStrategy::new(deployment), &sizes);
             several.iter().zip(sizes).for_each(|(set, size)| scale(plan, deployment, set, size));
         }
@@ -169,7 +169,7 @@ impl ReplicaSets {
     /// Whether all desired Pods of the new ReplicaSet are available (`IsSaturated`).
     fn is_saturated(&self, desired: i64) -> bool {
         let new = self.new.as_ref();
-        new.is_some_and(|new| replicas(new) == desired && rolling_update::ReplicaCounts::of(new).available == desired)
+        new.is_some_and(|new| replicas(new) == desired && rolling_update::ReplicaCounts::new(new).available == desired)
     }
 
     /// Returns one more than the highest revision of the old ReplicaSets.
@@ -198,7 +198,7 @@ mod tests {
         })
     }
 
-    fn created(plan: &Plan) -> Value {
+    fn created_replica_set(plan: &Plan) -> Value {
         let set = plan.actions.iter().find_map(|a| match a {
             Action::Create { object, .. } => Some(object.clone()),
             _ => None,
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn creates_replica_set_with_hash_and_revision() {
         let plan = plan(&deployment(2, "a"), &[], &[], Timestamp::UNIX_EPOCH);
-        let set = created(&plan);
+        let set = created_replica_set(&plan);
         let hash = set["metadata"]["labels"]["pod-template-hash"].as_str().unwrap();
         assert_eq!(set["metadata"]["name"], format!("web-{hash}"));
         assert_eq!(set["spec"]["selector"]["matchLabels"]["pod-template-hash"], hash);
@@ -220,10 +220,10 @@ mod tests {
 
     #[test]
     fn new_image_creates_replica_set_within_surge() {
-        let mut first = created(&plan(&deployment(4, "a"), &[], &[], Timestamp::UNIX_EPOCH));
+        let mut first = created_replica_set(&plan(&deployment(4, "a"), &[], &[], Timestamp::UNIX_EPOCH));
         first["status"] = json!({"replicas": 4, "readyReplicas": 4, "availableReplicas": 4});
         let plan = plan(&deployment(4, "b"), &[Arc::new(first)], &[], Timestamp::UNIX_EPOCH);
-        let second = created(&plan);
+        let second = created_replica_set(&plan);
         assert_eq!(second["spec"]["replicas"], 1, "25 % of 4, rounded up");
         assert_eq!(second["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "2");
     }
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn complete_deployment_needs_no_action() {
         let mut deployment = deployment(1, "a");
-        let mut set = created(&plan(&deployment, &[], &[], Timestamp::UNIX_EPOCH));
+        let mut set = created_replica_set(&plan(&deployment, &[], &[], Timestamp::UNIX_EPOCH));
         set["status"] = json!({"replicas": 1, "readyReplicas": 1, "availableReplicas": 1});
         deployment["metadata"]["annotations"] = json!({"deployment.kubernetes.io/revision": "1"});
         let sets = [Arc::new(set)];
@@ -251,22 +251,22 @@ mod tests {
     #[case::rolling(false)]
     #[case::paused(true)]
     fn scales_two_replica_sets_proportionally(#[case] paused: bool) {
-        let generation = |image: &str, size: i64| {
-            let mut subject = deployment(10, image);
-            subject["spec"]["strategy"] = json!({"rollingUpdate": {"maxSurge": 3, "maxUnavailable": 2}});
-            let mut set = created(&plan(&subject, &[], &[], Timestamp::UNIX_EPOCH));
+        let replica_set = |image: &str, size: i64| {
+            let mut deployment = deployment(10, image);
+            deployment["spec"]["strategy"] = json!({"rollingUpdate": {"maxSurge": 3, "maxUnavailable": 2}});
+            let mut set = created_replica_set(&plan(&deployment, &[], &[], Timestamp::UNIX_EPOCH));
             set["spec"]["replicas"] = json!(size);
             set["metadata"]["creationTimestamp"] = json!(format!("2026-01-01T00:00:0{}Z", 9 - size));
             set["metadata"]["annotations"]["deployment.kubernetes.io/revision"] =
                 json!(if image == "a" { "1" } else { "2" });
             set
         };
-        let sets = [Arc::new(generation("a", 8)), Arc::new(generation("b", 5))];
-        let mut subject = deployment(15, "b");
-        subject["metadata"]["annotations"] = json!({"deployment.kubernetes.io/revision": "2"});
-        subject["spec"]["strategy"] = json!({"rollingUpdate": {"maxSurge": 3, "maxUnavailable": 2}});
-        subject["spec"]["paused"] = json!(paused);
-        let actions = plan(&subject, &sets, &[], Timestamp::UNIX_EPOCH).actions.into_iter();
+        let sets = [Arc::new(replica_set("a", 8)), Arc::new(replica_set("b", 5))];
+        let mut deployment = deployment(15, "b");
+        deployment["metadata"]["annotations"] = json!({"deployment.kubernetes.io/revision": "2"});
+        deployment["spec"]["strategy"] = json!({"rollingUpdate": {"maxSurge": 3, "maxUnavailable": 2}});
+        deployment["spec"]["paused"] = json!(paused);
+        let actions = plan(&deployment, &sets, &[], Timestamp::UNIX_EPOCH).actions.into_iter();
         let sizes: Vec<i64> = actions
             .filter_map(|action| match action {
                 Action::Update { resource: replica_set::RESOURCE, object } => Some(replicas(&object)),

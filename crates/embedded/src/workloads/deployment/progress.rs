@@ -12,8 +12,8 @@ use crate::object;
 
 /// Updates the status and its conditions.
 pub(super) fn sync_status(plan: &mut Plan, deployment: &Value, replica_sets: &ReplicaSets, now: Timestamp) {
-    let old: Vec<_> = replica_sets.old.iter().map(rolling_update::ReplicaCounts::of).collect();
-    let new = replica_sets.new.as_ref().map(rolling_update::ReplicaCounts::of).unwrap_or_default();
+    let old: Vec<_> = replica_sets.old.iter().map(rolling_update::ReplicaCounts::new).collect();
+    let new = replica_sets.new.as_ref().map(rolling_update::ReplicaCounts::new).unwrap_or_default();
     let sum = |field: fn(&rolling_update::ReplicaCounts) -> i64| old.iter().map(field).sum::<i64>() + field(&new);
     let available = sum(|c| c.available);
     let strategy = rolling_update::RollingUpdateStrategy::new(deployment);
@@ -58,17 +58,17 @@ fn available_condition(is_available: bool) -> Condition<'static> {
 fn sync_progress(plan: &mut Plan, deployment: &Value, replica_sets: &ReplicaSets, status: &mut Value, now: Timestamp) {
     let Some(new) = &replica_sets.new else { return };
     let timestamp = object::format_time(now);
-    let field = |s: &Value, name: &str| s.get(name).and_then(Value::as_i64).unwrap_or(0);
+    let count = |s: &Value, name: &str| s.get(name).and_then(Value::as_i64).unwrap_or(0);
     let desired = replicas(deployment);
-    let is_complete = field(status, "updatedReplicas") == desired
-        && field(status, "replicas") == desired
-        && field(status, "availableReplicas") == desired;
+    let is_complete = count(status, "updatedReplicas") == desired
+        && count(status, "replicas") == desired
+        && count(status, "availableReplicas") == desired;
     let name = object::name(new);
     let previous = deployment.get("status").unwrap_or(&Value::Null);
     let has_progressed =
-        ["updatedReplicas", "readyReplicas", "availableReplicas"].iter().any(|f| field(status, f) > field(previous, f))
-            || (field(status, "replicas") - field(status, "updatedReplicas"))
-                < (field(previous, "replicas") - field(previous, "updatedReplicas"));
+        ["updatedReplicas", "readyReplicas", "availableReplicas"].iter().any(|f| count(status, f) > count(previous, f))
+            || (count(status, "replicas") - count(status, "updatedReplicas"))
+                < (count(previous, "replicas") - count(previous, "updatedReplicas"));
     let current = condition::find(status, "Progressing").cloned();
     let reason = current.as_ref().map(|c| object::text(c, "/reason").to_owned());
     if is_complete {
@@ -130,11 +130,11 @@ fn set_condition(status: &mut Value, condition: Condition<'_>, now: &str, touch:
     let is_unchanged = previous.as_ref().is_some_and(|previous| {
         ["/status", "/reason", "/message"].iter().all(|p| previous.pointer(p) == entry.pointer(p))
     });
-    let since = previous
+    let update_time = previous
         .as_ref()
         .filter(|_| is_unchanged && !touch)
         .map_or(now, |b| object::text(b, "/lastUpdateTime"))
         .to_owned();
-    entry["lastUpdateTime"] = json!(since);
+    entry["lastUpdateTime"] = json!(update_time);
     condition::upsert(status, condition.type_, entry);
 }

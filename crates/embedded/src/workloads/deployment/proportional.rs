@@ -11,25 +11,25 @@ pub(super) struct ReplicaSetSize {
     pub(super) replicas: i64,
     /// `max-replicas` annotation: the size limit of all ReplicaSets at the last scaling; `status.replicas` of the
     /// Deployment when the annotation is missing.
-    pub(super) max_before: i64,
+    pub(super) previous_max_replicas: i64,
 }
 
 /// Returns the new `spec.replicas` of each ReplicaSet. `replica_sets` is sorted by age, oldest first; of equal sizes,
 /// the newer grows first and the older shrinks first, and the first takes the remainder of rounding.
 pub(super) fn scaled_sizes(strategy: &RollingUpdateStrategy, replica_sets: &[ReplicaSetSize]) -> Vec<i64> {
     let allowed = if strategy.desired > 0 { strategy.desired + strategy.max_surge } else { 0 };
-    let change = allowed - replica_sets.iter().map(|replica_set| replica_set.replicas).sum::<i64>();
+    let delta = allowed - replica_sets.iter().map(|replica_set| replica_set.replicas).sum::<i64>();
     let mut order: Vec<usize> = (0..replica_sets.len()).collect();
-    let size_of = |index: &usize| replica_sets.get(*index).map_or(0, |replica_set| replica_set.replicas);
-    match change > 0 {
-        true => order.sort_by_key(|index| (-size_of(index), usize::MAX - index)),
-        false => order.sort_by_key(|index| (-size_of(index), *index)),
+    let size = |index: &usize| replica_sets.get(*index).map_or(0, |replica_set| replica_set.replicas);
+    match delta > 0 {
+        true => order.sort_by_key(|index| (-size(index), usize::MAX - index)),
+        false => order.sort_by_key(|index| (-size(index), *index)),
     }
     let mut sizes: Vec<i64> = replica_sets.iter().map(|replica_set| replica_set.replicas).collect();
-    let mut remaining = change;
+    let mut remaining = delta;
     for index in &order {
         let fraction = replica_sets.get(*index).map_or(0, |replica_set| replica_set.fraction(strategy));
-        let fraction = if change > 0 { fraction.min(remaining) } else { fraction.max(remaining) };
+        let fraction = if delta > 0 { fraction.min(remaining) } else { fraction.max(remaining) };
         if let Some(size) = sizes.get_mut(*index).filter(|_| remaining != 0) {
             *size += fraction;
             remaining -= fraction;
@@ -44,7 +44,7 @@ pub(super) fn scaled_sizes(strategy: &RollingUpdateStrategy, replica_sets: &[Rep
 impl ReplicaSetSize {
     /// Returns the change that keeps the proportion of this ReplicaSet (`getReplicaSetFraction`).
     fn fraction(self, strategy: &RollingUpdateStrategy) -> i64 {
-        match (strategy.desired, self.max_before) {
+        match (strategy.desired, self.previous_max_replicas) {
             (0, _) => -self.replicas,
             (_, 0) => 0,
             (desired, before) => {
@@ -73,13 +73,13 @@ mod tests {
     #[case::unchanged((10, 3), 13, &[8, 5], &[8, 5])]
     fn scales_proportionally(
         #[case] (desired, max_surge): (i64, i64),
-        #[case] max_before: i64,
+        #[case] previous_max_replicas: i64,
         #[case] sizes: &[i64],
         #[case] expect: &[i64],
     ) {
         let strategy = RollingUpdateStrategy { desired, max_surge, max_unavailable: 0 };
         let replica_sets: Vec<ReplicaSetSize> =
-            sizes.iter().map(|replicas| ReplicaSetSize { replicas: *replicas, max_before }).collect();
+            sizes.iter().map(|replicas| ReplicaSetSize { replicas: *replicas, previous_max_replicas }).collect();
         assert_eq!(scaled_sizes(&strategy, &replica_sets), expect);
     }
 }

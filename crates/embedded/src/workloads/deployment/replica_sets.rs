@@ -23,7 +23,7 @@ pub(super) fn create_replica_set(plan: &mut Plan, deployment: &Value, replica_se
     let hash = hash::template_hash(template, collision_count);
     let name = format!("{}-{hash}", object::name(deployment));
     let strategy = rolling_update::RollingUpdateStrategy::new(deployment);
-    let old_counts: Vec<_> = replica_sets.old.iter().map(rolling_update::ReplicaCounts::of).collect();
+    let old_counts: Vec<_> = replica_sets.old.iter().map(rolling_update::ReplicaCounts::new).collect();
     let count = if is_recreate(deployment) {
         strategy.desired
     } else {
@@ -151,13 +151,13 @@ fn set_replicas_annotations(annotations: &mut Value, deployment: &Value) {
 pub(super) fn delete_old_replica_sets(plan: &mut Plan, deployment: &Value, replica_sets: &ReplicaSets) {
     let limit = deployment.pointer("/spec/revisionHistoryLimit").and_then(Value::as_u64).unwrap_or(10);
     let Some(new) = &replica_sets.new else { return };
-    let counts = rolling_update::ReplicaCounts::of(new);
+    let counts = rolling_update::ReplicaCounts::new(new);
     let is_complete = counts.available == replicas(deployment) && counts.replicas == replicas(deployment);
     let mut unused: Vec<&Value> = replica_sets
         .old
         .iter()
         .filter(|set| {
-            replicas(set) == 0 && rolling_update::ReplicaCounts::of(set).current == 0 && !object::is_deleting(set)
+            replicas(set) == 0 && rolling_update::ReplicaCounts::new(set).current == 0 && !object::is_deleting(set)
         })
         .collect();
     if !is_complete {

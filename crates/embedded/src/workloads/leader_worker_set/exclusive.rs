@@ -81,8 +81,8 @@ mod tests {
         let set = json!({"metadata": {"annotations": {EXCLUSIVE_TOPOLOGY: "rack"}}});
         let plain_pod = json!({"metadata": {"name": "l-0", "labels": {GROUP_KEY: "k"}, "annotations": {}}, "spec": {}});
         let mut leader = with_exclusive_affinity(plain_pod.clone(), &set);
-        let terms = |side: &str| {
-            let terms = &leader["spec"]["affinity"][side]["requiredDuringSchedulingIgnoredDuringExecution"];
+        let terms = |field: &str| {
+            let terms = &leader["spec"]["affinity"][field]["requiredDuringSchedulingIgnoredDuringExecution"];
             (terms[0]["topologyKey"].clone(), terms[0]["labelSelector"]["matchExpressions"].as_array().unwrap().len())
         };
         assert_eq!(terms("podAffinity"), (json!("rack"), 1));

@@ -1,10 +1,10 @@
 //! LeaderWorkerSet: groups of Pods, each with one leader and `size - 1` workers, which are created and recreated
 //! together.
 //!
-//! Pods carry what the webhooks of the real controller add: labels, annotations, host names and the three `LWS_*`
-//! variables in front of the environment of every container. `LWS_LEADER_ADDRESS` is the host name of the leader,
-//! `{leader}.{subdomain}.{namespace}`. There is no DNS server, so the node agent replaces it with the address of the
-//! leader when a container starts (`node::environment`).
+//! Pods have the metadata that the webhooks of the real controller add: labels, annotations, host names and the three
+//! `LWS_*` variables in front of the environment of every container. `LWS_LEADER_ADDRESS` is the host name of the
+//! leader, `{leader}.{subdomain}.{namespace}`. There is no DNS server, so the node agent replaces it with the address
+//! of the leader when a container starts (`node::environment`).
 //!
 //! Differences from the real controller: the LeaderWorkerSet and the leader Pod own Pods directly, without
 //! StatefulSets; `maxSurge` is ignored (an update replaces `maxUnavailable` groups at a time, at least one);
@@ -69,7 +69,7 @@ pub(crate) fn plan(
     }
     let spec = LeaderWorkerSetSpec::new(set);
     let groups = spec.groups(pods);
-    if !has_subdomain_per_replica(set) && !services.iter().any(|s| is_named(s, spec.namespace, spec.name)) {
+    if !has_subdomain_per_replica(set) && !services.iter().any(|s| has_name(s, spec.namespace, spec.name)) {
         plan.push(Action::Create { resource: "services", object: spec.service(spec.name) });
     }
     for group in &groups {
@@ -85,7 +85,7 @@ pub(crate) fn plan(
 }
 
 /// Whether the object has this namespace and name.
-fn is_named(object: &Value, namespace: &str, name: &str) -> bool {
+fn has_name(object: &Value, namespace: &str, name: &str) -> bool {
     object::namespace(object) == namespace && object::name(object) == name
 }
 
@@ -108,7 +108,7 @@ fn create_missing_pods(
         if group.workers.is_empty() {
             let leader = spec.leader_pod(group.index);
             let name = object::name(&leader).to_owned();
-            if has_subdomain_per_replica(spec.set) && !services.iter().any(|s| is_named(s, spec.namespace, &name)) {
+            if has_subdomain_per_replica(spec.set) && !services.iter().any(|s| has_name(s, spec.namespace, &name)) {
                 plan.push(Action::Create { resource: "services", object: spec.service(&name) });
             }
             plan.push(Action::Create { resource: "pods", object: leader });
@@ -151,10 +151,10 @@ fn recreate_if_broken(plan: &mut Plan, spec: &LeaderWorkerSetSpec<'_>, group: &G
     if !is_broken || object::is_deleting(leader) {
         return is_broken;
     }
-    let created: Option<Timestamp> = object::text(leader, "/metadata/creationTimestamp").parse().ok();
-    let earliest = created.and_then(|at| at.checked_add(MIN_RECREATE_INTERVAL).ok()).unwrap_or(now);
-    if earliest > now {
-        plan.requeue_at(earliest);
+    let created_at: Option<Timestamp> = object::text(leader, "/metadata/creationTimestamp").parse().ok();
+    let recreate_at = created_at.and_then(|at| at.checked_add(MIN_RECREATE_INTERVAL).ok()).unwrap_or(now);
+    if recreate_at > now {
+        plan.requeue_at(recreate_at);
         return false;
     }
     delete_group(plan, group);
@@ -284,7 +284,7 @@ mod tests {
         })
     }
 
-    fn created(plan: &Plan) -> Vec<Value> {
+    fn created_pods(plan: &Plan) -> Vec<Value> {
         let pods = plan.actions.iter().filter_map(|action| match action {
             Action::Create { resource: "pods", object } => Some(object.clone()),
             _ => None,
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn creates_leader_then_workers() {
-        let first = created(&plan(&set(1, 3), &[], &[], &|_| None, Timestamp::UNIX_EPOCH));
+        let first = created_pods(&plan(&set(1, 3), &[], &[], &|_| None, Timestamp::UNIX_EPOCH));
         assert_eq!(first.len(), 1);
         let mut leader = first[0].clone();
         assert_eq!(object::name(&leader), "llama-0");
@@ -308,7 +308,7 @@ mod tests {
             ])
         );
         leader["metadata"]["uid"] = json!("leader");
-        let workers = created(&plan(&set(1, 3), &[Arc::new(leader)], &[], &|_| None, Timestamp::UNIX_EPOCH));
+        let workers = created_pods(&plan(&set(1, 3), &[Arc::new(leader)], &[], &|_| None, Timestamp::UNIX_EPOCH));
         let names: Vec<_> = workers.iter().map(object::name).collect();
         assert_eq!(names, ["llama-0-1", "llama-0-2"]);
         let owner = ownership::controller_of(&workers[1]).unwrap();
@@ -324,8 +324,10 @@ mod tests {
             pod["status"] = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
             Arc::new(pod)
         };
-        let pods: Vec<_> =
-            created(&plan(&set(2, 1), &[], &[], &|_| None, Timestamp::UNIX_EPOCH)).into_iter().map(ready).collect();
+        let pods: Vec<_> = created_pods(&plan(&set(2, 1), &[], &[], &|_| None, Timestamp::UNIX_EPOCH))
+            .into_iter()
+            .map(ready)
+            .collect();
         let mut changed = set(2, 1);
         changed["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"][0]["image"] = json!("new");
         let plan = plan(&changed, &pods, &[], &|_| None, Timestamp::UNIX_EPOCH);

@@ -42,7 +42,7 @@ pub(super) fn update(plan: &mut Plan, spec: &LeaderWorkerSetSpec<'_>, groups: &[
                 || type_ == "UpdateInProgress"
                     && !is_available
                     && condition::find(&status, type_).is_some_and(|c| object::text(c, "/status") == "True");
-            condition::set(&mut status, Condition { type_: type_, status: is_true, reason, message }, &timestamp);
+            condition::set(&mut status, Condition { type_, status: is_true, reason, message }, &timestamp);
         }
     }
     plan.update_status(RESOURCE, spec.set, status);

@@ -145,7 +145,7 @@ fn bound_status(claim: &Value, volume: &Value) -> Value {
     status
 }
 
-/// Provisions a volume, or records an event with what the claim is waiting for.
+/// Provisions a volume, or records an event that states what the claim is waiting for.
 fn provision(plan: &mut Plan, claim: &Value, class: Option<&Value>, volumes_dir: Option<&Path>, node: Option<&str>) {
     let requested_volume = object::text(claim, "/spec/volumeName");
     let class_name = object::text(claim, "/spec/storageClassName");

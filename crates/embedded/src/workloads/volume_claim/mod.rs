@@ -2,7 +2,7 @@
 //!
 //! As in kube-controller-manager, a claim is bound to the smallest matching volume; if there is none, the provisioner
 //! of its StorageClass creates one. The only provisioner is `kubernetes.io/host-path`, which kube-controller-manager
-//! also has for clusters of a single machine: each volume is a directory below a fixed one. Claims of other
+//! also has for clusters of a single machine: each volume is a subdirectory of a fixed directory. Claims of other
 //! provisioners stay pending until a volume exists.
 
 mod claim;
@@ -155,7 +155,7 @@ fn with_finalizer(object: &Value, finalizer: &str, state: FinalizerState) -> Opt
     Some(changed)
 }
 
-/// Whether an object should have a finalizer.
+/// The desired state of a finalizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FinalizerState {
     Present,

@@ -137,8 +137,8 @@ fn sets_phase_and_reclaims(#[case] spec: Value, #[case] phase: &str, #[case] is_
     volume["metadata"]["annotations"] = json!({PROVISIONED_BY: PROVISIONER});
     volume["status"]["phase"] = json!("?");
     let claim = claim(json!({"volumeName": "v"}));
-    let same_name = volume.pointer("/spec/claimRef/name") == Some(&json!("weights"));
-    let plan = plan_volume(&volume, Some(&claim).filter(|_| same_name));
+    let has_same_name = volume.pointer("/spec/claimRef/name") == Some(&json!("weights"));
+    let plan = plan_volume(&volume, Some(&claim).filter(|_| has_same_name));
     let Some(Action::UpdateStatus { object, .. }) = plan.actions.first() else { panic!("{plan:?}") };
     assert_eq!(object["status"]["phase"], phase);
     assert_eq!(plan.actions.iter().any(|action| matches!(action, Action::Delete { .. })), is_deleted);
