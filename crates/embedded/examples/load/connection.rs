@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
 use crate::Result;
-use crate::framing::{Framing, ResponseHead, Step};
+use crate::framing::{BodyEvent, Framing, ResponseHead};
 
 /// Buffer capacity that is reserved before a read, in bytes.
 const READ_CAPACITY: usize = 16 * 1024;
@@ -120,9 +120,9 @@ impl Connection {
     async fn next_chunk(&mut self, framing: &mut Framing) -> Result<Option<BytesMut>> {
         loop {
             match framing.next(&mut self.buffer)? {
-                Step::Chunk(chunk) => return Ok(Some(chunk)),
-                Step::End => return Ok(None),
-                Step::NeedMore => self.read_more().await?,
+                BodyEvent::Chunk(chunk) => return Ok(Some(chunk)),
+                BodyEvent::End => return Ok(None),
+                BodyEvent::NeedMore => self.read_more().await?,
             }
         }
     }
@@ -136,7 +136,7 @@ impl Connection {
     }
 }
 
-// === impl Body ===
+// === impl ResponseBody ===
 
 impl ResponseBody {
     /// Returns the next chunk, `None` at the end. Cancel-safe.

@@ -9,18 +9,18 @@ use tokio::task::JoinSet;
 
 use crate::connection::ResponseBody;
 use crate::measurements::Measurements;
-use crate::target::Target;
+use crate::target::LoadTarget;
 use crate::watch_reader::revision;
 use crate::writes::{create_request, patch_request, send, unique_run_name};
 use crate::{PhaseOptions, Result};
 
 /// Runs the phase.
-pub(crate) async fn run(target: &Target, options: &PhaseOptions) -> Result<Measurements> {
+pub(crate) async fn run(target: &LoadTarget, options: &PhaseOptions) -> Result<Measurements> {
     let (watches, count, writers) =
         (options.get("watches", 500), options.get("count", 500), options.get("writers", 16));
     let namespace = target.namespaces("fanout", 1).await?.remove(0);
-    let run = unique_run_name();
-    let start_revision = revision(&target.connect().await?.send_ok(&create_request(&namespace, &run)).await?)?;
+    let run_name = unique_run_name();
+    let start_revision = revision(&target.connect().await?.send_ok(&create_request(&namespace, &run_name)).await?)?;
 
     let ready = Arc::new(Barrier::new(watches + 1));
     let mut tasks: JoinSet<Result<Instant>> = JoinSet::new();
@@ -36,7 +36,7 @@ pub(crate) async fn run(target: &Target, options: &PhaseOptions) -> Result<Measu
     let connections = target.connections(writers).await?;
     ready.wait().await;
     let started = Instant::now();
-    send(connections, count, move |n| patch_request(&namespace, &run, &n.to_string())).await?;
+    send(connections, count, move |n| patch_request(&namespace, &run_name, &n.to_string())).await?;
     let mut duration = Duration::ZERO;
     while let Some(last_event) = tasks.join_next().await {
         duration = duration.max(last_event??.duration_since(started));
@@ -46,7 +46,7 @@ pub(crate) async fn run(target: &Target, options: &PhaseOptions) -> Result<Measu
     Ok(measurements)
 }
 
-/// Returns when the last of `count` events arrived; each event is a line.
+/// Waits for `count` events, one per line; returns when the last one arrived.
 async fn wait_for_events(mut body: ResponseBody, count: usize) -> Result<Instant> {
     let mut received = 0;
     while received < count {

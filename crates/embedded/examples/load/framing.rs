@@ -15,27 +15,27 @@ pub(crate) struct ResponseHead {
 /// The state of a body that is being received.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// This many bytes remain.
+    /// `Content-Length`: this many bytes of the body remain.
     Length(usize),
-    /// The line with the length of a chunk follows.
-    ChunkLength,
+    /// The chunk-size line follows.
+    ChunkSize,
     /// This many bytes of a chunk remain.
     Chunk(usize),
-    /// The line end after a chunk follows.
+    /// The CRLF after a chunk follows.
     ChunkEnd,
-    /// The empty line at the end follows.
-    LastLine,
+    /// The CRLF after the last chunk follows.
+    FinalCrlf,
 }
 
 /// The result of parsing the available bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum BodyEvent {
     Chunk(BytesMut),
     NeedMore,
     End,
 }
 
-// === impl Head ===
+// === impl ResponseHead ===
 
 impl ResponseHead {
     /// Removes the head from the front of `bytes`, `None` while it is incomplete.
@@ -49,7 +49,7 @@ impl ResponseHead {
             if name.eq_ignore_ascii_case("content-length") {
                 framing = Framing::Length(value.trim().parse()?);
             } else if name.eq_ignore_ascii_case("transfer-encoding") {
-                framing = Framing::ChunkLength;
+                framing = Framing::ChunkSize;
             }
         }
         Ok(Some(Self { code, framing }))
@@ -60,10 +60,10 @@ impl ResponseHead {
 
 impl Framing {
     /// Removes the next chunk of the body from the front of `bytes`.
-    pub(crate) fn next(&mut self, bytes: &mut BytesMut) -> Result<Step> {
+    pub(crate) fn next(&mut self, bytes: &mut BytesMut) -> Result<BodyEvent> {
         loop {
             match *self {
-                Self::Length(0) => return Ok(Step::End),
+                Self::Length(0) => return Ok(BodyEvent::End),
                 Self::Length(remaining) | Self::Chunk(remaining) => {
                     let chunk = bytes.split_to(remaining.min(bytes.len()));
                     let remaining = remaining - chunk.len();
@@ -72,20 +72,20 @@ impl Framing {
                         _ if remaining == 0 => Self::ChunkEnd,
                         _ => Self::Chunk(remaining),
                     };
-                    return Ok(if chunk.is_empty() { Step::NeedMore } else { Step::Chunk(chunk) });
+                    return Ok(if chunk.is_empty() { BodyEvent::NeedMore } else { BodyEvent::Chunk(chunk) });
                 }
-                Self::ChunkLength => {
-                    let Some(end) = memmem::find(bytes, b"\r\n") else { return Ok(Step::NeedMore) };
+                Self::ChunkSize => {
+                    let Some(end) = memmem::find(bytes, b"\r\n") else { return Ok(BodyEvent::NeedMore) };
                     let length = usize::from_str_radix(std::str::from_utf8(&bytes[..end])?, 16)?;
                     bytes.advance(end + 2);
-                    *self = if length == 0 { Self::LastLine } else { Self::Chunk(length) };
+                    *self = if length == 0 { Self::FinalCrlf } else { Self::Chunk(length) };
                 }
-                Self::ChunkEnd | Self::LastLine => {
+                Self::ChunkEnd | Self::FinalCrlf => {
                     if bytes.len() < 2 {
-                        return Ok(Step::NeedMore);
+                        return Ok(BodyEvent::NeedMore);
                     }
                     bytes.advance(2);
-                    *self = if *self == Self::LastLine { Self::Length(0) } else { Self::ChunkLength };
+                    *self = if *self == Self::FinalCrlf { Self::Length(0) } else { Self::ChunkSize };
                 }
             }
         }
@@ -104,7 +104,7 @@ mod tests {
                 head = ResponseHead::parse(&mut buffer).unwrap();
             }
             let Some(ResponseHead { framing, .. }) = &mut head else { continue };
-            while let Step::Chunk(chunk) = framing.next(&mut buffer).unwrap() {
+            while let BodyEvent::Chunk(chunk) = framing.next(&mut buffer).unwrap() {
                 content.push_str(std::str::from_utf8(&chunk).unwrap());
             }
         }
@@ -115,11 +115,12 @@ mod tests {
 
     #[test]
     fn parses_bodies_for_all_read_sizes() {
-        let with_length = "HTTP/1.1 201 Created\r\nContent-Length: 5\r\n\r\nabcde";
-        let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\n";
+        let fixed_length_response = "HTTP/1.1 201 Created\r\nContent-Length: 5\r\n\r\nabcde";
+        let chunked_response =
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\n";
         for read_size in 1..80 {
-            assert_eq!(parse_body(with_length, read_size), (201, "abcde".to_owned(), 0));
-            assert_eq!(parse_body(chunked, read_size), (200, "abc0123456789".to_owned(), 0));
+            assert_eq!(parse_body(fixed_length_response, read_size), (201, "abcde".to_owned(), 0));
+            assert_eq!(parse_body(chunked_response, read_size), (200, "abc0123456789".to_owned(), 0));
         }
         assert_eq!(parse_body("HTTP/1.1 204 No Content\r\n\r\n", 100), (204, String::new(), 0));
     }

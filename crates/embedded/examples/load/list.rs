@@ -6,14 +6,14 @@ use memchr::{memchr, memmem};
 
 use crate::connection::{Connection, Request};
 use crate::measurements::Measurements;
-use crate::target::Target;
+use crate::target::LoadTarget;
 use crate::{PhaseOptions, Result};
 
 const CONTINUE_TOKEN: &[u8] = b"\"continue\":\"";
 const PATH: &str = "/api/v1/configmaps";
 
 /// Runs the phase.
-pub(crate) async fn run(target: &Target, options: &PhaseOptions) -> Result<Measurements> {
+pub(crate) async fn run(target: &LoadTarget, options: &PhaseOptions) -> Result<Measurements> {
     let (rounds, page_size) = (options.get("rounds", 5), options.get("page", 500));
     let mut connection = target.connect().await?;
     let mut list_times = Vec::new();
@@ -50,6 +50,6 @@ async fn list_in_pages(connection: &mut Connection, page_size: usize) -> Result<
 
 /// Returns the `continue` token of a list; tokens use the URL-safe alphabet.
 fn continue_token(response: &[u8]) -> Option<&str> {
-    let rest = &response[memmem::find(response, CONTINUE_TOKEN)? + CONTINUE_TOKEN.len()..];
-    std::str::from_utf8(&rest[..memchr(b'"', rest)?]).ok().filter(|token| !token.is_empty())
+    let value = &response[memmem::find(response, CONTINUE_TOKEN)? + CONTINUE_TOKEN.len()..];
+    std::str::from_utf8(&value[..memchr(b'"', value)?]).ok().filter(|token| !token.is_empty())
 }

@@ -1,7 +1,7 @@
 //! Load generator for any Kubernetes API server over HTTPS with a kubeconfig; `cargo xtask bench load` runs it
 //! against this API server and kube-apiserver. Prints measurements as `name value` lines.
 //!
-//! `load KUBECONFIG PHASE [name=value…]`; the phases are `create`, `patch`, `list`, `fanout` and `soak`.
+//! `load KUBECONFIG PHASE [name=value…]`; the phases are `ready`, `create`, `patch`, `list`, `fanout` and `soak`.
 
 mod connection;
 mod fanout;
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 
 use measurements::Measurements;
-use target::Target;
+use target::LoadTarget;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -44,12 +44,12 @@ async fn main() -> Result<()> {
     rustls::crypto::ring::default_provider().install_default().ok();
     let mut arguments = std::env::args().skip(1);
     let (Some(kubeconfig), Some(phase)) = (arguments.next(), arguments.next()) else {
-        return Err("usage: load KUBECONFIG create|patch|list|fanout|soak [name=value…]".into());
+        return Err("usage: load KUBECONFIG ready|create|patch|list|fanout|soak [name=value…]".into());
     };
-    let target = Target::read(kubeconfig.as_ref()).await?;
+    let target = LoadTarget::from_kubeconfig(kubeconfig.as_ref()).await?;
     let options = PhaseOptions::parse(arguments)?;
     let measurements: Measurements = match phase.as_str() {
-        "ready" => target.ready().await?,
+        "ready" => target.wait_ready().await?,
         "create" => writes::create(&target, &options).await?,
         "patch" => writes::patch(&target, &options).await?,
         "list" => list::run(&target, &options).await?,

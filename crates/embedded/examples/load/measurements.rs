@@ -16,7 +16,7 @@ impl Measurements {
     }
 
     /// Adds operations per second and the latency percentiles of operations that were timed individually.
-    pub(crate) fn add_timed(&mut self, name: &str, mut latencies: Vec<Duration>, duration: Duration) {
+    pub(crate) fn add_latencies(&mut self, name: &str, mut latencies: Vec<Duration>, duration: Duration) {
         latencies.sort();
         let percentile = |percent: usize| {
             latencies.get(latencies.len() * percent / 100).map_or(0.0, |latency| latency.as_secs_f64() * 1000.0)

@@ -1,5 +1,5 @@
-//! Soak test: writers, watches that read, and watches that do not, concurrently. The revisions that each reading
-//! watch receives are compared with the acknowledged writes: no event may be lost, duplicated or out of order.
+//! Soak test: concurrent writers, reading watches and idle watches. The revisions that each reading watch receives are
+//! compared with the acknowledged writes: no event may be lost, duplicated or out of order.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::connection::{Request, ResponseBody};
 use crate::measurements::Measurements;
-use crate::target::Target;
+use crate::target::LoadTarget;
 use crate::watch_reader::{WatchLines, revision};
 use crate::writes::{AcknowledgedWrite, create_request, patch_request, send, unique_run_name};
 use crate::{PhaseOptions, Result};
@@ -23,7 +23,7 @@ const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(120);
 /// The newest revision of each namespace, once the writers have finished.
 type FinalRevisions = watch::Receiver<Option<Vec<u64>>>;
 
-/// What a watch has received.
+/// The revisions that a watch received, and the error that ended it.
 struct WatchResult {
     namespace: usize,
     revisions: Vec<u64>,
@@ -31,7 +31,7 @@ struct WatchResult {
 }
 
 /// Runs the phase.
-pub(crate) async fn run(target: &Target, options: &PhaseOptions) -> Result<Measurements> {
+pub(crate) async fn run(target: &LoadTarget, options: &PhaseOptions) -> Result<Measurements> {
     let (objects, writers) = (options.get("objects", 50_000), options.get("writers", 64));
     let (watches, slow) = (options.get("watches", 500), options.get("slow", 8));
     let namespaces = target.namespaces("soak", NAMESPACES).await?;
@@ -58,15 +58,15 @@ pub(crate) async fn run(target: &Target, options: &PhaseOptions) -> Result<Measu
     let mut acknowledged = write_objects(target, &namespaces, (objects, writers)).await?;
     let duration = started.elapsed();
     let mut measurements = Measurements::default();
-    measurements.add_timed("soak_writes", acknowledged.iter().map(|write| write.latency).collect(), duration);
+    measurements.add_latencies("soak_writes", acknowledged.iter().map(|write| write.latency).collect(), duration);
     let slowest = acknowledged.iter().map(|write| write.latency).max().unwrap_or_default();
     measurements.add("soak_write_worst_ms", slowest.as_secs_f64() * 1000.0);
 
     acknowledged.sort_by_key(|write| write.revision);
     let mut expected = vec![Vec::new(); NAMESPACES];
     acknowledged.iter().for_each(|write| expected[write.index % NAMESPACES].push(write.revision));
-    let newest = expected.iter().map(|revisions| revisions.last().copied().unwrap_or_default()).collect();
-    final_revisions.send_replace(Some(newest));
+    let last_revisions = expected.iter().map(|revisions| revisions.last().copied().unwrap_or_default()).collect();
+    final_revisions.send_replace(Some(last_revisions));
     let (incorrect, events) = compare(watchers, &expected).await?;
     measurements.add("soak_events_per_s", events as f64 / started.elapsed().as_secs_f64());
     measurements.add("soak_watches_wrong", incorrect as f64);
@@ -78,12 +78,11 @@ pub(crate) async fn run(target: &Target, options: &PhaseOptions) -> Result<Measu
 }
 
 /// Returns the latest revision of the server.
-async fn latest_revision(target: &Target) -> Result<u64> {
+async fn latest_revision(target: &LoadTarget) -> Result<u64> {
     let mut connection = target.connect().await?;
     let path = "/api/v1/namespaces/soak-0/configmaps?limit=1";
     let list = connection.send_ok(&Request::get(path)).await?;
-    // The revision of the list follows its items on one server and precedes them on the other; the largest one is
-    // that of the list.
+    // Servers encode the metadata of a list before or after its items; the largest revision is that of the list.
     let mut latest = 0;
     let mut remaining: &[u8] = &list;
     while let Some(position) = memmem::find(remaining, b"\"resourceVersion\":\"") {
@@ -95,23 +94,23 @@ async fn latest_revision(target: &Target) -> Result<u64> {
 
 /// Creates `objects` objects, then patches half of them.
 async fn write_objects(
-    target: &Target,
+    target: &LoadTarget,
     namespaces: &[String],
     (objects, writers): (usize, usize),
 ) -> Result<Vec<AcknowledgedWrite>> {
-    let object_of = {
+    let object_key = {
         let (namespaces, run) = (namespaces.to_vec(), unique_run_name());
         move |n: usize| (namespaces[n % NAMESPACES].clone(), format!("s{run}-{n}"))
     };
     let create = {
-        let object_of = object_of.clone();
+        let object_key = object_key.clone();
         move |n| {
-            let (namespace, name) = object_of(n);
+            let (namespace, name) = object_key(n);
             create_request(&namespace, &name)
         }
     };
     let patch = move |n| {
-        let (namespace, name) = object_of(n);
+        let (namespace, name) = object_key(n);
         patch_request(&namespace, &name, "on")
     };
     let mut acknowledged = send(target.connections(writers).await?, objects, create).await?;
@@ -124,8 +123,8 @@ async fn watch_until(namespace: usize, mut lines: WatchLines, mut final_revision
     let mut result = WatchResult { namespace, revisions: Vec::new(), error: None };
     let mut deadline = None;
     loop {
-        if let Some(newest) = final_revisions.borrow().as_ref() {
-            if result.revisions.last() >= newest.get(namespace) {
+        if let Some(last_revisions) = final_revisions.borrow().as_ref() {
+            if result.revisions.last() >= last_revisions.get(namespace) {
                 return result;
             }
             deadline.get_or_insert(tokio::time::Instant::now() + CATCH_UP_TIMEOUT);

@@ -24,9 +24,9 @@ const READ_BUFFER_SIZE: usize = 64 * 1024;
 
 /// The server under load.
 #[derive(Clone)]
-pub(crate) struct Target {
+pub(crate) struct LoadTarget {
     address: String,
-    name: ServerName<'static>,
+    server_name: ServerName<'static>,
     tls: TlsConnector,
     /// Header lines of every request.
     headers: Arc<str>,
@@ -34,29 +34,30 @@ pub(crate) struct Target {
 
 // === impl Target ===
 
-impl Target {
+impl LoadTarget {
     /// Reads address and credentials from a kubeconfig.
-    pub(crate) async fn read(kubeconfig: &Path) -> Result<Self> {
+    pub(crate) async fn from_kubeconfig(kubeconfig: &Path) -> Result<Self> {
         let kubeconfig_file = Kubeconfig::read_from(kubeconfig)?;
         let config = kube::Config::from_custom_kubeconfig(kubeconfig_file, &KubeConfigOptions::default()).await?;
         let mut tls = config.rustls_client_config()?;
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
         let host = config.cluster_url.host().ok_or("the kubeconfig has no server")?.to_owned();
         let address = format!("{host}:{}", config.cluster_url.port_u16().unwrap_or(443));
-        // The token type only hides it from `Debug`.
+        // The type of the token hides its value, except in serialization.
         let user = serde_json::to_value(&config.auth_info)?;
         let token = user["token"].as_str().map(|token| format!("authorization: Bearer {token}\r\n"));
         let headers =
             format!("host: {address}\r\naccept: application/json\r\nuser-agent: load\r\n{}", token.unwrap_or_default());
-        let (name, tls) = (ServerName::try_from(host)?, TlsConnector::from(Arc::new(tls)));
-        Ok(Self { address, name, tls, headers: headers.into() })
+        let (server_name, tls) = (ServerName::try_from(host)?, TlsConnector::from(Arc::new(tls)));
+        Ok(Self { address, server_name, tls, headers: headers.into() })
     }
 
     /// Opens a connection.
     pub(crate) async fn connect(&self) -> Result<Connection> {
         let stream = TcpStream::connect(&self.address).await?;
         stream.set_nodelay(true)?;
-        let stream = self.tls.connect(self.name.clone(), BufReader::with_capacity(READ_BUFFER_SIZE, stream)).await?;
+        let stream =
+            self.tls.connect(self.server_name.clone(), BufReader::with_capacity(READ_BUFFER_SIZE, stream)).await?;
         Ok(Connection::new(stream, Arc::clone(&self.headers)))
     }
 
@@ -70,7 +71,7 @@ impl Target {
     }
 
     /// Waits until `/readyz` responds with 200.
-    pub(crate) async fn ready(&self) -> Result<Measurements> {
+    pub(crate) async fn wait_ready(&self) -> Result<Measurements> {
         let started = Instant::now();
         while started.elapsed() < READY_TIMEOUT {
             if let Ok(mut connection) = self.connect().await

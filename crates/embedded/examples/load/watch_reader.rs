@@ -8,7 +8,7 @@ use crate::connection::ResponseBody;
 
 const REVISION_KEY: &[u8] = b"\"resourceVersion\":\"";
 
-/// Returns the revision of an object, found as text; its data must not contain this key.
+/// Returns the revision of an object by a text search; the data of the object must not contain the key.
 pub(crate) fn revision(object: &[u8]) -> Result<u64> {
     let position = memmem::find(object, REVISION_KEY)
         .ok_or_else(|| format!("no revision in {}", String::from_utf8_lossy(object)))?;
@@ -21,26 +21,26 @@ pub(crate) fn revision(object: &[u8]) -> Result<u64> {
 pub(crate) struct WatchLines {
     body: ResponseBody,
     buffer: BytesMut,
-    /// `buffer` has no newline up to this position.
-    searched: usize,
+    /// `buffer` has no newline before this position.
+    search_start: usize,
 }
 
-// === impl Lines ===
+// === impl WatchLines ===
 
 impl WatchLines {
     pub(crate) fn new(body: ResponseBody) -> Self {
-        Self { body, buffer: BytesMut::new(), searched: 0 }
+        Self { body, buffer: BytesMut::new(), search_start: 0 }
     }
 
     /// Returns the next line, `None` at the end of the stream. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Result<Option<BytesMut>> {
         loop {
-            if let Some(position) = memchr(b'\n', &self.buffer[self.searched..]) {
-                let line = self.buffer.split_to(self.searched + position + 1);
-                self.searched = 0;
+            if let Some(position) = memchr(b'\n', &self.buffer[self.search_start..]) {
+                let line = self.buffer.split_to(self.search_start + position + 1);
+                self.search_start = 0;
                 return Ok(Some(line));
             }
-            self.searched = self.buffer.len();
+            self.search_start = self.buffer.len();
             match self.body.next_chunk().await? {
                 Some(chunk) if self.buffer.is_empty() => self.buffer = chunk,
                 Some(chunk) => self.buffer.extend_from_slice(&chunk),

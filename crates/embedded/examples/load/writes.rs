@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::connection::{Connection, Request};
 use crate::measurements::Measurements;
-use crate::target::Target;
+use crate::target::LoadTarget;
 use crate::watch_reader::revision;
 use crate::{PhaseOptions, Result};
 
@@ -77,15 +77,15 @@ pub(crate) async fn send(
 }
 
 /// Runs the phase that creates objects.
-pub(crate) async fn create(target: &Target, options: &PhaseOptions) -> Result<Measurements> {
+pub(crate) async fn create(target: &LoadTarget, options: &PhaseOptions) -> Result<Measurements> {
     let (count, writers) = (options.get("count", 5000), options.get("writers", 16));
     let namespace = target.namespaces("bench", 1).await?.remove(0);
     let (run, connections) = (unique_run_name(), target.connections(writers).await?);
     measure("create", send(connections, count, move |n| create_request(&namespace, &format!("c{run}-{n}")))).await
 }
 
-/// Patches a tenth as many objects, each ten times.
-pub(crate) async fn patch(target: &Target, options: &PhaseOptions) -> Result<Measurements> {
+/// Runs the phase that patches objects: a tenth as many objects, each ten times.
+pub(crate) async fn patch(target: &LoadTarget, options: &PhaseOptions) -> Result<Measurements> {
     let (count, writers) = (options.get("count", 5000), options.get("writers", 16));
     let namespace = target.namespaces("bench", 1).await?.remove(0);
     let (run, objects) = (unique_run_name(), (count / 10).max(1));
@@ -103,6 +103,6 @@ async fn measure(name: &str, writes: impl Future<Output = Result<Vec<Acknowledge
     let acknowledged = writes.await?;
     let duration = started.elapsed();
     let mut measurements = Measurements::default();
-    measurements.add_timed(name, acknowledged.into_iter().map(|write| write.latency).collect(), duration);
+    measurements.add_latencies(name, acknowledged.into_iter().map(|write| write.latency).collect(), duration);
     Ok(measurements)
 }

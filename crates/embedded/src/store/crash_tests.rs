@@ -48,18 +48,18 @@ fn config_map(name: &str, value: usize) -> Value {
 
 /// A step of a client.
 #[derive(Debug, Clone)]
-enum Step {
+enum StoreOperation {
     Put(u8, usize),
     Delete(u8),
     /// Waits until all previous writes are durable; they count as acknowledged.
     Wait,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<StoreOperation>> {
     let step = prop_oneof![
-        4 => (0..6_u8, any::<u16>()).prop_map(|(name, value)| Step::Put(name, usize::from(value))),
-        1 => (0..6_u8).prop_map(Step::Delete),
-        2 => Just(Step::Wait),
+        4 => (0..6_u8, any::<u16>()).prop_map(|(name, value)| StoreOperation::Put(name, usize::from(value))),
+        1 => (0..6_u8).prop_map(StoreOperation::Delete),
+        2 => Just(StoreOperation::Wait),
     ];
     prop::collection::vec(step, 1..40)
 }
@@ -100,21 +100,21 @@ fn objects(store: &Store) -> Objects {
     listed.into_iter().map(|(key, object)| (key.1.clone(), Value::clone(&object.value()))).collect()
 }
 
-fn run_steps(store: &Store, steps: &[Step], model: &mut Model) {
+fn run_steps(store: &Store, steps: &[StoreOperation], model: &mut Model) {
     let mut epoch = store.epoch();
     for step in steps {
         let (epoch_before, mut expected) = (store.epoch(), objects(store));
         let written = match step {
-            Step::Put(name, value) => {
+            StoreOperation::Put(name, value) => {
                 let name = name.to_string();
                 let old = store.get(&key(&name));
                 store.commit(&key(&name), old.as_ref(), Some(config_map(&name, *value)))
             }
-            Step::Delete(name) => {
+            StoreOperation::Delete(name) => {
                 let old = store.get(&key(&name.to_string()));
                 store.commit(&key(&name.to_string()), old.as_ref(), None)
             }
-            Step::Wait => {
+            StoreOperation::Wait => {
                 let revision = store.revision();
                 match wait_durable(store, epoch) {
                     Ok(()) => model.acknowledged = model.acknowledged.max(revision),
@@ -128,7 +128,7 @@ fn run_steps(store: &Store, steps: &[Step], model: &mut Model) {
             assert!(revision > model.acknowledged, "revision {revision} was assigned before");
             let name = object::name(&object).to_owned();
             match step {
-                Step::Delete(_) => expected.remove(&name),
+                StoreOperation::Delete(_) => expected.remove(&name),
                 _ => expected.insert(name, Value::clone(&object)),
             };
             // There are no other writers, so the new objects are the previous ones with this write.
@@ -172,7 +172,7 @@ proptest! {
         let disk = FaultyDisk::default();
         let store = open(&disk).unwrap();
         let mut model = Model::default();
-        let steps: Vec<Step> = (0..30).flat_map(|n| [Step::Put(n % 5, usize::from(n)), Step::Wait]).collect();
+        let steps: Vec<StoreOperation> = (0..30).flat_map(|n| [StoreOperation::Put(n % 5, usize::from(n)), StoreOperation::Wait]).collect();
         run_steps(&store, &steps, &mut model);
         let expected = objects(&store);
         drop(store);
@@ -180,7 +180,7 @@ proptest! {
         let offset = position.index(bytes.len());
         bytes[offset] ^= 1 << bit;
         disk.set_bytes(JOURNAL_FILE, bytes);
-        // The last frame only marks the one before as acknowledged.
+        // A corrupt last frame only loses the mark that the frame before it was acknowledged.
         if let Ok(store) = open(&disk) {
             prop_assert_eq!(objects(&store), expected);
         }
@@ -263,30 +263,30 @@ fn checkpoints_bound_file_size() {
     let disk = FaultyDisk::default();
     let store = open(&disk).unwrap();
     let mut lease = None;
-    let mut replace_journal = |n: usize| {
+    let mut update_lease = |n: usize| {
         let epoch = store.epoch();
         lease = Some(store.commit(&key("lease"), lease.as_ref(), Some(config_map("lease", n))).unwrap());
         wait_durable(&store, epoch).unwrap();
     };
-    (0..2000).for_each(&mut replace_journal);
+    (0..2000).for_each(&mut update_lease);
     // A checkpoint, the same amount of writes, and the writes during the next checkpoint, which takes longer on a
     // busy host.
-    let (started, mut more) = (std::time::Instant::now(), 2000..);
+    let (started, mut further_updates) = (std::time::Instant::now(), 2000..);
     while disk.bytes(JOURNAL_FILE).len() > 100_000 {
         assert!(started.elapsed() < TEST_TIMEOUT, "{} bytes", disk.bytes(JOURNAL_FILE).len());
-        more.next().into_iter().for_each(&mut replace_journal);
+        further_updates.next().into_iter().for_each(&mut update_lease);
     }
 }
 
 #[rstest]
-#[case::other_file(b"something else, and long enough to have a header".to_vec(), "not an object store journal")]
+#[case::other_file(b"another file that is long enough to have a header".to_vec(), "not an object store journal")]
 #[case::empty(Vec::new(), "not an object store journal")]
-fn rejects_other_files(#[case] bytes: Vec<u8>, #[case] future: &str) {
+fn rejects_other_files(#[case] bytes: Vec<u8>, #[case] reason: &str) {
     let disk = FaultyDisk::default();
     drop(open(&disk).unwrap());
     disk.set_bytes(JOURNAL_FILE, bytes);
     let error = open(&disk).err().unwrap().to_string();
-    assert_eq!(error, format!("disk/objects.log: {future}"));
+    assert_eq!(error, format!("disk/objects.log: {reason}"));
 }
 
 #[test]

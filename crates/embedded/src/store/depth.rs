@@ -1,4 +1,4 @@
-//! The nesting limit of objects. Objects are kept as text; an object whose text cannot be parsed again is rejected,
+//! The nesting limit of objects. Objects are stored as text; an object whose text cannot be parsed again is rejected,
 //! in memory as well as on disk.
 
 use apimachinery::Status;
@@ -65,8 +65,8 @@ mod tests {
     }
 
     fn definition() -> Value {
-        let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-        let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": open}});
+        let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
         let names = json!({"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"});
         json!({"metadata": {"name": "things.example.org"},
             "spec": {"group": "example.org", "scope": "Namespaced", "names": names, "versions": [version]}})

@@ -4,7 +4,7 @@ use std::io;
 
 use apimachinery::Status;
 
-/// Why writes cannot be persisted.
+/// A failure to persist writes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}: {cause}")]
 pub(crate) struct StorageFailure {

@@ -1,4 +1,4 @@
-//! A disk in memory that fails as a test specifies, and has afterwards the contents that a real one might have.
+//! A simulated disk with injected faults; after a crash, it has the contents that a real disk could have.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -6,22 +6,22 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use super::storage::{AppendFile, Storage};
 
-/// A fault and when it occurs, counted in operations from 0.
+/// A fault of one disk operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
     /// The host crashes during this operation; this many bytes of it are written.
     Crash { bytes: usize },
-    /// This operation fails, a write after this many bytes.
+    /// This operation fails; a write fails after this many bytes.
     Error { bytes: usize, kind: io::ErrorKind },
 }
 
-/// How a crash affects data that was not synced.
+/// The effect of a crash on unsynced data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CrashKind {
-    /// The process was killed: everything that was written is there.
+    /// The process was killed: all written data remains.
     Kill,
-    /// The power was lost: this share (in 256ths) of the data that was not synced is there, with zeros up to its
-    /// length if `holes`. Renames survive if `names`.
+    /// The power was lost: this share (in 256ths) of the unsynced data remains, with zeros up to its length if `holes`.
+    /// Renames survive if `names`.
     PowerLoss { share: u8, holes: bool, names: bool },
 }
 
@@ -55,7 +55,7 @@ struct DiskContents {
 #[derive(Default, Clone)]
 struct SimulatedFile {
     bytes: Vec<u8>,
-    synced: usize,
+    synced_length: usize,
 }
 
 struct FileHandle {
@@ -68,18 +68,18 @@ impl FaultyDisk {
         self.0.lock().unwrap()
     }
 
-    /// Injects a fault, counted from the next operation.
+    /// Injects a fault into the operation that follows `after` other operations.
     pub(super) fn inject(&self, after: usize, fault: Fault) {
         let mut contents = self.contents();
         contents.fault = Some((contents.operations + after, fault));
     }
 
-    /// Makes every write fail because the disk is full, or stops that.
+    /// Sets whether the disk is full, so that every write fails.
     pub(super) fn set_full(&self, is_full: bool) {
         self.contents().is_full = is_full;
     }
 
-    /// Blocks all syncs while the disk is slow.
+    /// Sets whether the disk is slow, which blocks all syncs.
     pub(super) fn set_slow(&self, slow: bool) {
         *self.1.closed.lock().unwrap() = slow;
         self.1.changed.notify_all();
@@ -108,15 +108,15 @@ impl FaultyDisk {
             let bytes = match crash_kind {
                 CrashKind::Kill => file.bytes.clone(),
                 CrashKind::PowerLoss { share, holes, .. } => {
-                    let unsynced = file.bytes.len() - file.synced;
-                    let mut bytes = file.bytes[..file.synced + unsynced * usize::from(share) / 256].to_vec();
+                    let unsynced = file.bytes.len() - file.synced_length;
+                    let mut bytes = file.bytes[..file.synced_length + unsynced * usize::from(share) / 256].to_vec();
                     if holes {
                         bytes.resize(file.bytes.len(), 0);
                     }
                     bytes
                 }
             };
-            remaining.files.insert(*id, SimulatedFile { synced: bytes.len(), bytes });
+            remaining.files.insert(*id, SimulatedFile { synced_length: bytes.len(), bytes });
         }
         Self(Arc::new(Mutex::new(remaining)), Arc::default())
     }
@@ -129,7 +129,7 @@ impl FaultyDisk {
     pub(super) fn set_bytes(&self, name: &str, bytes: Vec<u8>) {
         let mut contents = self.contents();
         let id = contents.names[name];
-        contents.files.insert(id, SimulatedFile { synced: bytes.len(), bytes });
+        contents.files.insert(id, SimulatedFile { synced_length: bytes.len(), bytes });
     }
 }
 
@@ -183,7 +183,7 @@ impl Storage for FaultyDisk {
         let length = usize::try_from(length).unwrap();
         contents.files.entry(file).and_modify(|file| {
             file.bytes.truncate(length);
-            file.synced = file.synced.min(length);
+            file.synced_length = file.synced_length.min(length);
         });
         Ok(Box::new(FileHandle { disk: self.clone(), file }))
     }
@@ -227,7 +227,7 @@ impl AppendFile for FileHandle {
         contents.run_operation(0).1?;
         contents.syncs += 1;
         let file = contents.files.entry(self.file).or_default();
-        file.synced = file.bytes.len();
+        file.synced_length = file.bytes.len();
         Ok(())
     }
 }

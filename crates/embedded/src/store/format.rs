@@ -37,7 +37,7 @@ pub(super) enum FrameKind {
     CheckpointEnd,
     /// A batch of writes that became durable together.
     Commit,
-    /// Everything before was durable and acknowledged to the writers. Empty.
+    /// All frames before this one were durable and acknowledged to the writers. The payload is empty.
     Acknowledged,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Frame<'a> {
     pub(super) end: usize,
 }
 
-/// Why a header is rejected.
+/// The reason for rejecting a file header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HeaderError {
     /// Not a journal file, or corrupt beyond recognition.
@@ -214,9 +214,9 @@ mod tests {
         let mut payload = Vec::new();
         write_entry(&mut payload, 7, &key(), Some(&StoredObject::new(&Arc::new(object.clone())))).unwrap();
         write_entry(&mut payload, 8, &key(), None).unwrap();
-        let read: Vec<JournalEntry> = parse_entries(&payload).map(Result::unwrap).collect();
-        assert_eq!(read[0], JournalEntry { revision: 7, key: key(), object: Some(object) });
-        assert_eq!(read[1], JournalEntry { revision: 8, key: key(), object: None });
+        let entries: Vec<JournalEntry> = parse_entries(&payload).map(Result::unwrap).collect();
+        assert_eq!(entries[0], JournalEntry { revision: 7, key: key(), object: Some(object) });
+        assert_eq!(entries[1], JournalEntry { revision: 8, key: key(), object: None });
     }
 
     #[test]
@@ -236,7 +236,7 @@ mod tests {
     #[rstest]
     #[case::valid(header(), Ok(()))]
     #[case::empty(Vec::new(), Err(HeaderError::UnrecognizedFile))]
-    #[case::other_file_format(b"SQLite format 3\0, and what comes behind".to_vec(), Err(HeaderError::UnrecognizedFile))]
+    #[case::other_file_format(b"SQLite format 3\0, followed by other bytes".to_vec(), Err(HeaderError::UnrecognizedFile))]
     #[case::corrupt({ let mut bytes = header(); bytes[17] ^= 4; bytes }, Err(HeaderError::Corrupt))]
     fn checks_headers(#[case] bytes: Vec<u8>, #[case] expected: Result<(), HeaderError>) {
         assert_eq!(check_header(&bytes), expected);

@@ -14,7 +14,7 @@ use std::time::Duration;
 use super::format::{self, FrameKind};
 use super::journal_file::{JournalFile, reopen_journal, replace_journal, write_checkpoint};
 use super::recovery::{JOURNAL_FILE, NEXT_JOURNAL_FILE};
-use super::state::{Lengths, State};
+use super::state::{JournalLengths, State};
 use super::storage::Storage;
 use super::{StorageFailure, StoreEvent, StoreOpenError, StoreSettings};
 
@@ -70,14 +70,14 @@ impl Journal {
         storage: Arc<dyn Storage>,
         state: Arc<Mutex<State>>,
         settings: StoreSettings,
-        existing: Option<Lengths>,
+        existing_lengths: Option<JournalLengths>,
     ) -> Result<Self, StoreOpenError> {
-        let file = match existing {
+        let file = match existing_lengths {
             Some(lengths) => reopen_journal(storage.as_ref(), lengths),
             None => replace_journal(storage.as_ref(), &lock(&state).checkpoint()),
         };
-        let failed = |error| StoreOpenError::Io { file: storage.display_path(JOURNAL_FILE), error };
-        let file = file.map_err(failed)?;
+        let io_error = |error| StoreOpenError::Io { file: storage.display_path(JOURNAL_FILE), error };
+        let file = file.map_err(io_error)?;
         let (sender, messages) = mpsc::channel();
         let mut writer = JournalWriter {
             storage: Arc::clone(&storage),
@@ -93,7 +93,7 @@ impl Journal {
         };
         writer.schedule_checkpoint();
         let thread = thread::Builder::new().name("journal".to_owned()).spawn(move || writer.run());
-        Ok(Self { sender, thread: Some(thread.map_err(failed)?) })
+        Ok(Self { sender, thread: Some(thread.map_err(io_error)?) })
     }
 
     /// Queues an event. Events must be queued in the order of revisions.
@@ -182,7 +182,7 @@ impl JournalWriter {
         }
         let frame = format::frame(FrameKind::Commit, &payload);
         self.file.append(&frame)?;
-        self.file.inner.sync()?;
+        self.file.handle.sync()?;
         if let Some(checkpoint_task) = &mut self.checkpoint_task {
             checkpoint_task.frames.push(frame);
         }
@@ -193,25 +193,25 @@ impl JournalWriter {
     fn start_checkpoint(&mut self) {
         let (checkpoint, storage, sender) =
             (lock(&self.state).checkpoint(), Arc::clone(&self.storage), self.sender.clone());
-        let work = move || {
+        let write_new_file = move || {
             let checkpoint_result = write_checkpoint(storage.as_ref(), &checkpoint);
             let _ = sender.send(Message::CheckpointWritten);
             checkpoint_result
         };
-        match thread::Builder::new().name("journal-checkpoint".to_owned()).spawn(work) {
+        match thread::Builder::new().name("journal-checkpoint".to_owned()).spawn(write_new_file) {
             Ok(thread) => self.checkpoint_task = Some(CheckpointTask { thread, frames: Vec::new() }),
             Err(error) => self.postpone_checkpoint(&error),
         }
     }
 
-    /// Appends the writes of the meantime to the new file and replaces the old one.
+    /// Appends the batches since the checkpoint to the new file, which then replaces the old one.
     fn finish_checkpoint(&mut self) {
         let Some(CheckpointTask { thread, frames }) = self.checkpoint_task.take() else { return };
         let checkpoint_result =
             thread.join().unwrap_or_else(|_| Err(io::Error::other("the checkpoint thread panicked")));
         let completed = checkpoint_result.and_then(|mut file| {
             frames.iter().try_for_each(|frame| file.append(frame))?;
-            file.inner.sync()?;
+            file.handle.sync()?;
             Ok(file)
         });
         let mut file = match completed {
@@ -221,20 +221,20 @@ impl JournalWriter {
         };
         let replaced = self.storage.replace(JOURNAL_FILE, NEXT_JOURNAL_FILE);
         match replaced.and_then(|()| file.append(&format::frame(FrameKind::Acknowledged, &[]))) {
-            Ok(()) => self.use_file(file),
+            Ok(()) => self.switch_file(file),
             Err(error) => self.fail(&error),
         }
     }
 
-    /// Appends to this file from now on.
-    fn use_file(&mut self, file: JournalFile) {
+    /// Switches to another journal file.
+    fn switch_file(&mut self, file: JournalFile) {
         self.file = file;
         self.schedule_checkpoint();
     }
 
     /// Sets the file length at which the next checkpoint is written.
     fn schedule_checkpoint(&mut self) {
-        let Lengths { checkpoint, .. } = self.file.lengths;
+        let JournalLengths { checkpoint, .. } = self.file.lengths;
         self.checkpoint_at = checkpoint + checkpoint.max(self.settings.checkpoint_after);
     }
 
@@ -274,7 +274,7 @@ impl JournalWriter {
         let checkpoint = lock(&self.state).checkpoint();
         match replace_journal(self.storage.as_ref(), &checkpoint) {
             Ok(file) => {
-                self.use_file(file);
+                self.switch_file(file);
                 self.retry_delay = None;
                 lock(&self.state).accept_writes();
                 tracing::warn!(

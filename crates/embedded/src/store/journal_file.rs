@@ -1,10 +1,10 @@
-//! The journal file: opened again, or rewritten from a checkpoint of all objects.
+//! The journal file: reopened, or rewritten from a checkpoint of all objects.
 
 use std::io;
 
 use super::format::{self, FrameKind};
 use super::recovery::{JOURNAL_FILE, NEXT_JOURNAL_FILE};
-use super::state::{Checkpoint, Lengths};
+use super::state::{Checkpoint, JournalLengths};
 use super::storage::{AppendFile, Storage};
 
 /// Approximate size in bytes of a frame of the checkpoint.
@@ -12,18 +12,18 @@ const FRAME_SIZE: usize = 1 << 20;
 
 /// A journal file that is open for appending.
 pub(super) struct JournalFile {
-    pub(super) inner: Box<dyn AppendFile>,
-    pub(super) lengths: Lengths,
+    pub(super) handle: Box<dyn AppendFile>,
+    pub(super) lengths: JournalLengths,
 }
 
 /// Opens an existing journal file. It is synced first, as the writes of an earlier process may be readable but not
 /// durable.
-pub(super) fn reopen_journal(storage: &dyn Storage, lengths: Lengths) -> io::Result<JournalFile> {
-    // Left by a process that ended while it wrote a checkpoint.
+pub(super) fn reopen_journal(storage: &dyn Storage, lengths: JournalLengths) -> io::Result<JournalFile> {
+    // An earlier process may have ended while it wrote a checkpoint.
     storage.remove(NEXT_JOURNAL_FILE);
-    let mut file = storage.open(JOURNAL_FILE, lengths.file)?;
-    file.sync()?;
-    Ok(JournalFile { inner: file, lengths })
+    let mut handle = storage.open(JOURNAL_FILE, lengths.file)?;
+    handle.sync()?;
+    Ok(JournalFile { handle, lengths })
 }
 
 /// Writes a new journal file with a checkpoint and replaces the old one.
@@ -35,10 +35,10 @@ pub(super) fn replace_journal(storage: &dyn Storage, checkpoint: &Checkpoint) ->
 
 /// Writes a new journal file under its temporary name; it is removed after an error.
 pub(super) fn write_checkpoint(storage: &dyn Storage, checkpoint: &Checkpoint) -> io::Result<JournalFile> {
-    write_next(storage, checkpoint).inspect_err(|_| storage.remove(NEXT_JOURNAL_FILE))
+    write_new_file(storage, checkpoint).inspect_err(|_| storage.remove(NEXT_JOURNAL_FILE))
 }
 
-fn write_next(storage: &dyn Storage, checkpoint: &Checkpoint) -> io::Result<JournalFile> {
+fn write_new_file(storage: &dyn Storage, checkpoint: &Checkpoint) -> io::Result<JournalFile> {
     let mut file = storage.create(NEXT_JOURNAL_FILE)?;
     let mut length = 0;
     let mut append = |bytes: &[u8]| {
@@ -57,7 +57,7 @@ fn write_next(storage: &dyn Storage, checkpoint: &Checkpoint) -> io::Result<Jour
     append(&format::frame(FrameKind::Objects, &entries))?;
     append(&format::frame(FrameKind::CheckpointEnd, &serde_json::to_vec(&checkpoint.end)?))?;
     file.sync()?;
-    Ok(JournalFile { inner: file, lengths: Lengths { file: length, checkpoint: length } })
+    Ok(JournalFile { handle: file, lengths: JournalLengths { file: length, checkpoint: length } })
 }
 
 // === impl JournalFile ===
@@ -65,7 +65,7 @@ fn write_next(storage: &dyn Storage, checkpoint: &Checkpoint) -> io::Result<Jour
 impl JournalFile {
     /// Appends bytes to the file.
     pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.inner.append(bytes)?;
+        self.handle.append(bytes)?;
         self.lengths.file += bytes.len() as u64;
         Ok(())
     }

@@ -41,13 +41,14 @@ impl State {
             return Ok(ListPage { revision, ..self.list(collection, after, limit) });
         }
         let unchanged = self.range(collection, after).filter(|(key, _)| !changed.contains_key(key.as_ref()));
-        let mut objects_then: BTreeMap<Arc<NamespacedName>, &Arc<StoredObject>> =
+        let mut objects_at_revision: BTreeMap<Arc<NamespacedName>, &Arc<StoredObject>> =
             unchanged.map(|(key, object)| (Arc::clone(key), object)).collect();
-        let old_objects = changed.iter().filter_map(|(key, object)| Some((Arc::new(key.clone()), (*object)?)));
-        objects_then.extend(old_objects);
-        let remaining = objects_then.len().saturating_sub(limit);
-        let objects = objects_then.into_iter().take(limit).map(|(key, object)| (key, Arc::clone(object))).collect();
-        Ok(ListPage { revision, objects, remaining: remaining })
+        let restored_objects = changed.iter().filter_map(|(key, object)| Some((Arc::new(key.clone()), (*object)?)));
+        objects_at_revision.extend(restored_objects);
+        let remaining = objects_at_revision.len().saturating_sub(limit);
+        let objects =
+            objects_at_revision.into_iter().take(limit).map(|(key, object)| (key, Arc::clone(object))).collect();
+        Ok(ListPage { revision, objects, remaining })
     }
 
     /// Returns the objects of a collection after `after`.

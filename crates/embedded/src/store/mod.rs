@@ -80,7 +80,7 @@ pub(crate) struct StoreEvent {
     pub(crate) deleted: Option<Arc<StoredObject>>,
 }
 
-/// Why a write was rejected.
+/// The reason for rejecting a write.
 #[derive(Debug, Clone)]
 pub(crate) enum CommitError {
     /// The object has been changed concurrently: read it again.
@@ -226,7 +226,7 @@ impl Store {
     /// Returns an object.
     #[must_use]
     pub(crate) fn get(&self, key: &ObjectKey) -> Option<Arc<Value>> {
-        self.get_stored(key).map(|history_size| history_size.value())
+        self.get_stored(key).map(|stored| stored.value())
     }
 
     /// Returns an object as JSON text.
@@ -347,8 +347,8 @@ impl Store {
         self.state().collection_events_after(collection, revision, limit)
     }
 
-    /// Writes `new` (deletes the object with `None`) if the object is still `expected`, and sets its
-    /// `resourceVersion` to the new revision.
+    /// Writes `new` (`None` deletes the object) if the object is still `expected`, and sets its `resourceVersion` to
+    /// the new revision.
     ///
     /// # Errors
     /// [`CommitError`] when the object has changed, is nested too deeply, or when the store rejects writes.

@@ -15,7 +15,7 @@ pub(super) const JOURNAL_FILE: &str = "objects.log";
 /// Temporary name of a new journal file before it replaces the old one.
 pub(super) const NEXT_JOURNAL_FILE: &str = "objects.log.next";
 
-/// Why a store cannot be opened.
+/// An error that prevents opening a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreOpenError {
     /// A file cannot be read or written.
@@ -49,14 +49,14 @@ pub enum StoreOpenError {
         offset: usize,
         /// Length of the file in bytes.
         length: usize,
-        /// What is wrong.
+        /// The cause.
         reason: &'static str,
     },
 }
 
 /// The contents of a journal file.
 #[derive(Debug, Default)]
-pub(super) struct Recovered {
+pub(super) struct JournalContents {
     /// Objects of the checkpoint.
     pub(super) objects: Vec<JournalEntry>,
     pub(super) end: Option<CheckpointEnd>,
@@ -76,16 +76,12 @@ pub(super) struct Corruption {
 }
 
 /// Reads the journal file; `None` when it does not exist.
-pub(super) fn load(storage: &dyn Storage) -> Result<Option<Recovered>, StoreOpenError> {
+pub(super) fn load(storage: &dyn Storage) -> Result<Option<JournalContents>, StoreOpenError> {
     let file = || storage.display_path(JOURNAL_FILE);
     let bytes = storage.read(JOURNAL_FILE).map_err(|error| StoreOpenError::Io { file: file(), error })?;
     let Some(bytes) = bytes else { return Ok(None) };
-    let corrupt = |Corruption { offset, reason }| StoreOpenError::Corrupt {
-        file: file(),
-        offset,
-        length: bytes.len(),
-        reason: reason,
-    };
+    let corrupt_error =
+        |Corruption { offset, reason }| StoreOpenError::Corrupt { file: file(), offset, length: bytes.len(), reason };
     match format::check_header(&bytes) {
         Ok(()) => {}
         Err(HeaderError::UnrecognizedFile) => return Err(StoreOpenError::UnrecognizedFile { file: file() }),
@@ -93,10 +89,10 @@ pub(super) fn load(storage: &dyn Storage) -> Result<Option<Recovered>, StoreOpen
             return Err(StoreOpenError::NewerFormat { file: file(), version });
         }
         Err(HeaderError::Corrupt) => {
-            return Err(corrupt(Corruption { offset: 0, reason: "the header checksum does not match" }));
+            return Err(corrupt_error(Corruption { offset: 0, reason: "the header checksum does not match" }));
         }
     }
-    let recovered = parse(&bytes).map_err(corrupt)?;
+    let recovered = parse(&bytes).map_err(corrupt_error)?;
     if recovered.length < bytes.len() {
         let bytes = bytes.len() - recovered.length;
         tracing::info!(file = file(), bytes, "discarding an incomplete write at the end of the journal");
@@ -105,8 +101,8 @@ pub(super) fn load(storage: &dyn Storage) -> Result<Option<Recovered>, StoreOpen
 }
 
 /// Parses the frames after the header.
-pub(super) fn parse(bytes: &[u8]) -> Result<Recovered, Corruption> {
-    let mut recovered = Recovered { length: HEADER_LENGTH, ..Recovered::default() };
+pub(super) fn parse(bytes: &[u8]) -> Result<JournalContents, Corruption> {
+    let mut recovered = JournalContents { length: HEADER_LENGTH, ..JournalContents::default() };
     while recovered.length < bytes.len() {
         let offset = recovered.length;
         let Some(frame) = format::frame_at(bytes, offset) else {
@@ -127,7 +123,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Recovered, Corruption> {
 
 // === impl Recovered ===
 
-impl Recovered {
+impl JournalContents {
     /// Adds the entries of a frame.
     fn add_frame(&mut self, frame: &Frame<'_>) -> Result<(), &'static str> {
         const INVALID_ENTRIES: &str = "invalid entries";

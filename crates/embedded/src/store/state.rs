@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::format::{CheckpointEnd, JournalEntry};
 use super::index::Index;
-use super::recovery::Recovered;
+use super::recovery::JournalContents;
 use super::watch_cache::WatchCache;
 use super::{
     Collection, CollectionKey, CommitError, CompactedError, Epoch, NamespacedName, ObjectKey, StorageFailure,
@@ -21,7 +21,7 @@ pub(super) struct State {
     /// The revision of the newest visible write.
     pub(super) revision: u64,
     /// The highest revision that was ever assigned, including writes that were rolled back; it is not assigned again.
-    last_issued: u64,
+    last_assigned_revision: u64,
     /// Revisions up to this one survive a crash.
     durable_revision: u64,
     /// Number of times that writes may have been rolled back.
@@ -55,7 +55,7 @@ pub(super) struct Checkpoint {
 
 /// Lengths of a journal file in bytes: in total, and of its checkpoint.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Lengths {
+pub(super) struct JournalLengths {
     pub(super) file: u64,
     pub(super) checkpoint: u64,
 }
@@ -66,7 +66,7 @@ impl State {
     pub(super) fn new(history_size: usize, durable_sender: watch::Sender<u64>) -> Self {
         Self {
             revision: 0,
-            last_issued: 0,
+            last_assigned_revision: 0,
             durable_revision: 0,
             rollbacks: 0,
             failure: None,
@@ -84,13 +84,14 @@ impl State {
 
     /// Restores an empty state from a journal file. The writes after the checkpoint become history, so that watches
     /// continue after a restart.
-    pub(super) fn restore(&mut self, recovered: Recovered) -> Lengths {
-        let lengths = Lengths { file: recovered.length as u64, checkpoint: recovered.checkpoint_length as u64 };
+    pub(super) fn restore(&mut self, recovered: JournalContents) -> JournalLengths {
+        let lengths = JournalLengths { file: recovered.length as u64, checkpoint: recovered.checkpoint_length as u64 };
         for JournalEntry { key, object, .. } in recovered.objects {
             self.put(&key, None, object.map(stored_object).as_ref());
         }
         if let Some(end) = recovered.end {
-            (self.revision, self.last_issued, self.compacted_revision) = (end.revision, end.issued, end.revision);
+            (self.revision, self.last_assigned_revision, self.compacted_revision) =
+                (end.revision, end.issued, end.revision);
         }
         for entry in recovered.commits {
             // A checkpoint may include the first writes after it.
@@ -98,7 +99,7 @@ impl State {
                 self.replay(entry);
             }
         }
-        self.last_issued = self.last_issued.max(self.revision);
+        self.last_assigned_revision = self.last_assigned_revision.max(self.revision);
         self.mark_durable(self.revision);
         lengths
     }
@@ -107,8 +108,9 @@ impl State {
     fn replay(&mut self, JournalEntry { revision, key, object }: JournalEntry) {
         self.revision = revision;
         let old = self.get(&key).cloned();
-        let deleted = if object.is_none() { old.as_ref().map(|old| deletion(&old.value(), revision)) } else { None };
-        self.apply(StoreEvent { revision, key, old, new: object.map(stored_object), deleted: deleted });
+        let deleted =
+            if object.is_none() { old.as_ref().map(|old| deleted_object(&old.value(), revision)) } else { None };
+        self.apply(StoreEvent { revision, key, old, new: object.map(stored_object), deleted });
     }
 
     pub(super) fn get(&self, key: &ObjectKey) -> Option<&Arc<StoredObject>> {
@@ -171,11 +173,11 @@ impl State {
             return Err(CompactedError { oldest: self.compacted_revision });
         }
         let events: Vec<_> = events.take(limit).cloned().collect();
-        let complete_to = match events.last() {
+        let complete_revision = match events.last() {
             Some(last) if events.len() == limit => last.revision,
             _ => self.durable_revision.max(revision),
         };
-        Ok((events, complete_to))
+        Ok((events, complete_revision))
     }
 
     pub(super) fn is_durable(&self, revision: u64, epoch: Epoch) -> Result<bool, Arc<StorageFailure>> {
@@ -185,7 +187,7 @@ impl State {
         }
     }
 
-    /// Makes a write that is visible but not yet durable. Returns the object as written or as deleted.
+    /// Applies a write, which becomes visible but is not yet durable. Returns the object as written or as deleted.
     pub(super) fn write(
         &mut self,
         key: &ObjectKey,
@@ -200,10 +202,10 @@ impl State {
             (None, None) if new.is_some() => None,
             _ => return Err(CommitError::Conflict),
         };
-        self.last_issued += 1;
-        self.revision = self.last_issued;
-        let revision = self.last_issued;
-        let event = |new, deleted| StoreEvent { revision, key: key.clone(), old, new, deleted: deleted };
+        self.last_assigned_revision += 1;
+        self.revision = self.last_assigned_revision;
+        let revision = self.last_assigned_revision;
+        let event = |new, deleted| StoreEvent { revision, key: key.clone(), old, new, deleted };
         let (event, written) = match (new, expected) {
             (Some(mut object), _) => {
                 object::set_resource_version(&mut object, revision);
@@ -211,7 +213,7 @@ impl State {
                 (event(Some(Arc::new(StoredObject::new(&object))), None), object)
             }
             (None, Some(current)) => {
-                let deleted = deletion(current, revision);
+                let deleted = deleted_object(current, revision);
                 let current = deleted.value();
                 (event(None, Some(deleted)), current)
             }
@@ -301,7 +303,7 @@ impl State {
 
     /// Returns all objects for a checkpoint.
     pub(super) fn checkpoint(&self) -> Checkpoint {
-        let end = CheckpointEnd { revision: self.revision, issued: self.last_issued };
+        let end = CheckpointEnd { revision: self.revision, issued: self.last_assigned_revision };
         let all_objects = self.objects.iter().flat_map(|(resource, objects)| {
             objects.iter().map(move |(namespaced_name, object)| {
                 let (namespace, name) = NamespacedName::clone(namespaced_name);
@@ -318,7 +320,7 @@ fn stored_object(object: Value) -> Arc<StoredObject> {
 }
 
 /// Returns the deleted object with the revision of its deletion.
-fn deletion(last: &Value, revision: u64) -> Arc<StoredObject> {
+fn deleted_object(last: &Value, revision: u64) -> Arc<StoredObject> {
     let mut last = last.clone();
     object::set_resource_version(&mut last, revision);
     stored_object(last)

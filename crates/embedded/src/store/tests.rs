@@ -64,9 +64,8 @@ fn list_page_reports_remaining_count() {
     let collection = CollectionKey { resource: "configmaps".into(), namespace: Some("default".into()) };
     let page = |after: Option<&str>, limit| {
         let after = after.map(|name| ("default".to_owned(), name.to_owned()));
-        let ListPage { objects, remaining: rest, .. } =
-            store.list_page(&collection, after.as_ref(), None, limit).unwrap();
-        (objects.iter().map(|(key, _)| key.1.clone()).collect::<Vec<_>>().concat(), rest)
+        let ListPage { objects, remaining, .. } = store.list_page(&collection, after.as_ref(), None, limit).unwrap();
+        (objects.iter().map(|(key, _)| key.1.clone()).collect::<Vec<_>>().concat(), remaining)
     };
     assert_eq!(page(None, 2), ("ab".to_owned(), 2));
     assert_eq!(page(Some("b"), 2), ("cd".to_owned(), 0));
@@ -91,7 +90,7 @@ fn rejects_write_of_stale_object() {
     let store = Store::new(DEFAULT_HISTORY_SIZE);
     let first = store.commit(&key("a"), None, Some(config_map("a", "1"))).unwrap();
     store.commit(&key("a"), Some(&first), Some(config_map("a", "2"))).unwrap();
-    let third = || Some(config_map("a", "3"));
-    assert!(matches!(store.commit(&key("a"), Some(&first), third()), Err(CommitError::Conflict)));
-    assert!(matches!(store.commit(&key("a"), None, third()), Err(CommitError::Conflict)));
+    let third_version = || Some(config_map("a", "3"));
+    assert!(matches!(store.commit(&key("a"), Some(&first), third_version()), Err(CommitError::Conflict)));
+    assert!(matches!(store.commit(&key("a"), None, third_version()), Err(CommitError::Conflict)));
 }

@@ -25,7 +25,7 @@ pub(super) struct WatchCache(BTreeMap<CollectionKey, CollectionEvents>);
 struct CollectionEvents {
     events: VecDeque<Arc<StoreEvent>>,
     /// The newest revision that was removed from `events`; a watch behind it has missed events.
-    compacted: u64,
+    compacted_revision: u64,
     latest_revision: watch::Sender<u64>,
 }
 
@@ -56,7 +56,7 @@ impl WatchCache {
     ) -> watch::Receiver<u64> {
         let collection_events = self.0.entry(collection.clone()).or_insert_with(|| CollectionEvents {
             events: history.filter(|event| collection.contains(event)).cloned().collect(),
-            compacted: 0,
+            compacted_revision: 0,
             latest_revision: watch::channel(0).0,
         });
         collection_events.latest_revision.subscribe()
@@ -82,7 +82,7 @@ impl WatchCache {
             let Some(collection_events) = self.0.get_mut(&collection) else { continue };
             if collection_events.events.front().is_some_and(|oldest| oldest.revision == event.revision) {
                 collection_events.events.pop_front();
-                collection_events.compacted = event.revision;
+                collection_events.compacted_revision = event.revision;
             }
         }
     }
@@ -98,6 +98,6 @@ impl WatchCache {
             let start = collection_events.events.partition_point(|event| event.revision <= revision);
             collection_events.events.range(start..)
         });
-        (events, collection_events.map_or(0, |collection_events| collection_events.compacted))
+        (events, collection_events.map_or(0, |collection_events| collection_events.compacted_revision))
     }
 }
