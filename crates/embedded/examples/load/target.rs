@@ -32,7 +32,7 @@ pub(crate) struct LoadTarget {
     headers: Arc<str>,
 }
 
-// === impl Target ===
+// === impl LoadTarget ===
 
 impl LoadTarget {
     /// Reads address and credentials from a kubeconfig.

@@ -121,7 +121,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<JournalContents, Corruption> {
     Ok(recovered)
 }
 
-// === impl Recovered ===
+// === impl JournalContents ===
 
 impl JournalContents {
     /// Adds the entries of a frame.

@@ -114,7 +114,7 @@ fn min_resources(gpus: usize) -> Value {
     json!({"minResources": {"nvidia.com/gpu": gpus.to_string()}})
 }
 
-// === impl TestCluster ===
+// === impl SchedulerFixture ===
 
 impl SchedulerFixture {
     fn snapshot(&self) -> SchedulingSnapshot {
