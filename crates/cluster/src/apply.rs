@@ -31,7 +31,7 @@ pub enum DesiredObject {
 /// Outcome of applying one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApplyOutcome {
-    /// The live object was as desired; no request was sent, or the request changed nothing.
+    /// The live object already matched the desired object; no request was sent, or the request changed nothing.
     Unchanged,
     /// The object was created.
     Created,
@@ -39,11 +39,11 @@ pub enum ApplyOutcome {
     Updated,
     /// A previous object of this name is still being deleted; its deletion triggers the next reconcile.
     Terminating,
-    /// The object belongs to another owner and was not modified. Contains the owner, for messages.
+    /// The object belongs to another owner and was not modified. Contains the owner for use in messages.
     NotOwned(String),
     /// The cluster does not serve this kind.
     KindNotServed,
-    /// The API server rejected the object. Contains the message of the API server.
+    /// The API server rejected the object. Contains the message from the API server.
     Rejected(String),
     /// The object was left unchanged: it is deferred, or an object that must be applied first is not in place.
     Deferred,
@@ -71,12 +71,12 @@ pub struct Convergence {
     pub rejection: Option<Error>,
 }
 
-/// Applies and deletes objects under one field manager.
+/// Applies and deletes objects with one field manager.
 #[derive(Clone)]
 pub struct Applier {
     pub(crate) client: Client,
     pub(crate) stores: Stores,
-    /// All kinds that are ever applied; pruning searches these.
+    /// All kinds that are applied; pruning searches these kinds.
     managed_kinds: &'static [Kind],
     pub(crate) manager: &'static str,
 }
@@ -101,7 +101,7 @@ impl From<Value> for DesiredObject {
 // === impl ApplyOutcome ===
 
 impl ApplyOutcome {
-    /// Returns whether the live object is as desired.
+    /// Returns whether the live object matches the desired object.
     #[must_use]
     pub fn is_applied(&self) -> bool {
         matches!(self, ApplyOutcome::Unchanged | ApplyOutcome::Created | ApplyOutcome::Updated)
@@ -134,7 +134,7 @@ impl ApplyResult {
 // === impl Applier ===
 
 impl Applier {
-    /// Returns an applier of `managed_kinds` under the field manager `manager`.
+    /// Returns an applier for objects of `managed_kinds` with the field manager `manager`.
     #[must_use]
     pub fn new(client: Client, stores: Stores, managed_kinds: &'static [Kind], manager: &'static str) -> Applier {
         Applier { client, stores, managed_kinds, manager }
@@ -166,7 +166,7 @@ impl Applier {
             }
             convergence.results.push(result);
         }
-        // The group of a gang must shrink before its members are deleted.
+        // The PodGroup of a gang must be updated before members of the gang are deleted.
         if matches!(blocked_by, Some(ApplyOutcome::Rejected(_))) {
             return Ok(convergence);
         }
@@ -241,7 +241,7 @@ impl Applier {
         Ok(read_object(&self.client, kind, namespace, name).await?.map(Arc::new))
     }
 
-    /// Returns the outcome that is known without a request, or `None` if the object must be applied.
+    /// Returns the outcome if it can be determined without a request, or `None` if the object must be applied.
     fn outcome_without_request(&self, live: &Value, owner: &Value, object: &Value) -> Option<ApplyOutcome> {
         if let Some(other) = other_owner(live, owner, self.manager) {
             return Some(ApplyOutcome::NotOwned(other));

@@ -1,7 +1,7 @@
-//! Cached version of one object: parsed JSON, or serialized JSON that is parsed on access.
+//! A cached object: parsed JSON, or serialized JSON that is parsed on access.
 //!
-//! Parsed JSON takes about ten times the memory of its text. Kinds with thousands of objects that are accessed one by one are
-//! cached as text.
+//! Parsed JSON takes about ten times the memory of its text. Kinds with thousands of objects that are accessed one by one
+//! are cached as text.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -36,7 +36,7 @@ pub(crate) enum CachedObject {
 #[derive(Debug)]
 pub(crate) struct SerializedObject {
     text: Box<str>,
-    /// The parsed object, as long as a caller holds it.
+    /// The parsed object while a caller holds a reference to it.
     parsed: Mutex<Weak<Value>>,
 }
 
@@ -54,7 +54,7 @@ impl CachedObject {
         }
     }
 
-    /// Returns the parsed object. Concurrent callers share one copy.
+    /// Returns the parsed object. Concurrent callers share one copy of it.
     pub(crate) fn value(&self) -> Arc<Value> {
         match self {
             CachedObject::Parsed(value) => Arc::clone(value),
@@ -114,14 +114,14 @@ mod tests {
     fn equality_ignores_representation() {
         let [object, same] =
             [r#"{"a":1,"b":2}"#, r#"{"b":2,"a":1}"#].map(|text| Arc::new(serde_json::from_str(text).unwrap()));
-        let different = Arc::new(json!({"a": 1}));
+        let other_object = Arc::new(json!({"a": 1}));
         for (left, right) in [
             (Representation::Serialized, Representation::Serialized),
             (Representation::Serialized, Representation::Parsed),
             (Representation::Parsed, Representation::Parsed),
         ] {
             assert_eq!(CachedObject::new(left, &object), CachedObject::new(right, &same));
-            assert_ne!(CachedObject::new(left, &object), CachedObject::new(right, &different));
+            assert_ne!(CachedObject::new(left, &object), CachedObject::new(right, &other_object));
         }
     }
 }

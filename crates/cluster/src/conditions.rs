@@ -57,7 +57,7 @@ pub struct Transition {
 // === impl ConditionStatus ===
 
 impl ConditionStatus {
-    /// Returns the status as in JSON.
+    /// Returns the status as it is serialized in JSON.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -88,7 +88,7 @@ impl Condition {
         Condition::with_reason(type_, status, reason, message)
     }
 
-    /// Returns a condition with a reason that comes from elsewhere: from a decision or from another condition.
+    /// Returns a condition whose reason is copied from a decision or from another condition.
     #[must_use]
     pub fn with_reason(
         type_: &'static str,
@@ -126,9 +126,9 @@ pub fn render_conditions(old: &Value, conditions: &[Condition], generation: i64,
     conditions.iter().map(render).collect()
 }
 
-/// Returns the transitions from the JSON list `old` to `new` that are worth an event: a changed status, and a problem with a
-/// changed reason. A changed reason of a condition in progress is not reported, so that many Pods that become ready one
-/// after another result in one event. Conditions with the same reason result in one event.
+/// Returns the transitions from the JSON list `old` to `new` that are reported as events: changes of status, and changes of
+/// reason if the condition reports a problem. A changed reason of a condition in progress is not reported, so that many
+/// Pods that become ready one after another result in one event. Conditions with the same reason result in one event.
 #[must_use]
 pub fn condition_transitions(old: &Value, new: &[Condition]) -> Vec<Transition> {
     let mut transitions: Vec<Transition> = Vec::new();
@@ -189,9 +189,9 @@ mod tests {
     fn conditions_with_the_same_reason_are_reported_once() {
         let old = render_conditions(&Value::Null, &[ready(false, "Starting")], 1, timestamp("2026-01-01T00:00:00Z"));
         assert!(condition_transitions(&old, &[ready(false, "Starting")]).is_empty());
-        let both =
+        let conditions =
             [Condition::with_reason("WorkloadsReady", false, "Unschedulable", "a"), ready(false, "Unschedulable")];
-        let transitions = condition_transitions(&old, &both);
+        let transitions = condition_transitions(&old, &conditions);
         assert_eq!(transitions.len(), 1);
         assert!(transitions[0].warning);
     }

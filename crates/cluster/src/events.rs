@@ -45,10 +45,10 @@ impl EventRecorder {
         render(object, action, transition, self.controller, now, name)
     }
 
-    /// Creates one event per content of `object`, however often and by however many replicas it is published.
+    /// Creates at most one event for each `spec` of `object` and message, even if several replicas publish it repeatedly.
     ///
     /// # Errors
-    /// As [`Self::send`]. That the event exists already is not an error.
+    /// As [`Self::send`], but an event that already exists is not an error.
     pub async fn publish_once(&self, object: &Value, action: &str, transition: &Transition) -> Result<(), Error> {
         let content = format!("{}{}{}", metadata_field(object, "uid"), object["spec"], transition.message);
         let name = event_name(object, transition, &format!("{:016x}", fingerprint(&content)));
@@ -66,13 +66,17 @@ impl EventRecorder {
     pub async fn send(&self, event: &Value) -> Result<(), Error> {
         let regarding = &event["regarding"];
         let object = kind_and_name(&json!({"kind": regarding["kind"], "metadata": regarding}));
-        let failed = |source| Error::Request { action: "create an event for", object, source: Box::new(source) };
+        let request_error = |source| Error::Request { action: "create an event for", object, source: Box::new(source) };
         let event: DynamicObject = match serde_json::from_value(event.clone()) {
             Ok(event) => event,
-            Err(error) => return Err(failed(kube::Error::SerdeError(error))),
+            Err(error) => return Err(request_error(kube::Error::SerdeError(error))),
         };
         let namespace = event.metadata.namespace.clone().unwrap_or_default();
-        EVENT.api(self.client.clone(), &namespace).create(&PostParams::default(), &event).await.map_err(failed)?;
+        EVENT
+            .api(self.client.clone(), &namespace)
+            .create(&PostParams::default(), &event)
+            .await
+            .map_err(request_error)?;
         Ok(())
     }
 }
@@ -102,12 +106,13 @@ fn render(
     })
 }
 
-/// Returns an event name that is unique per object, reason and `suffix`: one object may have several events at one time.
+/// Returns an event name that is unique per object, reason and `suffix`: one object may have several events at the same
+/// time.
 fn event_name(object: &Value, transition: &Transition, suffix: &str) -> String {
     format!("{}.{suffix}.{}", metadata_field(object, "name"), transition.reason.to_ascii_lowercase())
 }
 
-/// Returns the 64-bit FNV-1a hash of `text`. Unlike the standard library's hasher it is the same in every process.
+/// Returns the 64-bit FNV-1a hash of `text`. Unlike hashes of the standard library, it is the same in every version.
 fn fingerprint(text: &str) -> u64 {
     let mut hasher = FnvHasher::default();
     hasher.write(text.as_bytes());
@@ -139,7 +144,7 @@ mod tests {
         assert_eq!(event["note"].as_str().unwrap().len(), 1024);
     }
 
-    /// Published vectors of FNV-1a with 64 bits: event names must not change between versions.
+    /// Published test vectors of 64-bit FNV-1a: event names must not change between versions.
     #[test]
     fn fingerprint_is_fnv_1a() {
         assert_eq!(fingerprint(""), 0xcbf2_9ce4_8422_2325);

@@ -14,7 +14,7 @@ use crate::stores::Stores;
 pub const CUSTOM_RESOURCE_DEFINITION: Kind =
     Kind::cluster_scoped("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");
 
-/// Returns whether a CRD serves `kind` at its version. Built-in kinds have no CRD: the caller knows that they are served.
+/// Returns whether an established CRD serves `kind` at its version; false for built-in kinds, which have no CRD.
 #[must_use]
 pub fn is_served(stores: &Stores, kind: Kind) -> bool {
     let definition = stores.get(CUSTOM_RESOURCE_DEFINITION, &NamespacedName::new("", &kind.group_resource()));

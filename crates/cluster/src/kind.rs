@@ -56,13 +56,13 @@ impl Kind {
         if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// Returns `plural.group`, or the plural alone for the core group. It is also the name of the CustomResourceDefinition.
+    /// Returns `plural.group`, or the plural alone for the core group. A CustomResourceDefinition has the same name.
     #[must_use]
     pub fn group_resource(&self) -> String {
         if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
     }
 
-    /// Returns the kind as kube-rs describes resources.
+    /// Returns the kube-rs description of this kind.
     #[must_use]
     pub fn api_resource(&self) -> ApiResource {
         ApiResource {

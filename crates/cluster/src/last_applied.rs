@@ -1,4 +1,4 @@
-//! Remembers the last applied configuration of objects that the API server extended.
+//! Stores the last applied configuration of objects to which the API server added fields.
 //!
 //! A field that the live object has and the applied configuration lacks, inside a value that `managedFields` tracks as a
 //! whole (atomic), is either a server default or left over from an earlier apply. After an apply of the same configuration
@@ -12,10 +12,10 @@ use serde_json::Value;
 
 use crate::object::metadata_field;
 
-/// Maximum number of remembered objects. When it is exceeded all entries are dropped; each costs one no-op apply.
+/// Maximum number of stored objects. When it is reached, all entries are dropped; each object then costs one no-op apply.
 const MAX_ENTRIES: usize = 100_000;
 
-/// Digests of the last applied configurations by UID, of objects that have more fields than were applied.
+/// Digests of the last applied configurations by UID, for objects that have more fields than were applied.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastApplied(Arc<Mutex<BTreeMap<String, u64>>>);
 

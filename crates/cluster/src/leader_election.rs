@@ -1,8 +1,8 @@
 //! Leader election by a Lease, with the rules of client-go's `leaderelection`.
 //!
-//! A candidate acquires a Lease that has no holder, or whose holder has not renewed it for the lease duration that it
-//! declared. The duration is measured with the candidate's own clock since it first observed the current version, so that
-//! clocks need not be synchronized. A leader that fails to renew stops before another candidate may acquire the Lease.
+//! A candidate acquires a Lease that has no holder, or whose holder has not renewed it for its `leaseDurationSeconds`. The
+//! candidate measures this duration with its own clock from when it first observed the current version, so that clocks need
+//! not be synchronized. A leader that fails to renew stops before another candidate may acquire the Lease.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ struct ObservedLease {
     observed_at: Option<Timestamp>,
 }
 
-/// What to do after observing a Lease.
+/// Action after observing a Lease.
 #[derive(Clone, Debug, PartialEq)]
 enum LeaseAction {
     /// Acquire or renew the Lease by writing this `spec`.
@@ -93,14 +93,14 @@ impl ObservedLease {
         let (is_holder, transitions) = (holder == identity, spec["leaseTransitions"].as_i64().unwrap_or(0));
         LeaseAction::Write(json!({
             "holderIdentity": identity,
-            "leaseDurationSeconds": whole_seconds(timings.lease_duration),
+            "leaseDurationSeconds": lease_duration_seconds(timings.lease_duration),
             "acquireTime": if is_holder { spec["acquireTime"].clone() } else { rfc3339_micros(now).into() },
             "renewTime": rfc3339_micros(now),
             "leaseTransitions": if is_holder || self.lease.is_none() { transitions } else { transitions + 1 },
         }))
     }
 
-    /// Returns when the Lease expires. The lease duration is the one that its holder declared.
+    /// Returns when the Lease expires, according to the `leaseDurationSeconds` that its holder set.
     fn expires_at(&self, timings: LeaderElectionTimings) -> Timestamp {
         let spec = self.lease.as_ref().map_or(&Value::Null, |lease| &lease["spec"]);
         let duration = spec["leaseDurationSeconds"].as_i64().map_or(timings.lease_duration, SignedDuration::from_secs);
@@ -110,7 +110,7 @@ impl ObservedLease {
 }
 
 /// Returns `leaseDurationSeconds`, which must be a positive integer.
-fn whole_seconds(duration: SignedDuration) -> i64 {
+fn lease_duration_seconds(duration: SignedDuration) -> i64 {
     duration.as_secs().max(1)
 }
 
@@ -127,14 +127,14 @@ impl LeaderElector {
         let mut observed = ObservedLease::default();
         while self.acquire(&mut observed, &shutdown).await {
             tracing::info!(lease = %self.lease_name(), identity = %self.identity, "became leader");
-            let term = shutdown.child_token();
-            let renewal = tokio::spawn(self.clone().renew(observed.clone(), term.clone()));
+            let leadership = shutdown.child_token();
+            let renewal = tokio::spawn(self.clone().renew(observed.clone(), leadership.clone()));
             let outcome = tokio::select! {
                 biased;
-                () = term.cancelled() => None,
-                outcome = work(term.clone()) => Some(outcome),
+                () = leadership.cancelled() => None,
+                outcome = work(leadership.clone()) => Some(outcome),
             };
-            term.cancel();
+            leadership.cancel();
             observed = renewal.await.unwrap_or_default();
             if outcome.is_some() || shutdown.is_cancelled() {
                 self.release(&observed).await;
@@ -149,10 +149,10 @@ impl LeaderElector {
     async fn acquire(&self, observed: &mut ObservedLease, shutdown: &CancellationToken) -> bool {
         let mut last_reported = String::new();
         while !shutdown.is_cancelled() {
-            match self.try_write(observed).await {
+            match self.try_acquire_or_renew(observed).await {
                 Ok(true) => return true,
                 Ok(false) => self.report_leader(observed, &mut last_reported),
-                // Another candidate was faster.
+                // Another candidate wrote the Lease first.
                 Err(error) if error.is_conflict() => {}
                 Err(error) => {
                     let message = error.to_string();
@@ -180,37 +180,37 @@ impl LeaderElector {
         }
     }
 
-    /// Renews the Lease until `term` is cancelled, or cancels `term` when the renew deadline passes. Returns the Lease as last
-    /// observed.
-    async fn renew(self, mut observed: ObservedLease, term: CancellationToken) -> ObservedLease {
+    /// Renews the Lease until `leadership` is cancelled; cancels it when the Lease is lost or the renew deadline passes.
+    /// Returns the Lease as last observed.
+    async fn renew(self, mut observed: ObservedLease, leadership: CancellationToken) -> ObservedLease {
         let mut renewed_at = self.clock.now();
-        while !term.is_cancelled() {
+        while !leadership.is_cancelled() {
             tokio::select! {
                 biased;
-                () = term.cancelled() => break,
+                () = leadership.cancelled() => break,
                 () = tokio::time::sleep(self.timings.retry_period.unsigned_abs()) => {}
             }
             let remaining = self.timings.renew_deadline.saturating_add(renewed_at.duration_since(self.clock.now()));
             let timeout = remaining.max(SignedDuration::ZERO).unsigned_abs();
-            match tokio::time::timeout(timeout, self.try_write(&mut observed)).await {
+            match tokio::time::timeout(timeout, self.try_acquire_or_renew(&mut observed)).await {
                 Ok(Ok(true)) => renewed_at = self.clock.now(),
                 // Another candidate observed that the Lease expired, and acquired it.
-                Ok(Ok(false)) => term.cancel(),
+                Ok(Ok(false)) => leadership.cancel(),
                 Ok(Err(error)) => {
                     tracing::debug!(lease = %self.lease_name(), %error, "failed to renew the lease, retrying")
                 }
                 Err(_) => {}
             }
             if self.clock.now().duration_since(renewed_at) >= self.timings.renew_deadline {
-                term.cancel();
+                leadership.cancel();
             }
         }
         observed
     }
 
     /// Acquires or renews the Lease unless another candidate holds it. Returns whether this candidate holds it.
-    async fn try_write(&self, observed: &mut ObservedLease) -> Result<bool, Error> {
-        let live = self.api().get_opt(&self.name).await.map_err(|source| self.failed("read", source))?;
+    async fn try_acquire_or_renew(&self, observed: &mut ObservedLease) -> Result<bool, Error> {
+        let live = self.api().get_opt(&self.name).await.map_err(|source| self.request_error("read", source))?;
         observed.observe(live.and_then(|live| serde_json::to_value(live).ok()), self.clock.now());
         let LeaseAction::Write(spec) = observed.action(&self.identity, self.timings, self.clock.now()) else {
             return Ok(false);
@@ -227,13 +227,13 @@ impl LeaderElector {
         if let Some(version) = &version {
             object["metadata"]["resourceVersion"] = version.as_str().into();
         }
-        let typed: DynamicObject =
-            serde_json::from_value(object).map_err(|error| self.failed("write", kube::Error::SerdeError(error)))?;
+        let typed: DynamicObject = serde_json::from_value(object)
+            .map_err(|error| self.request_error("write", kube::Error::SerdeError(error)))?;
         let response = match version {
             Some(_) => self.api().replace(&self.name, &params, &typed).await,
             None => self.api().create(&params, &typed).await,
         };
-        let written = response.map_err(|source| self.failed("write", source))?;
+        let written = response.map_err(|source| self.request_error("write", source))?;
         observed.observe(serde_json::to_value(written).ok(), self.clock.now());
         Ok(())
     }
@@ -249,7 +249,7 @@ impl LeaderElector {
         let released = json!({"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now,
             "leaseTransitions": spec["leaseTransitions"]});
         if let Err(error) = self.write(&mut observed, &released).await {
-            tracing::debug!(lease = %self.lease_name(), %error, "failed to release the lease; it expires by itself");
+            tracing::debug!(lease = %self.lease_name(), %error, "failed to release the lease, waiting for it to expire");
         }
     }
 
@@ -257,7 +257,7 @@ impl LeaderElector {
         LEASE.api(self.client.clone(), &self.namespace)
     }
 
-    fn failed(&self, action: &'static str, source: kube::Error) -> Error {
+    fn request_error(&self, action: &'static str, source: kube::Error) -> Error {
         Error::Request { action, object: format!("Lease {}", self.lease_name()), source: Box::new(source) }
     }
 
@@ -280,10 +280,10 @@ mod tests {
             "renewTime": rfc3339_micros(timestamp(renewed)), "leaseTransitions": 3}})
     }
 
-    /// Returns the action of `me` at `now`, with `first` observed at 0 and renewed by its holder at `renewals`.
-    fn action(first: Option<Value>, renewals: &[i64], now: i64) -> LeaseAction {
+    /// Returns the action of `me` at `now`, with `initial` observed at 0 and renewals by `other` observed at `renewals`.
+    fn action(initial: Option<Value>, renewals: &[i64], now: i64) -> LeaseAction {
         let mut observed = ObservedLease::default();
-        observed.observe(first, timestamp(0));
+        observed.observe(initial, timestamp(0));
         for renewed in renewals {
             observed.observe(Some(lease("other", *renewed)), timestamp(*renewed));
         }
@@ -299,12 +299,12 @@ mod tests {
     #[case::renewed(Some(lease("other", 0)), &[10], 24, None)]
     #[case::expired_after_renewal(Some(lease("other", 0)), &[10], 25, Some(4))]
     fn acquires_free_own_and_expired_leases(
-        #[case] first: Option<Value>,
+        #[case] initial: Option<Value>,
         #[case] renewals: &[i64],
         #[case] now: i64,
         #[case] expect: Option<i64>,
     ) {
-        let transitions = match action(first, renewals, now) {
+        let transitions = match action(initial, renewals, now) {
             LeaseAction::Write(spec) => spec["leaseTransitions"].as_i64(),
             LeaseAction::Wait => None,
         };

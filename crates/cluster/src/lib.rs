@@ -2,7 +2,7 @@
 //!
 //! Input: a `kube::Client` and the [`Kind`]s to watch. Output: ordered caches ([`Stores`]), [`Change`]s, and few writes:
 //! [`Applier`] sends only differences, [`StatusWriter`] only changed statuses, [`EventRecorder`] one event per transition.
-//! The decision whether to write is a pure function of the cached objects; time comes in through [`Clock`].
+//! Whether to write is a pure function of the cached objects; [`Clock`] provides the time.
 //! [`LeaderElector`] lets one of several replicas write. This crate never decides which objects should exist.
 
 #![warn(missing_docs)]

@@ -24,8 +24,8 @@ pub(crate) fn is_applied(live: &Value, desired: &Value, manager: &str) -> bool {
         .is_some_and(|fields| equal_objects(fields, desired, live, Comparison::EXACT))
 }
 
-/// Returns the same as [`is_applied`], but ignores additional fields inside atomic values: they are server defaults, or fields
-/// that were removed from `desired`, and only an apply decides which.
+/// Returns the same as [`is_applied`], but ignores additional fields inside atomic values: they are server defaults, or
+/// fields that were removed from `desired`, which only an apply can distinguish.
 #[must_use]
 pub(crate) fn is_applied_ignoring_extra_fields(live: &Value, desired: &Value, manager: &str) -> bool {
     let comparison = Comparison { atomic_values: AtomicValues::AllowExtraFields, ..Comparison::EXACT };
@@ -67,7 +67,7 @@ fn managed_fields<'a>(live: &'a Value, desired: &Value, manager: &str, subresour
     entries.iter().find(is_own).map(|entry| &entry["fieldsV1"])
 }
 
-/// Compares objects without the fields that identify them.
+/// Returns whether the objects are equal, ignoring the fields that identify them.
 fn equal_objects(fields: &Value, desired: &Value, live: &Value, comparison: Comparison) -> bool {
     let (mut content, mut metadata) = (desired.clone(), desired["metadata"].clone());
     remove_fields(&mut content, &IDENTITY_FIELDS);
@@ -118,7 +118,7 @@ impl Comparison {
     const EXACT: Comparison = Comparison { scalars: Scalars::Plain, atomic_values: AtomicValues::Exact };
 
     /// Returns how values below the field `name` are compared.
-    fn below(self, name: &str) -> Comparison {
+    fn for_field(self, name: &str) -> Comparison {
         match name {
             "limits" | "requests" | "minResources" => Comparison { scalars: Scalars::Quantities, ..self },
             _ => self,
@@ -147,15 +147,15 @@ fn equal_maps(fields: &Map<String, Value>, desired: &Map<String, Value>, live: &
     !has_removed_field
         && desired.iter().filter(|(_, value)| !value.is_null()).all(|(name, value)| {
             let field = fields.get(&format!("f:{name}")).unwrap_or(&Value::Null);
-            equal_values(field, value, &live[name.as_str()], comparison.below(name))
+            equal_values(field, value, &live[name.as_str()], comparison.for_field(name))
         })
 }
 
-/// Compares lists of type `map`: `k:{"name":"main"}` identifies an item.
+/// Returns whether lists of type `map` are equal: `k:{"name":"main"}` identifies an item.
 fn equal_keyed_lists(fields: &Map<String, Value>, desired: &[Value], live: &Value, comparison: Comparison) -> bool {
     let managed_items: Vec<(Map<String, Value>, &Value)> = fields
         .iter()
-        .filter_map(|(field, below)| Some((serde_json::from_str(field.strip_prefix("k:")?).ok()?, below)))
+        .filter_map(|(field, item_fields)| Some((serde_json::from_str(field.strip_prefix("k:")?).ok()?, item_fields)))
         .collect();
     let live = live.as_array().map(Vec::as_slice).unwrap_or_default();
     managed_items.len() == desired.len()
@@ -170,8 +170,8 @@ fn equal_keyed_lists(fields: &Map<String, Value>, desired: &[Value], live: &Valu
         })
 }
 
-/// Compares items of a keyed list. A key field that the server defaulted (the protocol of a port) is a managed field of the
-/// item although it was not applied.
+/// Returns whether items of a keyed list are equal. A key field that the server defaulted (the protocol of a port) is a
+/// managed field of the item although it was not applied.
 fn equal_items(
     key: &Map<String, Value>,
     fields: &Value,
@@ -195,13 +195,13 @@ fn equal_sets(fields: &Map<String, Value>, desired: &[Value], live: &Value) -> b
     managed.len() == desired.len() && desired.iter().all(|item| managed.contains(item) && live.contains(item))
 }
 
-/// Compares values that are owned as a whole.
+/// Returns whether values that are owned as a whole are equal.
 fn equal_atomic_values(desired: &Value, live: &Value, comparison: Comparison) -> bool {
     match (desired, live) {
         (Value::Object(desired), Value::Object(live)) => {
             let mut fields = desired.iter().filter(|(_, value)| !value.is_null());
             let is_equal = |(name, value): (&String, &Value)| {
-                live.get(name).is_some_and(|live| equal_atomic_values(value, live, comparison.below(name)))
+                live.get(name).is_some_and(|live| equal_atomic_values(value, live, comparison.for_field(name)))
             };
             fields.all(is_equal)
                 && (comparison.atomic_values == AtomicValues::AllowExtraFields
@@ -231,7 +231,7 @@ fn equal_quantities(left: &Value, right: &Value) -> bool {
     parse(left).is_some_and(|left| parse(right) == Some(left))
 }
 
-/// Compares numbers: `1` and `1.0` are the same JSON number.
+/// Returns whether two numbers are equal: `1` and `1.0` are the same JSON number.
 fn equal_numbers(left: &Value, right: &Value) -> bool {
     matches!((left, right), (Value::Number(_), Value::Number(_))) && left.as_f64() == right.as_f64()
 }
@@ -291,7 +291,7 @@ mod tests {
         assert!(!is_applied(&live(), &desired, "us"));
     }
 
-    /// Inside an atomic value that we own, a field without an owner is one that we removed from the desired object.
+    /// A live field without an owner inside an atomic value that we own was removed from the desired object.
     #[rstest]
     #[case::dropped("/spec/template/spec/tolerations/0", "effect", json!("NoSchedule"), false)]
     #[case::not_ours("/spec/template/spec/containers/0", "imagePullPolicy", json!("Never"), true)]

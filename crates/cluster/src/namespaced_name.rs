@@ -22,7 +22,7 @@ impl NamespacedName {
         NamespacedName::new(metadata_field(object, "namespace"), metadata_field(object, "name"))
     }
 
-    /// Returns the given namespace and name.
+    /// Returns a name in `namespace`, which is empty for cluster-scoped objects.
     #[must_use]
     pub fn new(namespace: &str, name: &str) -> NamespacedName {
         NamespacedName { namespace: namespace.to_owned(), name: name.to_owned() }

@@ -1,4 +1,4 @@
-//! Accessors of the metadata that all kinds of objects share.
+//! Accessors for the metadata that all kinds of objects share.
 
 use serde_json::{Value, json};
 

@@ -7,16 +7,16 @@ use crate::namespaced_name::NamespacedName;
 use crate::object::{is_terminating, kind_and_name, metadata_field};
 use crate::stores::Stores;
 
-/// An object to delete, with preconditions that pin the inspected version.
+/// An object to delete, with preconditions for the inspected version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PruneCandidate {
     /// Kind of the object.
     pub(crate) kind: Kind,
     /// Namespace and name.
     pub(crate) key: NamespacedName,
-    /// UID: an object of the same name that was created later is not deleted.
+    /// UID precondition: an object of the same name that was created later is not deleted.
     pub(crate) uid: String,
-    /// Resource version: an object that changed since may have been adopted by another owner.
+    /// Resource version precondition: an object that changed may have been adopted by another owner.
     pub(crate) resource_version: String,
     /// `Kind namespace/name`.
     pub(crate) object: String,

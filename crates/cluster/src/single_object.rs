@@ -13,12 +13,15 @@ use crate::{Error, Kind};
 /// The request failed.
 pub async fn read_object(client: &Client, kind: Kind, namespace: &str, name: &str) -> Result<Option<Value>, Error> {
     let object = || format!("{} {namespace}/{name}", kind.kind);
-    let found =
-        kind.api(client.clone(), namespace).get_opt(name).await.map_err(|source| failed("read", object(), source))?;
+    let found = kind
+        .api(client.clone(), namespace)
+        .get_opt(name)
+        .await
+        .map_err(|source| request_error("read", object(), source))?;
     Ok(found.map(|object| serde_json::to_value(object).unwrap_or_default()))
 }
 
-/// Applies `object` with server-side apply. If it has a `resourceVersion`, that must be the current one.
+/// Applies `object` with server-side apply. A `resourceVersion` in `object` must be the current one.
 ///
 /// # Errors
 /// The request failed or was rejected.
@@ -26,7 +29,7 @@ pub async fn apply_object(client: &Client, kind: Kind, object: &Value, manager: 
     let api = kind.api(client.clone(), metadata_field(object, "namespace"));
     let params = PatchParams::apply(manager).force();
     let response = api.patch(metadata_field(object, "name"), &params, &Patch::Apply(object)).await;
-    response.map(|_| ()).map_err(|source| failed("apply", kind_and_name(object), source))
+    response.map(|_| ()).map_err(|source| request_error("apply", kind_and_name(object), source))
 }
 
 /// Creates `object`.
@@ -37,10 +40,13 @@ pub async fn create_object(client: &Client, kind: Kind, object: &Value, manager:
     let api = kind.api(client.clone(), metadata_field(object, "namespace"));
     let params = PostParams { field_manager: Some(manager.to_owned()), ..PostParams::default() };
     let typed = serde_json::from_value(object.clone())
-        .map_err(|source| failed("create", kind_and_name(object), kube::Error::SerdeError(source)))?;
-    api.create(&params, &typed).await.map(|_| ()).map_err(|source| failed("create", kind_and_name(object), source))
+        .map_err(|source| request_error("create", kind_and_name(object), kube::Error::SerdeError(source)))?;
+    api.create(&params, &typed)
+        .await
+        .map(|_| ())
+        .map_err(|source| request_error("create", kind_and_name(object), source))
 }
 
-fn failed(action: &'static str, object: String, source: kube::Error) -> Error {
+fn request_error(action: &'static str, object: String, source: kube::Error) -> Error {
     Error::Request { action, object, source: Box::new(source) }
 }

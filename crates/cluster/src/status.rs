@@ -9,7 +9,7 @@ use crate::object::{kind_and_name, metadata_field};
 use crate::stores::Stores;
 use crate::{Error, Kind};
 
-/// Writes statuses under one field manager.
+/// Writes statuses with one field manager.
 #[derive(Clone)]
 pub struct StatusWriter {
     client: Client,
@@ -20,7 +20,7 @@ pub struct StatusWriter {
 // === impl StatusWriter ===
 
 impl StatusWriter {
-    /// Returns a writer under the field manager `manager`.
+    /// Returns a writer with the field manager `manager`.
     #[must_use]
     pub fn new(client: Client, stores: Stores, manager: &'static str) -> StatusWriter {
         StatusWriter { client, stores, manager }
@@ -54,7 +54,7 @@ impl StatusWriter {
     }
 }
 
-/// Returns the body of the apply. The UID pins the object: a successor of the same name results in 409.
+/// Returns the apply configuration. Because of its UID, the API server rejects it with 409 if the object was recreated.
 fn apply_configuration(kind: Kind, live: &Value, status: &Value) -> Value {
     let mut metadata = json!({"name": metadata_field(live, "name"), "uid": metadata_field(live, "uid")});
     if kind.namespaced {

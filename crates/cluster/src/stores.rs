@@ -31,7 +31,7 @@ use store::Store;
 pub struct Stores {
     stores: Arc<RwLock<BTreeMap<Kind, Store>>>,
     last_applied: LastApplied,
-    /// Field manager whose managed fields are cached; those of other managers are dropped.
+    /// Field manager whose managed fields are cached; managed fields of other managers are dropped.
     manager: &'static str,
     cache_policy: fn(Kind) -> CachePolicy,
 }
@@ -39,7 +39,7 @@ pub struct Stores {
 // === impl Stores ===
 
 impl Stores {
-    /// Returns empty caches that contain the managed fields of `manager` only.
+    /// Returns empty caches that retain only the managed fields of `manager`.
     #[must_use]
     pub fn new(manager: &'static str) -> Stores {
         Stores::with_cache_policy(manager, |_| CachePolicy::default())
@@ -59,7 +59,7 @@ impl Stores {
         store.apply_event(kind, event).into()
     }
 
-    /// Caches the response to a write of our own, so that the next read does not return an outdated object. The change is
+    /// Caches the response to our own write, so that the next read does not return an outdated object. The change is
     /// reported when the watch delivers it. Responses for objects that are not cached are ignored: an object that the watch
     /// reported as deleted must not reappear.
     pub fn observe_write(&self, kind: Kind, mut object: Value) {
@@ -70,7 +70,7 @@ impl Stores {
         }
     }
 
-    /// Returns the last applied configurations of objects that the API server extended.
+    /// Returns the last applied configurations of objects to which the API server added fields.
     pub(crate) fn last_applied(&self) -> &LastApplied {
         &self.last_applied
     }
@@ -141,7 +141,7 @@ impl Stores {
         read(stores.get(&kind)?)
     }
 
-    /// Returns the parsed objects that `select` returns. They are parsed after the lock is released.
+    /// Returns the objects that `select` returns, parsed after the lock is released.
     fn values(&self, kind: Kind, select: impl FnOnce(&Store) -> Vec<CachedObject>) -> Vec<Arc<Value>> {
         let cached = self.read(kind, |store| Some(select(store))).unwrap_or_default();
         cached.iter().map(CachedObject::value).collect()

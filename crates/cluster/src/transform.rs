@@ -1,4 +1,4 @@
-//! Drops large fields that ostler does not read before objects are cached: a large cluster has very many Pods.
+//! Drops large fields that ostler does not read before objects are cached, since large clusters have many Pods.
 
 use serde_json::{Map, Value, json};
 
@@ -22,8 +22,8 @@ const CONTAINER_FIELDS: [&str; 10] = [
 /// Dropped fields of a Node's `status`.
 const NODE_STATUS_FIELDS: [&str; 5] = ["images", "nodeInfo", "addresses", "volumesAttached", "volumesInUse"];
 
-/// Sets `apiVersion` and `kind`, which list items lack, and drops unused fields and the managed fields of managers other than
-/// `manager`.
+/// Sets `apiVersion` and `kind`, which list items lack, and drops unused fields and the managed fields of managers other
+/// than `manager`.
 pub(crate) fn drop_unused_fields(object: &mut Value, kind: Kind, manager: &str) {
     object["apiVersion"] = kind.api_version().into();
     object["kind"] = kind.kind.into();
@@ -50,8 +50,8 @@ fn transform_pod(pod: &mut Value) {
     }
 }
 
-/// Reduces schemas to the field names of `spec`, in which versions of an integration differ. A schema with Pod templates
-/// takes megabytes.
+/// Reduces schemas to the field names of `spec`, which differ between versions of an integration. A schema with Pod
+/// templates takes megabytes.
 fn transform_definition(definition: &mut Value) {
     let versions = definition.pointer_mut("/spec/versions").and_then(Value::as_array_mut);
     for version in versions.into_iter().flatten() {

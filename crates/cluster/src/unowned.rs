@@ -1,4 +1,4 @@
-//! Apply and delete of objects that no other object owns. The caller decides whether an object may be modified.
+//! Applies and deletes objects that no other object owns. The caller decides whether an object may be modified.
 
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -12,8 +12,8 @@ use crate::{Error, Kind};
 // === impl Applier ===
 
 impl Applier {
-    /// Applies `object` over `live`, the version that the caller inspected, or creates it if `live` is `None`. An object that
-    /// another client created or changed in the meantime is not modified.
+    /// Applies `object` over `live`, the version that the caller inspected, or creates it if `live` is `None`. An object
+    /// that another client created or changed in the meantime is not modified.
     ///
     /// # Errors
     /// The request failed; a conflict if `live` changed. A rejection by the API server is an outcome.

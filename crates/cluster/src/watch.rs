@@ -1,4 +1,4 @@
-//! Watches that keep the caches up to date: one per kind, started when the kind is served and stopped when it is not.
+//! Watches that keep the caches up to date: one per kind, started and stopped as the kind is installed and removed.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -19,18 +19,18 @@ use crate::integrations::CUSTOM_RESOURCE_DEFINITION;
 use crate::namespaced_name::NamespacedName;
 use crate::stores::{Change, Changes, Stores};
 
-/// Maximum number of changes that wait for the receiver. A slow receiver slows the watches down; no change is lost.
+/// Maximum number of changes that are buffered for the receiver. A slow receiver slows the watches down; no change is lost.
 const CHANNEL_CAPACITY: usize = 256;
 /// Objects per page of a list. A whole page is in memory as parsed JSON.
 const PAGE_SIZE: u32 = 100;
 /// CustomResourceDefinitions per page: they are hundreds of times larger than other objects.
 const DEFINITION_PAGE_SIZE: u32 = 4;
-/// How long [`Watches::have_synced`] waits for a kind whose first list failed: a kind that may not be read must not block
-/// the others. A slow server is waited for without limit, since a decision made without a list may be final.
+/// How long [`Watches::have_synced`] waits for a kind whose first list failed: a forbidden kind must not block the others.
+/// There is no limit for a slow server, since a decision based on an incomplete cache may be permanent.
 const FAILED_LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 struct RunningWatch {
-    /// When the first list failed, if it did.
+    /// Time of the first error of the watch, if any.
     first_failure: Arc<OnceLock<Instant>>,
     shutdown: CancellationToken,
 }
@@ -47,14 +47,14 @@ pub struct Watches {
 // === impl Watches ===
 
 impl Watches {
-    /// Returns watches without any kind, and a receiver of the changes. The caches contain a change before it is sent.
+    /// Returns an empty set of watches and a receiver of changes. The caches contain a change before it is sent.
     #[must_use]
     pub fn new(client: Client, stores: Stores, shutdown: CancellationToken) -> (Watches, mpsc::Receiver<Change>) {
         let (changes, receiver) = mpsc::channel(CHANNEL_CAPACITY);
         (Watches { client, stores, changes, running: BTreeMap::new(), shutdown }, receiver)
     }
 
-    /// Starts a watch of `kind` in all namespaces. Returns false if one is running already.
+    /// Starts a watch of `kind` in all namespaces. Returns false if a watch of `kind` is already running.
     pub fn start(&mut self, kind: Kind) -> bool {
         let api = kube::Api::all_with(self.client.clone(), &kind.api_resource());
         let config = watcher::Config::default();
@@ -62,15 +62,15 @@ impl Watches {
         self.spawn(kind, api, if selector.is_empty() { config } else { config.labels(selector) })
     }
 
-    /// Starts a watch of one object of a namespaced `kind`, for kinds of which a cluster has many objects or which ostler may
-    /// not list. Returns false if one is running already.
+    /// Starts a watch of one object of a namespaced `kind`, for kinds with many objects or without permission to list all
+    /// of them. Returns false if a watch of `kind` is already running.
     pub fn start_named(&mut self, kind: Kind, key: &NamespacedName) -> bool {
         let api = kind.api(self.client.clone(), &key.namespace);
         self.spawn(kind, api, watcher::Config::default().fields(&format!("metadata.name={}", key.name)))
     }
 
     /// Starts a watch of a namespaced `kind` in one namespace, for service accounts that may read no other namespace.
-    /// Returns false if one is running already.
+    /// Returns false if a watch of `kind` is already running.
     pub fn start_namespace(&mut self, kind: Kind, namespace: &str) -> bool {
         let api = kind.api(self.client.clone(), namespace);
         self.spawn(kind, api, watcher::Config::default())
@@ -166,7 +166,7 @@ fn apply_event(stores: &Stores, kind: Kind, event: watcher::Event<DynamicObject>
     stores.apply_event(kind, event)
 }
 
-/// Converts an object to JSON: kube-rs parses only its metadata into a type.
+/// Converts an object to JSON. kube-rs parses its metadata into a typed struct.
 fn to_json(object: DynamicObject) -> Value {
     serde_json::to_value(object).unwrap_or_default()
 }

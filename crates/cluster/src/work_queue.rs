@@ -1,5 +1,5 @@
-//! Work queue of a controller: keys are popped in order of arrival and deduplicated, may be delayed, and are never processed
-//! concurrently. Low-priority keys are popped when no other key is waiting, and once in a while otherwise.
+//! Work queue of a controller: keys are popped in order of arrival and deduplicated, may be delayed, and are never
+//! processed concurrently. Low-priority keys are popped when no other key is waiting, and after eight other keys otherwise.
 //!
 //! The queue is synchronous and has no clock, so that the same calls result in the same order in every run.
 
@@ -13,7 +13,7 @@ const MIN_RETRY_DELAY: SignedDuration = SignedDuration::from_millis(200);
 const MAX_RETRY_DELAY: SignedDuration = SignedDuration::from_secs(60);
 
 /// Maximum number of normal keys that are popped in a row while a low-priority key is waiting.
-const MAX_NORMAL_IN_A_ROW: usize = 8;
+const MAX_CONSECUTIVE_NORMAL: usize = 8;
 
 /// An ordered, deduplicating work queue with delayed adds, retries with backoff and two priorities.
 #[derive(Clone, Debug)]
@@ -23,15 +23,15 @@ pub struct WorkQueue<K> {
     ready_set: BTreeSet<K>,
     /// Low-priority keys. A key that was added again with normal priority remains here, but not in `low_priority_set`.
     low_priority: VecDeque<K>,
-    /// Keys that wait with low priority.
+    /// Keys in `low_priority` that are still waiting with low priority.
     low_priority_set: BTreeSet<K>,
     /// Number of normal keys popped since the last low-priority key.
-    normal_in_a_row: usize,
+    consecutive_normal: usize,
     /// Earliest due time of each delayed key.
     due: BTreeMap<K, Timestamp>,
     /// Number of consecutive failures per key.
     failures: BTreeMap<K, u32>,
-    /// Keys that are being processed, and whether they were added again in the meantime.
+    /// Keys that are being processed, and whether they were added again meanwhile.
     in_flight: BTreeMap<K, Requeue>,
 }
 
@@ -48,7 +48,7 @@ impl<K> Default for WorkQueue<K> {
             ready_set: BTreeSet::new(),
             low_priority: VecDeque::new(),
             low_priority_set: BTreeSet::new(),
-            normal_in_a_row: 0,
+            consecutive_normal: 0,
             due: BTreeMap::new(),
             failures: BTreeMap::new(),
             in_flight: BTreeMap::new(),
@@ -57,7 +57,7 @@ impl<K> Default for WorkQueue<K> {
 }
 
 impl<K: Ord + Clone> WorkQueue<K> {
-    /// Adds `key` unless it is waiting already. A key in flight is added when its processing ends. Replaces a delayed add.
+    /// Adds `key` unless it is already waiting. A key in flight is added when its processing ends. Replaces a delayed add.
     pub fn add(&mut self, key: K) {
         self.due.remove(&key);
         if let Some(requeue) = self.in_flight.get_mut(&key) {
@@ -70,8 +70,8 @@ impl<K: Ord + Clone> WorkQueue<K> {
         }
     }
 
-    /// Adds `key` behind all keys that [`Self::add`] adds now or later, without starving it. A key that is waiting already
-    /// keeps its position.
+    /// Adds `key` with lower priority than all keys that [`Self::add`] adds, without starving it. A key that is already
+    /// waiting keeps its position.
     pub fn add_low_priority(&mut self, key: K) {
         if self.in_flight.contains_key(&key) {
             self.add(key);
@@ -81,7 +81,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
         }
     }
 
-    /// Adds `key` at the time `due`, or earlier if it is due or waiting earlier.
+    /// Adds `key` at the time `due`, unless it is already waiting or due earlier.
     pub fn add_at(&mut self, key: K, due: Timestamp) {
         let is_waiting = self.ready_set.contains(&key) || self.low_priority_set.contains(&key);
         if is_waiting || self.in_flight.get(&key) == Some(&Requeue::Yes) {
@@ -126,17 +126,17 @@ impl<K: Ord + Clone> WorkQueue<K> {
     }
 
     fn next_waiting(&mut self) -> Option<K> {
-        if self.ready.is_empty() || self.normal_in_a_row >= MAX_NORMAL_IN_A_ROW {
+        if self.ready.is_empty() || self.consecutive_normal >= MAX_CONSECUTIVE_NORMAL {
             while let Some(key) = self.low_priority.pop_front() {
                 if self.low_priority_set.remove(&key) {
-                    self.normal_in_a_row = 0;
+                    self.consecutive_normal = 0;
                     return Some(key);
                 }
             }
         }
         let key = self.ready.pop_front()?;
         self.ready_set.remove(&key);
-        self.normal_in_a_row = if self.low_priority_set.is_empty() { 0 } else { self.normal_in_a_row + 1 };
+        self.consecutive_normal = if self.low_priority_set.is_empty() { 0 } else { self.consecutive_normal + 1 };
         Some(key)
     }
 
@@ -191,7 +191,7 @@ mod tests {
         queue.add_low_priority(1000);
         (0..20).for_each(|key| queue.add(key));
         let order: Vec<i32> = std::iter::from_fn(|| queue.pop(timestamp(0))).collect();
-        assert_eq!(order.iter().position(|key| *key == 1000), Some(MAX_NORMAL_IN_A_ROW));
+        assert_eq!(order.iter().position(|key| *key == 1000), Some(MAX_CONSECUTIVE_NORMAL));
         assert_eq!(order.len(), 21);
     }
 

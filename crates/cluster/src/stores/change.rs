@@ -1,4 +1,4 @@
-//! Changes of the caches, in key order.
+//! Changes to the caches, in key order.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::Kind;
 use crate::cached_object::CachedObject;
 use crate::namespaced_name::NamespacedName;
 
-/// A change of a cache.
+/// A change to a cache.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// The first list of this kind is complete.
@@ -26,8 +26,8 @@ pub enum Change {
     },
 }
 
-/// Changes that one event caused, in key order. The objects of a change are parsed when the iterator returns it, so that the
-/// objects of a long list are not all parsed at the same time.
+/// Changes that one event caused, in key order. The objects of a change are parsed when the iterator returns it, so that
+/// the objects of a long list are not all parsed at the same time.
 #[derive(Debug)]
 pub struct Changes(std::vec::IntoIter<CachedChange>);
 

@@ -19,7 +19,8 @@ pub(super) struct Store {
     pub(super) objects: BTreeMap<NamespacedName, CachedObject>,
     /// Responses to our own writes that the watch has not delivered yet.
     pending_writes: BTreeMap<NamespacedName, CachedObject>,
-    /// Index of `objects` and `pending_writes`. Callers verify the objects it returns.
+    /// Index of `objects` and `pending_writes`. It also contains values of objects that a pending write overlays, so
+    /// callers verify the objects that they find.
     pub(super) index: Index,
     /// Objects of a list in progress.
     listing: Option<BTreeMap<NamespacedName, CachedObject>>,
@@ -92,7 +93,7 @@ impl Store {
         }
     }
 
-    /// Replaces the content with the completed list. The differences are the changes.
+    /// Replaces the content with the completed list and returns the differences.
     fn replace_all(&mut self, kind: Kind) -> Vec<CachedChange> {
         let listed = self.listing.take().unwrap_or_default();
         self.pending_writes.clear();
@@ -144,8 +145,8 @@ impl Store {
     }
 }
 
-/// Returns the resource version as a number. The versions of one kind increase (guaranteed since Kubernetes 1.35, and true of
-/// etcd before).
+/// Returns the resource version as a number. The versions of one kind increase (guaranteed since Kubernetes 1.35, and in
+/// practice before, because etcd revisions increase).
 fn resource_version(object: &Value) -> u64 {
     metadata_field(object, "resourceVersion").parse().unwrap_or_default()
 }

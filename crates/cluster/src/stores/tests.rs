@@ -111,7 +111,7 @@ fn lists_objects_by_controller() {
         ],
     );
     assert_eq!((names("me"), names("them"), names("")), (vec!["x".into(), "y".into()], vec!["z".into()], vec![]));
-    // The controller changes, by an own write that the watch has not delivered yet.
+    // Our own write changes the controller before the watch delivers it.
     stores.observe_write(POD, controlled_pod("x", "2", "them"));
     assert_eq!(names("me"), ["y"]);
     let _ = stores.apply_event(POD, Event::Apply(controlled_pod("x", "2", "them")));
@@ -143,7 +143,7 @@ fn lists_objects_by_indexed_label() {
     );
     assert_eq!((names("one"), names("two"), names("on")), (vec!["x".into(), "y".into()], vec!["z".into()], vec![]));
     assert!(stores.list_with_label(POD, "b", "app", "one").is_empty());
-    // The own write is newer than what the watch delivers.
+    // Our own write is newer than the next event of the watch.
     stores.observe_write(POD, pod_of_app("x", "5", "two"));
     assert_eq!((names("one"), names("two")), (vec!["y".to_owned()], vec!["x".into(), "z".into()]));
     let _ = stores.apply_event(POD, Event::Apply(pod_of_app("x", "3", "three")));

@@ -1,4 +1,4 @@
-//! Requests that are sent to the API server, recorded by a fake API server.
+//! Requests to the API server, recorded by a fake API server.
 
 // Lints allow these only in test functions, not in test helpers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -92,13 +92,13 @@ async fn creates_missing_object_with_owner_reference() {
 }
 
 #[tokio::test]
-async fn object_as_desired_causes_no_request() {
+async fn up_to_date_object_causes_no_request() {
     let (result, requests) = converge(200, vec![live_object()], vec![desired(80)]).await;
     assert_eq!(result.results[0].outcome, ApplyOutcome::Unchanged);
     assert!(!result.has_changes() && requests.is_empty());
 }
 
-/// An additional field inside an atomic list is a server default, or one that we removed: the first apply decides.
+/// An additional field inside an atomic list is a server default or a removed field: the first apply shows which.
 #[tokio::test]
 async fn server_defaults_in_atomic_value_cause_one_apply() {
     let mut live = live_object();
@@ -142,20 +142,20 @@ async fn updates_changed_object_and_prunes_old_one_with_preconditions() {
 
 #[tokio::test]
 async fn object_of_another_owner_is_not_modified() {
-    let mut foreign = live_object();
-    foreign["metadata"]["ownerReferences"][0]["uid"] = json!("other");
-    let (result, requests) = converge(200, vec![foreign], vec![desired(81)]).await;
+    let mut not_owned = live_object();
+    not_owned["metadata"]["ownerReferences"][0]["uid"] = json!("other");
+    let (result, requests) = converge(200, vec![not_owned], vec![desired(81)]).await;
     assert_eq!(result.results[0].outcome, ApplyOutcome::NotOwned("Owner o".to_owned()));
     assert!(requests.is_empty());
 }
 
 #[tokio::test]
 async fn objects_after_apply_first_are_deferred_until_it_is_applied() {
-    let (mut foreign, mut second) = (live_object(), desired(81));
-    foreign["metadata"]["ownerReferences"][0]["uid"] = json!("other");
+    let (mut not_owned, mut second) = (live_object(), desired(81));
+    not_owned["metadata"]["ownerReferences"][0]["uid"] = json!("other");
     second["metadata"]["name"] = json!("b");
     let (client, requests) = client(200);
-    let applier = Applier::new(client, stores(vec![foreign]), MANAGED_KINDS, MANAGER);
+    let applier = Applier::new(client, stores(vec![not_owned]), MANAGED_KINDS, MANAGER);
     let objects = vec![DesiredObject::ApplyFirst(desired(81)), DesiredObject::Apply(second)];
     let outcomes: Vec<ApplyOutcome> =
         applier.converge(&owner(), objects).await.unwrap().results.into_iter().map(|result| result.outcome).collect();
@@ -173,7 +173,7 @@ async fn deferred_object_is_neither_changed_nor_pruned() {
 }
 
 #[tokio::test]
-async fn rejection_is_an_outcome_with_the_message_of_the_server() {
+async fn rejection_is_reported_with_api_server_message() {
     let (result, _) = converge(422, vec![], vec![desired(80)]).await;
     assert_eq!(result.results[0].outcome, ApplyOutcome::Rejected("no such port".to_owned()));
     assert!(result.rejection.is_some());
