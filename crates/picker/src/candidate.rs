@@ -19,7 +19,7 @@ pub(crate) struct Candidate {
     pub(crate) labels: BTreeMap<String, String>,
     /// Last scraped engine metrics, if any.
     pub(crate) metrics: Option<MetricsSample>,
-    /// Whether the last scrape was refused (`ECONNREFUSED`), although the Pod is still reported as ready.
+    /// Whether the last scrape failed with `ECONNREFUSED`, although the Pod is still reported as ready.
     pub(crate) connection_refused: bool,
 }
 
@@ -33,15 +33,15 @@ pub(crate) struct MetricsSample {
 }
 
 impl Candidate {
-    /// Returns the confidence in the metrics, 0 to 1. It decreases with age instead of dropping at a limit: engines that are
-    /// too busy to be scraped must not make their whole pool unavailable.
+    /// Returns the confidence in the metrics, 0 to 1. It decreases with age instead of dropping at a limit: engines that
+    /// are too busy to be scraped must not make their whole pool unavailable.
     pub(crate) fn confidence(&self) -> f64 {
         let Some(sample) = &self.metrics else { return 0.0 };
         let excess_age = sample.age.saturating_sub(FULL_CONFIDENCE_AGE).as_secs_f64();
         (1.0 - excess_age / (ZERO_CONFIDENCE_AGE - FULL_CONFIDENCE_AGE).as_secs_f64()).max(0.0)
     }
 
-    /// Returns the average of `value` of the metrics and `default`, weighted by the confidence in the metrics.
+    /// Returns the average of `value`, read from the metrics, and `default`, weighted by the confidence in the metrics.
     pub(crate) fn blend_with_default(&self, value: impl Fn(&EngineMetrics) -> Option<f64>, default: f64) -> f64 {
         let Some(value) = self.metrics.as_ref().and_then(|sample| value(&sample.metrics)) else { return default };
         let confidence = self.confidence();
@@ -55,7 +55,7 @@ pub(crate) mod tests {
     use crate::pool::Datastore;
     use rstest::rstest;
 
-    /// Returns the endpoint `10.0.0.N:8000`, with metrics scraped `age` seconds ago if any.
+    /// Returns a candidate at `10.0.0.N:8000`; `scraped` contains its metrics and their age in seconds.
     pub(crate) fn candidate(number: u8, scraped: Option<(EngineMetrics, u64)>) -> Candidate {
         let address = ([10, 0, 0, number], 8000).into();
         Candidate {

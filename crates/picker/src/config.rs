@@ -1,8 +1,8 @@
 //! Parses an `EndpointPickerConfig`, the configuration file format of endpoint pickers.
 //!
-//! `document` is the file format, `plugins` the plugins that this picker implements, `plugin_support` the plugins of other
-//! pickers, `profiles` and `profile_handler` build a [`SchedulingPolicy`] from them. As in other pickers, unknown types,
-//! parameters and fields are errors. A plugin that this picker does not implement is ignored with a [`ConfigWarning`], or an
+//! `document` defines the file format, `plugins` the plugins that this picker implements, and `plugin_support` the plugins
+//! of other pickers; `profiles` and `profile_handler` build a [`SchedulingPolicy`] from them. As in other pickers, unknown
+//! types, parameters and fields are errors. A plugin that this picker does not implement causes a [`ConfigWarning`], or an
 //! error if requests would fail without it.
 
 mod document;
@@ -31,11 +31,11 @@ pub struct ParsedConfig {
 pub struct ConfigWarning {
     /// Path of the field.
     pub field: String,
-    /// What is not supported, and what happens instead.
+    /// Unsupported feature, and the behavior instead.
     pub message: String,
 }
 
-/// An error in a configuration. The message has one line.
+/// An error in a configuration. The message is a single line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)] // the messages describe the variants
 pub enum ConfigError {
@@ -44,22 +44,24 @@ pub enum ConfigError {
     #[error("apiVersion {api_version:?}, kind {kind:?}: expected kind EndpointPickerConfig of {}", document::API_VERSIONS.join(" or "))]
     WrongKind { api_version: String, kind: String },
     #[error("featureGates: unknown feature gate {0:?}")]
-    FeatureGate(String),
+    UnknownFeatureGate(String),
     #[error("plugins[{index}].type: unknown plugin type {plugin_type:?}")]
     UnknownType { index: usize, plugin_type: String },
     #[error("plugins[{index}].type: {plugin_type} is not supported: {reason}")]
     UnsupportedPlugin { index: usize, plugin_type: String, reason: &'static str },
     #[error("dataLayer.discovery is not supported: the endpoints are those of the InferencePool")]
-    Discovery,
+    UnsupportedDiscovery,
     #[error("plugins[{index}].parameters: invalid parameters of {plugin_type}: {cause}")]
-    Parameters { index: usize, plugin_type: String, cause: String },
+    InvalidParameters { index: usize, plugin_type: String, cause: String },
     #[error("plugins[{index}].name: duplicate name {name:?}")]
     DuplicateName { index: usize, name: String },
     #[error("{field}: no plugin is named {name:?}")]
     UnknownPlugin { field: String, name: String },
     #[error("{field}: plugin {name:?} is not a {expected}")]
     WrongPluginType { field: String, name: String, expected: &'static str },
-    #[error("schedulingProfiles[{profile}].plugins: the weight of {name:?} must be a number of at least 0")]
+    #[error(
+        "schedulingProfiles[{profile}].plugins: the weight of {name:?} must be a number greater than or equal to 0"
+    )]
     InvalidWeight { profile: String, name: String },
     #[error("schedulingProfiles[{profile}].plugins: {name:?} is a second picker, but a profile has one picker")]
     MultiplePickers { profile: String, name: String },
@@ -71,7 +73,7 @@ pub enum ConfigError {
     InvalidProfiles { handler: String, required: String },
 }
 
-/// Feature gates without effect: their feature is always enabled here, or not observable.
+/// Feature gates without effect: the feature is always enabled in this picker, or not observable.
 const ACCEPTED_FEATURE_GATES: [&str; 5] =
     ["dataLayer", "prepareDataPlugins", "enableLegacyMetrics", "experimentalDatalayer", "haPopulateNonLeaderDatastore"];
 
@@ -102,14 +104,14 @@ fn check_feature_gates(config: &EndpointPickerConfig, warnings: &mut Vec<ConfigW
         match name.trim() {
             FLOW_CONTROL if is_enabled => warnings.push(ConfigWarning {
                 field: "featureGates".to_owned(),
-                message: "flowControl is not supported: requests are neither queued nor shed, whatever their priority"
+                message: "flowControl is not supported: requests of all priorities are neither queued nor shed"
                     .to_owned(),
             }),
             FLOW_CONTROL => {}
             accepted if ACCEPTED_FEATURE_GATES.contains(&accepted) => {}
-            // An unknown feature may be disabled.
+            // Disabling an unknown feature has no effect.
             _ if !is_enabled => {}
-            unknown => return Err(ConfigError::FeatureGate(unknown.to_owned())),
+            unknown => return Err(ConfigError::UnknownFeatureGate(unknown.to_owned())),
         }
     }
     Ok(())
@@ -118,7 +120,7 @@ fn check_feature_gates(config: &EndpointPickerConfig, warnings: &mut Vec<ConfigW
 fn check_data_layer(config: &EndpointPickerConfig, warnings: &mut Vec<ConfigWarning>) -> Result<(), ConfigError> {
     let data_layer = &config.data_layer;
     if !data_layer["discovery"].is_null() {
-        return Err(ConfigError::Discovery);
+        return Err(ConfigError::UnsupportedDiscovery);
     }
     for field in ["peerDiscovery", "crossReplicaSyncerPluginRef"] {
         if !data_layer[field].is_null() {
@@ -129,14 +131,14 @@ fn check_data_layer(config: &EndpointPickerConfig, warnings: &mut Vec<ConfigWarn
     Ok(())
 }
 
-/// Returns the referenced parser. Several parsers are for different paths; if one of them accepts any body, all bodies are
-/// accepted.
+/// Returns the referenced parser. Several parsers apply to different paths; if any of them accepts all bodies, all bodies
+/// are accepted on every path.
 fn select_parser(config: &EndpointPickerConfig, plugins: &Plugins) -> Result<Parser, ConfigError> {
-    let single = config.parser.iter().map(|reference| ("parser", reference));
-    let several = config.request_handler.iter().flat_map(|handler| handler.parsers.iter().flatten());
-    let several = several.map(|reference| ("requestHandler.parsers", reference));
+    let parser_reference = config.parser.iter().map(|reference| ("parser", reference));
+    let handler_parsers = config.request_handler.iter().flat_map(|handler| handler.parsers.iter().flatten());
+    let handler_parsers = handler_parsers.map(|reference| ("requestHandler.parsers", reference));
     let mut parser = Parser::RequireModel;
-    for (field, PluginReference { plugin_ref, .. }) in single.chain(several) {
+    for (field, PluginReference { plugin_ref, .. }) in parser_reference.chain(handler_parsers) {
         if plugins.parser(field, plugin_ref)? == Parser::Passthrough {
             parser = Parser::Passthrough;
         }
@@ -148,7 +150,7 @@ fn select_parser(config: &EndpointPickerConfig, plugins: &Plugins) -> Result<Par
 }
 
 impl ConfigError {
-    /// Returns what the user can do about the error.
+    /// Returns a hint for how to fix the error.
     pub fn hint(&self) -> String {
         match self {
             ConfigError::UnknownType { plugin_type, .. } => {
@@ -157,9 +159,9 @@ impl ConfigError {
                     None => format!("supported types are {}", plugins::SUPPORTED_TYPES.join(", ")),
                 }
             }
-            ConfigError::FeatureGate(_) => "remove the feature gate".to_owned(),
+            ConfigError::UnknownFeatureGate(_) => "remove the feature gate".to_owned(),
             ConfigError::UnsupportedPlugin { .. } => "remove the plugin, or use a picker that supports it".to_owned(),
-            ConfigError::Discovery => "remove it, and select the pool with --pool-name".to_owned(),
+            ConfigError::UnsupportedDiscovery => "remove it, and select the pool with --pool-name".to_owned(),
             ConfigError::UnknownPlugin { .. } => "add it to plugins, or correct the pluginRef".to_owned(),
             ConfigError::MultipleProfileHandlers { .. } => "remove one of them".to_owned(),
             _ => "correct the configuration, or omit --config-file".to_owned(),

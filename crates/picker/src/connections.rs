@@ -9,32 +9,32 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Delay after a failed accept, such as for lack of file descriptors, so that other connections can close.
+/// Delay after a failed accept, for example because of too many open files, so that other connections can close.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(10);
 
-/// Open connections; dropping aborts them.
+/// Open connections; dropping the value aborts them.
 pub(crate) struct Connections(JoinSet<()>);
 
 // === impl Connections ===
 
 impl Connections {
-    /// Accepts connections until `shutdown`, and runs `connection` for each.
+    /// Accepts connections until `shutdown`, and runs `serve` for each.
     pub(crate) async fn accept<F>(
         listener: &TcpListener,
         shutdown: &CancellationToken,
-        connection: impl Fn(TcpStream) -> F,
+        serve: impl Fn(TcpStream) -> F,
     ) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let mut open = JoinSet::new();
+        let mut tasks = JoinSet::new();
         loop {
             tokio::select! {
-                () = shutdown.cancelled() => return Self(open),
-                Some(_) = open.join_next() => {}
+                () = shutdown.cancelled() => return Self(tasks),
+                Some(_) = tasks.join_next() => {}
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) => {
-                        open.spawn(connection(stream));
+                        tasks.spawn(serve(stream));
                     }
                     Err(error) => {
                         tracing::warn!(%error, "failed to accept a connection");
@@ -45,11 +45,11 @@ impl Connections {
         }
     }
 
-    /// Waits up to `grace_period` for the connections to end, then aborts the rest.
+    /// Waits up to `grace_period` for the connections to close, then aborts the remaining ones.
     pub(crate) async fn drain(mut self, grace_period: Duration) {
-        let all_ended = async { while self.0.join_next().await.is_some() {} };
-        if timeout(grace_period, all_ended).await.is_err() {
-            tracing::debug!("aborted connections that did not end within the grace period");
+        let join_all = async { while self.0.join_next().await.is_some() {} };
+        if timeout(grace_period, join_all).await.is_err() {
+            tracing::debug!("aborted connections that did not close within the grace period");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Endpoint picker: selects endpoints of one InferencePool for a proxy that sends requests over Envoy's `ext_proc`.
 //!
-//! Input: the pool and its Pods ([`watch_inference_pool`]), scraped engine metrics (`scrape`), and requests ([`serve_grpc`]).
-//! Output: the endpoints that a [`SchedulingPolicy`] selects. `ext_proc_stream` is the protocol without its transport, a pure
-//! state machine.
+//! Input: the pool and its Pods ([`watch_inference_pool`]), scraped engine metrics (`scrape`), and requests
+//! ([`serve_grpc`]). Output: the endpoints that a [`SchedulingPolicy`] selects. `ext_proc_stream` implements the protocol
+//! without its transport, as a pure state machine.
 
 mod endpoint_state;
 mod ext_proc_stream;
@@ -89,7 +89,7 @@ impl EndpointPicker {
         self.metrics.render(&self.pool.name, &candidates)
     }
 
-    /// Returns the addresses of the endpoints in order.
+    /// Returns the addresses of the endpoints in ascending order.
     pub fn endpoints(&self) -> Vec<SocketAddr> {
         self.endpoint_states().iter().map(|state| state.endpoint.address).collect()
     }

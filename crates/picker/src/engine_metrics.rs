@@ -1,8 +1,8 @@
-//! Parses the engine metrics that scheduling needs from a Prometheus text page, in one pass over its lines.
+//! Parses the engine metrics that scheduling needs from the Prometheus text format, in one pass over its lines.
 
 use std::collections::BTreeSet;
 
-/// Metrics of one engine. Metrics that the page does not contain are `None`.
+/// Metrics of one engine. Metrics that the engine does not expose are `None`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct EngineMetrics {
     /// Number of queued requests.
@@ -26,12 +26,12 @@ pub(crate) struct LoraAdapters {
     pub(crate) waiting: BTreeSet<String>,
 }
 
-/// Parses a metrics page of vLLM, SGLang, TensorRT-LLM or Triton. Values of several engines in one process (`engine="0"`,
-/// `engine="1"`) are summed; of the KV cache usage the maximum is taken.
-pub(crate) fn parse_metrics(page: &str) -> EngineMetrics {
+/// Parses the metrics of vLLM, SGLang, TensorRT-LLM or Triton. For several engines in one process (`engine="0"`,
+/// `engine="1"`), returns the sums of their requests and the maximum of their KV cache usage.
+pub(crate) fn parse_metrics(text: &str) -> EngineMetrics {
     let mut metrics = EngineMetrics::default();
     let mut newest_timestamp = f64::NEG_INFINITY;
-    for line in page.lines() {
+    for line in text.lines() {
         let Some((name, labels, value)) = parse_sample(line) else { continue };
         match name {
             "vllm:num_requests_waiting" | "sglang:num_queue_reqs" | "trtllm_num_requests_waiting" => {
@@ -52,7 +52,7 @@ pub(crate) fn parse_metrics(page: &str) -> EngineMetrics {
             "nv_trt_llm_kv_cache_block_metrics" if label_value(labels, "kv_cache_block_type") == Some("fraction") => {
                 update_max(&mut metrics.kv_cache_usage, value);
             }
-            // The value is the timestamp of the series; outdated series remain on the page.
+            // The value is the timestamp of the series; engines continue to expose outdated series.
             "vllm:lora_requests_info" if value > newest_timestamp => {
                 newest_timestamp = value;
                 metrics.lora_adapters = Some(parse_lora_adapters(labels));
@@ -123,7 +123,7 @@ mod tests {
 
     // spec: GW-26
     #[test]
-    fn parses_page_of_vllm() {
+    fn parses_vllm_metrics() {
         let metrics = parse_metrics(include_str!("../../engine/tests/data/metrics-loaded.txt"));
         assert_eq!((metrics.waiting, metrics.running), (Some(16.0), Some(8.0)));
         assert!((metrics.kv_cache_usage.unwrap() - 0.046_920_821).abs() < 1e-6);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[rstest]
-    #[case::nothing("", EngineMetrics::default())]
+    #[case::empty("", EngineMetrics::default())]
     #[case::no_labels("vllm:num_requests_waiting 3", EngineMetrics { waiting: Some(3.0), ..EngineMetrics::default() })]
     #[case::two_engines("vllm:num_requests_running{engine=\"0\"} 3\nvllm:num_requests_running{engine=\"1\"} 4",
         EngineMetrics { running: Some(7.0), ..EngineMetrics::default() })]
@@ -145,19 +145,19 @@ mod tests {
         nv_trt_llm_request_metrics{request_type=\"scheduled\"} 6\nnv_trt_llm_request_metrics{request_type=\"max\"} 9\n\
         nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"fraction\"} 0.5",
         EngineMetrics { waiting: Some(4.0), running: Some(6.0), kv_cache_usage: Some(0.5), ..EngineMetrics::default() })]
-    #[case::garbage(
+    #[case::invalid_lines(
         "vllm:num_requests_waiting{\nvllm:kv_cache_usage_perc NaN\nvllm:num_requests_running x\n# vllm:a 1",
         EngineMetrics::default()
     )]
-    fn parses_metrics(#[case] page: &str, #[case] expect: EngineMetrics) {
-        assert_eq!(parse_metrics(page), expect);
+    fn parses_metrics(#[case] text: &str, #[case] expect: EngineMetrics) {
+        assert_eq!(parse_metrics(text), expect);
     }
 
     #[test]
     fn uses_newest_lora_series() {
-        let page = "vllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"a,b\",waiting_lora_adapters=\"c\"} 20.5\n\
+        let text = "vllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"a,b\",waiting_lora_adapters=\"c\"} 20.5\n\
             vllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"z\",waiting_lora_adapters=\"\"} 3.5";
         let expect = LoraAdapters { slots: 2, running: names(&["a", "b"]), waiting: names(&["c"]) };
-        assert_eq!(parse_metrics(page).lora_adapters, Some(expect));
+        assert_eq!(parse_metrics(text).lora_adapters, Some(expect));
     }
 }

@@ -1,7 +1,7 @@
 //! Protobuf messages of Envoy's `ext_proc` v3 API and of the gRPC health checking protocol.
 //!
-//! The messages are written by hand from the published field numbers, so that building needs no protobuf compiler. They
-//! contain the fields that the endpoint picker reads and writes; decoding skips other fields.
+//! The messages are written by hand from the published field numbers, so that the build does not need a protobuf compiler.
+//! They contain the fields that the endpoint picker reads and writes; decoding skips other fields.
 
 use std::collections::BTreeMap;
 
@@ -92,7 +92,7 @@ pub struct HttpHeaders {
     /// Headers in order.
     #[prost(message, optional, tag = "1")]
     pub headers: Option<HeaderMap>,
-    /// Whether nothing follows.
+    /// Whether this is the last message of the request or response.
     #[prost(bool, tag = "3")]
     pub end_of_stream: bool,
 }
@@ -103,7 +103,7 @@ pub struct HttpBody {
     /// Content.
     #[prost(bytes = "bytes", tag = "1")]
     pub body: Bytes,
-    /// Whether nothing follows.
+    /// Whether this is the last message of the request or response.
     #[prost(bool, tag = "2")]
     pub end_of_stream: bool,
 }
@@ -190,13 +190,13 @@ pub struct ListValue {
 /// `envoy.service.ext_proc.v3.ProcessingResponse`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ProcessingResponse {
-    /// Instruction for the proxy.
+    /// Response to a part of the HTTP request or response.
     #[prost(oneof = "processing_response::Response", tags = "1, 2, 3, 4, 5, 6, 7")]
     pub response: Option<processing_response::Response>,
     /// Metadata to set in the proxy.
     #[prost(message, optional, tag = "8")]
     pub dynamic_metadata: Option<Struct>,
-    /// What the proxy sends from now on.
+    /// Processing mode for the rest of the stream.
     #[prost(message, optional, tag = "9")]
     pub mode_override: Option<ProcessingMode>,
 }
@@ -205,7 +205,7 @@ pub struct ProcessingResponse {
 pub mod processing_response {
     use super::{BodyResponse, HeadersResponse, ImmediateResponse, TrailersResponse};
 
-    /// Instruction for the part of the HTTP request or response that the proxy sent.
+    /// Response to the part of the HTTP request or response that the proxy sent.
     #[derive(Clone, PartialEq, prost::Oneof)]
     pub enum Response {
         /// Answers the request headers.
@@ -226,7 +226,7 @@ pub mod processing_response {
         /// Answers the response trailers.
         #[prost(message, tag = "6")]
         ResponseTrailers(TrailersResponse),
-        /// Ends the exchange: the proxy sends this response to the client.
+        /// Ends the stream: the proxy sends this response to the client.
         #[prost(message, tag = "7")]
         ImmediateResponse(ImmediateResponse),
     }
@@ -265,7 +265,7 @@ pub struct CommonResponse {
     /// Replacement of the chunk.
     #[prost(message, optional, tag = "3")]
     pub body_mutation: Option<BodyMutation>,
-    /// Whether the proxy selects the route again.
+    /// Whether the proxy discards the selected route and selects it again.
     #[prost(bool, tag = "5")]
     pub clear_route_cache: bool,
 }
@@ -287,7 +287,7 @@ pub struct HeaderValueOption {
     /// Name and value.
     #[prost(message, optional, tag = "1")]
     pub header: Option<HeaderValue>,
-    /// What to do if the header exists, as [`HeaderAppendAction`].
+    /// Action if the header already exists, as [`HeaderAppendAction`].
     #[prost(enumeration = "HeaderAppendAction", tag = "3")]
     pub append_action: i32,
 }
@@ -317,7 +317,7 @@ pub struct StreamedBodyResponse {
     /// Content.
     #[prost(bytes = "bytes", tag = "1")]
     pub body: Bytes,
-    /// Whether nothing follows.
+    /// Whether this is the last message of the request or response.
     #[prost(bool, tag = "2")]
     pub end_of_stream: bool,
 }
@@ -347,7 +347,7 @@ pub struct HttpStatus {
     pub code: i32,
 }
 
-/// `envoy.extensions.filters.http.ext_proc.v3.ProcessingMode`: what the proxy sends from now on.
+/// `envoy.extensions.filters.http.ext_proc.v3.ProcessingMode`: which parts the proxy sends, and how.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct ProcessingMode {
     /// Mode of the request headers.
@@ -373,7 +373,7 @@ pub struct ProcessingMode {
 /// `grpc.health.v1.HealthCheckRequest`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct HealthCheckRequest {
-    /// Name of the service; empty for the server.
+    /// Name of the service; empty for the whole server.
     #[prost(string, tag = "1")]
     pub service: String,
 }
@@ -389,7 +389,7 @@ pub struct HealthCheckResponse {
 /// `HealthCheckResponse.ServingStatus`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, prost::Enumeration)]
 pub enum ServingStatus {
-    /// The status is not known.
+    /// The status is unknown.
     Unknown = 0,
     /// The service accepts requests.
     Serving = 1,

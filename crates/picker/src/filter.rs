@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 /// Labels of a Pod.
 pub(crate) type Labels = BTreeMap<String, String>;
 
-/// Label of llm-d for the role of a Pod.
+/// llm-d label for the role of a Pod.
 const ROLE_LABEL: &str = "llm-d.ai/role";
 
-/// Label of the Pods of a `fusioninfer.io` service.
+/// `fusioninfer.io` label for the component of a Pod.
 const COMPONENT_LABEL: &str = "fusioninfer.io/component-type";
 
 /// A filter of candidates.
@@ -61,11 +61,11 @@ impl Filter {
     /// Returns whether a Pod with these labels matches.
     pub(crate) fn matches(&self, labels: &Labels) -> bool {
         match self {
-            Filter::Label { label, values, allow_missing: without } => {
-                labels.get(label).map_or(*without, |value| values.contains(value))
+            Filter::Label { label, values, allow_missing } => {
+                labels.get(label).map_or(*allow_missing, |value| values.contains(value))
             }
             Filter::Selector(requirements) => requirements.iter().all(|requirement| requirement.matches(labels)),
-            Filter::Role(stage) => stage.matches(labels),
+            Filter::Role(role) => role.matches(labels),
         }
     }
 }
@@ -130,7 +130,7 @@ mod tests {
     #[case::role_label_wins(&[(COMPONENT_LABEL, "decoder"), (ROLE_LABEL, "prefill")], [false, true, false])]
     fn matches_roles(#[case] labels: &[(&str, &str)], #[case] expect: [bool; 3]) {
         let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        let matches = [Role::Encode, Role::Prefill, Role::Decode].map(|stage| Filter::Role(stage).matches(&labels));
+        let matches = [Role::Encode, Role::Prefill, Role::Decode].map(|role| Filter::Role(role).matches(&labels));
         assert_eq!(matches, expect);
     }
 

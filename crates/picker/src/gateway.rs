@@ -24,7 +24,7 @@ use crate::{connections::Connections, pool::Datastore};
 use activity::ConnectionActivity;
 use proxy::Proxy;
 
-/// Timeout of idle client connections and of request headers.
+/// Timeout for idle client connections and for reading request headers.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Maximum size of request headers in bytes; larger ones are rejected with 431.
@@ -39,7 +39,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Serves the gateway on `listener` until `shutdown`. Responses may continue for two seconds.
 ///
 /// # Errors
-/// Currently none: a connection that cannot be accepted is logged.
+/// Currently none; failures to accept a connection are logged.
 pub async fn serve_gateway(
     listener: TcpListener,
     datastore: Arc<Datastore>,
@@ -61,9 +61,9 @@ async fn serve_connection(stream: TcpStream, proxy: Arc<Proxy>, shutdown: Cancel
         tracing::debug!(%error, "failed to set TCP_NODELAY");
     }
     let activity = ConnectionActivity::new();
-    let requests = Arc::clone(&activity);
+    let connection_activity = Arc::clone(&activity);
     let service = service_fn(move |request| {
-        let (proxy, active) = (Arc::clone(&proxy), requests.begin_request());
+        let (proxy, active) = (Arc::clone(&proxy), connection_activity.begin_request());
         async move {
             Ok::<_, std::convert::Infallible>(proxy.handle(request).await.map(|body| body.with_active_request(active)))
         }
@@ -81,7 +81,7 @@ async fn serve_connection(stream: TcpStream, proxy: Arc<Proxy>, shutdown: Cancel
         }
         () = activity.wait_until_idle(IDLE_TIMEOUT) => {
             connection.as_mut().graceful_shutdown();
-            // The client may not read the GOAWAY frame.
+            // The client may ignore the GOAWAY frame.
             timeout(DRAIN_TIMEOUT, connection).await.unwrap_or(Ok(()))
         }
     };

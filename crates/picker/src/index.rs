@@ -18,7 +18,7 @@ use crate::{
 };
 use cluster::NamespacedName;
 
-/// Annotations with the range of prompt sizes that a Pod is meant for: tokens, both bounds inclusive.
+/// Annotations with the range of prompt sizes that a Pod is intended for, in tokens; both bounds are inclusive.
 const PROMPT_TOKENS_MIN: &str = "ome.io/prompt-tokens-min";
 const PROMPT_TOKENS_MAX: &str = "ome.io/prompt-tokens-max";
 
@@ -31,7 +31,7 @@ pub(crate) struct WatchedObjects {
     pub(crate) pods: Vec<Arc<Value>>,
 }
 
-/// Pools and status conditions built from the objects.
+/// Pools and status conditions, built from the watched objects.
 #[derive(Debug, Default)]
 pub(crate) struct PoolIndex {
     pub(crate) pools: Vec<Pool>,
@@ -116,8 +116,8 @@ fn build_pool(
 
 /// Returns the range of prompt sizes in the annotations of a Pod. Bounds that are not numbers are ignored.
 pub(crate) fn prompt_token_range(pod: &Value) -> PromptTokenRange {
-    let bound = |name: &str| pod["metadata"]["annotations"][name].as_str()?.parse().ok();
-    PromptTokenRange { min: bound(PROMPT_TOKENS_MIN), max: bound(PROMPT_TOKENS_MAX) }
+    let parse_bound = |name: &str| pod["metadata"]["annotations"][name].as_str()?.parse().ok();
+    PromptTokenRange { min: parse_bound(PROMPT_TOKENS_MIN), max: parse_bound(PROMPT_TOKENS_MAX) }
 }
 
 /// Returns whether a Pod is running or may start, and is not terminating.
@@ -134,16 +134,16 @@ pub(crate) fn ready_address(pod: &Value) -> Option<IpAddr> {
 
 fn use_case_set_source(object: &Arc<Value>) -> Option<UseCaseSource> {
     let parsed: LLMUseCaseSet = parse_object(object)?;
-    Some(source(object, parsed.spec.pool_ref, parsed.spec.use_cases))
+    Some(new_source(object, parsed.spec.pool_ref, parsed.spec.use_cases))
 }
 
 fn use_case_source(object: &Arc<Value>) -> Option<UseCaseSource> {
     let parsed: LLMUseCase = parse_object(object)?;
     let use_case = parsed.spec.use_case();
-    Some(source(object, parsed.spec.pool_ref, vec![use_case]))
+    Some(new_source(object, parsed.spec.pool_ref, vec![use_case]))
 }
 
-fn source(object: &Arc<Value>, pool_refs: Vec<PoolRef>, use_cases: Vec<ApiUseCase>) -> UseCaseSource {
+fn new_source(object: &Arc<Value>, pool_refs: Vec<PoolRef>, use_cases: Vec<ApiUseCase>) -> UseCaseSource {
     UseCaseSource {
         object: Arc::clone(object),
         creation_timestamp: string_at(object, "/metadata/creationTimestamp").to_owned(),
@@ -155,7 +155,8 @@ fn source(object: &Arc<Value>, pool_refs: Vec<PoolRef>, use_cases: Vec<ApiUseCas
 
 /// Adds the use cases of one object to its pools, and returns the conditions of the object.
 fn activate_use_cases(pools: &mut BTreeMap<NamespacedName, Pool>, source: &UseCaseSource) -> Vec<Condition> {
-    let (mut missing_pools, mut conflicting, mut zero_weights) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let (mut missing_pools, mut conflicting_use_cases, mut zero_weight_use_cases) =
+        (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let mut found_pools = BTreeSet::new();
     for reference in &source.pool_refs {
         let is_backend_pool = reference.kind.as_deref().is_none_or(|kind| kind == "BackendPool");
@@ -169,9 +170,9 @@ fn activate_use_cases(pools: &mut BTreeMap<NamespacedName, Pool>, source: &UseCa
             if !use_case.target_models.is_empty()
                 && use_case.target_models.iter().all(|target| target.weight == Some(0))
             {
-                zero_weights.insert(use_case.model_name.clone());
+                zero_weight_use_cases.insert(use_case.model_name.clone());
             } else if pool.use_cases.contains_key(&use_case.model_name) {
-                conflicting.insert(format!("{} on pool {}", use_case.model_name, pool.key.name));
+                conflicting_use_cases.insert(format!("{} on pool {}", use_case.model_name, pool.key.name));
             } else {
                 pool.use_cases
                     .insert(use_case.model_name.clone(), active_use_case(use_case, &source.creation_timestamp));
@@ -179,7 +180,7 @@ fn activate_use_cases(pools: &mut BTreeMap<NamespacedName, Pool>, source: &UseCa
         }
     }
     vec![
-        accepted_condition(&conflicting, &zero_weights, &found_pools, &missing_pools),
+        accepted_condition(&conflicting_use_cases, &zero_weight_use_cases, &found_pools, &missing_pools),
         resolved_refs_condition(&missing_pools),
     ]
 }
@@ -198,21 +199,23 @@ fn active_use_case(use_case: &ApiUseCase, creation_timestamp: &str) -> UseCase {
 }
 
 fn accepted_condition(
-    conflicting: &BTreeSet<String>,
-    zero_weights: &BTreeSet<String>,
+    conflicting_use_cases: &BTreeSet<String>,
+    zero_weight_use_cases: &BTreeSet<String>,
     found_pools: &BTreeSet<String>,
     missing_pools: &BTreeSet<String>,
 ) -> Condition {
-    if !conflicting.is_empty() {
+    if !conflicting_use_cases.is_empty() {
         let message = format!(
             "Use cases are inactive because an older object declares the same model name: {}.",
-            join_names(conflicting)
+            join_names(conflicting_use_cases)
         );
         return Condition::new("Accepted", false, code::MODEL_NAME_CONFLICT, message);
     }
-    if !zero_weights.is_empty() {
-        let message =
-            format!("All target weights of {} are 0; set at least one positive weight.", join_names(zero_weights));
+    if !zero_weight_use_cases.is_empty() {
+        let message = format!(
+            "All target weights of {} are 0; set at least one positive weight.",
+            join_names(zero_weight_use_cases)
+        );
         return Condition::new("Accepted", false, code::INVALID_WEIGHTS, message);
     }
     match (found_pools.is_empty(), missing_pools.is_empty()) {
@@ -293,7 +296,7 @@ mod tests {
             "status": {"phase": "Running", "podIP": ip, "conditions": [{"type": "Ready", "status": ready}]}}))
     }
 
-    fn set(name: &str, created: &str, pools: &[&str], models: &[&str]) -> Arc<Value> {
+    fn use_case_set(name: &str, created: &str, pools: &[&str], models: &[&str]) -> Arc<Value> {
         let pools: Vec<Value> = pools.iter().map(|name| json!({"name": name})).collect();
         let models: Vec<Value> = models.iter().map(|name| json!({"modelName": name})).collect();
         Arc::new(json!({"apiVersion": "inference.networking.x-k8s.io/v1alpha1", "kind": "LLMUseCaseSet",
@@ -341,8 +344,8 @@ mod tests {
     #[test]
     fn oldest_object_owns_a_model_name() {
         let sets = vec![
-            set("new", "2026-02-01T00:00:00Z", &["p"], &["m", "n"]),
-            set("old", "2026-01-01T00:00:00Z", &["p"], &["m"]),
+            use_case_set("new", "2026-02-01T00:00:00Z", &["p"], &["m", "n"]),
+            use_case_set("old", "2026-01-01T00:00:00Z", &["p"], &["m"]),
         ];
         let index =
             index(&WatchedObjects { pools: vec![pool("p", &[1])], use_case_sets: sets, ..WatchedObjects::default() });
@@ -358,7 +361,7 @@ mod tests {
     // spec: GW-31
     #[test]
     fn missing_pool_is_reported_and_others_are_served() {
-        let sets = vec![set("s", "2026-01-01T00:00:00Z", &["p", "missing"], &["m"])];
+        let sets = vec![use_case_set("s", "2026-01-01T00:00:00Z", &["p", "missing"], &["m"])];
         let index =
             index(&WatchedObjects { pools: vec![pool("p", &[1])], use_case_sets: sets, ..WatchedObjects::default() });
         assert!(index.pools[0].use_cases.contains_key("m"));
@@ -376,7 +379,7 @@ mod tests {
                 "PoolNotFound: BackendPool missing not found in this namespace."
             ]
         );
-        let sets = vec![set("s", "2026-01-01T00:00:00Z", &["missing"], &["m"])];
+        let sets = vec![use_case_set("s", "2026-01-01T00:00:00Z", &["missing"], &["m"])];
         assert_eq!(
             messages(&super::build_index(&WatchedObjects { use_case_sets: sets, ..WatchedObjects::default() }, |_| {
                 Arc::default()
@@ -391,7 +394,7 @@ mod tests {
     // spec: GW-2
     #[test]
     fn single_use_case_is_a_set_of_one() {
-        let mut single = (*set("s", "2026-01-01T00:00:00Z", &["p"], &[])).clone();
+        let mut single = (*use_case_set("s", "2026-01-01T00:00:00Z", &["p"], &[])).clone();
         single["kind"] = "LLMUseCase".into();
         single["spec"] = json!({"poolRef": [{"name": "p"}], "modelName": "m", "targetModels": [{"targetModelName": "t", "weight": 3}], "objective": {}});
         let index = index(&WatchedObjects {

@@ -19,11 +19,11 @@ pub(crate) fn replace_model(body: &Bytes, span: &Range<usize>, model: &str) -> B
 
 /// Restores the client's model name in the top-level `model` values of a response, chunk by chunk.
 ///
-/// Supports JSON documents and event streams: text outside of JSON objects is passed on. Only bytes that may be part of a
+/// Supports JSON documents and event streams: text outside of JSON objects is unchanged. Only bytes that may be part of a
 /// `model` value are delayed.
 #[derive(Debug)]
 pub(crate) struct ModelRestorer {
-    /// Model name in responses of engines.
+    /// Model name in responses from engines.
     engine_model: String,
     /// Model name for the client, as a JSON string.
     client_model_json: Vec<u8>,
@@ -35,7 +35,7 @@ pub(crate) struct ModelRestorer {
     in_object: bool,
     position: Position,
     /// Key or `model` value that is being read at the top level, including the opening quote.
-    string: Vec<u8>,
+    buffer: Vec<u8>,
     escaped: bool,
 }
 
@@ -53,11 +53,11 @@ enum Position {
     /// In a string that is a top-level `model` value.
     InModelValue,
     /// In another string.
-    InOther,
+    InOtherString,
 }
 
 impl ModelRestorer {
-    /// Returns a restorer that replaces `engine_model` by `client_model`.
+    /// Returns a restorer that replaces `engine_model` with `client_model`.
     pub(crate) fn new(engine_model: &str, client_model: &str, is_event_stream: bool) -> Self {
         Self {
             engine_model: engine_model.to_owned(),
@@ -66,36 +66,36 @@ impl ModelRestorer {
             depth: 0,
             in_object: false,
             position: Position::Key,
-            string: Vec::new(),
+            buffer: Vec::new(),
             escaped: false,
         }
     }
 
     /// Returns the bytes that can be sent after `chunk` was received.
     pub(crate) fn push(&mut self, chunk: &[u8]) -> Bytes {
-        let mut out = Vec::with_capacity(chunk.len() + self.string.len() + self.client_model_json.len());
+        let mut output = Vec::with_capacity(chunk.len() + self.buffer.len() + self.client_model_json.len());
         for byte in chunk {
-            self.push_byte(*byte, &mut out);
+            self.push_byte(*byte, &mut output);
         }
-        Bytes::from(out)
+        Bytes::from(output)
     }
 
-    /// Returns the delayed bytes at the end of the response.
+    /// Returns the delayed bytes when the response ends.
     pub(crate) fn finish(&mut self) -> Bytes {
         match self.position {
-            Position::InModelValue => Bytes::from(std::mem::take(&mut self.string)),
+            Position::InModelValue => Bytes::from(std::mem::take(&mut self.buffer)),
             _ => Bytes::new(),
         }
     }
 
-    fn push_byte(&mut self, byte: u8, out: &mut Vec<u8>) {
+    fn push_byte(&mut self, byte: u8, output: &mut Vec<u8>) {
         match self.position {
-            Position::InKey | Position::InModelValue | Position::InOther => self.push_in_string(byte, out),
-            Position::Key | Position::ModelValue | Position::OtherValue => self.push_outside_string(byte, out),
+            Position::InKey | Position::InModelValue | Position::InOtherString => self.push_in_string(byte, output),
+            Position::Key | Position::ModelValue | Position::OtherValue => self.push_outside_string(byte, output),
         }
     }
 
-    fn push_outside_string(&mut self, byte: u8, out: &mut Vec<u8>) {
+    fn push_outside_string(&mut self, byte: u8, output: &mut Vec<u8>) {
         match byte {
             b'\n' if self.is_event_stream => self.depth = 0,
             b'{' | b'[' => {
@@ -107,57 +107,57 @@ impl ModelRestorer {
             }
             b'}' | b']' => self.depth = self.depth.saturating_sub(1),
             b',' if self.depth == 1 => self.position = Position::Key,
-            b'"' if self.depth > 0 => return self.begin_string(out),
+            b'"' if self.depth > 0 => return self.begin_string(output),
             _ => {}
         }
-        out.push(byte);
+        output.push(byte);
     }
 
-    fn begin_string(&mut self, out: &mut Vec<u8>) {
+    fn begin_string(&mut self, output: &mut Vec<u8>) {
         let is_top_level = self.depth == 1 && self.in_object;
         self.position = match self.position {
             Position::Key if is_top_level => Position::InKey,
             Position::ModelValue if is_top_level => Position::InModelValue,
-            _ => Position::InOther,
+            _ => Position::InOtherString,
         };
-        self.string.clear();
+        self.buffer.clear();
         match self.position {
-            Position::InModelValue => self.string.push(b'"'),
+            Position::InModelValue => self.buffer.push(b'"'),
             Position::InKey => {
-                self.string.push(b'"');
-                out.push(b'"');
+                self.buffer.push(b'"');
+                output.push(b'"');
             }
-            _ => out.push(b'"'),
+            _ => output.push(b'"'),
         }
     }
 
-    fn push_in_string(&mut self, byte: u8, out: &mut Vec<u8>) {
+    fn push_in_string(&mut self, byte: u8, output: &mut Vec<u8>) {
         if self.is_event_stream && byte == b'\n' {
             // JSON strings do not contain line breaks: the text was not a JSON string.
-            out.extend_from_slice(&self.finish());
+            output.extend_from_slice(&self.finish());
             (self.depth, self.position, self.escaped) = (0, Position::Key, false);
-            return out.push(byte);
+            return output.push(byte);
         }
         let is_end = byte == b'"' && !self.escaped;
         self.escaped = byte == b'\\' && !self.escaped;
         match self.position {
-            Position::InModelValue => self.string.push(byte),
-            Position::InKey if self.string.len() <= MAX_MODEL_BYTES => {
-                self.string.push(byte);
-                out.push(byte);
+            Position::InModelValue => self.buffer.push(byte),
+            Position::InKey if self.buffer.len() <= MAX_MODEL_BYTES => {
+                self.buffer.push(byte);
+                output.push(byte);
             }
-            _ => out.push(byte),
+            _ => output.push(byte),
         }
         if is_end {
-            self.end_string(out);
-        } else if self.position == Position::InModelValue && self.string.len() > MAX_MODEL_BYTES {
-            out.append(&mut self.string);
-            self.position = Position::InOther;
+            self.end_string(output);
+        } else if self.position == Position::InModelValue && self.buffer.len() > MAX_MODEL_BYTES {
+            output.append(&mut self.buffer);
+            self.position = Position::InOtherString;
         }
     }
 
-    fn end_string(&mut self, out: &mut Vec<u8>) {
-        let parse = || serde_json::from_slice::<String>(&self.string).ok();
+    fn end_string(&mut self, output: &mut Vec<u8>) {
+        let parse = || serde_json::from_slice::<String>(&self.buffer).ok();
         match self.position {
             Position::InKey => {
                 let is_model = parse().is_some_and(|key| key == "model");
@@ -165,12 +165,12 @@ impl ModelRestorer {
             }
             Position::InModelValue => {
                 let is_engine_model = parse().is_some_and(|value| value == self.engine_model);
-                out.extend_from_slice(if is_engine_model { &self.client_model_json } else { &self.string });
+                output.extend_from_slice(if is_engine_model { &self.client_model_json } else { &self.buffer });
                 self.position = Position::OtherValue;
             }
             _ => self.position = Position::OtherValue,
         }
-        self.string.clear();
+        self.buffer.clear();
     }
 }
 
@@ -188,8 +188,8 @@ mod tests {
     fn replaces_only_the_model_value() {
         let body = Bytes::from_static(br#"{ "z":1.50, "model" : "a\/b" ,"big":12345678901234567890,"s":"\u00e9"}"#);
         let info = crate::request::parse_request(&body).unwrap();
-        let spliced = replace_model(&body, &info.model.unwrap().span, "x\"y");
-        assert_eq!(spliced, br#"{ "z":1.50, "model" : "x\"y" ,"big":12345678901234567890,"s":"\u00e9"}"#.as_slice());
+        let rewritten = replace_model(&body, &info.model.unwrap().span, "x\"y");
+        assert_eq!(rewritten, br#"{ "z":1.50, "model" : "x\"y" ,"big":12345678901234567890,"s":"\u00e9"}"#.as_slice());
     }
 
     #[rstest]
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn truncated_response_is_passed_on_completely() {
+    fn truncated_response_is_forwarded_completely() {
         let mut restorer = ModelRestorer::new("t", "chat", false);
         let sent = restorer.push(b"{\"model\":\"t");
         assert_eq!([sent, restorer.finish()].concat(), b"{\"model\":\"t");

@@ -19,7 +19,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq)]
 pub struct SchedulingPolicy {
     pub(crate) profile_handler: ProfileHandler,
-    /// Configurations of the prefix indexes. Scorers refer to them by position.
+    /// Configurations of the prefix indexes. Scorers reference them by position.
     pub(crate) prefix_configs: Vec<PrefixConfig>,
     pub(crate) parser: Parser,
     /// Port that forwards requests to the engines on the other ports of its Pod (data parallelism). A request header names
@@ -36,7 +36,7 @@ pub(crate) enum Parser {
     Passthrough,
 }
 
-/// Selects the profiles that run for a request.
+/// Determines which profiles run for a request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ProfileHandler {
     Single(Profile),
@@ -48,15 +48,16 @@ pub(crate) enum ProfileHandler {
     },
 }
 
-/// Decides which prompts are sent to a prefill endpoint.
+/// Condition for sending a prompt to a prefill endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decider {
     Always,
-    /// The decode endpoint has not cached more than this number of bytes.
+    /// More than `bytes` bytes of the prompt are not cached by the decode endpoint.
     UncachedBytesAbove {
         bytes: usize,
     },
-    /// The decode endpoint has not cached at least `uncached` tokens, and the prompt has at least `prompt` tokens.
+    /// At least `uncached` tokens of the prompt are not cached by the decode endpoint, and the prompt has at least `prompt`
+    /// tokens.
     MinTokens {
         uncached: usize,
         prompt: usize,
@@ -87,8 +88,8 @@ pub(crate) struct SchedulingResult {
 impl SchedulingPolicy {
     /// Returns the block hashes of a prompt for [`SchedulingRequest::prefix_hashes`].
     pub(crate) fn prefix_hashes(&self, model: &str, body: &[u8], info: &RequestInfo) -> Vec<Vec<u64>> {
-        let pieces = || info.prompt_spans.iter().filter_map(|span| body.get(span.clone()));
-        self.prefix_configs.iter().map(|config| config.block_hashes(model, pieces())).collect()
+        let chunks = || info.prompt_spans.iter().filter_map(|span| body.get(span.clone()));
+        self.prefix_configs.iter().map(|config| config.block_hashes(model, chunks())).collect()
     }
 
     /// Returns empty state for [`SchedulingPolicy::schedule`].
@@ -129,7 +130,7 @@ impl SchedulingPolicy {
         for endpoint in [Some(selected), prefiller.map(|prefiller| prefiller.endpoint.address)].into_iter().flatten() {
             self.record_prefix(request.prefix_hashes, state, endpoint);
             if is_cold {
-                state.cold_placement.place(endpoint);
+                state.cold_placement.record_placement(endpoint);
             }
         }
         let endpoints = endpoints.into_iter().map(|candidate| candidate.endpoint.clone()).collect();
@@ -137,7 +138,8 @@ impl SchedulingPolicy {
         Some(SchedulingResult { endpoints, prefill_endpoint, cached_bytes })
     }
 
-    /// Records that `endpoint` caches a prompt: it was selected, or the proxy reported that it served the request.
+    /// Records that `endpoint` caches a prompt, because it was selected or because the proxy reported that it served the
+    /// request.
     pub(crate) fn record_prefix(&self, prefix_hashes: &[Vec<u64>], state: &mut SchedulerState, endpoint: SocketAddr) {
         for ((index, hashes), config) in state.prefix_indexes.iter_mut().zip(prefix_hashes).zip(&self.prefix_configs) {
             index.insert(hashes, endpoint, config.lru_capacity);
@@ -221,8 +223,8 @@ mod tests {
             let request =
                 SchedulingRequest { model: "m", prompt_bytes: info.prompt_bytes(), prefix_hashes: &prefix_hashes };
             let candidates: Vec<&Candidate> = self.candidates.iter().collect();
-            let choice = self.policy.schedule(&request, &candidates, &mut self.state, &mut self.rng)?;
-            Some((choice.endpoints[0].pod.clone(), choice.prefill_endpoint.map(|endpoint| endpoint.pod)))
+            let result = self.policy.schedule(&request, &candidates, &mut self.state, &mut self.rng)?;
+            Some((result.endpoints[0].pod.clone(), result.prefill_endpoint.map(|endpoint| endpoint.pod)))
         }
     }
 

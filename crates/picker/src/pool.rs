@@ -21,9 +21,9 @@ pub struct Endpoint {
     pub address: SocketAddr,
     /// Name of the Pod.
     pub pod: String,
-    /// Prompt sizes that the Pod is meant for.
+    /// Prompt sizes that the Pod is intended for.
     pub prompt_tokens: PromptTokenRange,
-    /// Requests in flight, shared by all pools that select the Pod.
+    /// Load of the endpoint, shared by all pools that select the Pod.
     pub load: Arc<EndpointLoad>,
 }
 
@@ -77,7 +77,7 @@ pub struct Datastore {
     rng: Mutex<Rng>,
 }
 
-/// Counts a request as in flight until it is dropped.
+/// Guard that counts a request as in flight until the guard is dropped.
 #[derive(Debug)]
 pub struct InFlight {
     load: Arc<EndpointLoad>,
@@ -101,7 +101,7 @@ impl Datastore {
     pub fn replace(&self, pools: Vec<Pool>) {
         let routing = Arc::new(RoutingTable::new(pools));
         *self.table.write().unwrap_or_else(PoisonError::into_inner) = routing;
-        // A load that only this map references has neither an endpoint nor a request.
+        // Remove loads of removed endpoints without requests: only this map references them.
         self.loads.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, load| Arc::strong_count(load) > 1);
     }
 
@@ -137,8 +137,8 @@ impl RoutingTable {
 
     /// Returns the pool and the use case that serve `model`; only in `pool` if one is given.
     pub fn find(&self, pool: Option<&NamespacedName>, model: &str) -> Option<(&Pool, UseCase)> {
-        let declared = pool.or_else(|| self.by_model.get(model)).and_then(|key| self.pools.get(key));
-        if let Some(found) = declared.and_then(|pool| Some((pool, pool.use_cases.get(model)?.clone()))) {
+        let declaring_pool = pool.or_else(|| self.by_model.get(model)).and_then(|key| self.pools.get(key));
+        if let Some(found) = declaring_pool.and_then(|pool| Some((pool, pool.use_cases.get(model)?.clone()))) {
             return Some(found);
         }
         let mut candidates: Vec<&Pool> = match pool {
@@ -158,12 +158,12 @@ impl EndpointLoad {
         self.requests.load(Relaxed)
     }
 
-    /// Returns the estimated number of tokens of the requests in flight.
+    /// Returns the estimated total number of tokens of the requests in flight.
     pub fn tokens(&self) -> u64 {
         self.tokens.load(Relaxed)
     }
 
-    /// Counts a request of `tokens` estimated tokens as in flight until the result is dropped.
+    /// Counts a request with an estimated number of `tokens` as in flight until the returned guard is dropped.
     pub fn begin(self: &Arc<Self>, tokens: u64) -> InFlight {
         self.requests.fetch_add(1, Relaxed);
         self.tokens.fetch_add(tokens, Relaxed);

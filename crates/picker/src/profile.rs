@@ -11,7 +11,7 @@ use crate::{
     score::{SchedulerState, Scorer, least_loaded},
 };
 
-/// Scores that differ by less than this fraction of the total weight count as equal. Metrics are slightly outdated: without
+/// Scores that differ by at most this fraction of the total weight count as equal. Metrics are slightly outdated: without
 /// the tolerance an insignificant difference would send all requests to one endpoint until the next scrape.
 const SCORE_TOLERANCE: f64 = 0.01;
 
@@ -21,7 +21,7 @@ pub(crate) struct Profile {
     pub(crate) filters: Vec<Filter>,
     pub(crate) scorers: Vec<(Scorer, f64)>,
     pub(crate) picker: Picker,
-    /// Maximum number of returned endpoints: the selected one and fallbacks.
+    /// Maximum number of returned endpoints: the selected endpoint and fallbacks.
     pub(crate) max_endpoints: usize,
 }
 
@@ -30,14 +30,14 @@ pub(crate) struct Profile {
 pub(crate) enum Picker {
     /// Highest score; among equal scores the least loaded endpoint.
     MaxScore,
-    /// Random, independent of the scores.
+    /// Random endpoint, independent of the scores.
     Random,
-    /// Random, in proportion to the scores.
+    /// Random endpoint, with a probability proportional to its score.
     WeightedRandom,
 }
 
 impl Profile {
-    /// Returns the endpoints to try, in this order; empty if no candidate passes the filters.
+    /// Returns the endpoints to try in order; empty if no candidate passes the filters.
     pub(crate) fn pick<'a>(
         &self,
         request: &SchedulingRequest<'_>,
@@ -57,8 +57,8 @@ impl Profile {
         scored.into_iter().take(self.max_endpoints.max(1)).map(|(candidate, _)| candidate).collect()
     }
 
-    /// Returns the candidates that pass all filters. An endpoint that refuses connections has no queue and would score best,
-    /// so it is retained only if all endpoints refuse connections.
+    /// Returns the candidates that pass all filters. An endpoint that refuses connections has no queue and would score
+    /// best, so it is retained only if all endpoints refuse connections.
     fn filter<'a>(&self, candidates: &[&'a Candidate]) -> Vec<&'a Candidate> {
         let passes = |candidate: &&Candidate| self.filters.iter().all(|filter| filter.matches(&candidate.labels));
         let mut candidates: Vec<&Candidate> = candidates.iter().copied().filter(passes).collect();
@@ -104,16 +104,16 @@ fn sort_by_score(scored: &mut [(&Candidate, f64)], tolerance: f64, rng: &mut Rng
     }
 }
 
-/// Moves one candidate, drawn in proportion to its score, to the front; sorts the others by score.
+/// Moves one candidate to the front, drawn with a probability proportional to its score; sorts the others by score.
 fn pick_weighted_random(scored: &mut [(&Candidate, f64)], rng: &mut Rng) {
     sort_by_score(scored, 0.0, rng);
     let sum: f64 = scored.iter().map(|(_, total)| total.max(0.0)).sum();
     let mut remaining = rng.f64() * sum;
-    let drawn = scored.iter().position(|(_, total)| {
+    let selected_index = scored.iter().position(|(_, total)| {
         remaining -= total.max(0.0);
         remaining < 0.0
     });
-    if let Some(index) = drawn {
+    if let Some(index) = selected_index {
         scored[..=index].rotate_right(1);
     }
 }
@@ -161,16 +161,16 @@ mod tests {
         let candidates = [candidate_with_queue(1, 0.0, None), candidate_with_queue(2, 0.0, None)];
         let mut rng = Rng::with_seed(1);
         let first = |rng: &mut Rng| pick_names(&profile(Picker::MaxScore), &candidates, rng)[0].clone();
-        let picks = (0..400).filter(|_| first(&mut rng) == "pod-1").count();
-        assert!((120..280).contains(&picks), "{picks}");
+        let pod_1_count = (0..400).filter(|_| first(&mut rng) == "pod-1").count();
+        assert!((120..280).contains(&pod_1_count), "{pod_1_count}");
         let _busy = candidates[0].endpoint.load.begin(100);
         assert!((0..50).all(|_| first(&mut rng) == "pod-2"));
     }
 
     #[test]
     fn insignificant_score_differences_are_ignored() {
-        let candidate_with_cache_usage = |number, share| {
-            candidate(number, Some((EngineMetrics { kv_cache_usage: Some(share), ..EngineMetrics::default() }, 0)))
+        let candidate_with_cache_usage = |number, usage| {
+            candidate(number, Some((EngineMetrics { kv_cache_usage: Some(usage), ..EngineMetrics::default() }, 0)))
         };
         let profile = Profile { scorers: vec![(Scorer::KvCache, 100.0)], ..profile(Picker::MaxScore) };
         let mut rng = Rng::with_seed(1);
@@ -194,9 +194,9 @@ mod tests {
         let drawn: Vec<String> = (0..1_000)
             .map(|_| pick_names(&profile(Picker::WeightedRandom), &candidates, &mut rng)[0].clone())
             .collect();
-        let share = |pod: &str| drawn.iter().filter(|drawn| *drawn == pod).count();
-        assert!((740..860).contains(&share("pod-1")), "{}", share("pod-1"));
-        assert_eq!(share("pod-3"), 0);
+        let count = |pod: &str| drawn.iter().filter(|drawn| *drawn == pod).count();
+        assert!((740..860).contains(&count("pod-1")), "{}", count("pod-1"));
+        assert_eq!(count("pod-3"), 0);
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(crate) fn estimate_tokens(bytes: usize) -> usize {
     bytes / BYTES_PER_TOKEN
 }
 
-/// Top-level fields of a request body. Of duplicate keys the last value counts, as in engines.
+/// Top-level fields of a request body. As in engines, the last of duplicate keys takes precedence.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RequestInfo {
     /// `model`.
@@ -47,8 +47,8 @@ pub(crate) enum ScanError {
     ModelNotString,
 }
 
-/// Parses `body` without allocating a JSON tree. Other values are skipped by their brackets and quotes; engines reject errors
-/// inside them.
+/// Parses `body` without allocating a JSON tree. Values of other fields are skipped by matching brackets and quotes;
+/// engines reject errors inside them.
 ///
 /// # Errors
 /// The body is not a JSON object, or `model` is not a string.
@@ -91,18 +91,18 @@ pub(crate) fn parse_request(body: &[u8]) -> Result<RequestInfo, ScanError> {
 }
 
 impl RequestInfo {
-    /// Returns the size of the prompt in bytes of JSON.
+    /// Returns the size of the prompt in bytes, as encoded in JSON.
     pub(crate) fn prompt_bytes(&self) -> usize {
         self.prompt_spans.iter().map(Range::len).sum()
     }
 
-    /// Returns the estimated tokens of the prompt.
+    /// Returns the estimated number of tokens of the prompt.
     pub(crate) fn prompt_tokens(&self) -> u64 {
         estimate_tokens(self.prompt_bytes()) as u64
     }
 
-    /// Returns the estimated tokens of a running request: those of its prompt, plus its maximum output tokens (256 if it sets
-    /// no limit).
+    /// Returns the estimated number of tokens of a running request: the tokens of its prompt plus its maximum number of
+    /// output tokens (256 if it sets no limit).
     pub(crate) fn estimated_tokens(&self) -> u64 {
         self.prompt_tokens() + self.max_tokens.unwrap_or(256).min(1 << 20) + 1
     }
@@ -112,7 +112,7 @@ fn parse_model(value: &[u8], span: Range<usize>) -> Result<ModelField, ScanError
     parse_string(value).map(|name| ModelField { name, span }).ok_or(ScanError::ModelNotString)
 }
 
-/// Returns the text of a JSON string, or `None` if `value` is not a string.
+/// Returns the decoded JSON string, or `None` if `value` is not a string.
 fn parse_string(value: &[u8]) -> Option<String> {
     serde_json::from_slice(value).ok()
 }

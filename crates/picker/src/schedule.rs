@@ -21,7 +21,7 @@ pub(crate) struct RouteRequest<'a> {
     pub(crate) prompt_tokens: u64,
 }
 
-/// Pool and target model of a request. Endpoints are selected from it, again after a failure.
+/// Pool and target model of a request. After a failure another endpoint of the pool is selected.
 #[derive(Debug, Clone)]
 pub(crate) struct ModelRoute<'a> {
     /// Pool that serves the model.
@@ -69,19 +69,19 @@ pub(crate) fn resolve_route<'a>(
 }
 
 impl ModelRoute<'_> {
-    /// Selects an endpoint that is not among `tried`: the least loaded of those whose Pods are meant for prompts of this size,
-    /// or of all if there are none.
+    /// Selects an endpoint that is not in `attempts`: the least loaded endpoint that is intended for prompts of this size,
+    /// or the least loaded of all if there is none.
     ///
     /// # Errors
     /// [`RoutingError::NoEndpointAvailable`].
     pub(crate) fn select_endpoint(
         &self,
-        tried: &[SocketAddr],
+        attempts: &[SocketAddr],
         rng: &mut Rng,
     ) -> Result<EndpointSelection, RoutingError> {
         let endpoints = &self.pool.ready_endpoints;
         let mut candidates: Vec<&Endpoint> =
-            endpoints.iter().filter(|endpoint| !tried.contains(&endpoint.address)).collect();
+            endpoints.iter().filter(|endpoint| !attempts.contains(&endpoint.address)).collect();
         let matches_prompt = |endpoint: &&Endpoint| endpoint.prompt_tokens.contains(self.prompt_tokens);
         if candidates.iter().any(matches_prompt) {
             candidates.retain(matches_prompt);
@@ -89,10 +89,10 @@ impl ModelRoute<'_> {
         let endpoint = score::least_loaded::least_loaded(&candidates, rng)
             .ok_or_else(|| RoutingError::NoEndpointAvailable(self.pool.key.clone()))?;
         let plural = if endpoints.len() == 1 { "" } else { "s" };
-        let retries = if tried.is_empty() { String::new() } else { format!(", after {} failed", tried.len()) };
-        let decision =
+        let retries = if attempts.is_empty() { String::new() } else { format!(", after {} failed", attempts.len()) };
+        let explanation =
             format!("{} in flight, of {} endpoint{plural}{retries}", endpoint.load.requests(), endpoints.len());
-        Ok(EndpointSelection { endpoint: endpoint.clone(), explanation: decision })
+        Ok(EndpointSelection { endpoint: endpoint.clone(), explanation })
     }
 }
 
@@ -135,7 +135,7 @@ mod tests {
     fn prompts_are_routed_by_size_then_load(
         #[case] tokens: u64,
         #[case] busy: &str,
-        #[case] tried: &[u16],
+        #[case] attempted_ports: &[u16],
         #[case] expect: &str,
     ) {
         let datastore = Datastore::new(1);
@@ -145,7 +145,7 @@ mod tests {
             .iter()
             .find(|endpoint| endpoint.pod == busy)
             .map(|endpoint| endpoint.load.begin(1_000_000));
-        let tried: Vec<SocketAddr> = tried.iter().map(|port| ([127, 0, 0, 1], *port).into()).collect();
+        let tried: Vec<SocketAddr> = attempted_ports.iter().map(|port| ([127, 0, 0, 1], *port).into()).collect();
         let route = ModelRoute { pool: &pool, target_model: "m".to_owned(), prompt_tokens: tokens };
         assert_eq!(route.select_endpoint(&tried, &mut datastore.rng()).unwrap().endpoint.pod, expect);
     }

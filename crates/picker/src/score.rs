@@ -1,4 +1,4 @@
-//! Scorers: one file per signal, all with scores from 0 to 1.
+//! Scorers: one module per signal, all with scores from 0 to 1.
 
 pub(crate) mod kv_cache;
 pub(crate) mod least_loaded;
@@ -25,7 +25,7 @@ pub(crate) enum Scorer {
     LoadAware { threshold: f64 },
     /// `running-requests-size-scorer`: few running requests.
     RunningRequests,
-    /// `kv-cache-utilization-scorer`: much free KV cache.
+    /// `kv-cache-utilization-scorer`: high fraction of free KV cache.
     KvCache,
     /// `lora-affinity-scorer`: the adapter is loaded or can be loaded.
     Lora,
@@ -57,23 +57,26 @@ impl Scorer {
         candidates: &[&Candidate],
         state: &SchedulerState,
     ) -> Vec<f64> {
-        let each = |score: &dyn Fn(&Candidate) -> f64| candidates.iter().map(|candidate| score(candidate)).collect();
+        let score_each =
+            |score: &dyn Fn(&Candidate) -> f64| candidates.iter().map(|candidate| score(candidate)).collect();
         match self {
             Scorer::Queue => queue::scores(candidates),
-            Scorer::LoadAware { threshold } => each(&|candidate| queue::load_aware_score(candidate, threshold)),
+            Scorer::LoadAware { threshold } => score_each(&|candidate| queue::load_aware_score(candidate, threshold)),
             Scorer::RunningRequests => requests::running_scores(candidates),
-            Scorer::KvCache => each(&kv_cache::score),
-            Scorer::Lora => each(&|candidate| lora::score(request.model, candidate)),
-            Scorer::ActiveRequests { idle_threshold: idle, max_busy_score: busiest } => {
-                requests::active_request_scores(candidates, idle, busiest)
+            Scorer::KvCache => score_each(&kv_cache::score),
+            Scorer::Lora => score_each(&|candidate| lora::score(request.model, candidate)),
+            Scorer::ActiveRequests { idle_threshold, max_busy_score } => {
+                requests::active_request_scores(candidates, idle_threshold, max_busy_score)
             }
-            Scorer::TokenLoad { threshold } => each(&|candidate| requests::token_load_score(candidate, threshold)),
+            Scorer::TokenLoad { threshold } => {
+                score_each(&|candidate| requests::token_load_score(candidate, threshold))
+            }
             Scorer::Prefix(position) => {
                 let (hashes, index) = (request.prefix_hashes.get(position), state.prefix_indexes.get(position));
-                let share = |candidate: &Candidate| {
-                    hashes.zip(index).map(|(hashes, index)| index.matched_share(hashes, candidate))
+                let cached_fraction = |candidate: &Candidate| {
+                    hashes.zip(index).map(|(hashes, index)| index.matched_fraction(hashes, candidate))
                 };
-                each(&|candidate| share(candidate).unwrap_or(0.0))
+                score_each(&|candidate| cached_fraction(candidate).unwrap_or(0.0))
             }
             Scorer::NoHitLru if state.has_prefix_hit(request, candidates) => {
                 vec![no_hit_lru::NEUTRAL_SCORE; candidates.len()]
@@ -92,10 +95,10 @@ impl SchedulerState {
 
     /// Returns whether any of `candidates` caches a prefix of the prompt.
     pub(crate) fn has_prefix_hit(&self, request: &SchedulingRequest<'_>, candidates: &[&Candidate]) -> bool {
-        let known = |index: &PrefixIndex, hashes: &[u64]| {
+        let is_cached = |index: &PrefixIndex, hashes: &[u64]| {
             candidates.iter().any(|candidate| index.matched_blocks(hashes, candidate.endpoint.address) > 0)
         };
-        self.prefix_indexes.iter().zip(request.prefix_hashes).any(|(index, hashes)| known(index, hashes))
+        self.prefix_indexes.iter().zip(request.prefix_hashes).any(|(index, hashes)| is_cached(index, hashes))
     }
 }
 
@@ -105,6 +108,6 @@ fn lower_is_better(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let (low, high) = values
         .iter()
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(*value), high.max(*value)));
-    let span = high - low;
-    values.iter().map(|value| if span > 0.0 { (high - value) / span } else { 1.0 }).collect()
+    let range = high - low;
+    values.iter().map(|value| if range > 0.0 { (high - value) / range } else { 1.0 }).collect()
 }

@@ -9,7 +9,7 @@ pub struct UseCase {
     pub model_name: String,
     /// Whether the use case has an objective.
     pub critical: bool,
-    /// Weighted target models; empty: the model name itself.
+    /// Weighted target models; if empty, the target is the model name itself.
     pub targets: Vec<TargetModel>,
     /// Creation timestamp (RFC 3339) of the object that declares the use case.
     pub creation_timestamp: String,
@@ -35,7 +35,7 @@ impl UseCase {
         }
     }
 
-    /// Selects the target model of one request at random, in proportion to the weights.
+    /// Selects the target model of one request at random, with probabilities proportional to the weights.
     pub fn draw_target(&self, rng: &mut Rng) -> &str {
         let total: u64 = self.targets.iter().map(|target| u64::from(target.weight)).sum();
         if total == 0 {
@@ -68,10 +68,10 @@ mod tests {
         let use_case = use_case(&[("a", 20), ("never", 0), ("b", 80)]);
         let mut rng = Rng::with_seed(7);
         let drawn: Vec<&str> = (0..10_000).map(|_| use_case.draw_target(&mut rng)).collect();
-        let share = |model| drawn.iter().filter(|drawn| **drawn == model).count();
-        assert_eq!(share("never"), 0);
-        assert!((1_850..2_150).contains(&share("a")), "{}", share("a"));
-        assert_eq!(share("a") + share("b"), 10_000);
+        let count = |model| drawn.iter().filter(|drawn| **drawn == model).count();
+        assert_eq!(count("never"), 0);
+        assert!((1_850..2_150).contains(&count("a")), "{}", count("a"));
+        assert_eq!(count("a") + count("b"), 10_000);
     }
 
     #[test]

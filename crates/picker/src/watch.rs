@@ -95,7 +95,7 @@ fn watched_objects(stores: &Stores) -> WatchedObjects {
     }
 }
 
-/// Writes all changed statuses. After an error it continues with the others, and returns the last error at the end.
+/// Writes all changed statuses. If some writes fail, continues with the others and returns the last error.
 async fn publish_statuses(writer: &StatusWriter, stores: &Stores, index: &PoolIndex) -> Result<(), Error> {
     let mut result = Ok(());
     for pool in &index.pools {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::ConfigError;
 
-/// Supported API versions. Later versions added fields; none changed its meaning.
+/// Supported API versions. Later versions add fields, but do not change the meaning of existing ones.
 pub(super) const API_VERSIONS: [&str; 3] =
     ["llm-d.ai/v1alpha1", "llm-d.ai/v1", "inference.networking.x-k8s.io/v1alpha1"];
 
@@ -81,7 +81,7 @@ pub(super) struct RequestHandler {
 /// Parses the file; empty text results in the default configuration.
 ///
 /// # Errors
-/// The text is not YAML, has unknown fields, or has another kind.
+/// The text is not valid YAML, contains unknown fields, or is of another kind.
 pub(super) fn parse_document(text: &str) -> Result<EndpointPickerConfig, ConfigError> {
     let text = if text.trim().is_empty() { DEFAULT_CONFIG } else { text };
     let config: EndpointPickerConfig =
@@ -104,7 +104,7 @@ fn null_as_empty<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(deserial
 }
 
 impl PluginEntry {
-    /// Returns the name by which other plugins and profiles reference the plugin.
+    /// Returns the name that other plugins and profiles use to reference the plugin.
     pub(super) fn name(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.r#type)
     }

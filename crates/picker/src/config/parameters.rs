@@ -17,28 +17,28 @@ use crate::{
 #[serde(deny_unknown_fields)]
 pub(super) struct NoParameters {}
 
-/// Parameters of prefix scorers, and of prefix producers, which several scorers may share.
+/// Parameters of prefix scorers and of prefix producers. Several scorers may share a producer.
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct PrefixParameters {
     /// Bytes per block.
     #[serde(alias = "hashBlockSize")]
     block_size: Option<usize>,
-    /// Tokens per block; takes precedence over bytes.
+    /// Tokens per block; takes precedence over `block_size`.
     block_size_tokens: Option<usize>,
     max_prefix_blocks_to_match: Option<usize>,
-    /// Takes precedence over blocks.
+    /// Takes precedence over `max_prefix_blocks_to_match`.
     max_prefix_tokens_to_match: Option<usize>,
     lru_capacity_per_server: Option<usize>,
-    /// Ignored: the block size need not match the one of the engines.
+    /// Ignored: the block size need not match that of the engines.
     #[serde(rename = "autoTune")]
     _auto_tune: Option<bool>,
     /// Name of the producer whose index the scorer uses.
     pub(super) prefix_match_info_producer_name: Option<String>,
 }
 
-/// Default maximum number of endpoints. Not all proxies support several: Envoy's `ORIGINAL_DST` cluster ignores a header with
-/// two addresses.
+/// Default maximum number of endpoints. Not all proxies support several endpoints: Envoy's `ORIGINAL_DST` cluster ignores a
+/// header with two addresses.
 pub(super) const DEFAULT_MAX_ENDPOINTS: usize = 1;
 
 #[derive(Deserialize, Default)]
@@ -117,7 +117,7 @@ pub(super) struct PrefillDeciderParameters {
     pub(super) prompt_tokens: usize,
 }
 
-/// Parameters of `pd-profile-handler`, of all its versions.
+/// Parameters of all versions of `pd-profile-handler`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct PrefillDecodeParameters {
@@ -167,13 +167,13 @@ pub(super) struct DataParallelParameters {
     pub(super) primary_port: u16,
 }
 
-/// Parses the parameters of a plugin; missing parameters have their defaults.
+/// Parses the parameters of a plugin; missing parameters have default values.
 ///
 /// # Errors
 /// A parameter is unknown or has the wrong type.
 pub(super) fn parse_parameters<T: DeserializeOwned>(index: usize, entry: &PluginEntry) -> Result<T, ConfigError> {
     let parameters = if entry.parameters.is_null() { Value::Object(Map::new()) } else { entry.parameters.clone() };
-    serde_json::from_value(parameters).map_err(|error| ConfigError::Parameters {
+    serde_json::from_value(parameters).map_err(|error| ConfigError::InvalidParameters {
         index,
         plugin_type: entry.r#type.clone(),
         cause: error.to_string(),

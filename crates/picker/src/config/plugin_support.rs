@@ -1,9 +1,10 @@
 //! Plugins of other endpoint pickers that this picker does not implement.
 
-/// How a plugin of another picker is handled.
+/// How this picker handles a plugin of another picker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Support {
-    /// The function of the plugin is built in, or the plugin has an effect only together with one that causes a warning.
+    /// The function of the plugin is built in, or the plugin depends on another plugin or feature gate that causes a
+    /// warning.
     Implicit,
     /// The plugin is ignored. Contains the warning.
     Ignored(&'static str),
@@ -34,7 +35,7 @@ pub(super) const PLUGINS_OF_OTHER_PICKERS: &[(&str, Support)] = &[
     ("prefill-header-handler", Implicit),
     ("disagg-headers-handler", Implicit),
     ("destination-endpoint-served-verifier", Implicit),
-    // Plugins of flow control: its feature gate causes a warning.
+    // Plugins for flow control: its feature gate causes a warning.
     ("global-strict-fairness-policy", Implicit),
     ("round-robin-fairness-policy", Implicit),
     ("fcfs-ordering-policy", Implicit),
@@ -78,5 +79,5 @@ pub(super) const PLUGINS_OF_OTHER_PICKERS: &[(&str, Support)] = &[
 
 /// Returns how a plugin type of another picker is handled, or `None` for other types.
 pub(super) fn support_for(plugin_type: &str) -> Option<Support> {
-    PLUGINS_OF_OTHER_PICKERS.iter().find(|(known, _)| *known == plugin_type).map(|(_, support)| *support)
+    PLUGINS_OF_OTHER_PICKERS.iter().find(|(name, _)| *name == plugin_type).map(|(_, support)| *support)
 }

@@ -102,7 +102,7 @@ impl Plugins {
     pub(super) fn parse_all(entries: &[PluginEntry], warnings: &mut Vec<ConfigWarning>) -> Result<Self, ConfigError> {
         let mut plugins = Self::default();
         let is_producer = |(_, entry): &(usize, &PluginEntry)| entry.r#type.ends_with("-prefix-cache-producer");
-        // Scorers use the prefix configuration of a producer, which may follow them in the list.
+        // Parse producers first: scorers use their prefix configuration and may precede them in the list.
         let (producers, others): (Vec<_>, Vec<_>) = entries.iter().enumerate().partition(is_producer);
         for (index, entry) in producers.into_iter().chain(others) {
             let name = entry.name().to_owned();
@@ -116,7 +116,7 @@ impl Plugins {
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Plugin> {
-        self.plugins.iter().find(|(known, _)| known == name).map(|(_, plugin)| plugin)
+        self.plugins.iter().find(|(plugin_name, _)| plugin_name == name).map(|(_, plugin)| plugin)
     }
 
     pub(super) fn profile_handlers(&self) -> impl Iterator<Item = (&str, &ProfileHandlerConfig)> {
@@ -136,7 +136,7 @@ impl Plugins {
         }
     }
 
-    /// Returns the parser named `name`. A parser that is not listed may be referenced by its type.
+    /// Returns the parser named `name`, or the parser of type `name` if no plugin has this name.
     pub(super) fn parser(&self, field: &str, name: &str) -> Result<Parser, ConfigError> {
         match self.get(name) {
             Some(Plugin::Parser(parser)) => Ok(*parser),
@@ -148,7 +148,8 @@ impl Plugins {
         }
     }
 
-    /// Checks that `name` is a listed plugin or a plugin type: other pickers add plugins that are referenced by their type.
+    /// Checks that `name` is a listed plugin or a plugin type: as in other pickers, plugins may be referenced by their
+    /// type.
     pub(super) fn require_known(&self, field: &str, name: &str) -> Result<(), ConfigError> {
         if self.get(name).is_some() || known_types().any(|plugin_type| plugin_type == name) {
             return Ok(());
@@ -165,7 +166,7 @@ impl Plugins {
         })
     }
 
-    /// Returns the prefix configuration of plugins without one of their own.
+    /// Returns the prefix configuration for plugins that do not define one.
     pub(super) fn default_prefix_config(&self) -> PrefixConfig {
         self.first_prefix_producer()
             .or(self.prefix_configs.first().copied())
@@ -245,8 +246,11 @@ impl Plugins {
 /// Parses plugins that do not depend on other plugins.
 fn parse_stateless_plugin(index: usize, entry: &PluginEntry) -> Result<Plugin, ConfigError> {
     let without_parameters = |plugin| parse_parameters::<NoParameters>(index, entry).map(|NoParameters {}| plugin);
-    let invalid =
-        |cause: &str| ConfigError::Parameters { index, plugin_type: entry.r#type.clone(), cause: cause.to_owned() };
+    let invalid = |cause: &str| ConfigError::InvalidParameters {
+        index,
+        plugin_type: entry.r#type.clone(),
+        cause: cause.to_owned(),
+    };
     let picker = |picker| {
         let parameters: PickerParameters = parse_parameters(index, entry)?;
         Ok(Plugin::Picker(picker, parameters.max_num_of_endpoints.unwrap_or(DEFAULT_MAX_ENDPOINTS)))
@@ -259,7 +263,7 @@ fn parse_stateless_plugin(index: usize, entry: &PluginEntry) -> Result<Plugin, C
         "active-request-scorer" => {
             let ActiveRequestParameters { idle_threshold, max_busy_score, .. } = parse_parameters(index, entry)?;
             let is_valid = (0.0..=1.0).contains(&max_busy_score);
-            is_valid.then_some(()).ok_or_else(|| invalid("maxBusyScore must be from 0 to 1"))?;
+            is_valid.then_some(()).ok_or_else(|| invalid("maxBusyScore must be between 0 and 1"))?;
             Ok(Plugin::Scorer(Scorer::ActiveRequests { idle_threshold, max_busy_score }))
         }
         "load-aware-scorer" => {

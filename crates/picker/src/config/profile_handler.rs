@@ -23,7 +23,7 @@ struct PrefillDecodeConfig {
     decider: Option<Decider>,
 }
 
-/// Returns the profile handler, and the port that forwards to all engines of a Pod if there is one.
+/// Returns the profile handler, and the port that forwards to all engines of a Pod, if configured.
 pub(super) fn build_profile_handler(
     plugins: &mut Plugins,
     mut profiles: BTreeMap<String, Profile>,
@@ -127,14 +127,14 @@ fn build_prefill_decode(
     let Some(decider) = config.decider else {
         if prefill.is_some() {
             let message =
-                "no prompt is sent to a prefill endpoint: no decider is configured, or it requires 0 uncached tokens";
+                "no prompt is sent to a prefill endpoint: no decider is configured, or its nonCachedTokens is 0";
             let field = format!("plugins ({})", config.handler);
             warnings.push(ConfigWarning { field, message: message.to_owned() });
         }
         return Ok(ProfileHandler::Single(decode));
     };
     if plugins.prefix_configs.is_empty() {
-        // Without a prefix index the decider could not know which prompts are cached.
+        // The decider needs a prefix index to estimate which prompts are cached.
         let config = plugins.default_prefix_config();
         plugins.prefix_index_for(config);
     }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::profile::{Picker, Profile};
 
-/// Returns the profiles by name. Without profiles, one profile contains all plugins.
+/// Returns the profiles by name. If none is configured, the profile `default` contains all plugins.
 pub(super) fn build_profiles(
     config: &EndpointPickerConfig,
     plugins: &Plugins,

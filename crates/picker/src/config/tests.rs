@@ -21,7 +21,7 @@ fn policy(rest: &str) -> SchedulingPolicy {
 fn single(policy: SchedulingPolicy) -> Profile {
     match policy.profile_handler {
         ProfileHandler::Single(profile) => profile,
-        ProfileHandler::PrefillDecode { .. } => panic!("a pair"),
+        ProfileHandler::PrefillDecode { .. } => panic!("expected a single profile"),
     }
 }
 
@@ -105,7 +105,7 @@ fn equal_prefix_configs_share_an_index() {
     };
     let policy = policy(&format!("plugins: [{}, {}, {}]", scorer("a", 8), scorer("b", 16), scorer("c", 8)));
     assert_eq!(policy.prefix_configs.len(), 2);
-    let expect = [0, 1, 0].map(|at| (Scorer::Prefix(at), 1.0));
+    let expect = [0, 1, 0].map(|position| (Scorer::Prefix(position), 1.0));
     assert_eq!(single(policy).scorers, expect);
 }
 
@@ -169,7 +169,9 @@ fn parses_deciders(#[case] plugins: &str, #[case] expect: Decider) {
     let ParsedConfig { policy, warnings } = prefill_decode_config(plugins).unwrap();
     assert_eq!(warnings, []);
     assert_eq!(policy.prefix_configs.len(), 1, "deciders need a prefix index");
-    let ProfileHandler::PrefillDecode { prefill, decode, decider } = policy.profile_handler else { panic!("single") };
+    let ProfileHandler::PrefillDecode { prefill, decode, decider } = policy.profile_handler else {
+        panic!("expected two profiles")
+    };
     let role = |profile: &Profile| match &profile.filters[..] {
         [Filter::Label { values, .. }] => values[0].clone(),
         other => panic!("{other:?}"),
@@ -253,13 +255,13 @@ fn implicit_plugins_cause_no_warning(#[case] rest: &str) {
     "schedulingProfiles[x]: pd-profile-handler does not use this profile"
 )]
 fn unsupported_parts_cause_warnings(#[case] rest: &str, #[case] expect: &str) {
-    let message = warnings(rest);
-    assert_eq!(message.len(), 1, "{message:?}");
-    assert!(message[0].starts_with(expect) && !message[0].contains('\n'), "{message:?}");
+    let warnings = warnings(rest);
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].starts_with(expect) && !warnings[0].contains('\n'), "{warnings:?}");
 }
 
 #[rstest]
-#[case::type_(
+#[case::misspelled_type(
     "plugins: [{type: queue-scorrer}]",
     "plugins[0].type: unknown plugin type \"queue-scorrer\"",
     "did you mean queue-scorer?"
@@ -307,7 +309,7 @@ fn unsupported_parts_cause_warnings(#[case] rest: &str, #[case] expect: &str) {
 #[case::parser_reference("parser: {pluginRef: x}", "parser.pluginRef: no plugin is named \"x\"", "add it to plugins")]
 #[case::weight(
     "plugins: [{type: queue-scorer}]\nschedulingProfiles: [{name: d, plugins: [{pluginRef: queue-scorer, weight: -1}]}]",
-    "schedulingProfiles[d].plugins: the weight of \"queue-scorer\" must be a number of at least 0",
+    "schedulingProfiles[d].plugins: the weight of \"queue-scorer\" must be a number greater than or equal to 0",
     "correct"
 )]
 #[case::pickers(
@@ -325,7 +327,7 @@ fn unsupported_parts_cause_warnings(#[case] rest: &str, #[case] expect: &str) {
     "schedulingProfiles: single-profile-handler requires one profile, but 2 are configured",
     "correct"
 )]
-#[case::same_profile(
+#[case::duplicate_profile(
     "schedulingProfiles: [{name: a}, {name: a}]",
     "schedulingProfiles: duplicate name \"a\"",
     "correct"
@@ -336,11 +338,11 @@ fn unsupported_parts_cause_warnings(#[case] rest: &str, #[case] expect: &str) {
     "correct"
 )]
 #[case::gate(
-    "featureGates: [timeTravel]",
-    "featureGates: unknown feature gate \"timeTravel\"",
+    "featureGates: [unknownGate]",
+    "featureGates: unknown feature gate \"unknownGate\"",
     "remove the feature gate"
 )]
-#[case::section("sourdough: {}", "invalid EndpointPickerConfig: line 3 column 1: unknown field `sourdough`", "correct")]
+#[case::field("unknown: {}", "invalid EndpointPickerConfig: line 3 column 1: unknown field `unknown`", "correct")]
 #[case::discovery(
     "dataLayer: {discovery: {pluginRef: file-discovery}}",
     "dataLayer.discovery is not supported",
@@ -367,7 +369,7 @@ fn other_kind_is_rejected() {
     );
 }
 
-/// Every known plugin type is listed once, and accepted.
+/// Each known plugin type is listed once and accepted.
 #[test]
 fn known_types_are_unique_and_accepted() {
     let mut types: Vec<&str> = plugins::known_types().collect();

@@ -26,9 +26,9 @@ use crate::{
 pub(super) struct ScrapeState {
     /// Last scraped metrics and when they were scraped.
     pub(super) last_metrics: Mutex<Option<(EngineMetrics, Instant)>>,
-    /// Whether the last scrape was refused (`ECONNREFUSED`).
+    /// Whether the last scrape failed with `ECONNREFUSED`.
     pub(super) connection_refused: AtomicBool,
-    /// Requests a scrape before the next one is due.
+    /// Notified to request a scrape before the next one is due.
     pub(super) scrape_requested: Notify,
 }
 
@@ -83,7 +83,7 @@ pub(super) fn discover_endpoints(pool: &Value, pods: &[Arc<Value>]) -> Vec<Disco
     endpoints
 }
 
-/// Returns the target ports of a pool. In v1alpha2 it is one `targetPortNumber`.
+/// Returns the target ports of a pool. In v1alpha2 there is only `targetPortNumber`.
 fn target_ports(spec: &Value) -> BTreeSet<u16> {
     let ports = spec["targetPorts"].as_array().into_iter().flatten().map(|port| &port["number"]);
     let numbers = ports.chain([&spec["targetPortNumber"]]);
@@ -91,7 +91,7 @@ fn target_ports(spec: &Value) -> BTreeSet<u16> {
 }
 
 impl EndpointState {
-    /// Retains the state in `old` if the endpoint belongs to the same Pod; otherwise starts scraping.
+    /// Returns the state in `old` if the endpoint belongs to the same Pod; otherwise starts scraping the endpoint.
     pub(super) fn new(discovered: DiscoveredEndpoint, old: &[EndpointState], scraper: &Scraper) -> Self {
         let DiscoveredEndpoint { address, pod, prompt_tokens, uid, labels } = discovered;
         if let Some(state) = old.iter().find(|state| state.endpoint.address == address && state.uid == uid) {

@@ -1,7 +1,8 @@
 //! State machine of one `ext_proc` stream, without the transport: messages in, messages out.
 //!
-//! Bodies are in mode `FULL_DUPLEX_STREAMED`: the proxy sends the whole request without waiting for responses. At its end the
-//! picker answers the headers, with the selected endpoint, and returns the body. Response bodies are not inspected.
+//! Bodies are in mode `FULL_DUPLEX_STREAMED`: the proxy sends the whole request without waiting for responses. When the
+//! request is complete, the picker answers its headers with the selected endpoint, and returns the body. Response bodies
+//! are not inspected.
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
@@ -28,7 +29,7 @@ use crate::{
 const DESTINATION_ENDPOINT_KEY: &str = "x-gateway-destination-endpoint";
 /// Metadata key of the endpoint that served the request.
 const SERVED_ENDPOINT_KEY: &str = "x-gateway-destination-endpoint-served";
-/// Metadata namespace of both keys.
+/// Metadata namespace of [`DESTINATION_ENDPOINT_KEY`] and [`SERVED_ENDPOINT_KEY`].
 const LOAD_BALANCER_NAMESPACE: &str = "envoy.lb";
 /// Metadata namespace and key of the endpoints that may be selected.
 const SUBSET_HINT: (&str, &str) = ("envoy.lb.subset_hint", "x-gateway-destination-endpoint-subset");
@@ -73,7 +74,7 @@ pub(super) struct ExtProcStream {
     pub(super) response_failed: bool,
 }
 
-/// What the server does after a message.
+/// Action of the server after a message.
 #[derive(Debug)]
 pub(super) enum Action {
     /// Wait for the next message.
@@ -93,7 +94,7 @@ pub(super) struct CompleteRequest {
     pub(super) info: RequestInfo,
     /// Model name of the engines.
     pub(super) target_model: String,
-    /// `ip` or `ip:port` of the endpoints that may be selected; `None`: all.
+    /// `ip` or `ip:port` of the endpoints that may be selected; `None` allows all endpoints.
     subset: Option<Vec<String>>,
     end: RequestEnd,
 }
@@ -118,7 +119,7 @@ impl ExtProcStream {
         }
     }
 
-    /// Processes a message of the proxy.
+    /// Processes a message from the proxy.
     ///
     /// # Errors
     /// Returns the gRPC status that ends the stream if the proxy uses an unsupported mode or message.
@@ -184,7 +185,7 @@ impl ExtProcStream {
         Action::Schedule(self.complete_request(info, body, target_model, end))
     }
 
-    /// Returns the content of the body and its model name, or the response that rejects the request.
+    /// Returns the parsed body and its model name, or the response that rejects the request.
     fn request_info(&self, body: &[u8]) -> Result<(RequestInfo, String), Box<ProcessingResponse>> {
         let reject =
             |message: &str, param, code| Box::new(immediate_response(StatusCode::BAD_REQUEST, message, param, code));
@@ -232,7 +233,7 @@ impl CompleteRequest {
     }
 }
 
-/// Returns the answer to the request headers, with the selected endpoints as a header and as metadata.
+/// Returns the response to the request headers, with the selected endpoints as a header and as metadata.
 fn header_response(
     result: &SchedulingResult,
     primary_port: Option<u16>,
@@ -246,15 +247,16 @@ fn header_response(
     let endpoints: Vec<String> = addresses.clone().map(|address| destination(address).to_string()).collect();
     let endpoints = endpoints.join(",");
     let mut set_headers = vec![set_header(DESTINATION_ENDPOINT_KEY, &endpoints)];
-    let engine = addresses.take(1).filter(|address| destination(*address) != *address);
-    set_headers.extend(engine.map(|engine| set_header(DATA_PARALLEL_ENDPOINT_HEADER, &engine.to_string())));
+    let data_parallel_endpoint = addresses.take(1).filter(|address| destination(*address) != *address);
+    set_headers
+        .extend(data_parallel_endpoint.map(|engine| set_header(DATA_PARALLEL_ENDPOINT_HEADER, &engine.to_string())));
     let prefiller = result.prefill_endpoint.iter();
     set_headers.extend(prefiller.map(|endpoint| set_header(PREFILL_ENDPOINT_HEADER, &endpoint.address.to_string())));
     set_headers.extend(new_length.map(|length| set_header("content-length", &length.to_string())));
-    let set_names: Vec<String> =
+    let set_header_names: Vec<String> =
         set_headers.iter().filter_map(|option| Some(option.header.as_ref()?.key.clone())).collect();
     let remove_headers =
-        INTERNAL_HEADERS.map(str::to_owned).into_iter().filter(|name| !set_names.contains(name)).collect();
+        INTERNAL_HEADERS.map(str::to_owned).into_iter().filter(|name| !set_header_names.contains(name)).collect();
     let response = CommonResponse {
         header_mutation: Some(HeaderMutation { set_headers, remove_headers }),
         // The route may depend on the endpoint.
@@ -269,7 +271,7 @@ fn header_response(
     }
 }
 
-/// Returns the answer to a request for which no endpoint is available.
+/// Returns the response to a request for which no endpoint is available.
 pub(super) fn no_endpoint_response(pool: &NamespacedName) -> ProcessingResponse {
     let message = format!("No endpoint of pool {pool} is available.");
     let mut response = immediate_response(StatusCode::SERVICE_UNAVAILABLE, &message, None, "no_endpoint");
@@ -293,8 +295,8 @@ fn immediate_response(status: StatusCode, message: &str, param: Option<&str>, co
     }))
 }
 
-/// Returns the request body mode of the proxy. With a mode that withholds the body until the headers are answered, proxy and
-/// picker would wait for each other.
+/// Returns the request body mode of the proxy. With a mode that withholds the body until the headers are answered, proxy
+/// and picker would wait for each other.
 fn request_body_mode(config: Option<ProtocolConfiguration>) -> Result<Option<BodySendMode>, Status> {
     let Some(config) = config else { return Ok(None) };
     match config.request_body_mode() {
@@ -312,11 +314,11 @@ fn subset_hint(metadata: &Metadata) -> Option<Vec<String>> {
     Some(match value.kind.as_ref()? {
         Kind::StringValue(text) => split(text),
         Kind::ListValue(list) => {
-            let texts = list.values.iter().filter_map(|value| match &value.kind {
+            let strings = list.values.iter().filter_map(|value| match &value.kind {
                 Some(Kind::StringValue(text)) => Some(text.as_str()),
                 _ => None,
             });
-            texts.flat_map(split).collect()
+            strings.flat_map(split).collect()
         }
         Kind::StructValue(_) => return None,
     })
@@ -334,8 +336,8 @@ fn served_endpoint(metadata: &Metadata) -> Option<SocketAddr> {
     }
 }
 
-/// Returns an answer to the response headers that changes nothing and asks the proxy not to send the response body. Envoy
-/// ignores the request if `response_body_mode` is `FULL_DUPLEX_STREAMED`. With `NONE` a long stream causes no round trips,
+/// Returns a reply to the response headers that changes nothing and asks the proxy not to send the response body. Envoy
+/// ignores this if `response_body_mode` is `FULL_DUPLEX_STREAMED`. With `NONE` a long stream causes no round trips,
 /// and with `response_trailer_mode: SEND` the stream stays open until the end of the response.
 fn skip_response_body() -> ProcessingResponse {
     let mode = ProcessingMode {

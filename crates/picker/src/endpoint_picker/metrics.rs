@@ -19,36 +19,36 @@ const MAX_MODELS: usize = 1_000;
 const OTHER_MODELS: &str = "other";
 
 /// Maximum length of a model name in characters; longer names are truncated.
-const MAX_NAME_BYTES: usize = 253;
+const MAX_MODEL_NAME_CHARS: usize = 253;
 
-type Labels = Vec<(&'static str, String)>;
-type Fraction = Gauge<f64, AtomicU64>;
+type MetricLabels = Vec<(&'static str, String)>;
+type FloatGauge = Gauge<f64, AtomicU64>;
 
 /// Metrics of one picker.
 #[derive(Debug)]
 pub(super) struct Metrics {
     registry: Registry,
-    requests: Family<Labels, Counter>,
-    errors: Family<Labels, Counter>,
-    running: Family<Labels, Gauge>,
-    sizes: Family<Labels, Histogram>,
-    durations: Histogram,
+    requests: Family<MetricLabels, Counter>,
+    errors: Family<MetricLabels, Counter>,
+    running_requests: Family<MetricLabels, Gauge>,
+    request_sizes: Family<MetricLabels, Histogram>,
+    scheduling_durations: Histogram,
     hit_ratios: Histogram,
     hit_bytes: Histogram,
     pool: PoolGauges,
     models: Mutex<BTreeSet<String>>,
 }
 
-/// Gauges that are updated when the metrics are rendered.
+/// Gauges that are updated each time the metrics are rendered.
 #[derive(Debug, Default)]
 struct PoolGauges {
-    ready: Family<Labels, Gauge>,
-    kv_usage: Family<Labels, Fraction>,
-    queue: Family<Labels, Fraction>,
-    queue_per_pod: Family<Labels, Gauge>,
+    ready_endpoints: Family<MetricLabels, Gauge>,
+    kv_usage: Family<MetricLabels, FloatGauge>,
+    queue: Family<MetricLabels, FloatGauge>,
+    queue_per_pod: Family<MetricLabels, Gauge>,
 }
 
-/// Counts a request as running until it is dropped.
+/// Guard that counts a request as running until the guard is dropped.
 #[derive(Debug)]
 pub(super) struct RunningRequest(Gauge);
 
@@ -58,10 +58,10 @@ impl Metrics {
             registry: Registry::default(),
             requests: Family::default(),
             errors: Family::default(),
-            running: Family::default(),
+            running_requests: Family::default(),
             // 64 bytes to 64 MiB.
-            sizes: Family::new_with_constructor(|| Histogram::new((6..=26).map(|power| f64::from(1 << power)))),
-            durations: Histogram::new(
+            request_sizes: Family::new_with_constructor(|| Histogram::new((6..=26).map(|power| f64::from(1 << power)))),
+            scheduling_durations: Histogram::new(
                 [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000].map(|tenths| f64::from(tenths) * 1e-4),
             ),
             hit_ratios: Histogram::new((0..=10).map(|tenths| f64::from(tenths) / 10.0)),
@@ -78,28 +78,36 @@ impl Metrics {
         registry.register("inference_objective_request", "Requests by model and target model", self.requests.clone());
         registry.register(
             "inference_objective_request_error",
-            "Requests that the picker rejected, by error code",
+            "Requests rejected by the picker, by error code",
             self.errors.clone(),
         );
-        registry.register("inference_objective_running_requests", "Requests in flight by model", self.running.clone());
-        registry.register("inference_objective_request_sizes", "Bytes of request bodies", self.sizes.clone());
+        registry.register(
+            "inference_objective_running_requests",
+            "Requests in flight by model",
+            self.running_requests.clone(),
+        );
+        registry.register(
+            "inference_objective_request_sizes",
+            "Size of request bodies in bytes",
+            self.request_sizes.clone(),
+        );
         registry.register(
             "inference_extension_scheduler_e2e_duration_seconds",
-            "Duration of one scheduling decision",
-            self.durations.clone(),
+            "Duration of scheduling decisions in seconds",
+            self.scheduling_durations.clone(),
         );
         registry.register(
             "inference_extension_prefix_indexer_hit_ratio",
-            "Fraction of the prompt that the selected endpoint had cached",
+            "Fraction of the prompt that the selected endpoint has cached",
             self.hit_ratios.clone(),
         );
         registry.register(
             "inference_extension_prefix_indexer_hit_bytes",
-            "Bytes of the prompt that the selected endpoint had cached",
+            "Number of bytes of the prompt that the selected endpoint has cached",
             self.hit_bytes.clone(),
         );
         let pool = &self.pool;
-        registry.register("inference_pool_ready_pods", "Endpoints that are ready", pool.ready.clone());
+        registry.register("inference_pool_ready_pods", "Number of ready endpoints", pool.ready_endpoints.clone());
         registry.register(
             "inference_pool_average_kv_cache_utilization",
             "Mean fraction of the KV cache in use, over endpoints with metrics",
@@ -112,17 +120,17 @@ impl Metrics {
         );
         registry.register(
             "inference_pool_per_pod_queue_size",
-            "Queued requests of the endpoint at the last scrape",
+            "Number of queued requests of the endpoint at the last scrape",
             pool.queue_per_pod.clone(),
         );
     }
 
-    /// Counts a scheduled request, as running until the result is dropped.
+    /// Counts a scheduled request. It counts as running until the returned guard is dropped.
     pub(super) fn record_request(&self, model: &str, target: &str, bytes: usize) -> RunningRequest {
         let models = self.model_labels(model, target);
-        let running = self.running.get_or_create(&vec![models[0].clone()]).clone();
+        let running = self.running_requests.get_or_create(&vec![models[0].clone()]).clone();
         self.requests.get_or_create(&models).inc();
-        self.sizes.get_or_create(&models).observe(bytes as f64);
+        self.request_sizes.get_or_create(&models).observe(bytes as f64);
         running.inc();
         RunningRequest(running)
     }
@@ -143,7 +151,7 @@ impl Metrics {
 
     /// Records a scheduling decision: its duration, and the cached bytes of the prompt.
     pub(super) fn record_decision(&self, duration: Duration, cached_bytes: usize, prompt_bytes: usize) {
-        self.durations.observe(duration.as_secs_f64());
+        self.scheduling_durations.observe(duration.as_secs_f64());
         if prompt_bytes > 0 {
             self.hit_ratios.observe(cached_bytes as f64 / prompt_bytes as f64);
             self.hit_bytes.observe(cached_bytes as f64);
@@ -160,20 +168,20 @@ impl Metrics {
         text
     }
 
-    fn model_labels(&self, model: &str, target: &str) -> Labels {
-        let mut known = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+    fn model_labels(&self, model: &str, target: &str) -> MetricLabels {
+        let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
         let names = [("model_name", model), ("target_model_name", target)];
-        names.map(|(label, name)| (label, label_value(&mut known, name))).into()
+        names.map(|(label, name)| (label, label_value(&mut models, name))).into()
     }
 }
 
 /// Returns the label value for a model name: truncated, and [`OTHER_MODELS`] beyond the maximum number of models.
-fn label_value(known: &mut BTreeSet<String>, name: &str) -> String {
-    let name: String = name.chars().take(MAX_NAME_BYTES).collect();
-    if known.len() >= MAX_MODELS && !known.contains(&name) {
+fn label_value(models: &mut BTreeSet<String>, name: &str) -> String {
+    let name: String = name.chars().take(MAX_MODEL_NAME_CHARS).collect();
+    if models.len() >= MAX_MODELS && !models.contains(&name) {
         return OTHER_MODELS.to_owned();
     }
-    known.insert(name.clone());
+    models.insert(name.clone());
     name
 }
 
@@ -186,7 +194,7 @@ impl PoolGauges {
         };
         let waiting = |candidate: &Candidate| candidate.metrics.as_ref()?.metrics.waiting;
         let ready = candidates.iter().filter(|candidate| !candidate.connection_refused).count();
-        self.ready.get_or_create(&pool_labels()).set(i64::try_from(ready).unwrap_or(i64::MAX));
+        self.ready_endpoints.get_or_create(&pool_labels()).set(i64::try_from(ready).unwrap_or(i64::MAX));
         self.kv_usage
             .get_or_create(&pool_labels())
             .set(mean(&|candidate| candidate.metrics.as_ref()?.metrics.kv_cache_usage));
@@ -194,10 +202,9 @@ impl PoolGauges {
         // Remove the series of deleted Pods.
         self.queue_per_pod.clear();
         for candidate in candidates {
-            let has_siblings =
-                candidates.iter().filter(|other| other.endpoint.pod == candidate.endpoint.pod).count() > 1;
+            let shares_pod = candidates.iter().filter(|other| other.endpoint.pod == candidate.endpoint.pod).count() > 1;
             let pod = &candidate.endpoint.pod;
-            let pod = if has_siblings { format!("{pod}:{}", candidate.endpoint.address.port()) } else { pod.clone() };
+            let pod = if shares_pod { format!("{pod}:{}", candidate.endpoint.address.port()) } else { pod.clone() };
             let mut labels = pool_labels();
             labels.push(("model_server_pod", pod));
             if let Some(waiting) = waiting(candidate) {
@@ -228,7 +235,7 @@ mod tests {
             EngineMetrics { waiting: Some(3.0), kv_cache_usage: Some(0.5), ..EngineMetrics::default() };
         let mut candidates = [candidate(1, Some((engine_metrics, 0))), candidate(2, None)];
         candidates[1].connection_refused = true;
-        let page = metrics.render("pool", &candidates);
+        let text = metrics.render("pool", &candidates);
         for line in [
             r#"inference_objective_request_total{model_name="chat",target_model_name="chat-v2"} 1"#,
             r#"inference_objective_request_error_total{model_name="chat",target_model_name="chat",error_code="ServiceUnavailable"} 1"#,
@@ -241,7 +248,7 @@ mod tests {
             r#"inference_pool_average_queue_size{name="pool"} 3.0"#,
             r#"inference_pool_per_pod_queue_size{name="pool",model_server_pod="pod-1"} 3"#,
         ] {
-            assert!(page.lines().any(|found| found == line), "{line}\n{page}");
+            assert!(text.lines().any(|rendered| rendered == line), "{line}\n{text}");
         }
         drop(running);
         assert!(metrics.render("pool", &[]).contains(r#"running_requests{model_name="chat"} 0"#));
@@ -254,9 +261,9 @@ mod tests {
         for number in 0..3 * MAX_MODELS {
             drop(metrics.record_request(&format!("model-{number}"), &"x".repeat(9_000), 1));
         }
-        let page = metrics.render("pool", &[]);
-        let series = page.lines().filter(|line| line.starts_with("inference_objective_request_total")).count();
+        let text = metrics.render("pool", &[]);
+        let series = text.lines().filter(|line| line.starts_with("inference_objective_request_total")).count();
         assert!((MAX_MODELS - 1..=MAX_MODELS + 1).contains(&series), "{series}");
-        assert!(page.contains(r#"model_name="other""#) && page.lines().all(|line| line.len() < 1_000));
+        assert!(text.contains(r#"model_name="other""#) && text.lines().all(|line| line.len() < 1_000));
     }
 }

@@ -1,4 +1,4 @@
-//! HTTP server of the metrics page.
+//! HTTP server for the metrics endpoint.
 
 use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
@@ -16,13 +16,13 @@ use crate::connections::Connections;
 /// Content type of the OpenMetrics text format.
 const OPEN_METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Timeout for the header of a request.
+/// Timeout for reading the headers of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Serves `GET /metrics` on `listener` until `shutdown`.
 ///
 /// # Errors
-/// Currently none: a connection that cannot be accepted is logged.
+/// Currently none; failures to accept a connection are logged.
 pub async fn serve_metrics(
     listener: TcpListener,
     picker: Arc<EndpointPicker>,
@@ -43,7 +43,7 @@ pub async fn serve_metrics(
             }
         }
     };
-    // Dropping the connections aborts them.
+    // Abort open connections.
     drop(Connections::accept(&listener, &shutdown, connection).await);
     Ok(())
 }
@@ -54,7 +54,7 @@ fn handle_request(request: &Request<Incoming>, picker: &EndpointPicker) -> Respo
         *not_found.status_mut() = StatusCode::NOT_FOUND;
         return not_found;
     }
-    let mut page = Response::new(Full::from(picker.render_metrics()));
-    page.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS_CONTENT_TYPE));
-    page
+    let mut response = Response::new(Full::from(picker.render_metrics()));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS_CONTENT_TYPE));
+    response
 }

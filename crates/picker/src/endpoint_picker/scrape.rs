@@ -1,4 +1,4 @@
-//! Scrapes the metrics page of every endpoint: often while it is busy, seldom while it is idle.
+//! Scrapes the metrics of every endpoint: frequently while it is busy, rarely while it is idle.
 
 use std::{
     error::Error,
@@ -30,19 +30,19 @@ const BUSY_INTERVAL: Duration = Duration::from_millis(200);
 /// Interval between scrapes of an idle engine, and of one that cannot be scraped.
 const IDLE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Interval between scrapes of an endpoint that refuses connections. It should be used soon after it recovers.
+/// Interval between scrapes of an endpoint that refuses connections; short, so that it is selected soon after it recovers.
 const REFUSED_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Minimum interval between scrapes, however many requests fail.
+/// Minimum interval between scrapes, even if many requests fail.
 const MIN_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Timeout of a scrape.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Maximum size of a metrics page in bytes.
-const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
+/// Maximum size of a metrics response in bytes.
+const MAX_METRICS_BYTES: usize = 4 * 1024 * 1024;
 
-/// Scrapes metrics pages over pooled connections.
+/// Scrapes metrics over pooled connections.
 pub(super) struct Scraper {
     client: Client<HttpConnector, Empty<Bytes>>,
 }
@@ -57,23 +57,23 @@ impl Scraper {
         Self { client: builder.build(connector) }
     }
 
-    /// Starts scraping `address` into `state`, until the result is dropped.
+    /// Starts scraping `address` and updating `state` until the returned guard is dropped.
     pub(super) fn start(&self, address: SocketAddr, load: Arc<EndpointLoad>, state: Arc<ScrapeState>) -> DropGuard {
         let (client, shutdown) = (self.client.clone(), CancellationToken::new());
-        let cancelled = shutdown.clone();
+        let cancellation = shutdown.clone();
         tokio::spawn(async move {
-            let scraping = async {
+            let scrape_loop = async {
                 loop {
                     let result = timeout(TIMEOUT, scrape(&client, address)).await.unwrap_or(ScrapeResult::Failed);
                     let interval = interval(&result, &load);
                     state.record(result, address);
                     sleep(MIN_INTERVAL).await;
-                    // Jitter spreads the scrapes of many engines.
+                    // Jitter spreads the scrapes of many engines over time.
                     let interval = interval.mul_f64(0.8 + 0.4 * fastrand::f64());
                     timeout(interval, state.scrape_requested.notified()).await.ok();
                 }
             };
-            cancelled.run_until_cancelled(scraping).await;
+            cancellation.run_until_cancelled(scrape_loop).await;
         });
         shutdown.drop_guard()
     }
@@ -84,7 +84,7 @@ enum ScrapeResult {
     Metrics(EngineMetrics),
     /// The connection was refused.
     Refused,
-    /// The scrape timed out or did not return a metrics page: the engine may be too busy to answer.
+    /// The scrape timed out or did not return metrics: the engine may be too busy to respond.
     Failed,
 }
 
@@ -130,13 +130,13 @@ async fn scrape(client: &Client<HttpConnector, Empty<Bytes>>, address: SocketAdd
             return if is_connection_refused(&error) { ScrapeResult::Refused } else { ScrapeResult::Failed };
         }
     };
-    match Limited::new(response.into_body(), MAX_PAGE_BYTES).collect().await {
-        Ok(page) => ScrapeResult::Metrics(parse_metrics(&String::from_utf8_lossy(&page.to_bytes()))),
+    match Limited::new(response.into_body(), MAX_METRICS_BYTES).collect().await {
+        Ok(body) => ScrapeResult::Metrics(parse_metrics(&String::from_utf8_lossy(&body.to_bytes()))),
         Err(_) => ScrapeResult::Failed,
     }
 }
 
-/// Returns whether the error is caused by `ECONNREFUSED`.
+/// Returns whether the error or one of its sources is `ECONNREFUSED`.
 fn is_connection_refused(error: &(dyn Error + 'static)) -> bool {
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
     kind == Some(io::ErrorKind::ConnectionRefused) || error.source().is_some_and(is_connection_refused)

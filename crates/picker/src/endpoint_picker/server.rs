@@ -37,7 +37,8 @@ const EXT_PROC_SERVICE: &str = "envoy.service.ext_proc.v3.ExternalProcessor";
 const PROCESS_PATH: &str = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";
 const HEALTH_CHECK_PATH: &str = "/grpc.health.v1.Health/Check";
 
-/// Maximum number of concurrent requests per connection of a proxy. The stream of a request is open until its response ends.
+/// Maximum number of concurrent requests per connection of a proxy. The stream of a request is open until its response
+/// ends.
 const MAX_CONCURRENT_STREAMS: u32 = 65_536;
 
 /// Maximum number of messages that wait for the proxy to receive them.
@@ -49,7 +50,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a client may take for the TLS handshake.
 const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Services of a listener.
+/// Role of a listener, which determines its gRPC services.
 #[derive(Clone)]
 pub enum ListenerRole {
     /// `ext_proc` and health checks for proxies, over TLS if a certificate is given.
@@ -61,7 +62,7 @@ pub enum ListenerRole {
 /// Serves gRPC on `listener` until `shutdown`. Requests in flight may continue for ten seconds.
 ///
 /// # Errors
-/// Currently none: a connection that cannot be accepted is logged.
+/// Currently none; failures to accept a connection are logged.
 pub async fn serve_grpc(
     listener: TcpListener,
     role: ListenerRole,
@@ -147,7 +148,7 @@ async fn handle_request(
     }
 }
 
-/// Returns the health of a service: `liveness` is always serving, the others only while the picker is ready.
+/// Returns the health of a service: `liveness` is always serving, other services only while the picker is ready.
 fn check_health(service: &str, picker: &EndpointPicker) -> Result<HealthCheckResponse, Status> {
     let is_serving = match service {
         "liveness" => true,
@@ -160,7 +161,7 @@ fn check_health(service: &str, picker: &EndpointPicker) -> Result<HealthCheckRes
 
 type ResponseStream = ReceiverStream<Result<ProcessingResponse, Status>>;
 
-/// Processes the stream of one request in a task.
+/// Processes the stream of one request in a new task.
 fn process(messages: Streaming<ProcessingRequest>, picker: Arc<EndpointPicker>) -> ResponseStream {
     let (sender, responses) = mpsc::channel(RESPONSE_CHANNEL_CAPACITY);
     tokio::spawn(async move {
@@ -175,7 +176,7 @@ fn process(messages: Streaming<ProcessingRequest>, picker: Arc<EndpointPicker>) 
 struct ScheduledRequest {
     endpoint: SocketAddr,
     prefix_hashes: Vec<Vec<u64>>,
-    /// Counts the request as in flight until the proxy ends the stream, with the response.
+    /// Counts the request as in flight until the proxy ends the stream at the end of the response.
     _in_flight: InFlight,
     _running: RunningRequest,
 }

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 const CERTIFICATE_FILE: &str = "tls.crt";
 const KEY_FILE: &str = "tls.key";
 
-/// Interval between checks of the files. The kubelet takes about a minute to update a mounted Secret anyway.
+/// Interval between checks of the files. The kubelet takes about a minute to update a mounted Secret.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(15);
 
 /// A serving certificate that cannot be used.
@@ -30,7 +30,7 @@ pub enum CertificateError {
     /// The self-signed certificate cannot be generated.
     #[error("failed to generate a certificate: {0}")]
     Generate(#[from] rcgen::Error),
-    /// The certificate and the key are not usable together.
+    /// The certificate or the key is invalid, or they do not match.
     #[error("invalid certificate: {0}")]
     Tls(#[from] rustls::Error),
     /// A file cannot be read.
@@ -38,7 +38,7 @@ pub enum CertificateError {
     File {
         /// Path of the file.
         path: PathBuf,
-        /// Error of the file system.
+        /// I/O error.
         cause: io::Error,
     },
     /// A file is not valid PEM.
@@ -62,7 +62,7 @@ pub struct ServingCertificate {
 #[derive(Debug)]
 struct CertificateFiles {
     directory: PathBuf,
-    loaded: RwLock<CertificateContents>,
+    contents: RwLock<CertificateContents>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,20 +77,20 @@ impl ServingCertificate {
     /// # Errors
     /// The key or the certificate cannot be generated.
     pub fn self_signed() -> Result<Self, CertificateError> {
-        let generated = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()])?;
-        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(generated.signing_key.serialize_der()));
-        let config = server_config(vec![generated.cert.der().clone()], key)?;
+        let certified_key = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()])?;
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(certified_key.signing_key.serialize_der()));
+        let config = server_config(vec![certified_key.cert.der().clone()], key)?;
         Ok(Self { config: RwLock::new(config), files: None })
     }
 
     /// Loads `tls.crt` and `tls.key` from `directory`.
     ///
     /// # Errors
-    /// A file cannot be read, is invalid, or does not match the other.
+    /// A file cannot be read or is invalid, or the key does not match the certificate.
     pub fn from_directory(directory: &Path) -> Result<Self, CertificateError> {
         let contents = CertificateContents::read(directory)?;
         let config = RwLock::new(contents.server_config(directory)?);
-        let files = CertificateFiles { directory: directory.to_owned(), loaded: RwLock::new(contents) };
+        let files = CertificateFiles { directory: directory.to_owned(), contents: RwLock::new(contents) };
         Ok(Self { config, files: Some(files) })
     }
 
@@ -116,11 +116,11 @@ impl ServingCertificate {
     fn reload(&self) -> Result<bool, CertificateError> {
         let Some(files) = &self.files else { return Ok(false) };
         let contents = CertificateContents::read(&files.directory)?;
-        if *files.loaded.read().unwrap_or_else(PoisonError::into_inner) == contents {
+        if *files.contents.read().unwrap_or_else(PoisonError::into_inner) == contents {
             return Ok(false);
         }
         let config = contents.server_config(&files.directory)?;
-        *files.loaded.write().unwrap_or_else(PoisonError::into_inner) = contents;
+        *files.contents.write().unwrap_or_else(PoisonError::into_inner) = contents;
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
         Ok(true)
     }

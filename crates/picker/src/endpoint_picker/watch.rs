@@ -1,7 +1,7 @@
 //! Watches one InferencePool and the Pods of its namespace.
 //!
-//! Required permissions in the namespace of the pool: `list` and `watch` of `pods`, and of `inferencepools` in the API group
-//! of the pool (a rule with `resourceNames` of this pool is sufficient). Nothing is written.
+//! Required permissions in the namespace of the pool: `list` and `watch` of `pods`, and of `inferencepools` in the API
+//! group of the pool (a rule with the name of this pool in `resourceNames` is sufficient). The watch writes no objects.
 
 use std::{str::FromStr, sync::Arc};
 
@@ -23,13 +23,13 @@ pub enum PoolGroup {
 }
 
 impl PoolGroup {
-    const NAMES: [(&str, PoolGroup); 2] =
+    const GROUPS: [(&str, PoolGroup); 2] =
         [("inference.networking.k8s.io", Self::Stable), ("inference.networking.x-k8s.io", Self::Experimental)];
 
     fn kind(self) -> Kind {
         match self {
-            Self::Stable => Kind::namespaced(Self::NAMES[0].0, "v1", "InferencePool", "inferencepools"),
-            Self::Experimental => Kind::namespaced(Self::NAMES[1].0, "v1alpha2", "InferencePool", "inferencepools"),
+            Self::Stable => Kind::namespaced(Self::GROUPS[0].0, "v1", "InferencePool", "inferencepools"),
+            Self::Experimental => Kind::namespaced(Self::GROUPS[1].0, "v1alpha2", "InferencePool", "inferencepools"),
         }
     }
 }
@@ -38,8 +38,10 @@ impl FromStr for PoolGroup {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let group = Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, group)| *group);
-        group.ok_or_else(|| format!("InferencePool is served in {} or {}", Self::NAMES[0].0, Self::NAMES[1].0))
+        let group = Self::GROUPS.iter().find(|(group_name, _)| *group_name == name).map(|(_, group)| *group);
+        group.ok_or_else(|| {
+            format!("InferencePool is not served in this API group; use {} or {}", Self::GROUPS[0].0, Self::GROUPS[1].0)
+        })
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) struct ConnectionActivity {
     last_active: Mutex<Instant>,
 }
 
-/// Counts a request as active until its response is sent or its client disconnects.
+/// Guard that counts a request as active; dropped when its response is sent or its client disconnects.
 #[derive(Debug)]
 pub(super) struct ActiveRequest(Arc<ConnectionActivity>);
 
@@ -65,13 +65,13 @@ mod tests {
     async fn idle_time_begins_at_the_end_of_the_last_request() {
         let (activity, start) = (ConnectionActivity::new(), Instant::now());
         let requests = (activity.begin_request(), activity.begin_request());
-        let ending = async {
+        let end_requests = async {
             sleep(Duration::from_secs(100)).await;
             drop(requests.0);
             sleep(Duration::from_secs(50)).await;
             drop(requests.1);
         };
-        tokio::join!(activity.wait_until_idle(LIMIT), ending);
+        tokio::join!(activity.wait_until_idle(LIMIT), end_requests);
         assert!(start.elapsed() >= Duration::from_secs(210), "{:?}", start.elapsed());
     }
 }

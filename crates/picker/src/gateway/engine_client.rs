@@ -34,17 +34,17 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// Timeout for connecting to an endpoint.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A request that fails within this time may have met a connection that the engine was closing. Later failures are those of a
-/// running request.
+/// A request that fails within this time may have been sent on a connection that the engine was closing. A later failure is
+/// a failure of the request itself.
 const STALE_CONNECTION_WINDOW: Duration = Duration::from_secs(1);
 
 type Connector = MapResponse<HttpConnector, fn(TokioIo<TcpStream>) -> TrackedConnection>;
 
 /// Sends requests to engines.
 pub(super) struct EngineClient {
-    pooled: Client<Connector, Full<Bytes>>,
-    /// Opens a connection per request, which cannot be stale.
-    unpooled: Client<Connector, Full<Bytes>>,
+    pooled_client: Client<Connector, Full<Bytes>>,
+    /// Opens a new connection per request, which cannot be stale.
+    unpooled_client: Client<Connector, Full<Bytes>>,
 }
 
 /// Whether a connection has carried a response. Shared by the connection, its responses and its errors.
@@ -67,21 +67,21 @@ impl EngineClient {
             MapResponse::new(connector, |io| TrackedConnection { io, reused: ReusedFlag::default() });
         let mut builder = Client::builder(TokioExecutor::new());
         builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE_TIMEOUT);
-        let pooled = builder.build(connector.clone());
-        Self { pooled, unpooled: builder.pool_max_idle_per_host(0).build(connector) }
+        let pooled_client = builder.build(connector.clone());
+        Self { pooled_client, unpooled_client: builder.pool_max_idle_per_host(0).build(connector) }
     }
 
-    /// Sends a request and returns the head of the response. If the engine closed the pooled connection at the same time, the
-    /// engine has not received the request, and it is retried on a new connection.
+    /// Sends a request and returns the head of the response. If the engine closed the pooled connection at the same time,
+    /// the engine has not received the request, and it is retried on a new connection.
     ///
     /// # Errors
     /// The engine cannot be reached, or closes the connection before it responds.
     pub(super) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Error> {
         let (retry, start) = (request.clone(), Instant::now());
-        match self.pooled.request(request).await {
+        match self.pooled_client.request(request).await {
             Err(error) if is_on_reused_connection(&error) && start.elapsed() < STALE_CONNECTION_WINDOW => {
                 tracing::debug!(%error, "pooled connection was closed, retrying on a new connection");
-                self.unpooled.request(retry).await
+                self.unpooled_client.request(retry).await
             }
             Err(error) => Err(error),
             Ok(response) => {

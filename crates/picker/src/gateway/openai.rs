@@ -1,4 +1,4 @@
-//! Responses of the gateway itself, in the format of the OpenAI API.
+//! Responses that the gateway generates itself, in the format of the OpenAI API.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
@@ -36,7 +36,7 @@ pub(crate) fn error_body(status: StatusCode, message: &str, param: Option<&str>,
 }
 
 /// Returns the response to a health check: 200 with an empty body.
-pub(super) fn healthy() -> Response<ResponseBody> {
+pub(super) fn health_response() -> Response<ResponseBody> {
     Response::new(ResponseBody::full(Bytes::new()))
 }
 

@@ -25,7 +25,7 @@ use cluster::NamespacedName;
 /// Maximum time between two chunks of a request body.
 const BODY_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Maximum number of endpoints that are tried for one request.
+/// Maximum number of endpoints to which one request is sent.
 const MAX_ATTEMPTS: usize = 3;
 
 /// Headers that belong to one connection (RFC 9110 §7.6.1).
@@ -66,7 +66,7 @@ impl Proxy {
         let path = request.uri().path().to_owned();
         let is_get = request.method() == Method::GET;
         match match_path(&path) {
-            Route::Health => openai::healthy(),
+            Route::Health => openai::health_response(),
             Route::Models(_) | Route::Model(..) if !is_get => openai::method_not_allowed("GET"),
             Route::Models(pool) => openai::list_models(&self.datastore.routing_table(), pool.as_ref()),
             Route::Model(pool, name) => openai::get_model(&self.datastore.routing_table(), pool.as_ref(), name),
@@ -89,12 +89,12 @@ impl Proxy {
             true => model_rewrite::replace_model(&request.body, &request.model.span, &route.target_model),
             false => request.body.clone(),
         };
-        let mut tried = Vec::new();
+        let mut attempts = Vec::new();
         loop {
-            let selection = route.select_endpoint(&tried, &mut rng)?;
-            tried.push(selection.endpoint.address);
+            let selection = route.select_endpoint(&attempts, &mut rng)?;
+            attempts.push(selection.endpoint.address);
             let in_flight = selection.endpoint.load.begin(request.info.estimated_tokens());
-            let can_retry = tried.len() < MAX_ATTEMPTS && tried.len() < route.pool.ready_endpoints.len();
+            let can_retry = attempts.len() < MAX_ATTEMPTS && attempts.len() < route.pool.ready_endpoints.len();
             let upstream = upstream_request(&request, &body, &selection, is_rewritten);
             match self.engine_client.send(upstream).await {
                 Ok(response) if can_retry && should_retry(response.status()) => {
@@ -117,7 +117,7 @@ impl Proxy {
     }
 }
 
-/// Returns whether another endpoint may succeed: the endpoint lacks the model, or accepts no requests.
+/// Returns whether another endpoint may succeed: this endpoint does not serve the model, or does not accept requests.
 fn should_retry(status: StatusCode) -> bool {
     matches!(status, StatusCode::NOT_FOUND | StatusCode::SERVICE_UNAVAILABLE)
 }
@@ -128,7 +128,7 @@ async fn read_request(
     path: &str,
 ) -> Result<ProxiedRequest, Response<ResponseBody>> {
     let (head, body) = request.into_parts();
-    // Reject a declared length before reading the body.
+    // Reject a too large `Content-Length` before reading the body.
     if http_body::Body::size_hint(&body).lower() > MAX_BODY_BYTES as u64 {
         return Err(openai::body_too_large());
     }
@@ -142,7 +142,7 @@ async fn read_request(
     Ok(ProxiedRequest { path, pool, headers: head.headers, body, info, model })
 }
 
-/// Reads a whole body. Returns an error response if it is too large, incomplete, or stalls.
+/// Reads the whole body. Returns an error response if it is too large, incomplete, or stalls.
 async fn read_body(body: Incoming) -> Result<Bytes, Response<ResponseBody>> {
     let mut body = Limited::new(body, MAX_BODY_BYTES);
     let (mut first, mut rest) = (Bytes::new(), BytesMut::new());
@@ -195,7 +195,7 @@ fn upstream_request(
     request
 }
 
-/// Returns `headers` without those of the connection and without those between gateways and pickers.
+/// Returns `headers` without hop-by-hop headers and without internal headers of gateways and pickers.
 fn forwarded_headers(headers: &HeaderMap) -> HeaderMap {
     let connection = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let connection_headers: Vec<String> =
@@ -209,14 +209,15 @@ fn forwarded_headers(headers: &HeaderMap) -> HeaderMap {
             && !is_internal(text)
             && !connection_headers.iter().any(|other| other == text)
         {
-            // Headers may have several values.
+            // A header may have several values.
             forwarded.append(name, value.clone());
         }
     }
     forwarded
 }
 
-/// Returns the response for the client. If the model was rewritten, `models` is the model name of the engine and of the client.
+/// Returns the response for the client. If the model was rewritten, `models` contains the model names of the engine and the
+/// client.
 fn downstream_response(
     response: Response<Incoming>,
     models: Option<(&str, &str)>,

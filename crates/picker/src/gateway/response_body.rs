@@ -1,4 +1,4 @@
-//! Response bodies: complete bodies of the gateway, or bodies of engines that are streamed frame by frame.
+//! Response bodies: complete bodies from the gateway, or bodies from engines that are streamed frame by frame.
 
 use std::{
     pin::Pin,
@@ -19,7 +19,8 @@ pub(super) struct ResponseBody {
     _active_request: Option<ActiveRequest>,
 }
 
-/// Content of a body. If the client disconnects, dropping it closes the connection to the engine, which aborts the request.
+/// Content of a body. If the client disconnects, it is dropped; this closes the connection to the engine, which aborts the
+/// request.
 #[derive(Debug)]
 enum Content {
     Full(Option<Bytes>),
@@ -59,21 +60,21 @@ impl http_body::Body for ResponseBody {
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         match &mut self.get_mut().content {
             Content::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Content::Upstream(relay) => relay.poll(context),
+            Content::Upstream(body) => body.poll(context),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.content {
             Content::Full(bytes) => bytes.is_none(),
-            Content::Upstream(relay) => relay.restorer.is_none() && relay.incoming.is_end_stream(),
+            Content::Upstream(body) => body.restorer.is_none() && body.incoming.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.content {
             Content::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
-            Content::Upstream(relay) if relay.restorer.is_none() => relay.incoming.size_hint(),
+            Content::Upstream(body) if body.restorer.is_none() => body.incoming.size_hint(),
             Content::Upstream(_) => SizeHint::default(),
         }
     }

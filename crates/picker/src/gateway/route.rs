@@ -2,7 +2,8 @@
 
 use cluster::NamespacedName;
 
-/// Inference APIs, whose JSON bodies name a model. Administrative APIs of engines are not reachable through the gateway.
+/// Inference APIs, whose JSON bodies contain a model name. Administrative APIs of engines are not reachable through the
+/// gateway.
 const INFERENCE_PATHS: &[&str] = &[
     "chat/completions",
     "completions",
@@ -20,7 +21,7 @@ const INFERENCE_PATHS: &[&str] = &[
 pub(super) enum Route<'a> {
     /// Health check.
     Health,
-    /// List of models, of one pool or of all.
+    /// List of models, of one pool or of all pools.
     Models(Option<NamespacedName>),
     /// One model.
     Model(Option<NamespacedName>, &'a str),
@@ -30,7 +31,7 @@ pub(super) enum Route<'a> {
     NotFound,
 }
 
-/// Returns the route of a path. `/v1/…` searches all pools, `/NAMESPACE/POOL/v1/…` addresses one.
+/// Returns the route of a path. `/v1/…` searches all pools, `/NAMESPACE/POOL/v1/…` addresses one pool.
 pub(super) fn match_path(path: &str) -> Route<'_> {
     if path == "/health" {
         return Route::Health;

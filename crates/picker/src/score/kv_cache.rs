@@ -1,4 +1,4 @@
-//! KV cache scorer: prefers endpoints with much free KV cache, which can run another sequence without preemption.
+//! KV cache scorer: prefers endpoints with more free KV cache, which can run another sequence without preemption.
 
 use crate::candidate::Candidate;
 

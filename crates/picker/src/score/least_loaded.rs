@@ -1,5 +1,5 @@
-//! Least loaded endpoint by tokens in flight. Among equal loads the better of two random endpoints is selected, so that
-//! several pickers do not all select the same one.
+//! Least loaded endpoint by tokens in flight. Among equally loaded endpoints, the one with fewer requests of two random
+//! choices is selected, so that several pickers do not all select the same endpoint.
 
 use fastrand::Rng;
 
@@ -10,9 +10,9 @@ pub(crate) fn least_loaded<'a>(endpoints: &[&'a Endpoint], rng: &mut Rng) -> Opt
     let lowest = endpoints.iter().map(|endpoint| endpoint.load.tokens()).min()?;
     let equal: Vec<&Endpoint> = endpoints.iter().copied().filter(|endpoint| endpoint.load.tokens() <= lowest).collect();
     let mut draw = || rng.choice(equal.iter().copied());
-    let drawn = [draw(), draw()].into_iter().flatten().min_by_key(|endpoint| endpoint.load.requests());
-    // Loads change concurrently: if no endpoint has the lowest load any more, return any.
-    drawn.or(endpoints.first().copied())
+    let selected = [draw(), draw()].into_iter().flatten().min_by_key(|endpoint| endpoint.load.requests());
+    // Loads change concurrently: if no endpoint has the lowest load anymore, return any endpoint.
+    selected.or(endpoints.first().copied())
 }
 
 #[cfg(test)]
@@ -38,7 +38,7 @@ mod tests {
         let datastore = Datastore::new(0);
         let pool_endpoints = endpoints(&datastore, 2);
         let _long = pool_endpoints[0].load.begin(1_000);
-        let (_one, _two) = (pool_endpoints[1].load.begin(10), pool_endpoints[1].load.begin(10));
+        let _short_requests = (pool_endpoints[1].load.begin(10), pool_endpoints[1].load.begin(10));
         let candidates: Vec<&Endpoint> = pool_endpoints.iter().collect();
         assert_eq!(least_loaded(&candidates, &mut datastore.rng()).unwrap().pod, "pod-2");
     }
@@ -49,10 +49,10 @@ mod tests {
         let pool_endpoints = endpoints(&datastore, 4);
         let candidates: Vec<&Endpoint> = pool_endpoints.iter().collect();
         for endpoint in &pool_endpoints {
-            let drawn = (0..400)
+            let selections = (0..400)
                 .filter(|_| least_loaded(&candidates, &mut datastore.rng()).unwrap().pod == endpoint.pod)
                 .count();
-            assert!((60..140).contains(&drawn), "{} {drawn}", endpoint.pod);
+            assert!((60..140).contains(&selections), "{} {selections}", endpoint.pod);
         }
     }
 

@@ -10,7 +10,7 @@ const NO_FREE_SLOT: f64 = 0.0;
 /// Score without metrics.
 const UNKNOWN_SCORE: f64 = 0.5;
 
-/// Returns how soon the endpoint can run `model` as a LoRA adapter.
+/// Returns a score for how soon the endpoint can run `model` as a LoRA adapter.
 pub(crate) fn score(model: &str, candidate: &Candidate) -> f64 {
     candidate.blend_with_default(
         |metrics| metrics.lora_adapters.as_ref().map(|adapters| affinity(model, adapters)),

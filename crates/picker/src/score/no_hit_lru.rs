@@ -7,7 +7,7 @@ use crate::candidate::Candidate;
 /// Score of all candidates if an endpoint caches a prefix of the prompt: other scorers decide.
 pub(crate) const NEUTRAL_SCORE: f64 = 0.5;
 
-/// When each endpoint last received a prompt that no endpoint cached, as a logical time.
+/// Logical time at which each endpoint last received a prompt that no endpoint cached.
 #[derive(Debug, Default)]
 pub(crate) struct ColdPlacement {
     last_placement: BTreeMap<SocketAddr, u64>,
@@ -16,7 +16,7 @@ pub(crate) struct ColdPlacement {
 
 impl ColdPlacement {
     /// Records that `endpoint` receives a prompt that no endpoint cached.
-    pub(crate) fn place(&mut self, endpoint: SocketAddr) {
+    pub(crate) fn record_placement(&mut self, endpoint: SocketAddr) {
         self.clock += 1;
         self.last_placement.insert(endpoint, self.clock);
     }
@@ -26,13 +26,18 @@ impl ColdPlacement {
         self.last_placement.retain(|address, _| keep(*address));
     }
 
-    /// Returns 1 for the least recently placed endpoint, 0 for the most recent. Endpoints without a placement score equally.
+    /// Returns 1 for the least recently selected endpoint, 0 for the most recent. Endpoints without a placement score
+    /// equally.
     pub(crate) fn scores(&self, candidates: &[&Candidate]) -> Vec<f64> {
         let last_placement =
             |candidate: &&Candidate| self.last_placement.get(&candidate.endpoint.address).copied().unwrap_or(0);
-        let placed_before = |time: u64| candidates.iter().filter(|other| last_placement(other) < time).count() as f64;
-        let others = candidates.len().saturating_sub(1).max(1) as f64;
-        candidates.iter().map(|candidate| 1.0 - placed_before(last_placement(candidate)) / others).collect()
+        let count_placed_before =
+            |time: u64| candidates.iter().filter(|other| last_placement(other) < time).count() as f64;
+        let other_candidates = candidates.len().saturating_sub(1).max(1) as f64;
+        candidates
+            .iter()
+            .map(|candidate| 1.0 - count_placed_before(last_placement(candidate)) / other_candidates)
+            .collect()
     }
 }
 
@@ -44,15 +49,15 @@ mod tests {
     #[test]
     fn least_recently_placed_endpoint_scores_best() {
         let candidates = [candidate(1, None), candidate(2, None), candidate(3, None)];
-        let all: Vec<&Candidate> = candidates.iter().collect();
+        let candidate_refs: Vec<&Candidate> = candidates.iter().collect();
         let mut placement = ColdPlacement::default();
-        assert_eq!(placement.scores(&all), [1.0, 1.0, 1.0]);
-        placement.place(candidates[1].endpoint.address);
-        assert_eq!(placement.scores(&all), [1.0, 0.0, 1.0]);
-        placement.place(candidates[0].endpoint.address);
-        placement.place(candidates[2].endpoint.address);
-        assert_eq!(placement.scores(&all), [0.5, 1.0, 0.0]);
+        assert_eq!(placement.scores(&candidate_refs), [1.0, 1.0, 1.0]);
+        placement.record_placement(candidates[1].endpoint.address);
+        assert_eq!(placement.scores(&candidate_refs), [1.0, 0.0, 1.0]);
+        placement.record_placement(candidates[0].endpoint.address);
+        placement.record_placement(candidates[2].endpoint.address);
+        assert_eq!(placement.scores(&candidate_refs), [0.5, 1.0, 0.0]);
         placement.retain(|address| address != candidates[2].endpoint.address);
-        assert_eq!(placement.scores(&all)[2], 1.0);
+        assert_eq!(placement.scores(&candidate_refs)[2], 1.0);
     }
 }

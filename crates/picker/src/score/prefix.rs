@@ -1,7 +1,7 @@
-//! Prefix cache scorer: prefers endpoints that computed a prefix of the prompt before.
+//! Prefix cache scorer: prefers endpoints that have already computed a prefix of the prompt.
 //!
-//! The prompt is split into blocks. The hash of a block covers all previous blocks, so that equal hashes mean equal prefixes.
-//! The index contains a bounded number of hashes per endpoint and evicts the least recently used.
+//! The prompt is split into blocks. The hash of a block covers all previous blocks, so that equal hashes imply equal
+//! prefixes. The index contains a bounded number of hashes per endpoint and evicts the least recently used.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -33,43 +33,43 @@ pub(crate) struct PrefixIndex {
 #[derive(Debug, Default)]
 struct LruBlocks {
     last_use: HashMap<u64, u64>,
-    by_use: BTreeMap<u64, u64>,
+    hashes_by_use: BTreeMap<u64, u64>,
     clock: u64,
 }
 
 impl PrefixConfig {
     /// Returns one hash per complete block of the prompt. The hashes include `model`, since models do not share KV caches.
-    pub(crate) fn block_hashes<'a>(&self, model: &str, pieces: impl Iterator<Item = &'a [u8]>) -> Vec<u64> {
+    pub(crate) fn block_hashes<'a>(&self, model: &str, chunks: impl Iterator<Item = &'a [u8]>) -> Vec<u64> {
         let mut hasher = Xxh64::new(0);
         hasher.update(model.as_bytes());
         hasher.update(&[0xff]);
-        let (mut hashes, mut missing) = (Vec::new(), self.block_size);
-        for mut piece in pieces {
-            while hashes.len() < self.max_blocks && piece.len() >= missing {
-                let (head, rest) = piece.split_at(missing);
+        let (mut hashes, mut remaining) = (Vec::new(), self.block_size);
+        for mut chunk in chunks {
+            while hashes.len() < self.max_blocks && chunk.len() >= remaining {
+                let (head, rest) = chunk.split_at(remaining);
                 hasher.update(head);
                 hashes.push(hasher.digest());
-                (piece, missing) = (rest, self.block_size);
+                (chunk, remaining) = (rest, self.block_size);
             }
             if hashes.len() >= self.max_blocks {
                 break;
             }
-            hasher.update(piece);
-            missing -= piece.len().min(missing - 1);
+            hasher.update(chunk);
+            remaining -= chunk.len().min(remaining - 1);
         }
         hashes
     }
 }
 
 impl PrefixIndex {
-    /// Returns how many leading blocks of `hashes` the endpoint has cached.
+    /// Returns the number of leading blocks in `hashes` that the endpoint has cached.
     pub(crate) fn matched_blocks(&self, hashes: &[u64], endpoint: SocketAddr) -> usize {
         let Some(blocks) = self.by_endpoint.get(&endpoint) else { return 0 };
         hashes.iter().take_while(|hash| blocks.last_use.contains_key(hash)).count()
     }
 
     /// Returns the cached fraction of `hashes`; 0 for a prompt shorter than a block.
-    pub(crate) fn matched_share(&self, hashes: &[u64], candidate: &Candidate) -> f64 {
+    pub(crate) fn matched_fraction(&self, hashes: &[u64], candidate: &Candidate) -> f64 {
         if hashes.is_empty() {
             return 0.0;
         }
@@ -79,7 +79,7 @@ impl PrefixIndex {
     /// Records that the endpoint caches the blocks `hashes`.
     pub(crate) fn insert(&mut self, hashes: &[u64], endpoint: SocketAddr, capacity: usize) {
         let blocks = self.by_endpoint.entry(endpoint).or_default();
-        // The first block is used last, so that a prompt is evicted from its end.
+        // Mark the first block as most recently used, so that a prompt is evicted from its end.
         for hash in hashes.iter().rev() {
             blocks.touch(*hash);
         }
@@ -96,14 +96,14 @@ impl LruBlocks {
     fn touch(&mut self, hash: u64) {
         self.clock += 1;
         if let Some(previous_use) = self.last_use.insert(hash, self.clock) {
-            self.by_use.remove(&previous_use);
+            self.hashes_by_use.remove(&previous_use);
         }
-        self.by_use.insert(self.clock, hash);
+        self.hashes_by_use.insert(self.clock, hash);
     }
 
     fn evict_to(&mut self, capacity: usize) {
         while self.last_use.len() > capacity {
-            let Some((_, oldest)) = self.by_use.pop_first() else { return };
+            let Some((_, oldest)) = self.hashes_by_use.pop_first() else { return };
             self.last_use.remove(&oldest);
         }
     }
@@ -142,9 +142,9 @@ mod tests {
     }
 
     #[test]
-    fn hashes_do_not_depend_on_pieces_and_are_bounded() {
-        let pieces = PREFIX.block_hashes("m", [&b"a"[..], b"", b"aaab", b"bbbcc", b"cc"].into_iter());
-        assert_eq!(pieces, hashes("aaaabbbbcccc"));
+    fn hashes_do_not_depend_on_chunks_and_are_bounded() {
+        let chunked_hashes = PREFIX.block_hashes("m", [&b"a"[..], b"", b"aaab", b"bbbcc", b"cc"].into_iter());
+        assert_eq!(chunked_hashes, hashes("aaaabbbbcccc"));
         assert_eq!(hashes(&"x".repeat(1_000)).len(), PREFIX.max_blocks);
         assert_ne!(PREFIX.block_hashes("n", [&b"aaaa"[..]].into_iter()), hashes("aaaa"));
     }
@@ -158,14 +158,14 @@ mod tests {
         let matched = |text| index.matched_blocks(&hashes(text), address(1));
         assert_eq!((matched("aaaabbbb"), matched("ccccdddd")), (1, 2));
         let cached = &index.by_endpoint[&address(1)];
-        assert_eq!((cached.last_use.len(), cached.by_use.len()), (3, 3));
+        assert_eq!((cached.last_use.len(), cached.hashes_by_use.len()), (3, 3));
     }
 
     #[test]
-    fn removed_endpoint_is_forgotten() {
+    fn removed_endpoint_has_no_cached_blocks() {
         let mut index = PrefixIndex::default();
         index.insert(&hashes("aaaa"), address(1), 10);
-        index.retain(|keep| keep != address(1));
+        index.retain(|endpoint| endpoint != address(1));
         assert_eq!(index.matched_blocks(&hashes("aaaa"), address(1)), 0);
     }
 }

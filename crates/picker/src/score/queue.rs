@@ -11,8 +11,8 @@ pub(crate) fn scores(candidates: &[&Candidate]) -> Vec<f64> {
     }))
 }
 
-/// Scores the queue length relative to `threshold`. The score of an empty queue is 0.5, so that it does not outweigh a cached
-/// prefix.
+/// Scores the queue length relative to `threshold`. The score of an empty queue is 0.5, so that it does not outweigh a
+/// cached prefix.
 pub(crate) fn load_aware_score(candidate: &Candidate, threshold: f64) -> f64 {
     let in_flight = candidate.endpoint.load.requests() as f64;
     let waiting = candidate.blend_with_default(|metrics| metrics.waiting, in_flight);
@@ -25,7 +25,7 @@ mod tests {
     use crate::{candidate::tests::candidate, engine_metrics::EngineMetrics};
     use rstest::rstest;
 
-    fn queue_length(number: f64) -> EngineMetrics {
+    fn metrics_with_queue_length(number: f64) -> EngineMetrics {
         EngineMetrics { waiting: Some(number), ..EngineMetrics::default() }
     }
 
@@ -39,7 +39,9 @@ mod tests {
     fn shortest_queue_scores_best(#[case] scraped: &[Option<(f64, u64)>], #[case] expect: &[f64]) {
         let candidates: Vec<Candidate> = (1..)
             .zip(scraped)
-            .map(|(number, scraped)| candidate(number, scraped.map(|(queue, age)| (queue_length(queue), age))))
+            .map(|(number, scraped)| {
+                candidate(number, scraped.map(|(queue, age)| (metrics_with_queue_length(queue), age)))
+            })
             .collect();
         assert_eq!(scores(&candidates.iter().collect::<Vec<_>>()), expect);
     }
@@ -49,7 +51,9 @@ mod tests {
     #[case::some(32.0, 0.375)]
     #[case::many(500.0, 0.0)]
     fn scores_queue_relative_to_threshold(#[case] queue: f64, #[case] expect: f64) {
-        assert!((load_aware_score(&candidate(1, Some((queue_length(queue), 0))), 128.0) - expect).abs() < 1e-9);
+        assert!(
+            (load_aware_score(&candidate(1, Some((metrics_with_queue_length(queue), 0))), 128.0) - expect).abs() < 1e-9
+        );
     }
 
     #[test]

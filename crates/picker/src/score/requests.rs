@@ -11,8 +11,8 @@ pub(crate) fn running_scores(candidates: &[&Candidate]) -> Vec<f64> {
     }))
 }
 
-/// Scores the requests in flight: 1 up to `idle_threshold`, above at most `max_busy_score`, decreasing to 0 for the busiest
-/// endpoint.
+/// Scores the requests in flight: 1 up to `idle_threshold`; above it, at most `max_busy_score`, decreasing to 0 for the
+/// busiest endpoint.
 pub(crate) fn active_request_scores(candidates: &[&Candidate], idle_threshold: usize, max_busy_score: f64) -> Vec<f64> {
     let counts: Vec<usize> = candidates.iter().map(|candidate| candidate.endpoint.load.requests()).collect();
     let highest = counts.iter().copied().max().unwrap_or(0).max(1) as f64;
@@ -22,7 +22,7 @@ pub(crate) fn active_request_scores(candidates: &[&Candidate], idle_threshold: u
     counts.iter().map(score).collect()
 }
 
-/// Returns the fraction of `threshold` that the tokens in flight leave free.
+/// Returns the fraction of `threshold` that the tokens in flight do not use.
 pub(crate) fn token_load_score(candidate: &Candidate, threshold: f64) -> f64 {
     1.0 - (candidate.endpoint.load.tokens() as f64 / threshold).min(1.0)
 }
@@ -45,8 +45,8 @@ mod tests {
     #[test]
     fn scores_requests_and_tokens_in_flight() {
         let candidates = [candidate(1, None), candidate(2, None), candidate(3, None)];
-        let _one = candidates[1].endpoint.load.begin(10);
-        let _four: Vec<_> = (0..4).map(|_| candidates[2].endpoint.load.begin(10)).collect();
+        let _short_load = candidates[1].endpoint.load.begin(10);
+        let _long_load: Vec<_> = (0..4).map(|_| candidates[2].endpoint.load.begin(10)).collect();
         let candidates: Vec<&Candidate> = candidates.iter().collect();
         assert_eq!(active_request_scores(&candidates, 0, 1.0), [1.0, 0.75, 0.0]);
         assert_eq!(active_request_scores(&candidates, 1, 0.5), [1.0, 1.0, 0.0]);

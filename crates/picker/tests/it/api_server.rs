@@ -1,4 +1,4 @@
-//! API server without nodes, on which no container runs.
+//! API server without nodes; containers are never started successfully.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use embedded::ports::{
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-struct NoContainers;
+struct FailingRuntime;
 
-impl ContainerRuntime for NoContainers {
+impl ContainerRuntime for FailingRuntime {
     fn run(&self, _: ContainerConfig, _: CancellationToken) -> BoxFuture<'static, ContainerExit> {
         Box::pin(async { ContainerExit { code: 1, message: String::new() } })
     }
@@ -22,7 +22,7 @@ pub(crate) fn start() -> Server {
         clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),
         admission: Arc::new(AdmitAll),
-        runtime: Arc::new(NoContainers),
+        runtime: Arc::new(FailingRuntime),
         network: Arc::new(TcpNetwork),
     })
 }

@@ -127,7 +127,7 @@ async fn use_case_set_serves_several_pools_and_changes_independently() {
     fixture.create_pool("two");
     fixture.create_use_case_set("chat", &["one", "two"], &json!([{"targetModelName": "v1", "weight": 100}]));
     fixture.wait_until("both pools", |fixture| fixture.pools_serving("m") == ["one", "two"]).await;
-    let before = fixture.server.get(POOLS, "default", "one").unwrap()["metadata"]["generation"].clone();
+    let generation = fixture.server.get(POOLS, "default", "one").unwrap()["metadata"]["generation"].clone();
     let mut set = (*fixture.server.get(USE_CASE_SETS, "default", "chat").unwrap()).clone();
     set["spec"]["useCases"][0]["targetModels"] = json!([{"targetModelName": "v2", "weight": 7}]);
     fixture.server.update(USE_CASE_SETS, set).unwrap();
@@ -140,5 +140,5 @@ async fn use_case_set_serves_several_pools_and_changes_independently() {
                 .all(|pool| pool.use_cases.get("m").is_some_and(|use_case| use_case.targets[0].model == "v2"))
         })
         .await;
-    assert_eq!(fixture.server.get(POOLS, "default", "one").unwrap()["metadata"]["generation"], before);
+    assert_eq!(fixture.server.get(POOLS, "default", "one").unwrap()["metadata"]["generation"], generation);
 }

@@ -1,10 +1,10 @@
-//! Endpoint picker over gRPC, as a proxy uses it.
+//! Tests of the endpoint picker over gRPC, as a proxy uses it.
 
 use picker::ext_proc::ServingStatus;
 use serde_json::json;
 
 use crate::gateway_fixture;
-use crate::picker_fixture::{PickerFixture, host};
+use crate::picker_fixture::{PickerFixture, last_octet};
 
 const QUEUE_CONFIG: &str = "
 apiVersion: inference.networking.x-k8s.io/v1alpha1
@@ -58,7 +58,7 @@ async fn conversation_stays_on_its_endpoint_and_requests_in_flight_count() {
             "the default picker returns one endpoint"
         );
     }
-    // Requests in flight do not outweigh a cached prefix, but decide for uncached prompts.
+    // A cached prefix outweighs requests in flight; for uncached prompts, requests in flight are decisive.
     fixture.wait_until_idle().await;
     let busy = fixture.send("a", None).await;
     assert_ne!(fixture.send("b", None).await.hosts()[0], busy.hosts()[0]);
@@ -79,14 +79,17 @@ async fn engine_with_queued_requests_is_avoided() {
         streams.push(gateway_fixture::send(engine, "POST", "/v1/completions", &long_request.to_string()).await);
     }
     fixture.wait_until("both endpoints", |fixture| fixture.picker.endpoints().len() == 2).await;
-    let avoided = async {
-        let mut in_a_row = 0;
-        // Equal endpoints are drawn at random: only a long run without the busy engine shows that it is avoided.
-        while in_a_row < 20 {
-            in_a_row = if fixture.send("hello", None).await.hosts()[0] == 3 { in_a_row + 1 } else { 0 };
+    let avoids_busy_engine = async {
+        let mut consecutive = 0;
+        // Equal endpoints are drawn at random: only a long sequence without the busy engine shows that it is avoided.
+        while consecutive < 20 {
+            consecutive = if fixture.send("hello", None).await.hosts()[0] == 3 { consecutive + 1 } else { 0 };
         }
     };
-    assert!(tokio::time::timeout(gateway_fixture::TIMEOUT, avoided).await.is_ok(), "the busy engine is still selected");
+    assert!(
+        tokio::time::timeout(gateway_fixture::TIMEOUT, avoids_busy_engine).await.is_ok(),
+        "the busy engine is still selected"
+    );
 }
 
 #[tokio::test]
@@ -102,7 +105,7 @@ async fn prefill_and_decode_endpoints_are_selected_together() {
     fixture.start_engine(3, "decoder").await;
     fixture.wait_until("both endpoints", |fixture| fixture.picker.endpoints().len() == 2).await;
     let response = fixture.send("an uncached prompt", None).await;
-    assert_eq!((response.hosts(), host(&response.headers["x-prefiller-host-port"])), (vec![3], 2));
+    assert_eq!((response.hosts(), last_octet(&response.headers["x-prefiller-host-port"])), (vec![3], 2));
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Timeout of waits, long enough for a busy host.
+/// Timeout for waiting, long enough for a busy host.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A gateway with simulated engines.
@@ -29,7 +29,7 @@ impl Drop for GatewayFixture {
 }
 
 /// Returns the configuration of an engine that serves the models `names`.
-pub(crate) fn engine(names: &[&str]) -> Config {
+pub(crate) fn engine_config(names: &[&str]) -> Config {
     let served_model_names = names.iter().map(|name| (*name).to_owned()).collect();
     Config {
         served_model_names,
@@ -62,7 +62,7 @@ pub(crate) fn pool_key() -> NamespacedName {
     NamespacedName { namespace: "ns".to_owned(), name: "pool".to_owned() }
 }
 
-/// Starts a gateway in front of `listeners`, on which the test implements the engines.
+/// Starts a gateway in front of `listeners`, on which the test serves the responses of the engines.
 pub(crate) async fn start_with_listeners(listeners: &[TcpListener]) -> GatewayFixture {
     let mut fixture = start(Vec::new(), &[]).await;
     fixture.engines = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
@@ -122,7 +122,7 @@ impl HttpResponse {
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
-        lines.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+        lines.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
     pub(crate) fn json(&self) -> serde_json::Value {
@@ -171,9 +171,9 @@ fn dechunk(mut body: &str) -> String {
     text
 }
 
-/// Returns the value of a series on the metrics page of an engine.
+/// Returns the value of a series in the metrics of an engine.
 pub(crate) async fn metric(engine: SocketAddr, series: &str) -> f64 {
-    let page = get(engine, "/metrics").await.body;
-    let line = page.lines().find(|line| line.starts_with(series)).unwrap();
+    let text = get(engine, "/metrics").await.body;
+    let line = text.lines().find(|line| line.starts_with(series)).unwrap();
     line.rsplit_once(' ').unwrap().1.parse().unwrap()
 }

@@ -30,7 +30,7 @@ use crate::{api_server, gateway_fixture};
 
 const POOLS: &str = "inferencepools.inference.networking.k8s.io";
 
-/// An API server, an endpoint picker that watches it, and engines.
+/// An API server, an endpoint picker that watches it, and the configuration of engines.
 pub(crate) struct PickerFixture {
     pub(crate) server: Server,
     pub(crate) picker: Arc<EndpointPicker>,
@@ -50,7 +50,7 @@ impl PickerFixture {
     /// Starts a picker with `config` for the pool `default/pool`, which does not exist yet.
     pub(crate) async fn start(config: &str) -> PickerFixture {
         let server = api_server::start();
-        server.create("customresourcedefinitions.apiextensions.k8s.io", definition()).unwrap();
+        server.create("customresourcedefinitions.apiextensions.k8s.io", pool_definition()).unwrap();
         let key = NamespacedName { namespace: "default".to_owned(), name: "pool".to_owned() };
         let picker = Arc::new(EndpointPicker::new(key, parse_config(config).unwrap().policy, 7));
         let shutdown = CancellationToken::new();
@@ -102,16 +102,16 @@ impl PickerFixture {
     /// Starts a simulated engine and creates its ready Pod.
     pub(crate) async fn start_engine(&self, host: u8, role: &str) {
         let listener = self.listen(host);
-        let config = Config { max_num_seqs: 1, timing: Timing::default(), ..gateway_fixture::engine(&["m"]) };
+        let config = Config { max_num_seqs: 1, timing: Timing::default(), ..gateway_fixture::engine_config(&["m"]) };
         tokio::spawn(engine::serve(listener, config, self.shutdown.clone()));
         self.create_pod(host, &json!({"app": "llama", "role": role}));
     }
 
-    /// Starts a server with a static metrics page and creates its ready Pod. The server stops when the result is dropped.
-    pub(crate) async fn start_static_engine(&self, host: u8, role: &str, page: &'static str) -> DropGuard {
+    /// Starts a server with static metrics and creates its ready Pod. The server stops when the returned guard is dropped.
+    pub(crate) async fn start_static_engine(&self, host: u8, role: &str, metrics: &'static str) -> DropGuard {
         let listener = self.listen(host);
         let shutdown = self.shutdown.child_token();
-        let router = axum::Router::new().route("/metrics", axum::routing::get(move || async move { page }));
+        let router = axum::Router::new().route("/metrics", axum::routing::get(move || async move { metrics }));
         tokio::spawn(shutdown.clone().run_until_cancelled_owned(axum::serve(listener, router).into_future()));
         self.create_pod(host, &json!({"app": "llama", "fusioninfer.io/component-type": role}));
         shutdown.drop_guard()
@@ -131,11 +131,11 @@ impl PickerFixture {
         gateway_fixture::wait_until(description, async || condition(self)).await;
     }
 
-    /// Waits until no request is in flight. A stream ends a moment after the test drops the response.
+    /// Waits until no request is in flight: a stream ends shortly after the test drops the response.
     pub(crate) async fn wait_until_idle(&self) {
         let is_idle = |fixture: &PickerFixture| {
-            let page = fixture.picker.render_metrics();
-            let mut running = page.lines().filter(|line| line.starts_with("inference_objective_running_requests{"));
+            let metrics = fixture.picker.render_metrics();
+            let mut running = metrics.lines().filter(|line| line.starts_with("inference_objective_running_requests{"));
             running.all(|line| line.ends_with(" 0"))
         };
         self.wait_until("no request in flight", is_idle).await;
@@ -153,14 +153,14 @@ impl PickerFixture {
 
     /// Waits until the metrics of `engines` engines are scraped.
     pub(crate) async fn wait_until_scraped(&self, engines: usize) {
-        let scraped = |fixture: &PickerFixture| {
-            let page = fixture.picker.render_metrics();
-            page.lines().filter(|line| line.starts_with("inference_pool_per_pod_queue_size{")).count()
+        let scraped_engines = |fixture: &PickerFixture| {
+            let metrics = fixture.picker.render_metrics();
+            metrics.lines().filter(|line| line.starts_with("inference_pool_per_pod_queue_size{")).count()
         };
-        self.wait_until("scraped metrics", |fixture| scraped(fixture) == engines).await;
+        self.wait_until("scraped metrics", |fixture| scraped_engines(fixture) == engines).await;
     }
 
-    /// Sends a request as a proxy does, and returns the response when the whole body was returned.
+    /// Sends a request as a proxy does, and returns the response when the picker has returned the whole body.
     pub(crate) async fn send(&self, prompt: &str, subset: Option<&str>) -> PickerResponse {
         self.send_for_model("m", prompt, subset).await
     }
@@ -168,7 +168,7 @@ impl PickerFixture {
     /// Sends a request for a model.
     pub(crate) async fn send_for_model(&self, model: &str, prompt: &str, subset: Option<&str>) -> PickerResponse {
         let exchange = self.exchange(model, prompt, subset);
-        tokio::time::timeout(gateway_fixture::TIMEOUT, exchange).await.expect("the picker did not answer")
+        tokio::time::timeout(gateway_fixture::TIMEOUT, exchange).await.expect("timed out waiting for the picker")
     }
 
     async fn exchange(&self, model: &str, prompt: &str, subset: Option<&str>) -> PickerResponse {
@@ -194,11 +194,11 @@ impl PickerFixture {
     }
 }
 
-/// Returns a loopback network that no other test uses, and sockets with the same port at several of its addresses.
+/// Returns an unused loopback network, and sockets with the same port at several of its addresses.
 fn reserve_sockets() -> ([u8; 3], u16, BTreeMap<u8, TcpSocket>) {
     static NETWORKS: AtomicU8 = AtomicU8::new(0);
-    let process = u8::try_from(std::process::id() % 100).unwrap();
-    let network = [127, 100 + process, NETWORKS.fetch_add(1, Ordering::Relaxed)];
+    let process_octet = u8::try_from(std::process::id() % 100).unwrap();
+    let network = [127, 100 + process_octet, NETWORKS.fetch_add(1, Ordering::Relaxed)];
     let [a, b, c] = network;
     loop {
         let mut port = 0;
@@ -217,7 +217,7 @@ fn reserve_sockets() -> ([u8; 3], u16, BTreeMap<u8, TcpSocket>) {
     }
 }
 
-/// Response of the picker. The request is in flight until it is dropped.
+/// Response of the picker. The request is in flight until the response is dropped.
 pub(crate) struct PickerResponse {
     pub(crate) headers: BTreeMap<String, String>,
     body: String,
@@ -258,12 +258,12 @@ impl PickerResponse {
     /// Returns the last octets of the selected endpoints.
     pub(crate) fn hosts(&self) -> Vec<u8> {
         let endpoints = self.headers["x-gateway-destination-endpoint"].split(',');
-        endpoints.map(host).collect()
+        endpoints.map(last_octet).collect()
     }
 }
 
 /// Returns the last octet of an endpoint.
-pub(crate) fn host(endpoint: &str) -> u8 {
+pub(crate) fn last_octet(endpoint: &str) -> u8 {
     match endpoint.parse::<SocketAddr>().unwrap().ip() {
         std::net::IpAddr::V4(ip) => ip.octets()[3],
         std::net::IpAddr::V6(ip) => unreachable!("{ip}"),
@@ -287,11 +287,11 @@ fn grpc(address: SocketAddr) -> Grpc<Client<HttpConnector, tonic::body::Body>> {
     Grpc::with_origin(client, format!("http://{address}").parse().unwrap())
 }
 
-fn definition() -> Value {
+fn pool_definition() -> Value {
     let names = json!({"kind": "InferencePool", "plural": "inferencepools", "singular": "inferencepool"});
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     // API groups of k8s.io require this annotation.
-    let approved = json!({"api-approved.kubernetes.io": "unapproved, for a test"});
-    json!({"metadata": {"name": POOLS, "annotations": approved}, "spec": {"group": "inference.networking.k8s.io", "names": names,
+    let annotations = json!({"api-approved.kubernetes.io": "unapproved, for a test"});
+    json!({"metadata": {"name": POOLS, "annotations": annotations}, "spec": {"group": "inference.networking.k8s.io", "names": names,
         "scope": "Namespaced", "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}})
 }

@@ -1,9 +1,9 @@
-//! Requests that the gateway forwards.
+//! Tests of requests that the gateway forwards.
 
 use std::time::{Duration, Instant};
 
 use crate::gateway_fixture::{
-    HttpResponse, TIMEOUT, engine, get, metric, pool, post, receive, refusing_address, send, start,
+    HttpResponse, TIMEOUT, engine_config, get, metric, pool, post, receive, refusing_address, send, start,
     start_with_listeners, wait_until,
 };
 use engine::{Config, Timing};
@@ -25,20 +25,20 @@ fn events(response: &HttpResponse) -> Vec<&str> {
 // spec: GW-13
 #[tokio::test]
 async fn response_headers_explain_endpoint_selection() {
-    let fixture = start(vec![engine(&["chat"]), engine(&["chat"])], &[]).await;
+    let fixture = start(vec![engine_config(&["chat"]), engine_config(&["chat"])], &[]).await;
     let response = post(fixture.gateway, "/v1/chat/completions", CHAT).await;
     assert_eq!((response.status(), response.json()["usage"]["completion_tokens"].as_u64()), (200, Some(4)));
     let endpoint: std::net::SocketAddr = response.header("x-ostler-endpoint").unwrap().parse().unwrap();
     assert!(fixture.engines.contains(&endpoint));
     assert_eq!(response.header("x-ostler-pod"), Some(format!("pod-{}", endpoint.port()).as_str()));
     assert_eq!(response.header("x-ostler-decision"), Some("0 in flight, of 2 endpoints"));
-    assert!(response.header("content-length").is_some(), "a response that is not rewritten keeps its length");
+    assert!(response.header("content-length").is_some(), "a response that is not rewritten retains its length");
 }
 
 // spec: GW-53
 #[tokio::test]
 async fn stream_contains_usage_and_model_name_of_client() {
-    let fixture = start(vec![engine(&["base-model-v2"])], &[("base-model-v2", 1)]).await;
+    let fixture = start(vec![engine_config(&["base-model-v2"])], &[("base-model-v2", 1)]).await;
     let response = post(fixture.gateway, "/v1/chat/completions", STREAM).await;
     let events = events(&response);
     assert_eq!(events.len(), 7, "role, four tokens, usage, done: {events:?}");
@@ -55,13 +55,13 @@ async fn read_request(stream: &mut TcpStream) -> bool {
     !received.is_empty()
 }
 
-/// Serves a stream of two events; sends the second one after `go_on`.
-async fn serve_two_events(listener: TcpListener, go_on: oneshot::Receiver<()>) {
+/// Serves a stream of two events; sends the second event after `proceed`.
+async fn serve_two_events(listener: TcpListener, proceed: oneshot::Receiver<()>) {
     let (mut stream, _) = listener.accept().await.unwrap();
     assert!(read_request(&mut stream).await);
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     stream.write_all(format!("{head}b\r\ndata: one\n\n\r\n").as_bytes()).await.unwrap();
-    go_on.await.unwrap();
+    proceed.await.unwrap();
     stream.write_all(b"b\r\ndata: two\n\n\r\n0\r\n\r\n").await.unwrap();
 }
 
@@ -69,7 +69,7 @@ async fn serve_two_events(listener: TcpListener, go_on: oneshot::Receiver<()>) {
 async fn tokens_are_streamed_without_buffering() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let fixture = start_with_listeners(std::slice::from_ref(&listener)).await;
-    let (go_on, receiver) = oneshot::channel();
+    let (proceed, receiver) = oneshot::channel();
     tokio::spawn(serve_two_events(listener, receiver));
     let mut stream = send(fixture.gateway, "POST", "/v1/chat/completions", STREAM).await;
     let mut received = Vec::new();
@@ -78,22 +78,25 @@ async fn tokens_are_streamed_without_buffering() {
             assert!(stream.read_buf(&mut received).await.unwrap() > 0, "the stream ended");
         }
     };
-    timeout(TIMEOUT, first).await.expect("the first token is buffered");
-    go_on.send(()).unwrap();
+    timeout(TIMEOUT, first).await.expect("timed out waiting for the first token");
+    proceed.send(()).unwrap();
     let rest = receive_rest(&mut stream).await;
     assert!(String::from_utf8(rest).unwrap().contains("data: two"));
 }
 
 async fn receive_rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut rest = Vec::new();
-    timeout(TIMEOUT, stream.read_to_end(&mut rest)).await.expect("the stream does not end").unwrap();
+    timeout(TIMEOUT, stream.read_to_end(&mut rest))
+        .await
+        .expect("timed out waiting for the end of the stream")
+        .unwrap();
     rest
 }
 
 // spec: GW-51
 #[tokio::test]
 async fn traffic_is_split_by_weight_of_target_models() {
-    let fixture = start(vec![engine(&["a", "b"])], &[("a", 20), ("b", 80)]).await;
+    let fixture = start(vec![engine_config(&["a", "b"])], &[("a", 20), ("b", 80)]).await;
     let mut texts = std::collections::BTreeMap::<String, usize>::new();
     for _ in 0..200 {
         let response = post(fixture.gateway, "/v1/chat/completions", CHAT).await.json();
@@ -101,19 +104,19 @@ async fn traffic_is_split_by_weight_of_target_models() {
         // The text depends on the model that generated it.
         *texts.entry(response["choices"][0]["message"]["content"].to_string()).or_default() += 1;
     }
-    let mut shares: Vec<usize> = texts.into_values().collect();
-    shares.sort_unstable();
-    assert_eq!(shares.len(), 2);
-    assert!((22..=58).contains(&shares[0]), "{shares:?}");
+    let mut counts: Vec<usize> = texts.into_values().collect();
+    counts.sort_unstable();
+    assert_eq!(counts.len(), 2);
+    assert!((22..=58).contains(&counts[0]), "{counts:?}");
 }
 
-/// Answers requests after `go_on` is cancelled.
-async fn serve_after(listener: TcpListener, go_on: CancellationToken) {
+/// Answers requests after `proceed` is cancelled.
+async fn serve_after(listener: TcpListener, proceed: CancellationToken) {
     while let Ok((mut stream, _)) = listener.accept().await {
-        let go_on = go_on.clone();
+        let proceed = proceed.clone();
         tokio::spawn(async move {
             while read_request(&mut stream).await {
-                go_on.cancelled().await;
+                proceed.cancelled().await;
                 stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await.unwrap();
             }
         });
@@ -126,8 +129,8 @@ async fn load_is_balanced_over_endpoints() {
     for _ in 0..3 {
         listeners.push(TcpListener::bind("127.0.0.1:0").await.unwrap());
     }
-    let (fixture, go_on) = (start_with_listeners(&listeners).await, CancellationToken::new());
-    listeners.into_iter().for_each(|listener| drop(tokio::spawn(serve_after(listener, go_on.clone()))));
+    let (fixture, proceed) = (start_with_listeners(&listeners).await, CancellationToken::new());
+    listeners.into_iter().for_each(|listener| drop(tokio::spawn(serve_after(listener, proceed.clone()))));
     let gateway = fixture.gateway;
     let responses = (0..9).map(|_| tokio::spawn(async move { post(gateway, "/v1/chat/completions", CHAT).await }));
     let responses: Vec<_> = responses.collect();
@@ -135,7 +138,7 @@ async fn load_is_balanced_over_endpoints() {
         || fixture.engines.iter().map(|address| fixture.datastore.load(*address).requests()).collect::<Vec<_>>();
     wait_until("all requests to be in flight", async || loads().into_iter().sum::<usize>() == 9).await;
     assert_eq!(loads(), [3; 3]);
-    go_on.cancel();
+    proceed.cancel();
     let responses: Vec<HttpResponse> =
         futures::future::join_all(responses).await.into_iter().map(Result::unwrap).collect();
     for address in &fixture.engines {
@@ -151,7 +154,7 @@ async fn load_is_balanced_over_endpoints() {
 /// Asserts that the engine aborts a long request when its client disconnects.
 async fn assert_aborted_on_disconnect(body: &str) {
     let timing = Timing { decode_step: Duration::from_secs(1), ..Timing::instant() };
-    let fixture = start(vec![Config { timing, ..engine(&["chat"]) }], &[]).await;
+    let fixture = start(vec![Config { timing, ..engine_config(&["chat"]) }], &[]).await;
     let running = "vllm:num_requests_running{";
     let client = send(fixture.gateway, "POST", "/v1/completions", body).await;
     wait_until("the request to arrive", async || metric(fixture.engines[0], running).await > 0.0).await;
@@ -175,7 +178,7 @@ async fn disconnect_before_response_aborts_request() {
 
 #[tokio::test]
 async fn unreachable_endpoint_is_skipped() {
-    let fixture = start(vec![engine(&["chat"])], &[]).await;
+    let fixture = start(vec![engine_config(&["chat"])], &[]).await;
     let (_socket, unreachable) = refusing_address();
     fixture.datastore.replace(vec![pool(&fixture.datastore, &[unreachable, fixture.engines[0]], &[])]);
     for _ in 0..16 {
@@ -206,10 +209,10 @@ async fn request_on_stale_connection_is_retried() {
     let fixture = start_with_listeners(std::slice::from_ref(&listener)).await;
     tokio::spawn(serve_then_close(listener, 1));
     for _ in 0..5 {
-        let started = Instant::now();
+        let start_time = Instant::now();
         let response = post(fixture.gateway, "/v1/chat/completions", CHAT).await;
-        // On a stalled host the failure comes too late for a retry.
-        if response.status() == 503 && started.elapsed() > Duration::from_secs(1) {
+        // On a busy host the request may fail after the retry window.
+        if response.status() == 503 && start_time.elapsed() > Duration::from_secs(1) {
             continue;
         }
         assert_eq!((response.status(), response.body.as_str()), (200, "{}"));
@@ -226,8 +229,8 @@ async fn request_on_new_connection_is_not_retried() {
 }
 
 #[tokio::test]
-async fn error_of_engine_is_passed_on() {
-    let fixture = start(vec![engine(&["other"])], &[]).await;
+async fn engine_error_is_returned_unchanged() {
+    let fixture = start(vec![engine_config(&["other"])], &[]).await;
     let response = post(fixture.gateway, "/v1/chat/completions", CHAT).await;
     assert_eq!((response.status(), response.json()["error"]["type"].as_str()), (404, Some("NotFoundError")));
 }
@@ -235,13 +238,13 @@ async fn error_of_engine_is_passed_on() {
 // spec: GW-50
 #[tokio::test]
 async fn lists_use_cases_as_models_and_routes_by_pool_path() {
-    let fixture = start(vec![engine(&["chat"])], &[]).await;
+    let fixture = start(vec![engine_config(&["chat"])], &[]).await;
     for path in ["/v1/models", "/ns/pool/v1/models"] {
         let models = get(fixture.gateway, path).await.json();
         assert_eq!(models["data"].as_array().map(Vec::len), Some(1));
         assert_eq!((&models["data"][0]["id"], &models["data"][0]["owned_by"]), (&"chat".into(), &"ns/pool".into()));
     }
     assert_eq!(post(fixture.gateway, "/ns/pool/v1/chat/completions", CHAT).await.status(), 200);
-    let other = receive(send(fixture.gateway, "POST", "/ns/other/v1/chat/completions", CHAT).await).await;
-    assert_eq!((other.status(), other.json()["error"]["code"].as_str()), (404, Some("pool_not_found")));
+    let response = receive(send(fixture.gateway, "POST", "/ns/other/v1/chat/completions", CHAT).await).await;
+    assert_eq!((response.status(), response.json()["error"]["code"].as_str()), (404, Some("pool_not_found")));
 }

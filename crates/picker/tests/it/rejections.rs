@@ -1,6 +1,6 @@
-//! Requests that the gateway rejects.
+//! Tests of requests that the gateway rejects.
 
-use crate::gateway_fixture::{TIMEOUT, engine, get, metric, pool, post, start};
+use crate::gateway_fixture::{TIMEOUT, engine_config, get, metric, pool, post, start};
 use rstest::rstest;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -9,7 +9,7 @@ use tokio::time::timeout;
 // spec: GW-71
 #[tokio::test]
 async fn unknown_model_is_404_in_openai_format() {
-    let fixture = start(vec![engine(&["nope"])], &[]).await;
+    let fixture = start(vec![engine_config(&["nope"])], &[]).await;
     let response = post(fixture.gateway, "/v1/chat/completions", r#"{"model":"nope","messages":[]}"#).await;
     assert_eq!(response.status(), 404);
     assert_eq!(
@@ -38,7 +38,7 @@ async fn invalid_body_is_400(#[case] body: &str, #[case] message: &str) {
 // spec: GW-79
 #[tokio::test]
 async fn missing_endpoint_is_503_with_retry_after() {
-    let fixture = start(vec![engine(&["chat"])], &[]).await;
+    let fixture = start(vec![engine_config(&["chat"])], &[]).await;
     fixture.datastore.replace(vec![pool(&fixture.datastore, &[], &[])]);
     let response = post(fixture.gateway, "/v1/chat/completions", r#"{"model":"chat"}"#).await;
     assert_eq!((response.status(), response.header("retry-after")), (503, Some("1")));
@@ -78,6 +78,6 @@ async fn oversized_headers_are_431() {
 #[case("/v1/models/nope", 404)]
 #[tokio::test]
 async fn returns_status_of_path(#[case] path: &str, #[case] status: u16) {
-    let fixture = start(vec![engine(&["chat"])], &[]).await;
+    let fixture = start(vec![engine_config(&["chat"])], &[]).await;
     assert_eq!(get(fixture.gateway, path).await.status(), status);
 }

@@ -3,7 +3,7 @@
 use tokio::time::timeout;
 
 use crate::gateway_fixture::TIMEOUT;
-use crate::picker_fixture::{PickerFixture, host};
+use crate::picker_fixture::{PickerFixture, last_octet};
 
 /// Returns a configuration with one scorer.
 fn scorer_config(scorer: &str, parameters: &str) -> String {
@@ -24,7 +24,7 @@ schedulingProfiles:
     )
 }
 
-/// Returns a configuration with prefill and decode Pods, and the number of uncached bytes that a decoder prefills itself.
+/// Returns a configuration with prefill and decode profiles; a decoder prefills up to `threshold` uncached bytes itself.
 fn prefill_decode_config(threshold: usize) -> String {
     format!(
         "apiVersion: inference.networking.x-k8s.io/v1alpha1
@@ -53,19 +53,23 @@ schedulingProfiles:
 
 const IDLE_METRICS: &str = "vllm:num_requests_waiting 0\n";
 
-/// Equal endpoints are drawn at random: only a long run of the same endpoint shows that it is preferred.
+/// Equal endpoints are drawn at random: only a long sequence of the same endpoint shows that it is preferred.
 const RUN_LENGTH: usize = 24;
 
-/// Waits for a run of requests that all go to `expect`. On a stalled host metrics become outdated, and the run starts again.
+/// Waits for [`RUN_LENGTH`] consecutive requests that are sent to `expect`. On a busy host metrics may become outdated, and
+/// the sequence starts again.
 async fn assert_always_selects(fixture: &PickerFixture, model: &str, expect: u8) {
     let mut run_length = 0;
-    let run = async {
+    let consecutive_selections = async {
         while run_length < RUN_LENGTH {
             let hosts = fixture.send_for_model(model, &format!("{run_length} new"), None).await.hosts();
             run_length = if hosts == [expect] { run_length + 1 } else { 0 };
         }
     };
-    assert!(timeout(TIMEOUT, run).await.is_ok(), "{model} does not always go to {expect}: {run_length} in a row");
+    assert!(
+        timeout(TIMEOUT, consecutive_selections).await.is_ok(),
+        "{model} is not always sent to {expect}: {run_length} consecutive requests"
+    );
 }
 
 // spec: TOP-87
@@ -92,10 +96,12 @@ async fn prefix_cache_selects_endpoint_with_cached_prefix() {
 async fn kv_cache_utilization_selects_free_cache() {
     let fixture = PickerFixture::start(&scorer_config("kv-cache-utilization-scorer", "")).await;
     fixture.create_pool();
-    let full = "vllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc 0.9\n";
-    let free = "vllm:num_requests_waiting 7\nvllm:kv_cache_usage_perc 0.1\n";
-    let _engines =
-        [fixture.start_static_engine(2, "worker", full).await, fixture.start_static_engine(3, "worker", free).await];
+    let full_cache = "vllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc 0.9\n";
+    let free_cache = "vllm:num_requests_waiting 7\nvllm:kv_cache_usage_perc 0.1\n";
+    let _engines = [
+        fixture.start_static_engine(2, "worker", full_cache).await,
+        fixture.start_static_engine(3, "worker", free_cache).await,
+    ];
     fixture.wait_until_scraped(2).await;
     assert_always_selects(&fixture, "m", 3).await;
 }
@@ -118,12 +124,14 @@ async fn queue_size_selects_shortest_queue_of_any_engine() {
 async fn lora_affinity_selects_loaded_adapter() {
     let fixture = PickerFixture::start(&scorer_config("lora-affinity-scorer", "")).await;
     fixture.create_pool();
-    let loaded = "vllm:num_requests_waiting 9\n\
+    let tuned_metrics = "vllm:num_requests_waiting 9\n\
         vllm:lora_requests_info{max_lora=\"1\",running_lora_adapters=\"tuned\",waiting_lora_adapters=\"\"} 2.0\n";
-    let full = "vllm:num_requests_waiting 0\n\
+    let other_metrics = "vllm:num_requests_waiting 0\n\
         vllm:lora_requests_info{max_lora=\"1\",running_lora_adapters=\"other\",waiting_lora_adapters=\"\"} 2.0\n";
-    let _engines =
-        [fixture.start_static_engine(2, "worker", loaded).await, fixture.start_static_engine(3, "worker", full).await];
+    let _engines = [
+        fixture.start_static_engine(2, "worker", tuned_metrics).await,
+        fixture.start_static_engine(3, "worker", other_metrics).await,
+    ];
     fixture.wait_until_scraped(2).await;
     assert_always_selects(&fixture, "tuned", 2).await;
     assert_always_selects(&fixture, "other", 3).await;
@@ -142,12 +150,12 @@ async fn pd_disaggregation_prefills_uncached_prompts_remotely() {
     fixture.wait_until_scraped(3).await;
     let prompt = "an uncached prompt";
     let first = fixture.send(prompt, None).await;
-    assert_eq!((first.hosts(), host(&first.headers["x-prefiller-host-port"])), (vec![3], 2));
+    assert_eq!((first.hosts(), last_octet(&first.headers["x-prefiller-host-port"])), (vec![3], 2));
     // Without prefillers the decoder processes whole requests; without decoders no endpoint is available.
     fixture.server.delete("pods", "default", "pod-2", None).unwrap();
     fixture.wait_until("the prefiller to be removed", |fixture| fixture.picker.endpoints().len() == 2).await;
-    let alone = fixture.send("another prompt", None).await;
-    assert_eq!((alone.hosts(), alone.headers.get("x-prefiller-host-port")), (vec![3], None));
+    let without_prefiller = fixture.send("another prompt", None).await;
+    assert_eq!((without_prefiller.hosts(), without_prefiller.headers.get("x-prefiller-host-port")), (vec![3], None));
     fixture.server.delete("pods", "default", "pod-3", None).unwrap();
     fixture.wait_until("the decoder to be removed", |fixture| fixture.picker.endpoints().len() == 1).await;
     assert_eq!(fixture.send("no decoder", None).await.status, Some(503));
@@ -166,12 +174,12 @@ async fn pd_disaggregation_prefills_short_prompts_locally() {
     let prefiller = async |prompt: &str| {
         let response = fixture.send(prompt, None).await;
         assert_eq!(response.hosts(), [3]);
-        response.headers.get("x-prefiller-host-port").map(|endpoint| host(endpoint))
+        response.headers.get("x-prefiller-host-port").map(|endpoint| last_octet(endpoint))
     };
-    let long = "x".repeat(60);
+    let long_prompt = "x".repeat(60);
     assert_eq!(prefiller("short").await, None);
-    assert_eq!(prefiller(&long).await, Some(2));
-    assert_eq!(prefiller(&long).await, None, "the prompt is cached by the decoder");
-    assert_eq!(prefiller(&format!("{long} and a little more")).await, None);
-    assert_eq!(prefiller(&format!("{long}{}", "y".repeat(60))).await, Some(2));
+    assert_eq!(prefiller(&long_prompt).await, Some(2));
+    assert_eq!(prefiller(&long_prompt).await, None, "the prompt is cached by the decoder");
+    assert_eq!(prefiller(&format!("{long_prompt} and a little more")).await, None);
+    assert_eq!(prefiller(&format!("{long_prompt}{}", "y".repeat(60))).await, Some(2));
 }

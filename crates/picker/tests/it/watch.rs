@@ -1,4 +1,4 @@
-//! From watched objects to the routing table and written statuses, with a fake API server.
+//! Tests that watched objects update the routing table and statuses, with a fake API server.
 
 use std::{
     collections::BTreeMap,
@@ -17,11 +17,11 @@ use crate::gateway_fixture;
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// Fake API server: lists by path, and the written statuses.
+/// Fake API server with lists by path, which records written statuses.
 #[derive(Clone)]
 struct FakeApiServer {
     lists: Arc<BTreeMap<&'static str, Vec<Value>>>,
-    written: Arc<Mutex<Vec<(String, Value)>>>,
+    written_statuses: Arc<Mutex<Vec<(String, Value)>>>,
 }
 
 impl FakeApiServer {
@@ -31,7 +31,7 @@ impl FakeApiServer {
         if head.method == Method::PATCH {
             let body = body.collect().await.unwrap().to_bytes();
             let sent: Value = serde_json::from_slice(&body).unwrap();
-            self.written.lock().unwrap().push((path, sent.clone()));
+            self.written_statuses.lock().unwrap().push((path, sent.clone()));
             return Ok(Response::new(json_body(&sent)));
         }
         if head.uri.query().is_some_and(|query| query.contains("watch=")) {
@@ -68,20 +68,20 @@ async fn pool_becomes_routable_and_its_status_is_written() {
     let set =
         object("LLMUseCaseSet", "chat", &json!({"poolRef": [{"name": "llama"}], "useCases": [{"modelName": "chat"}]}));
     let lists = BTreeMap::from([("/backendpools", vec![pool]), ("/llmusecasesets", vec![set]), ("/pods", vec![pod()])]);
-    let api = FakeApiServer { lists: Arc::new(lists), written: Arc::default() };
+    let api = FakeApiServer { lists: Arc::new(lists), written_statuses: Arc::default() };
     let server = api.clone();
     let client = kube::Client::new(tower::service_fn(move |request| server.clone().handle(request)), "ns");
     let (datastore, shutdown) = (Arc::new(Datastore::new(0)), CancellationToken::new());
-    let running = tokio::spawn(watch_backend_pools(client, Arc::clone(&datastore), shutdown.clone()));
+    let watch_task = tokio::spawn(watch_backend_pools(client, Arc::clone(&datastore), shutdown.clone()));
 
-    gateway_fixture::wait_until("both statuses", async || api.written.lock().unwrap().len() >= 2).await;
+    gateway_fixture::wait_until("both statuses", async || api.written_statuses.lock().unwrap().len() >= 2).await;
     let table = datastore.routing_table();
     let (pool, _) = table.find(None, "chat").unwrap();
     assert_eq!(pool.ready_endpoints[0].address.to_string(), "127.0.0.9:8000");
     shutdown.cancel();
-    running.await.unwrap();
+    watch_task.await.unwrap();
 
-    let written = api.written.lock().unwrap();
+    let written = api.written_statuses.lock().unwrap();
     let (path, sent) = &written[0];
     assert!(path.ends_with("/namespaces/ns/backendpools/llama/status"), "{path}");
     let status = &sent["status"];

@@ -50,11 +50,11 @@ fn with_subset(mut message: ProcessingRequest, kind: Kind) -> ProcessingRequest 
 /// Handles all messages and returns the complete request, which must follow the last message.
 fn complete_request(messages: Vec<ProcessingRequest>) -> CompleteRequest {
     let mut stream = ExtProcStream::new(Parser::RequireModel);
-    let mut steps = messages.into_iter().map(|message| stream.handle(message).unwrap()).peekable();
+    let mut actions = messages.into_iter().map(|message| stream.handle(message).unwrap()).peekable();
     loop {
-        match steps.next() {
+        match actions.next() {
             Some(Action::Continue) => {}
-            Some(Action::Schedule(request)) if steps.peek().is_none() => return request,
+            Some(Action::Schedule(request)) if actions.peek().is_none() => return request,
             other => panic!("{other:?}"),
         }
     }
@@ -96,7 +96,7 @@ const BODY: &str = r#"{"model":"m","prompt":"hi","big":12345678901234567890123}"
 
 // spec: GW-55
 #[test]
-fn selected_endpoint_is_header_and_metadata_and_body_is_unchanged() {
+fn selected_endpoint_is_sent_in_header_and_metadata() {
     let request = complete_request(vec![
         headers(&[(":path", "/v1/completions")], false),
         body(&BODY[..9], false),
@@ -118,11 +118,11 @@ fn selected_endpoint_is_header_and_metadata_and_body_is_unchanged() {
 
 #[test]
 fn long_body_is_returned_in_chunks() {
-    let long = format!(r#"{{"model":"m","prompt":"{}"}}"#, "x".repeat(2 * MAX_CHUNK_BYTES));
+    let long_body = format!(r#"{{"model":"m","prompt":"{}"}}"#, "x".repeat(2 * MAX_CHUNK_BYTES));
     let (text, ends) = returned_body(
-        &complete_request(vec![headers(&[], false), body(&long, true)]).responses(&scheduling_result(None), None),
+        &complete_request(vec![headers(&[], false), body(&long_body, true)]).responses(&scheduling_result(None), None),
     );
-    assert_eq!((text == long, ends), (true, vec![false, false, true]));
+    assert_eq!((text == long_body, ends), (true, vec![false, false, true]));
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn trailers_complete_the_request() {
 }
 
 #[test]
-fn request_without_body_is_scheduled_at_its_headers() {
+fn request_without_body_is_scheduled_after_headers() {
     let responses =
         complete_request(vec![headers(&[(":method", "GET")], true)]).responses(&scheduling_result(None), None);
     assert_eq!(responses.len(), 1);
@@ -143,7 +143,7 @@ fn request_without_body_is_scheduled_at_its_headers() {
 }
 
 #[test]
-fn prefill_endpoint_is_a_header() {
+fn prefill_endpoint_is_sent_in_header() {
     let responses =
         complete_request(vec![headers(&[], false), body(BODY, true)]).responses(&scheduling_result(Some(7)), None);
     let (set, removed) = header_mutation(&responses[0]);
@@ -152,7 +152,7 @@ fn prefill_endpoint_is_a_header() {
 }
 
 #[test]
-fn data_parallel_engine_is_a_header() {
+fn data_parallel_endpoint_is_sent_in_header() {
     let request =
         complete_request(vec![headers(&[(DATA_PARALLEL_ENDPOINT_HEADER, "10.9.9.9:1")], false), body(BODY, true)]);
     let (set, removed) = header_mutation(&request.responses(&scheduling_result(None), Some(9000))[0]);
@@ -223,8 +223,8 @@ fn invalid_body_is_rejected(#[case] text: &str, #[case] status: i32, #[case] exp
 // spec: GW-80
 #[test]
 fn body_size_is_limited() {
-    let part = "x".repeat(MAX_BODY_BYTES / 2);
-    let (code, _) = rejection(vec![headers(&[], false), body(&part, false), body(&part, false), body("x", false)]);
+    let half = "x".repeat(MAX_BODY_BYTES / 2);
+    let (code, _) = rejection(vec![headers(&[], false), body(&half, false), body(&half, false), body("x", false)]);
     assert_eq!(code, 413);
 }
 
