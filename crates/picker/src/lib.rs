@@ -6,10 +6,9 @@
 //! answers Envoy's `ext_proc` requests with the selected endpoint.
 //!
 //! The core (`candidate`, `config`, `engine_metrics`, `filter`, `index`, `model_rewrite`, `policy`, `pool`, `profile`,
-//! `request`, `schedule`, `score`, `use_case`) does no I/O and reads no clock; random number generators are
-//! passed in. The gateway
-//! reads only `model`, `stream`, `max_tokens` and the size of the prompt from a request body, and changes only the bytes of
-//! the `model` value.
+//! `request`, `schedule`, `score`, `use_case`) does no I/O and reads no clock; random number generators are passed in. The
+//! gateway reads only `model`, `stream`, `max_tokens` and the size of the prompt from a request body, and changes only the
+//! bytes of the `model` value.
 
 #![warn(missing_docs)]
 

@@ -128,7 +128,7 @@ async fn read_request(
     path: &str,
 ) -> Result<ProxiedRequest, Response<ResponseBody>> {
     let (head, body) = request.into_parts();
-    // Reject a too large `Content-Length` before reading the body.
+    // Reject an excessive `Content-Length` before reading the body.
     if http_body::Body::size_hint(&body).lower() > MAX_BODY_BYTES as u64 {
         return Err(openai::body_too_large());
     }
