@@ -60,17 +60,17 @@ impl LogArgs {
         if let Some(LogFilter(filter)) = &self.log_level {
             return EnvFilter::new(filter);
         }
-        let set =
+        let variables =
             FILTER_VARIABLES.into_iter().filter(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
-        set.map(EnvFilter::try_from_env).find_map(Result::ok).unwrap_or_else(|| EnvFilter::new(default_filter))
+        variables.map(EnvFilter::try_from_env).find_map(Result::ok).unwrap_or_else(|| EnvFilter::new(default_filter))
     }
 }
 
 impl FromStr for LogFilter {
     type Err = String;
 
-    /// Parses a level or a list of filter directives. `EnvFilter` takes a misspelled level for the name of a module; here a
-    /// directive without `=` must be a level.
+    /// Parses a level or a list of filter directives. `EnvFilter` interprets a misspelled level as a module name;
+    /// here, a directive without `=` must be a level.
     fn from_str(text: &str) -> Result<Self, String> {
         const EXPECTED: &str = "expected error, warn, info, debug, trace, or a filter such as `info,kube=warn`";
         let is_directive = |directive: &str| directive.contains(['=', '[']) || directive.parse::<LevelFilter>().is_ok();

@@ -12,11 +12,11 @@ use crate::catalog::{self, CatalogKind};
 #[derive(clap::Args)]
 pub(crate) struct CatalogArgs {
     #[command(subcommand)]
-    action: Action,
+    action: CatalogCommand,
 }
 
 #[derive(clap::Subcommand)]
-enum Action {
+enum CatalogCommand {
     /// List the shipped objects
     List {
         /// List only this kind
@@ -53,8 +53,8 @@ enum ShowOutput {
 pub(super) fn run(args: CatalogArgs) -> Result<ExitCode> {
     let documents = catalog::documents()?;
     let text = match args.action {
-        Action::List { kind, output } => list(&documents, kind, output)?,
-        Action::Show { name, output } => {
+        CatalogCommand::List { kind, output } => list(&documents, kind, output)?,
+        CatalogCommand::Show { name, output } => {
             let objects = catalog::find(&documents, &name)?;
             match output {
                 ShowOutput::Json => to_json(&objects)?,
@@ -76,7 +76,7 @@ fn list(documents: &[Document], kind: Option<CatalogKind>, output: ListOutput) -
     if output == ListOutput::Json { to_json(&objects) } else { to_yaml(&objects) }
 }
 
-/// Serializes one object as it is, and several as a `List`.
+/// Serializes one object without a wrapper, and several objects as a `List`.
 fn to_json(documents: &[&Document]) -> Result<String> {
     let items: Vec<&Value> = documents.iter().map(|document| &document.value).collect();
     Ok(match items.as_slice() {

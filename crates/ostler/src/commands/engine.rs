@@ -12,7 +12,7 @@ use super::{bind_error, shutdown_token};
 pub(crate) struct EngineArgs {
     /// Name of the model
     model: String,
-    /// Model names that clients use [default: MODEL]
+    /// Serve the model under these names [default: MODEL]
     #[arg(long, num_args = 1.., value_name = "NAME")]
     served_model_name: Vec<String>,
     /// Listen on this address

@@ -21,10 +21,10 @@ pub(crate) struct ExplainArgs {
     /// Object: inferenceservice/NAME, acceleratorclass/NAME, runtime/NAME or model/NAME
     #[arg(value_name = "KIND/NAME")]
     object: String,
-    /// Namespace of the object [default: that of the context]
+    /// Use this namespace [default: that of the context]
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
-    /// Output format
+    /// Print the explanation in this format
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Output::Text)]
     output: Output,
     #[command(flatten)]
@@ -144,26 +144,26 @@ fn explain(kind: &SupportedKind, object: &Value, objects: &ClusterObjects) -> Ex
 
 /// Parses `KIND/NAME` or `KIND.GROUP/NAME`: the kinds with that name, and the object's name.
 fn parse(object: &str) -> Result<(Vec<&'static SupportedKind>, &str)> {
-    let invalid = || {
+    let invalid_object = || {
         let hint = "write inferenceservice/NAME, acceleratorclass/NAME, runtime/NAME or model/NAME";
         error_with_hint(format!("`{object}` is not KIND/NAME of a supported kind"), hint)
     };
-    let (kind, name) = object.split_once('/').filter(|(_, name)| !name.is_empty()).ok_or_else(invalid)?;
+    let (kind, name) = object.split_once('/').filter(|(_, name)| !name.is_empty()).ok_or_else(invalid_object)?;
     let kind = kind.to_lowercase();
     let (kind, group) = kind.split_once('.').map_or((kind.as_str(), None), |(kind, group)| (kind, Some(group)));
-    let is_match =
+    let matches_kind =
         |supported: &&SupportedKind| supported.has_name(kind) && group.is_none_or(|group| group == supported.gvk.0);
-    let kinds: Vec<_> = KINDS.iter().filter(is_match).collect();
-    if kinds.is_empty() { Err(invalid()) } else { Ok((kinds, name)) }
+    let kinds: Vec<_> = KINDS.iter().filter(matches_kind).collect();
+    if kinds.is_empty() { Err(invalid_object()) } else { Ok((kinds, name)) }
 }
 
 /// Parses `KIND/NAME` of a service: the kinds with that name, and the object's name.
 pub(super) fn service_kinds(object: &str) -> Result<(Vec<&'static SupportedKind>, &str)> {
-    let invalid =
+    let invalid_object =
         || error_with_hint(format!("`{object}` is not KIND/NAME of a service"), "write inferenceservice/NAME");
-    let (kinds, name) = parse(object).map_err(|_| invalid())?;
+    let (kinds, name) = parse(object).map_err(|_| invalid_object())?;
     let services: Vec<_> = kinds.into_iter().filter(|kind| kind.object_type == ObjectType::Service).collect();
-    if services.is_empty() { Err(invalid()) } else { Ok((services, name)) }
+    if services.is_empty() { Err(invalid_object()) } else { Ok((services, name)) }
 }
 
 /// Reads the service `KIND/NAME` from the cluster.
@@ -233,16 +233,16 @@ pub(crate) fn explain_context<'a>(
     let Ok(Some(service)) = plan::Service::from_document(&cluster_objects::document(object.clone())) else {
         return context;
     };
-    let planned = plan::plan_service(&snapshot, &service);
+    let service_plan = plan::plan_service(&snapshot, &service);
     for remedy in plan::remedies(&snapshot, &service) {
         let frees_accelerators = matches!(remedy.change, ProposedChange::FreeAccelerators { .. });
         if frees_accelerators { &mut context.capacity_remedies } else { &mut context.remedies }
             .push(remedy.to_string());
     }
-    if context.remedies.is_empty() && !planned.feasible {
+    if context.remedies.is_empty() && !service_plan.feasible {
         context.remedies.extend(runtime::other_models_remedy(&snapshot, object));
     }
-    context.settings = planned.settings;
+    context.settings = service_plan.settings;
     context
 }
 

@@ -14,7 +14,7 @@ use crate::{catalog, files, output, report};
 
 #[derive(clap::Args)]
 pub(crate) struct LintArgs {
-    /// Files or directories with manifests; `-` reads standard input
+    /// Validate the manifests of these files or directories; `-` is standard input
     #[arg(short, long = "filename", required = true, num_args = 1.., value_name = "FILES")]
     filenames: Vec<PathBuf>,
     /// Do not compare with the shipped runtimes and classes
@@ -92,15 +92,15 @@ fn admission_context(args: &LintArgs, documents: &[Document]) -> Result<Admissio
             document.name().to_owned(),
         )
     };
-    let replaced: BTreeSet<_> = documents.iter().map(key).collect();
+    let replaced_objects: BTreeSet<_> = documents.iter().map(key).collect();
     let shipped_objects = if args.no_catalog { Vec::new() } else { catalog::documents()? };
     shipped_objects
         .iter()
-        .filter(|document| !replaced.contains(&key(document)))
+        .filter(|document| !replaced_objects.contains(&key(document)))
         .for_each(|document| context.add(&document.value));
-    let is_compared = |document: &&Document| {
+    let is_relevant = |document: &&Document| {
         document.is_kind(ome::API_VERSION, CLASS) || document.api_version() == fusioninfer::API_VERSION
     };
-    documents.iter().filter(is_compared).for_each(|document| context.add(&document.value));
+    documents.iter().filter(is_relevant).for_each(|document| context.add(&document.value));
     Ok(context)
 }

@@ -21,31 +21,31 @@ pub(crate) struct OperatorArgs {
     /// With leader election, several replicas may run.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     leader_elect: bool,
-    /// Namespace of the lease [default: that of the context or the Pod]
+    /// Create the lease in this namespace [default: that of the context or the Pod]
     #[arg(long, value_name = "NAMESPACE")]
     leader_elect_namespace: Option<String>,
     /// Serve the admission webhook on this address and register it in the cluster
     #[arg(long, value_name = "HOST:PORT")]
     webhook: Option<SocketAddr>,
-    /// Service of the webhook [default: the cluster calls the address directly]
+    /// Register the webhook through this Service [default: by its address]
     #[arg(long, value_name = "NAMESPACE/NAME", requires = "webhook")]
     webhook_service: Option<String>,
     #[command(flatten)]
     connect: ConnectArgs,
     #[command(flatten)]
     gates: FeatureGates,
-    /// Namespace of the operator and of the base set of accelerator classes
+    /// Use this namespace for the operator and the base set of accelerator classes
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE", default_value = operator::DEFAULT_NAMESPACE)]
     operator_namespace: String,
     /// Do not create accelerator classes from node labels
     #[arg(long)]
     no_discovery: bool,
-    /// Name of the operator's own Pod
+    /// Read the operator's own image from this Pod
     ///
-    /// The endpoint pickers of routers run the image of this Pod.
+    /// The endpoint pickers of routers run this image.
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     operator_pod: Option<String>,
-    /// Image of the endpoint pickers of routers [default: the operator's image]
+    /// Run the endpoint pickers of routers with this image [default: the operator's]
     #[arg(long, env = "OSTLER_PICKER_IMAGE", value_name = "IMAGE")]
     picker_image: Option<String>,
     /// Serve metrics on this address

@@ -31,13 +31,13 @@ use compatibility::CompatibilityArgs;
 pub(crate) struct PickerArgs {
     #[command(flatten)]
     connect: ConnectArgs,
-    /// Name of the InferencePool
+    /// Pick endpoints of this InferencePool
     #[arg(long, value_name = "NAME")]
     pool_name: String,
-    /// Namespace of the InferencePool [default: $NAMESPACE, or that of the context]
+    /// Read the pool from this namespace [default: $NAMESPACE, or that of the context]
     #[arg(long, value_name = "NAME")]
     pool_namespace: Option<String>,
-    /// API group of the InferencePool [default: inference.networking.k8s.io]
+    /// Read the pool from this API group [default: inference.networking.k8s.io]
     ///
     /// Older clusters serve inference.networking.x-k8s.io.
     #[arg(long, value_name = "GROUP", default_value = "inference.networking.k8s.io", hide_default_value = true)]
@@ -47,25 +47,25 @@ pub(crate) struct PickerArgs {
     /// The default configuration scores queue length, KV-cache utilization and prefix-cache hits.
     #[arg(long, value_name = "FILE")]
     config_file: Option<PathBuf>,
-    /// EndpointPickerConfig as YAML text
+    /// Use this EndpointPickerConfig, as YAML text
     #[arg(long, value_name = "YAML", conflicts_with = "config_file")]
     config_text: Option<String>,
     /// Listen on this address [default: all addresses in a Pod, otherwise 127.0.0.1]
     #[arg(long)]
     address: Option<IpAddr>,
-    /// Port of the ext_proc server
+    /// Serve ext_proc on this port
     #[arg(long, value_name = "PORT", default_value_t = 9002)]
     grpc_port: u16,
-    /// Port of the gRPC health server
+    /// Serve gRPC health checks on this port
     #[arg(long, value_name = "PORT", default_value_t = 9003)]
     grpc_health_port: u16,
-    /// Port of the metrics endpoint; 0 disables it
+    /// Serve metrics on this port; 0 disables metrics
     #[arg(long, value_name = "PORT", default_value_t = 9090)]
     metrics_port: u16,
     /// Serve ext_proc over TLS
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     secure_serving: bool,
-    /// Directory with tls.crt and tls.key [default: a self-signed certificate]
+    /// Read tls.crt and tls.key from this directory [default: self-signed certificate]
     ///
     /// The files are reloaded when they change.
     #[arg(long, value_name = "DIR")]

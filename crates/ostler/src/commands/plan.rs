@@ -25,32 +25,32 @@ const NAMESPACED_KINDS: [&str; 3] = ["InferenceService", "ServingRuntime", "Base
 #[derive(clap::Args)]
 #[command(after_help = NOTE)]
 pub(crate) struct PlanArgs {
-    /// Files or directories with services, runtimes, models and classes; `-` is stdin
+    /// Read services, runtimes, models and classes from these paths; `-` is stdin
     #[arg(short, long = "filename", required = true, num_args = 1.., value_name = "FILES")]
     filenames: Vec<PathBuf>,
-    /// Files with the objects of a cluster, from `kubectl get nodes,pods,… -A -o yaml`
+    /// Read cluster objects from these files, from `kubectl get nodes,… -A -o yaml`
     ///
     /// Services in these files are not planned.
     #[arg(long, num_args = 1.., value_name = "FILES", conflicts_with_all = ["kubeconfig", "context"])]
     cluster: Vec<PathBuf>,
-    /// Nodes of a simulated cluster, such as `8×H100-80G ×2, 4×MI300X`
+    /// Plan for these simulated nodes, such as `8×H100-80G ×2, 4×MI300X`
     #[arg(long, value_name = "NODES", conflicts_with_all = ["kubeconfig", "context", "cluster"])]
     nodes: Option<PathBuf>,
     #[command(flatten)]
     connect: ConnectArgs,
-    /// Namespace of objects that do not set one
+    /// Use this namespace for objects that do not set one
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
     /// Ignore the shipped runtimes, models and classes
     #[arg(long)]
     no_catalog: bool,
-    /// Output format; yaml prints only the objects, for `kubectl apply -f -`
+    /// Print in this format; yaml prints only the objects, for `kubectl apply -f -`
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Output::Table)]
     output: Output,
     /// Show all candidates and settings
     #[arg(long)]
     all: bool,
-    /// Version of Volcano in the cluster, for gang-scheduled services
+    /// Plan gangs for this version of Volcano
     #[arg(long, value_name = "VERSION", value_parser = parse_volcano_version)]
     volcano: Option<PodGroupSchema>,
     /// Plan for a cluster with KEDA, for services that scale by requests

@@ -16,7 +16,7 @@ pub(crate) struct RedecideArgs {
     /// Service: inferenceservice/NAME
     #[arg(value_name = "KIND/NAME")]
     object: String,
-    /// Namespace of the service [default: that of the context]
+    /// Use this namespace [default: that of the context]
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
     #[command(flatten)]
@@ -49,11 +49,12 @@ pub(super) async fn run(args: RedecideArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the name of the service. Role-based services are rejected: they specify everything, so that nothing is selected.
+/// Returns the name of the service. Role-based services are rejected, since they do not use selection.
 fn parse(object: &str) -> Result<&str> {
     const HINT: &str = "write inferenceservice/NAME";
-    let invalid = || error_with_hint(format!("`{object}` is not KIND/NAME of an InferenceService of ome.io"), HINT);
-    let (kind, name) = object.split_once('/').ok_or_else(invalid)?;
+    let invalid_object =
+        || error_with_hint(format!("`{object}` is not KIND/NAME of an InferenceService of ome.io"), HINT);
+    let (kind, name) = object.split_once('/').ok_or_else(invalid_object)?;
     let (kind, group) = kind.split_once('.').map_or((kind, "ome.io"), |(kind, group)| (kind, group));
     if group == "fusioninfer.io" || kind == "fisvc" {
         return Err(error_with_hint(
@@ -63,19 +64,20 @@ fn parse(object: &str) -> Result<&str> {
     }
     let is_service =
         ["inferenceservice", "inferenceservices", "isvc"].iter().any(|name| kind.eq_ignore_ascii_case(name));
-    if is_service && group == "ome.io" && !name.is_empty() { Ok(name) } else { Err(invalid()) }
+    if is_service && group == "ome.io" && !name.is_empty() { Ok(name) } else { Err(invalid_object()) }
 }
 
 /// Returns the message after the request, with the selection that the operator has reported as better.
 fn success_message(name: &str, service: &Value) -> String {
     let conditions = service["status"]["conditions"].as_array().into_iter().flatten();
-    let stale =
+    let stale_condition =
         conditions.into_iter().find(|condition| condition["type"] == "DecisionStale" && condition["status"] == "True");
-    let message =
-        stale.and_then(|stale| stale["message"].as_str()).unwrap_or("the operator has not reported a better selection");
+    let message = stale_condition
+        .and_then(|stale| stale["message"].as_str())
+        .unwrap_or("the operator has not reported a better selection");
     // The message ends with the advice to run this command.
-    let advice = message.find("`ostler redecide").and_then(|start| message[..start].rfind("; "));
-    let reason = advice.map_or(message, |end| &message[..end]);
+    let advice_start = message.find("`ostler redecide").and_then(|start| message[..start].rfind("; "));
+    let reason = advice_start.map_or(message, |end| &message[..end]);
     format!(
         "inferenceservice.ome.io/{name}: new selection requested ({reason})\nrun `ostler explain inferenceservice/{name}` to see the result"
     )

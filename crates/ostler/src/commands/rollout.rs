@@ -25,7 +25,7 @@ use crate::{cluster_objects, output};
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RolloutArgs {
     #[command(subcommand)]
-    action: Action,
+    action: RolloutCommand,
 }
 
 const EXAMPLES: &str = "\
@@ -38,7 +38,7 @@ The replicas of a role are updated one at a time (`maxUnavailable`). The rollout
 ready.";
 
 #[derive(Subcommand)]
-enum Action {
+enum RolloutCommand {
     /// Show the status of the rollout and wait until it ends
     Status(StatusArgs),
     /// List the last 10 revisions
@@ -58,10 +58,10 @@ struct StatusArgs {
     /// Print the status once and do not wait
     #[arg(long)]
     no_wait: bool,
-    /// Longest time to wait, such as 90s or 15m; 0 means no limit
+    /// Wait at most this long, such as 90s or 15m; 0 means no limit
     #[arg(long, value_name = "DURATION", default_value = "0")]
     timeout: TimeLimit,
-    /// Longest time to wait without progress; 0 means no limit
+    /// Wait at most this long without progress; 0 means no limit
     ///
     /// The rollout makes no progress while, for example, accelerators are missing.
     #[arg(long, value_name = "DURATION", default_value = "10m")]
@@ -95,7 +95,7 @@ impl Display for TimeLimit {
 }
 
 impl TimeLimit {
-    /// Awaits `future`; `None` if the limit after `start` expires first.
+    /// Awaits `future`. Returns `None` if the time limit, which begins at `start`, expires first.
     async fn apply<F: Future>(self, start: Instant, future: F) -> Option<F::Output> {
         match self.0.and_then(|limit| start.checked_add(limit)) {
             Some(deadline) => tokio::time::timeout_at(deadline, future).await.ok(),
@@ -108,18 +108,18 @@ impl TimeLimit {
 struct UndoArgs {
     #[command(flatten)]
     target: TargetArgs,
-    /// Revision to roll back to [default: the previous one]
+    /// Roll back to this revision [default: the previous one]
     #[arg(long, value_name = "N")]
     to_revision: Option<i64>,
 }
 
 pub(super) async fn run(args: RolloutArgs) -> Result<ExitCode> {
     match args.action {
-        Action::Status(args) => return status(args).await,
-        Action::History(target) => print_history(&target.find().await?).await?,
-        Action::Pause(target) => set_paused(&target.find().await?, true).await?,
-        Action::Resume(target) => set_paused(&target.find().await?, false).await?,
-        Action::Undo(args) => undo(&args.target.find().await?, args.to_revision).await?,
+        RolloutCommand::Status(args) => return status(args).await,
+        RolloutCommand::History(target) => print_history(&target.find().await?).await?,
+        RolloutCommand::Pause(target) => set_paused(&target.find().await?, true).await?,
+        RolloutCommand::Resume(target) => set_paused(&target.find().await?, false).await?,
+        RolloutCommand::Undo(args) => undo(&args.target.find().await?, args.to_revision).await?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -144,16 +144,18 @@ async fn status(args: StatusArgs) -> Result<ExitCode> {
 }
 
 /// Prints each new status of the rollout until it ends or makes no progress for `deadline`. A status that was printed before
-/// is no progress, so that an engine that repeatedly starts and crashes reaches the deadline.
+/// does not count as progress, so an engine that repeatedly starts and crashes reaches the deadline.
 async fn watch_rollout(target: &Target, deadline: TimeLimit) -> Result<ExitCode> {
-    let states = watch_object(target.api.clone(), &target.name);
-    pin_mut!(states);
+    let updates = watch_object(target.api.clone(), &target.name);
+    pin_mut!(updates);
     let (mut last_message, mut messages, mut last_progress) = (String::new(), BTreeSet::new(), Instant::now());
-    let exceeded = |message: &str| progress_deadline_exceeded(target, deadline, message);
-    while let Some(state) = deadline.apply(last_progress, states.next()).await.ok_or_else(|| exceeded(&last_message))? {
+    let deadline_error = |message: &str| progress_deadline_exceeded(target, deadline, message);
+    while let Some(update) =
+        deadline.apply(last_progress, updates.next()).await.ok_or_else(|| deadline_error(&last_message))?
+    {
         // `watch_object` recovers from errors by itself.
-        let Ok(state) = state else { continue };
-        let Some(service) = state else {
+        let Ok(object) = update else { continue };
+        let Some(service) = object else {
             return Err(error_with_hint(format!("{} was deleted", target.display_name), "apply the service again"));
         };
         let (phase, message) = progress(&serde_json::to_value(&service)?);
@@ -267,14 +269,14 @@ async fn undo(target: &Target, to_revision: Option<i64>) -> Result<()> {
 fn select_revision<'a>(target: &Target, revisions: &'a [Value], to_revision: Option<i64>) -> Result<&'a Value> {
     let current = revision_content(&target.service["spec"]);
     let revision = match to_revision {
-        Some(wanted) => revisions.iter().find(|revision| revision_number(revision) == wanted),
+        Some(number) => revisions.iter().find(|revision| revision_number(revision) == number),
         None => revisions.iter().rev().find(|revision| revision["data"]["spec"] != current),
     };
     let numbers: Vec<String> = revisions.iter().map(|revision| revision_number(revision).to_string()).collect();
     revision.ok_or_else(|| match (to_revision, numbers.is_empty()) {
         (_, true) => no_revisions(target),
-        (Some(wanted), _) => error_with_hint(
-            format!("{} has no revision {wanted}", target.display_name),
+        (Some(number), _) => error_with_hint(
+            format!("{} has no revision {number}", target.display_name),
             format!("available revisions: {}", numbers.join(", ")),
         ),
         (None, _) => error_with_hint(

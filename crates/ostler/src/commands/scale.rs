@@ -45,9 +45,10 @@ impl FromStr for Assignment {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let invalid = || "expected ROLE=N, such as decode=3".to_owned();
-        let (role, replicas) = text.split_once('=').filter(|(role, _)| !role.is_empty()).ok_or_else(invalid)?;
-        let number = |text: &str| text.parse().ok().filter(|count: &i32| *count >= 0).ok_or_else(invalid);
+        let invalid_assignment = || "expected ROLE=N, such as decode=3".to_owned();
+        let (role, replicas) =
+            text.split_once('=').filter(|(role, _)| !role.is_empty()).ok_or_else(invalid_assignment)?;
+        let number = |text: &str| text.parse().ok().filter(|count: &i32| *count >= 0).ok_or_else(invalid_assignment);
         let replicas = match replicas.split_once("..") {
             None => Replicas::Fixed(number(replicas)?),
             Some((min, max)) => match (number(min)?, number(max)?) {
@@ -100,9 +101,9 @@ fn scale_role(service: &mut Value, Assignment { role: role_name, replicas }: &As
                 format!("write {role_name}=N"),
             ));
         };
-        let before = role["replicas"].as_i64().unwrap_or(1);
+        let old_replicas = role["replicas"].as_i64().unwrap_or(1);
         role["replicas"] = json!(replicas);
-        return Ok(describe_change(role_name, &before.to_string(), &replicas.to_string()));
+        return Ok(describe_change(role_name, &old_replicas.to_string(), &replicas.to_string()));
     }
     Err(error_with_hint(
         format!("the service has no role `{role_name}`"),

@@ -14,7 +14,7 @@ pub(super) struct TargetArgs {
     /// Service: inferenceservice/NAME, or inferenceservice.GROUP/NAME if ambiguous
     #[arg(value_name = "KIND/NAME")]
     object: String,
-    /// Namespace of the service [default: that of the context]
+    /// Use this namespace [default: that of the context]
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
     #[command(flatten)]

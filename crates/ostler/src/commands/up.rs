@@ -26,12 +26,12 @@ pub(crate) struct UpArgs {
     /// Apply the manifests of these files or directories
     #[arg(short, long = "filename", num_args = 1.., value_name = "FILES")]
     filenames: Vec<PathBuf>,
-    /// Nodes: `this` for this host, `8×H100-80G ×2` for simulated ones, or a file
+    /// Run these nodes: `this` host, simulated `8×H100-80G ×2`, or those of a file
     ///
     /// A file contains such groups, one per line, or Node manifests.
     #[arg(long, value_name = "NODES")]
     nodes: Option<PathBuf>,
-    /// File that maps images to programs of this host
+    /// Map images to programs of this host with this file
     ///
     /// Example: `images: {vllm/vllm-openai: {entrypoint: [/opt/vllm/bin/vllm, serve]}}`. `vllm` on PATH, or the program of
     /// $OSTLER_VLLM, is used without this file.
@@ -58,7 +58,7 @@ pub(crate) struct UpArgs {
     /// Exit after the demo
     #[arg(long, requires = "demo")]
     once: bool,
-    /// Output format of the demo
+    /// Print the result of the demo in this format
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Output::Text)]
     output: Output,
     #[command(flatten)]
@@ -72,7 +72,7 @@ enum Output {
 }
 
 pub(super) async fn run(args: UpArgs) -> Result<ExitCode> {
-    let started = Instant::now();
+    let start_time = Instant::now();
     let shutdown = shutdown_token()?;
     // All input is validated before anything starts.
     let documents = files::read_valid(&args.filenames)?;
@@ -95,7 +95,7 @@ pub(super) async fn run(args: UpArgs) -> Result<ExitCode> {
     let options = operator::Options { discovery: !args.no_discovery, ..args.gates.options() };
     let (local_cluster, mut tasks) = LocalCluster::start(nodes, options, listeners, &state_directory, runner).await?;
     let session = async {
-        run_session(&args, &local_cluster, &documents, &state_directory, engines.as_deref(), started).await?;
+        run_session(&args, &local_cluster, &documents, &state_directory, engines.as_deref(), start_time).await?;
         if !args.once {
             std::future::pending::<()>().await;
         }
@@ -117,7 +117,7 @@ async fn run_session(
     documents: &[Document],
     state_directory: &StateDirectory,
     engines: Option<&str>,
-    started: Instant,
+    start_time: Instant,
 ) -> Result<()> {
     let kubeconfig = &state_directory.kubeconfig();
     let version = env!("CARGO_PKG_VERSION");
@@ -147,7 +147,7 @@ async fn run_session(
     let program = std::env::args().next().unwrap_or_else(|| "ostler".to_owned());
     let session = report::demo::SessionInfo { program: &program, gateway, kubeconfig };
     if args.demo {
-        let outcome = demo::run(local_cluster, started).await?;
+        let outcome = demo::run(local_cluster, start_time).await?;
         match args.output {
             Output::Json => output::print_line(&serde_json::to_string(&outcome)?)?,
             Output::Text => output::print_line(&report::demo::render(&outcome, session, args.once))?,

@@ -8,11 +8,11 @@ use crate::report::errors::error_with_hint;
 
 #[derive(clap::Args)]
 pub(crate) struct CompatibilityArgs {
-    /// Log verbosity: 0 warnings, 2 state changes, 4 errors of each request
+    /// Log warnings (0), state changes (2) or errors of each request (4)
     #[arg(short = 'v', long = "v", value_name = "NUMBER", default_value_t = 2)]
     verbosity: u8,
     #[command(flatten)]
-    switches: BooleanFlags,
+    boolean_flags: BooleanFlags,
     #[command(flatten)]
     metric_names: MetricNames,
     #[arg(long, hide = true, value_name = "DURATION")]
@@ -113,7 +113,7 @@ impl CompatibilityArgs {
     /// # Errors
     /// Fails for a flag that cannot be ignored safely.
     pub(super) fn check(&self) -> Result<()> {
-        if self.switches.metrics_endpoint_auth == Some(true) {
+        if self.boolean_flags.metrics_endpoint_auth == Some(true) {
             return Err(error_with_hint(
                 "--metrics-endpoint-auth: the metrics endpoint does not support authentication",
                 "set --metrics-endpoint-auth=false and restrict access with a NetworkPolicy, or set --metrics-port 0",
@@ -138,7 +138,7 @@ impl CompatibilityArgs {
             ha_enable_leader_election,
             enable_grpc_stream_metrics,
             ..
-        } = &self.switches;
+        } = &self.boolean_flags;
         let is_enabled = |switch: &Option<bool>| *switch == Some(true);
         [
             (is_enabled(tracing), "--tracing", "tracing is not supported"),
