@@ -60,8 +60,8 @@ impl ClusterObjects {
         self.supply.iter().chain(&self.nodes).chain(&self.pods).cloned().map(document).collect()
     }
 
-    /// Returns the input of decisions. Invalid objects are ignored, as in the operator, so that they do not hide why a service
-    /// is not ready.
+    /// Returns the snapshot that decisions are computed from. Invalid objects are ignored, as in the operator, so that they do
+    /// not hide why a service is not ready.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let mut snapshot = Snapshot::default();
         for document in self.documents() {
@@ -72,7 +72,7 @@ impl ClusterObjects {
     }
 }
 
-/// Lists the objects of a kind in all namespaces; none if the cluster does not serve the kind.
+/// Lists the objects of a kind in all namespaces. Returns an empty list if the cluster does not serve the kind.
 pub(crate) async fn list(client: &Client, kind: StaticGvk) -> Result<Vec<Value>> {
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource(kind));
     let mut objects = Vec::new();

@@ -42,8 +42,9 @@ impl GpuInventory {
     pub(crate) fn discover() -> Self {
         let fields = "--query-gpu=uuid,name,memory.total,compute_cap";
         let output = Command::new("nvidia-smi").args([fields, "--format=csv,noheader,nounits"]).output();
-        let succeeded = output.ok().filter(|output| output.status.success());
-        let text = succeeded.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+        let successful_output = output.ok().filter(|output| output.status.success());
+        let text =
+            successful_output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
         Self { all: Arc::new(text.lines().filter_map(Gpu::parse).collect()), allocated: Arc::default() }
     }
 
@@ -54,15 +55,15 @@ impl GpuInventory {
 
     /// Returns the node labels of GPU feature discovery. With several products, they describe the first one.
     pub(crate) fn labels(&self) -> Map<String, Value> {
-        let Some(first) = self.all.first() else { return Map::new() };
+        let Some(first_gpu) = self.all.first() else { return Map::new() };
         let label = |name: &str, value: String| (format!("nvidia.com/gpu.{name}"), json!(value));
-        let (major, minor) = first.compute_capability;
+        let (major, minor) = first_gpu.compute_capability;
         Map::from_iter([
             label("present", "true".to_owned()),
-            label("product", first.product.replace(' ', "-")),
+            label("product", first_gpu.product.replace(' ', "-")),
             label("count", self.all.len().to_string()),
-            label("memory", first.memory_mib.to_string()),
-            label("family", family(first.compute_capability).to_owned()),
+            label("memory", first_gpu.memory_mib.to_string()),
+            label("family", family(first_gpu.compute_capability).to_owned()),
             label("compute.major", major.to_string()),
             label("compute.minor", minor.to_string()),
         ])
@@ -72,8 +73,8 @@ impl GpuInventory {
     /// container may still use some of them.
     pub(crate) fn allocate(&self, count: usize) -> Option<GpuAllocation> {
         let mut allocated = self.allocated.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = self.all.iter().map(|gpu| gpu.uuid.clone()).filter(|uuid| !allocated.contains(uuid));
-        let uuids: Vec<String> = free.take(count).collect();
+        let free_uuids = self.all.iter().map(|gpu| gpu.uuid.clone()).filter(|uuid| !allocated.contains(uuid));
+        let uuids: Vec<String> = free_uuids.take(count).collect();
         if uuids.len() < count {
             return None;
         }
@@ -97,9 +98,9 @@ impl Drop for GpuAllocation {
 impl Gpu {
     /// Parses a line such as `GPU-5f…, NVIDIA H100 80GB HBM3, 81559, 9.0`.
     fn parse(line: &str) -> Option<Self> {
-        let mut cells = line.split(',').map(str::trim);
-        let (uuid, product, memory) = (cells.next()?, cells.next()?, cells.next()?);
-        let (major, minor) = cells.next()?.split_once('.')?;
+        let mut columns = line.split(',').map(str::trim);
+        let (uuid, product, memory) = (columns.next()?, columns.next()?, columns.next()?);
+        let (major, minor) = columns.next()?.split_once('.')?;
         Some(Self {
             uuid: uuid.to_owned(),
             product: product.to_owned(),

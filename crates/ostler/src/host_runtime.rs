@@ -148,7 +148,7 @@ fn requested_gpus(container: &ContainerConfig) -> usize {
     quantities.into_iter().find_map(parse).unwrap_or(0)
 }
 
-/// Makes an engine listen on the IP of its Pod. All Pods share this host, so that an engine listening on all addresses would
+/// Makes an engine listen on the IP of its Pod. All Pods share this host, so an engine listening on all addresses would
 /// occupy the port of every Pod.
 fn listen_on_pod_ip(container: &mut ContainerConfig) {
     if ServerCommand::parse(&container.command, &container.args, &container.env).is_none() {
@@ -212,7 +212,11 @@ fn fixed_exit_code(container: &ContainerConfig) -> Option<i32> {
     }
 }
 
-async fn serve_engine(container: ContainerConfig, command: ServerCommand, shutdown: CancellationToken) -> ContainerExit {
+async fn serve_engine(
+    container: ContainerConfig,
+    command: ServerCommand,
+    shutdown: CancellationToken,
+) -> ContainerExit {
     let config = engine::Config::from_server_command(&command, container.pod_ip);
     let address = SocketAddr::new(config.address, config.port);
     container.log.write_line(&format!(

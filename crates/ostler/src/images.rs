@@ -43,7 +43,7 @@ pub(crate) enum ImageFailure {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Images {
     /// Entries of `--config`, by image name with or without a tag.
-    configured: BTreeMap<String, ImageOverride>,
+    overrides: BTreeMap<String, ImageOverride>,
     /// Path of this executable, for the image `ostler`.
     own_executable: Option<PathBuf>,
     /// Path of the installed vLLM, for all vLLM images.
@@ -59,14 +59,14 @@ impl Images {
     /// Reads the file of `--config` and finds the vLLM of `$OSTLER_VLLM` or PATH.
     pub(crate) fn read(config: Option<&Path>) -> Result<Self> {
         let config = config.map_or_else(|| Ok(Config::default()), read_config)?;
-        let configured =
+        let overrides =
             config.images.into_iter().map(|(image, program)| (familiar_name(&image).to_owned(), program)).collect();
-        Ok(Self { configured, own_executable: std::env::current_exe().ok(), vllm: find_vllm()? })
+        Ok(Self { overrides, own_executable: std::env::current_exe().ok(), vllm: find_vllm()? })
     }
 
     /// Returns the program for `image`, or `None` if this host has none.
     pub(crate) fn resolve(&self, image: &str) -> Option<ImageOverride> {
-        self.find_configured(image).filter(|program| program.broken.is_none()).cloned().or_else(|| {
+        self.find_override(image).filter(|program| program.broken.is_none()).cloned().or_else(|| {
             let vllm = self.vllm.as_ref().filter(|_| is_vllm_image(familiar_name(image)))?;
             Some(ImageOverride::with_entrypoint(&[&vllm.display().to_string(), "serve"]))
         })
@@ -74,7 +74,7 @@ impl Images {
 
     /// Returns the configured failure of `image`.
     pub(crate) fn failure(&self, image: &str) -> Option<ImageFailure> {
-        self.find_configured(image).and_then(|program| program.broken)
+        self.find_override(image).and_then(|program| program.broken)
     }
 
     /// Returns the error of pulling `image`: it is configured to fail, or its registry is in the top-level domain `.invalid`,
@@ -90,15 +90,15 @@ impl Images {
 
     /// Returns this executable if `image` is ostler's own image and `--config` does not map it.
     pub(crate) fn own_override(&self, image: &str) -> Option<ImageOverride> {
-        let is_own = self.find_configured(image).is_none()
+        let is_own_image = self.find_override(image).is_none()
             && without_tag(familiar_name(image)).rsplit('/').next() == Some(OSTLER_IMAGE);
-        let program = self.own_executable.as_ref().filter(|_| is_own)?;
+        let program = self.own_executable.as_ref().filter(|_| is_own_image)?;
         Some(ImageOverride::with_entrypoint(&[&program.display().to_string()]))
     }
 
-    fn find_configured(&self, image: &str) -> Option<&ImageOverride> {
+    fn find_override(&self, image: &str) -> Option<&ImageOverride> {
         let image = familiar_name(image);
-        self.configured.get(image).or_else(|| self.configured.get(without_tag(image)))
+        self.overrides.get(image).or_else(|| self.overrides.get(without_tag(image)))
     }
 
     /// Returns the path of the installed vLLM.
@@ -125,7 +125,7 @@ fn read_config(path: &Path) -> Result<Config> {
         let cause = error.to_string().lines().next().unwrap_or_default().to_owned();
         error_with_hint(
             format!("{}: {cause}", path.display()),
-            "images: {vllm/vllm-openai: {entrypoint: [/opt/vllm/bin/vllm, serve]}, busybox: {}, a/b:v2: {broken: pull}}",
+            "write for example `images: {vllm/vllm-openai: {entrypoint: [/opt/vllm/bin/vllm, serve]}, a/b:v2: {broken: pull}}`",
         )
     })
 }
@@ -166,7 +166,7 @@ fn without_tag(image: &str) -> &str {
 
 /// Returns whether the image is `vllm/vllm-openai` or one of its builds for other hardware.
 fn is_vllm_image(image: &str) -> bool {
-    without_tag(image).rsplit('/').next().is_some_and(|last| last.starts_with("vllm"))
+    without_tag(image).rsplit('/').next().is_some_and(|component| component.starts_with("vllm"))
 }
 
 #[cfg(test)]
@@ -177,10 +177,10 @@ mod tests {
 
     fn images() -> Images {
         let program = |entrypoint: &str| ImageOverride::with_entrypoint(&[entrypoint]);
-        let configured = [("busybox", ""), ("vllm/vllm-openai:v1", "/a/vllm"), ("host:5000/x", "/b/x")];
-        let configured = configured.map(|(image, entrypoint)| (image.to_owned(), program(entrypoint)));
+        let overrides = [("busybox", ""), ("vllm/vllm-openai:v1", "/a/vllm"), ("host:5000/x", "/b/x")];
+        let overrides = overrides.map(|(image, entrypoint)| (image.to_owned(), program(entrypoint)));
         Images {
-            configured: configured.into(),
+            overrides: overrides.into(),
             own_executable: Some("/usr/bin/ostler".into()),
             vllm: Some("/opt/bin/vllm".into()),
         }
@@ -217,7 +217,7 @@ mod tests {
             [("vllm/vllm-openai:broken", ImageFailure::Pull), ("vllm/vllm-openai:oom", ImageFailure::Crash)]
         {
             images
-                .configured
+                .overrides
                 .insert(image.to_owned(), ImageOverride { broken: Some(broken), ..ImageOverride::default() });
         }
         assert_eq!(images.pull_error(image).as_deref(), expected);
@@ -234,7 +234,7 @@ mod tests {
             expected.then(|| vec!["/usr/bin/ostler".to_owned()])
         );
         let mut images = images();
-        images.configured.insert("ostler".to_owned(), ImageOverride::default());
+        images.overrides.insert("ostler".to_owned(), ImageOverride::default());
         assert_eq!(images.own_override("ostler:0.1.0"), None, "the configuration takes precedence");
     }
 }

@@ -24,7 +24,7 @@ use crate::state_directory::StateDirectory;
 /// Field manager of the objects of the shipped catalog.
 const CATALOG_MANAGER: &str = "ostler-catalogue";
 
-/// Listeners of the servers. They are bound before anything starts, so that a port in use fails the start early.
+/// Listeners of the servers. They are bound before anything starts, so a port in use is reported early.
 pub(crate) struct Listeners {
     pub api: std::net::TcpListener,
     pub gateway: std::net::TcpListener,
@@ -175,7 +175,7 @@ fn install(server: &embedded::Server, catalog: Vec<Document>) -> Result<()> {
     }
     for document in catalog {
         let resource = server.group_resource(document.api_version(), document.kind());
-        let resource = resource.with_context(|| format!("catalog: {} is not defined", document.kind()))?;
+        let resource = resource.with_context(|| format!("catalog: kind {} is not served", document.kind()))?;
         apply_catalog_object(server, &resource, &document.value).with_context(|| format!("catalog: {resource}"))?;
     }
     Ok(())

@@ -25,7 +25,7 @@ pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(StdoutClosed.into()),
-        written => written.context("standard output"),
+        result => result.context("standard output"),
     }
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn print_message(text: &str) {
     writeln!(io::stderr().lock(), "{text}").ok();
 }
 
-/// Returns whether `error` only says that the reader of standard output closed the pipe.
+/// Returns whether the cause of `error` is that the reader of standard output closed the pipe.
 pub(crate) fn is_stdout_closed(error: &anyhow::Error) -> bool {
     let outermost = error.chain().next().and_then(|cause| cause.downcast_ref::<io::Error>());
     error.is::<StdoutClosed>() || outermost.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)

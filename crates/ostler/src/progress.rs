@@ -54,7 +54,7 @@ pub(crate) async fn until_ready(server: &Server, names: &ObjectNames) {
             output.finish(&rows);
             return;
         }
-        // A missed change does no harm, since each iteration reads all services.
+        // Missing a change is harmless, since each iteration reads all services.
         changes.next().await.ok();
     }
 }
@@ -73,8 +73,8 @@ pub(crate) async fn watch(server: &Server) {
 fn are_routes_ready(server: &Server, names: &ObjectNames) -> bool {
     ROUTE_RESOURCES.iter().all(|(resource, condition)| {
         let objects = server.list(resource);
-        let mut included = objects.iter().filter(|object| names.includes(object));
-        included.all(|object| {
+        let mut relevant_objects = objects.iter().filter(|object| names.includes(object));
+        relevant_objects.all(|object| {
             let condition = find_condition(&object["status"]["conditions"], condition);
             condition.is_some_and(|condition| {
                 condition["status"] == "True" && condition["observedGeneration"] == generation(object)

@@ -1,4 +1,4 @@
-//! A stub for simulated containers that are not a known engine. It listens on the declared ports, so that probes pass, and
+//! A stub for simulated containers that are not a known engine. It listens on the declared ports, so probes pass, and
 //! answers other requests with 501 Not Implemented.
 
 use axum::Router;
@@ -36,7 +36,7 @@ fn router(image: &str) -> Router {
     Router::new().fallback(async move |method: Method| respond(&method, &message))
 }
 
-/// Responds 200 to GET and HEAD, so that HTTP probes pass, and 501 to other methods.
+/// Responds with 200 to GET and HEAD, so HTTP probes pass, and with 501 to other methods.
 fn respond(method: &Method, message: &str) -> Response {
     if matches!(*method, Method::GET | Method::HEAD) {
         return StatusCode::OK.into_response();

@@ -23,9 +23,9 @@ fn specification_name(runtime: &str) -> Option<String> {
 /// Finds the objects with `name` as object name, otherwise the runtime with that name in specification 001. The objects
 /// differ in kind.
 pub(crate) fn find<'d>(documents: &'d [Document], name: &str) -> Result<Vec<&'d Document>> {
-    let exact: Vec<_> = documents.iter().filter(|document| document.name() == name).collect();
-    if !exact.is_empty() {
-        return Ok(exact);
+    let exact_matches: Vec<_> = documents.iter().filter(|document| document.name() == name).collect();
+    if !exact_matches.is_empty() {
+        return Ok(exact_matches);
     }
     let matches: Vec<_> =
         documents.iter().filter(|document| specification_name(document.name()).as_deref() == Some(name)).collect();

@@ -11,7 +11,7 @@ use crate::report::service_table::table;
 /// Cell of a value that the object does not set.
 const UNSET: &str = "–";
 
-type Row = fn(&Document) -> Result<Vec<String>>;
+type RowRenderer = fn(&Document) -> Result<Vec<String>>;
 
 /// Renders one table per kind.
 pub(crate) fn tables(documents: &[Document], kinds: &[CatalogKind]) -> Result<String> {
@@ -20,7 +20,7 @@ pub(crate) fn tables(documents: &[Document], kinds: &[CatalogKind]) -> Result<St
 }
 
 fn table_of_kind(documents: &[Document], kind: CatalogKind) -> Result<String> {
-    let (header, row): (&[&str], Row) = match kind {
+    let (header, row): (&[&str], RowRenderer) = match kind {
         CatalogKind::Runtimes => {
             (&["RUNTIME", "ENGINE", "SERVES", "SIZE", "QUANTIZATION", "TOPOLOGY", "AUTO-SELECT"], runtime)
         }

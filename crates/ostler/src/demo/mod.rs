@@ -15,7 +15,7 @@ use crate::local_cluster::LocalCluster;
 use crate::progress;
 use crate::report::explain::service::omitted_rejections;
 
-/// Nodes with three kinds of accelerators, so that selection has alternatives.
+/// Nodes with three kinds of accelerators, which give selection alternatives.
 pub(crate) const NODES: &str = "big=8×H100-80G, mid=8×A100-40G, small=4×L40S";
 
 const MODEL: &str = "chat";
@@ -83,7 +83,7 @@ pub(crate) struct RequestOutcome {
 }
 
 /// Sends the request through the gateway and collects the decisions of services and gateway.
-pub(crate) async fn run(local_cluster: &LocalCluster, started: Instant) -> Result<DemoOutcome> {
+pub(crate) async fn run(local_cluster: &LocalCluster, start_time: Instant) -> Result<DemoOutcome> {
     let (request, first_token) =
         send_request(&format!("http://{}", local_cluster.gateway)).await.context("request of the demo")?;
     Ok(DemoOutcome {
@@ -92,7 +92,7 @@ pub(crate) async fn run(local_cluster: &LocalCluster, started: Instant) -> Resul
             .map(|service| service_outcome(service))
             .collect(),
         request,
-        start_to_first_token_ms: millis(started, first_token),
+        start_to_first_token_ms: millis(start_time, first_token),
     })
 }
 
@@ -109,7 +109,7 @@ async fn send_request(gateway: &str) -> Result<(RequestOutcome, Instant)> {
         .header(http::header::CONTENT_TYPE, "application/json")
         .body(Full::new(Bytes::from(body.to_string())))?;
     let client = HttpClient::builder(TokioExecutor::new()).build_http();
-    let sent = Instant::now();
+    let request_time = Instant::now();
     let response = client.request(request).await?;
     let (status, headers) = (response.status(), response.headers().clone());
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
@@ -142,8 +142,8 @@ async fn send_request(gateway: &str) -> Result<(RequestOutcome, Instant)> {
         completion,
         prompt_tokens: token_count("prompt_tokens"),
         completion_tokens: token_count("completion_tokens"),
-        ttft_ms: millis(sent, first_token),
-        total_ms: millis(sent, Instant::now()),
+        ttft_ms: millis(request_time, first_token),
+        total_ms: millis(request_time, Instant::now()),
     };
     Ok((outcome, first_token))
 }
@@ -178,7 +178,7 @@ fn service_outcome(service: &Value) -> ServiceOutcome {
 fn unselected_candidates(decision: &Value) -> Vec<UnselectedCandidate> {
     let candidates = decision["candidates"].as_array().map(Vec::as_slice).unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let to_unselected = |candidate: &Value| {
+    let unselected_candidate = |candidate: &Value| {
         let is_rejected = candidate["rejected"].is_object();
         let reason = &candidate[if is_rejected { "rejected" } else { "outranked" }];
         UnselectedCandidate {
@@ -189,7 +189,7 @@ fn unselected_candidates(decision: &Value) -> Vec<UnselectedCandidate> {
         }
     };
     let mut unselected: Vec<UnselectedCandidate> =
-        candidates.iter().filter(|candidate| candidate["selected"] != true).map(to_unselected).collect();
+        candidates.iter().filter(|candidate| candidate["selected"] != true).map(unselected_candidate).collect();
     unselected.sort_by_key(|candidate| candidate.is_rejected);
     unselected
 }

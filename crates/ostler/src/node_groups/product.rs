@@ -23,7 +23,7 @@ struct KnownGpu {
     label: &'static str,
     /// `nvidia.com/gpu.memory`, in MiB.
     memory_mib: u32,
-    compute: &'static str,
+    compute_capability: &'static str,
     family: &'static str,
 }
 
@@ -42,10 +42,10 @@ const fn known_gpu(
     names: &'static [&'static str],
     label: &'static str,
     memory_mib: u32,
-    compute: &'static str,
+    compute_capability: &'static str,
     family: &'static str,
 ) -> KnownGpu {
-    KnownGpu { names, label, memory_mib, compute, family }
+    KnownGpu { names, label, memory_mib, compute_capability, family }
 }
 
 static CLASSES: LazyLock<Vec<Value>> =
@@ -74,7 +74,7 @@ pub(super) fn examples() -> String {
 
 impl KnownGpu {
     fn to_product(&self) -> Product {
-        let labels = feature_discovery(self.label, &self.memory_mib.to_string(), self.compute, self.family);
+        let labels = feature_discovery(self.label, &self.memory_mib.to_string(), self.compute_capability, self.family);
         let short_name = self.names.first().copied().unwrap_or_default().to_ascii_lowercase();
         Product { short_name, resource: GPU.to_owned(), labels }
     }
@@ -84,8 +84,13 @@ impl KnownGpu {
 pub(super) const GPU: &str = "nvidia.com/gpu";
 
 /// Returns the labels of GPU feature discovery.
-fn feature_discovery(product: &str, memory_mib: &str, compute: &str, family: &str) -> BTreeMap<String, String> {
-    let (major, minor) = compute.split_once('.').unwrap_or((compute, "0"));
+fn feature_discovery(
+    product: &str,
+    memory_mib: &str,
+    compute_capability: &str,
+    family: &str,
+) -> BTreeMap<String, String> {
+    let (major, minor) = compute_capability.split_once('.').unwrap_or((compute_capability, "0"));
     let labels = [
         ("present", "true"),
         ("product", product),
@@ -109,8 +114,8 @@ fn aliases(class: &str) -> Vec<String> {
         let digits = last.strip_suffix("gb").filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
         Some([prefix.to_owned(), format!("{prefix}-{digits}g")])
     };
-    let shorter = [class, without_vendor].into_iter().filter_map(without_memory).flatten();
-    [class, without_vendor].into_iter().map(str::to_owned).chain(shorter).collect()
+    let names_without_memory = [class, without_vendor].into_iter().filter_map(without_memory).flatten();
+    [class, without_vendor].into_iter().map(str::to_owned).chain(names_without_memory).collect()
 }
 
 /// Returns the product of a class: the labels that select its nodes, and its resource.
@@ -122,8 +127,8 @@ fn from_class(class: &Value) -> Option<Product> {
         let text = |field: &str| spec.pointer(field).and_then(Value::as_str).unwrap_or_default();
         let memory: u64 = text("/capabilities/memoryGB").trim_end_matches("Gi").parse().ok()?;
         let product = labels.get("nvidia.com/gpu.product").cloned().unwrap_or_default();
-        let compute = text("/capabilities/computeCapability");
-        labels.extend(feature_discovery(&product, &(memory * 1024).to_string(), compute, text("/family")));
+        let compute_capability = text("/capabilities/computeCapability");
+        labels.extend(feature_discovery(&product, &(memory * 1024).to_string(), compute_capability, text("/family")));
     }
     let short_name = name.split_once('-').map_or(name, |(_, rest)| rest).replace('.', "-");
     (!labels.is_empty()).then_some(Product { short_name, resource, labels })

@@ -20,7 +20,7 @@ impl fmt::Display for HintedError {
 
 impl std::error::Error for HintedError {}
 
-/// Returns an error with a cause and a hint that tells the user what to do.
+/// Returns an error with a cause and a hint, which describes the remedy.
 pub(crate) fn error_with_hint(cause: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
     HintedError { cause: cause.into(), hint: hint.into() }.into()
 }
@@ -34,7 +34,7 @@ pub(crate) fn render(error: &anyhow::Error) -> String {
     }
 }
 
-/// Joins the causes, outermost first. A cause that the message above it contains already is left out.
+/// Joins the causes, outermost first. A cause that the preceding message contains is omitted.
 fn join_causes(error: &anyhow::Error) -> String {
     let mut messages: Vec<String> = Vec::new();
     for cause in error.chain() {

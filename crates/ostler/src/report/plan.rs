@@ -23,7 +23,7 @@ pub(crate) fn render(plan: &Plan, all: bool) -> String {
 
 fn section(service: &ServicePlan, all: bool) -> String {
     let outcome = if service.feasible { "feasible".to_owned() } else { format!("not feasible: {}", service.reason) };
-    let mut lines = vec![format!("{} {}/{} — {outcome}", kind(service), service.namespace, service.name)];
+    let mut lines = vec![format!("{} {}/{} — {outcome}", kind_name(service), service.namespace, service.name)];
     if !service.feasible {
         lines.push(format!("  {}", headline(service)));
     }
@@ -80,7 +80,7 @@ fn setting_blocks(service: &ServicePlan) -> Vec<(String, Vec<String>)> {
 }
 
 /// Returns the kind as written on the command line, with the group unless it is `ome.io`.
-fn kind(service: &ServicePlan) -> String {
+fn kind_name(service: &ServicePlan) -> String {
     let group = service.api_version.split('/').next().unwrap_or_default();
     if group == "ome.io" { "inferenceservice".to_owned() } else { format!("inferenceservice.{group}") }
 }
@@ -119,14 +119,14 @@ fn cost(component: &ComponentDecision) -> Option<f64> {
 
 /// Returns the row of a variant: the replicas of a component for requests of some size.
 fn variant_row(component: &str, runtime: &str, variant: &Variant) -> Vec<String> {
-    let sizes = match (variant.request_tokens.min, variant.request_tokens.max) {
+    let token_range = match (variant.request_tokens.min, variant.request_tokens.max) {
         (Some(min), Some(max)) => format!("{min}–{max} tokens"),
         (Some(min), None) => format!("{min} tokens or more"),
         (None, Some(max)) => format!("up to {max} tokens"),
         (None, None) => "any size".to_owned(),
     };
     vec![
-        format!("{component}, {sizes}"),
+        format!("{component}, {token_range}"),
         runtime.to_owned(),
         variant.accelerator_class.clone(),
         variant.accelerators_per_node.to_string(),
@@ -204,18 +204,18 @@ const MAX_NAME_LENGTH: usize = 253;
 fn ranking(rows: Vec<(Option<usize>, String, String)>, all: bool) -> Vec<String> {
     let limit = if all { usize::MAX } else { SHOWN_CANDIDATES };
     let (ranked, rejected): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(rank, ..)| rank.is_some());
-    let more = ranked.len().saturating_sub(limit) + rejected.len().saturating_sub(limit);
+    let omitted_count = ranked.len().saturating_sub(limit) + rejected.len().saturating_sub(limit);
     let rows: Vec<_> = ranked.into_iter().take(limit).chain(rejected.into_iter().take(limit)).collect();
     // The width is limited, since a manifest may contain names of arbitrary length.
     let width = rows.iter().map(|(_, name, _)| name.chars().count()).max().unwrap_or(0).min(MAX_NAME_LENGTH);
-    let mark = |rank: Option<usize>| rank.map_or_else(|| "–".to_owned(), |rank| rank.to_string());
-    let mark_width = rows.iter().map(|(rank, ..)| mark(*rank).chars().count()).max().unwrap_or(0);
+    let rank_label = |rank: Option<usize>| rank.map_or_else(|| "–".to_owned(), |rank| rank.to_string());
+    let rank_width = rows.iter().map(|(rank, ..)| rank_label(*rank).chars().count()).max().unwrap_or(0);
     let line = |(rank, name, reason): (Option<usize>, String, String)| {
-        format!("{:<mark_width$}  {name:<width$}  {reason}", mark(rank))
+        format!("{:<rank_width$}  {name:<width$}  {reason}", rank_label(rank))
     };
     let mut lines: Vec<String> = rows.into_iter().map(line).collect();
-    if more > 0 {
-        lines.push(format!("–  … {more} more (--all)"));
+    if omitted_count > 0 {
+        lines.push(format!("–  … {omitted_count} more (--all)"));
     }
     lines
 }
@@ -234,9 +234,9 @@ fn object_lines(service: &ServicePlan) -> Vec<String> {
 
 /// Prefixes the first line with the title and the other lines with spaces.
 fn block(title: &str, lines: Vec<String>) -> Vec<String> {
-    let titled =
+    let add_title =
         |(index, line): (usize, String)| format!("  {:<TITLE_WIDTH$}{line}", if index == 0 { title } else { "" });
-    lines.into_iter().enumerate().map(titled).collect()
+    lines.into_iter().enumerate().map(add_title).collect()
 }
 
 #[cfg(test)]

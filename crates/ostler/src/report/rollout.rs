@@ -61,12 +61,12 @@ pub(crate) fn progress(service: &Value) -> (RolloutPhase, String) {
     let Some(ready) = ready else {
         return (RolloutPhase::Progressing, format!("Waiting for the operator to observe generation {generation}"));
     };
-    let failed = find_condition(&status["conditions"], "Failed").is_some_and(|failed| failed["status"] == "True");
+    let has_failed = find_condition(&status["conditions"], "Failed").is_some_and(|failed| failed["status"] == "True");
     let text = |field: &str| ready[field].as_str().unwrap_or_default();
     let message = text("message");
     match () {
         () if ready["status"] == "True" => (RolloutPhase::Complete, format!("successfully rolled out: {message}")),
-        () if failed || is_terminal(text("reason")) => (RolloutPhase::Failed, format!("rollout failed: {message}")),
+        () if has_failed || is_terminal(text("reason")) => (RolloutPhase::Failed, format!("rollout failed: {message}")),
         () if is_rollout_paused(service) => (RolloutPhase::Paused, format!("rollout paused: {message}")),
         () if PROGRESSING_REASONS.contains(&text("reason")) => (RolloutPhase::Progressing, message.to_owned()),
         () => (RolloutPhase::Degraded, message.to_owned()),
@@ -122,8 +122,8 @@ fn abbreviated_path(path: &[String], omit_first: bool) -> String {
         return path.join(".");
     }
     let item = rest.iter().rposition(|segment| segment.ends_with(']'));
-    let from = item.unwrap_or(rest.len()).clamp(rest.len() - 2, rest.len() - 1);
-    let tail = rest.get(from..).unwrap_or_default().join(".");
+    let tail_start = item.unwrap_or(rest.len()).clamp(rest.len() - 2, rest.len() - 1);
+    let tail = rest.get(tail_start..).unwrap_or_default().join(".");
     if omit_first { format!("… {tail}") } else { format!("{first} … {tail}") }
 }
 
@@ -131,20 +131,25 @@ fn collect_changes(path: &mut Vec<String>, before: &Value, after: &Value, change
     match (before, after) {
         _ if before == after => {}
         (Value::Object(old), Value::Object(new)) => {
-            let added = new.keys().filter(|key| !old.contains_key(*key));
-            for key in old.keys().chain(added) {
+            let added_keys = new.keys().filter(|key| !old.contains_key(*key));
+            for key in old.keys().chain(added_keys) {
                 path.push(key.clone());
                 collect_changes(path, &before[key], &after[key], changes);
                 path.pop();
             }
         }
         (Value::Array(old), Value::Array(new)) if has_named_items(old) && has_named_items(new) => {
-            let added = new.iter().filter(|item| !old.iter().any(|other| other["name"] == item["name"]));
+            let added_items = new.iter().filter(|item| !old.iter().any(|other| other["name"] == item["name"]));
             let list = path.pop().unwrap_or_default();
-            for item in old.iter().chain(added) {
-                let find = |list: &[Value]| list.iter().find(|other| other["name"] == item["name"]).cloned();
+            for item in old.iter().chain(added_items) {
+                let find_item = |list: &[Value]| list.iter().find(|other| other["name"] == item["name"]).cloned();
                 path.push(format!("{list}[{}]", item["name"].as_str().unwrap_or_default()));
-                collect_changes(path, &find(old).unwrap_or_default(), &find(new).unwrap_or_default(), changes);
+                collect_changes(
+                    path,
+                    &find_item(old).unwrap_or_default(),
+                    &find_item(new).unwrap_or_default(),
+                    changes,
+                );
                 path.pop();
             }
             path.push(list);

@@ -115,8 +115,8 @@ pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     };
     let widths: Vec<usize> = (0..header.len()).map(width).collect();
     let line = |cells: Vec<&str>| {
-        let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        let padded_cells = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        padded_cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
     let mut lines = vec![line(header.to_vec())];
     lines.extend(rows.iter().map(|row| line(row.iter().map(String::as_str).collect())));

@@ -52,17 +52,20 @@ pub(crate) fn group_by_reason(
             None => groups.push((reason, vec![name])),
         }
     }
-    let shown = groups.len().min(max_groups);
-    let omitted: usize = groups[shown..].iter().map(|(_, names)| names.len()).sum();
-    let rows: Vec<(String, String)> =
-        groups.into_iter().take(shown).map(|(reason, mut names)| (names_with_noun(noun, &mut names), reason)).collect();
+    let shown_count = groups.len().min(max_groups);
+    let omitted_count: usize = groups[shown_count..].iter().map(|(_, names)| names.len()).sum();
+    let rows: Vec<(String, String)> = groups
+        .into_iter()
+        .take(shown_count)
+        .map(|(reason, mut names)| (names_with_noun(noun, &mut names), reason))
+        .collect();
     let width = rows.iter().map(|(names, _)| names.chars().count()).filter(|width| *width < 40).max().unwrap_or(0);
     let mut leaves: Vec<TreeNode> = rows
         .into_iter()
         .map(|(names, reason)| TreeNode::leaf(format!("{names:<width$}  {reason}").trim_end()))
         .collect();
-    if omitted > 0 {
-        leaves.push(TreeNode::leaf(format!("… {omitted} more")));
+    if omitted_count > 0 {
+        leaves.push(TreeNode::leaf(format!("… {omitted_count} more")));
     }
     leaves
 }
@@ -83,9 +86,9 @@ pub(crate) fn count_of(count: usize, noun: &str) -> String {
 
 /// Joins names: `a, b, c, d and 3 more`.
 pub(crate) fn join_names(names: &mut Vec<String>) -> String {
-    let more = names.len().saturating_sub(MAX_NAMES);
+    let omitted_count = names.len().saturating_sub(MAX_NAMES);
     names.truncate(MAX_NAMES);
-    if more == 0 { names.join(", ") } else { format!("{} and {more} more", names.join(", ")) }
+    if omitted_count == 0 { names.join(", ") } else { format!("{} and {omitted_count} more", names.join(", ")) }
 }
 
 #[cfg(test)]
@@ -115,7 +118,7 @@ mod tests {
             [row("a", "full"), row("b", "cordoned"), row("c", "full"), row("d", "x"), row("e", "y"), row("f", "y")];
         let lines: Vec<_> = group_by_reason("", rows, 3).into_iter().map(|leaf| leaf.text).collect();
         assert_eq!(lines, ["a, c  full", "b     cordoned", "d     x", "… 2 more"]);
-        let mut many: Vec<String> = ('a'..='g').map(String::from).collect();
-        assert_eq!(join_names(&mut many), "a, b, c, d and 3 more");
+        let mut names: Vec<String> = ('a'..='g').map(String::from).collect();
+        assert_eq!(join_names(&mut names), "a, b, c, d and 3 more");
     }
 }

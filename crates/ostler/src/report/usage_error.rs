@@ -4,7 +4,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Renders a clap error as `error: …` and `hint: …`; clap's own text has several lines.
 ///
-/// `args` are the arguments of the process without the program: some errors do not know which subcommand they belong to.
+/// `args` are the arguments of the process without the program: some errors do not contain the subcommand.
 pub(crate) fn render(error: &clap::Error, args: &[String]) -> String {
     let (cause, hint) = cause_and_hint(error, args);
     format!("error: {cause}\nhint: {hint}")
@@ -22,14 +22,14 @@ fn cause_and_hint(error: &clap::Error, args: &[String]) -> (String, String) {
         }
         ErrorKind::InvalidSubcommand => {
             let subcommand = first(ContextKind::InvalidSubcommand).unwrap_or_default();
-            let suggested = context_texts(error, ContextKind::SuggestedSubcommand);
+            let suggestions = context_texts(error, ContextKind::SuggestedSubcommand);
             // clap puts the most similar one last.
-            let hint = suggested.last().map(|suggested| format!("did you mean `{suggested}`?"));
+            let hint = suggestions.last().map(|suggested| format!("did you mean `{suggested}`?"));
             (format!("unknown command `{subcommand}`"), hint.unwrap_or(help))
         }
         ErrorKind::MissingRequiredArgument => {
-            let missing = context_texts(error, ContextKind::InvalidArg).join(" and ");
-            (format!("`{}` requires {missing}", command(error, args)), help)
+            let missing_arguments = context_texts(error, ContextKind::InvalidArg).join(" and ");
+            (format!("`{}` requires {missing_arguments}", command(error, args)), help)
         }
         ErrorKind::InvalidValue => invalid_value(error, &flag, &flag_name, help),
         ErrorKind::ValueValidation => {

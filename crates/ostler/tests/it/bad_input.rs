@@ -28,8 +28,8 @@ fn up_rejects(#[case] manifest: &str, #[case] expected: &str) {
 #[case("--api", "--gateway")]
 #[case("--gateway", "--api")]
 fn address_in_use_names_the_flag(#[case] flag: &str, #[case] other_flag: &str) {
-    let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = busy.local_addr().unwrap().to_string();
+    let bound_listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = bound_listener.local_addr().unwrap().to_string();
     let directory = TempDirectory::new();
     let data = directory.0.display().to_string();
     let output = ostler(&["up", flag, &address, other_flag, "127.0.0.1:0", "--data-dir", &data]).output().unwrap();

@@ -76,8 +76,8 @@ fn service_lifecycle(kubectl: &Kubectl) {
     kubectl.assert_contains(&["logs", pod.trim()], "simulated engine");
     kubectl.assert_contains(&["explain", "inferenceservices.ome.io.spec.model"], "FIELD: model <Object>");
 
-    let two = kubectl.file("two.yaml", &SERVICE.replace("spec:", "spec:\n  engine: {minReplicas: 2}"));
-    kubectl.assert_contains(&["apply", "-f", &two], "configured");
+    let two_replicas = kubectl.file("two.yaml", &SERVICE.replace("spec:", "spec:\n  engine: {minReplicas: 2}"));
+    kubectl.assert_contains(&["apply", "-f", &two_replicas], "configured");
     kubectl.run(&["wait", "--for=jsonpath={.status.readyReplicas}=2", "deployment/chat-engine", "--timeout=10m"]);
     kubectl.assert_contains(&["apply", "--server-side", "--force-conflicts", "-f", &file], "serverside-applied");
 
@@ -108,14 +108,15 @@ fn read_objects(kubectl: &Kubectl) {
     kubectl.assert_contains(&["get", "all", "-A"], "deployment.apps/web");
     kubectl.assert_prints(&["get", "--raw", "/readyz"], "ok");
 
-    let three = kubectl.file("three.yaml", &DEPLOYMENT.replace("replicas: 2", "replicas: 3"));
-    let (difference, _) = kubectl.run_failing(&["diff", "-f", &three]);
+    let three_replicas = kubectl.file("three.yaml", &DEPLOYMENT.replace("replicas: 2", "replicas: 3"));
+    let (difference, _) = kubectl.run_failing(&["diff", "-f", &three_replicas]);
     assert!(difference.contains("-  replicas: 2\n+  replicas: 3"), "{difference}");
-    let (_, conflict) = kubectl.run_failing(&["apply", "--server-side", "-f", &three]);
+    let (_, conflict) = kubectl.run_failing(&["apply", "--server-side", "-f", &three_replicas]);
     assert!(conflict.contains("conflict with \"kubectl-client-side-apply\"") && conflict.contains(".spec.replicas"));
-    kubectl.assert_contains(&["apply", "--server-side", "--force-conflicts", "-f", &three], "serverside-applied");
+    kubectl
+        .assert_contains(&["apply", "--server-side", "--force-conflicts", "-f", &three_replicas], "serverside-applied");
     // The status may change between the two requests of `kubectl diff`.
-    kubectl.wait_for_output(&["diff", "--server-side", "--force-conflicts", "-f", &three], "");
+    kubectl.wait_for_output(&["diff", "--server-side", "--force-conflicts", "-f", &three_replicas], "");
 }
 
 /// Edit, patch, label, annotate, scale, autoscale, cordon and taint.
@@ -131,9 +132,9 @@ fn change_objects(kubectl: &Kubectl) {
         kubectl.assert_contains(&["patch", "deployment", "web", "--type", kind, "-p", patch], "patched");
         assert_eq!(replicas(), expected, "{kind}");
     }
-    let wrong = ["patch", "deployment", "web", "-p", r#"{"spec":{"replicas":"many"}}"#];
+    let invalid_patch = ["patch", "deployment", "web", "-p", r#"{"spec":{"replicas":"many"}}"#];
     assert!(
-        kubectl.run_failing(&wrong).1.contains("Invalid value"),
+        kubectl.run_failing(&invalid_patch).1.contains("Invalid value"),
         "a patch with a value of the wrong type is rejected"
     );
 

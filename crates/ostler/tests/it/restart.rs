@@ -32,9 +32,9 @@ async fn restart_after_sigkill_restarts_pods() {
     let args = ["--nodes", "this", "--config", &config];
 
     let session = Session::start_with_data_dir(&data, "127.0.0.1:0", &[args.as_slice(), &["-f", &pod]].concat());
-    let (api, saved) = (session.api.clone(), directory.0.join("saved"));
-    std::fs::copy(&session.kubeconfig, &saved).unwrap();
-    let first = ready(&saved, 0).await;
+    let (api, saved_kubeconfig) = (session.api.clone(), directory.0.join("saved"));
+    std::fs::copy(&session.kubeconfig, &saved_kubeconfig).unwrap();
+    let initial_pod = wait_until_ready(&saved_kubeconfig, 0).await;
     let process_group = std::fs::read_to_string(&pid_file).unwrap().trim().to_owned();
     let processes = processes_of_group(&process_group);
     assert_eq!(processes.len(), 2);
@@ -44,13 +44,14 @@ async fn restart_after_sigkill_restarts_pods() {
 
     // The saved kubeconfig remains valid except for the port.
     let session = Session::start_with_data_dir(&data, "127.0.0.1:0", &args);
-    std::fs::write(&saved, std::fs::read_to_string(&saved).unwrap().replace(&api, &session.api)).unwrap();
-    let second = ready(&saved, 1).await;
+    std::fs::write(&saved_kubeconfig, std::fs::read_to_string(&saved_kubeconfig).unwrap().replace(&api, &session.api))
+        .unwrap();
+    let restarted_pod = wait_until_ready(&saved_kubeconfig, 1).await;
     assert!(processes_of_group(&process_group).is_disjoint(&processes));
-    assert_eq!(second.metadata.uid, first.metadata.uid);
-    let terminated =
-        &second.status.unwrap().container_statuses.unwrap()[0].last_state.clone().unwrap().terminated.unwrap();
-    assert_eq!((terminated.exit_code, terminated.reason.as_deref()), (255, Some("Unknown")));
+    assert_eq!(restarted_pod.metadata.uid, initial_pod.metadata.uid);
+    let termination =
+        &restarted_pod.status.unwrap().container_statuses.unwrap()[0].last_state.clone().unwrap().terminated.unwrap();
+    assert_eq!((termination.exit_code, termination.reason.as_deref()), (255, Some("Unknown")));
 
     assert_eq!(session.stop(Signal::TERM).1, Some(0));
 }
@@ -65,14 +66,17 @@ async fn restart_retains_edited_catalog_objects() {
     let api = classes(Path::new(&session.kubeconfig)).await;
     let shipped = api.get(class).await.unwrap();
     let edit = json!({"metadata": {"labels": {"mine": "yes"}}, "spec": {"vendor": "other"}});
-    let edited = api.patch(class, &PatchParams::default(), &Patch::Merge(edit)).await.unwrap();
+    let edited_class = api.patch(class, &PatchParams::default(), &Patch::Merge(edit)).await.unwrap();
     api.delete("nvidia-t4", &DeleteParams::default()).await.unwrap();
     assert_eq!(session.stop(Signal::TERM).1, Some(0));
 
     let session = Session::start_with_data_dir(&data, "127.0.0.1:0", &[]);
     let api = classes(Path::new(&session.kubeconfig)).await;
     let stored = api.get(class).await.unwrap();
-    assert_eq!((&stored.metadata.labels, &stored.data["spec"]), (&edited.metadata.labels, &edited.data["spec"]));
+    assert_eq!(
+        (&stored.metadata.labels, &stored.data["spec"]),
+        (&edited_class.metadata.labels, &edited_class.data["spec"])
+    );
     api.get("nvidia-t4").await.expect("the deleted object is created again");
 
     // After it is deleted, the shipped object is created again.
@@ -97,7 +101,7 @@ async fn client(kubeconfig: &Path) -> kube::Client {
 }
 
 /// Waits until the container of the Pod is ready after `restarts` restarts.
-async fn ready(kubeconfig: &Path, restarts: i32) -> Pod {
+async fn wait_until_ready(kubeconfig: &Path, restarts: i32) -> Pod {
     let api: Api<Pod> = Api::default_namespaced(client(kubeconfig).await);
     let is_ready = move |pod: Option<&Pod>| {
         let statuses = pod.and_then(|pod| pod.status.as_ref()?.container_statuses.as_ref());

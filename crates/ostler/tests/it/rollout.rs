@@ -69,8 +69,8 @@ impl RolloutTest {
     /// Returns the changes of each revision.
     fn history(&self) -> Vec<String> {
         let output = self.run(&["rollout", "history", NAME], 0);
-        let change = |line: &str| line.split("  ").last().unwrap().trim().to_owned();
-        output.lines().skip(1).map(change).collect()
+        let parse_change = |line: &str| line.split("  ").last().unwrap().trim().to_owned();
+        output.lines().skip(1).map(parse_change).collect()
     }
 }
 
@@ -84,31 +84,37 @@ async fn rolls_out_undoes_and_scales() {
     assert_eq!(test.run(&["rollout", "pause", NAME], 0), format!("{NAME}: rollout paused\n"));
     assert_eq!(test.run(&["rollout", "pause", NAME], 0), format!("{NAME} is already paused\n"));
     test.apply(&service("vllm/vllm-openai:v2")).await;
-    let paused = test.wait_for_rollout(0);
-    assert!(paused.contains(": rollout paused: Rollout of role w: 0 of 2 replicas are updated"), "{paused}");
+    let paused_output = test.wait_for_rollout(0);
+    assert!(
+        paused_output.contains(": rollout paused: Rollout of role w: 0 of 2 replicas are updated"),
+        "{paused_output}"
+    );
     assert_eq!(test.run(&["rollout", "resume", NAME], 0), format!("{NAME}: rollout resumed\n"));
     assert!(test.wait_for_rollout(0).contains(": successfully rolled out: "));
     let image = "roles[w] … containers[vllm].image: vllm/vllm-openai:v1 → vllm/vllm-openai:v2";
     assert_eq!(test.history(), ["(oldest revision)", image]);
 
     test.apply(&service_with_missing_secret("vllm/vllm-openai:v2")).await;
-    let failed = test.wait_for_rollout(1);
-    assert!(failed.contains(": rollout failed: Rollout of role w: 1 of 2 replicas are updated; "), "{failed}");
-    assert!(failed.contains("missing-secret"), "{failed}");
-    assert!(failed.contains(&format!("hint: run `ostler rollout undo {NAME}` to roll back")), "{failed}");
-    let undone = test.run(&["rollout", "undo", NAME], 0);
-    assert!(undone.starts_with(&format!("{NAME}: rolled back to revision 2 (")), "{undone}");
+    let failed_output = test.wait_for_rollout(1);
+    assert!(
+        failed_output.contains(": rollout failed: Rollout of role w: 1 of 2 replicas are updated; "),
+        "{failed_output}"
+    );
+    assert!(failed_output.contains("missing-secret"), "{failed_output}");
+    assert!(failed_output.contains(&format!("hint: run `ostler rollout undo {NAME}` to roll back")), "{failed_output}");
+    let undo_output = test.run(&["rollout", "undo", NAME], 0);
+    assert!(undo_output.starts_with(&format!("{NAME}: rolled back to revision 2 (")), "{undo_output}");
     assert!(test.wait_for_rollout(0).contains(": successfully rolled out: "));
 
     assert_eq!(test.run(&["scale", NAME, "w=3"], 0), format!("{NAME}: w 2 → 3\n"));
     assert!(test.wait_for_rollout(0).ends_with(": successfully rolled out: Ready replicas: w 3 of 3\n"));
-    let before = test.history();
+    let old_history = test.history();
     assert_eq!(test.run(&["rollout", "undo", NAME, "--to-revision", "1"], 0).lines().count(), 2);
     assert!(
         test.wait_for_rollout(0).ends_with(": successfully rolled out: Ready replicas: w 3 of 3\n"),
         "undo does not scale"
     );
-    assert_eq!(test.history().len(), before.len());
+    assert_eq!(test.history().len(), old_history.len());
     test.run(&["rollout", "undo", NAME, "--to-revision", "77"], 1);
     test.run(&["scale", NAME, "x=1"], 1);
 }

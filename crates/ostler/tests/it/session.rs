@@ -28,13 +28,15 @@ pub(crate) fn outcome(output: &Output) -> (String, String, Option<i32>) {
     (text(&output.stdout), text(&output.stderr), output.status.code())
 }
 
-/// Calls `poll` until it returns a value. `what` describes the expected result in the panic message.
-pub(crate) fn wait_until<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
+/// Calls `poll` until it returns a value. `description` names the expected result in the panic message.
+pub(crate) fn wait_until<T>(description: &str, mut poll: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         match poll() {
             Some(value) => return value,
-            None => assert!(start.elapsed() < TIMEOUT, "timed out after {} s waiting for {what}", TIMEOUT.as_secs()),
+            None => {
+                assert!(start.elapsed() < TIMEOUT, "timed out after {} s waiting for {description}", TIMEOUT.as_secs())
+            }
         }
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -48,13 +48,13 @@ fn normalize(line: &str) -> String {
         return "  response  TEXT".to_owned();
     }
     let digits = |word: &str| word.chars().filter(char::is_ascii_digit).count();
-    let word = |word: &str| match word {
+    let normalize_word = |word: &str| match word {
         word if word.starts_with("chat-engine-") => "chat-engine-POD".to_owned(),
         word if word.contains("127.") => word.split(['=', '1']).next().unwrap_or_default().to_owned() + "ADDRESS",
         word if word.chars().all(|c| c.is_ascii_digit() || c == '.') && digits(word) > 0 => "#".to_owned(),
         word => word.to_owned(),
     };
-    line.split(' ').map(word).collect::<Vec<_>>().join(" ")
+    line.split(' ').map(normalize_word).collect::<Vec<_>>().join(" ")
 }
 
 #[rstest]
@@ -76,14 +76,14 @@ fn explains_model_that_is_too_large() {
         "apiVersion: ome.io/v1beta1\nkind: ClusterBaseModel\nmetadata: {name: huge}\nspec:\n  modelFormat: {name: safetensors, version: 1.0.0}\n  modelFramework: {name: transformers, version: 4.45.2}\n  modelArchitecture: LlamaForCausalLM\n  modelParameterSize: 900B\n---\napiVersion: ome.io/v1beta1\nkind: InferenceService\nmetadata: {name: huge}\nspec:\n  model: {name: huge}\n",
     );
     let session = Session::start(&["-f", &manifest]);
-    let explained = wait_until("the decision", || {
+    let explanation = wait_until("the decision", || {
         let output =
             ostler(&["explain", "inferenceservice/huge", "--kubeconfig", &session.kubeconfig]).output().unwrap();
         let (stdout, _, code) = outcome(&output);
         (code == Some(0) && stdout.contains("SizeOutOfRange")).then_some(stdout)
     });
-    assert!(explained.starts_with("default/huge is not ready"), "{explained}");
-    assert!(explained.contains("What would help"), "{explained}");
+    assert!(explanation.starts_with("default/huge is not ready"), "{explanation}");
+    assert!(explanation.contains("What would help"), "{explanation}");
 }
 
 fn service<'a>(demo: &'a Value, name: &str) -> &'a Value {

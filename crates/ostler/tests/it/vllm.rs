@@ -37,8 +37,8 @@ fn real_engine_serves_requests() {
     );
     assert_eq!(completion["usage"]["completion_tokens"], 16, "{completion}");
 
-    let streamed = send_request(&session.gateway, true);
-    let events: Vec<&str> = streamed.body.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+    let streamed_response = send_request(&session.gateway, true);
+    let events: Vec<&str> = streamed_response.body.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
     let (done, chunks) = events.split_last().unwrap();
     assert_eq!(*done, "[DONE]");
     let chunks: Vec<Value> = chunks.iter().map(|chunk| serde_json::from_str(chunk).unwrap()).collect();
@@ -49,7 +49,7 @@ fn real_engine_serves_requests() {
     assert_eq!(json!(text), completion["choices"][0]["message"]["content"]);
     assert!(chunks.len() > 2, "the response has several chunks: {chunks:?}");
 
-    let engine = streamed.header("x-ostler-endpoint").expect("the gateway returns the endpoint").to_owned();
+    let engine = streamed_response.header("x-ostler-endpoint").expect("the gateway returns the endpoint").to_owned();
     TcpStream::connect(&engine).unwrap();
     let (_, code) = session.stop(Signal::TERM);
     assert_eq!(code, Some(0));

@@ -106,13 +106,14 @@ fn accelerators(node: &NodeInfo) -> Option<(&String, &u32)> {
 /// Returns the class that lists the node in its status.
 fn class_of(objects: &ClusterObjects, node: &str) -> Option<String> {
     let classes = objects.supply.iter().filter(|object| object["kind"] == "AcceleratorClass");
-    let lists = |class: &&Value| class["status"]["nodes"].as_array().is_some_and(|nodes| nodes.contains(&json!(node)));
-    classes.filter(lists).map(|class| text(class, "/metadata/name").to_owned()).next()
+    let lists_node =
+        |class: &&Value| class["status"]["nodes"].as_array().is_some_and(|nodes| nodes.contains(&json!(node)));
+    classes.filter(lists_node).map(|class| text(class, "/metadata/name").to_owned()).next()
 }
 
 /// Describes the first label that does not match the selector, or else the terms.
 fn first_mismatch(discovery: &Discovery, labels: &BTreeMap<String, String>) -> String {
-    let describe = |key: &str| match labels.get(key) {
+    let describe_label = |key: &str| match labels.get(key) {
         Some(label) => format!("{key} is {label}"),
         None => format!("has no label {key}"),
     };
@@ -120,13 +121,14 @@ fn first_mismatch(discovery: &Discovery, labels: &BTreeMap<String, String>) -> S
         !decide::labels_match_selector(labels, &BTreeMap::from([((*key).clone(), (*value).clone())]))
     });
     if let Some((key, _)) = selector_mismatch {
-        return describe(key);
+        return describe_label(key);
     }
     let expressions = discovery.terms.iter().flat_map(|term| term["matchExpressions"].as_array().into_iter().flatten());
     let term_mismatch = expressions
         .into_iter()
         .find(|expression| !decide::term_matches(&json!({"matchExpressions": [expression]}), labels));
-    term_mismatch.map_or_else(|| "has another PCI device".to_owned(), |expression| describe(text(expression, "/key")))
+    term_mismatch
+        .map_or_else(|| "has a different PCI device".to_owned(), |expression| describe_label(text(expression, "/key")))
 }
 
 /// Returns changes of spec.discovery that match nodes with accelerators that belong to no class.
@@ -136,18 +138,18 @@ fn discovery_remedies(class: &Class, node_infos: &[NodeInfo], objects: &ClusterO
     {
         let product = node.labels.iter().find(|(key, _)| key.ends_with(".product") || key.ends_with("/product"));
         let Some((key, value)) = product else { continue };
-        let mut changed = class.clone();
-        changed.discovery =
+        let mut changed_class = class.clone();
+        changed_class.discovery =
             Discovery { node_selector: BTreeMap::from([(key.clone(), value.clone())]), ..Discovery::default() };
-        let availability = decide::class_availability(&changed, node_infos);
-        let gain = format!(
+        let availability = decide::class_availability(&changed_class, node_infos);
+        let match_summary = format!(
             "{} with {} that belong to no class",
             count_of(availability.nodes.len(), "node"),
             count_of(availability.total() as usize, "accelerator")
         );
         let remedy = match nearest_name(value, discovery_values(&class.discovery)) {
-            Some(typo) => format!("replace {typo} with {value} in spec.discovery: this matches {gain}"),
-            None => format!("a class with discovery.nodeSelector {{{key}: {value}}} would match {gain}"),
+            Some(typo) => format!("replace {typo} with {value} in spec.discovery: this matches {match_summary}"),
+            None => format!("a class with discovery.nodeSelector {{{key}: {value}}} would match {match_summary}"),
         };
         if !remedies.contains(&remedy) {
             remedies.push(remedy);

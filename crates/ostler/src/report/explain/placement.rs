@@ -38,7 +38,7 @@ struct Workload {
 
 impl PlacementAnalysis {
     pub(super) fn new(nodes: &[Value], pods: &[Value], supply: &[Value]) -> Self {
-        let shared = |objects: &[Value]| objects.iter().cloned().map(Arc::new).collect();
+        let to_shared = |objects: &[Value]| objects.iter().cloned().map(Arc::new).collect();
         let mut node_classes: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for class in supply.iter().filter(|object| object["kind"] == "AcceleratorClass") {
             for node in class["status"]["nodes"].as_array().into_iter().flatten() {
@@ -46,7 +46,11 @@ impl PlacementAnalysis {
             }
         }
         Self {
-            snapshot: SchedulingSnapshot { nodes: shared(nodes), pods: shared(pods), ..SchedulingSnapshot::default() },
+            snapshot: SchedulingSnapshot {
+                nodes: to_shared(nodes),
+                pods: to_shared(pods),
+                ..SchedulingSnapshot::default()
+            },
             node_classes,
         }
     }
@@ -149,7 +153,7 @@ impl PlacementAnalysis {
         for pod in self.snapshot.pods.iter().filter(|pod| is_running_on(pod, node)) {
             if let Some(quantity) = apimachinery::pod_requests(pod).get(resource).filter(|quantity| !quantity.is_zero())
             {
-                *quantities.entry(Workload::of(pod)).or_insert(Quantity::ZERO) += *quantity;
+                *quantities.entry(Workload::from_pod(pod)).or_insert(Quantity::ZERO) += *quantity;
             }
         }
         let mut workloads: Vec<_> = quantities.into_iter().collect();
@@ -177,29 +181,30 @@ impl PlacementAnalysis {
         pod: &Value,
         node: &str,
         resource: &str,
-        missing: Quantity,
+        shortage: Quantity,
     ) -> Option<(usize, Quantity, String)> {
-        let own = Workload::of(pod);
+        let own_workload = Workload::from_pod(pod);
         let mut workloads = self.workloads(node, resource);
-        workloads.retain(|(workload, _)| workload.kind != POD && *workload != own);
-        let deleted: Vec<(Workload, Quantity)> = match workloads.iter().rev().find(|(_, quantity)| *quantity >= missing)
-        {
-            Some(smallest) => vec![smallest.clone()],
-            None => workloads,
-        };
+        workloads.retain(|(workload, _)| workload.kind != POD && *workload != own_workload);
+        let workloads_to_delete: Vec<(Workload, Quantity)> =
+            match workloads.iter().rev().find(|(_, quantity)| *quantity >= shortage) {
+                Some(smallest) => vec![smallest.clone()],
+                None => workloads,
+            };
         let remaining_pods: Vec<Arc<Value>> = self
             .snapshot
             .pods
             .iter()
-            .filter(|pod| deleted.iter().all(|(workload, _)| Workload::of(pod) != *workload))
+            .filter(|pod| workloads_to_delete.iter().all(|(workload, _)| Workload::from_pod(pod) != *workload))
             .cloned()
             .collect();
         let snapshot = SchedulingSnapshot { pods: remaining_pods, ..self.snapshot.clone() };
         let fits = filter_nodes(pod, &snapshot).get(node).is_some_and(Vec::is_empty);
-        let freed = deleted.iter().fold(Quantity::ZERO, |sum, (_, quantity)| sum + *quantity);
-        let commands: Vec<String> = deleted.iter().map(|(workload, _)| workload.delete_command()).collect();
-        let remedy = format!("free {missing} × {resource} on {node}: {} (frees {freed})", commands.join(" and "));
-        fits.then_some((deleted.len(), freed, remedy))
+        let freed_quantity = workloads_to_delete.iter().fold(Quantity::ZERO, |sum, (_, quantity)| sum + *quantity);
+        let commands: Vec<String> = workloads_to_delete.iter().map(|(workload, _)| workload.delete_command()).collect();
+        let remedy =
+            format!("free {shortage} × {resource} on {node}: {} (frees {freed_quantity})", commands.join(" and "));
+        fits.then_some((workloads_to_delete.len(), freed_quantity, remedy))
     }
 }
 
@@ -208,7 +213,7 @@ const POD: &str = "pod";
 
 impl Workload {
     /// Returns the service of the Pod, or the Pod itself.
-    fn of(pod: &Value) -> Self {
+    fn from_pod(pod: &Value) -> Self {
         let labels = &pod["metadata"]["labels"];
         let owner = SERVICE_LABELS.iter().find_map(|(label, kind)| Some((*kind, labels[label].as_str()?)));
         let (kind, name) = owner.unwrap_or((POD, text(pod, "/metadata/name")));

@@ -41,14 +41,16 @@ async fn last_warning_event(client: &Client, namespace: &str, pod: &Value) -> Op
     let events: Api<Event> = Api::namespaced(client.clone(), namespace);
     let list = events.list(&ListParams::default().fields(&field_selector)).await.ok()?;
     let time = |event: &Event| {
-        let last = event.last_timestamp.as_ref().map(|time| time.0);
-        last.or_else(|| event.event_time.as_ref().map(|time| time.0)).or(event.creation_timestamp().map(|time| time.0))
+        let last_time = event.last_timestamp.as_ref().map(|time| time.0);
+        last_time
+            .or_else(|| event.event_time.as_ref().map(|time| time.0))
+            .or(event.creation_timestamp().map(|time| time.0))
     };
-    let last = list.items.into_iter().max_by_key(time)?;
+    let last_event = list.items.into_iter().max_by_key(time)?;
     Some(format!(
         "{}: {}",
-        last.reason.unwrap_or_default(),
-        operator::last_log_line(&last.message.unwrap_or_default())?
+        last_event.reason.unwrap_or_default(),
+        operator::last_log_line(&last_event.message.unwrap_or_default())?
     ))
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn explain_runtime(object: &Value, objects: &ClusterObjects, now: Tim
     let selecting_services = selected_by(&runtime, &services);
     let selecting_models = selected_by(&runtime, &models);
     explanation.message = match (selecting_services.len(), selecting_models.len()) {
-        (0, 0) => "not selected by any service, nor for any model".to_owned(),
+        (0, 0) => "not selected by any service or for any model".to_owned(),
         (0, count) => {
             format!("not selected by any service; would be selected for {count} of {}", count_of(models.len(), "model"))
         }
@@ -141,28 +141,29 @@ fn outcome_message(candidate: &RuntimeCandidate) -> String {
 /// Suggests other models for a service. Each is verified by planning the service with it.
 pub(crate) fn other_models_remedy(snapshot: &Snapshot, service: &Value) -> Option<String> {
     let namespace = text(service, "/metadata/namespace");
-    let visible = snapshot
+    let visible_models = snapshot
         .models
         .iter()
         .filter(|model| model.namespace.as_deref().is_none_or(|model_namespace| model_namespace == namespace));
     let is_feasible = |model: &&plan::Model| {
-        let mut changed = service.clone();
-        changed["spec"]["model"] = json!({"name": model.name});
-        plan_ome_service(snapshot, &changed).is_some_and(|(_, plan)| plan.feasible)
+        let mut changed_service = service.clone();
+        changed_service["spec"]["model"] = json!({"name": model.name});
+        plan_ome_service(snapshot, &changed_service).is_some_and(|(_, plan)| plan.feasible)
     };
-    let mut names: Vec<String> = visible.filter(is_feasible).map(|model| model.name.clone()).collect();
+    let mut names: Vec<String> = visible_models.filter(is_feasible).map(|model| model.name.clone()).collect();
     (!names.is_empty())
         .then(|| format!("set spec.model.name to another model that can be served: {}", join_names(&mut names)))
 }
 
-/// Returns a minimal service for each model that is available where the runtime is, optionally with a runtime.
+/// Returns a minimal service for each model in the namespaces of the runtime, optionally with a runtime name.
 fn minimal_services(snapshot: &Snapshot, runtime: &RuntimeRef, runtime_name: Option<&str>) -> Vec<Value> {
     let namespace = if runtime.namespace.is_empty() { "default" } else { &runtime.namespace };
-    let visible = snapshot.models.iter().filter(|model| match (&model.namespace, runtime.namespace.is_empty()) {
-        (None, _) | (Some(_), true) => true,
-        (Some(namespace), false) => *namespace == runtime.namespace,
-    });
-    visible
+    let visible_models =
+        snapshot.models.iter().filter(|model| match (&model.namespace, runtime.namespace.is_empty()) {
+            (None, _) | (Some(_), true) => true,
+            (Some(namespace), false) => *namespace == runtime.namespace,
+        });
+    visible_models
         .map(|model| minimal_service(model.namespace.as_deref().unwrap_or(namespace), &model.name, runtime_name))
         .collect()
 }
@@ -182,19 +183,19 @@ fn minimal_service(namespace: &str, model: &str, runtime: Option<&str>) -> Value
 /// Suggests changes that would select the runtime: enabling it, or naming it in a service. Each is verified with all models.
 fn remedies(snapshot: &Snapshot, runtime: &RuntimeRef) -> Vec<String> {
     let mut remedies = Vec::new();
-    let is_same =
+    let is_explained_runtime =
         |candidate: &plan::Runtime| candidate.name == runtime.name && candidate.namespace == runtime.namespace;
-    let mut enabled = snapshot.clone();
-    let disabled = enabled
+    let mut enabled_snapshot = snapshot.clone();
+    let disabled_candidate = enabled_snapshot
         .runtimes
         .iter_mut()
-        .find(|candidate| is_same(candidate))
+        .find(|candidate| is_explained_runtime(candidate))
         .filter(|candidate| candidate.spec().disabled == Some(true));
-    let change = if let Some(disabled_runtime) = disabled {
+    let change = if let Some(disabled_runtime) = disabled_candidate {
         disabled_runtime.update_spec(|spec| spec.disabled = None);
-        let plans: Vec<_> = minimal_services(&enabled, runtime, None)
+        let plans: Vec<_> = minimal_services(&enabled_snapshot, runtime, None)
             .iter()
-            .filter_map(|service| plan_ome_service(&enabled, service))
+            .filter_map(|service| plan_ome_service(&enabled_snapshot, service))
             .collect();
         let mut models = selected_by(runtime, &plans);
         if !models.is_empty() {
@@ -205,8 +206,8 @@ fn remedies(snapshot: &Snapshot, runtime: &RuntimeRef) -> Vec<String> {
     } else {
         "set"
     };
-    let services = minimal_services(&enabled, runtime, Some(&runtime.name));
-    let plans: Vec<_> = services.iter().filter_map(|service| plan_ome_service(&enabled, service)).collect();
+    let services = minimal_services(&enabled_snapshot, runtime, Some(&runtime.name));
+    let plans: Vec<_> = services.iter().filter_map(|service| plan_ome_service(&enabled_snapshot, service)).collect();
     let mut models = selected_by(runtime, &plans);
     if !models.is_empty() {
         let name = &runtime.name;

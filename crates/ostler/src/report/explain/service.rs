@@ -83,16 +83,18 @@ fn setting_branches(settings: &Settings) -> Vec<TreeNode> {
         !matches!(setting.origin, Origin::Runtime | Origin::Ostler) || !setting.overridden.is_empty()
     };
     let branch = |(component, settings): (&String, &Vec<Setting>)| {
-        // Requests that equal the limits are not shown.
+        // Requests that equal the limits are omitted.
         let equals_limit = |setting: &&Setting| {
             let limit = setting.field.strip_prefix("requests ").map(|resource| format!("limits {resource}"));
             limit.is_some_and(|limit| settings.iter().any(|other| other.field == limit && other.value == setting.value))
         };
-        let shown: Vec<&Setting> = settings.iter().filter(is_shown).filter(|setting| !equals_limit(setting)).collect();
-        let more = shown.len().saturating_sub(MAX_LINES);
-        let lines = crate::report::settings(shown.into_iter().take(MAX_LINES)).into_iter();
-        let rest = (more > 0).then(|| format!("… {more} more (`ostler plan --all` shows them)"));
-        let children: Vec<TreeNode> = lines.chain(rest).map(TreeNode::leaf).collect();
+        let shown_settings: Vec<&Setting> =
+            settings.iter().filter(is_shown).filter(|setting| !equals_limit(setting)).collect();
+        let omitted_count = shown_settings.len().saturating_sub(MAX_LINES);
+        let lines = crate::report::settings(shown_settings.into_iter().take(MAX_LINES)).into_iter();
+        let omitted_line =
+            (omitted_count > 0).then(|| format!("… {omitted_count} more (`ostler plan --all` shows them)"));
+        let children: Vec<TreeNode> = lines.chain(omitted_line).map(TreeNode::leaf).collect();
         (!children.is_empty())
             .then(|| TreeNode::new(format!("{component} settings that do not come from the runtime"), children))
     };
@@ -102,17 +104,22 @@ fn setting_branches(settings: &Settings) -> Vec<TreeNode> {
 /// The Pods with problems.
 struct PodProblems<'a> {
     unschedulable: Vec<&'a Value>,
-    others: Vec<(&'a Value, operator::WorkloadProblem)>,
-    all: Vec<(&'a Value, operator::WorkloadProblem)>,
+    other_problems: Vec<(&'a Value, operator::WorkloadProblem)>,
+    all_problems: Vec<(&'a Value, operator::WorkloadProblem)>,
     diagnostics: &'a PodDiagnostics,
 }
 
 impl<'a> PodProblems<'a> {
     fn new(pods: &[&'a Value], diagnostics: &'a PodDiagnostics) -> Self {
-        let all: Vec<_> = pods.iter().filter_map(|pod| Some((*pod, operator::pod_problem(pod)?))).collect();
-        let (unschedulable, others): (Vec<_>, Vec<_>) =
-            all.iter().cloned().partition(|(_, problem)| problem.reason == WorkloadReason::Unschedulable);
-        Self { unschedulable: unschedulable.into_iter().map(|(pod, _)| pod).collect(), others, all, diagnostics }
+        let all_problems: Vec<_> = pods.iter().filter_map(|pod| Some((*pod, operator::pod_problem(pod)?))).collect();
+        let (unschedulable, other_problems): (Vec<_>, Vec<_>) =
+            all_problems.iter().cloned().partition(|(_, problem)| problem.reason == WorkloadReason::Unschedulable);
+        Self {
+            unschedulable: unschedulable.into_iter().map(|(pod, _)| pod).collect(),
+            other_problems,
+            all_problems,
+            diagnostics,
+        }
     }
 
     /// Appends the Pod's diagnostic, if any, to the message.
@@ -129,7 +136,7 @@ impl<'a> PodProblems<'a> {
             reason: problem.reason.as_str().to_owned(),
             message: self.with_diagnostic(pod, problem.message.clone()),
         };
-        self.all.iter().map(to_pod_problem).collect()
+        self.all_problems.iter().map(to_pod_problem).collect()
     }
 }
 
@@ -177,13 +184,13 @@ fn headline(
 /// Summarizes an infeasible decision. The tree lists the candidates; without candidates, the message is complete.
 fn infeasible_headline(decision: &Value) -> String {
     let candidates = candidates(decision);
-    let omitted = omitted_rejections(decision);
+    let omitted_count = omitted_rejections(decision);
     let without_class: Vec<&str> = candidates
         .iter()
         .filter(|candidate| is_without_class(candidate))
         .map(|candidate| text(candidate, "/runtime"))
         .collect();
-    match (candidates, candidates.len() + omitted, without_class.as_slice()) {
+    match (candidates, candidates.len() + omitted_count, without_class.as_slice()) {
         ([], ..) => text_of(&decision["message"]),
         // A runtime is selected, but the objects cannot be planned.
         _ if candidates.iter().any(|candidate| candidate["selected"] == true) => text_of(&decision["message"]),
@@ -249,8 +256,8 @@ fn unmet_conditions(explanation: &Explanation, mut children: Vec<TreeNode>) -> V
 
 /// Returns the sentences of a tree without the names before them.
 fn sentences(node: &TreeNode) -> Vec<String> {
-    let own = node.text.split_once(": ").map_or(node.text.as_str(), |(_, sentence)| sentence).to_owned();
-    node.children.iter().flat_map(sentences).chain([own]).collect()
+    let own_sentence = node.text.split_once(": ").map_or(node.text.as_str(), |(_, sentence)| sentence).to_owned();
+    node.children.iter().flat_map(sentences).chain([own_sentence]).collect()
 }
 
 /// Returns the negative conditions with status `True`.
@@ -286,11 +293,11 @@ fn rejected_runtimes(decision: &Value) -> Vec<TreeNode> {
             (code, _) => (name, format!("{code}: {}", text(rejection, "/message"))),
         }
     };
-    let also_without_class = without_class
+    let further_rows = without_class
         .iter()
         .skip(1)
         .map(|candidate| (text(candidate, "/runtime").to_owned(), NO_ELIGIBLE_ACCELERATOR.to_owned()));
-    tree.extend(group_by_reason("runtime", also_without_class.chain(others.iter().map(row)), MAX_LINES));
+    tree.extend(group_by_reason("runtime", further_rows.chain(others.iter().map(row)), MAX_LINES));
     tree.extend(omitted_runtimes(decision));
     tree
 }
@@ -298,14 +305,14 @@ fn rejected_runtimes(decision: &Value) -> Vec<TreeNode> {
 /// Returns the rejected classes with their reasons.
 fn class_rejections(classes: &[Value]) -> Vec<(String, String)> {
     let reason = |class: &Value| format!("{}: {}", text(class, "/code"), text(class, "/message"));
-    let rejected = classes.iter().filter(|class| class["rank"].is_null());
-    rejected.map(|class| (text(class, "/class").to_owned(), reason(class))).collect()
+    let rejected_classes = classes.iter().filter(|class| class["rank"].is_null());
+    rejected_classes.map(|class| (text(class, "/class").to_owned(), reason(class))).collect()
 }
 
 /// Returns a line with the number of rejected runtimes that the decision does not record.
 fn omitted_runtimes(decision: &Value) -> Option<TreeNode> {
-    let omitted = Some(omitted_rejections(decision)).filter(|count| *count > 0)?;
-    Some(TreeNode::leaf(format!("… {omitted} more runtimes (`ostler plan --all` shows them)")))
+    let omitted_count = Some(omitted_rejections(decision)).filter(|count| *count > 0)?;
+    Some(TreeNode::leaf(format!("… {omitted_count} more runtimes (`ostler plan --all` shows them)")))
 }
 
 /// Returns the number of rejected runtimes that the decision only counts.
@@ -317,9 +324,9 @@ pub(crate) fn omitted_rejections(decision: &Value) -> usize {
 fn rejected_classes(classes: &[Value]) -> Vec<TreeNode> {
     let rows = class_rejections(classes);
     let frequency = |reason: &str| rows.iter().filter(|(_, other)| other == reason).count();
-    let mut sorted = rows.clone();
-    sorted.sort_by_key(|(_, reason)| frequency(reason));
-    group_by_reason("", sorted, MAX_LINES)
+    let mut sorted_rows = rows.clone();
+    sorted_rows.sort_by_key(|(_, reason)| frequency(reason));
+    group_by_reason("", sorted_rows, MAX_LINES)
 }
 
 /// Returns the Pods with problems, grouped by problem. A message that the headline contains is omitted.
@@ -361,7 +368,7 @@ fn pod_branches(
             }
         }
     };
-    let others = problems.others.iter().filter_map(line);
+    let others = problems.other_problems.iter().filter_map(line);
     tree.extend(group_by_reason("pod", others, MAX_LINES));
     tree
 }
@@ -403,7 +410,7 @@ fn decision_tree(decision: &Value, headline: &str) -> Vec<TreeNode> {
     vec![TreeNode::new(line, children)]
 }
 
-/// Suggests to reduce the replicas to those that are scheduled, if some of the Pods of an `ome.io` component are.
+/// Suggests reducing the replicas to the scheduled ones, if only some Pods of an `ome.io` component are scheduled.
 fn fewer_replicas_remedy(problems: &PodProblems<'_>, pods: &[&Value]) -> Option<String> {
     let scheduled = pods.iter().filter(|pod| pod["spec"]["nodeName"].is_string()).count();
     let is_ome_service = pods.first().is_some_and(|pod| pod["metadata"]["labels"][SERVICE_LABELS[0].0].is_string());

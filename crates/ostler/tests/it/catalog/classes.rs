@@ -49,7 +49,7 @@ fn ships_at_least_40_complete_classes() {
 /// A label value that two classes select would count a node twice.
 #[test]
 fn classes_select_distinct_labels() {
-    let mut owners = BTreeMap::new();
+    let mut class_by_label = BTreeMap::new();
     for class in list_objects("classes") {
         let discovery = &class["spec"]["discovery"];
         let selector = discovery["nodeSelector"].as_object().into_iter().flatten();
@@ -63,10 +63,10 @@ fn classes_select_distinct_labels() {
             }
         }
         for label in labels {
-            let other = owners.insert(label.clone(), name(&class).to_owned());
+            let other_class = class_by_label.insert(label.clone(), name(&class).to_owned());
             assert!(
-                other.as_deref().is_none_or(|other| other == name(&class)),
-                "{label:?}: {other:?}, {}",
+                other_class.as_deref().is_none_or(|other| other == name(&class)),
+                "{label:?}: {other_class:?}, {}",
                 name(&class)
             );
         }

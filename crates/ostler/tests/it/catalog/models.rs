@@ -20,8 +20,9 @@ fn models_select_matching_runtimes() {
         let entries = auto_selected_formats(runtime);
         assert!(entries.iter().any(|entry| entry["modelArchitecture"] == model["spec"]["modelArchitecture"]));
         assert!(!warning_codes(&service).contains(&"AmbiguousRuntimes"), "{}: {service}", name(model));
-        let second = service["candidates"].as_array().unwrap().iter().find(|candidate| candidate["rank"] == 2);
-        let second = second.map_or("–", |candidate| candidate["runtime"].as_str().unwrap());
+        let second_candidate =
+            service["candidates"].as_array().unwrap().iter().find(|candidate| candidate["rank"] == 2);
+        let second = second_candidate.map_or("–", |candidate| candidate["runtime"].as_str().unwrap());
         rows.push(format!("{:<40} {selected:<43} {:<30} {second}", name(model), format_accelerators(&service)));
         if let Some(name) = second.strip_prefix("vllm-") {
             assert_eq!(selected.strip_prefix("srt-"), Some(name), "SGLang has the higher priority");

@@ -69,11 +69,12 @@ status: {allocatable: {cpu: '192', memory: 2Ti, pods: '250', nvidia.com/gpu: '8'
 #[case::vllm("vllm-", VLLM.as_slice(), "vllm/vllm-openai:")]
 fn ships_runtimes_of_the_specification(#[case] prefix: &str, #[case] table: &[(&str, &str)], #[case] image: &str) {
     let shipped = list_objects("runtimes");
-    let of_engine = shipped.iter().filter(|runtime| name(runtime).starts_with(prefix));
-    let mut names: Vec<_> = of_engine.clone().map(|runtime| name(runtime).replacen(prefix, "", 1) + "-rt").collect();
+    let engine_runtimes = shipped.iter().filter(|runtime| name(runtime).starts_with(prefix));
+    let mut names: Vec<_> =
+        engine_runtimes.clone().map(|runtime| name(runtime).replacen(prefix, "", 1) + "-rt").collect();
     names.sort_unstable();
     assert_eq!(names, table.iter().map(|(name, _)| *name).collect::<Vec<_>>());
-    for runtime in of_engine {
+    for runtime in engine_runtimes {
         let expected = table
             .iter()
             .find(|(name_in_table, _)| format!("{prefix}{name_in_table}") == format!("{}-rt", name(runtime)));
@@ -89,9 +90,9 @@ fn ships_runtimes_of_the_specification(#[case] prefix: &str, #[case] table: &[(&
 #[test]
 fn disaggregated_runtimes_are_not_auto_selected() {
     let shipped = list_objects("runtimes");
-    let pairs: Vec<_> = shipped.iter().filter(|runtime| name(runtime).ends_with("-pd")).collect();
-    assert_eq!(pairs.len(), 9);
-    for runtime in pairs {
+    let disaggregated_runtimes: Vec<_> = shipped.iter().filter(|runtime| name(runtime).ends_with("-pd")).collect();
+    assert_eq!(disaggregated_runtimes.len(), 9);
+    for runtime in disaggregated_runtimes {
         assert!(auto_selected_formats(runtime).is_empty(), "{}", name(runtime));
         for (component, mode) in [("engineConfig", "prefill"), ("decoderConfig", "decode")] {
             let component = &runtime["spec"][component];
@@ -198,8 +199,9 @@ fn runtimes_serve_their_models() {
 /// Returns a model for each supported format, with a size in the middle of the runtime's range, and a service for it.
 fn model_and_service_for(runtime: &Value) -> String {
     let spec = &runtime["spec"];
-    let bound = |end: &str| spec["modelSizeRange"][end].as_str().unwrap().parse::<api::ParameterCount>().unwrap().0;
-    let parameters = bound("min").midpoint(bound("max"));
+    let range_bound =
+        |end: &str| spec["modelSizeRange"][end].as_str().unwrap().parse::<api::ParameterCount>().unwrap().0;
+    let parameters = range_bound("min").midpoint(range_bound("max"));
     let entries = spec["supportedModelFormats"].as_array().unwrap().iter().enumerate();
     let manifests = |(index, entry): (usize, &Value)| {
         let model = format!("{}-{index}", name(runtime));

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::gangs::{NAME, bound, disaggregated};
+use super::gangs::{NAME, bound_pods_per_replica, disaggregated};
 use super::test_cluster::{
-    GROUPS, NODES, Objects, PODS, REVISIONS, ROLES, SERVICES, SETS, STATEFUL_SETS, TestCluster, condition,
+    GROUPS, NODES, Objects, PODS, REVISIONS, ROLES, SERVICES, SETS, STATEFUL_SETS, TestCluster, find_condition,
 };
 use crate::session::{ostler, outcome};
 
@@ -68,7 +68,7 @@ fn uids(pods: &Objects) -> BTreeMap<String, Value> {
 /// Waits for the condition `GangScheduled` with a reason and the start of a message.
 async fn wait_for_gang_condition(test_cluster: &TestCluster, reason: &str, message: &str) {
     let has_condition = |objects: &Objects| {
-        let condition = objects.get(NAME).and_then(|service| condition(service, "GangScheduled"));
+        let condition = objects.get(NAME).and_then(|service| find_condition(service, "GangScheduled"));
         condition.is_some_and(|condition| {
             condition["reason"] == reason && condition["message"].as_str().unwrap().starts_with(message)
         })
@@ -81,7 +81,7 @@ async fn wait_for_scheduled_pods(test_cluster: &TestCluster, expected: &[(&str, 
     let expected: BTreeMap<String, usize> = expected.iter().map(|(name, pods)| ((*name).to_owned(), *pods)).collect();
     let is_not_terminating = |pod: &Value| pod["metadata"]["deletionTimestamp"].is_null();
     let is_expected = |objects: &Objects| {
-        objects.len() == 10 && objects.values().all(is_not_terminating) && bound(objects) == expected
+        objects.len() == 10 && objects.values().all(is_not_terminating) && bound_pods_per_replica(objects) == expected
     };
     test_cluster.wait_for(&format!("{expected:?}"), PODS, NAMESPACE, is_expected).await
 }
@@ -101,14 +101,14 @@ async fn cordon(test_cluster: &TestCluster, node: &str, unschedulable: bool) {
 async fn fail_worker(test_cluster: &TestCluster, replica: &str, number: usize) {
     let leader = format!("{NAME}-{replica}-0");
     let pod = format!("{leader}-{number}");
-    let before = test_cluster.get(PODS, NAMESPACE, &leader).await["metadata"]["uid"].clone();
+    let old_uid = test_cluster.get(PODS, NAMESPACE, &leader).await["metadata"]["uid"].clone();
     let node = test_cluster.get(PODS, NAMESPACE, &pod).await["spec"]["nodeName"].as_str().unwrap().to_owned();
     cordon(test_cluster, &node, true).await;
     test_cluster.patch(PODS, NAMESPACE, &pod, &json!({"metadata": {"finalizers": ["example.com/unreachable"]}})).await;
     test_cluster.delete(PODS, NAMESPACE, &pod).await;
     let is_recreated = |objects: &Objects| {
         let leader = objects.get(&leader).map(|leader| &leader["metadata"]);
-        leader.is_none_or(|leader| leader["deletionTimestamp"].is_string() || leader["uid"] != before)
+        leader.is_none_or(|leader| leader["deletionTimestamp"].is_string() || leader["uid"] != old_uid)
     };
     test_cluster.wait_for("the group to be recreated", PODS, NAMESPACE, is_recreated).await;
     test_cluster.patch(PODS, NAMESPACE, &pod, &json!({"metadata": {"finalizers": null}})).await;

@@ -28,9 +28,9 @@ pub(super) async fn new_leader_completes_reconcile(test_cluster: &mut TestCluste
     assert!(sets.values().all(|set| set["metadata"]["generation"] == 1), "no set was written twice");
 
     let writes = writes.lock().unwrap().clone();
-    let killed = writes[WRITES_BEFORE_KILL - 1].0;
+    let killed_operator = writes[WRITES_BEFORE_KILL - 1].0;
     assert!(
-        writes[WRITES_BEFORE_KILL..].iter().all(|(operator, _)| *operator != killed),
+        writes[WRITES_BEFORE_KILL..].iter().all(|(operator, _)| *operator != killed_operator),
         "the killed operator writes nothing: {writes:?}"
     );
     let paths: BTreeSet<&String> = writes.iter().map(|(_, path)| path).collect();
@@ -40,7 +40,7 @@ pub(super) async fn new_leader_completes_reconcile(test_cluster: &mut TestCluste
     test_cluster.delete(ROLES, NAMESPACE, "survivor").await;
     test_cluster.wait_for_deletion(NAMESPACE, &[ROLES, SETS, GROUPS, PODS, SERVICES]).await;
     // The killed operator is removed.
-    drop(test_cluster.operators.remove(killed));
+    drop(test_cluster.operators.remove(killed_operator));
 }
 
 /// Kills the operator that performs the last of the counted writes. On a loaded host, the leader may change before that.

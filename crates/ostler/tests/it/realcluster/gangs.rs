@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::test_cluster::{GROUPS, NODES, Objects, PODS, ROLES, SERVICES, SETS, TestCluster, condition, object_named};
+use super::test_cluster::{
+    GROUPS, NODES, Objects, PODS, ROLES, SERVICES, SETS, TestCluster, find_condition, object_named,
+};
 
 const NAMESPACE: &str = "gangs";
 pub(super) const NAME: &str = "deepseek-r1-disagg";
@@ -49,10 +51,11 @@ pub(super) async fn integrations_installed_later(test_cluster: &mut TestCluster)
 
 /// Installs a PodGroup definition without `subGroupPolicy`, as before Volcano 1.14. The API server would prune the field.
 async fn install_older_volcano(test_cluster: &TestCluster) {
-    let mut older = test_cluster.cluster.pod_group_definition().unwrap();
-    let fields = older.pointer_mut("/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties").unwrap();
+    let mut older_definition = test_cluster.cluster.pod_group_definition().unwrap();
+    let fields =
+        older_definition.pointer_mut("/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties").unwrap();
     assert!(fields.as_object_mut().unwrap().remove("subGroupPolicy").is_some());
-    test_cluster.cluster.apply_definitions(&[older]).await.unwrap();
+    test_cluster.cluster.apply_definitions(&[older_definition]).await.unwrap();
     let group = test_cluster.wait_for("a group of all", GROUPS, NAMESPACE, |objects| objects.contains_key(NAME)).await;
     let spec = &group[NAME]["spec"];
     assert_eq!(spec["minMember"], 10);
@@ -77,20 +80,22 @@ pub(super) async fn schedules_complete_replicas(test_cluster: &TestCluster) {
         (8, &[("decode-0", 4), ("prefill-0", 2)]),
         (10, &[("decode-0", 4), ("decode-1", 4), ("prefill-0", 2)]),
     ];
-    let mut before = BTreeMap::new();
+    let mut old_nodes = BTreeMap::new();
     for (nodes, expected) in rows {
         test_cluster.cluster.apply(&realcluster::gpu_nodes(0, nodes)).await.unwrap();
         let expected: BTreeMap<String, usize> =
             expected.iter().map(|(replica, pods)| ((*replica).to_owned(), *pods)).collect();
         let description = format!("{} GPUs: {expected:?}", nodes * 8);
-        test_cluster.wait_for(&description, PODS, NAMESPACE, |objects| bound(objects) == expected).await;
+        test_cluster
+            .wait_for(&description, PODS, NAMESPACE, |objects| bound_pods_per_replica(objects) == expected)
+            .await;
         wait_for_scheduling_cycle(test_cluster, nodes - 1).await;
-        let pods = test_cluster.wait_for("ten Pods", PODS, NAMESPACE, |objects| gang(objects).len() == 10).await;
-        assert_eq!(bound(&pods), expected, "{} GPUs, after a complete scheduling cycle", nodes * 8);
+        let pods = test_cluster.wait_for("ten Pods", PODS, NAMESPACE, |objects| gang_pods(objects).len() == 10).await;
+        assert_eq!(bound_pods_per_replica(&pods), expected, "{} GPUs, after a complete scheduling cycle", nodes * 8);
         // Running Pods are not moved.
-        let now = nodes_by_pod(&pods);
-        assert!(before.iter().all(|(pod, node)| now.get(pod) == Some(node)), "{before:?} {now:?}");
-        before = now;
+        let new_nodes = nodes_by_pod(&pods);
+        assert!(old_nodes.iter().all(|(pod, node)| new_nodes.get(pod) == Some(node)), "{old_nodes:?} {new_nodes:?}");
+        old_nodes = new_nodes;
         wait_for_status(test_cluster, nodes).await;
     }
     test_cluster.wait_for_condition(ROLES, NAMESPACE, NAME, ("Ready", "True"), "").await;
@@ -105,7 +110,7 @@ async fn wait_for_status(test_cluster: &TestCluster, nodes: usize) {
     test_cluster
         .wait_for(&format!("the status at {} GPUs", nodes * 8), ROLES, NAMESPACE, |objects| {
             let has_status = |kind, status| {
-                condition(object_named(objects, NAME), kind).is_some_and(|condition| condition["status"] == status)
+                find_condition(object_named(objects, NAME), kind).is_some_and(|condition| condition["status"] == status)
             };
             has_status("Active", active) && has_status("Ready", ready)
         })
@@ -113,14 +118,14 @@ async fn wait_for_status(test_cluster: &TestCluster, nodes: usize) {
 }
 
 /// Returns the Pods of the service.
-fn gang(pods: &Objects) -> Vec<&Value> {
+fn gang_pods(pods: &Objects) -> Vec<&Value> {
     pods.values().filter(|pod| pod["metadata"]["labels"]["fusioninfer.io/service"] == NAME).collect()
 }
 
 /// Returns the number of bound Pods per replica (`ROLE-INDEX`).
-pub(super) fn bound(pods: &Objects) -> BTreeMap<String, usize> {
+pub(super) fn bound_pods_per_replica(pods: &Objects) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
-    for pod in gang(pods).into_iter().filter(|pod| pod["spec"]["nodeName"].is_string()) {
+    for pod in gang_pods(pods).into_iter().filter(|pod| pod["spec"]["nodeName"].is_string()) {
         let label = |name: &str| pod["metadata"]["labels"][name].as_str().unwrap_or_default().to_owned();
         *counts
             .entry(format!("{}-{}", label("fusioninfer.io/role-name"), label("fusioninfer.io/replica-index")))
@@ -131,8 +136,8 @@ pub(super) fn bound(pods: &Objects) -> BTreeMap<String, usize> {
 
 /// Returns the node of each bound Pod, by UID.
 fn nodes_by_pod(pods: &Objects) -> BTreeMap<String, Value> {
-    let bound = gang(pods).into_iter().filter(|pod| pod["spec"]["nodeName"].is_string());
-    bound.map(|pod| (pod["metadata"]["uid"].to_string(), pod["spec"]["nodeName"].clone())).collect()
+    let bound_pods = gang_pods(pods).into_iter().filter(|pod| pod["spec"]["nodeName"].is_string());
+    bound_pods.map(|pod| (pod["metadata"]["uid"].to_string(), pod["spec"]["nodeName"].clone())).collect()
 }
 
 /// Waits until Volcano has bound two Pods that only the newest node can run. At least one complete scheduling cycle has then

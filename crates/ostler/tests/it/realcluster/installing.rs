@@ -135,16 +135,16 @@ pub(super) async fn update_class_and_status(test_cluster: &TestCluster) {
         api.replace("manual", &PostParams::default(), &serde_json::from_value(created).unwrap()).await.unwrap();
     assert_eq!(replaced.data["spec"]["vendor"], "apex");
     assert!(replaced.data["status"]["availableNodes"].is_null());
-    let both = json!({"spec": {"vendor": "ignored"}, "status": {"availableNodes": 5}});
-    let patched_status = api.patch_status("manual", &params, &Patch::Merge(&both)).await.unwrap();
+    let spec_and_status = json!({"spec": {"vendor": "ignored"}, "status": {"availableNodes": 5}});
+    let patched_status = api.patch_status("manual", &params, &Patch::Merge(&spec_and_status)).await.unwrap();
     assert_eq!(
         (&patched_status.data["spec"]["vendor"], &patched_status.data["status"]["availableNodes"]),
         (&json!("apex"), &json!(5))
     );
     assert_eq!(patched_status.metadata.generation, replaced.metadata.generation);
-    let patched = api.patch("manual", &params, &Patch::Merge(&json!({"spec": {"vendor": "acme"}}))).await.unwrap();
+    let patched_spec = api.patch("manual", &params, &Patch::Merge(&json!({"spec": {"vendor": "acme"}}))).await.unwrap();
     assert_eq!(
-        (&patched.data["spec"]["vendor"], &patched.data["status"]["availableNodes"]),
+        (&patched_spec.data["spec"]["vendor"], &patched_spec.data["status"]["availableNodes"]),
         (&json!("acme"), &json!(5))
     );
     assert!(

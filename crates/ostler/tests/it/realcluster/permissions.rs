@@ -29,16 +29,16 @@ const UNTESTED_PERMISSIONS: [(&str, &[&str]); 4] = [
 /// certificate is replaced and remains trusted. The API server calls both operators through the Service.
 pub(super) async fn webhook_certificate_behind_service(test_cluster: &mut TestCluster, address: IpAddr) {
     let port = start_operator_behind_service(test_cluster, "third", address).await;
-    let first = wait_for_trusted_secret(test_cluster, |_| true).await;
+    let old_secret = wait_for_trusted_secret(test_cluster, |_| true).await;
     route_service(test_cluster, address, port).await;
     wait_for_webhook_rejection(test_cluster, "third").await;
-    let expired = json!({"metadata": {"annotations": {"ostler.io/expires": "2020-01-01T00:00:00Z"}}});
-    test_cluster.patch(SECRETS, operator::DEFAULT_NAMESPACE, "ostler-admission", &expired).await;
+    let expiry_patch = json!({"metadata": {"annotations": {"ostler.io/expires": "2020-01-01T00:00:00Z"}}});
+    test_cluster.patch(SECRETS, operator::DEFAULT_NAMESPACE, "ostler-admission", &expiry_patch).await;
     let port = start_operator_behind_service(test_cluster, "fourth", address).await;
-    let second =
-        wait_for_trusted_secret(test_cluster, |secret| secret["data"]["previous.crt"] == first["data"]["tls.crt"])
+    let new_secret =
+        wait_for_trusted_secret(test_cluster, |secret| secret["data"]["previous.crt"] == old_secret["data"]["tls.crt"])
             .await;
-    assert_ne!(second["data"]["tls.crt"], first["data"]["tls.crt"]);
+    assert_ne!(new_secret["data"]["tls.crt"], old_secret["data"]["tls.crt"]);
     route_service(test_cluster, address, port).await;
     wait_for_webhook_rejection(test_cluster, "fourth").await;
 }
@@ -114,11 +114,11 @@ type Permission = (String, String, String);
 fn granted_permissions() -> BTreeSet<Permission> {
     let mut permissions = BTreeSet::new();
     for rule in operator::cluster_role_rules().into_iter().chain(operator::namespace_role_rules()) {
-        let texts = |field: &str| -> Vec<String> {
+        let values = |field: &str| -> Vec<String> {
             rule[field].as_array().into_iter().flatten().map(|value| value.as_str().unwrap().to_owned()).collect()
         };
-        for verb in texts("verbs") {
-            permissions.insert((texts("apiGroups")[0].clone(), texts("resources")[0].clone(), verb));
+        for verb in values("verbs") {
+            permissions.insert((values("apiGroups")[0].clone(), values("resources")[0].clone(), verb));
         }
     }
     permissions
@@ -146,21 +146,22 @@ fn is_tested(permission: &Permission) -> bool {
     !resource.ends_with("/finalizers") && UNTESTED_PERMISSIONS.iter().all(is_used)
 }
 
-/// `behind_a_service`: whether the operators shared the certificate in a Secret.
-pub(super) async fn granted_permissions_are_used(test_cluster: &mut TestCluster, behind_a_service: bool) {
+/// Checks that no request was forbidden and that all permissions are used. `is_behind_service` is true if the operators shared
+/// the certificate in a Secret.
+pub(super) async fn granted_permissions_are_used(test_cluster: &mut TestCluster, is_behind_service: bool) {
     let user = test_cluster.account.as_ref().unwrap().user.clone();
-    for running in &test_cluster.operators {
-        running.process.lock().unwrap().kill().unwrap();
+    for operator in &test_cluster.operators {
+        operator.process.lock().unwrap().kill().unwrap();
     }
     let read_requests = || realcluster::audited_requests(&test_cluster.cluster.audit_log(), &user).unwrap();
     let unused_permissions = || -> Vec<Permission> {
-        let used: BTreeSet<Permission> =
+        let used_permissions: BTreeSet<Permission> =
             read_requests().iter().filter(|access| is_allowed(access)).flat_map(required_permissions).collect();
         let is_expected =
-            |permission: &Permission| is_tested(permission) && (behind_a_service || permission.1 != "secrets");
+            |permission: &Permission| is_tested(permission) && (is_behind_service || permission.1 != "secrets");
         granted_permissions()
             .into_iter()
-            .filter(|permission| is_expected(permission) && !used.contains(permission))
+            .filter(|permission| is_expected(permission) && !used_permissions.contains(permission))
             .collect()
     };
     // The audit log contains a watch only after it has ended.
@@ -171,8 +172,8 @@ pub(super) async fn granted_permissions_are_used(test_cluster: &mut TestCluster,
     }
     assert!(unused.is_empty(), "unused permissions: {unused:#?}");
     let requests = read_requests();
-    let forbidden: Vec<&AuditedRequest> = requests.iter().filter(|access| access.code == 403).collect();
-    assert!(forbidden.is_empty(), "missing permissions: {forbidden:#?}");
+    let forbidden_requests: Vec<&AuditedRequest> = requests.iter().filter(|access| access.code == 403).collect();
+    assert!(forbidden_requests.is_empty(), "missing permissions: {forbidden_requests:#?}");
     // The operator reads no Secret but its own.
     let secrets: Vec<&AuditedRequest> =
         requests.iter().filter(|access| access.resource == "secrets" && access.verb != "create").collect();

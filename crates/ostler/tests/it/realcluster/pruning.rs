@@ -21,17 +21,17 @@ pub(super) async fn objects_of_other_owners_are_retained(test_cluster: &TestClus
         "spec": {"replicas": 1, "leaderWorkerTemplate": {"size": 1, "workerTemplate": template}}});
     test_cluster.apply(&other_set).await;
     let is_ready = |objects: &Objects| object_named(objects, "small-decode-0")["status"]["readyReplicas"] == 1;
-    let before = test_cluster.wait_for("the set of the other owner", SETS, namespace, is_ready).await;
+    let old_set = test_cluster.wait_for("the set of the other owner", SETS, namespace, is_ready).await;
     test_cluster.apply(&service(namespace, &[role("decode", "worker", 1, 1, 1)])).await;
     test_cluster.wait_for_condition(ROLES, namespace, "small", ("Ready", "False"), "small-decode-0").await;
     test_cluster.delete(ROLES, namespace, "small").await;
     test_cluster.wait_for_deletion(namespace, &[ROLES, GROUPS]).await;
     // The LeaderWorkerSet controller may still update the status.
-    let after = test_cluster.get(SETS, namespace, "small-decode-0").await;
+    let new_set = test_cluster.get(SETS, namespace, "small-decode-0").await;
     let identity =
         |set: &Value| ["uid", "generation", "labels", "ownerReferences"].map(|field| set["metadata"][field].clone());
-    assert_eq!(identity(&after), identity(&before["small-decode-0"]));
-    let managers = after["metadata"]["managedFields"].as_array().unwrap();
+    assert_eq!(identity(&new_set), identity(&old_set["small-decode-0"]));
+    let managers = new_set["metadata"]["managedFields"].as_array().unwrap();
     assert!(managers.iter().all(|entry| entry["manager"] != operator::FIELD_MANAGER), "{managers:?}");
 }
 
@@ -42,14 +42,14 @@ pub(super) async fn removed_roles_are_pruned(test_cluster: &TestCluster) {
     let (prefill, decode) = (role("prefill", "prefiller", 1, 1, 1), role("decode", "decoder", 1, 2, 1));
     test_cluster.apply(&service(namespace, &[prefill, decode])).await;
     test_cluster.wait_for_condition(ROLES, namespace, "small", ("Ready", "True"), "").await;
-    let both = test_cluster.wait_for("two sets", SETS, namespace, |objects| objects.len() == 2).await;
+    let both_sets = test_cluster.wait_for("two sets", SETS, namespace, |objects| objects.len() == 2).await;
     let group = test_cluster.get(GROUPS, namespace, "small").await;
     assert_eq!(group["spec"]["minMember"], 3);
 
     let single_role = role("decode", "worker", 1, 1, 1);
     test_cluster.patch(ROLES, namespace, "small", &json!({"spec": {"roles": [single_role]}})).await;
-    let remaining = test_cluster.wait_for("one set", SETS, namespace, |objects| objects.len() == 1).await;
-    assert_eq!(remaining["small-decode-0"]["metadata"]["uid"], both["small-decode-0"]["metadata"]["uid"]);
+    let remaining_sets = test_cluster.wait_for("one set", SETS, namespace, |objects| objects.len() == 1).await;
+    assert_eq!(remaining_sets["small-decode-0"]["metadata"]["uid"], both_sets["small-decode-0"]["metadata"]["uid"]);
     test_cluster.wait_for_deletion(namespace, &[GROUPS]).await;
     test_cluster.wait_for_condition(ROLES, namespace, "small", ("Ready", "True"), "").await;
     test_cluster.delete(ROLES, namespace, "small").await;

@@ -46,9 +46,9 @@ pub(super) async fn broken_image_is_undone(test_cluster: &TestCluster) {
     let sets = test_cluster
         .wait_for("one replica of the new image", SETS, NAMESPACE, |objects| images(objects).contains(&BROKEN_IMAGE))
         .await;
-    let mut both = images(&sets);
-    both.sort_unstable();
-    assert_eq!(both, [BROKEN_IMAGE, IMAGE], "the other replica is not updated");
+    let mut replica_images = images(&sets);
+    replica_images.sort_unstable();
+    assert_eq!(replica_images, [BROKEN_IMAGE, IMAGE], "the other replica is not updated");
     test_cluster.wait_for_condition(ROLES, NAMESPACE, "chat", ("Active", "True"), "decode 1 of 2").await;
 
     rollout(test_cluster, "undo", 0);

@@ -82,11 +82,11 @@ pub(super) async fn router_lifecycle(test_cluster: &TestCluster) {
         })
         .await;
     test_cluster.wait_for_condition(ROLES, NAMESPACE, NAME, ("Ready", "True"), "").await;
-    let after = test_cluster.wait_for("two sets", SETS, NAMESPACE, |objects| objects.len() == 2).await;
+    let updated_sets = test_cluster.wait_for("two sets", SETS, NAMESPACE, |objects| objects.len() == 2).await;
     let generations = |objects: &Objects| -> Vec<Value> {
         objects.values().map(|set| set["metadata"]["generation"].clone()).collect()
     };
-    assert_eq!((uids(&sets), generations(&sets)), (uids(&after), generations(&after)));
+    assert_eq!((uids(&sets), generations(&sets)), (uids(&updated_sets), generations(&updated_sets)));
 
     replace_roles(test_cluster, &engines()).await;
     test_cluster.wait_for_deletion(NAMESPACE, &[DEPLOYMENTS, POOLS, ROUTES, RBAC_ROLES, BINDINGS]).await;

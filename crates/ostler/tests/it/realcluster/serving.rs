@@ -74,14 +74,16 @@ pub(super) async fn removed_components_are_pruned(test_cluster: &TestCluster) {
     disaggregated["spec"]["engine"] = json!({"minReplicas": 1, "maxReplicas": 3});
     test_cluster.apply(&disaggregated).await;
     test_cluster.wait_for_condition(OME, namespace, "chat", ("Ready", "True"), "").await;
-    let both = test_cluster.wait_for("two Deployments", DEPLOYMENTS, namespace, |objects| objects.len() == 2).await;
+    let deployments =
+        test_cluster.wait_for("two Deployments", DEPLOYMENTS, namespace, |objects| objects.len() == 2).await;
     test_cluster.wait_for("an autoscaler", AUTOSCALERS, namespace, |objects| objects.len() == 1).await;
 
     test_cluster.apply(&service(namespace, "chat", json!({}))).await;
     test_cluster.wait_for_deletion(namespace, &[AUTOSCALERS]).await;
-    let remaining = test_cluster.wait_for("one Deployment", DEPLOYMENTS, namespace, |objects| objects.len() == 1).await;
+    let remaining_deployments =
+        test_cluster.wait_for("one Deployment", DEPLOYMENTS, namespace, |objects| objects.len() == 1).await;
     assert_eq!(
-        remaining["chat-engine"]["metadata"]["uid"], both["chat-engine"]["metadata"]["uid"],
+        remaining_deployments["chat-engine"]["metadata"]["uid"], deployments["chat-engine"]["metadata"]["uid"],
         "the Deployment is updated, not replaced"
     );
     test_cluster.wait_for("one Service", SERVICES, namespace, |objects| objects.len() == 1).await;

@@ -74,18 +74,18 @@ impl TestCluster {
         for (rules, namespace) in
             [(operator::cluster_role_rules(), ""), (operator::namespace_role_rules(), operator::DEFAULT_NAMESPACE)]
         {
-            let first = |field: &str| rules[0][field][0].as_str().unwrap_or_default().to_owned();
-            let attributes = json!({"verb": first("verbs"), "group": first("apiGroups"), "resource": first("resources"),
-                "name": first("resourceNames"), "namespace": namespace});
+            let first_value = |field: &str| rules[0][field][0].as_str().unwrap_or_default().to_owned();
+            let attributes = json!({"verb": first_value("verbs"), "group": first_value("apiGroups"), "resource": first_value("resources"),
+                "name": first_value("resourceNames"), "namespace": namespace});
             let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
                 "spec": {"user": user, "resourceAttributes": attributes}});
             let body = serde_json::to_vec(&review).unwrap();
             eventually(&format!("{user} may {attributes}"), async || {
                 let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
                 let request = http::Request::post(path).header("content-type", "application/json");
-                let answer: kube::Result<Value> =
+                let result: kube::Result<Value> =
                     self.cluster.client.request(request.body(body.clone()).unwrap()).await;
-                answer.is_ok_and(|review| review["status"]["allowed"] == true).then_some(())
+                result.is_ok_and(|review| review["status"]["allowed"] == true).then_some(())
             })
             .await;
         }
@@ -125,7 +125,7 @@ impl TestCluster {
         let (api, params) = (self.api(kind, namespace), DeleteParams::background());
         match retry_transient_errors(async || api.delete(name, &params).await).await {
             Err(kube::Error::Api(status)) if status.code == 404 => {}
-            deleted => drop(deleted.unwrap()),
+            result => drop(result.unwrap()),
         }
     }
 
@@ -138,12 +138,12 @@ impl TestCluster {
     /// Waits until the objects of a kind match `predicate`, and returns them.
     pub(crate) async fn wait_for(
         &self,
-        what: &str,
+        description: &str,
         kind: (&str, &str),
         namespace: &str,
         predicate: impl Fn(&Objects) -> bool,
     ) -> Objects {
-        realcluster::wait_until(what, self.api(kind, namespace), predicate).await.unwrap()
+        realcluster::wait_until(description, self.api(kind, namespace), predicate).await.unwrap()
     }
 
     /// Applies and deletes `object` until it is rejected, and returns the error. The API server stores the object until it has
@@ -172,7 +172,7 @@ impl TestCluster {
         let description = format!("{name}: {kind}={status} with {text:?}");
         let is_met = |objects: &Objects| {
             let object = object_named(objects, name);
-            condition(object, kind).is_some_and(|condition| {
+            find_condition(object, kind).is_some_and(|condition| {
                 condition["observedGeneration"] == object["metadata"]["generation"]
                     && condition["status"] == status
                     && format!("{} {}", condition["reason"], condition["message"]).contains(text)
@@ -191,12 +191,14 @@ impl TestCluster {
 }
 
 /// Calls `poll` until it returns a value. Used where there is no event to wait for.
-pub(crate) async fn eventually<T>(what: &str, poll: impl AsyncFn() -> Option<T>) -> T {
+pub(crate) async fn eventually<T>(description: &str, poll: impl AsyncFn() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         match poll().await {
             Some(value) => return value,
-            None => assert!(start.elapsed() < TIMEOUT, "timed out after {} s waiting for {what}", TIMEOUT.as_secs()),
+            None => {
+                assert!(start.elapsed() < TIMEOUT, "timed out after {} s waiting for {description}", TIMEOUT.as_secs())
+            }
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -208,6 +210,6 @@ pub(crate) fn object_named<'a>(objects: &'a Objects, name: &str) -> &'a Value {
 }
 
 /// Returns the condition with this type.
-pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+pub(crate) fn find_condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     object["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
 }

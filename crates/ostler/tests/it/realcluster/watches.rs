@@ -32,9 +32,9 @@ pub(super) async fn watches_recover(test_cluster: &TestCluster) {
     proxy.accept_requests();
     test_cluster.wait_for_condition(OME, NAMESPACE, "during", ("Ready", "True"), "").await;
     assert!(proxy.expired_watches() > 0, "at least one watch received an expired resource version");
-    let rewritten: Vec<_> =
+    let repeated_writes: Vec<_> =
         proxy.writes().into_iter().skip(writes_before).filter(|write| write.path.contains("/cut-engine")).collect();
-    assert!(rewritten.is_empty(), "unchanged objects are not written again: {rewritten:?}");
+    assert!(repeated_writes.is_empty(), "unchanged objects are not written again: {repeated_writes:?}");
 
     for name in ["cut", "during"] {
         test_cluster.delete(OME, NAMESPACE, name).await;
