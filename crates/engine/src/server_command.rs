@@ -94,7 +94,7 @@ fn from_flags(server: InferenceServer, flags: &Flags, env: &[(String, String)]) 
     Some(ServerCommand {
         server,
         model,
-        served_model_names: served_model_names,
+        served_model_names,
         host: flags.first_value(&["host"]).and_then(|host| host.parse().ok()),
         port: flags.first_value(&["port"]).and_then(|port| port.parse().ok()).unwrap_or(default_port),
         tensor_parallel_size: flags.number(&tensor_parallel_flags).unwrap_or(1).max(1),

@@ -55,7 +55,7 @@ impl Simulator {
         let generated_id =
             || format!("{:016x}", xxh64(&number.to_le_bytes(), self.config.seed ^ self.started_at as u64));
         ResponseMetadata {
-            endpoint: endpoint,
+            endpoint,
             id: format!("{prefix}-{}", request_id.map_or_else(generated_id, str::to_owned)),
             created: unix_seconds(),
             model: model.unwrap_or(self.config.default_model_name()).to_owned(),

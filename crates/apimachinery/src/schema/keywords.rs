@@ -339,7 +339,7 @@ fn check_rules(schema: &SchemaObject, path: &str, context: &Context, causes: &mu
     for (rule_path, rule) in rules {
         match rules::uses_old_self(rule, &schema, context.is_root) {
             Err(error) => {
-                causes.push(StatusCause::invalid_json(format!("{rule_path}.rule"), &format_rule(rule), &error))
+                causes.push(StatusCause::invalid_json(format!("{rule_path}.rule"), &format_rule(rule), &error));
             }
             Ok(true) => {
                 if let Some(list) = &context.uncorrelatable {

@@ -184,7 +184,7 @@ struct TypeExemption {
 fn check_value_validations(schema: &SchemaObject, exemption: TypeExemption, path: &str, causes: &mut Vec<StatusCause>) {
     if !exemption.any_of {
         for_each_junctor(schema, "anyOf", path, |schema, path, _| {
-            check_junctor(schema, TypeExemption::default(), path, causes)
+            check_junctor(schema, TypeExemption::default(), path, causes);
         });
     }
     for_each_junctor(schema, "allOf", path, |schema, path, index| {
@@ -196,7 +196,7 @@ fn check_value_validations(schema: &SchemaObject, exemption: TypeExemption, path
         );
     });
     for_each_junctor(schema, "oneOf", path, |schema, path, _| {
-        check_junctor(schema, TypeExemption::default(), path, causes)
+        check_junctor(schema, TypeExemption::default(), path, causes);
     });
     if let Some(not) = schema.get("not").and_then(Value::as_object) {
         check_junctor(not, TypeExemption::default(), &format!("{path}.not"), causes);
@@ -244,7 +244,7 @@ fn check_completeness(
     }
     for name in ["allOf", "anyOf", "oneOf"] {
         for_each_junctor(validations, name, path, |schema, path, _| {
-            check_nested_completeness(schema, structure, structure_path, path, causes)
+            check_nested_completeness(schema, structure, structure_path, path, causes);
         });
     }
 }

@@ -46,7 +46,7 @@ impl TypeChecker {
         match (value, node.schema_type) {
             (Value::Null, _) => {}
             (Value::Object(object), None | Some(SchemaType::Object)) => {
-                self.fields(node, merge_schema, object, path, open)
+                self.fields(node, merge_schema, object, path, open);
             }
             (Value::Array(items), None | Some(SchemaType::Array)) => self.items(node, merge_schema, items, path, open),
             (value, Some(schema_type)) if self.check == TypeCheck::FieldTypes => {
@@ -73,7 +73,7 @@ impl TypeChecker {
             match (node.properties.get(name), &node.additional) {
                 (Some(child), _) => self.value(child, merge_schema.field(name), value, &path, open),
                 (None, AdditionalProperties::Schema(child)) => {
-                    self.value(child, merge_schema.field(name), value, &path, open)
+                    self.value(child, merge_schema.field(name), value, &path, open);
                 }
                 // An object without properties accepts any field.
                 (None, AdditionalProperties::Unset) if !open && !node.properties.is_empty() => {

@@ -73,7 +73,7 @@ pub(crate) fn remove_unknown_fields(name: &str, value: &mut serde_json::Value, p
                 }
             }
             value if field.cardinality == Cardinality::Single => {
-                unknown.extend(remove_unknown_fields(field.kind, value, &member_path))
+                unknown.extend(remove_unknown_fields(field.kind, value, &member_path));
             }
             _ => {}
         }

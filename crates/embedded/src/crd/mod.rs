@@ -151,7 +151,7 @@ fn resource(definition: &Value, version: &Value) -> Resource {
         match Schema::from_json(raw) {
             Ok(schema) => resource.set_custom_schema(schema, raw.clone()),
             Err(error) => {
-                tracing::error!(kind = resource.kind, error, "failed to parse the schema of an accepted definition")
+                tracing::error!(kind = resource.kind, error, "failed to parse the schema of an accepted definition");
             }
         }
     }

@@ -57,7 +57,7 @@ impl<'a> VolumeBinding<'a> {
                     Some(volume) => binding.bound_claims.push((name, volume)),
                     None => {
                         binding.pre_filter_failure =
-                            Some(PreFilterFailure::NotFound(format!("persistentvolume \"{volume}\"")))
+                            Some(PreFilterFailure::NotFound(format!("persistentvolume \"{volume}\"")));
                     }
                 },
                 BindingState::Immediate => {

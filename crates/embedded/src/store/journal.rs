@@ -168,7 +168,7 @@ impl JournalWriter {
         lock(&self.state).mark_durable(revision);
         match acknowledged {
             Ok(()) if self.file.lengths.file >= self.checkpoint_at && self.checkpoint_task.is_none() => {
-                self.start_checkpoint()
+                self.start_checkpoint();
             }
             Ok(()) => {}
             Err(error) => self.fail(&error),

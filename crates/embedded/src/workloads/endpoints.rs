@@ -45,7 +45,7 @@ pub(crate) fn plan(service: &Value, pods: &[Arc<Value>], slices: &[Arc<Value>], 
         match index.map(|index| existing.remove(index)) {
             Some(slice) => update(&mut plan, slice, ports, endpoints),
             None => {
-                plan.push(Action::Create { resource: RESOURCE, object: new_slice(service, ports, endpoints, random) })
+                plan.push(Action::Create { resource: RESOURCE, object: new_slice(service, ports, endpoints, random) });
             }
         }
     }

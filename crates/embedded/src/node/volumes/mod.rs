@@ -58,11 +58,11 @@ pub(crate) fn set_up(pod: &Value, sources: &dyn ObjectSource, pod_dir: &Path) ->
         let path = volume_path(volume, pod_dir);
         match content::volume_content(volume, pod, sources)? {
             VolumeContent::Files(files) => {
-                atomic_writer::write(&path, &files).map_err(|error| set_up_error(error.to_string()))?
+                atomic_writer::write(&path, &files).map_err(|error| set_up_error(error.to_string()))?;
             }
             VolumeContent::Empty => create_private_dir(&path).map_err(|error| set_up_error(error.to_string()))?,
             VolumeContent::Host { path: host_path, kind } => {
-                host_path::check(Path::new(&host_path), &kind).map_err(set_up_error)?
+                host_path::check(Path::new(&host_path), &kind).map_err(set_up_error)?;
             }
         }
     }
