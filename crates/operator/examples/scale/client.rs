@@ -23,7 +23,7 @@ pub(crate) struct Cluster {
 
 /// An observed change of an object.
 pub(crate) struct ObservedChange {
-    pub(crate) at: Instant,
+    pub(crate) observed_at: Instant,
     pub(crate) kind: Kind,
     pub(crate) object: Value,
 }
@@ -102,7 +102,7 @@ async fn forward_events(
             };
             resource_version = object.metadata.resource_version.clone().unwrap_or_default();
             let object = serde_json::to_value(object).unwrap_or_default();
-            if sender.send(ObservedChange { at: Instant::now(), kind, object }).is_err() {
+            if sender.send(ObservedChange { observed_at: Instant::now(), kind, object }).is_err() {
                 return;
             }
         }
@@ -110,7 +110,7 @@ async fn forward_events(
 }
 
 /// Returns the next change, or `None` after `timeout` without a change.
-pub(crate) async fn next_within(
+pub(crate) async fn next_change(
     changes: &mut UnboundedReceiver<ObservedChange>,
     timeout: Duration,
 ) -> Option<ObservedChange> {

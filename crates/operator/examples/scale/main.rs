@@ -32,7 +32,7 @@ impl Measurements {
     }
 
     /// Adds the 50th and 99th percentile of durations in milliseconds.
-    fn add_times(&mut self, name: &str, mut times: Vec<f64>) {
+    fn add_percentiles(&mut self, name: &str, mut times: Vec<f64>) {
         times.sort_by(f64::total_cmp);
         let percentile = |percent: usize| times.get(times.len() * percent / 100).copied().unwrap_or(f64::NAN);
         self.add(&format!("{name}_p50_ms"), percentile(50));
@@ -69,9 +69,9 @@ async fn main() -> Result<()> {
         "quiet" => probes::quiet(&cluster, &parameters).await?,
         other => return Err(format!("unknown phase `{other}`").into()),
     };
-    let mut out = std::io::stdout().lock();
+    let mut stdout = std::io::stdout().lock();
     for (name, value) in measurements.0 {
-        writeln!(out, "{name} {value:.3}")?;
+        writeln!(stdout, "{name} {value:.3}")?;
     }
     Ok(())
 }

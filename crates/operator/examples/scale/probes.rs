@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::client::{Cluster, ObservedChange, next_within};
+use crate::client::{Cluster, ObservedChange, next_change};
 use crate::cluster::{EVENT, namespace, node_name};
 use crate::workloads::pod_status;
 use crate::{Measurements, Parameters, Result};
@@ -48,11 +48,11 @@ pub(crate) async fn flips(cluster: &Cluster, parameters: &Parameters) -> Result<
             let status = if ready { "True" } else { "False" };
             let pod = pod_status(status);
             cluster.patch_status(POD, &namespace(number), &format!("{deployment}-0"), &pod).await?;
-            let counted = json!({"readyReplicas": u8::from(ready), "availableReplicas": u8::from(ready)});
+            let replica_counts = json!({"readyReplicas": u8::from(ready), "availableReplicas": u8::from(ready)});
             let start = Instant::now();
-            cluster.patch_status(DEPLOYMENT, &namespace(number), &deployment, &counted).await?;
-            let last = last_write(&mut changes, &service, DEPLOYMENT).await;
-            times.extend(last.map(|at| milliseconds(start, at)));
+            cluster.patch_status(DEPLOYMENT, &namespace(number), &deployment, &replica_counts).await?;
+            let last_write_at = last_write(&mut changes, &service, DEPLOYMENT).await;
+            times.extend(last_write_at.map(|at| milliseconds(start, at)));
         }
     }
     reaction_measurements("flip", 2 * count, times)
@@ -61,7 +61,7 @@ pub(crate) async fn flips(cluster: &Cluster, parameters: &Parameters) -> Result<
 fn reaction_measurements(name: &str, count: usize, times: Vec<f64>) -> Result<Measurements> {
     let mut measurements = Measurements::default();
     measurements.add(&format!("{name}s_answered"), times.len() as f64 / count as f64);
-    measurements.add_times(name, times);
+    measurements.add_percentiles(name, times);
     Ok(measurements)
 }
 
@@ -73,15 +73,15 @@ async fn watch_service_objects(cluster: &Cluster) -> Result<UnboundedReceiver<Ob
 /// Returns the time of the last change of a service's objects after the first change of kind `own_kind`, which is the
 /// test's own write.
 async fn last_write(changes: &mut UnboundedReceiver<ObservedChange>, name: &str, own_kind: Kind) -> Option<Instant> {
-    let (mut has_seen_own_write, mut last) = (false, None);
-    while let Some(change) = next_within(changes, QUIET_PERIOD).await {
+    let (mut has_seen_own_write, mut last_change_at) = (false, None);
+    while let Some(change) = next_change(changes, QUIET_PERIOD).await {
         match metadata_field(&change.object, "name").starts_with(name) {
             true if !has_seen_own_write && change.kind == own_kind => has_seen_own_write = true,
-            true => last = last.max(Some(change.at)),
+            true => last_change_at = last_change_at.max(Some(change.observed_at)),
             false => {}
         }
     }
-    last
+    last_change_at
 }
 
 fn milliseconds(from: Instant, to: Instant) -> f64 {
@@ -91,20 +91,20 @@ fn milliseconds(from: Instant, to: Instant) -> f64 {
 /// Cordons a node, which re-evaluates every service: measures until the operator makes no more decisions.
 pub(crate) async fn cordon(cluster: &Cluster, parameters: &Parameters) -> Result<Measurements> {
     let port = parameters.get("metrics", 9464);
-    let before = decisions(port).await?;
+    let count_before = decisions(port).await?;
     let start = Instant::now();
     cluster.patch(NODE, "", &node_name(0), &json!({"spec": {"unschedulable": true}})).await?;
-    let (mut last, mut changed_at) = (before, start);
+    let (mut last_count, mut changed_at) = (count_before, start);
     while changed_at.elapsed() < Duration::from_secs(2) {
         tokio::time::sleep(POLL_INTERVAL).await;
-        let now = decisions(port).await?;
-        if now != last {
-            (last, changed_at) = (now, Instant::now());
+        let count = decisions(port).await?;
+        if count != last_count {
+            (last_count, changed_at) = (count, Instant::now());
         }
     }
     let mut measurements = Measurements::default();
     measurements.add("cordon_ms", milliseconds(start, changed_at));
-    measurements.add("cordon_decisions", last - before);
+    measurements.add("cordon_decisions", last_count - count_before);
     Ok(measurements)
 }
 
@@ -127,5 +127,5 @@ async fn decisions(port: usize) -> Result<f64> {
     let mut text = String::new();
     stream.read_to_string(&mut text).await?;
     let line = text.lines().find_map(|line| line.strip_prefix("ostler_decision_duration_seconds_count "));
-    Ok(line.ok_or("the operator has no decision counter")?.parse()?)
+    Ok(line.ok_or("the operator exports no decision counter")?.parse()?)
 }

@@ -8,7 +8,7 @@ use operator::kinds::{ACCELERATOR_CLASS, DEPLOYMENT, OME_SERVICE, OWNED};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use crate::client::{Cluster, ObservedChange, next_within};
+use crate::client::{Cluster, ObservedChange, next_change};
 use crate::cluster::{EVENT, service};
 use crate::workloads::{self, NodeCapacity};
 use crate::{Measurements, Parameters, Result};
@@ -27,22 +27,23 @@ pub(crate) async fn run(cluster: &Cluster, parameters: &Parameters) -> Result<Me
     let mut changes = cluster.watch(&kinds).await?;
     let start = Instant::now();
     let services = (0..count).map(service).collect();
-    let creating = tokio::spawn({
+    let create_task = tokio::spawn({
         let cluster = cluster.clone();
         async move { cluster.create_all(OME_SERVICE, services).await }
     });
     let mut simulation = Simulation::new(nodes);
     while simulation.ready.len() < count {
-        let change =
-            next_within(&mut changes, TIMEOUT).await.ok_or_else(|| format!("{} are ready", simulation.ready.len()))?;
+        let change = next_change(&mut changes, TIMEOUT)
+            .await
+            .ok_or_else(|| format!("timed out with {} of {count} services ready", simulation.ready.len()))?;
         simulation.handle_change(cluster, &change)?;
     }
     let duration = start.elapsed();
-    creating.await??;
-    while let Some(done) = simulation.tasks.join_next().await {
-        done??;
+    create_task.await??;
+    while let Some(result) = simulation.tasks.join_next().await {
+        result??;
     }
-    while let Some(change) = next_within(&mut changes, QUIET_PERIOD).await {
+    while let Some(change) = next_change(&mut changes, QUIET_PERIOD).await {
         simulation.handle_change(cluster, &change)?;
     }
     Ok(simulation.measurements(count, duration))
@@ -57,7 +58,7 @@ struct Simulation {
     changes: BTreeMap<&'static str, usize>,
 }
 
-// === impl Play ===
+// === impl Simulation ===
 
 impl Simulation {
     fn new(nodes: usize) -> Self {
@@ -92,17 +93,17 @@ impl Simulation {
         measurements.add("rollout_s", duration.as_secs_f64());
         measurements.add("rollout_services_per_s", count as f64 / duration.as_secs_f64());
         let services = count as f64;
-        let changes_of = |kind: &str| self.changes.get(kind).copied().unwrap_or_default() as f64;
-        let statuses = changes_of(OME_SERVICE.kind) - services;
-        let deployments = changes_of(DEPLOYMENT.kind) - self.deployments.len() as f64;
-        let others = OWNED.iter().filter(|kind| **kind != DEPLOYMENT).map(|kind| changes_of(kind.kind));
-        let objects = deployments + others.sum::<f64>();
-        let kinds = OWNED.iter().filter(|kind| changes_of(kind.kind) > 0.0).count() as f64;
+        let change_count = |kind: &str| self.changes.get(kind).copied().unwrap_or_default() as f64;
+        let statuses = change_count(OME_SERVICE.kind) - services;
+        let deployments = change_count(DEPLOYMENT.kind) - self.deployments.len() as f64;
+        let other_changes = OWNED.iter().filter(|kind| **kind != DEPLOYMENT).map(|kind| change_count(kind.kind));
+        let objects = deployments + other_changes.sum::<f64>();
+        let kinds = OWNED.iter().filter(|kind| change_count(kind.kind) > 0.0).count() as f64;
         measurements.add("objects_written_per_service", objects / services);
         measurements.add("statuses_written_per_service", statuses / services);
         measurements.add("writes_times_ideal", (objects + statuses) / services / (kinds + MIN_STATUS_WRITES));
-        measurements.add("events_per_service", changes_of(EVENT.kind) / services);
-        measurements.add("class_statuses", changes_of(ACCELERATOR_CLASS.kind));
+        measurements.add("events_per_service", change_count(EVENT.kind) / services);
+        measurements.add("class_statuses", change_count(ACCELERATOR_CLASS.kind));
         measurements
     }
 }

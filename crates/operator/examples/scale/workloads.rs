@@ -12,22 +12,22 @@ use crate::cluster::{ACCELERATORS_PER_NODE, node_name};
 /// Free accelerators of all nodes, allocated from the first to the last node.
 pub(crate) struct NodeCapacity {
     free: Vec<usize>,
-    next: usize,
+    next_node: usize,
 }
 
-// === impl Room ===
+// === impl NodeCapacity ===
 
 impl NodeCapacity {
     pub(crate) fn new(nodes: usize) -> Self {
-        Self { free: vec![ACCELERATORS_PER_NODE; nodes], next: 0 }
+        Self { free: vec![ACCELERATORS_PER_NODE; nodes], next_node: 0 }
     }
 
     fn allocate(&mut self, count: usize) -> Option<String> {
-        while self.free.get(self.next)? < &count {
-            self.next += 1;
+        while self.free.get(self.next_node)? < &count {
+            self.next_node += 1;
         }
-        self.free[self.next] -= count;
-        Some(node_name(self.next))
+        self.free[self.next_node] -= count;
+        Some(node_name(self.next_node))
     }
 
     /// Returns the scheduled Pods of a new Deployment.
@@ -45,11 +45,11 @@ impl NodeCapacity {
 fn accelerators(deployment: &Value) -> usize {
     let containers = deployment["spec"]["template"]["spec"]["containers"].as_array();
     let limit = |container: &Value| match &container["resources"]["limits"]["nvidia.com/gpu"] {
-        Value::String(string_at) => string_at.parse().ok(),
+        Value::String(text) => text.parse().ok(),
         number => number.as_u64(),
     };
-    let sum: u64 = containers.into_iter().flatten().filter_map(limit).sum();
-    usize::try_from(sum).unwrap_or(ACCELERATORS_PER_NODE)
+    let total: u64 = containers.into_iter().flatten().filter_map(limit).sum();
+    usize::try_from(total).unwrap_or(ACCELERATORS_PER_NODE)
 }
 
 fn pod(deployment: &Value, number: u64, node: &str) -> Value {
