@@ -24,7 +24,7 @@ pub use context::AdmissionContext;
 pub use picker_config::validate_picker_config;
 pub use webhook::{WebhookOptions, WebhookTarget};
 
-/// One write, as in an AdmissionReview.
+/// A write to validate, as in an AdmissionReview.
 #[derive(Clone, Copy, Debug)]
 pub struct ValidationRequest<'a> {
     /// The new object; `None` for a deletion.
@@ -36,7 +36,7 @@ pub struct ValidationRequest<'a> {
 /// Errors that reject the write, and warnings for its author.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ValidationResult {
-    /// The write is allowed if there are none.
+    /// Errors; the write is allowed if there are none.
     pub errors: Vec<Finding>,
     /// Warnings, one line each.
     pub warnings: Vec<String>,
@@ -61,15 +61,16 @@ pub fn validate_admission(request: &ValidationRequest<'_>, lister: &dyn ObjectLi
         return ValidationResult::default();
     };
     let context = AdmissionContext::for_object(object, lister);
-    let current = findings(object, &context);
-    let previous: BTreeSet<(String, String)> = match request.old_object {
-        Some(old) if !current.is_empty() => {
+    let current_findings = findings(object, &context);
+    let previous_findings: BTreeSet<(String, String)> = match request.old_object {
+        Some(old) if !current_findings.is_empty() => {
             findings(old, &context).into_iter().map(|finding| (finding.path, finding.message)).collect()
         }
         _ => BTreeSet::new(),
     };
-    let (errors, warnings): (Vec<_>, Vec<_>) = current.into_iter().partition(|finding| {
-        finding.severity == Severity::Error && !previous.contains(&(finding.path.clone(), finding.message.clone()))
+    let (errors, warnings): (Vec<_>, Vec<_>) = current_findings.into_iter().partition(|finding| {
+        finding.severity == Severity::Error
+            && !previous_findings.contains(&(finding.path.clone(), finding.message.clone()))
     });
     ValidationResult { errors, warnings: warnings.iter().take(MAX_WARNINGS).map(warning_line).collect() }
 }

@@ -22,14 +22,14 @@ impl Operator {
         let key = NamespacedName::new(&self.namespace, CONFIG_MAP_NAME);
         let config_map = self.stores.get(BASE_SET_CONFIG_MAP, &key);
         let set = config_map.as_deref().map(BaseSet::from_config_map).unwrap_or_default();
-        let provenance_here = Provenance::ConfigMap(format!("{}/{}", key.namespace, key.name));
+        let own_provenance = Provenance::ConfigMap(format!("{}/{}", key.namespace, key.name));
         let mut errors: Vec<String> = set.errors.iter().map(error_with_hint).collect();
         for class in &set.classes {
-            errors.extend(self.apply_base_class(class, &provenance_here).await?);
+            errors.extend(self.apply_base_class(class, &own_provenance).await?);
         }
         // An invalid document may describe an existing class, so nothing is deleted.
         if set.errors.is_empty() {
-            self.delete_removed_classes(&set.classes, &provenance_here).await?;
+            self.delete_removed_classes(&set.classes, &own_provenance).await?;
         }
         if let Some(config_map) = config_map {
             self.report_errors(&config_map, &errors).await;
@@ -38,12 +38,12 @@ impl Operator {
     }
 
     /// Applies one class; returns the error message if that fails.
-    async fn apply_base_class(&self, class: &Value, provenance_here: &Provenance) -> Result<Option<String>, Error> {
+    async fn apply_base_class(&self, class: &Value, own_provenance: &Provenance) -> Result<Option<String>, Error> {
         let name = metadata_field(class, "name");
         let live = self.stores.get(ACCELERATOR_CLASS, &NamespacedName::from_object(class));
-        if live.as_deref().is_some_and(|live| provenance(live).as_ref() != Some(provenance_here)) {
+        if live.as_deref().is_some_and(|live| provenance(live).as_ref() != Some(own_provenance)) {
             return Ok(Some(format!(
-                "AcceleratorClass {name} was not applied: a class with this name exists that was not created from this ConfigMap"
+                "AcceleratorClass {name} already exists and was not created from this ConfigMap; it was not modified"
             )));
         }
         if live.as_deref().is_some_and(|live| !is_unmodified(live)) {
@@ -55,9 +55,9 @@ impl Operator {
         })
     }
 
-    async fn delete_removed_classes(&self, base_classes: &[Value], provenance_here: &Provenance) -> Result<(), Error> {
+    async fn delete_removed_classes(&self, base_classes: &[Value], own_provenance: &Provenance) -> Result<(), Error> {
         for class in self.stores.list(ACCELERATOR_CLASS) {
-            let is_managed = provenance(&class).as_ref() == Some(provenance_here) && is_unmodified(&class);
+            let is_managed = provenance(&class).as_ref() == Some(own_provenance) && is_unmodified(&class);
             if is_managed
                 && !base_classes
                     .iter()

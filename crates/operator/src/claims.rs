@@ -1,5 +1,5 @@
-//! Claims of services on accelerators: what a decided service will use, whether its Pods run yet or not. They keep two
-//! services from selecting the same accelerators.
+//! Claims of services on accelerators: the accelerators that a decided service will use, even before its Pods run. Claims
+//! prevent two services from selecting the same accelerators.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,11 +12,11 @@ use serde_json::Value;
 /// Claims of all services, updated one service at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
-    state: Mutex<State>,
+    state: Mutex<ClaimState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ClaimState {
     claims: SortedClaims,
     /// Claims whose Pods do not all run, so that the inventory does not account for them.
     pending: SortedClaims,
@@ -25,7 +25,7 @@ struct State {
     /// Service whose claim changed last.
     last_changed: Option<NamespacedName>,
     /// Version at the last change of any service other than `last_changed`.
-    version_of_others: u64,
+    other_services_version: u64,
     /// Decided services whose status does not contain the decision yet.
     pinned: BTreeSet<NamespacedName>,
 }
@@ -70,15 +70,16 @@ impl Claims {
 
     /// Returns the claims that `inventory` does not account for, and a version that changes with the claims of services
     /// other than `key`.
-    pub(crate) fn claims_of_others(&self, key: &NamespacedName, inventory: &Inventory) -> (Arc<Vec<Claim>>, u64) {
+    pub(crate) fn unaccounted_claims(&self, key: &NamespacedName, inventory: &Inventory) -> (Arc<Vec<Claim>>, u64) {
         let state = self.lock();
-        let version = if state.last_changed.as_ref() == Some(key) { state.version_of_others } else { state.version };
+        let version =
+            if state.last_changed.as_ref() == Some(key) { state.other_services_version } else { state.version };
         // An inventory without nodes accounts for no claim.
         let claims = if inventory.has_nodes() { &state.pending } else { &state.claims };
         (Arc::clone(&claims.0), version)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ClaimState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -91,7 +92,7 @@ fn recorded_claim(service: Option<&Value>) -> Option<Claim> {
 
 // === impl State ===
 
-impl State {
+impl ClaimState {
     fn set(&mut self, key: &NamespacedName, claim: Option<Claim>, inventory: &Inventory) {
         let pending = claim.clone().filter(|claim| claim.has_pending_pods(inventory));
         self.pending.set(key, pending);
@@ -102,7 +103,7 @@ impl State {
 
     fn increment_version(&mut self, key: &NamespacedName) {
         if self.last_changed.as_ref() != Some(key) {
-            self.version_of_others = self.version;
+            self.other_services_version = self.version;
             self.last_changed = Some(key.clone());
         }
         self.version += 1;
@@ -154,15 +155,15 @@ mod tests {
     }
 
     #[test]
-    fn follows_the_status_of_services() {
+    fn observes_claims_in_service_status() {
         let claims = Claims::default();
         let observe = |service: Value| {
             claims.observe(&NamespacedName::from_object(&service), Some(&service), &Inventory::default());
         };
         let current = || -> Vec<String> {
-            let (claims_of_others, _) =
-                claims.claims_of_others(&NamespacedName::new("n", "any"), &Inventory::default());
-            claims_of_others.iter().map(|claim| format!("{} {}", claim.service, claim.pod_sets[0].class)).collect()
+            let (unaccounted_claims, _) =
+                claims.unaccounted_claims(&NamespacedName::new("n", "any"), &Inventory::default());
+            unaccounted_claims.iter().map(|claim| format!("{} {}", claim.service, claim.pod_sets[0].class)).collect()
         };
         observe(service("b", "x", false));
         observe(service("a", "x", false));
@@ -180,8 +181,8 @@ mod tests {
         let (claims, inventory) = (Claims::default(), Inventory::default());
         let (key, before) = (NamespacedName::new("n", "a"), service("a", "x", false));
         let classes = || -> Vec<String> {
-            let (claims_of_others, _) = claims.claims_of_others(&NamespacedName::new("n", "any"), &inventory);
-            claims_of_others.iter().map(|claim| claim.pod_sets[0].class.clone()).collect()
+            let (unaccounted_claims, _) = claims.unaccounted_claims(&NamespacedName::new("n", "any"), &inventory);
+            unaccounted_claims.iter().map(|claim| claim.pod_sets[0].class.clone()).collect()
         };
         claims.pin(&key, recorded_claim(Some(&service("a", "y", false))), &inventory);
         assert_eq!(classes(), ["y"]);
@@ -205,7 +206,7 @@ mod tests {
         inventory.set_node("x", Some(&node));
         let key = NamespacedName::new("n", "a");
         let pending =
-            |inventory: &Inventory| claims.claims_of_others(&NamespacedName::new("n", "any"), inventory).0.len();
+            |inventory: &Inventory| claims.unaccounted_claims(&NamespacedName::new("n", "any"), inventory).0.len();
         claims.observe(&key, Some(&service("a", "h", false)), &inventory);
         assert_eq!(pending(&inventory), 1);
         let labels = json!({"ome.io/inferenceservice": "a", "component": "engine"});
@@ -221,12 +222,13 @@ mod tests {
     }
 
     #[test]
-    fn version_changes_with_the_claims_of_others() {
+    fn version_changes_with_claims_of_other_services() {
         let claims = Claims::default();
         let observe = |name: &str, class: &str| {
             let service = service(name, class, false);
             claims.observe(&NamespacedName::new("n", name), Some(&service), &Inventory::default());
-            ["a", "b", "c"].map(|key| claims.claims_of_others(&NamespacedName::new("n", key), &Inventory::default()).1)
+            ["a", "b", "c"]
+                .map(|key| claims.unaccounted_claims(&NamespacedName::new("n", key), &Inventory::default()).1)
         };
         let (first, repeated, own) = (observe("a", "x"), observe("a", "x"), observe("a", "y"));
         assert_eq!(first, repeated);

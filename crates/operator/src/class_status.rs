@@ -40,7 +40,7 @@ impl Operator {
         self.publish_report(ACCELERATOR_CLASS, &class, &report).await
     }
 
-    /// Copies the usage of a class. Holding the inventory during a request would cause a copy of the whole inventory.
+    /// Copies the usage of a class: holding the shared inventory during a request would force a change to copy all of it.
     fn class_usage(&self, name: &str) -> ClassUsage {
         let inventory = self.inventory.current();
         let nodes = inventory.node_names(name, MAX_NODE_NAMES).map(str::to_owned).collect();
@@ -57,24 +57,24 @@ struct ClassUsage {
 fn invalid_class_report(class: &Value, error: &str, now: Timestamp) -> StatusReport {
     let message = format!("The AcceleratorClass is invalid: {error}");
     let conditions = vec![ConditionReason::InvalidSpec.condition("Ready", false, message)];
-    let rendered = render_conditions(&class["status"]["conditions"], &conditions, generation(class), now);
-    StatusReport { conditions, status: json!({"conditions": rendered}), events: Vec::new() }
+    let rendered_conditions = render_conditions(&class["status"]["conditions"], &conditions, generation(class), now);
+    StatusReport { conditions, status: json!({"conditions": rendered_conditions}), events: Vec::new() }
 }
 
 fn report(class: &Value, usage: ClassUsage, conditions: Vec<Condition>, now: Timestamp) -> StatusReport {
-    let old = &class["status"];
+    let old_status = &class["status"];
     let totals = usage.totals;
     let mut status = json!({
         "nodes": usage.nodes,
         "availableNodes": to_int32(totals.available_nodes as u64),
         "totalAccelerators": to_int32(totals.total),
         "availableAccelerators": to_int32(totals.free),
-        "conditions": render_conditions(&old["conditions"], &conditions, generation(class), now),
+        "conditions": render_conditions(&old_status["conditions"], &conditions, generation(class), now),
     });
     let is_unchanged = ["nodes", "availableNodes", "totalAccelerators", "availableAccelerators", "conditions"]
         .iter()
-        .all(|field| old[field] == status[field] || (old[field].is_null() && status[field] == json!([])));
-    let last_updated = old["lastUpdated"].as_str().filter(|_| is_unchanged).map(str::to_owned);
+        .all(|field| old_status[field] == status[field] || (old_status[field].is_null() && status[field] == json!([])));
+    let last_updated = old_status["lastUpdated"].as_str().filter(|_| is_unchanged).map(str::to_owned);
     status["lastUpdated"] = last_updated.unwrap_or_else(|| cluster::rfc3339_seconds(now)).into();
     StatusReport { conditions, status, events: Vec::new() }
 }
@@ -85,7 +85,7 @@ fn to_int32(count: u64) -> i32 {
 }
 
 fn conditions(name: &str, totals: ClassTotals) -> Vec<Condition> {
-    let matched = match totals.nodes {
+    let nodes_matched = match totals.nodes {
         0 => Condition::new(
             "NodesMatched",
             false,
@@ -98,7 +98,7 @@ fn conditions(name: &str, totals: ClassTotals) -> Vec<Condition> {
         }
     };
     let ready = match (totals.nodes, totals.available_nodes) {
-        (0, _) => Condition::new("Ready", false, decide::code::class::NO_MATCHING_NODES, matched.message.clone()),
+        (0, _) => Condition::new("Ready", false, decide::code::class::NO_MATCHING_NODES, nodes_matched.message.clone()),
         (_, 0) => {
             let message = "No node of the class is ready and schedulable";
             Condition::new("Ready", false, code::NO_AVAILABLE_NODES, message)
@@ -108,7 +108,7 @@ fn conditions(name: &str, totals: ClassTotals) -> Vec<Condition> {
             Condition::new("Ready", true, code::AVAILABLE, message)
         }
     };
-    vec![matched, ready]
+    vec![nodes_matched, ready]
 }
 
 /// Suppresses the events of a new class without nodes: most of the shipped classes have none.
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn message_of_a_large_class_mentions_the_truncated_node_list() {
-        let matched = &conditions("h100", totals(5000, 5000, 40_000))[0];
-        assert_eq!(matched.message, "5000 nodes match; status.nodes lists the first 500");
+        let nodes_matched = &conditions("h100", totals(5000, 5000, 40_000))[0];
+        assert_eq!(nodes_matched.message, "5000 nodes match; status.nodes lists the first 500");
     }
 }

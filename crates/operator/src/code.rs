@@ -2,12 +2,12 @@
 
 api::codes! {
     NODES_MATCHED = "NodesMatched": "Nodes match the class.", "";
-    NO_AVAILABLE_NODES = "NoAvailableNodes": "Every node of the class is not ready or cordoned.", "Run `kubectl get nodes` to find them; uncordon or repair a node.";
+    NO_AVAILABLE_NODES = "NoAvailableNodes": "All nodes of the class are cordoned or not ready.", "Run `kubectl get nodes` to find them; uncordon or repair a node.";
     AVAILABLE = "Available": "The class has nodes that can schedule Pods.", "";
     KUEUE_MISSING = "KueueMissing": "The class references a ResourceFlavor but Kueue is not installed.", "Install Kueue, or remove integration.kueueResourceFlavor.";
     FLAVOR_SYNCED = "FlavorSynced": "The class and the ResourceFlavor select the same nodes.", "";
     FLAVOR_GONE = "FlavorGone": "The ResourceFlavor that the class was created from no longer exists.", "Delete the class, or recreate the ResourceFlavor.";
-    CLASS_EDITED = "ClassEdited": "A user edited a class that was created from a ResourceFlavor; changes to the ResourceFlavor are no longer applied.", "Revert the edit to follow the ResourceFlavor again.";
+    CLASS_EDITED = "ClassEdited": "A user edited a class that was created from a ResourceFlavor; changes to the ResourceFlavor are no longer applied.", "Revert the edit to resume synchronization with the ResourceFlavor.";
     FLAVOR_NOT_EXPRESSIBLE = "FlavorNotExpressible": "A ResourceFlavor cannot express the node selection of the class.", "Use only discovery.nodeSelector, or remove integration.kueueResourceFlavor.";
     FLAVOR_PENDING = "FlavorPending": "The ResourceFlavor is being created or updated.", "";
     FLAVOR_DIFFERS = "FlavorDiffers": "A ResourceFlavor with this name is managed by a user and selects other nodes; it was not modified.", "Change its nodeLabels, or set another name in integration.kueueResourceFlavor.";

@@ -105,7 +105,7 @@ impl ConditionReason {
     #[must_use]
     pub fn event_policy(self) -> EventPolicy {
         match self {
-            // The decision emits its own event, which contains the numbers.
+            // The decision emits its own event with more details.
             ConditionReason::Selected
             | ConditionReason::NotRequired
             | ConditionReason::RuntimeNotResolved
@@ -196,15 +196,15 @@ impl ConditionReason {
         api::Code::new(self.as_str(), cause, remedy)
     }
 
-    /// Creates a condition of type `kind` with this reason.
+    /// Creates a condition of this type with this reason.
     #[must_use]
     pub fn condition(
         self,
-        kind: &'static str,
-        state: impl Into<ConditionStatus>,
+        type_: &'static str,
+        status: impl Into<ConditionStatus>,
         message: impl Into<String>,
     ) -> Condition {
-        Condition::new(kind, state, self.code(), message).with_event_policy(self.event_policy())
+        Condition::new(type_, status, self.code(), message).with_event_policy(self.event_policy())
     }
 }
 

@@ -1,6 +1,6 @@
 //! The control loop: watch events enqueue work items, and reconciles process them.
 //!
-//! Reconciles compute one after the other, and a few of them wait for the API server concurrently.
+//! Reconciles compute sequentially; a limited number of them wait for the API server concurrently.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -35,7 +35,7 @@ use crate::{FIELD_MANAGER, Options, base_set, pod_group_schema};
 
 /// Reporting controller of events.
 const CONTROLLER_NAME: &str = "ostler.io/operator";
-/// Time to send the remaining events after shutdown.
+/// Timeout for sending the remaining events after shutdown.
 const EVENT_FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval at which the loop checks whether the initial lists are complete.
 const SYNC_POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -68,7 +68,7 @@ pub(crate) struct Operator {
 /// Runs the operator until `stop` is cancelled. With leader election, reconciles run only while this replica leads.
 ///
 /// # Errors
-/// None at present: requests that the API server rejects are retried.
+/// Currently returns no error: requests that the API server rejects are retried.
 pub async fn run(client: Client, options: Options, stop: CancellationToken) -> Result<(), Error> {
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -87,7 +87,7 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> R
         None => run_controller(client, &options, stop).await,
         Some(leader_election) => {
             let elector = leader_election.elector(client.clone(), options.clock.clone());
-            let result = elector.run(stop, |term| run_controller(client.clone(), &options, term)).await;
+            let result = elector.run(stop, |stop| run_controller(client.clone(), &options, stop)).await;
             result.unwrap_or(Ok(()))
         }
     }
@@ -151,8 +151,8 @@ async fn control_loop(
         while let Some(result) = in_flight.try_next().await {
             operator.handle_result(result, &mut queue);
         }
-        let may_start = watches.have_synced() && !in_flight.is_full();
-        match if may_start { queue.pop(operator.clock.now()) } else { None } {
+        let can_start = watches.have_synced() && !in_flight.is_full();
+        match if can_start { queue.pop(operator.clock.now()) } else { None } {
             Some(item) => operator.start_reconcile(item, &mut in_flight, &mut queue).await,
             None => operator.wait_for_work(&mut watches, &mut changes, &mut queue, &mut in_flight, &stop).await,
         }
@@ -230,7 +230,7 @@ impl Operator {
                     self.update_claims_of_pods(old.as_deref(), new.as_deref());
                 }
                 let enqueue = triggers::work_items(&self.service_index(), change);
-                enqueue.now.into_iter().for_each(|item| queue.add(item));
+                enqueue.normal_priority.into_iter().for_each(|item| queue.add(item));
                 enqueue.low_priority.into_iter().for_each(|item| queue.add_low_priority(item));
             }
         }
@@ -350,12 +350,12 @@ impl Operator {
         in_flight: &mut InFlight<'_>,
         stop: &CancellationToken,
     ) {
-        let until = |due: jiff::Timestamp| due.duration_since(self.clock.now()).max(jiff::SignedDuration::ZERO);
+        let time_until = |time: jiff::Timestamp| time.duration_since(self.clock.now()).max(jiff::SignedDuration::ZERO);
         let delay = match queue.next_due() {
             _ if !watches.have_synced() => Some(SYNC_POLL_INTERVAL),
             // Due items start once a running reconcile completes.
             _ if in_flight.is_full() => None,
-            due => due.and_then(|due| until(due).try_into().ok()),
+            due => due.and_then(|due| time_until(due).try_into().ok()),
         };
         tokio::select! {
             () = stop.cancelled() => {}

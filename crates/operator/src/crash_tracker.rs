@@ -14,7 +14,7 @@ use crate::kinds::{LEADER_WORKER_SET, LEADER_WORKER_SET_NAME, POD};
 use crate::readiness::has_crashed;
 
 /// Time after which a crash is ignored, equal to the time after which the kubelet resets its restart back-off.
-const WINDOW: SignedDuration = SignedDuration::from_mins(10);
+const CRASH_WINDOW: SignedDuration = SignedDuration::from_mins(10);
 /// Maximum number of stored crashes per set; more would not change the status.
 const MAX_CRASHES_PER_SET: usize = 16;
 
@@ -61,7 +61,7 @@ fn record_crash(crashes: &mut BTreeMap<NamespacedName, Vec<(String, Timestamp)>>
 }
 
 fn is_recent(time: Timestamp, now: Timestamp) -> bool {
-    now.duration_since(time) < WINDOW
+    now.duration_since(time) < CRASH_WINDOW
 }
 
 #[cfg(test)]

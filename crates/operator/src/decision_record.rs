@@ -26,16 +26,16 @@ pub(crate) fn recorded_decision(service: &Value) -> Option<Decision> {
 pub(crate) fn decision_status(service: &Value, new: &Decision, is_ready: bool) -> Value {
     let old_status = &service["status"]["decision"];
     let recorded = recorded_decision(service);
-    let redecide = &service["metadata"]["annotations"][REDECIDE];
+    let redecide_request = &service["metadata"]["annotations"][REDECIDE];
     let is_edited = service["status"]["observedGeneration"] != service["metadata"]["generation"];
-    let unedited = recorded.as_ref().filter(|_| !is_edited);
-    let is_unchanged = old_status[STATUS_REDECIDED] == *redecide
-        && unedited.is_some_and(|old| outcome_and_warnings(old) == outcome_and_warnings(new));
-    let has_same_outcome = unedited.is_some_and(|old| outcome(old) == outcome(new));
+    let current_record = recorded.as_ref().filter(|_| !is_edited);
+    let is_unchanged = old_status[STATUS_REDECIDED] == *redecide_request
+        && current_record.is_some_and(|old| outcome_and_warnings(old) == outcome_and_warnings(new));
+    let has_same_outcome = current_record.is_some_and(|old| outcome(old) == outcome(new));
     let has_served = (is_ready || (has_same_outcome && old_status[STATUS_SERVED] == true)) && new.feasible;
     let mut status = if is_unchanged { old_status.clone() } else { to_json(new) };
-    if redecide.is_string() {
-        status[STATUS_REDECIDED] = redecide.clone();
+    if redecide_request.is_string() {
+        status[STATUS_REDECIDED] = redecide_request.clone();
     }
     if has_served {
         status[STATUS_SERVED] = true.into();
@@ -56,7 +56,7 @@ pub(crate) fn decision_events(old: Option<&Decision>, new: &Decision) -> Vec<Tra
         events.push(Transition { warning: false, reason: new.reason.clone(), message: new.message.clone() });
     }
     let old_codes = old.map(|old| warning_codes(&old.warnings)).unwrap_or_default();
-    // The invalid object itself has an event; services that only might have used it do not.
+    // The invalid object has its own event; services that might have selected it emit none.
     let is_about_invalid_object = |code: &str| INVALID_OBJECT_CODES.contains(&code);
     for Warning { code, message, .. } in &new.warnings {
         let is_reported =
@@ -140,11 +140,11 @@ mod tests {
 
     #[test]
     fn keeps_record_while_outcome_is_unchanged() {
-        let first = decision_status(&Value::Null, &selected("a", 0.5), false);
-        assert!(first["objects"].is_null());
-        assert_eq!(decision_status(&service(1, &first), &selected("a", 0.7), false), first);
-        assert_ne!(decision_status(&service(2, &first), &selected("a", 0.7), false), first);
-        assert_eq!(decision_status(&service(1, &first), &selected("b", 0.7), false)["runtime"]["name"], "b");
+        let first_status = decision_status(&Value::Null, &selected("a", 0.5), false);
+        assert!(first_status["objects"].is_null());
+        assert_eq!(decision_status(&service(1, &first_status), &selected("a", 0.7), false), first_status);
+        assert_ne!(decision_status(&service(2, &first_status), &selected("a", 0.7), false), first_status);
+        assert_eq!(decision_status(&service(1, &first_status), &selected("b", 0.7), false)["runtime"]["name"], "b");
     }
 
     #[test]
@@ -155,16 +155,16 @@ mod tests {
             candidates: names.iter().map(|name| rejected(name)).collect(),
             ..selected("a", 0.5)
         };
-        let first = decision_status(&Value::Null, &infeasible(&["x", "y"]), false);
-        assert_eq!(decision_status(&service(1, &first), &infeasible(&["y", "x"]), false), first);
-        assert_ne!(decision_status(&service(1, &first), &infeasible(&["x"]), false), first);
+        let first_status = decision_status(&Value::Null, &infeasible(&["x", "y"]), false);
+        assert_eq!(decision_status(&service(1, &first_status), &infeasible(&["y", "x"]), false), first_status);
+        assert_ne!(decision_status(&service(1, &first_status), &infeasible(&["x"]), false), first_status);
     }
 
     #[test]
     fn redecides_once_per_annotation_value() {
-        let first = decision_status(&Value::Null, &selected("a", 0.5), true);
-        assert_eq!(first[STATUS_SERVED], true);
-        let mut annotated = service(1, &first);
+        let first_status = decision_status(&Value::Null, &selected("a", 0.5), true);
+        assert_eq!(first_status[STATUS_SERVED], true);
+        let mut annotated = service(1, &first_status);
         annotated["metadata"]["annotations"][REDECIDE] = json!("t1");
         let redecided = decision_status(&annotated, &selected("a", 0.7), false);
         assert_eq!(
@@ -177,19 +177,20 @@ mod tests {
 
     #[test]
     fn changed_outcome_clears_served_and_emits_an_event() {
-        let first = selected("a", 0.5);
-        let served = decision_status(&Value::Null, &first, true);
-        let second = selected("b", 0.5);
-        assert!(decision_status(&service(1, &served), &second, false)[STATUS_SERVED].is_null());
+        let first_decision = selected("a", 0.5);
+        let served_status = decision_status(&Value::Null, &first_decision, true);
+        let second_decision = selected("b", 0.5);
+        assert!(decision_status(&service(1, &served_status), &second_decision, false)[STATUS_SERVED].is_null());
         let events = |old: &Decision, new: &Decision| {
             decision_events(Some(old), new).into_iter().map(|event| (event.warning, event.reason)).collect::<Vec<_>>()
         };
-        assert_eq!(events(&first, &second), [(false, "Selected".to_owned())]);
-        assert!(events(&first, &first).is_empty());
-        let waiting = Decision { warnings: vec![Warning::new(NO_FREE_CAPACITY, "needs 8")], ..second.clone() };
-        assert_eq!(events(&second, &waiting), [(true, NO_FREE_CAPACITY.as_str().to_owned())]);
-        let before = service(1, &decision_status(&Value::Null, &waiting, false));
-        assert_eq!(decision_status(&before, &second, false)["warnings"], json!([]));
+        assert_eq!(events(&first_decision, &second_decision), [(false, "Selected".to_owned())]);
+        assert!(events(&first_decision, &first_decision).is_empty());
+        let waiting_decision =
+            Decision { warnings: vec![Warning::new(NO_FREE_CAPACITY, "needs 8")], ..second_decision.clone() };
+        assert_eq!(events(&second_decision, &waiting_decision), [(true, NO_FREE_CAPACITY.as_str().to_owned())]);
+        let old_service = service(1, &decision_status(&Value::Null, &waiting_decision, false));
+        assert_eq!(decision_status(&old_service, &second_decision, false)["warnings"], json!([]));
     }
 
     #[test]
@@ -205,11 +206,11 @@ mod tests {
     fn limits_candidates_and_counts_omitted_ones() {
         let eligible = |n: usize| candidate(&format!("r{n}"), &json!({"rank": n + 1, "selected": n == 0}));
         let rejected = |n: usize| rejected(&format!("x{n}"));
-        let large =
+        let large_decision =
             ServicePlan { candidates: (0..15).map(eligible).chain((0..25).map(rejected)).collect(), ..plan("a", 0.5) };
-        let status = decision_status(&Value::Null, &large.clone().truncated().status_decision(), false);
+        let status = decision_status(&Value::Null, &large_decision.clone().truncated().status_decision(), false);
         assert_eq!(status["candidates"].as_array().unwrap().len(), 31);
         assert_eq!(status["omitted"], json!({"runnersUp": 4, "rejections": 5}));
-        assert_eq!(status, decision_status(&Value::Null, &large.status_decision(), false));
+        assert_eq!(status, decision_status(&Value::Null, &large_decision.status_decision(), false));
     }
 }

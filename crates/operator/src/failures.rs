@@ -62,17 +62,17 @@ fn kinds_not_served_message<'a>(applied: impl Iterator<Item = &'a ApplyResult>) 
             kinds.push(&result.kind);
         }
     }
-    let install: Vec<&str> = kinds.iter().map(|kind| project_of_kind(kind)).collect();
+    let projects: Vec<&str> = kinds.iter().map(|kind| project_of_kind(kind)).collect();
     format!(
         "The cluster does not serve {}; install {} to run this service",
         join_with_and(&kinds),
-        join_with_and(&install)
+        join_with_and(&projects)
     )
 }
 
 /// Returns the project to install for `kind`.
 fn project_of_kind(kind: &str) -> &str {
-    INTEGRATIONS.iter().find(|(name, _)| *name == kind).map_or(kind, |(_, project_of_kind)| *project_of_kind)
+    INTEGRATIONS.iter().find(|(name, _)| *name == kind).map_or(kind, |(_, project)| *project)
 }
 
 /// Joins words as `a, b and c`.

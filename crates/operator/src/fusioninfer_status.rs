@@ -92,7 +92,7 @@ pub(crate) fn spec_roles(service: &Value) -> Vec<Role> {
 #[must_use]
 pub(crate) fn report(observations: &FusionInferObservations<'_>, now: Timestamp) -> StatusReport {
     let service = observations.service;
-    let states: Vec<RoleState> = observations.roles.iter().map(|role| RoleState::of(observations, role)).collect();
+    let states: Vec<RoleState> = observations.roles.iter().map(|role| RoleState::new(observations, role)).collect();
     let conditions = conditions::conditions(observations, &states);
     let generation = generation(service);
     let old_status = &service["status"];
@@ -100,11 +100,11 @@ pub(crate) fn report(observations: &FusionInferObservations<'_>, now: Timestamp)
         |state: &RoleState| (state.name.clone(), state.with_timestamp(&old_status["components"][&state.name], now));
     let components: Map<String, Value> = states.iter().map(with_timestamp).collect();
     // The generation was not reconciled if workloads cannot be listed.
-    let observed =
+    let observed_generation =
         if observations.unlisted.is_empty() { json!(generation) } else { old_status["observedGeneration"].clone() };
     let mut status = json!({"conditions": render_conditions(&old_status["conditions"], &conditions, generation, now)});
-    if !observed.is_null() {
-        status["observedGeneration"] = observed;
+    if !observed_generation.is_null() {
+        status["observedGeneration"] = observed_generation;
     }
     if !components.is_empty() {
         status["components"] = Value::Object(components);

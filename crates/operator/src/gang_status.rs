@@ -1,6 +1,6 @@
 //! Condition `GangScheduled`: how many replicas of a gang are fully scheduled.
 //!
-//! Serves services of both kinds: a replica is a LeaderWorkerSet of its own, or one group of a LeaderWorkerSet.
+//! Applies to services of both kinds: a replica is either a LeaderWorkerSet or one group of a LeaderWorkerSet.
 
 use cluster::{ApplyResult, Condition, EventPolicy, is_terminating, metadata_field};
 use plan::ServicePlan;
@@ -49,33 +49,33 @@ pub(crate) fn gang_condition(
     if let Some((reason, message)) = apply_failure(applied, |kind| kind == crate::kinds::POD_GROUP.kind) {
         return Some(reason.condition(CONDITION_TYPE, false, message).with_event_policy(EventPolicy::Suppressed));
     }
-    let waiting = roles.iter().find_map(GangRole::waiting_message);
-    let with_waiting = |text: String| match &waiting {
+    let waiting_message = roles.iter().find_map(GangRole::waiting_message);
+    let with_waiting_message = |text: String| match &waiting_message {
         Some(waiting) => format!("{text}; {waiting}"),
         None => text,
     };
     Some(match () {
         () if roles.iter().all(|role| role.scheduled() == role.replicas.len()) => {
-            let message = format!("All replicas are scheduled: {}", counts(&roles));
+            let message = format!("All replicas are scheduled: {}", scheduled_counts(&roles));
             Condition::new(CONDITION_TYPE, true, code::FULL_CAPACITY, message)
                 .with_event_policy(EventPolicy::Suppressed)
         }
         () if roles.iter().all(GangRole::has_minimum) => {
-            let message = with_waiting(format!("Scheduled replicas: {}", counts(&roles)));
+            let message = with_waiting_message(format!("Scheduled replicas: {}", scheduled_counts(&roles)));
             Condition::new(CONDITION_TYPE, true, code::PARTIAL_CAPACITY, message)
         }
-        () if waiting.is_none() => {
+        () if waiting_message.is_none() => {
             let message = "Waiting for the scheduler to schedule the Pods";
             let reason = ConditionReason::Workload(WorkloadReason::Starting).code();
             Condition::new(CONDITION_TYPE, false, reason, message).with_event_policy(EventPolicy::Normal)
         }
         () if roles.iter().any(GangRole::occupies_nodes) => {
-            let message = with_waiting(format!("Fully scheduled replicas: {}", counts(&roles)));
+            let message = with_waiting_message(format!("Fully scheduled replicas: {}", scheduled_counts(&roles)));
             Condition::new(CONDITION_TYPE, false, code::BELOW_MINIMUM, message)
         }
         () => {
             let message = "No Pod runs until one replica of each role can be scheduled".to_owned();
-            Condition::new(CONDITION_TYPE, false, blocked_code(plan), with_waiting(message))
+            Condition::new(CONDITION_TYPE, false, blocked_code(plan), with_waiting_message(message))
         }
     })
 }
@@ -134,7 +134,7 @@ fn gang_replicas(workload: &PlannedWorkload) -> Vec<GangReplica> {
 }
 
 /// Formats the scheduled replicas: `prefill 1 of 1, decode 1 of 2`.
-fn counts(roles: &[GangRole<'_>]) -> String {
+fn scheduled_counts(roles: &[GangRole<'_>]) -> String {
     let count = |role: &GangRole<'_>| format!("{} {} of {}", role.name, role.scheduled(), role.replicas.len());
     roles.iter().map(count).collect::<Vec<_>>().join(", ")
 }
@@ -232,8 +232,8 @@ mod tests {
 
     #[test]
     fn workload_without_group_annotation_is_no_gang() {
-        let mut single = engine(&[2]);
-        single.planned["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"] = Value::Null;
-        assert_eq!(gang_condition(&[single], &[], None), None);
+        let mut single_replica = engine(&[2]);
+        single_replica.planned["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"] = Value::Null;
+        assert_eq!(gang_condition(&[single_replica], &[], None), None);
     }
 }

@@ -14,11 +14,11 @@ use crate::triggers::{WorkItem, differ, occupied_node, user_fields};
 /// Current inventory, shared with decisions without a copy.
 #[derive(Debug, Default)]
 pub(crate) struct InventoryTracker {
-    state: Mutex<State>,
+    state: Mutex<InventoryState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct InventoryState {
     inventory: Arc<Inventory>,
     /// Kinds whose initial list is complete; counts before are wrong.
     synced: BTreeSet<Kind>,
@@ -77,30 +77,45 @@ impl InventoryTracker {
         items
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, InventoryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Updates a node. ResourceFlavors are enqueued too because a class created from a flavor contains facts about its
 /// nodes.
-fn observe_node(state: &mut State, key: &NamespacedName, old: Option<&Value>, new: Option<&Value>) -> Vec<WorkItem> {
+fn observe_node(
+    state: &mut InventoryState,
+    key: &NamespacedName,
+    old: Option<&Value>,
+    new: Option<&Value>,
+) -> Vec<WorkItem> {
     // A heartbeat must not copy an inventory that a snapshot shares.
     if !differ(old, new, node_info) {
         return Vec::new();
     }
-    let has_moved = Arc::make_mut(&mut state.inventory).set_node(&key.name, new);
-    if has_moved { vec![WorkItem::ClassDiscovery, WorkItem::ResourceFlavors] } else { Vec::new() }
+    let has_changed = Arc::make_mut(&mut state.inventory).set_node(&key.name, new);
+    if has_changed { vec![WorkItem::ClassDiscovery, WorkItem::ResourceFlavors] } else { Vec::new() }
 }
 
-fn observe_pod(state: &mut State, key: &NamespacedName, old: Option<&Value>, new: Option<&Value>) -> Vec<WorkItem> {
+fn observe_pod(
+    state: &mut InventoryState,
+    key: &NamespacedName,
+    old: Option<&Value>,
+    new: Option<&Value>,
+) -> Vec<WorkItem> {
     if differ(old, new, occupied_node) {
         Arc::make_mut(&mut state.inventory).set_pod(&key.namespace, &key.name, new);
     }
     Vec::new()
 }
 
-fn observe_class(state: &mut State, key: &NamespacedName, old: Option<&Value>, new: Option<&Value>) -> Vec<WorkItem> {
+fn observe_class(
+    state: &mut InventoryState,
+    key: &NamespacedName,
+    old: Option<&Value>,
+    new: Option<&Value>,
+) -> Vec<WorkItem> {
     if !differ(old, new, user_fields) {
         return Vec::new();
     }
@@ -111,10 +126,10 @@ fn observe_class(state: &mut State, key: &NamespacedName, old: Option<&Value>, n
 /// Parses an AcceleratorClass.
 ///
 /// # Errors
-/// The invalid field and its error.
+/// Returns the invalid field and its error.
 pub(crate) fn parse_class(class: &Value) -> Result<decide::Class, String> {
-    let typed = api::ome::AcceleratorClass::deserialize(class).map_err(|error| error.to_string())?;
-    decide::Class::from_api(&typed, None).map_err(|error| error.to_string())
+    let class_object = api::ome::AcceleratorClass::deserialize(class).map_err(|error| error.to_string())?;
+    decide::Class::from_api(&class_object, None).map_err(|error| error.to_string())
 }
 
 /// Parses the shipped classes for discovery; invalid ones are skipped.
@@ -135,9 +150,9 @@ mod tests {
     use serde_json::json;
 
     fn change(kind: Kind, old: Option<&Value>, new: Option<&Value>) -> Change {
-        let arc = |value: Option<&Value>| value.cloned().map(Arc::new);
+        let to_arc = |value: Option<&Value>| value.cloned().map(Arc::new);
         let key = new.or(old).map(NamespacedName::from_object).unwrap();
-        Change::Object { kind, key, old: arc(old), new: arc(new) }
+        Change::Object { kind, key, old: to_arc(old), new: to_arc(new) }
     }
 
     fn node(heartbeat: &str, allocatable: &str) -> Value {
@@ -151,8 +166,8 @@ mod tests {
         let tracker = InventoryTracker::default();
         let class = json!({"metadata": {"name": "x"}, "spec": {"discovery": {"nodeSelector": {"gpu": "x"}}, "capabilities": {}}});
         tracker.observe(&change(ACCELERATOR_CLASS, None, Some(&class)));
-        let added = tracker.observe(&change(NODE, None, Some(&node("1", "8"))));
-        assert_eq!(added, [WorkItem::ClassDiscovery, WorkItem::ResourceFlavors, WorkItem::Class("x".to_owned())]);
+        let items = tracker.observe(&change(NODE, None, Some(&node("1", "8"))));
+        assert_eq!(items, [WorkItem::ClassDiscovery, WorkItem::ResourceFlavors, WorkItem::Class("x".to_owned())]);
         assert_eq!(tracker.observe(&change(NODE, Some(&node("1", "8")), Some(&node("2", "8")))), []);
         let mut with_status = class.clone();
         with_status["status"] = json!({"availableAccelerators": 8});
@@ -171,9 +186,9 @@ mod tests {
     fn shared_inventory_is_not_modified() {
         let tracker = InventoryTracker::default();
         tracker.observe(&change(NODE, None, Some(&node("1", "8"))));
-        let shared = tracker.current();
+        let shared_inventory = tracker.current();
         tracker.observe(&change(NODE, Some(&node("1", "8")), None));
-        assert!(shared.has_nodes());
+        assert!(shared_inventory.has_nodes());
         assert!(!tracker.current().has_nodes());
     }
 }

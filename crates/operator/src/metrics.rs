@@ -93,7 +93,7 @@ impl Metrics {
 /// Serves `GET /metrics` until `stop` is cancelled.
 ///
 /// # Errors
-/// If the listener fails.
+/// Returns an error if the listener fails.
 pub async fn serve_metrics(listener: TcpListener, metrics: Arc<Metrics>, stop: CancellationToken) -> io::Result<()> {
     const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     let scrape = move || {

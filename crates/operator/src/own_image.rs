@@ -18,7 +18,7 @@ pub async fn own_image(client: Client, namespace: &str, pod: &str) -> Option<Str
             return None;
         }
     };
-    let own_pod = pods.into_iter().find(|pods| pods.metadata.name.as_deref() == Some(pod))?;
+    let own_pod = pods.into_iter().find(|object| object.metadata.name.as_deref() == Some(pod))?;
     image_of(&serde_json::to_value(own_pod).ok()?)
 }
 

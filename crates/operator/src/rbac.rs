@@ -63,11 +63,11 @@ fn kind_rule(kind: Kind, subresource: &str, verbs: &[&str], names: &[&str]) -> V
 }
 
 fn policy_rule(group: &str, resource: &str, verbs: &[&str], names: &[&str]) -> Value {
-    let mut kind_rule = json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
+    let mut rule = json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
     if !names.is_empty() {
-        kind_rule["resourceNames"] = json!(names);
+        rule["resourceNames"] = json!(names);
     }
-    kind_rule
+    rule
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ pub struct WorkloadProblem {
 impl Progress {
     /// Reads the status of a Deployment or LeaderWorkerSet, which use the same field names.
     #[must_use]
-    pub(crate) fn of(workload: &Value) -> Progress {
+    pub(crate) fn from_workload(workload: &Value) -> Progress {
         let status = &workload["status"];
         let observed_generation = status["observedGeneration"].as_i64();
         let count = |name: &str| status[name].as_i64().unwrap_or_default();
@@ -104,7 +104,7 @@ pub(crate) fn workload_problem<'a>(
     workload: &'a Value,
     pods: impl IntoIterator<Item = &'a Value>,
 ) -> Option<WorkloadProblem> {
-    let progress = Progress::of(workload);
+    let progress = Progress::from_workload(workload);
     if is_terminating(workload) {
         let message = "waiting for its deletion; it will then be recreated".to_owned();
         return Some(WorkloadProblem {
@@ -149,18 +149,24 @@ fn progress_problem(workload: &Value, progress: &Progress) -> WorkloadProblem {
             format!("waiting for its controller to observe generation {}", generation(workload)),
         ),
         _ if !observed || ready < desired => {
-            (WorkloadReason::Starting, format!("{ready} of {desired} replicas are ready"))
+            (WorkloadReason::Starting, format!("{ready} of {desired} {} ready", replicas_are(*desired)))
         }
-        0 => (WorkloadReason::RollingOut, format!("{updated} of {desired} replicas are updated{paused}")),
+        0 => (WorkloadReason::RollingOut, format!("{updated} of {desired} {} updated{paused}", replicas_are(*desired))),
         outdated => {
-            let remaining = if outdated == 1 { "replica remains" } else { "replicas remain" };
             let message = format!(
-                "{updated} of {desired} replicas are updated; {outdated} old {remaining} to be terminated{paused}"
+                "{updated} of {desired} {} updated; {outdated} old {} pending termination{paused}",
+                replicas_are(*desired),
+                replicas_are(outdated)
             );
             (WorkloadReason::RollingOut, message)
         }
     };
     WorkloadProblem { reason, waits_for_group: false, object: kind_and_name(workload), message, failed: false }
+}
+
+/// Returns `replica is` for 1 and `replicas are` for other counts.
+pub(crate) fn replicas_are<T: From<u8> + PartialEq>(count: T) -> &'static str {
+    if count == T::from(1) { "replica is" } else { "replicas are" }
 }
 
 fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {

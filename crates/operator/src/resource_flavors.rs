@@ -92,8 +92,8 @@ impl Operator {
     /// Returns the classes whose status reports a linked flavor.
     pub(crate) fn linked_classes(&self) -> Vec<WorkItem> {
         let classes = self.stores.list(ACCELERATOR_CLASS);
-        let linked = classes.iter().filter(|class| flavor_link(class).is_some());
-        linked.map(|class| WorkItem::Class(metadata_field(class, "name").to_owned())).collect()
+        let linked_classes = classes.iter().filter(|class| flavor_link(class).is_some());
+        linked_classes.map(|class| WorkItem::Class(metadata_field(class, "name").to_owned())).collect()
     }
 }
 

@@ -22,21 +22,23 @@ const REPLICA_FIELDS: [&str; 2] = ["minReplicas", "maxReplicas"];
 pub(crate) fn desired_revisions(service: &Value, existing: &[Arc<Value>]) -> Vec<Value> {
     let data = json!({"spec": revision_content(&service["spec"])});
     let latest = existing.iter().map(|revision| revision_number(revision)).max().unwrap_or(0);
-    let same_content = existing.iter().find(|revision| revision["data"] == data);
-    let current = match same_content {
-        Some(same_content) if revision_number(same_content) == latest => {
-            revision_object(service, metadata_field(same_content, "name"), &data, latest)
+    let matching_revision = existing.iter().find(|revision| revision["data"] == data);
+    let current = match matching_revision {
+        Some(matching_revision) if revision_number(matching_revision) == latest => {
+            revision_object(service, metadata_field(matching_revision, "name"), &data, latest)
         }
-        Some(same_content) => revision_object(service, metadata_field(same_content, "name"), &data, latest + 1),
+        Some(matching_revision) => {
+            revision_object(service, metadata_field(matching_revision, "name"), &data, latest + 1)
+        }
         None => revision_object(service, &revision_name(service, &data), &data, latest + 1),
     };
-    let mut others: Vec<&Arc<Value>> = existing
+    let mut other_revisions: Vec<&Arc<Value>> = existing
         .iter()
         .filter(|revision| metadata_field(revision, "name") != metadata_field(&current, "name"))
         .collect();
-    others.sort_by_key(|revision| std::cmp::Reverse(revision_number(revision)));
-    let others = others.into_iter().take(MAX_REVISIONS - 1);
-    let mut revisions: Vec<Value> = others
+    other_revisions.sort_by_key(|revision| std::cmp::Reverse(revision_number(revision)));
+    let retained_revisions = other_revisions.into_iter().take(MAX_REVISIONS - 1);
+    let mut revisions: Vec<Value> = retained_revisions
         .map(|revision| {
             revision_object(service, metadata_field(revision, "name"), &revision["data"], revision_number(revision))
         })
@@ -77,18 +79,18 @@ pub fn revision_content(spec: &Value) -> Value {
 /// contain.
 #[must_use]
 pub fn restore_revision(spec: &Value, revision: &Value) -> Value {
-    let mut restored = revision["data"]["spec"].clone();
+    let mut restored_spec = revision["data"]["spec"].clone();
     let current_roles = spec["roles"].as_array().map(Vec::as_slice).unwrap_or_default();
-    for role in roles_mut(&mut restored) {
+    for role in roles_mut(&mut restored_spec) {
         let current_role = current_roles.iter().find(|current_role| current_role["name"] == role["name"]);
         copy_fields(role, current_role.unwrap_or(&Value::Null), &["replicas"]);
     }
     for component in COMPONENTS {
-        if let Some(component_spec) = restored.get_mut(component) {
+        if let Some(component_spec) = restored_spec.get_mut(component) {
             copy_fields(component_spec, &spec[component], &REPLICA_FIELDS);
         }
     }
-    restored
+    restored_spec
 }
 
 fn roles_mut(spec: &mut Value) -> impl Iterator<Item = &mut Value> {
@@ -133,7 +135,7 @@ mod tests {
             "spec": {"roles": [{"name": "w", "replicas": replicas, "template": {"image": image}}]}})
     }
 
-    fn arcs(revisions: Vec<Value>) -> Vec<Arc<Value>> {
+    fn into_arcs(revisions: Vec<Value>) -> Vec<Arc<Value>> {
         revisions.into_iter().map(Arc::new).collect()
     }
 
@@ -145,13 +147,13 @@ mod tests {
 
     #[test]
     fn edit_creates_a_revision_and_scaling_does_not() {
-        let first = desired_revisions(&service("a", 1), &[]);
-        assert_eq!(summaries(&first), ["1 a"]);
-        assert_eq!(desired_revisions(&service("a", 5), &arcs(first.clone())), first);
-        let second = desired_revisions(&service("b", 1), &arcs(first));
-        assert_eq!(summaries(&second), ["1 a", "2 b"]);
+        let first_revisions = desired_revisions(&service("a", 1), &[]);
+        assert_eq!(summaries(&first_revisions), ["1 a"]);
+        assert_eq!(desired_revisions(&service("a", 5), &into_arcs(first_revisions.clone())), first_revisions);
+        let second_revisions = desired_revisions(&service("b", 1), &into_arcs(first_revisions));
+        assert_eq!(summaries(&second_revisions), ["1 a", "2 b"]);
         assert_eq!(
-            summaries(&desired_revisions(&service("a", 1), &arcs(second))),
+            summaries(&desired_revisions(&service("a", 1), &into_arcs(second_revisions))),
             ["2 b", "3 a"],
             "a restored spec becomes the latest revision"
         );
@@ -161,7 +163,7 @@ mod tests {
     fn keeps_ten_revisions() {
         let mut existing_revisions = Vec::new();
         for number in 0..15 {
-            existing_revisions = arcs(desired_revisions(&service(&format!("i{number}"), 1), &existing_revisions));
+            existing_revisions = into_arcs(desired_revisions(&service(&format!("i{number}"), 1), &existing_revisions));
         }
         let numbers: Vec<i64> = existing_revisions.iter().map(|revision| revision_number(revision)).collect();
         assert_eq!(numbers, (6..=15).collect::<Vec<_>>());
@@ -169,8 +171,8 @@ mod tests {
 
     #[test]
     fn restored_spec_keeps_current_replicas() {
-        let first = desired_revisions(&service("a", 1), &[]).remove(0);
-        assert_eq!(restore_revision(&service("b", 4)["spec"], &first), service("a", 4)["spec"]);
+        let first_revision = desired_revisions(&service("a", 1), &[]).remove(0);
+        assert_eq!(restore_revision(&service("b", 4)["spec"], &first_revision), service("a", 4)["spec"]);
         let ome_spec = |image: &str, max_replicas: i64| json!({"engine": {"runner": {"image": image}, "minReplicas": 1, "maxReplicas": max_replicas}});
         let revision = json!({"data": {"spec": revision_content(&ome_spec("a", 2))}});
         assert_eq!(restore_revision(&ome_spec("b", 6), &revision), ome_spec("a", 6));

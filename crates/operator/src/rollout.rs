@@ -3,8 +3,9 @@
 //!
 //! Each replica of a role is a LeaderWorkerSet of its own, so the operator itself paces the update. The next replica is
 //! updated once the previous one is updated and ready (`maxUnavailable` 1). A replica that cannot be scheduled runs
-//! nothing and is updated immediately. Because another service may get the capacity of a replica, the rollout counts
-//! ready replicas: never fewer than the most that were ready since the rollout began, minus `maxUnavailable`.
+//! nothing and is updated immediately. Another service may take the capacity of a stopped replica, so a ready replica is
+//! updated only if at least the maximum number of ready replicas since the rollout began, minus `maxUnavailable`, remain
+//! ready.
 
 mod update_order;
 
@@ -49,15 +50,15 @@ pub(crate) struct Rollout {
     /// Replicas with the current template.
     pub(crate) updated: usize,
     /// Maximum number of ready replicas since the rollout began.
-    pub(crate) ready_before: usize,
+    pub(crate) max_ready: usize,
     /// Updated replicas that are not ready for a reason other than missing capacity.
     updating: usize,
     /// Names of the LeaderWorkerSets that may be applied now.
     updatable: BTreeSet<String>,
-    /// Set if the rollout waits for more ready replicas.
+    /// Present while the rollout waits for more ready replicas.
     pub(crate) ready_floor: Option<ReadyFloor>,
     /// Time at which a replica without a readiness probe counts as ready; no watch event announces it.
-    pub(crate) due: Option<Timestamp>,
+    pub(crate) ready_at: Option<Timestamp>,
 }
 
 /// Number of ready replicas that a rollout waits for although no replica is being updated, because other replicas lost
@@ -66,8 +67,8 @@ pub(crate) struct Rollout {
 pub(crate) struct ReadyFloor {
     /// Ready replicas.
     pub(crate) ready: usize,
-    /// Number of ready replicas from which the next replica is updated.
-    pub(crate) needed: usize,
+    /// Number of ready replicas that are required to update the next replica.
+    pub(crate) required: usize,
 }
 
 /// Rollouts by role name.
@@ -83,7 +84,7 @@ impl Rollout {
 
     /// Renders the entry of `status.rollouts`.
     pub(crate) fn status(&self) -> Value {
-        json!({"replicas": self.replicas, "updatedReplicas": self.updated, "readyBefore": self.ready_before})
+        json!({"replicas": self.replicas, "updatedReplicas": self.updated, "readyBefore": self.max_ready})
     }
 
     fn new(
@@ -98,24 +99,24 @@ impl Rollout {
         let mut rollout = Rollout {
             replicas: replicas.len(),
             updated: count(&|replica| replica.template == TemplateState::Current),
-            ready_before: ready.max(before).min(replicas.len()),
+            max_ready: ready.max(before).min(replicas.len()),
             updating: count(&ReplicaState::is_updating),
             updatable: BTreeSet::new(),
             ready_floor: None,
-            due: replicas.iter().filter_map(|(_, replica)| replica.due).min(),
+            ready_at: replicas.iter().filter_map(|(_, replica)| replica.ready_at).min(),
         };
         let states: Vec<ReplicaState> = replicas.iter().map(|(_, replica)| *replica).collect();
-        let limits = UpdateLimits { max_unavailable, ready_before: rollout.ready_before, paused };
-        let next = updatable_replicas(&states, limits);
-        let updates_none = next.iter().all(|index| !is_outdated(states.get(*index)));
-        if !paused && rollout.in_progress() && rollout.updating == 0 && updates_none {
-            let needed = (rollout.ready_before + 1).saturating_sub(max_unavailable);
-            rollout.ready_floor = Some(ReadyFloor { ready, needed });
+        let limits = UpdateLimits { max_unavailable, max_ready: rollout.max_ready, paused };
+        let updatable = updatable_replicas(&states, limits);
+        let updates_no_outdated_replica = updatable.iter().all(|index| !is_outdated(states.get(*index)));
+        if !paused && rollout.in_progress() && rollout.updating == 0 && updates_no_outdated_replica {
+            let required = (rollout.max_ready + 1).saturating_sub(max_unavailable);
+            rollout.ready_floor = Some(ReadyFloor { ready, required });
         }
         let set_name = |index: usize| {
             replicas.get(index).map(|(workload, _)| metadata_field(&workload.planned, "name").to_owned())
         };
-        rollout.updatable = next.into_iter().filter_map(set_name).collect();
+        rollout.updatable = updatable.into_iter().filter_map(set_name).collect();
         rollout
     }
 }
@@ -151,8 +152,8 @@ pub(crate) fn reported_rollouts(service: &Value, before: &Rollouts, after: Rollo
         .into_iter()
         .filter(|(role, rollout)| rollout.in_progress() || (was_in_progress(role) && rollout.updating > 0));
     let with_max_ready = |(role, rollout): (String, Rollout)| {
-        let max_ready = before.get(&role).map_or(0, |before| before.ready_before).min(rollout.replicas);
-        (role, Rollout { ready_before: rollout.ready_before.max(max_ready), ..rollout })
+        let max_ready = before.get(&role).map_or(0, |before| before.max_ready).min(rollout.replicas);
+        (role, Rollout { max_ready: rollout.max_ready.max(max_ready), ..rollout })
     };
     reported.map(with_max_ready).collect()
 }
@@ -171,23 +172,24 @@ fn max_unavailable(service: &Value, role_name: &str) -> usize {
 
 fn replica_state(workload: &PlannedWorkload, now: Timestamp) -> ReplicaState {
     let Some(live) = workload.live.as_ref().filter(|live| !is_terminating(&live.object)) else {
-        return ReplicaState { template: TemplateState::Missing, health: Health::Unready, due: None };
+        return ReplicaState { template: TemplateState::Missing, health: Health::Unready, ready_at: None };
     };
     let template = match is_spec_applied(&live.object, &workload.planned, FIELD_MANAGER) {
         true => TemplateState::Current,
         false => TemplateState::Outdated,
     };
-    let is_complete = Progress::of(&live.object).is_complete();
-    let due = min_ready_time_end(live).filter(|end| is_complete && template == TemplateState::Current && *end > now);
+    let is_complete = Progress::from_workload(&live.object).is_complete();
+    let ready_at =
+        min_ready_time_end(live).filter(|end| is_complete && template == TemplateState::Current && *end > now);
     let is_unschedulable =
         |pod: &Value| pod_problem(pod).is_some_and(|problem| problem.reason == WorkloadReason::Unschedulable);
     let is_bound = |pod: &Value| pod["spec"]["nodeName"].is_string();
     let health = match () {
-        () if is_complete && due.is_none() => Health::Ready,
+        () if is_complete && ready_at.is_none() => Health::Ready,
         () if live.pods().any(is_unschedulable) && !live.pods().any(is_bound) => Health::Unschedulable,
         () => Health::Unready,
     };
-    ReplicaState { template, health, due }
+    ReplicaState { template, health, ready_at }
 }
 
 /// Returns the time at which a replica without readiness probes counts as working.
@@ -334,7 +336,7 @@ mod tests {
         #[case] containers: Value,
         #[case] now: i64,
         #[case] health: Health,
-        #[case] due: Option<i64>,
+        #[case] ready_at: Option<i64>,
     ) {
         let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": containers}, "status": {"conditions":
             [{"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:00:00Z"}]}});
@@ -342,9 +344,12 @@ mod tests {
         if let Some(live) = &mut workload.live {
             live.pods = vec![std::sync::Arc::new(pod)];
         }
-        let at = |second| Timestamp::from_second(second).unwrap();
-        let state = replica_state(&workload, at(now));
-        assert_eq!((state.template, state.health, state.due), (TemplateState::Current, health, due.map(at)));
+        let timestamp = |second| Timestamp::from_second(second).unwrap();
+        let state = replica_state(&workload, timestamp(now));
+        assert_eq!(
+            (state.template, state.health, state.ready_at),
+            (TemplateState::Current, health, ready_at.map(timestamp))
+        );
     }
 
     /// The updated replica lost its node, and the other one is the only ready replica.
@@ -364,7 +369,7 @@ mod tests {
             let service = service(annotations, json!({"w": {"readyBefore": 2}}));
             rollouts(&service, &workloads, Timestamp::UNIX_EPOCH)["w"].ready_floor
         };
-        assert_eq!(ready_floor(Value::Null), Some(ReadyFloor { ready: 1, needed: 2 }));
+        assert_eq!(ready_floor(Value::Null), Some(ReadyFloor { ready: 1, required: 2 }));
         assert_eq!(
             ready_floor(json!({"fusioninfer.io/rollout-paused": "true"})),
             None,

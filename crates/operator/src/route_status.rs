@@ -112,7 +112,7 @@ mod tests {
 
     fn parent(name: &str, accepted: &str, resolved: &str, generation: i64) -> Value {
         let condition = |kind: &str, status: &str| {
-            json!({"type": kind, "status": status, "reason": format!("{kind}{status}"), "message": "words",
+            json!({"type": kind, "status": status, "reason": format!("{kind}{status}"), "message": "message",
                 "observedGeneration": generation})
         };
         json!({"parentRef": {"name": name}, "controllerName": "x/y",
@@ -125,11 +125,11 @@ mod tests {
     #[case::earlier_generation(json!([parent("gw", "False", "True", 1)]), RouteStatus::NotReported("HTTPRoute n/s".into()))]
     #[case::accepted(json!([parent("gw", "True", "True", 2)]), RouteStatus::Accepted("Gateway gw".into()))]
     #[case::not_accepted(json!([parent("gw", "False", "True", 2)]),
-        RouteStatus::Rejected("HTTPRoute n/s was not accepted by Gateway gw: AcceptedFalse: words".into()))]
+        RouteStatus::Rejected("HTTPRoute n/s was not accepted by Gateway gw: AcceptedFalse: message".into()))]
     #[case::unresolved_backend(json!([parent("gw", "True", "False", 2)]),
-        RouteStatus::Rejected("HTTPRoute n/s was not accepted by Gateway gw: ResolvedRefsFalse: words".into()))]
+        RouteStatus::Rejected("HTTPRoute n/s was not accepted by Gateway gw: ResolvedRefsFalse: message".into()))]
     #[case::one_of_two_rejects(json!([parent("a", "True", "True", 2), parent("b", "False", "True", 2)]),
-        RouteStatus::Rejected("HTTPRoute n/s was not accepted by Gateway b: AcceptedFalse: words".into()))]
+        RouteStatus::Rejected("HTTPRoute n/s was not accepted by Gateway b: AcceptedFalse: message".into()))]
     fn status_of_a_route(#[case] parents: Value, #[case] expect: RouteStatus) {
         assert_eq!(route_status([&object("HTTPRoute", true, parents)]), expect);
     }

@@ -26,8 +26,9 @@ pub(crate) fn select(snapshot: &Snapshot, claims: &[Claim], object: &Value, serv
 /// A service retains its selection while any of its replicas is ready. Without a ready replica it does not wait for
 /// accelerators of other services if the new plan needs no waiting.
 fn choose_plan(service: &Value, retained: ServicePlan, new: ServicePlan) -> Selection {
-    let is_same = retained.feasible && (&retained.runtime, &retained.components) == (&new.runtime, &new.components);
-    if !new.feasible || is_same {
+    let is_same_selection =
+        retained.feasible && (&retained.runtime, &retained.components) == (&new.runtime, &new.components);
+    if !new.feasible || is_same_selection {
         return Selection { plan: retained, better_plan: None };
     }
     if !has_ready_replicas(service) && waits_for_capacity(&retained.warnings) && !waits_for_capacity(&new.warnings) {

@@ -59,7 +59,7 @@ impl InvalidObject {
         format!("{} {name} is invalid and is ignored: {}", self.kind.kind, self.error)
     }
 
-    /// Returns whether the service could select the object if it was valid.
+    /// Returns whether the service could select the object if it were valid.
     fn is_visible_to(&self, service: &Value) -> bool {
         !self.kind.namespaced || self.key.namespace == metadata_field(service, "namespace")
     }
@@ -214,7 +214,7 @@ impl Operator {
 /// Adds one object to the snapshot.
 ///
 /// # Errors
-/// The invalid field and its error.
+/// Returns the invalid field and its error.
 fn add_object(snapshot: &mut Snapshot, document: &Document) -> Result<(), String> {
     let message = |error: api::ManifestError| match &error.path {
         Some(path) => format!("{path}: {}", error.cause),
@@ -245,7 +245,7 @@ mod tests {
     }
 
     /// Returns reason and warnings of a plan after invalid objects were reported.
-    fn reported(snapshot: &SelectionSnapshot, reason: &str) -> (String, Vec<String>) {
+    fn reason_and_warnings(snapshot: &SelectionSnapshot, reason: &str) -> (String, Vec<String>) {
         let service = json!({"metadata": {"namespace": "n", "name": "s"}, "spec": {"model": {"name": "m"}, "runtime": {"name": "r"}}});
         let mut plan = ServicePlan { reason: reason.to_owned(), ..ServicePlan::default() };
         snapshot.report_invalid_objects(&service, &mut plan);
@@ -254,26 +254,26 @@ mod tests {
     }
 
     #[test]
-    fn named_invalid_object_is_the_reason_and_others_are_warnings() {
-        let expect = |reason: &str, codes: &[&str]| {
+    fn named_invalid_object_sets_the_reason_and_others_add_warnings() {
+        let expected = |reason: &str, codes: &[&str]| {
             (reason.to_owned(), codes.iter().map(|code| (*code).to_owned()).collect::<Vec<_>>())
         };
         assert_eq!(
-            reported(&snapshot(CLUSTER_SERVING_RUNTIME, "", "r"), "RuntimeNotFound"),
-            expect("RuntimeUnreadable", &["InvalidRuntime"])
+            reason_and_warnings(&snapshot(CLUSTER_SERVING_RUNTIME, "", "r"), "RuntimeNotFound"),
+            expected("RuntimeUnreadable", &["InvalidRuntime"])
         );
         assert_eq!(
-            reported(&snapshot(CLUSTER_SERVING_RUNTIME, "", "other"), "Selected"),
-            expect("Selected", &["InvalidRuntime"])
+            reason_and_warnings(&snapshot(CLUSTER_SERVING_RUNTIME, "", "other"), "Selected"),
+            expected("Selected", &["InvalidRuntime"])
         );
         assert_eq!(
-            reported(&snapshot(BASE_MODEL, "n", "m"), "ModelNotFound"),
-            expect("ModelUnreadable", &["InvalidModel"])
+            reason_and_warnings(&snapshot(BASE_MODEL, "n", "m"), "ModelNotFound"),
+            expected("ModelUnreadable", &["InvalidModel"])
         );
-        assert_eq!(reported(&snapshot(BASE_MODEL, "n", "other"), "Selected"), expect("Selected", &[]));
+        assert_eq!(reason_and_warnings(&snapshot(BASE_MODEL, "n", "other"), "Selected"), expected("Selected", &[]));
         assert_eq!(
-            reported(&snapshot(SERVING_RUNTIME, "elsewhere", "r"), "RuntimeNotFound"),
-            expect("RuntimeNotFound", &[])
+            reason_and_warnings(&snapshot(SERVING_RUNTIME, "elsewhere", "r"), "RuntimeNotFound"),
+            expected("RuntimeNotFound", &[])
         );
     }
 }

@@ -38,14 +38,14 @@ impl ServiceIndex {
         if self.services.get(&index_key) == new.as_ref() {
             return;
         }
-        let created = new.as_ref().map(|new| new.creation_timestamp.clone());
+        let creation_timestamp = new.as_ref().map(|new| new.creation_timestamp.clone());
         let old = match new {
             Some(new) => self.services.insert(index_key, new),
             None => self.services.remove(&index_key),
         };
         if kind == OME_SERVICE {
             old.map(|old| self.by_creation.remove(&(old.creation_timestamp, key.clone())));
-            self.by_creation.extend(created.map(|created| (created, key.clone())));
+            self.by_creation.extend(creation_timestamp.map(|created| (created, key.clone())));
         }
     }
 

@@ -57,8 +57,9 @@ impl Operator {
         let (convergence, rollouts) = self.apply_plan(&service, &selection.plan).await?;
         let report = self.report(kind, &service, &selection, &convergence, &rollouts);
         self.publish_report(kind, &service, &report).await?;
-        let due = rollouts.values().filter_map(|rollout| rollout.due).chain(self.recheck_at(&convergence)).min();
-        convergence.rejection.map_or(Ok(due), Err)
+        let requeue_at =
+            rollouts.values().filter_map(|rollout| rollout.ready_at).chain(self.recheck_at(&convergence)).min();
+        convergence.rejection.map_or(Ok(requeue_at), Err)
     }
 
     /// Returns when to check again for an object of another owner. Kinds that are watched with a label selector do not
@@ -85,7 +86,7 @@ impl Operator {
     /// Returns the selection to apply.
     ///
     /// # Errors
-    /// The message of a condition about an invalid service.
+    /// Returns the message for a condition if the service is invalid.
     fn select(&self, kind: Kind, service: &Value) -> Result<Arc<Selection>, String> {
         // A role-based service does not select runtimes or classes.
         if kind == FUSIONINFER_SERVICE {
@@ -105,7 +106,7 @@ impl Operator {
 
     fn cached_selection(&self, kind: Kind, key: &NamespacedName, service: &Value) -> Result<Arc<Selection>, String> {
         let (snapshot, epoch) = self.selection_snapshot();
-        let (claims, claims_version) = self.claims.claims_of_others(key, &snapshot.snapshot.inventory);
+        let (claims, claims_version) = self.claims.unaccounted_claims(key, &snapshot.snapshot.inventory);
         let inputs = DecisionInputs::new(service, epoch, claims_version);
         if let Some(selection) = self.decision_cache.get(key, &inputs) {
             return Ok(selection);
@@ -225,7 +226,7 @@ fn claim(key: &NamespacedName, plan: &ServicePlan) -> Option<Claim> {
 /// Parses a service.
 ///
 /// # Errors
-/// The message of a condition about an invalid service.
+/// Returns the message for a condition if the service is invalid.
 fn parse_service(kind: Kind, service: &Value) -> Result<Service, String> {
     let parsed = Service::from_document(&document(kind, service)).map_err(|error| match &error.path {
         Some(path) => format!("{path}: {}", error.cause),

@@ -44,7 +44,7 @@ impl WorkItem {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Enqueue {
     /// Items with regular priority.
-    pub(crate) now: Vec<WorkItem>,
+    pub(crate) normal_priority: Vec<WorkItem>,
     /// Ready services to re-evaluate: whether their selection is still valid, and whether a better one exists. Edits
     /// are processed before them.
     pub(crate) low_priority: Vec<WorkItem>,
@@ -78,15 +78,15 @@ pub(crate) fn work_items(index: &ServiceIndex, change: &Change) -> Enqueue {
 }
 
 /// Returns all selecting services after `first`; ready ones with low priority.
-fn reevaluate_all(index: &ServiceIndex, first: Vec<WorkItem>) -> Enqueue {
-    Enqueue { now: [first, index.not_ready()].concat(), low_priority: index.ready() }
+fn reevaluate_all(index: &ServiceIndex, first_items: Vec<WorkItem>) -> Enqueue {
+    Enqueue { normal_priority: [first_items, index.not_ready()].concat(), low_priority: index.ready() }
 }
 
 // === impl Enqueue ===
 
 impl From<Vec<WorkItem>> for Enqueue {
-    fn from(now: Vec<WorkItem>) -> Enqueue {
-        Enqueue { now, low_priority: Vec::new() }
+    fn from(items: Vec<WorkItem>) -> Enqueue {
+        Enqueue { normal_priority: items, low_priority: Vec::new() }
     }
 }
 
@@ -123,15 +123,15 @@ fn service_items(
     new: Option<&Value>,
 ) -> Vec<WorkItem> {
     let own_item = WorkItem::Service(kind, key.clone());
-    let others = || index.not_ready().into_iter().filter(|item| *item != own_item).collect::<Vec<_>>();
-    let selected = |service: &Value| service["status"]["decision"]["components"].clone();
-    let claimed =
-        |service: &Value| (selected(service), plan::status_waits_for_capacity(&service["status"]["decision"]));
-    let has_released_claim = old.is_some_and(|old| selected(old).is_object()) && differ(old, new, claimed);
+    let waiting_services = || index.not_ready().into_iter().filter(|item| *item != own_item).collect::<Vec<_>>();
+    let selection = |service: &Value| service["status"]["decision"]["components"].clone();
+    let claim_fields =
+        |service: &Value| (selection(service), plan::status_waits_for_capacity(&service["status"]["decision"]));
+    let has_released_claim = old.is_some_and(|old| selection(old).is_object()) && differ(old, new, claim_fields);
     match new {
         None => index.not_ready(),
         Some(_) if differ(old, new, user_fields) => vec![own_item],
-        Some(_) if has_released_claim => others(),
+        Some(_) if has_released_claim => waiting_services(),
         Some(_) => Vec::new(),
     }
 }
@@ -175,9 +175,10 @@ pub(crate) fn user_fields(object: &Value) -> [Value; 5] {
 /// Returns whether a class has more free capacity than before, or other nodes. Less capacity does not affect waiting
 /// services.
 fn has_freed_capacity(old: Option<&Value>, new: Option<&Value>) -> bool {
-    let available = |class: Option<&Value>| class.and_then(|class| class["status"]["availableAccelerators"].as_i64());
+    let available_accelerators =
+        |class: Option<&Value>| class.and_then(|class| class["status"]["availableAccelerators"].as_i64());
     let nodes = |class: &Value| ["nodes", "totalAccelerators"].map(|name| class["status"][name].clone());
-    available(new) > available(old) || differ(old, new, nodes)
+    available_accelerators(new) > available_accelerators(old) || differ(old, new, nodes)
 }
 
 /// Returns the node that the Pod occupies until it terminates.
@@ -208,14 +209,14 @@ mod tests {
     }
 
     /// Returns the names of the enqueued items, those with low priority after a `|`.
-    fn names(enqueue: &Enqueue) -> Vec<String> {
+    fn item_names(enqueue: &Enqueue) -> Vec<String> {
         let name = |item: &WorkItem| match item {
             WorkItem::InvalidObjects => "invalid-objects".to_owned(),
             WorkItem::Service(_, key) => key.name.clone(),
             _ => "class".to_owned(),
         };
         let separator = (!enqueue.low_priority.is_empty()).then(|| "|".to_owned());
-        enqueue.now.iter().map(name).chain(separator).chain(enqueue.low_priority.iter().map(name)).collect()
+        enqueue.normal_priority.iter().map(name).chain(separator).chain(enqueue.low_priority.iter().map(name)).collect()
     }
 
     fn node(labels: Value, heartbeat: &str) -> Value {
@@ -228,22 +229,25 @@ mod tests {
         let heartbeat = change(NODE, node(json!({"gpu": "a"}), "1"), node(json!({"gpu": "a"}), "2"));
         assert_eq!(work_items(&index(), &heartbeat), Enqueue::default());
         let label = change(NODE, node(json!({"gpu": "a"}), "1"), node(json!({"gpu": "b"}), "2"));
-        assert_eq!(names(&work_items(&index(), &label)), ["waiting", "|", "ready"]);
+        assert_eq!(item_names(&work_items(&index(), &label)), ["waiting", "|", "ready"]);
     }
 
     #[test]
     fn freed_capacity_enqueues_waiting_services_and_edits_enqueue_all() {
         let class = |free: i64, spec: &str| json!({"metadata": {"name": "h100"}, "spec": {"vendor": spec}, "status": {"availableAccelerators": free}});
-        assert_eq!(names(&work_items(&index(), &change(ACCELERATOR_CLASS, class(1, "a"), class(2, "a")))), ["waiting"]);
         assert_eq!(
-            names(&work_items(&index(), &change(ACCELERATOR_CLASS, class(1, "a"), class(1, "b")))),
+            item_names(&work_items(&index(), &change(ACCELERATOR_CLASS, class(1, "a"), class(2, "a")))),
+            ["waiting"]
+        );
+        assert_eq!(
+            item_names(&work_items(&index(), &change(ACCELERATOR_CLASS, class(1, "a"), class(1, "b")))),
             ["invalid-objects", "waiting", "|", "ready"]
         );
         // Less free capacity does not affect waiting services.
         assert_eq!(work_items(&index(), &change(ACCELERATOR_CLASS, class(2, "a"), class(1, "a"))), Enqueue::default());
         let runtime = |spec: &str| json!({"metadata": {"name": "r"}, "spec": {"image": spec}});
         assert_eq!(
-            names(&work_items(&index(), &change(CLUSTER_SERVING_RUNTIME, Value::Null, runtime("a")))),
+            item_names(&work_items(&index(), &change(CLUSTER_SERVING_RUNTIME, Value::Null, runtime("a")))),
             ["invalid-objects", "waiting", "|", "ready"]
         );
     }
@@ -252,7 +256,7 @@ mod tests {
     fn own_status_write_enqueues_nothing() {
         let service = |phase: &str| json!({"metadata": {"namespace": "n", "name": "ready", "resourceVersion": phase}, "status": {"p": phase}});
         assert_eq!(work_items(&index(), &change(OME_SERVICE, service("1"), service("2"))), Enqueue::default());
-        assert_eq!(names(&work_items(&index(), &change(OME_SERVICE, service("1"), Value::Null))), ["waiting"]);
+        assert_eq!(item_names(&work_items(&index(), &change(OME_SERVICE, service("1"), Value::Null))), ["waiting"]);
     }
 
     #[test]
@@ -261,7 +265,7 @@ mod tests {
             json!({"metadata": {"namespace": "n", "name": "ready"},
             "status": {"decision": {"components": {"engine": {"acceleratorClass": class}}}}})
         };
-        assert_eq!(names(&work_items(&index(), &change(OME_SERVICE, service("a"), service("b")))), ["waiting"]);
+        assert_eq!(item_names(&work_items(&index(), &change(OME_SERVICE, service("a"), service("b")))), ["waiting"]);
         let undecided = json!({"metadata": {"namespace": "n", "name": "ready"}});
         assert_eq!(work_items(&index(), &change(OME_SERVICE, undecided, service("b"))), Enqueue::default());
     }
@@ -274,7 +278,7 @@ mod tests {
         index.observe(FUSIONINFER_SERVICE, &NamespacedName::from_object(&blocked), Some(&blocked));
         let object = |namespace: &str| json!({"metadata": {"namespace": namespace, "name": "any"}});
         let deletion = |namespace: &str| change(crate::kinds::POD_GROUP, object(namespace), Value::Null);
-        assert_eq!(names(&work_items(&index, &deletion("n"))), ["blocked"]);
+        assert_eq!(item_names(&work_items(&index, &deletion("n"))), ["blocked"]);
         assert_eq!(work_items(&index, &deletion("other")), Enqueue::default());
     }
 
@@ -285,16 +289,16 @@ mod tests {
             "spec": {"nodeName": node}, "status": {"phase": phase}})
         };
         assert_eq!(
-            names(&work_items(&index(), &change(POD, pod(json!("x"), "Pending"), pod(json!("x"), "Running")))),
+            item_names(&work_items(&index(), &change(POD, pod(json!("x"), "Pending"), pod(json!("x"), "Running")))),
             ["ready"]
         );
         assert_eq!(
-            names(&work_items(&index(), &change(POD, pod(json!("x"), "Running"), pod(json!("x"), "Failed")))),
+            item_names(&work_items(&index(), &change(POD, pod(json!("x"), "Running"), pod(json!("x"), "Failed")))),
             ["ready"]
         );
         let owned = json!({"metadata": {"namespace": "n", "name": "d", "ownerReferences":
             [{"controller": true, "apiVersion": "fusioninfer.io/v1alpha1", "kind": "InferenceService", "name": "r"}]}});
         let enqueue = work_items(&index(), &change(crate::kinds::DEPLOYMENT, Value::Null, owned));
-        assert_eq!(enqueue.now, [WorkItem::Service(FUSIONINFER_SERVICE, NamespacedName::new("n", "r"))]);
+        assert_eq!(enqueue.normal_priority, [WorkItem::Service(FUSIONINFER_SERVICE, NamespacedName::new("n", "r"))]);
     }
 }

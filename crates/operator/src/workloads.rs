@@ -71,11 +71,11 @@ impl WorkloadReader<'_> {
 
     /// Returns the existing workloads of `service`, independent of its current plan.
     pub(crate) fn existing_workloads(&self, service: &Value) -> Vec<PlannedWorkload> {
-        let of_kind = |kind: Kind| {
+        let workloads_of_kind = |kind: Kind| {
             let owned = self.stores.list_controlled_by(kind, metadata_field(service, "uid"));
             owned.into_iter().map(move |object| self.read_workload(service, &object, kind))
         };
-        [DEPLOYMENT, LEADER_WORKER_SET].into_iter().flat_map(of_kind).collect()
+        [DEPLOYMENT, LEADER_WORKER_SET].into_iter().flat_map(workloads_of_kind).collect()
     }
 
     fn read_workload(&self, service: &Value, planned: &Value, kind: Kind) -> PlannedWorkload {

@@ -1,4 +1,4 @@
-//! Engine arguments and resources that specify different numbers of accelerators.
+//! Detects engine arguments and resources that specify different numbers of accelerators.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ fn validate_runtime(object: &Value) -> Vec<Finding> {
     let Ok(runtime) = Runtime::from_api("", Scope::Cluster, "", None, &spec) else { return Vec::new() };
     let finding_of = |(component, component_spec): (&Component, &decide::RuntimeComponent)| {
         let nodes = nodes(component_spec.nodes, component_spec.multi_node)?;
-        finding(
+        mismatch_finding(
             &format!("spec.{}Config", component.as_str()),
             component_spec.parallelism,
             &component_spec.resources,
@@ -37,7 +37,12 @@ fn validate_service(object: &Value) -> Vec<Finding> {
     let Ok(demand) = Demand::from_api(&service, None) else { return Vec::new() };
     let finding_of = |(component, component_spec): (&Component, &decide::ComponentDemand)| {
         let nodes = nodes(component_spec.nodes, component_spec.multi_node)?;
-        finding(&format!("spec.{}", component.as_str()), component_spec.parallelism, &component_spec.resources, nodes)
+        mismatch_finding(
+            &format!("spec.{}", component.as_str()),
+            component_spec.parallelism,
+            &component_spec.resources,
+            nodes,
+        )
     };
     demand.components.iter().filter_map(finding_of).collect()
 }
@@ -47,13 +52,19 @@ fn nodes(node_count: Option<u32>, is_multi_node: bool) -> Option<u32> {
     node_count.or_else(|| (!is_multi_node).then_some(1))
 }
 
-fn finding(path: &str, parallelism: Option<u32>, resources: &BTreeMap<String, u32>, nodes: u32) -> Option<Finding> {
+fn mismatch_finding(
+    path: &str,
+    parallelism: Option<u32>,
+    resources: &BTreeMap<String, u32>,
+    nodes: u32,
+) -> Option<Finding> {
     let accelerators =
         resources.iter().filter(|(name, count)| ACCELERATOR_RESOURCES.contains(&name.as_str()) && **count > 0);
     let accelerator_request = AcceleratorRequest { parallelism, per_node: accelerators.map(|(_, count)| *count).max() };
     let (parallelism, requested) = accelerator_request.mismatch(nodes)?;
+    let noun = if parallelism == 1 { "accelerator" } else { "accelerators" };
     let message =
-        format!("arguments or environment variables use {parallelism} accelerators, but resources request {requested}");
+        format!("arguments or environment variables use {parallelism} {noun}, but resources request {requested}");
     let hint = "make --tensor-parallel-size and similar arguments agree with resources, or remove one of them";
     Some(Finding::warning(path, message).with_hint(hint))
 }

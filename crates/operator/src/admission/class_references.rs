@@ -1,4 +1,4 @@
-//! References to accelerator classes that do not exist.
+//! Detects references to accelerator classes that do not exist.
 
 use std::collections::BTreeSet;
 
@@ -26,8 +26,8 @@ pub(super) fn unknown_class_warnings(document: &Document, known_classes: &BTreeS
                     "create the class, or list the existing ones with `kubectl get acceleratorclasses` or `ostler catalog list`".to_owned()
                 }
             };
-            let shown: String = class.chars().take(63).collect();
-            Finding::warning(path, format!("AcceleratorClass `{shown}` does not exist")).with_hint(hint)
+            let truncated_name: String = class.chars().take(63).collect();
+            Finding::warning(path, format!("AcceleratorClass `{truncated_name}` does not exist")).with_hint(hint)
         })
         .collect()
 }
@@ -53,8 +53,9 @@ fn class_references(document: &Document) -> Vec<ClassReference> {
                 let annotation =
                     object.metadata.annotations.as_ref().and_then(|annotations| annotations.get(CLASS_ANNOTATION));
                 let path = format!("metadata.annotations[{CLASS_ANNOTATION}]");
-                let annotated = annotation.filter(|class| !class.is_empty()).map(|class| (path, class.clone()));
-                annotated.into_iter().chain(service_references(&object.spec)).collect()
+                let annotation_reference =
+                    annotation.filter(|class| !class.is_empty()).map(|class| (path, class.clone()));
+                annotation_reference.into_iter().chain(service_references(&object.spec)).collect()
             },
         );
     }
@@ -67,9 +68,9 @@ fn runtime_references(runtime: &ServingRuntimeSpec) -> Vec<ClassReference> {
         let path = "spec.acceleratorRequirements";
         class_references.extend(list_references(&format!("{path}.supportedClasses"), &need.supported_classes));
         class_references.extend(list_references(&format!("{path}.acceleratorClasses"), &need.accelerator_classes));
-        let preferred = need.preference_order.iter().enumerate();
+        let preferences = need.preference_order.iter().enumerate();
         class_references.extend(
-            preferred.map(|(index, preference)| {
+            preferences.map(|(index, preference)| {
                 (format!("{path}.preferenceOrder[{index}].class"), preference.class.clone())
             }),
         );
@@ -110,9 +111,11 @@ fn selector_references(path: &str, selector: Option<&AcceleratorSelector>) -> Ve
 }
 
 fn configuration_references(path: &str, configurations: &[AcceleratorConfiguration]) -> Vec<ClassReference> {
-    let path_at = |index: usize| format!("{path}.acceleratorConfigurations[{index}].selector.acceleratorClass");
-    let all = configurations.iter().enumerate();
-    all.map(|(index, configuration)| (path_at(index), configuration.selector.accelerator_class.clone())).collect()
+    let selector_path = |index: usize| format!("{path}.acceleratorConfigurations[{index}].selector.acceleratorClass");
+    let indexed_configurations = configurations.iter().enumerate();
+    indexed_configurations
+        .map(|(index, configuration)| (selector_path(index), configuration.selector.accelerator_class.clone()))
+        .collect()
 }
 
 fn list_references(path: &str, classes: &[String]) -> Vec<ClassReference> {

@@ -1,4 +1,4 @@
-//! Existing objects that rules between objects compare with.
+//! Context of the validation rules that compare an object with existing objects.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::workload_names::WorkloadNames;
 use super::{ObjectLister, accelerator_counts, class_references};
 use crate::kinds::{ACCELERATOR_CLASS, CLUSTER_SERVING_RUNTIME, FUSIONINFER_SERVICE, SERVING_RUNTIME};
 
-/// Existing objects that an object is compared with.
+/// Existing objects that an object is validated against.
 #[derive(Clone, Debug, Default)]
 pub struct AdmissionContext {
     /// Names of the accelerator classes.
@@ -21,7 +21,7 @@ pub struct AdmissionContext {
 }
 
 impl AdmissionContext {
-    /// Lists the objects that the rules for `object` compare with.
+    /// Creates a context of the existing objects that the rules for `object` need.
     pub(super) fn for_object(object: &Value, lister: &dyn ObjectLister) -> Self {
         let kind = object["kind"].as_str().unwrap_or_default();
         let mut context = Self::default();
@@ -38,15 +38,15 @@ impl AdmissionContext {
         if ["InferenceService", SERVING_RUNTIME.kind, CLUSTER_SERVING_RUNTIME.kind].contains(&kind) {
             lister.list(ACCELERATOR_CLASS).iter().for_each(|class| context.add(class));
         }
-        if let Some(runtimes) =
+        if let Some(runtime_kind) =
             [SERVING_RUNTIME, CLUSTER_SERVING_RUNTIME].into_iter().find(|runtimes| runtimes.kind == kind)
         {
-            lister.list(runtimes).iter().for_each(|runtime| context.add(runtime));
+            lister.list(runtime_kind).iter().for_each(|runtime| context.add(runtime));
         }
         context
     }
 
-    /// Adds an existing object; objects that no rule compares with are ignored.
+    /// Adds an existing object; ignores an object that no rule needs.
     pub fn add(&mut self, object: &Value) {
         self.workload_names.add(object);
         if object["apiVersion"] != ome::API_VERSION {

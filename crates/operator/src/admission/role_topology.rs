@@ -1,4 +1,4 @@
-//! Plans a role-based service when it is written, to report what cannot be planned and what has no effect.
+//! Validates the roles of a service by planning them: reports planning errors and fields without effect.
 
 use api::{Document, Finding};
 use plan::Service;
@@ -6,7 +6,7 @@ use plan::Service;
 /// Path of findings that are about several roles.
 const ROLES_PATH: &str = "spec.roles";
 
-/// Returns the findings of planning the roles. Only contradictions are errors: an incomplete service is accepted and
+/// Plans the roles and returns the findings. Only contradictions are errors: an incomplete service is accepted and
 /// reported in conditions, so that users can write it in steps.
 pub(super) fn validate(document: &Document) -> Vec<Finding> {
     let Ok(Some(Service::RoleBased(service))) = Service::from_document(document) else { return Vec::new() };

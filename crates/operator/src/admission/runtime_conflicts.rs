@@ -1,5 +1,5 @@
-//! Conflicts between runtimes that serve the same models: the selection between two runtimes of one scope must not be
-//! ambiguous.
+//! Detects conflicts between runtimes that serve the same models: the selection between two runtimes of one scope must
+//! not be ambiguous.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,14 +25,14 @@ struct FormatEntry {
     index: usize,
     /// Versions of format and framework.
     versions: [Version; 2],
-    range: Range,
+    size_range: SizeRange,
     protocols: BTreeSet<String>,
     priority: Option<i32>,
 }
 
 type Version = (Option<String>, VersionOperator);
 /// Model size in parameters, inclusive.
-type Range = (Option<u64>, Option<u64>);
+type SizeRange = (Option<u64>, Option<u64>);
 
 /// Fields of a runtime that the comparison uses.
 #[derive(Default, Deserialize)]
@@ -89,26 +89,26 @@ fn format_entries(runtime: &Value) -> Vec<((Scope, Model), FormatEntry)> {
         return Vec::new();
     }
     let scope = (kind, text(&runtime["metadata"]["namespace"]));
-    let range = spec.model_size_range.unwrap_or_default();
-    let range = (range.min.map(|size| size.0), range.max.map(|size| size.0));
+    let size_range = spec.model_size_range.unwrap_or_default();
+    let size_range = (size_range.min.map(|size| size.0), size_range.max.map(|size| size.0));
     let mut protocols: BTreeSet<String> = spec.protocol_versions.into_iter().collect();
     if protocols.is_empty() {
         protocols.insert("openAI".to_owned());
     }
-    let automatic =
+    let auto_selected =
         spec.supported_model_formats.iter().enumerate().filter(|(_, format)| format.auto_select == Some(true));
     let entry = |(index, format): (usize, &SupportedModelFormat)| {
         let entry = FormatEntry {
             runtime: text(&runtime["metadata"]["name"]),
             index,
             versions: [version(format.format().as_ref()), version(format.model_framework.as_ref())],
-            range,
+            size_range,
             protocols: protocols.clone(),
             priority: format.priority,
         };
         ((scope.clone(), model(format)), entry)
     };
-    automatic.map(entry).collect()
+    auto_selected.map(entry).collect()
 }
 
 fn model(format: &SupportedModelFormat) -> Model {
@@ -132,27 +132,31 @@ fn conflict_between(left: &FormatEntry, right: &FormatEntry) -> Option<Conflict>
     if left.priority != right.priority {
         return None;
     }
-    let is_equal = left.versions == right.versions && left.range == right.range && left.protocols == right.protocols;
+    let is_equal =
+        left.versions == right.versions && left.size_range == right.size_range && left.protocols == right.protocols;
     match left.priority {
         Some(priority) if is_equal => Some(Conflict::Equal(priority)),
         _ => {
-            let versions = left.versions.iter().zip(&right.versions).all(|(left, right)| versions_overlap(left, right));
-            let overlap =
-                versions && sizes_tie(left.range, right.range) && !left.protocols.is_disjoint(&right.protocols);
-            overlap.then_some(Conflict::Overlap)
+            let do_versions_overlap =
+                left.versions.iter().zip(&right.versions).all(|(left, right)| versions_overlap(left, right));
+            let is_overlap = do_versions_overlap
+                && sizes_match_equally(left.size_range, right.size_range)
+                && !left.protocols.is_disjoint(&right.protocols);
+            is_overlap.then_some(Conflict::Overlap)
         }
     }
 }
 
 /// Returns whether a model version may match both requirements; operators other than `Equal` may always overlap.
 fn versions_overlap((left_version, left_operator): &Version, (right_version, right_operator): &Version) -> bool {
-    let exact = [left_operator, right_operator].iter().all(|operator| **operator == VersionOperator::Equal);
-    !exact || left_version.is_none() || right_version.is_none() || left_version == right_version
+    let is_exact = [left_operator, right_operator].iter().all(|operator| **operator == VersionOperator::Equal);
+    !is_exact || left_version.is_none() || right_version.is_none() || left_version == right_version
 }
 
-/// Returns whether a model size exists with equal distance in both ranges. The distance |model − min| + |max − model|
-/// equals the width of a range with two bounds; with one bound, it is the distance to that bound.
-fn sizes_tie(left: Range, right: Range) -> bool {
+/// Returns whether some model size matches both ranges equally well, that is, with equal distance. The distance
+/// |model − min| + |max − model| equals the width of a range with two bounds; with one bound, it is the distance to that
+/// bound.
+fn sizes_match_equally(left: SizeRange, right: SizeRange) -> bool {
     match (left, right) {
         ((Some(min), Some(max)), (Some(other_min), Some(other_max))) => {
             max.saturating_sub(min) == other_max.saturating_sub(other_min) && min.max(other_min) <= max.min(other_max)
@@ -162,27 +166,28 @@ fn sizes_tie(left: Range, right: Range) -> bool {
 }
 
 fn conflict_finding(entry: &FormatEntry, other: &FormatEntry, conflict: Conflict, more_conflicts: usize) -> Finding {
-    let others = if more_conflicts == 0 { String::new() } else { format!(" and {more_conflicts} more") };
     let (own_name, other_name) = (&entry.runtime, &other.runtime);
+    let names = match more_conflicts {
+        0 => format!("`{own_name}` and `{other_name}`"),
+        _ => format!("`{own_name}`, `{other_name}` and {more_conflicts} more"),
+    };
     let path = format!("spec.supportedModelFormats[{}]", entry.index);
     let finding = match conflict {
         Conflict::Equal(priority) => Finding::error(
             format!("{path}.priority"),
-            format!(
-                "`{own_name}` and `{other_name}`{others} are selected for the same models with the same priority {priority}"
-            ),
+            format!("{names} are selected for the same models with the same priority {priority}"),
         ),
         Conflict::Overlap => {
             let priority = entry
                 .priority
-                .map_or("none has a priority".to_owned(), |priority| format!("both have priority {priority}"));
+                .map_or("have no priority".to_owned(), |priority| format!("have the same priority {priority}"));
             Finding::warning(
                 path,
                 format!(
-                    "AmbiguousRuntimes: `{own_name}` and `{other_name}`{others} fit the same models equally and {priority}, so the newest is selected"
+                    "AmbiguousRuntimes: {names} match the same models equally well and {priority}, so the newest is selected"
                 ),
             )
         }
     };
-    finding.with_hint("give one of them another priority, or set autoSelect: false")
+    finding.with_hint("give them different priorities, or set autoSelect: false")
 }

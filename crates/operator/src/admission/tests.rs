@@ -3,9 +3,9 @@ use rstest::rstest;
 use serde_json::json;
 
 /// Existing objects.
-struct Objects(Vec<Value>);
+struct StaticObjects(Vec<Value>);
 
-impl ObjectLister for Objects {
+impl ObjectLister for StaticObjects {
     fn list(&self, kind: Kind) -> Vec<Arc<Value>> {
         self.0.iter().filter(|object| object["kind"] == kind.kind).cloned().map(Arc::new).collect()
     }
@@ -34,7 +34,7 @@ fn with_entry(change: Value) -> Value {
 }
 
 fn validate(new: &Value, others: Vec<Value>) -> ValidationResult {
-    validate_admission(&ValidationRequest { object: Some(new), old_object: None }, &Objects(others))
+    validate_admission(&ValidationRequest { object: Some(new), old_object: None }, &StaticObjects(others))
 }
 
 // spec: RT-73
@@ -86,7 +86,7 @@ fn warns_about_ambiguous_runtimes_without_priorities() {
     assert_eq!(
         result.warnings,
         [
-            "spec.supportedModelFormats[0]: AmbiguousRuntimes: `b` and `a` and 1 more fit the same models equally and none has a priority, so the newest is selected; give one of them another priority, or set autoSelect: false"
+            "spec.supportedModelFormats[0]: AmbiguousRuntimes: `b`, `a` and 1 more match the same models equally well and have no priority, so the newest is selected; give them different priorities, or set autoSelect: false"
         ]
     );
 }
@@ -112,22 +112,25 @@ fn suggests_the_nearest_class_name() {
 /// An author must be able to correct an object step by step, and to delete it.
 #[test]
 fn existing_errors_become_warnings() {
-    let invalid = runtime("a", json!({"modelSizeRange": {"min": "9B", "max": "5B"}}));
-    assert!(!validate(&invalid, Vec::new()).is_allowed());
-    let mut edited = invalid.clone();
-    edited["spec"]["disabled"] = json!(true);
+    let invalid_runtime = runtime("a", json!({"modelSizeRange": {"min": "9B", "max": "5B"}}));
+    assert!(!validate(&invalid_runtime, Vec::new()).is_allowed());
+    let mut edited_runtime = invalid_runtime.clone();
+    edited_runtime["spec"]["disabled"] = json!(true);
     let update = |old: &Value, new: &Value| {
-        validate_admission(&ValidationRequest { object: Some(new), old_object: Some(old) }, &Objects(Vec::new()))
+        validate_admission(&ValidationRequest { object: Some(new), old_object: Some(old) }, &StaticObjects(Vec::new()))
     };
-    let result = update(&invalid, &edited);
+    let result = update(&invalid_runtime, &edited_runtime);
     assert!(result.is_allowed() && result.warnings.len() == 1, "{result:?}");
-    let valid = runtime("a", json!({}));
-    assert!(!update(&valid, &invalid).is_allowed());
-    let mut terminating = invalid.clone();
-    terminating["metadata"]["deletionTimestamp"] = json!("2026-11-21T14:30:05Z");
-    assert_eq!(update(&valid, &terminating), ValidationResult::default());
+    let valid_runtime = runtime("a", json!({}));
+    assert!(!update(&valid_runtime, &invalid_runtime).is_allowed());
+    let mut terminating_runtime = invalid_runtime.clone();
+    terminating_runtime["metadata"]["deletionTimestamp"] = json!("2026-11-21T14:30:05Z");
+    assert_eq!(update(&valid_runtime, &terminating_runtime), ValidationResult::default());
     assert_eq!(
-        validate_admission(&ValidationRequest { object: None, old_object: Some(&invalid) }, &Objects(Vec::new())),
+        validate_admission(
+            &ValidationRequest { object: None, old_object: Some(&invalid_runtime) },
+            &StaticObjects(Vec::new())
+        ),
         ValidationResult::default()
     );
 }
@@ -155,7 +158,7 @@ fn responds_to_admission_reviews() {
             "kind": {"group": "ome.io", "version": "v1beta1", "kind": "ClusterServingRuntime"}, "operation": "CREATE",
             "object": object, "oldObject": null}})
     };
-    let lister = Objects(Vec::new());
+    let lister = StaticObjects(Vec::new());
     let response = webhook::review_response(&review(&runtime("a", json!({}))), &lister);
     assert_eq!(response["response"], json!({"uid": "u1", "allowed": true}));
     let response = webhook::review_response(

@@ -56,9 +56,9 @@ pub struct WebhookOptions {
 /// Address that the API server calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WebhookTarget {
-    /// Operator outside of the cluster at this address; the certificate exists only in memory.
+    /// The operator runs outside of the cluster at this address; the certificate exists only in memory.
     Url(SocketAddr),
-    /// Operator behind a Service; its replicas share a certificate in a Secret of this namespace.
+    /// The operator runs behind a Service; its replicas share a certificate in a Secret of this namespace.
     Service {
         /// Namespace of the Service and of the Secret.
         namespace: String,
@@ -72,9 +72,9 @@ pub enum WebhookTarget {
 pub(crate) enum WebhookError {
     #[error("failed to create the certificate")]
     Certificate(#[from] rcgen::Error),
-    #[error("failed to use the certificate")]
+    #[error("failed to configure TLS")]
     Tls(#[from] rustls::Error),
-    #[error("failed to use the listener")]
+    #[error("failed to set up the listener")]
     Listen(#[from] std::io::Error),
     #[error(transparent)]
     Cluster(#[from] cluster::Error),
@@ -86,7 +86,7 @@ pub(crate) enum WebhookError {
 /// server rejects are retried.
 ///
 /// # Errors
-/// If the listener fails.
+/// Returns an error if the listener fails.
 pub(crate) async fn run(
     client: Client,
     stores: Stores,
@@ -95,16 +95,16 @@ pub(crate) async fn run(
     stop: CancellationToken,
 ) -> Result<(), WebhookError> {
     let certificate_manager = CertificateManager::new(client, clock, webhook.target);
-    let (publish, certificates) = watch::channel(None);
+    let (config_sender, certificates) = watch::channel(None);
     let update_loop = async {
         loop {
-            let pause = match certificate_manager
+            let delay = match certificate_manager
                 .update_certificate()
                 .await
                 .and_then(|certificate| certificate.server_config())
             {
                 Ok(config) => {
-                    publish.send_replace(Some(Arc::new(config)));
+                    config_sender.send_replace(Some(Arc::new(config)));
                     CERTIFICATE_CHECK_INTERVAL
                 }
                 Err(error) => {
@@ -112,7 +112,7 @@ pub(crate) async fn run(
                     CERTIFICATE_RETRY_INTERVAL
                 }
             };
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(delay).await;
         }
     };
     tokio::select! {
@@ -124,7 +124,7 @@ pub(crate) async fn run(
 /// Serves reviews until `stop` is cancelled. Connections are closed as long as there is no certificate.
 ///
 /// # Errors
-/// If the listener fails.
+/// Returns an error if the listener fails.
 pub(crate) async fn serve(
     listener: TcpListener,
     certificates: watch::Receiver<Option<Arc<ServerConfig>>>,
@@ -137,12 +137,12 @@ pub(crate) async fn serve(
     let router =
         Router::new().route(PATH, post(handle_review)).layer(DefaultBodyLimit::max(MAX_BODY_SIZE)).with_state(lister);
     loop {
-        let accepted = tokio::select! {
+        let connection = tokio::select! {
             () = stop.cancelled() => return Ok(()),
             accepted = listener.accept() => accepted,
         };
         let current = certificates.borrow().clone();
-        match (accepted, current) {
+        match (connection, current) {
             (Ok((stream, _)), Some(config)) => {
                 tokio::spawn(serve_connection(stream, TlsAcceptor::from(config), router.clone(), stop.clone()));
             }
@@ -165,8 +165,8 @@ async fn serve_connection(
     let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
     tokio::select! {
         () = stop.cancelled() => {}
-        ended = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)) => {
-            if let Err(error) = ended {
+        result = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)) => {
+            if let Err(error) = result {
                 tracing::debug!(%error, "connection failed");
             }
         }
@@ -227,25 +227,31 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let new_certificate =
             |previous| Certificate::new(vec!["127.0.0.1".to_owned()], jiff::Timestamp::now(), previous).unwrap();
-        let (first, stop) = (new_certificate(None), CancellationToken::new());
+        let (first_certificate, stop) = (new_certificate(None), CancellationToken::new());
         let config = |certificate: &Certificate| Some(Arc::new(certificate.server_config().unwrap()));
-        let (publish, certificates) = watch::channel(config(&first));
+        let (config_sender, certificates) = watch::channel(config(&first_certificate));
         let server = tokio::spawn(serve(listener, certificates, Arc::new(EmptyLister), stop.clone()));
 
         let runtime = json!({"apiVersion": "ome.io/v1beta1", "kind": "ServingRuntime", "metadata": {"name": "a"},
             "spec": {"modelSizeRange": {"min": "9B", "max": "5B"}}});
         let review = json!({"request": {"uid": "u", "name": "a", "kind": {"kind": "ServingRuntime", "group": "ome.io"}, "object": runtime}});
-        let response = post_review(address, &first.trusted_certificates(), &review.to_string()).await.unwrap();
+        let response =
+            post_review(address, &first_certificate.trusted_certificates(), &review.to_string()).await.unwrap();
         assert!(
             response.starts_with("HTTP/1.1 200") && response.contains("min 9B is greater than max 5B"),
             "{response}"
         );
-        assert!(post_review(address, &first.trusted_certificates(), "{").await.unwrap().starts_with("HTTP/1.1 400"));
+        assert!(
+            post_review(address, &first_certificate.trusted_certificates(), "{")
+                .await
+                .unwrap()
+                .starts_with("HTTP/1.1 400")
+        );
 
-        let second = new_certificate(Some(first.certificate.clone()));
-        publish.send_replace(config(&second));
-        assert!(post_review(address, &second.trusted_certificates(), &review.to_string()).await.is_ok());
-        assert!(post_review(address, &first.trusted_certificates(), &review.to_string()).await.is_err());
+        let second_certificate = new_certificate(Some(first_certificate.certificate.clone()));
+        config_sender.send_replace(config(&second_certificate));
+        assert!(post_review(address, &second_certificate.trusted_certificates(), &review.to_string()).await.is_ok());
+        assert!(post_review(address, &first_certificate.trusted_certificates(), &review.to_string()).await.is_err());
         stop.cancel();
         server.await.unwrap().unwrap();
     }

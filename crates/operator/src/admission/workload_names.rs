@@ -1,5 +1,5 @@
-//! Role-based services whose names and roles produce the same workload name: service `a` with role `b-c`, and service
-//! `a-b` with role `c`.
+//! Detects role-based services whose names and roles produce the same workload name: service `a` with role `b-c`, and
+//! service `a-b` with role `c`.
 
 use api::Finding;
 use api::fusioninfer::{self, ComponentType, InferenceService};

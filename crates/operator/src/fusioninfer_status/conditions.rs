@@ -7,7 +7,7 @@ use super::{FusionInferObservations, RoleKind};
 use crate::condition_reason::ConditionReason;
 use crate::failures::apply_failure;
 use crate::kinds::{LEADER_WORKER_SET, POD_GROUP};
-use crate::readiness::{WorkloadProblem, WorkloadReason};
+use crate::readiness::{WorkloadProblem, WorkloadReason, replicas_are};
 use crate::rollout::{ReadyFloor, Rollout, is_rollout_paused};
 use crate::route_status::RouteStatus;
 use crate::{code, gang_status};
@@ -169,11 +169,13 @@ fn rollout_progress(observations: &FusionInferObservations<'_>) -> Option<String
 }
 
 fn role_rollout_progress(role: &str, rollout: &Rollout) -> String {
-    let progress = format!("Rollout of role {role}: {} of {} replicas are updated", rollout.updated, rollout.replicas);
-    let Some(ReadyFloor { ready, needed }) = rollout.ready_floor else { return progress };
+    let Rollout { updated, replicas, .. } = rollout;
+    let progress = format!("Rollout of role {role}: {updated} of {replicas} {} updated", replicas_are(*replicas));
+    let Some(ReadyFloor { ready, required }) = rollout.ready_floor else { return progress };
     format!(
-        "{progress}; the next replica is updated once {needed} replicas are ready ({ready} now): \
-         add capacity, or scale down"
+        "{progress}; the next replica is updated once {required} {} ready (currently {ready}); \
+         add capacity, or scale down",
+        replicas_are(required)
     )
 }
 

@@ -45,7 +45,7 @@ pub(super) enum Phase {
 impl Phase {
     /// Returns `Pending` if nothing exists, `Deploying` if something exists, and `Running` if all desired replicas are
     /// ready. A role with zero replicas is `Running`.
-    pub(super) fn of(desired: i64, ready: i64, exists: bool, failed: bool) -> Phase {
+    pub(super) fn new(desired: i64, ready: i64, exists: bool, failed: bool) -> Phase {
         match () {
             () if failed => Phase::Failed,
             () if ready >= desired => Phase::Running,
@@ -68,19 +68,19 @@ impl Phase {
 // === impl RoleState ===
 
 impl RoleState {
-    pub(super) fn of(observations: &FusionInferObservations<'_>, role: &Role) -> RoleState {
+    pub(super) fn new(observations: &FusionInferObservations<'_>, role: &Role) -> RoleState {
         if !observations.unlisted.is_empty() {
             return RoleState::unknown(observations, role);
         }
         let workloads: Vec<&PlannedWorkload> =
-            observations.workloads.iter().filter(|workload| role.owns(workload)).collect();
+            observations.workloads.iter().filter(|workload| role.has_workload(workload)).collect();
         let counts = match role.kind {
             RoleKind::Engine => engine_counts(role, &workloads),
             RoleKind::Router => router_counts(role, &workloads),
         };
         let problem = workloads.iter().filter_map(|workload| planned_workload_problem(workload)).min();
         let failed = !observations.is_feasible() || problem.as_ref().is_some_and(|problem| problem.failed);
-        let phase = Phase::of(counts.desired, counts.ready, counts.exists, failed);
+        let phase = Phase::new(counts.desired, counts.ready, counts.exists, failed);
         RoleState {
             name: role.name.clone(),
             kind: role.kind,
@@ -109,10 +109,10 @@ impl RoleState {
 
     /// Returns the entry with `lastUpdateTime`, which changes only with the content.
     pub(super) fn with_timestamp(&self, old_entry: &Value, now: Timestamp) -> Value {
-        let (mut status, mut before) = (self.status.clone(), old_entry.clone());
-        let time = before.as_object_mut().and_then(|before| before.remove("lastUpdateTime"));
-        status["lastUpdateTime"] = match time {
-            Some(time) if before == status => time,
+        let (mut status, mut old_content) = (self.status.clone(), old_entry.clone());
+        let last_update_time = old_content.as_object_mut().and_then(|content| content.remove("lastUpdateTime"));
+        status["lastUpdateTime"] = match last_update_time {
+            Some(time) if old_content == status => time,
             _ => cluster::rfc3339_seconds(now).into(),
         };
         status
@@ -124,7 +124,7 @@ impl RoleState {
 impl Role {
     /// Returns whether a workload belongs to the role. A service has at most one router; workloads of engines are
     /// labeled with their role.
-    fn owns(&self, workload: &PlannedWorkload) -> bool {
+    fn has_workload(&self, workload: &PlannedWorkload) -> bool {
         let labels = &workload.planned["metadata"]["labels"];
         let is_router = labels[COMPONENT_TYPE] == ComponentType::Router.as_str();
         match self.kind {
@@ -134,8 +134,8 @@ impl Role {
     }
 }
 
-/// Counts the replicas of an engine role. A replica is ready only if all its Pods are: 3 of 4 ready Pods are no ready
-/// replica (seed 002, ComponentStatus).
+/// Counts the replicas of an engine role. A replica is ready only if all its Pods are: a replica with 3 of 4 ready Pods
+/// is not ready (seed 002, ComponentStatus).
 fn engine_counts(role: &Role, workloads: &[&PlannedWorkload]) -> Counts {
     let ready = workloads.iter().filter(|workload| ready_pods(workload) >= role.nodes).count();
     Counts {
@@ -149,7 +149,7 @@ fn engine_counts(role: &Role, workloads: &[&PlannedWorkload]) -> Counts {
 
 fn router_counts(role: &Role, workloads: &[&PlannedWorkload]) -> Counts {
     let Some(workload) = workloads.first() else { return Counts { desired: role.replicas, ..Counts::default() } };
-    let progress = workload.live.as_ref().map(|live| Progress::of(&live.object));
+    let progress = workload.live.as_ref().map(|live| Progress::from_workload(&live.object));
     let ready = progress.as_ref().map_or(0, |progress| progress.ready);
     Counts {
         desired: workload.planned["spec"]["replicas"].as_i64().unwrap_or(role.replicas),

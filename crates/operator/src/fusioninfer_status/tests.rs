@@ -34,7 +34,7 @@ impl Scenario {
         Scenario { spec, plan: ServicePlan { feasible: true, ..ServicePlan::default() }, ..Scenario::default() }
     }
 
-    fn with(mut self, workloads: Vec<PlannedWorkload>) -> Scenario {
+    fn with_workloads(mut self, workloads: Vec<PlannedWorkload>) -> Scenario {
         self.workloads = workloads;
         self
     }
@@ -85,10 +85,10 @@ fn replica(role: &str, index: usize, nodes: usize, state: Pods) -> PlannedWorklo
     let planned = json!({"kind": "LeaderWorkerSet",
         "metadata": {"name": name, "labels": {ROLE_NAME: role, REPLICA_INDEX: index.to_string()}},
         "spec": {"leaderWorkerTemplate": {"size": nodes, "workerTemplate": {"metadata": {"annotations": {GROUP_NAME: "s"}}}}}});
-    let pod = |at: usize| {
+    let pod = |pod_index: usize| {
         let (spec, status) = match state {
             Pods::Ready(ready) => {
-                let ready = if at < ready { "True" } else { "False" };
+                let ready = if pod_index < ready { "True" } else { "False" };
                 (
                     json!({"nodeName": "n"}),
                     json!({"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}),
@@ -105,18 +105,18 @@ fn replica(role: &str, index: usize, nodes: usize, state: Pods) -> PlannedWorklo
                 "ready": false, "state": {"waiting": {"reason": "ErrImagePull"}}}]}),
             ),
         };
-        json!({"kind": "Pod", "metadata": {"name": format!("{name}-{at}")}, "spec": spec, "status": status})
+        json!({"kind": "Pod", "metadata": {"name": format!("{name}-{pod_index}")}, "spec": spec, "status": status})
     };
-    let all = matches!(state, Pods::Ready(ready) if ready == nodes);
+    let are_all_ready = matches!(state, Pods::Ready(ready) if ready == nodes);
     let mut live = planned.clone();
     live["spec"]["replicas"] = json!(1);
-    live["status"] = json!({"readyReplicas": i64::from(all), "updatedReplicas": 1});
+    live["status"] = json!({"readyReplicas": i64::from(are_all_ready), "updatedReplicas": 1});
     PlannedWorkload::new(planned, Some(live), (0..nodes).map(pod).collect())
 }
 
-fn story_4(prefill: Pods, decode: [Pods; 2]) -> Scenario {
+fn gang_scenario(prefill: Pods, decode: [Pods; 2]) -> Scenario {
     let [first, second] = decode;
-    Scenario::prefill_decode().with(vec![
+    Scenario::prefill_decode().with_workloads(vec![
         replica("prefill", 0, 2, prefill),
         replica("decode", 0, 4, first),
         replica("decode", 1, 4, second),
@@ -128,7 +128,7 @@ fn story_4(prefill: Pods, decode: [Pods; 2]) -> Scenario {
 #[test]
 fn counts_pods_of_incomplete_replicas() {
     let scenario =
-        Scenario::worker().with(vec![replica("w", 0, 4, Pods::Ready(4)), replica("w", 1, 4, Pods::Ready(3))]);
+        Scenario::worker().with_workloads(vec![replica("w", 0, 4, Pods::Ready(4)), replica("w", 1, 4, Pods::Ready(3))]);
     assert_eq!(
         scenario.component("w"),
         json!({"desiredReplicas": 2, "readyReplicas": 1, "nodesPerReplica": 4, "totalPods": 8,
@@ -149,7 +149,7 @@ fn counts_pods_of_incomplete_replicas() {
 // spec: TOP-84
 #[test]
 fn last_update_time_changes_only_with_the_content() {
-    let mut scenario = Scenario::worker().with(vec![replica("w", 0, 4, Pods::Ready(3))]);
+    let mut scenario = Scenario::worker().with_workloads(vec![replica("w", 0, 4, Pods::Ready(3))]);
     scenario.old_status = scenario.report_at(0).status;
     assert_eq!(scenario.report_at(60).status, scenario.old_status);
     scenario.workloads = vec![replica("w", 0, 4, Pods::Ready(4))];
@@ -171,7 +171,7 @@ fn computes_phase(
     #[case] failed: bool,
     #[case] expect: Phase,
 ) {
-    assert_eq!(Phase::of(desired, ready, exists, failed), expect);
+    assert_eq!(Phase::new(desired, ready, exists, failed), expect);
 }
 
 // spec: TOP-85
@@ -190,7 +190,7 @@ fn reports_scheduled_replicas_of_a_gang(
     #[case] expect: &str,
     #[case] message: &str,
 ) {
-    let condition = story_4(prefill, decode).condition("GangScheduled");
+    let condition = gang_scenario(prefill, decode).condition("GangScheduled");
     assert_eq!(
         (format!("{} {}", condition.status.as_str(), condition.reason).as_str(), condition.message.as_str()),
         (expect, message)
@@ -199,7 +199,7 @@ fn reports_scheduled_replicas_of_a_gang(
 
 #[test]
 fn unscheduled_gang_is_starting() {
-    let mut scenario = story_4(Pods::Unschedulable, [Pods::Unschedulable; 2]);
+    let mut scenario = gang_scenario(Pods::Unschedulable, [Pods::Unschedulable; 2]);
     for workload in &mut scenario.workloads {
         *workload = PlannedWorkload::new(workload.planned.clone(), None, Vec::new());
     }
@@ -212,14 +212,14 @@ fn unscheduled_gang_is_starting() {
 
 #[test]
 fn reports_all_or_nothing_volcano_as_cause() {
-    let mut scenario = story_4(Pods::Unschedulable, [Pods::Unschedulable; 2]);
+    let mut scenario = gang_scenario(Pods::Unschedulable, [Pods::Unschedulable; 2]);
     scenario.plan.warnings = vec![Warning::new(plan::code::warning::GANG_ALL_OR_NOTHING, "m")];
     assert_eq!(scenario.condition("GangScheduled").reason, "GangAllOrNothing");
 }
 
 #[test]
 fn partial_capacity_is_active_but_not_ready() {
-    let scenario = story_4(Pods::Ready(2), [Pods::Ready(4), Pods::Unschedulable]);
+    let scenario = gang_scenario(Pods::Ready(2), [Pods::Ready(4), Pods::Unschedulable]);
     assert_eq!(scenario.condition("Active").status, cluster::ConditionStatus::True);
     let ready = scenario.condition("Ready");
     assert_eq!((ready.status, ready.reason.as_str()), (cluster::ConditionStatus::False, "Unschedulable"));
@@ -227,26 +227,26 @@ fn partial_capacity_is_active_but_not_ready() {
 
 // spec: TOP-83
 #[test]
-fn failed_follows_its_cause() {
-    let failing = story_4(Pods::Ready(2), [Pods::ImagePullFailed, Pods::Ready(4)]);
+fn failed_is_reported_while_its_cause_exists() {
+    let failing_scenario = gang_scenario(Pods::Ready(2), [Pods::ImagePullFailed, Pods::Ready(4)]);
     assert_eq!(
-        (&failing.component("decode")["phase"], &failing.component("prefill")["phase"]),
+        (&failing_scenario.component("decode")["phase"], &failing_scenario.component("prefill")["phase"]),
         (&json!("Failed"), &json!("Running"))
     );
-    let failed = failing.condition("Failed");
+    let failed = failing_scenario.condition("Failed");
     assert_eq!((failed.status, failed.reason.as_str()), (cluster::ConditionStatus::True, "ImagePullFailed"));
-    let mut crashing = story_4(Pods::Ready(2), [Pods::Ready(3), Pods::Ready(4)]);
+    let mut crashing_scenario = gang_scenario(Pods::Ready(2), [Pods::Ready(3), Pods::Ready(4)]);
     for (crashes, phase) in [(2, "Deploying"), (3, "Failed"), (0, "Deploying")] {
-        crashing.workloads[1].recent_crashes = crashes;
-        assert_eq!(crashing.component("decode")["phase"], phase, "{crashes} crashes");
+        crashing_scenario.workloads[1].recent_crashes = crashes;
+        assert_eq!(crashing_scenario.component("decode")["phase"], phase, "{crashes} crashes");
     }
-    assert_eq!(crashing.condition("Failed").status, cluster::ConditionStatus::False);
+    assert_eq!(crashing_scenario.condition("Failed").status, cluster::ConditionStatus::False);
 }
 
 // spec: TOP-83
 #[test]
 fn unlisted_workloads_are_unknown_and_keep_counts() {
-    let mut scenario = story_4(Pods::Ready(2), [Pods::Ready(4); 2]);
+    let mut scenario = gang_scenario(Pods::Ready(2), [Pods::Ready(4); 2]);
     scenario.old_status = scenario.report_at(0).status;
     scenario.old_status["observedGeneration"] = json!(2);
     (scenario.workloads, scenario.unlisted) = (Vec::new(), vec!["pods".to_owned()]);
@@ -255,13 +255,13 @@ fn unlisted_workloads_are_unknown_and_keep_counts() {
     (expect["phase"], expect["lastUpdateTime"]) = (json!("Unknown"), json!("1970-01-01T00:01:00Z"));
     assert_eq!(status["components"]["decode"], expect);
     assert_eq!(status["observedGeneration"], 2);
-    let unknown = |kind: &str| format!("{kind}=Unknown StateUnreadable");
-    assert_eq!(scenario.summaries(), ["Initialized", "Active", "Failed", "Ready"].map(unknown));
+    let unknown_summary = |kind: &str| format!("{kind}=Unknown StateUnreadable");
+    assert_eq!(scenario.summaries(), ["Initialized", "Active", "Failed", "Ready"].map(unknown_summary));
 }
 
 #[test]
 fn counts_router_from_its_deployment() {
-    let mut scenario = story_4(Pods::Ready(2), [Pods::Ready(4); 2]);
+    let mut scenario = gang_scenario(Pods::Ready(2), [Pods::Ready(4); 2]);
     scenario.spec["roles"].as_array_mut().unwrap().push(json!({"name": "entry", "componentType": "router"}));
     let planned = json!({"kind": "Deployment", "spec": {"replicas": 1},
         "metadata": {"name": "s-epp", "labels": {COMPONENT_TYPE: "router"}}});
@@ -290,7 +290,7 @@ fn counts_router_from_its_deployment() {
 // spec: TOP-83
 #[test]
 fn reports_existing_replicas_after_an_invalid_edit() {
-    let mut scenario = story_4(Pods::Ready(2), [Pods::Ready(4); 2]);
+    let mut scenario = gang_scenario(Pods::Ready(2), [Pods::Ready(4); 2]);
     scenario.plan =
         ServicePlan { reason: "InvalidTemplate".into(), message: "role prefill, …".into(), ..scenario.plan };
     scenario.plan.feasible = false;
@@ -311,7 +311,7 @@ fn reports_existing_replicas_after_an_invalid_edit() {
 // spec: TOP-10
 #[test]
 fn plan_warnings_are_events_once_per_generation() {
-    let mut scenario = story_4(Pods::Ready(2), [Pods::Ready(4); 2]);
+    let mut scenario = gang_scenario(Pods::Ready(2), [Pods::Ready(4); 2]);
     scenario.plan.warnings = vec![Warning::new(plan::code::warning::FIELD_IGNORED, "m")];
     let events = scenario.report_at(0).events;
     assert_eq!((events.len(), events[0].warning, events[0].reason.as_str()), (1, true, "FieldIgnored"));
@@ -322,7 +322,7 @@ fn plan_warnings_are_events_once_per_generation() {
 #[test]
 fn counts_no_more_pods_than_planned() {
     let mut scenario =
-        Scenario::worker().with(vec![replica("w", 0, 8, Pods::Ready(8)), replica("w", 1, 4, Pods::Ready(3))]);
+        Scenario::worker().with_workloads(vec![replica("w", 0, 8, Pods::Ready(8)), replica("w", 1, 4, Pods::Ready(3))]);
     assert_eq!(scenario.component("w")["readyPods"], 7);
     scenario.workloads.truncate(1);
     assert_eq!(scenario.component("w")["readyPods"], 4);
@@ -331,9 +331,9 @@ fn counts_no_more_pods_than_planned() {
 #[rstest]
 #[case::not_reported(RouteStatus::NotReported("HTTPRoute n/r".into()), "True AllReady Router is ready; no Gateway controller has reported status for HTTPRoute n/r", "True")]
 #[case::accepted(RouteStatus::Accepted("Gateway gw".into()), "True AllReady Router is ready; Gateway gw accepted its route", "True")]
-#[case::rejected(RouteStatus::Rejected("words".into()), "False RouteNotAccepted words", "False")]
+#[case::rejected(RouteStatus::Rejected("message".into()), "False RouteNotAccepted message", "False")]
 fn reports_route_status_of_the_router(#[case] status: RouteStatus, #[case] router: &str, #[case] ready: &str) {
-    let mut scenario = story_4(Pods::Ready(2), [Pods::Ready(4); 2]);
+    let mut scenario = gang_scenario(Pods::Ready(2), [Pods::Ready(4); 2]);
     scenario.spec["roles"].as_array_mut().unwrap().push(json!({"name": "entry", "componentType": "router"}));
     let planned = json!({"kind": "Deployment", "spec": {"replicas": 1}, "status": {"readyReplicas": 1, "updatedReplicas": 1},
         "metadata": {"name": "s-epp", "labels": {COMPONENT_TYPE: "router"}}});
@@ -348,7 +348,7 @@ fn reports_route_status_of_the_router(#[case] status: RouteStatus, #[case] route
 // spec: TOP-79
 #[test]
 fn components_are_the_roles_of_the_spec() {
-    let mut scenario = story_4(Pods::Ready(2), [Pods::Ready(4); 2]);
+    let mut scenario = gang_scenario(Pods::Ready(2), [Pods::Ready(4); 2]);
     scenario.old_status = scenario.report_at(0).status;
     scenario.spec["roles"].as_array_mut().unwrap().remove(0);
     let components = scenario.report_at(0).status["components"].clone();
@@ -358,7 +358,7 @@ fn components_are_the_roles_of_the_spec() {
 // spec: TOP-78
 #[test]
 fn conditions_contain_the_observed_generation() {
-    let status = story_4(Pods::Ready(2), [Pods::Ready(4); 2]).report_at(0).status;
+    let status = gang_scenario(Pods::Ready(2), [Pods::Ready(4); 2]).report_at(0).status;
     assert_eq!(status["observedGeneration"], 3);
     assert!(
         status["conditions"].as_array().unwrap().iter().all(|condition| condition["observedGeneration"] == 3),
@@ -368,7 +368,7 @@ fn conditions_contain_the_observed_generation() {
 
 #[test]
 fn reports_rollout_progress() {
-    let mut scenario = story_4(Pods::Ready(2), [Pods::Ready(4); 2]);
+    let mut scenario = gang_scenario(Pods::Ready(2), [Pods::Ready(4); 2]);
     let service = json!({"apiVersion": "fusioninfer.io/v1alpha1", "spec": scenario.spec});
     // The live objects were never applied by the operator, so all replicas are outdated.
     scenario.rollouts = rollout::rollouts(&service, &scenario.workloads, Timestamp::UNIX_EPOCH);

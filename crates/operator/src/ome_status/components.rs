@@ -24,7 +24,7 @@ fn component(observations: &OmeObservations<'_>, name: &str, decision: &Componen
         .filter(|workload| is_of_component(&workload.planned))
         .filter_map(|workload| workload.live.as_ref())
         .collect();
-    let progress: Vec<Progress> = live.iter().map(|workload| Progress::of(&workload.object)).collect();
+    let progress: Vec<Progress> = live.iter().map(|workload| Progress::from_workload(&workload.object)).collect();
     let mut component = json!({
         "replicas": progress.iter().map(|replicas| replicas.desired).sum::<i64>(),
         "readyReplicas": progress.iter().map(|replicas| replicas.ready).sum::<i64>(),

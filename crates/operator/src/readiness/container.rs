@@ -9,8 +9,8 @@ pub(super) type Diagnosis = (WorkloadReason, String, bool);
 
 /// Returns the container statuses of the Pod, init containers first.
 pub(super) fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
-    let lists = ["initContainerStatuses", "containerStatuses"];
-    lists.into_iter().filter_map(|list| pod["status"][list].as_array()).flatten()
+    let status_fields = ["initContainerStatuses", "containerStatuses"];
+    status_fields.into_iter().filter_map(|list| pod["status"][list].as_array()).flatten()
 }
 
 pub(super) fn container_problem(container: &Value) -> Option<Diagnosis> {
@@ -60,13 +60,16 @@ fn is_crash_looping(container: &Value) -> bool {
 
 fn crash_loop(container: &Value, name: &str) -> Diagnosis {
     let restarts = container["restartCount"].as_i64().unwrap_or_default();
-    let last = &container["lastState"]["terminated"];
-    let code = last["exitCode"].as_i64().map(|code| format!(" with exit code {code}")).unwrap_or_default();
-    let termination_message =
-        last["message"].as_str().and_then(last_log_line).or(last["reason"].as_str().map(str::to_owned));
+    let last_termination = &container["lastState"]["terminated"];
+    let exit_code =
+        last_termination["exitCode"].as_i64().map(|code| format!(" with exit code {code}")).unwrap_or_default();
+    let termination_message = last_termination["message"]
+        .as_str()
+        .and_then(last_log_line)
+        .or(last_termination["reason"].as_str().map(str::to_owned));
     let reason = termination_message.map(|text| format!(" ({text})")).unwrap_or_default();
     let restart_count = if restarts == 1 { "once".to_owned() } else { format!("{restarts} times") };
-    let message = format!("container {name} terminated{code}{reason} and restarted {restart_count}; see its logs");
+    let message = format!("container {name} terminated{exit_code}{reason} and restarted {restart_count}; see its logs");
     (WorkloadReason::CrashLoop, message, restarts >= RESTARTS_TO_FAIL)
 }
 
@@ -77,9 +80,9 @@ const MAX_LOG_LINE_LENGTH: usize = 200;
 /// the error.
 #[must_use]
 pub fn last_log_line(text: &str) -> Option<String> {
-    let last = text.lines().rev().map(str::trim).find(|line| line.chars().any(char::is_alphanumeric))?;
-    let shortened: String = last.chars().take(MAX_LOG_LINE_LENGTH).collect();
-    Some(if shortened.len() < last.len() { format!("{shortened}…") } else { shortened })
+    let last_line = text.lines().rev().map(str::trim).find(|line| line.chars().any(char::is_alphanumeric))?;
+    let shortened: String = last_line.chars().take(MAX_LOG_LINE_LENGTH).collect();
+    Some(if shortened.len() < last_line.len() { format!("{shortened}…") } else { shortened })
 }
 
 /// Describes the target of the readiness probe of container `name`, and warns if the command line does not mention the
@@ -90,8 +93,11 @@ pub(super) fn readiness_probe_target(pod: &Value, name: &str) -> Option<String> 
     let probe = &container["readinessProbe"];
     let (target, port) = match () {
         () if probe["httpGet"].is_object() => {
-            let get = &probe["httpGet"];
-            (format!("GET {} on port ", get["path"].as_str().unwrap_or("/")), port_number(container, &get["port"])?)
+            let http_get = &probe["httpGet"];
+            (
+                format!("GET {} on port ", http_get["path"].as_str().unwrap_or("/")),
+                port_number(container, &http_get["port"])?,
+            )
         }
         () if probe["grpc"].is_object() => {
             ("gRPC on port ".to_owned(), port_number(container, &probe["grpc"]["port"])?)

@@ -22,10 +22,10 @@ pub fn pod_problem(pod: &Value) -> Option<WorkloadProblem> {
         .or_else(|| containers(pod).filter_map(container_problem).min())
         .or_else(|| unschedulable_pod(pod))
         .unwrap_or_else(|| starting_pod(pod));
-    let by_others = code == WorkloadReason::Unschedulable && waits_for_pod_group(pod);
+    let waits_for_group = code == WorkloadReason::Unschedulable && waits_for_pod_group(pod);
     Some(WorkloadProblem {
         reason: code,
-        waits_for_group: by_others,
+        waits_for_group,
         object: format!("Pod {}", metadata_field(pod, "name")),
         message,
         failed,

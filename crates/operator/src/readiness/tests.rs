@@ -88,12 +88,12 @@ fn describes_the_probe_target(#[case] probe: Value, #[case] args: Value, #[case]
 fn ready_or_terminating_pod_has_no_problem() {
     let ready = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
     assert_eq!(pod_problem(&pod("p", ready.clone())), None);
-    let mut terminating = pod("p", unschedulable_pod());
-    terminating["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    assert_eq!(pod_problem(&terminating), None);
-    let mut ready_and_terminating = pod("p", ready);
-    ready_and_terminating["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    assert!(!is_pod_ready(&ready_and_terminating));
+    let mut terminating_pod = pod("p", unschedulable_pod());
+    terminating_pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert_eq!(pod_problem(&terminating_pod), None);
+    let mut ready_terminating_pod = pod("p", ready);
+    ready_terminating_pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert!(!is_pod_ready(&ready_terminating_pod));
 }
 
 fn deployment(generation: i64, replicas: i64, status: Value) -> Value {
@@ -122,7 +122,7 @@ fn workload_without_pods(#[case] workload: Value, #[case] expect: Option<Workloa
 /// After an undo a Pod of the broken revision remains for a while.
 #[rstest]
 #[case::not_observed(1, 1, 1, "waiting for its controller to observe generation 2")]
-#[case::not_updated(2, 1, 0, "0 of 1 replicas are ready")]
+#[case::not_updated(2, 1, 0, "0 of 1 replica is ready")]
 #[case::updated(2, 1, 1, "x")]
 #[case::no_counts_yet(2, 0, 0, "x")]
 fn ignores_pods_of_other_revisions(
@@ -161,8 +161,11 @@ fn reports_most_urgent_problem_and_breaks_ties_by_name() {
 
 #[test]
 fn reports_unschedulable_pod_before_pod_that_waits_for_its_group() {
-    let mut waiting = pod("a", unschedulable_pod());
-    waiting["status"]["conditions"][0]["reason"] = json!("Schedulable");
+    let mut pod_waiting_for_group = pod("a", unschedulable_pod());
+    pod_waiting_for_group["status"]["conditions"][0]["reason"] = json!("Schedulable");
     let workload = deployment(1, 2, json!({"observedGeneration": 1}));
-    assert_eq!(workload_problem(&workload, &[waiting, pod("b", unschedulable_pod())]).unwrap().object, "Pod b");
+    assert_eq!(
+        workload_problem(&workload, &[pod_waiting_for_group, pod("b", unschedulable_pod())]).unwrap().object,
+        "Pod b"
+    );
 }

@@ -31,14 +31,14 @@ pub(super) struct ReplicaState {
     pub(super) template: TemplateState,
     pub(super) health: Health,
     /// End of the minimum ready time of a replica without a readiness probe.
-    pub(super) due: Option<Timestamp>,
+    pub(super) ready_at: Option<Timestamp>,
 }
 
 /// Limits of a rollout.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UpdateLimits {
     pub(super) max_unavailable: usize,
-    pub(super) ready_before: usize,
+    pub(super) max_ready: usize,
     pub(super) paused: bool,
 }
 
@@ -63,7 +63,7 @@ pub(super) fn updatable_replicas(replicas: &[ReplicaState], limits: UpdateLimits
         }
     }
     for index in indices(&|replica| is_outdated(replica) && replica.health == Health::Ready) {
-        if updating < limits.max_unavailable && ready + limits.max_unavailable > limits.ready_before {
+        if updating < limits.max_unavailable && ready + limits.max_unavailable > limits.max_ready {
             updatable.insert(index);
             updating += 1;
             ready -= 1;
@@ -100,15 +100,15 @@ mod tests {
                 "w" => Health::Unschedulable,
                 _ => Health::Unready,
             },
-            due: None,
+            ready_at: None,
         };
         text.split_whitespace().map(parse).collect()
     }
 
     /// Returns the indices of the outdated replicas that may be updated now.
-    fn updatable_outdated(text: &str, max_unavailable: usize, ready_before: usize) -> Vec<usize> {
+    fn updatable_outdated(text: &str, max_unavailable: usize, max_ready: usize) -> Vec<usize> {
         let replicas = parse_replicas(text);
-        let limits = UpdateLimits { max_unavailable, ready_before, paused: false };
+        let limits = UpdateLimits { max_unavailable, max_ready, paused: false };
         updatable_replicas(&replicas, limits)
             .into_iter()
             .filter(|index| replicas[*index].template == TemplateState::Outdated)
@@ -140,15 +140,15 @@ mod tests {
     fn selects_updatable_replicas(
         #[case] replicas: &str,
         #[case] max_unavailable: usize,
-        #[case] ready_before: usize,
+        #[case] max_ready: usize,
         #[case] expect: &[usize],
     ) {
-        assert_eq!(updatable_outdated(replicas, max_unavailable, ready_before), expect);
+        assert_eq!(updatable_outdated(replicas, max_unavailable, max_ready), expect);
     }
 
     #[test]
     fn paused_rollout_updates_no_existing_replica() {
-        let limits = UpdateLimits { max_unavailable: 1, ready_before: 1, paused: true };
+        let limits = UpdateLimits { max_unavailable: 1, max_ready: 1, paused: true };
         assert_eq!(updatable_replicas(&parse_replicas("Or Ow Mu Cr"), limits), BTreeSet::from([2, 3]));
     }
 }

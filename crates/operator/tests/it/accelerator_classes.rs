@@ -102,9 +102,10 @@ async fn keeps_user_classes_and_edits() {
     test_cluster.server.create("nodes", gpu_node("b", "NVIDIA-X900")).unwrap();
     test_cluster.server.create("nodes", gpu_node("c", "NVIDIA-X901")).unwrap();
     test_cluster.wait_for_class("mine", |class| class["status"]["nodes"] == json!(["c"])).await;
-    let edited = test_cluster.wait_for_class("nvidia-x900", |class| class["status"]["totalAccelerators"] == 16).await;
+    let edited_class =
+        test_cluster.wait_for_class("nvidia-x900", |class| class["status"]["totalAccelerators"] == 16).await;
     test_cluster.wait_until_idle().await;
-    assert_eq!(edited["spec"]["capabilities"]["memoryGB"], "96Gi");
+    assert_eq!(edited_class["spec"]["capabilities"]["memoryGB"], "96Gi");
     assert_eq!(names(&test_cluster.server, CLASSES), ["mine", "nvidia-x900"]);
 }
 
@@ -184,15 +185,17 @@ async fn counts_follow_nodes_and_pods() {
     let class = user_class("mine", json!({"nvidia.com/gpu.product": "NVIDIA-X900"}));
     test_cluster.server.create(CLASSES, class).unwrap();
     test_cluster.start_operator(options_with_known_classes());
-    let none = test_cluster.wait_for_class("mine", |class| class["status"]["conditions"].is_array()).await;
-    let matched = cluster::find_condition(&none["status"]["conditions"], "NodesMatched").unwrap();
-    assert_eq!((&matched["status"], &matched["reason"]), (&json!("False"), &json!("NoMatchingNodes")));
-    assert_eq!(matched["observedGeneration"], none["metadata"]["generation"]);
+    let class_without_nodes =
+        test_cluster.wait_for_class("mine", |class| class["status"]["conditions"].is_array()).await;
+    let nodes_matched = cluster::find_condition(&class_without_nodes["status"]["conditions"], "NodesMatched").unwrap();
+    assert_eq!((&nodes_matched["status"], &nodes_matched["reason"]), (&json!("False"), &json!("NoMatchingNodes")));
+    assert_eq!(nodes_matched["observedGeneration"], class_without_nodes["metadata"]["generation"]);
     for name in ["b", "a"] {
         test_cluster.server.create("nodes", gpu_node(name, "NVIDIA-X900")).unwrap();
     }
-    let all = test_cluster.wait_for_class("mine", |class| class["status"]["availableAccelerators"] == 16).await;
-    assert_eq!(all["status"]["nodes"], json!(["a", "b"]));
+    let class_with_two_nodes =
+        test_cluster.wait_for_class("mine", |class| class["status"]["availableAccelerators"] == 16).await;
+    assert_eq!(class_with_two_nodes["status"]["nodes"], json!(["a", "b"]));
     let pod = json!({"metadata": {"name": "p", "namespace": "default"}, "spec": {"nodeName": "a",
         "containers": [{"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": 3}}}]}});
     test_cluster.server.create("pods", pod).unwrap();
@@ -205,9 +208,9 @@ async fn counts_follow_nodes_and_pods() {
         (&class["status"]["availableAccelerators"], &class["status"]["totalAccelerators"]),
         (&json!(5), &json!(16))
     );
-    let mut ended = (*test_cluster.server.get("pods", "default", "p").unwrap()).clone();
-    ended["status"]["phase"] = json!("Succeeded");
-    test_cluster.server.update_status("pods", ended).unwrap();
+    let mut terminated_pod = (*test_cluster.server.get("pods", "default", "p").unwrap()).clone();
+    terminated_pod["status"]["phase"] = json!("Succeeded");
+    test_cluster.server.update_status("pods", terminated_pod).unwrap();
     test_cluster.wait_for_class("mine", |class| class["status"]["availableAccelerators"] == 8).await;
 }
 
@@ -219,16 +222,16 @@ async fn heartbeat_sends_no_request() {
     test_cluster.start_operator(options_with_known_classes());
     test_cluster.wait_for_class("nvidia-x900", |class| class["status"]["totalAccelerators"] == 8).await;
     test_cluster.wait_until_idle().await;
-    let before = test_cluster.requests();
-    let updated = test_cluster.server.get(CLASSES, "", "nvidia-x900").unwrap();
-    for beat in 0..10 {
+    let requests_before = test_cluster.requests();
+    let class_before = test_cluster.server.get(CLASSES, "", "nvidia-x900").unwrap();
+    for second in 0..10 {
         let mut node = (*test_cluster.server.get("nodes", "", "a").unwrap()).clone();
-        node["status"]["conditions"][0]["lastHeartbeatTime"] = json!(format!("2026-01-01T00:00:{beat:02}Z"));
+        node["status"]["conditions"][0]["lastHeartbeatTime"] = json!(format!("2026-01-01T00:00:{second:02}Z"));
         test_cluster.server.update_status("nodes", node).unwrap();
     }
     test_cluster.wait_until_idle().await;
-    assert_eq!(test_cluster.requests(), before);
-    assert_eq!(test_cluster.server.get(CLASSES, "", "nvidia-x900").unwrap(), updated);
+    assert_eq!(test_cluster.requests(), requests_before);
+    assert_eq!(test_cluster.server.get(CLASSES, "", "nvidia-x900").unwrap(), class_before);
 }
 
 // spec: ACC-12
@@ -240,23 +243,23 @@ async fn class_has_a_status_subresource() {
     let server = &test_cluster.server;
     let mut changes = server.subscribe();
     server.create(CLASSES, user_class("mine", json!({"a": "b"}))).unwrap();
-    let mut updated = (*server.get(CLASSES, "", "mine").unwrap()).clone();
-    updated["status"] = json!({"availableNodes": 7});
-    updated["spec"]["vendor"] = json!("acme");
-    let written = server.update(CLASSES, updated.clone()).unwrap();
-    assert_eq!((&written["spec"]["vendor"], written["status"].is_null()), (&json!("acme"), true));
-    updated["metadata"]["resourceVersion"] = written["metadata"]["resourceVersion"].clone();
-    updated["spec"]["vendor"] = json!("other");
-    let report = server.update_status(CLASSES, updated).unwrap();
+    let mut updated_class = (*server.get(CLASSES, "", "mine").unwrap()).clone();
+    updated_class["status"] = json!({"availableNodes": 7});
+    updated_class["spec"]["vendor"] = json!("acme");
+    let stored = server.update(CLASSES, updated_class.clone()).unwrap();
+    assert_eq!((&stored["spec"]["vendor"], stored["status"].is_null()), (&json!("acme"), true));
+    updated_class["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"].clone();
+    updated_class["spec"]["vendor"] = json!("other");
+    let report = server.update_status(CLASSES, updated_class).unwrap();
     assert_eq!((&report["spec"]["vendor"], &report["status"]["availableNodes"]), (&json!("acme"), &json!(7)));
     for field in ["discovery", "capabilities"] {
-        let mut without = user_class("without", json!({"a": "b"}));
-        without["spec"].as_object_mut().unwrap().remove(field);
-        let error = server.create(CLASSES, without).unwrap_err();
+        let mut incomplete_class = user_class("without", json!({"a": "b"}));
+        incomplete_class["spec"].as_object_mut().unwrap().remove(field);
+        let error = server.create(CLASSES, incomplete_class).unwrap_err();
         assert!(error.to_string().contains(field), "{error}");
     }
-    let minimal = json!({"metadata": {"name": "bare"}, "spec": {"discovery": {}, "capabilities": {}}});
-    server.create(CLASSES, minimal).unwrap();
+    let minimal_class = json!({"metadata": {"name": "bare"}, "spec": {"discovery": {}, "capabilities": {}}});
+    server.create(CLASSES, minimal_class).unwrap();
     assert_eq!(names(server, CLASSES), ["bare", "mine"]);
     server.delete(CLASSES, "", "mine", None).unwrap();
     assert_eq!(names(server, CLASSES), ["bare"], "no finalizer blocks the deletion");

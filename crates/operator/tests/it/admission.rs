@@ -193,14 +193,14 @@ async fn keeps_and_describes_all_attributes() {
         assert_eq!(stored["spec"], manifest["spec"]);
         let definition =
             test_cluster.server.get("customresourcedefinitions.apiextensions.k8s.io", "", resource).unwrap();
-        let served = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+        let spec_schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
         let mut count = 0;
-        assert_described(served, &manifest["spec"], "spec", &mut count);
+        assert_described(spec_schema, &manifest["spec"], "spec", &mut count);
         assert!(count > 80, "{count}");
     }
 }
 
-/// Checks that every ostler field of `written` has a schema with a description.
+/// Checks that every ostler field of `manifest` has a schema with a description.
 fn assert_described(schema: &Value, manifest: &Value, path: &str, count: &mut usize) {
     match manifest {
         Value::Object(fields) => {
@@ -267,11 +267,11 @@ async fn rejects_the_second_of_two_equal_runtimes() {
             status.message
         );
         test_cluster.server.create(resource, object(resource, "second", &competing_runtime("priority: 8"))).unwrap();
-        let mut edited =
+        let mut edited_runtime =
             (*test_cluster.server.get(resource, if resource == RUNTIMES { "default" } else { "" }, "second").unwrap())
                 .clone();
-        edited["spec"]["supportedModelFormats"][0]["priority"] = json!(7);
-        assert_eq!(test_cluster.server.update(resource, edited).unwrap_err().code, 422);
+        edited_runtime["spec"]["supportedModelFormats"][0]["priority"] = json!(7);
+        assert_eq!(test_cluster.server.update(resource, edited_runtime).unwrap_err().code, 422);
     }
 }
 

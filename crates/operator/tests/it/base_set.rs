@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::accelerator_classes::{CLASSES, gpu_node, names, options_with_known_classes, user_class};
 use crate::test_cluster::TestCluster;
 
-const SEED: &str = include_str!("../../../decide/src/inventory/base_set_seed.yaml");
+const BASE_SET: &str = include_str!("../../../decide/src/inventory/base_set_seed.yaml");
 
 fn config_map(text: &str) -> Value {
     json!({"metadata": {"namespace": "ome-system", "name": "accelerator-classes-base"}, "data": {"accelerator-classes.yaml": text}})
@@ -29,7 +29,7 @@ fn update_config_map(test_cluster: &TestCluster, text: &str) {
 // spec: ACC-35
 #[tokio::test(start_paused = true)]
 async fn applies_updates_and_deletes_classes() {
-    let test_cluster = start(SEED);
+    let test_cluster = start(BASE_SET);
     for name in ["small-gpu", "medium-gpu", "large-gpu"] {
         test_cluster.wait_for_class(name, |class| class["status"]["conditions"].is_array()).await;
     }
@@ -38,12 +38,14 @@ async fn applies_updates_and_deletes_classes() {
     test_cluster.edit_class("medium-gpu", |class| class["spec"]["vendor"] = json!("nvidia"));
     update_config_map(
         &test_cluster,
-        &SEED.replace("memoryGB: \"80Gi\"", "memoryGB: \"94Gi\"").replace("memoryGB: \"40Gi\"", "memoryGB: \"48Gi\""),
+        &BASE_SET
+            .replace("memoryGB: \"80Gi\"", "memoryGB: \"94Gi\"")
+            .replace("memoryGB: \"40Gi\"", "memoryGB: \"48Gi\""),
     );
     test_cluster.wait_for_class("large-gpu", |class| class["spec"]["capabilities"]["memoryGB"] == "94Gi").await;
     test_cluster.wait_until_idle().await;
-    let edited = test_cluster.server.get(CLASSES, "", "medium-gpu").unwrap();
-    assert_eq!(edited["spec"]["capabilities"]["memoryGB"], "40Gi", "the edit is retained");
+    let edited_class = test_cluster.server.get(CLASSES, "", "medium-gpu").unwrap();
+    assert_eq!(edited_class["spec"]["capabilities"]["memoryGB"], "40Gi", "the edit is retained");
     test_cluster.server.delete("configmaps", "ome-system", "accelerator-classes-base", None).unwrap();
     test_cluster
         .wait_for("deletion of unmodified classes", |server| {
@@ -57,10 +59,10 @@ async fn applies_updates_and_deletes_classes() {
 // spec: ACC-35
 #[tokio::test(start_paused = true)]
 async fn invalid_document_emits_an_event_and_deletes_nothing() {
-    let test_cluster = start(SEED);
+    let test_cluster = start(BASE_SET);
     test_cluster.wait_for_class("large-gpu", |_| true).await;
-    let invalid = SEED.replace("name: large-gpu", "name: [");
-    update_config_map(&test_cluster, &invalid);
+    let invalid_document = BASE_SET.replace("name: large-gpu", "name: [");
+    update_config_map(&test_cluster, &invalid_document);
     let invalid_document_event = |server: &embedded::Server| {
         let events = server.list("events.events.k8s.io");
         let events = if events.is_empty() { server.list("events") } else { events };
@@ -78,10 +80,10 @@ async fn user_class_with_the_same_name_is_not_modified() {
     let test_cluster = TestCluster::empty();
     test_cluster.server.create("namespaces", json!({"metadata": {"name": "ome-system"}})).unwrap();
     test_cluster.server.create(CLASSES, user_class("small-gpu", json!({"a": "b"}))).unwrap();
-    let before = test_cluster.server.get(CLASSES, "", "small-gpu").unwrap()["spec"].clone();
-    test_cluster.server.create("configmaps", config_map(SEED)).unwrap();
+    let spec_before = test_cluster.server.get(CLASSES, "", "small-gpu").unwrap()["spec"].clone();
+    test_cluster.server.create("configmaps", config_map(BASE_SET)).unwrap();
     test_cluster.start_operator(options_with_known_classes());
     test_cluster.wait_for_class("large-gpu", |_| true).await;
     test_cluster.wait_until_idle().await;
-    assert_eq!(test_cluster.server.get(CLASSES, "", "small-gpu").unwrap()["spec"], before);
+    assert_eq!(test_cluster.server.get(CLASSES, "", "small-gpu").unwrap()["spec"], spec_before);
 }

@@ -75,8 +75,12 @@ async fn creates_scaled_object_while_keda_is_installed() {
     test_cluster.server.create(OME_SERVICES, service).unwrap();
     test_cluster.wait_for_condition(OME_SERVICES, "chat", "AutoscalerUnavailable", "True").await;
     test_cluster.server.create(CRDS, keda_crd()).unwrap();
-    let scaled = test_cluster.wait_for("the ScaledObject", |server| server.get(SCALED, "default", "chat-engine")).await;
-    assert_eq!((&scaled["spec"]["minReplicaCount"], &scaled["spec"]["maxReplicaCount"]), (&json!(1), &json!(3)));
+    let scaled_object =
+        test_cluster.wait_for("the ScaledObject", |server| server.get(SCALED, "default", "chat-engine")).await;
+    assert_eq!(
+        (&scaled_object["spec"]["minReplicaCount"], &scaled_object["spec"]["maxReplicaCount"]),
+        (&json!(1), &json!(3))
+    );
     let budget = |server: &embedded::Server| server.get("poddisruptionbudgets.policy", "default", "chat-engine");
     test_cluster.wait_for("the PodDisruptionBudget", budget).await;
     test_cluster

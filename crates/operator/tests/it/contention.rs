@@ -19,26 +19,27 @@ fn whole_node_service(name: &str) -> Value {
 /// Returns the warning that the service waits for capacity.
 fn waiting_message(service: &Value) -> Option<String> {
     let warnings = service["status"]["decision"]["warnings"].as_array()?;
-    let matching = warnings.iter().find(|warning| warning["code"] == "NoFreeCapacity")?;
-    matching["message"].as_str().map(str::to_owned)
+    let capacity_warning = warnings.iter().find(|warning| warning["code"] == "NoFreeCapacity")?;
+    capacity_warning["message"].as_str().map(str::to_owned)
 }
 
-/// Returns name and selected class of every decided service, with `waits` if it waits for capacity.
+/// Returns name and selected class of every decided service, with `waiting` if it waits for capacity.
 fn selections(server: &embedded::Server) -> Vec<String> {
-    let decided = server.list(OME_SERVICES).into_iter().filter(|service| selected_class(service).is_string());
+    let decided_services = server.list(OME_SERVICES).into_iter().filter(|service| selected_class(service).is_string());
     let selection = |service: Arc<Value>| {
         let (name, class) = (service["metadata"]["name"].as_str().unwrap(), selected_class(&service).as_str().unwrap());
         format!("{name} {class}{}", if waiting_message(&service).is_some() { " waiting" } else { "" })
     };
-    decided.map(selection).collect()
+    decided_services.map(selection).collect()
 }
 
 async fn wait_for_selections(test_cluster: &TestCluster, expect: &[&str]) {
     test_cluster.wait_for(&format!("{expect:?}"), |server| (selections(server) == expect).then_some(())).await;
 }
 
-/// Two nodes of eight and three services that need eight each: the first gets the cheap one, the second the other one,
-/// and the third waits for the cheap one and names the holder. No Pods run, so only claims separate the services.
+/// Two nodes with eight accelerators each, and three services that require eight each: the first uses the cheap node, the
+/// second the other node, and the third waits for the cheap node and names the service that uses it. No Pods run, so only
+/// claims separate the services.
 #[tokio::test(start_paused = true)]
 async fn competing_services_get_stable_selections() {
     let server = server_with_ostler_crds();
@@ -47,8 +48,8 @@ async fn competing_services_get_stable_selections() {
         server.create(OME_SERVICES, whole_node_service(name)).unwrap();
     }
     let test_cluster = TestCluster::with_server(server, Options::default());
-    let stable = ["one cheap", "three dear", "two cheap waiting"];
-    wait_for_selections(&test_cluster, &stable).await;
+    let expected_selections = ["one cheap", "three dear", "two cheap waiting"];
+    wait_for_selections(&test_cluster, &expected_selections).await;
     let message = waiting_message(&test_cluster.server.get(OME_SERVICES, "default", "two").unwrap()).unwrap();
     assert_eq!(
         message,
@@ -56,15 +57,15 @@ async fn competing_services_get_stable_selections() {
     );
     test_cluster.wait_until_idle().await;
     // Repeated decisions change nothing and write nothing.
-    let before = test_cluster.writes.load(Ordering::Relaxed);
+    let writes_before = test_cluster.writes.load(Ordering::Relaxed);
     for round in 0..5 {
         let mut runtime = (*test_cluster.server.get(RUNTIMES, "", "any").unwrap()).clone();
         runtime["metadata"]["annotations"] = json!({"example.com/round": round.to_string()});
         test_cluster.server.update(RUNTIMES, runtime).unwrap();
         test_cluster.wait_until_idle().await;
     }
-    assert_eq!(test_cluster.writes.load(Ordering::Relaxed), before);
-    assert_eq!(selections(&test_cluster.server), stable);
+    assert_eq!(test_cluster.writes.load(Ordering::Relaxed), writes_before);
+    assert_eq!(selections(&test_cluster.server), expected_selections);
     // Released capacity goes to the waiting services, and the selections become stable again.
     test_cluster.server.delete(OME_SERVICES, "default", "one", None).unwrap();
     wait_for_selections(&test_cluster, &["three cheap", "two dear"]).await;
@@ -82,8 +83,8 @@ async fn ready_service_keeps_its_capacity() {
     test_cluster.wait_for_condition(OME_SERVICES, "first", "Ready", "True").await;
     test_cluster.server.create(OME_SERVICES, whole_node_service("second")).unwrap();
     wait_for_selections(&test_cluster, &["first cheap", "second dear"]).await;
-    let first = test_cluster.server.get(OME_SERVICES, "default", "first").unwrap();
-    assert!(cluster::find_condition(&first["status"]["conditions"], "DecisionStale").is_none());
+    let first_service = test_cluster.server.get(OME_SERVICES, "default", "first").unwrap();
+    assert!(cluster::find_condition(&first_service["status"]["conditions"], "DecisionStale").is_none());
 }
 
 /// Creates a Pod of the service's Deployment, optionally on a node.
@@ -127,16 +128,16 @@ async fn pod_status_is_reported_without_a_new_decision() {
     pod(&test_cluster, "waiting", None);
     let unschedulable = |message: &str| json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}]});
     set_pod_status_and_wait(&test_cluster, "waiting", unschedulable("no capacity yet"), "no capacity yet").await;
-    let before = decisions(&metrics);
-    assert!(before > 0);
+    let decisions_before = decisions(&metrics);
+    assert!(decisions_before > 0);
     for message in ["still none", "none at all"] {
         set_pod_status_and_wait(&test_cluster, "waiting", unschedulable(message), message).await;
     }
-    assert_eq!(decisions(&metrics), before);
+    assert_eq!(decisions(&metrics), decisions_before);
     // A scheduled Pod changes the free capacity.
     pod(&test_cluster, "placed", Some("node-big"));
     let failing = json!({"phase": "Pending", "containerStatuses": [{"name": "c", "image": "i", "imageID": "", "ready": false,
         "restartCount": 0, "state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}]});
     set_pod_status_and_wait(&test_cluster, "placed", failing, "no such image").await;
-    assert!(decisions(&metrics) > before);
+    assert!(decisions(&metrics) > decisions_before);
 }

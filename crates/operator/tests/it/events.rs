@@ -47,9 +47,9 @@ fn crds_without_schema() -> Vec<Value> {
 async fn reports_invalid_runtime_on_itself_and_on_services_that_name_it() {
     let server = server_with_crds(crds_without_schema());
     create_supply(&server, &[("big", "80Gi", "5")]);
-    let mut invalid = supply::runtime("broken");
-    invalid["spec"]["supportedModelFormats"] = json!("safetensors");
-    server.create(RUNTIMES, invalid).unwrap();
+    let mut invalid_runtime = supply::runtime("broken");
+    invalid_runtime["spec"]["supportedModelFormats"] = json!("safetensors");
+    server.create(RUNTIMES, invalid_runtime).unwrap();
     let test_cluster = TestCluster::with_server(server, operator::Options::default());
     test_cluster
         .wait_for("the Warning event", |server| {
@@ -57,20 +57,20 @@ async fn reports_invalid_runtime_on_itself_and_on_services_that_name_it() {
         })
         .await;
     // A service that names the invalid runtime reports it; other services continue with a warning.
-    let mut service_naming_it = supply::service("naming", "small");
-    service_naming_it["spec"]["runtime"] = json!({"name": "broken"});
-    test_cluster.server.create(OME_SERVICES, service_naming_it).unwrap();
+    let mut dependent_service = supply::service("naming", "small");
+    dependent_service["spec"]["runtime"] = json!({"name": "broken"});
+    test_cluster.server.create(OME_SERVICES, dependent_service).unwrap();
     test_cluster.server.create(OME_SERVICES, supply::service("other", "small")).unwrap();
     let service = test_cluster.wait_for_condition(OME_SERVICES, "naming", "RuntimeResolved", "False").await;
-    let resolved = cluster::find_condition(&service["status"]["conditions"], "RuntimeResolved").unwrap();
-    assert_eq!(resolved["reason"], "RuntimeUnreadable");
-    assert!(resolved["message"].as_str().unwrap().contains("spec.supportedModelFormats"), "{resolved}");
-    let other = test_cluster.wait_for_condition(OME_SERVICES, "other", "RuntimeResolved", "True").await;
-    assert_eq!(other["status"]["decision"]["warnings"][0]["code"], "InvalidRuntime");
+    let condition = cluster::find_condition(&service["status"]["conditions"], "RuntimeResolved").unwrap();
+    assert_eq!(condition["reason"], "RuntimeUnreadable");
+    assert!(condition["message"].as_str().unwrap().contains("spec.supportedModelFormats"), "{condition}");
+    let other_service = test_cluster.wait_for_condition(OME_SERVICES, "other", "RuntimeResolved", "True").await;
+    assert_eq!(other_service["status"]["decision"]["warnings"][0]["code"], "InvalidRuntime");
     // Once valid, the runtime takes part in selection again.
-    let mut corrected = (*test_cluster.server.get(RUNTIMES, "", "broken").unwrap()).clone();
-    corrected["spec"] = supply::runtime("broken")["spec"].clone();
-    test_cluster.server.update(RUNTIMES, corrected).unwrap();
+    let mut corrected_runtime = (*test_cluster.server.get(RUNTIMES, "", "broken").unwrap()).clone();
+    corrected_runtime["spec"] = supply::runtime("broken")["spec"].clone();
+    test_cluster.server.update(RUNTIMES, corrected_runtime).unwrap();
     test_cluster.wait_for_condition(OME_SERVICES, "naming", "RuntimeResolved", "True").await;
     test_cluster
         .wait_for("the Normal event", |server| {

@@ -4,7 +4,7 @@ use embedded::Server;
 use rstest::rstest;
 use serde_json::json;
 
-use crate::simulated_cluster::{SimulatedCluster, disaggregated_service, role, roles, scheduled_pods};
+use crate::simulated_cluster::{SimulatedCluster, disaggregated_service, role, scheduled_pods, service_with_roles};
 use crate::test_cluster::FUSIONINFER_SERVICES;
 
 const NAME: &str = "deepseek-r1-disagg";
@@ -17,8 +17,8 @@ fn assert_complete_replicas(server: &Server) {
         let expected = if replica.starts_with("prefill") { 2 } else { 4 };
         assert_eq!(*count, expected, "{replica} in {scheduled_pods:?}");
     }
-    let has = |role: &str| scheduled_pods.keys().any(|replica| replica.starts_with(role));
-    assert_eq!(has("prefill"), has("decode"), "{scheduled_pods:?}");
+    let has_scheduled_replica = |role: &str| scheduled_pods.keys().any(|replica| replica.starts_with(role));
+    assert_eq!(has_scheduled_replica("prefill"), has_scheduled_replica("decode"), "{scheduled_pods:?}");
 }
 
 async fn wait_for_gang_reason(cluster: &SimulatedCluster, reason: &str) -> String {
@@ -49,7 +49,7 @@ async fn wait_for_gang_reason(cluster: &SimulatedCluster, reason: &str) -> Strin
 // spec: TOP-64
 #[case::only_prefill_fits(16, "Blocked", &[])]
 #[tokio::test(start_paused = true)]
-async fn schedules_as_in_the_table(#[case] gpus: usize, #[case] reason: &str, #[case] expect: &[&str]) {
+async fn schedules_only_complete_replicas(#[case] gpus: usize, #[case] reason: &str, #[case] expect: &[&str]) {
     let cluster = SimulatedCluster::with_gpus(gpus);
     cluster.server.create(FUSIONINFER_SERVICES, disaggregated_service()).unwrap();
     wait_for_gang_reason(&cluster, reason).await;
@@ -63,35 +63,36 @@ async fn schedules_as_in_the_table(#[case] gpus: usize, #[case] reason: &str, #[
 async fn schedules_more_replicas_as_gpus_are_added() {
     let mut cluster = SimulatedCluster::with_gpus(16);
     cluster.server.create(FUSIONINFER_SERVICES, disaggregated_service()).unwrap();
-    let blocked = wait_for_gang_reason(&cluster, "Blocked").await;
+    let blocked_message = wait_for_gang_reason(&cluster, "Blocked").await;
     assert!(
-        blocked.starts_with("No Pod runs until one replica of each role can be scheduled; prefill-0 is waiting: "),
-        "{blocked}"
+        blocked_message
+            .starts_with("No Pod runs until one replica of each role can be scheduled; prefill-0 is waiting: "),
+        "{blocked_message}"
     );
     cluster.scale_nodes_to(32);
     wait_for_gang_reason(&cluster, "Blocked").await;
     cluster.scale_nodes_to(48);
-    let partial = wait_for_gang_reason(&cluster, "PartialCapacity").await;
+    let partial_message = wait_for_gang_reason(&cluster, "PartialCapacity").await;
     assert!(
-        partial.starts_with("Scheduled replicas: prefill 1 of 1, decode 1 of 2; decode-1 is waiting: "),
-        "{partial}"
+        partial_message.starts_with("Scheduled replicas: prefill 1 of 1, decode 1 of 2; decode-1 is waiting: "),
+        "{partial_message}"
     );
-    let active = cluster.wait_for_condition(NAME, "Active", "MinimumReady").await;
-    assert_eq!(active["message"], "Ready replicas: prefill 1 of 1, decode 1 of 2");
+    let active_condition = cluster.wait_for_condition(NAME, "Active", "MinimumReady").await;
+    assert_eq!(active_condition["message"], "Ready replicas: prefill 1 of 1, decode 1 of 2");
     let server = cluster.server.clone();
     let scheduled_uids = || {
-        let bound = server.list("pods").into_iter().filter(|pod| pod["spec"]["nodeName"].is_string());
-        bound.map(|pod| pod["metadata"]["uid"].to_string()).collect::<Vec<_>>()
+        let bound_pods = server.list("pods").into_iter().filter(|pod| pod["spec"]["nodeName"].is_string());
+        bound_pods.map(|pod| pod["metadata"]["uid"].to_string()).collect::<Vec<_>>()
     };
-    let scheduled_first = scheduled_uids();
+    let uids_before = scheduled_uids();
     cluster.scale_nodes_to(64);
     wait_for_gang_reason(&cluster, "PartialCapacity").await;
-    assert_eq!(scheduled_uids(), scheduled_first);
+    assert_eq!(scheduled_uids(), uids_before);
     cluster.scale_nodes_to(80);
     wait_for_gang_reason(&cluster, "FullCapacity").await;
     cluster.wait_until_ready(NAME).await;
-    let scheduled_last = scheduled_uids();
-    assert!(scheduled_first.iter().all(|uid| scheduled_last.contains(uid)) && scheduled_last.len() == 10);
+    let uids_after = scheduled_uids();
+    assert!(uids_before.iter().all(|uid| uids_after.contains(uid)) && uids_after.len() == 10);
 }
 
 // spec: TOP-66
@@ -118,24 +119,24 @@ async fn schedules_one_complete_replica_if_two_do_not_fit() {
     let mut cluster = SimulatedCluster::with_gpus(56);
     cluster
         .server
-        .create(FUSIONINFER_SERVICES, roles("deepseek-r1", vec![role("inference", "worker", 2, 4, 8)]))
+        .create(FUSIONINFER_SERVICES, service_with_roles("deepseek-r1", vec![role("inference", "worker", 2, 4, 8)]))
         .unwrap();
     // The second replica is reported as waiting after the scheduler has processed it.
-    let second_waits = |server: &Server| {
+    let has_waiting_replica = |server: &Server| {
         let condition = crate::simulated_cluster::condition(server, "deepseek-r1", "GangScheduled")?;
         condition["message"]
             .as_str()?
             .starts_with("Scheduled replicas: inference 1 of 2; inference-1 is waiting: ")
             .then_some(condition)
     };
-    let condition = cluster.wait_for("the second replica to wait", &second_waits).await;
+    let condition = cluster.wait_for("the second replica to wait", &has_waiting_replica).await;
     assert_eq!(condition["reason"], "PartialCapacity");
     assert_eq!(cluster.scheduled_pods(), ["inference-0 4"]);
     cluster.scale_nodes_to(64);
     cluster.wait_until_ready("deepseek-r1").await;
-    let names = ["", "-1", "-2", "-3"].map(|worker| format!("deepseek-r1-inference-0-0{worker}"));
-    let others = ["", "-1", "-2", "-3"].map(|worker| format!("deepseek-r1-inference-1-0{worker}"));
-    assert_eq!(cluster.names("pods"), [names, others].concat());
+    let first_replica_pods = ["", "-1", "-2", "-3"].map(|worker| format!("deepseek-r1-inference-0-0{worker}"));
+    let second_replica_pods = ["", "-1", "-2", "-3"].map(|worker| format!("deepseek-r1-inference-1-0{worker}"));
+    assert_eq!(cluster.object_names("pods"), [first_replica_pods, second_replica_pods].concat());
     let mut nodes: Vec<String> =
         cluster.server.list("pods").iter().map(|pod| pod["spec"]["nodeName"].to_string()).collect();
     nodes.sort();
@@ -149,12 +150,12 @@ async fn schedules_one_complete_replica_if_two_do_not_fit() {
 fn accepts_all_stories_unchanged() {
     let server = crate::test_cluster::server_with_ostler_crds();
     let stories = [
-        roles("qwen-inference", vec![role("inference", "worker", 1, 1, 1)]),
-        roles(
+        service_with_roles("qwen-inference", vec![role("inference", "worker", 1, 1, 1)]),
+        service_with_roles(
             "qwen-inference-service",
             vec![role("prefill", "prefiller", 2, 1, 1), role("decode", "decoder", 4, 1, 1)],
         ),
-        roles("deepseek-r1-inference", vec![role("inference", "worker", 2, 4, 8)]),
+        service_with_roles("deepseek-r1-inference", vec![role("inference", "worker", 2, 4, 8)]),
         disaggregated_service(),
     ];
     for story in stories {
@@ -171,10 +172,10 @@ fn accepts_all_stories_unchanged() {
 #[tokio::test(start_paused = true)]
 async fn single_pod_on_one_gpu() {
     let cluster = SimulatedCluster::with_gpus(8);
-    let mut service = roles("qwen-inference", vec![role("inference", "worker", 1, 1, 1)]);
+    let mut service = service_with_roles("qwen-inference", vec![role("inference", "worker", 1, 1, 1)]);
     service["spec"]["roles"][0].as_object_mut().unwrap().remove("multinode");
     cluster.server.create(FUSIONINFER_SERVICES, service).unwrap();
     cluster.wait_until_ready("qwen-inference").await;
-    assert_eq!(cluster.names("pods"), ["qwen-inference-inference-0-0"]);
+    assert_eq!(cluster.object_names("pods"), ["qwen-inference-inference-0-0"]);
     assert!(crate::simulated_cluster::condition(&cluster.server, "qwen-inference", "GangScheduled").is_none());
 }

@@ -17,8 +17,8 @@ fn flavor_crd(versions: &[&str]) -> Value {
         "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"},
         "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {
             "nodeLabels": {"type": "object", "maxProperties": 8, "additionalProperties": {"type": "string"}, "x-kubernetes-map-type": "atomic"}}}}}});
-    let last = versions.len() - 1;
-    let version = |(index, name): (usize, &&str)| json!({"name": name, "served": true, "storage": index == last, "schema": schema});
+    let last_index = versions.len() - 1;
+    let version = |(index, name): (usize, &&str)| json!({"name": name, "served": true, "storage": index == last_index, "schema": schema});
     json!({"metadata": {"name": FLAVORS}, "spec": {"group": "kueue.x-k8s.io", "scope": "Cluster",
         "names": {"kind": "ResourceFlavor", "listKind": "ResourceFlavorList", "plural": "resourceflavors", "singular": "resourceflavor"},
         "versions": versions.iter().enumerate().map(version).collect::<Vec<_>>()}})
@@ -44,7 +44,7 @@ impl TestCluster {
     }
 
     async fn wait_for_deletion(&self, resource: &str, name: &str) {
-        self.wait_for(&format!("{resource} {name} gone"), |server| {
+        self.wait_for(&format!("deletion of {resource} {name}"), |server| {
             server.get(resource, "", name).is_none().then_some(())
         })
         .await;
@@ -85,12 +85,12 @@ async fn class_follows_its_flavor_until_it_is_edited() {
 
     test_cluster.edit_class("gpu-nvidia-a100", |class| class["spec"]["cost"] = json!({"perHour": "2.21"}));
     test_cluster.edit_flavor("gpu-nvidia-a100", |flavor| flavor["spec"]["nodeLabels"]["zone"] = json!("b"));
-    let edited = test_cluster
+    let edited_class = test_cluster
         .wait_for_class("gpu-nvidia-a100", |class| {
             flavor_condition(class).is_some_and(|condition| condition["reason"] == "ClassEdited")
         })
         .await;
-    assert_eq!(edited["spec"]["discovery"]["nodeSelector"]["zone"], "a");
+    assert_eq!(edited_class["spec"]["discovery"]["nodeSelector"]["zone"], "a");
     test_cluster.server.delete(FLAVORS, "", "gpu-nvidia-a100", None).unwrap();
     test_cluster
         .wait_for_class("gpu-nvidia-a100", |class| {
@@ -134,7 +134,7 @@ async fn class_creates_the_flavor_that_it_references() {
         })
         .await;
     test_cluster.wait_until_idle().await;
-    assert_eq!(names(&test_cluster.server, CLASSES), ["mine"], "a made flavor makes no class");
+    assert_eq!(names(&test_cluster.server, CLASSES), ["mine"], "a created flavor creates no class");
 
     test_cluster.edit_flavor("f", |flavor| flavor["spec"]["nodeLabels"]["zone"] = json!("mine"));
     test_cluster
@@ -181,19 +181,19 @@ async fn repeated_reconciles_write_nothing() {
         .wait_for_class("mine", |class| flavor_condition(class).is_some_and(|condition| condition["status"] == "True"))
         .await;
     test_cluster.wait_until_idle().await;
-    let before = test_cluster.requests();
-    for touch in 0..10 {
+    let requests_before = test_cluster.requests();
+    for round in 0..10 {
         for name in ["theirs", "ours"] {
             test_cluster.edit_flavor(name, |flavor| {
-                flavor["metadata"]["annotations"]["example.com/touched"] = json!(touch.to_string());
+                flavor["metadata"]["annotations"]["example.com/touched"] = json!(round.to_string());
             });
         }
         test_cluster.edit_class("mine", |class| {
-            class["metadata"]["annotations"]["example.com/touched"] = json!(touch.to_string())
+            class["metadata"]["annotations"]["example.com/touched"] = json!(round.to_string())
         });
     }
     test_cluster.wait_until_idle().await;
-    assert_eq!(test_cluster.requests(), before);
+    assert_eq!(test_cluster.requests(), requests_before);
 }
 
 // spec: ACC-11

@@ -39,19 +39,19 @@ async fn second_replica_takes_over_and_only_the_leader_writes() {
     server.create(OME_SERVICES, supply::service("one", "small")).unwrap();
     second.wait_for_condition(OME_SERVICES, "one", "RuntimeResolved", "True").await;
     assert_eq!(second.writes.load(Ordering::Relaxed), 0);
-    let decided = server.get(OME_SERVICES, "default", "one").unwrap();
-    let counter = Arc::clone(&first.writes);
+    let decided_service = server.get(OME_SERVICES, "default", "one").unwrap();
+    let write_count = Arc::clone(&first.writes);
     drop(first);
     let lease = wait_for_holder(&second, "second").await;
     assert_eq!(lease["spec"]["leaseTransitions"], 1);
-    let writes_before = counter.load(Ordering::Relaxed);
+    let writes_before = write_count.load(Ordering::Relaxed);
     server.create(OME_SERVICES, supply::service("two", "small")).unwrap();
     second.wait_for_condition(OME_SERVICES, "two", "RuntimeResolved", "True").await;
-    assert_eq!(counter.load(Ordering::Relaxed), writes_before);
+    assert_eq!(write_count.load(Ordering::Relaxed), writes_before);
     // The new leader finds the existing decision valid.
     assert_eq!(
         server.get(OME_SERVICES, "default", "one").unwrap()["status"]["decision"],
-        decided["status"]["decision"]
+        decided_service["status"]["decision"]
     );
 }
 

@@ -6,7 +6,8 @@ use embedded::Server;
 use serde_json::{Value, json};
 
 use crate::simulated_cluster::{
-    CRDS, LEADER_WORKER_SETS, POD_GROUPS, SimulatedCluster, condition, disaggregated_service, ready, role, roles,
+    CRDS, LEADER_WORKER_SETS, POD_GROUPS, SimulatedCluster, condition, disaggregated_service, ready_service, role,
+    service_with_roles,
 };
 use crate::test_cluster::FUSIONINFER_SERVICES;
 
@@ -32,18 +33,18 @@ fn set_image(cluster: &SimulatedCluster, name: &str, image: &str) {
 }
 
 /// Checks that at most one LeaderWorkerSet is not ready.
-fn assert_one_unready_at_most(server: &Server) {
+fn assert_at_most_one_unready(server: &Server) {
     let unready = server.list(LEADER_WORKER_SETS).into_iter().filter(|set| set["status"]["readyReplicas"] != 1).count();
     assert!(unready <= 1, "{:#?}", images(server));
 }
 
 /// Starts three replicas of one Pod each, with a readiness probe.
-async fn three_workers() -> SimulatedCluster {
+async fn cluster_with_three_workers() -> SimulatedCluster {
     let cluster = SimulatedCluster::with_gpus(32);
     let mut worker = role("w", "worker", 3, 1, 8);
     worker["template"]["spec"]["containers"][0]["readinessProbe"] =
         json!({"httpGet": {"path": "/health", "port": 8000}, "initialDelaySeconds": 5});
-    cluster.server.create(FUSIONINFER_SERVICES, roles("chat", vec![worker])).unwrap();
+    cluster.server.create(FUSIONINFER_SERVICES, service_with_roles("chat", vec![worker])).unwrap();
     cluster.wait_until_ready("chat").await;
     cluster
 }
@@ -52,28 +53,28 @@ async fn three_workers() -> SimulatedCluster {
 // spec: TOP-75
 #[tokio::test(start_paused = true)]
 async fn updates_one_replica_at_a_time() {
-    let cluster = three_workers().await;
+    let cluster = cluster_with_three_workers().await;
     set_image(&cluster, "chat", "engine:2");
     let service = cluster
-        .wait_for_with_invariant("the rollout", &|server| ready(server, "chat"), &assert_one_unready_at_most)
+        .wait_for_with_invariant("the rollout", &|server| ready_service(server, "chat"), &assert_at_most_one_unready)
         .await;
     assert_eq!(images(&cluster.server), ["chat-w-0 engine:2", "chat-w-1 engine:2", "chat-w-2 engine:2"]);
     assert!(service["status"]["rollouts"].is_null());
-    assert_eq!(cluster.names(REVISIONS).len(), 2);
+    assert_eq!(cluster.object_names(REVISIONS).len(), 2);
 }
 
 // spec: TOP-75
 // spec: TOP-83
 #[tokio::test(start_paused = true)]
 async fn rollout_stops_at_the_first_failing_replica_and_can_be_undone() {
-    let cluster = three_workers().await;
-    let before = cluster.service("chat")["spec"].clone();
+    let cluster = cluster_with_three_workers().await;
+    let spec_before = cluster.service("chat")["spec"].clone();
     set_image(&cluster, "chat", "bad");
     let probe = |server: &Server| {
         let failed = condition(server, "chat", "Failed")?;
         (failed["status"] == "True").then_some(failed)
     };
-    let failed = cluster.wait_for_with_invariant("the failure", &probe, &assert_one_unready_at_most).await;
+    let failed = cluster.wait_for_with_invariant("the failure", &probe, &assert_at_most_one_unready).await;
     assert_eq!(failed["reason"], "CrashLoop");
     assert_eq!(
         images(&cluster.server),
@@ -89,11 +90,12 @@ async fn rollout_stops_at_the_first_failing_replica_and_can_be_undone() {
     );
 
     let revisions = cluster.server.list(REVISIONS);
-    let first = revisions.iter().find(|revision| revision["revision"] == 1).unwrap();
-    assert_eq!(operator::restore_revision(&service["spec"], first), before);
-    cluster.test_cluster.update_object(FUSIONINFER_SERVICES, "chat", |service| service["spec"] = before.clone());
-    let service =
-        cluster.wait_for_with_invariant("the undo", &|server| ready(server, "chat"), &assert_one_unready_at_most).await;
+    let first_revision = revisions.iter().find(|revision| revision["revision"] == 1).unwrap();
+    assert_eq!(operator::restore_revision(&service["spec"], first_revision), spec_before);
+    cluster.test_cluster.update_object(FUSIONINFER_SERVICES, "chat", |service| service["spec"] = spec_before.clone());
+    let service = cluster
+        .wait_for_with_invariant("the undo", &|server| ready_service(server, "chat"), &assert_at_most_one_unready)
+        .await;
     assert_eq!(service["status"]["components"]["w"]["phase"], "Running");
     let revisions: Vec<i64> =
         cluster.server.list(REVISIONS).iter().map(|revision| operator::revision_number(revision)).collect();
@@ -105,7 +107,10 @@ async fn rollout_stops_at_the_first_failing_replica_and_can_be_undone() {
 #[tokio::test(start_paused = true)]
 async fn engine_without_probe_must_run_for_min_ready_time() {
     let cluster = SimulatedCluster::with_gpus(32);
-    cluster.server.create(FUSIONINFER_SERVICES, roles("chat", vec![role("w", "worker", 3, 1, 8)])).unwrap();
+    cluster
+        .server
+        .create(FUSIONINFER_SERVICES, service_with_roles("chat", vec![role("w", "worker", 3, 1, 8)]))
+        .unwrap();
     cluster.wait_until_ready("chat").await;
     set_image(&cluster, "chat", "bad");
     let probe = |server: &Server| (condition(server, "chat", "Failed")?["status"] == "True").then_some(());
@@ -118,7 +123,7 @@ async fn engine_without_probe_must_run_for_min_ready_time() {
 
 #[tokio::test(start_paused = true)]
 async fn paused_rollout_continues_when_resumed() {
-    let cluster = three_workers().await;
+    let cluster = cluster_with_three_workers().await;
     let pause = |value: Value| {
         cluster
             .test_cluster
@@ -137,15 +142,18 @@ async fn paused_rollout_continues_when_resumed() {
 #[tokio::test(start_paused = true)]
 async fn unschedulable_replica_does_not_block_a_rollout() {
     let cluster = SimulatedCluster::with_gpus(16);
-    cluster.server.create(FUSIONINFER_SERVICES, roles("chat", vec![role("w", "worker", 3, 1, 8)])).unwrap();
+    cluster
+        .server
+        .create(FUSIONINFER_SERVICES, service_with_roles("chat", vec![role("w", "worker", 3, 1, 8)]))
+        .unwrap();
     cluster.wait_for_condition("chat", "Ready", "Unschedulable").await;
     set_image(&cluster, "chat", "engine:2");
-    let done = |server: &Server| {
+    let updated_service = |server: &Server| {
         let service = server.get(FUSIONINFER_SERVICES, "default", "chat")?;
-        let all = images(server).iter().all(|image| image.ends_with("engine:2"));
-        (all && service["status"]["components"]["w"]["readyReplicas"] == 2).then_some(())
+        let are_all_updated = images(server).iter().all(|image| image.ends_with("engine:2"));
+        (are_all_updated && service["status"]["components"]["w"]["readyReplicas"] == 2).then_some(())
     };
-    cluster.wait_for("every replica to be updated", &done).await;
+    cluster.wait_for("every replica to be updated", &updated_service).await;
 }
 
 fn generations(server: &Server) -> BTreeMap<String, i64> {
@@ -161,7 +169,7 @@ fn scale(cluster: &SimulatedCluster, role: usize, replicas: i64) {
     });
 }
 
-fn has_sets(server: &Server, count: usize) -> Option<()> {
+fn has_set_count(server: &Server, count: usize) -> Option<()> {
     (server.list(LEADER_WORKER_SETS).len() == count).then_some(())
 }
 
@@ -169,7 +177,7 @@ fn has_sets(server: &Server, count: usize) -> Option<()> {
 // spec: TOP-72
 // spec: TOP-73
 #[tokio::test(start_paused = true)]
-async fn group_grows_before_and_shrinks_before_its_replicas() {
+async fn pod_group_is_updated_before_its_replicas() {
     let cluster = SimulatedCluster::with_gpus(112);
     let mut service = disaggregated_service();
     service["spec"]["schedulingStrategy"] = json!({"gangPolicy": "All"});
@@ -180,29 +188,35 @@ async fn group_grows_before_and_shrinks_before_its_replicas() {
     // No set exists that the group does not contain, and the group contains no deleted set.
     let sets_are_in_group = |server: &Server| assert!(server.list(LEADER_WORKER_SETS).len() <= tasks(server));
     cluster
-        .wait_for_with_invariant("readiness", &|server| ready(server, "deepseek-r1-disagg"), &sets_are_in_group)
+        .wait_for_with_invariant("readiness", &|server| ready_service(server, "deepseek-r1-disagg"), &sets_are_in_group)
         .await;
-    let before = generations(&cluster.server);
+    let generations_before = generations(&cluster.server);
     scale(&cluster, 1, 3);
     cluster
         .wait_for_with_invariant(
             "a third decode",
-            &|server| ready(server, "deepseek-r1-disagg").filter(|_| tasks(server) == 4),
+            &|server| ready_service(server, "deepseek-r1-disagg").filter(|_| tasks(server) == 4),
             &sets_are_in_group,
         )
         .await;
-    let grown = group(&cluster.server).unwrap();
-    assert_eq!((&grown["spec"]["minMember"], &grown["spec"]["minTaskMember"]["decode-2"]), (&json!(14), &json!(4)));
-    assert_eq!(grown["status"]["phase"], "Running", "the scheduler's status is retained");
-    let after = generations(&cluster.server);
-    assert!(before.iter().all(|(name, generation)| after[name] == *generation), "running replicas are not modified");
+    let updated_group = group(&cluster.server).unwrap();
+    assert_eq!(
+        (&updated_group["spec"]["minMember"], &updated_group["spec"]["minTaskMember"]["decode-2"]),
+        (&json!(14), &json!(4))
+    );
+    assert_eq!(updated_group["status"]["phase"], "Running", "the scheduler's status is retained");
+    let generations_after = generations(&cluster.server);
+    assert!(
+        generations_before.iter().all(|(name, generation)| generations_after[name] == *generation),
+        "running replicas are not modified"
+    );
 
     let group_shrinks_first = |server: &Server| {
         let sets = server.list(LEADER_WORKER_SETS).len();
         assert!(sets == 4 || tasks(server) == 2, "{sets} sets, {} tasks", tasks(server));
     };
     scale(&cluster, 1, 1);
-    cluster.wait_for_with_invariant("one decode", &|server| has_sets(server, 2), &group_shrinks_first).await;
+    cluster.wait_for_with_invariant("one decode", &|server| has_set_count(server, 2), &group_shrinks_first).await;
     assert_eq!(group(&cluster.server).unwrap()["spec"]["minTaskMember"], json!({"prefill-0": 2, "decode-0": 4}));
 }
 
@@ -223,7 +237,10 @@ async fn prunes_owned_objects_and_retains_foreign_ones() {
     });
     cluster.wait_for("no group", &|server| server.list(POD_GROUPS).is_empty().then_some(())).await;
     cluster.wait_until_ready("deepseek-r1-disagg").await;
-    assert_eq!(cluster.names(LEADER_WORKER_SETS), ["deepseek-r1-disagg-prefill-0", "deepseek-r1-disagg-prefill-7"]);
+    assert_eq!(
+        cluster.object_names(LEADER_WORKER_SETS),
+        ["deepseek-r1-disagg-prefill-0", "deepseek-r1-disagg-prefill-7"]
+    );
     let components = cluster.service("deepseek-r1-disagg")["status"]["components"].clone();
     assert_eq!(components.as_object().unwrap().keys().collect::<Vec<_>>(), ["prefill"]);
 
@@ -236,8 +253,8 @@ async fn prunes_owned_objects_and_retains_foreign_ones() {
         "backendpools.inference.networking.x-k8s.io",
         "llmusecasesets.inference.networking.x-k8s.io",
     ];
-    let remaining: Vec<String> = kinds.iter().flat_map(|kind| cluster.names(kind)).collect();
-    assert_eq!(remaining, ["deepseek-r1-disagg-prefill-7"; 2], "with its own headless Service");
+    let remaining: Vec<String> = kinds.iter().flat_map(|kind| cluster.object_names(kind)).collect();
+    assert_eq!(remaining, ["deepseek-r1-disagg-prefill-7"; 2], "the foreign set and its headless Service remain");
 }
 
 // spec: TOP-76
@@ -253,7 +270,7 @@ async fn foreign_group_with_the_same_name_is_not_modified() {
         condition["message"].as_str().unwrap().starts_with("PodGroup default/deepseek-r1-disagg is owned by "),
         "{condition}"
     );
-    assert_eq!(cluster.names(LEADER_WORKER_SETS), [""; 0]);
+    assert_eq!(cluster.object_names(LEADER_WORKER_SETS), [""; 0]);
     assert_eq!(cluster.server.get(POD_GROUPS, "default", "deepseek-r1-disagg").unwrap()["spec"], created["spec"]);
     // The service continues after the object is deleted.
     cluster.server.delete(POD_GROUPS, "default", "deepseek-r1-disagg", None).unwrap();
@@ -262,11 +279,11 @@ async fn foreign_group_with_the_same_name_is_not_modified() {
 
 #[tokio::test(start_paused = true)]
 async fn reverts_foreign_edits_and_keeps_foreign_fields() {
-    let cluster = three_workers().await;
-    let mut edited = (*cluster.server.get(LEADER_WORKER_SETS, "default", "chat-w-1").unwrap()).clone();
-    edited["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"][0]["image"] = json!("other:1");
-    edited["metadata"]["labels"]["example.com/team"] = json!("search");
-    cluster.server.update(LEADER_WORKER_SETS, edited).unwrap();
+    let cluster = cluster_with_three_workers().await;
+    let mut edited_set = (*cluster.server.get(LEADER_WORKER_SETS, "default", "chat-w-1").unwrap()).clone();
+    edited_set["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"][0]["image"] = json!("other:1");
+    edited_set["metadata"]["labels"]["example.com/team"] = json!("search");
+    cluster.server.update(LEADER_WORKER_SETS, edited_set).unwrap();
     cluster
         .wait_for("the image", &|server| images(server).iter().all(|image| image.ends_with("v0.11.0")).then_some(()))
         .await;
@@ -274,7 +291,7 @@ async fn reverts_foreign_edits_and_keeps_foreign_fields() {
     let set = cluster.server.get(LEADER_WORKER_SETS, "default", "chat-w-1").unwrap();
     assert_eq!(set["metadata"]["labels"]["example.com/team"], "search");
     cluster.server.delete(LEADER_WORKER_SETS, "default", "chat-w-1", None).unwrap();
-    cluster.wait_for("a new LeaderWorkerSet", &|server| has_sets(server, 3)).await;
+    cluster.wait_for("a new LeaderWorkerSet", &|server| has_set_count(server, 3)).await;
     cluster.wait_until_ready("chat").await;
 }
 
@@ -306,11 +323,14 @@ async fn deleted_pod_changes_no_owned_object() {
 
 // spec: TOP-71
 #[tokio::test(start_paused = true)]
-async fn integrations_are_installed_and_uninstalled() {
+async fn detects_installed_and_uninstalled_integrations() {
     let cluster =
         SimulatedCluster::with_crds(80, [api::crds(), vec![api::integrations::leader_worker_set_crd()]].concat());
     cluster.server.create(FUSIONINFER_SERVICES, disaggregated_service()).unwrap();
-    cluster.server.create(FUSIONINFER_SERVICES, roles("alone", vec![role("w", "worker", 1, 1, 8)])).unwrap();
+    cluster
+        .server
+        .create(FUSIONINFER_SERVICES, service_with_roles("alone", vec![role("w", "worker", 1, 1, 8)]))
+        .unwrap();
     // A service without a gang does not need Volcano.
     cluster.wait_until_ready("alone").await;
     let condition = cluster.wait_for_condition("deepseek-r1-disagg", "Initialized", "KindMissing").await;
@@ -318,7 +338,7 @@ async fn integrations_are_installed_and_uninstalled() {
         condition["message"],
         "The cluster does not serve PodGroup; install Volcano (scheduling.volcano.sh) to run this service"
     );
-    assert_eq!(cluster.names(LEADER_WORKER_SETS), ["alone-w-0"], "no Pod waits for a missing group");
+    assert_eq!(cluster.object_names(LEADER_WORKER_SETS), ["alone-w-0"], "no Pod waits for a missing group");
     cluster.server.delete(FUSIONINFER_SERVICES, "default", "alone", None).unwrap();
     cluster.wait_for("free capacity", &|server| server.list("pods").is_empty().then_some(())).await;
     cluster.server.create(CRDS, api::integrations::pod_group_crd()).unwrap();
@@ -350,25 +370,25 @@ async fn reports_all_missing_integrations_together() {
 /// Two of three replicas lost their nodes, one of them after the update: the last ready replica is not updated, and the
 /// condition explains the wait.
 #[tokio::test(start_paused = true)]
-async fn reports_what_a_rollout_without_capacity_waits_for() {
-    let mut cluster = three_workers().await;
+async fn reports_required_replicas_of_a_rollout_without_capacity() {
+    let mut cluster = cluster_with_three_workers().await;
     set_image(&cluster, "chat", "engine:2");
     let first_updated = |server: &Server| {
         (images(server).iter().filter(|image| image.ends_with("engine:2")).count() == 1).then_some(())
     };
     cluster.wait_for("the first replica", &first_updated).await;
     let remaining_node = cluster.server.get("pods", "default", "chat-w-2-0").unwrap()["spec"]["nodeName"].clone();
-    for node in cluster.names("nodes").into_iter().filter(|name| remaining_node != **name) {
+    for node in cluster.object_names("nodes").into_iter().filter(|name| remaining_node != **name) {
         cluster.server.delete("nodes", "", &node, None).unwrap();
     }
     let waits_for_ready_replicas = |server: &Server| {
         let ready = condition(server, "chat", "Ready")?;
         ready["message"]
             .as_str()?
-            .contains("the next replica is updated once 3 replicas are ready (1 now)")
+            .contains("the next replica is updated once 3 replicas are ready (currently 1)")
             .then_some(ready)
     };
-    let ready = cluster.wait_for("the reason", &waits_for_ready_replicas).await;
+    let ready = cluster.wait_for("the message about ready replicas", &waits_for_ready_replicas).await;
     assert_eq!(ready["reason"], "Unschedulable", "{ready}");
     assert_eq!(condition(&cluster.server, "chat", "Active").unwrap()["status"], "True");
     cluster.add_gpus(24);
@@ -380,9 +400,9 @@ async fn reports_what_a_rollout_without_capacity_waits_for() {
 // spec: TOP-84
 #[tokio::test(start_paused = true)]
 async fn writes_nothing_without_changes() {
-    let cluster = three_workers().await;
+    let cluster = cluster_with_three_workers().await;
     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
-    let before = cluster.test_cluster.requests().0;
+    let writes_before = cluster.test_cluster.requests().0;
     tokio::time::sleep(std::time::Duration::from_secs(3000)).await;
-    assert_eq!(cluster.test_cluster.requests().0, before);
+    assert_eq!(cluster.test_cluster.requests().0, writes_before);
 }

@@ -67,10 +67,10 @@ async fn minimal_service_gets_objects_and_a_decision() {
         ]
     );
     test_cluster.mark_deployment_ready("chat-engine");
-    let decided = service["status"]["decision"].clone();
+    let decision = service["status"]["decision"].clone();
     let service = test_cluster.wait_for_condition(OME_SERVICES, "chat", "Ready", "True").await;
     for field in ["message", "runtime", "components", "candidates"] {
-        assert_eq!(service["status"]["decision"][field], decided[field]);
+        assert_eq!(service["status"]["decision"][field], decision[field]);
     }
     assert_eq!(service["status"]["decision"]["served"], true);
 }
@@ -90,7 +90,7 @@ async fn edit_updates_pods_and_deletion_removes_all_objects() {
         })
         .await;
     test_cluster.server.delete(OME_SERVICES, "default", "chat", None).unwrap();
-    test_cluster.wait_for("nothing left", |server| owned_objects(server).is_empty().then_some(())).await;
+    test_cluster.wait_for("deletion of all objects", |server| owned_objects(server).is_empty().then_some(())).await;
 }
 
 /// A reconcile without differences sends no write request.
@@ -102,7 +102,7 @@ async fn reconcile_without_differences_sends_no_request() {
     test_cluster.mark_deployment_ready("chat-engine");
     test_cluster.wait_for_condition(OME_SERVICES, "chat", "Ready", "True").await;
     test_cluster.wait_until_idle().await;
-    let before = test_cluster.writes.load(Ordering::Relaxed);
+    let writes_before = test_cluster.writes.load(Ordering::Relaxed);
     let mut changes = test_cluster.server.subscribe();
     // A foreign label on the Deployment enqueues the service; nothing differs, so the test's own update is the only
     // change.
@@ -114,7 +114,7 @@ async fn reconcile_without_differences_sends_no_request() {
         observed.push(format!("{} {}", change.resource, change.name));
     }
     assert_eq!(observed, ["deployments.apps chat-engine"]);
-    assert_eq!(test_cluster.writes.load(Ordering::Relaxed), before);
+    assert_eq!(test_cluster.writes.load(Ordering::Relaxed), writes_before);
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,16 +131,16 @@ async fn service_with_unknown_model_is_not_ready() {
 #[tokio::test(start_paused = true)]
 async fn class_status_counts_nodes_and_free_accelerators() {
     let test_cluster = TestCluster::start(true).await;
-    let class_with_free = |server: &embedded::Server, expect: i64| {
+    let class_with_free = |server: &embedded::Server, free: i64| {
         let class = server.get("acceleratorclasses.ome.io", "", "nvidia-h100-80gb")?;
-        (class["status"]["availableAccelerators"] == expect).then_some(class)
+        (class["status"]["availableAccelerators"] == free).then_some(class)
     };
-    let class = test_cluster.wait_for("eight free", |server| class_with_free(server, 8)).await;
+    let class = test_cluster.wait_for("eight free accelerators", |server| class_with_free(server, 8)).await;
     assert_eq!(class["status"]["nodes"], json!(["gpu-a"]));
     assert_eq!(class["status"]["totalAccelerators"], 8);
     test_cluster.server.create("pods", json!({"metadata": {"name": "p", "namespace": "default"}, "spec": {"nodeName": "gpu-a",
         "containers": [{"name": "c", "image": "i", "resources": {"requests": {"nvidia.com/gpu": 3}, "limits": {"nvidia.com/gpu": 3}}}]}})).unwrap();
-    test_cluster.wait_for("five free", |server| class_with_free(server, 5)).await;
+    test_cluster.wait_for("five free accelerators", |server| class_with_free(server, 5)).await;
 }
 
 #[tokio::test(start_paused = true)]

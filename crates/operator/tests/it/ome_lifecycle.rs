@@ -59,9 +59,9 @@ fn images(server: &Server) -> Vec<String> {
 }
 
 fn revisions(server: &Server) -> Vec<Arc<Value>> {
-    let mut all = server.list(REVISIONS);
-    all.sort_by_key(|revision| revision_number(revision));
-    all
+    let mut revisions = server.list(REVISIONS);
+    revisions.sort_by_key(|revision| revision_number(revision));
+    revisions
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,16 +100,16 @@ async fn paused_rollout_replaces_no_pod_but_scales() {
 #[tokio::test(start_paused = true)]
 async fn failing_image_keeps_ready_pods_and_can_be_undone() {
     let cluster = running().await;
-    let before = service(&cluster.server)["spec"].clone();
+    let spec_before = service(&cluster.server)["spec"].clone();
     set_image(&cluster, "bad");
     let has_crashed = |server: &Server| (ready_condition(server)?["reason"] == "CrashLoop").then_some(());
     cluster.wait_for("the failure", &has_crashed).await;
     assert_eq!(images(&cluster.server).iter().filter(|image| *image == "engine:1").count(), 2);
     assert_eq!(service(&cluster.server)["status"]["components"]["engine"]["readyReplicas"], 2);
 
-    let first = revisions(&cluster.server).remove(0);
-    assert_eq!(restore_revision(&service(&cluster.server)["spec"], &first), before);
-    cluster.test_cluster.update_object(OME_SERVICES, "chat", |service| service["spec"] = before.clone());
+    let first_revision = revisions(&cluster.server).remove(0);
+    assert_eq!(restore_revision(&service(&cluster.server)["spec"], &first_revision), spec_before);
+    cluster.test_cluster.update_object(OME_SERVICES, "chat", |service| service["spec"] = spec_before.clone());
     wait_until_ready(&cluster).await;
     let is_replaced = |server: &Server| (images(server) == ["engine:1"; 2]).then_some(());
     cluster.wait_for("deletion of the failing Pod", &is_replaced).await;
@@ -144,8 +144,8 @@ async fn scaling_replaces_no_pod_and_creates_no_revision() {
     });
     cluster.wait_for("four Pods", &|server| (images(server).len() == 4).then_some(())).await;
     wait_until_ready(&cluster).await;
-    let after = uids(&cluster.server);
-    assert!(before.iter().all(|uid| after.contains(uid)));
+    let uids_after = uids(&cluster.server);
+    assert!(before.iter().all(|uid| uids_after.contains(uid)));
     assert_eq!(revisions(&cluster.server).len(), revision_count);
     assert_eq!(service(&cluster.server)["status"]["components"]["engine"]["replicas"], 4);
 }

@@ -8,7 +8,7 @@ use crate::test_cluster::{OME_SERVICES, TestCluster, server_with_ostler_crds};
 const DEPLOYMENTS: &str = "deployments.apps";
 
 /// Starts a ready service `chat` on class `big`.
-async fn ready_on_class_big() -> TestCluster {
+async fn cluster_with_ready_service() -> TestCluster {
     let server = server_with_ostler_crds();
     create_supply(&server, &[("big", "80Gi", "5")]);
     let test_cluster = TestCluster::with_server(server, operator::Options::default());
@@ -32,18 +32,18 @@ fn node_selector(server: &embedded::Server) -> Option<Value> {
 async fn waiting_service_continues_when_a_runtime_is_eligible() {
     let server = server_with_ostler_crds();
     create_supply(&server, &[("big", "80Gi", "5")]);
-    let mut off = supply::runtime("any");
-    off["spec"]["disabled"] = json!(true);
+    let mut disabled_runtime = supply::runtime("any");
+    disabled_runtime["spec"]["disabled"] = json!(true);
     server.delete(RUNTIMES, "", "any", None).unwrap();
-    server.create(RUNTIMES, off).unwrap();
+    server.create(RUNTIMES, disabled_runtime).unwrap();
     let test_cluster = TestCluster::with_server(server, operator::Options::default());
     test_cluster.server.create(OME_SERVICES, supply::service("chat", "small")).unwrap();
     let service = test_cluster.wait_for_condition(OME_SERVICES, "chat", "RuntimeResolved", "False").await;
     assert_eq!(service["status"]["decision"]["candidates"][0]["rejected"]["code"], "Disabled");
     // Editing the runtime is sufficient.
-    let mut enabled = (*test_cluster.server.get(RUNTIMES, "", "any").unwrap()).clone();
-    enabled["spec"]["disabled"] = json!(false);
-    test_cluster.server.update(RUNTIMES, enabled).unwrap();
+    let mut enabled_runtime = (*test_cluster.server.get(RUNTIMES, "", "any").unwrap()).clone();
+    enabled_runtime["spec"]["disabled"] = json!(false);
+    test_cluster.server.update(RUNTIMES, enabled_runtime).unwrap();
     test_cluster.wait_for_condition(OME_SERVICES, "chat", "RuntimeResolved", "True").await;
 }
 
@@ -69,12 +69,12 @@ async fn waiting_service_continues_when_a_class_is_eligible() {
 
 #[tokio::test(start_paused = true)]
 async fn ready_service_retains_its_selection_until_a_user_accepts_a_better_one() {
-    let test_cluster = ready_on_class_big().await;
+    let test_cluster = cluster_with_ready_service().await;
     add_class_with_node(&test_cluster.server, "cheap", "80Gi", "1");
     let service = test_cluster.wait_for_condition(OME_SERVICES, "chat", "DecisionStale", "True").await;
     assert_eq!((selected_class(&service), node_selector(&test_cluster.server)), (&json!("big"), Some(json!("big"))));
-    let stale = cluster::find_condition(&service["status"]["conditions"], "DecisionStale").unwrap();
-    assert!(stale["message"].as_str().unwrap().contains("1 × cheap"), "{stale}");
+    let stale_condition = cluster::find_condition(&service["status"]["conditions"], "DecisionStale").unwrap();
+    assert!(stale_condition["message"].as_str().unwrap().contains("1 × cheap"), "{stale_condition}");
     test_cluster.update_object(OME_SERVICES, "chat", |service| {
         service["metadata"]["annotations"] = json!({"ome.io/redecide": "t1"})
     });
@@ -92,7 +92,7 @@ async fn ready_service_retains_its_selection_until_a_user_accepts_a_better_one()
 
 #[tokio::test(start_paused = true)]
 async fn selects_again_when_the_selection_becomes_infeasible() {
-    let test_cluster = ready_on_class_big().await;
+    let test_cluster = cluster_with_ready_service().await;
     add_class_with_node(&test_cluster.server, "dear", "80Gi", "9");
     test_cluster.server.delete(CLASSES, "", "big", None).unwrap();
     test_cluster
@@ -102,7 +102,7 @@ async fn selects_again_when_the_selection_becomes_infeasible() {
 
 #[tokio::test(start_paused = true)]
 async fn runtime_edit_is_rolled_out_with_the_same_selection() {
-    let test_cluster = ready_on_class_big().await;
+    let test_cluster = cluster_with_ready_service().await;
     let mut runtime = (*test_cluster.server.get(RUNTIMES, "", "any").unwrap()).clone();
     runtime["spec"]["engineConfig"]["runner"]["image"] = json!("example.com/any:2");
     test_cluster.server.update(RUNTIMES, runtime).unwrap();

@@ -3,17 +3,17 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::simulated_cluster::{LEADER_WORKER_SETS, SimulatedCluster, role, roles};
+use crate::simulated_cluster::{LEADER_WORKER_SETS, SimulatedCluster, role, service_with_roles};
 use crate::test_cluster::{FUSIONINFER_SERVICES, TestCluster};
 
 fn worker(name: &str) -> Value {
     role(name, "worker", 1, 1, 1)
 }
 
-fn without(field: &str) -> Value {
-    let mut second = worker("b");
-    second.as_object_mut().unwrap().remove(field);
-    roles("chat", vec![worker("a"), second])
+fn service_with_incomplete_role(field: &str) -> Value {
+    let mut incomplete_role = worker("b");
+    incomplete_role.as_object_mut().unwrap().remove(field);
+    service_with_roles("chat", vec![worker("a"), incomplete_role])
 }
 
 fn router(name: &str) -> Value {
@@ -23,29 +23,29 @@ fn router(name: &str) -> Value {
 fn worker_with(field: &str, count: i64) -> Value {
     let mut role = worker("a");
     role[field] = if field == "multinode" { json!({"nodeCount": count}) } else { json!(count) };
-    roles("chat", vec![role])
+    service_with_roles("chat", vec![role])
 }
 
 #[rstest]
 // spec: TOP-3
 #[case::no_roles(json!({"apiVersion": "fusioninfer.io/v1alpha1", "kind": "InferenceService",
     "metadata": {"name": "chat", "namespace": "default"}, "spec": {}}), "spec.roles: Required value")]
-#[case::no_name(without("name"), "spec.roles[1].name: Required value")]
-#[case::no_type(without("componentType"), "spec.roles[1].componentType: Required value")]
+#[case::no_name(service_with_incomplete_role("name"), "spec.roles[1].name: Required value")]
+#[case::no_type(service_with_incomplete_role("componentType"), "spec.roles[1].componentType: Required value")]
 // spec: TOP-4
-#[case::no_such_type(roles("chat", vec![role("a", "cook", 1, 1, 1)]), "spec.roles[0].componentType: Unsupported value: \"cook\"")]
+#[case::no_such_type(service_with_roles("chat", vec![role("a", "cook", 1, 1, 1)]), "spec.roles[0].componentType: Unsupported value: \"cook\"")]
 // spec: TOP-6
 #[case::fewer_than_none(worker_with("replicas", -1), "spec.roles[0].replicas: Invalid value: -1")]
 // spec: TOP-7
 #[case::on_no_node(worker_with("multinode", 0), "spec.roles[0].multinode.nodeCount: Invalid value: 0")]
 // spec: TOP-13
-#[case::two_of_one_name(roles("chat", vec![worker("a"), worker("a")]), "spec.roles[1]: Duplicate value")]
-#[case::two_routers(roles("chat", vec![worker("a"), router("b"), router("c")]), "at most one role may be a router")]
-#[case::too_long(roles("a-service-whose-name-leaves-no-room-for-roles", vec![worker("inference")]),
+#[case::two_of_one_name(service_with_roles("chat", vec![worker("a"), worker("a")]), "spec.roles[1]: Duplicate value")]
+#[case::two_routers(service_with_roles("chat", vec![worker("a"), router("b"), router("c")]), "at most one role may be a router")]
+#[case::too_long(service_with_roles("a-service-whose-name-leaves-no-room-for-roles", vec![worker("inference")]),
     "invalid: spec.roles: Invalid value: the composed name {service}-{role}-{replica} must have at most 50 characters")]
-#[case::no_dns_label(roles("7b", vec![worker("a")]), "must start with a letter")]
+#[case::no_dns_label(service_with_roles("7b", vec![worker("a")]), "must start with a letter")]
 // spec: TOP-9
-#[case::no_template(without("template"), "spec.roles[1]")]
+#[case::no_template(service_with_incomplete_role("template"), "spec.roles[1]")]
 // spec: TOP-39
 #[case::reserved_label(
     worker_with_reserved_key("labels", "fusioninfer.io/service"),
@@ -69,7 +69,7 @@ fn worker_with_reserved_key(field: &str, key: &str) -> Value {
 }
 
 fn worker_with_template(change: impl Fn(&mut Value)) -> Value {
-    let mut service = roles("chat", vec![worker("a")]);
+    let mut service = service_with_roles("chat", vec![worker("a")]);
     change(&mut service["spec"]["roles"][0]["template"]);
     service
 }
@@ -96,15 +96,15 @@ async fn reports_role_and_field_of_invalid_templates(
     assert_eq!(failed["status"], "True");
     assert!(failed["message"].as_str().unwrap().starts_with(message), "{failed}");
     assert_eq!(cluster.service("chat")["status"]["components"]["a"]["phase"], "Failed");
-    assert_eq!(cluster.names(LEADER_WORKER_SETS), [""; 0]);
+    assert_eq!(cluster.object_names(LEADER_WORKER_SETS), [""; 0]);
 
     cluster.test_cluster.update_object(FUSIONINFER_SERVICES, "chat", |live| {
-        live["spec"] = roles("chat", vec![worker("a")])["spec"].clone()
+        live["spec"] = service_with_roles("chat", vec![worker("a")])["spec"].clone()
     });
     cluster.wait_until_ready("chat").await;
     cluster.test_cluster.update_object(FUSIONINFER_SERVICES, "chat", |live| live["spec"] = service["spec"].clone());
     cluster.wait_for_condition("chat", "Failed", reason).await;
-    assert_eq!(cluster.names(LEADER_WORKER_SETS), ["chat-a-0"]);
+    assert_eq!(cluster.object_names(LEADER_WORKER_SETS), ["chat-a-0"]);
     assert_eq!(cluster.scheduled_pods(), ["a-0 1"]);
 }
 
@@ -112,9 +112,9 @@ async fn reports_role_and_field_of_invalid_templates(
 #[tokio::test(start_paused = true)]
 async fn second_service_with_the_same_workload_name_waits() {
     let cluster = SimulatedCluster::with_gpus(8);
-    cluster.server.create(FUSIONINFER_SERVICES, roles("a", vec![worker("b-c")])).unwrap();
+    cluster.server.create(FUSIONINFER_SERVICES, service_with_roles("a", vec![worker("b-c")])).unwrap();
     cluster.wait_until_ready("a").await;
-    cluster.server.create(FUSIONINFER_SERVICES, roles("a-b", vec![worker("c")])).unwrap();
+    cluster.server.create(FUSIONINFER_SERVICES, service_with_roles("a-b", vec![worker("c")])).unwrap();
     let condition = cluster.wait_for_condition("a-b", "Ready", "ObjectNotOurs").await;
     let message = "LeaderWorkerSet default/a-b-c-0 is already owned by InferenceService a";
     assert!(condition["message"].as_str().unwrap().starts_with(message), "{condition}");

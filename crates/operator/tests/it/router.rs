@@ -7,7 +7,7 @@ use embedded::Server;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::simulated_cluster::{CRDS, SimulatedCluster, condition, ready, role, roles};
+use crate::simulated_cluster::{CRDS, SimulatedCluster, condition, ready_service, role, service_with_roles};
 use crate::test_cluster::FUSIONINFER_SERVICES;
 
 const ROUTER_OBJECTS: [(&str, &str); 8] = [
@@ -28,7 +28,7 @@ fn service_with_router() -> Value {
     let route = json!({"parentRefs": [{"name": "gateway"}]});
     let router =
         json!({"name": "entry", "componentType": "router", "strategy": "pd-disaggregation", "httproute": route});
-    roles("chat", vec![role("prefill", "prefiller", 1, 2, 8), role("decode", "decoder", 2, 1, 8), router])
+    service_with_roles("chat", vec![role("prefill", "prefiller", 1, 2, 8), role("decode", "decoder", 2, 1, 8), router])
 }
 
 async fn cluster() -> SimulatedCluster {
@@ -95,11 +95,11 @@ async fn changed_configuration_restarts_only_the_picker(#[case] field: &str, #[c
     cluster
         .test_cluster
         .update_object(FUSIONINFER_SERVICES, "chat", |service| service["spec"]["roles"][2][field] = json!(value));
-    let restarted = |server: &Server| {
-        let now = pods(server).1;
-        (now.len() == 1 && now != pickers).then_some(())
+    let has_new_picker = |server: &Server| {
+        let current_pickers = pods(server).1;
+        (current_pickers.len() == 1 && current_pickers != pickers).then_some(())
     };
-    cluster.wait_for("another picker", &restarted).await;
+    cluster.wait_for("another picker", &has_new_picker).await;
     cluster.wait_until_ready("chat").await;
     assert_eq!(pods(&cluster.server).0, engines, "no engine is restarted");
     assert_ne!(get(&cluster, "configmaps", "chat-epp-config")["data"], config);
@@ -231,15 +231,15 @@ async fn foreign_object_is_not_modified(#[case] resource: &str, #[case] mut fore
     foreign["metadata"]["namespace"] = json!("default");
     let name = foreign["metadata"]["name"].as_str().unwrap().to_owned();
     cluster.server.create(resource, foreign).unwrap();
-    let before = get(&cluster, resource, &name);
+    let object_before = get(&cluster, resource, &name);
     cluster.server.create(FUSIONINFER_SERVICES, service_with_router()).unwrap();
     let condition = cluster.wait_for_condition("chat", "RouterReady", "ObjectNotOurs").await;
     assert!(condition["message"].as_str().unwrap().contains(&name), "{condition}");
     cluster.wait_for_condition("chat", "Active", "MinimumReady").await;
-    assert_eq!(get(&cluster, resource, &name), before);
+    assert_eq!(get(&cluster, resource, &name), object_before);
     cluster.server.delete(resource, "default", &name, None).unwrap();
     cluster.wait_until_ready("chat").await;
-    assert_ne!(get(&cluster, resource, &name)["metadata"]["uid"], before["metadata"]["uid"]);
+    assert_ne!(get(&cluster, resource, &name)["metadata"]["uid"], object_before["metadata"]["uid"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -249,15 +249,16 @@ async fn reverts_foreign_edits() {
         [("roles.rbac.authorization.k8s.io", "rules"), ("configmaps", "data"), (INFERENCE_POOLS, "spec")].into();
     for (resource, field) in fields {
         let name = ROUTER_OBJECTS.iter().find(|(kind, _)| *kind == resource).unwrap().1;
-        let before = get(&cluster, resource, name);
-        let mut edited = (*before).clone();
+        let object_before = get(&cluster, resource, name);
+        let mut edited_object = (*object_before).clone();
         match field {
-            "rules" => edited["rules"][0]["verbs"] = json!(["*"]),
-            "data" => edited["data"]["config.yaml"] = json!("x"),
-            _ => edited["spec"]["targetPorts"] = json!([{"number": 1}]),
+            "rules" => edited_object["rules"][0]["verbs"] = json!(["*"]),
+            "data" => edited_object["data"]["config.yaml"] = json!("x"),
+            _ => edited_object["spec"]["targetPorts"] = json!([{"number": 1}]),
         }
-        cluster.server.update(resource, edited).unwrap();
-        let restored = |server: &Server| (server.get(resource, "default", name)?[field] == before[field]).then_some(());
+        cluster.server.update(resource, edited_object).unwrap();
+        let restored =
+            |server: &Server| (server.get(resource, "default", name)?[field] == object_before[field]).then_some(());
         cluster.wait_for(&format!("the previous {resource}"), &restored).await;
     }
 }
@@ -267,11 +268,11 @@ async fn reverts_foreign_edits() {
 async fn unchanged_router_sends_no_request() {
     let cluster = cluster().await;
     cluster.test_cluster.wait_until_idle().await;
-    let before = cluster.test_cluster.requests();
+    let requests_before = cluster.test_cluster.requests();
     let mut deployment = (*get(&cluster, "deployments.apps", "chat-epp")).clone();
     deployment["metadata"]["labels"]["example.com/touched"] = json!("yes");
     cluster.server.update("deployments.apps", deployment).unwrap();
     cluster.test_cluster.wait_until_idle().await;
-    assert!(ready(&cluster.server, "chat").is_some());
-    assert_eq!(cluster.test_cluster.requests(), before);
+    assert!(ready_service(&cluster.server, "chat").is_some());
+    assert_eq!(cluster.test_cluster.requests(), requests_before);
 }

@@ -125,8 +125,8 @@ async fn selects_the_newest_of_equal_runtimes() {
     let server = server_with_clock(clock.clone(), api::crds());
     create_supply(&server, &[("big", "80Gi", "5")]);
     server.delete(RUNTIMES, "", "any", None).unwrap();
-    for (name, at) in [("c", 100), ("b", 200), ("a", 50)] {
-        clock.0.store(1_700_000_000 + at, Ordering::Relaxed);
+    for (name, offset) in [("c", 100), ("b", 200), ("a", 50)] {
+        clock.0.store(1_700_000_000 + offset, Ordering::Relaxed);
         server.create(RUNTIMES, supply::runtime(name)).unwrap();
     }
     let test_cluster = TestCluster::with_server(server, operator::Options::default());
@@ -139,14 +139,14 @@ async fn selects_the_newest_of_equal_runtimes() {
     test_cluster.server.delete(RUNTIMES, "", "c", None).unwrap();
     test_cluster.server.create(RUNTIMES, supply::runtime("c")).unwrap();
     test_cluster
-        .wait_for("the newest", |server| {
+        .wait_for("selection of the newest runtime", |server| {
             let service = server.get(OME_SERVICES, "default", "one")?;
             (selected_runtime(&service).0 == "c").then_some(())
         })
         .await;
 }
 
-/// Each layer names another class; without the upper layer, the next one applies.
+/// Each layer names another class; if a layer is removed, the next layer applies.
 // spec: ACC-67
 #[tokio::test(start_paused = true)]
 async fn annotation_precedes_service_and_service_precedes_runtime() {

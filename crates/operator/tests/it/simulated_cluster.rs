@@ -96,7 +96,7 @@ impl SimulatedCluster {
             server.create(CRDS, definition).unwrap();
         }
         let test_cluster = TestCluster::with_server(server.clone(), operator::Options::default());
-        let stop = test_cluster.stopped();
+        let stop = test_cluster.shutdown_token();
         tokio::spawn(embedded::run_workload_controllers(server.clone(), ports.clone(), None, stop.clone()));
         tokio::spawn(embedded::run_scheduler(server.clone(), ports.clone(), stop.clone()));
         tokio::spawn(embedded::run_node_lifecycle_controller(server.clone(), ports.clone(), stop.clone()));
@@ -157,17 +157,17 @@ impl SimulatedCluster {
     }
 
     /// Waits for a condition of the service `name` and returns it.
-    pub(crate) async fn wait_for_condition(&self, name: &str, kind: &str, reason: &str) -> Value {
+    pub(crate) async fn wait_for_condition(&self, name: &str, condition_type: &str, reason: &str) -> Value {
         let probe = |server: &Server| {
-            let condition = condition(server, name, kind)?;
+            let condition = condition(server, name, condition_type)?;
             (condition["reason"] == reason).then_some(condition)
         };
-        self.wait_for(&format!("{kind} {reason} of {name}"), &probe).await
+        self.wait_for(&format!("{condition_type} {reason} of {name}"), &probe).await
     }
 
     /// Waits until the service is ready at its current generation.
     pub(crate) async fn wait_until_ready(&self, name: &str) -> Arc<Value> {
-        self.wait_for(&format!("{name} to be ready"), &|server| ready(server, name)).await
+        self.wait_for(&format!("{name} to be ready"), &|server| ready_service(server, name)).await
     }
 
     /// Returns the number of scheduled Pods per replica: `decode-0 4`.
@@ -179,19 +179,19 @@ impl SimulatedCluster {
         self.server.get(FUSIONINFER_SERVICES, "default", name).unwrap()
     }
 
-    pub(crate) fn names(&self, resource: &str) -> Vec<String> {
+    pub(crate) fn object_names(&self, resource: &str) -> Vec<String> {
         let name = |object: Arc<Value>| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         self.server.list(resource).into_iter().map(name).collect()
     }
 }
 
-pub(crate) fn condition(server: &Server, name: &str, kind: &str) -> Option<Value> {
+pub(crate) fn condition(server: &Server, name: &str, condition_type: &str) -> Option<Value> {
     let service = server.get(FUSIONINFER_SERVICES, "default", name)?;
-    let condition = ::cluster::find_condition(&service["status"]["conditions"], kind)?;
+    let condition = ::cluster::find_condition(&service["status"]["conditions"], condition_type)?;
     (condition["observedGeneration"] == service["metadata"]["generation"]).then(|| condition.clone())
 }
 
-pub(crate) fn ready(server: &Server, name: &str) -> Option<Arc<Value>> {
+pub(crate) fn ready_service(server: &Server, name: &str) -> Option<Arc<Value>> {
     let is_ready = condition(server, name, "Ready")?["status"] == "True";
     is_ready.then(|| server.get(FUSIONINFER_SERVICES, "default", name)).flatten()
 }
@@ -215,7 +215,7 @@ pub(crate) fn role(name: &str, kind: &str, replicas: i64, nodes: i64, gpus: i64)
             "resources": {"limits": {"nvidia.com/gpu": gpus.to_string()}}}]}}})
 }
 
-pub(crate) fn roles(name: &str, roles: Vec<Value>) -> Value {
+pub(crate) fn service_with_roles(name: &str, roles: Vec<Value>) -> Value {
     json!({"apiVersion": "fusioninfer.io/v1alpha1", "kind": "InferenceService",
         "metadata": {"name": name, "namespace": "default"}, "spec": {"roles": roles}})
 }
@@ -223,5 +223,5 @@ pub(crate) fn roles(name: &str, roles: Vec<Value>) -> Value {
 /// Returns story 4 of seed 002: ten Pods of eight GPUs.
 pub(crate) fn disaggregated_service() -> Value {
     let (prefill, decode) = (role("prefill", "prefiller", 1, 2, 8), role("decode", "decoder", 2, 4, 8));
-    roles("deepseek-r1-disagg", vec![prefill, decode])
+    service_with_roles("deepseek-r1-disagg", vec![prefill, decode])
 }

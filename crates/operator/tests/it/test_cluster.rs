@@ -28,17 +28,17 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Clock that follows tokio's paused time.
 pub(crate) struct PausedClock {
-    base: jiff::Timestamp,
+    start_time: jiff::Timestamp,
     start: Instant,
 }
 
 impl PausedClock {
     pub(crate) fn start() -> Self {
-        Self { base: "2026-01-01T00:00:00Z".parse().unwrap(), start: Instant::now() }
+        Self { start_time: "2026-01-01T00:00:00Z".parse().unwrap(), start: Instant::now() }
     }
 
     fn time(&self) -> jiff::Timestamp {
-        self.base.checked_add(jiff::SignedDuration::try_from(self.start.elapsed()).unwrap()).unwrap()
+        self.start_time.checked_add(jiff::SignedDuration::try_from(self.start.elapsed()).unwrap()).unwrap()
     }
 }
 
@@ -67,14 +67,17 @@ impl ContainerRuntime for NoContainerRuntime {
 #[derive(Default)]
 struct OperatorAdmission(OnceLock<Server>);
 
-struct Objects<'a>(&'a Server);
+struct ServerObjects<'a>(&'a Server);
 
 impl Admission for OperatorAdmission {
     fn review(&self, admission_request: &AdmissionRequest<'_>) -> AdmissionResponse {
         let request =
             operator::ValidationRequest { object: admission_request.object, old_object: admission_request.old_object };
-        let result =
-            self.0.get().map(|server| operator::validate_admission(&request, &Objects(server))).unwrap_or_default();
+        let result = self
+            .0
+            .get()
+            .map(|server| operator::validate_admission(&request, &ServerObjects(server)))
+            .unwrap_or_default();
         AdmissionResponse {
             allowed: result.is_allowed(),
             message: String::new(),
@@ -84,7 +87,7 @@ impl Admission for OperatorAdmission {
     }
 }
 
-impl operator::ObjectLister for Objects<'_> {
+impl operator::ObjectLister for ServerObjects<'_> {
     fn list(&self, kind: ::cluster::Kind) -> Vec<Arc<Value>> {
         self.0.list(&kind.group_resource())
     }
@@ -122,17 +125,17 @@ impl TestCluster {
 
     /// Starts the operator on an existing server.
     pub(crate) fn with_server(server: Server, options: operator::Options) -> TestCluster {
-        let test_cluster = TestCluster::of(server);
+        let test_cluster = TestCluster::new(server);
         test_cluster.start_operator(options);
         test_cluster
     }
 
     /// Creates a cluster with ostler's CRDs, without a running operator.
     pub(crate) fn empty() -> TestCluster {
-        TestCluster::of(server_with_ostler_crds())
+        TestCluster::new(server_with_ostler_crds())
     }
 
-    fn of(server: Server) -> TestCluster {
+    fn new(server: Server) -> TestCluster {
         let stop = CancellationToken::new();
         let _stop = stop.clone().drop_guard();
         TestCluster {
@@ -146,7 +149,7 @@ impl TestCluster {
     }
 
     /// Returns a token that is cancelled when the cluster is dropped.
-    pub(crate) fn stopped(&self) -> CancellationToken {
+    pub(crate) fn shutdown_token(&self) -> CancellationToken {
         self.stop.clone()
     }
 

@@ -49,7 +49,7 @@ fn lint_rejects_conflicting_runtime() {
     assert_eq!(code, Some(1));
     insta::assert_snapshot!(stdout, @r"
     error: f.yaml, document 2 (ClusterServingRuntime second), spec.supportedModelFormats[0].priority: `second` and `first` are selected for the same models with the same priority 3
-      hint: give one of them another priority, or set autoSelect: false
+      hint: give them different priorities, or set autoSelect: false
     ");
 }
 
@@ -59,8 +59,8 @@ fn lint_warns_about_ambiguous_runtimes() {
     let (stdout, code) = lint(&CONFLICTING_RUNTIMES.replace(", priority: 3", ""), &[]);
     assert_eq!(code, Some(0));
     insta::assert_snapshot!(stdout, @r"
-    warning: f.yaml, document 2 (ClusterServingRuntime second), spec.supportedModelFormats[0]: AmbiguousRuntimes: `second` and `first` fit the same models equally and none has a priority, so the newest is selected
-      hint: give one of them another priority, or set autoSelect: false
+    warning: f.yaml, document 2 (ClusterServingRuntime second), spec.supportedModelFormats[0]: AmbiguousRuntimes: `second` and `first` match the same models equally well and have no priority, so the newest is selected
+      hint: give them different priorities, or set autoSelect: false
     ");
 }
 
@@ -73,8 +73,8 @@ fn lint_suggests_shipped_class_name() {
     warning: f.yaml, document 2 (InferenceService x), spec.acceleratorSelector.preferredClasses[1]: AcceleratorClass `nvidia-h100-80bg` does not exist
       hint: did you mean `nvidia-h100-80gb`?
     ");
-    let alone = manifest.split("---\n").nth(1).unwrap();
-    assert_eq!(lint(alone, &["--no-catalog"]).0, "");
+    let single_runtime = manifest.split("---\n").nth(1).unwrap();
+    assert_eq!(lint(single_runtime, &["--no-catalog"]).0, "");
 }
 
 #[test]
@@ -100,11 +100,11 @@ fn lint_limits_output_for_large_files() {
     };
     let (stdout, code) = lint(&(0..1000).map(runtime).collect::<String>(), &[]);
     assert_eq!((code, stdout.matches("error: ").count()), (Some(1), 999));
-    assert!(stdout.contains("`r999` and `r0` and 998 more"), "{}", &stdout[stdout.len() - 400..]);
-    let long = "x".repeat(1 << 20);
+    assert!(stdout.contains("`r999`, `r0` and 998 more"), "{}", &stdout[stdout.len() - 400..]);
+    let long_name = "x".repeat(1 << 20);
     let (stdout, code) = lint(
         &format!(
-            "apiVersion: ome.io/v1beta1\nkind: BaseModel\nmetadata: {{name: m}}\nspec: {{modelParameterSize: {long}, {long}: 1}}\n"
+            "apiVersion: ome.io/v1beta1\nkind: BaseModel\nmetadata: {{name: m}}\nspec: {{modelParameterSize: {long_name}, {long_name}: 1}}\n"
         ),
         &[],
     );

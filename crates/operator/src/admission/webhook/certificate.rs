@@ -59,7 +59,7 @@ impl Certificate {
     /// Creates a certificate for `hosts` (names or addresses), valid from a day before `now` on because of clock skew.
     ///
     /// # Errors
-    /// If the key pair cannot be generated.
+    /// Returns an error if the key pair cannot be generated.
     pub(crate) fn new(hosts: Vec<String>, now: Timestamp, previous: Option<String>) -> Result<Self, WebhookError> {
         let utc_date = |time: Timestamp| {
             let date = time.to_zoned(TimeZone::UTC).date();
@@ -90,7 +90,7 @@ impl Certificate {
     /// Creates a TLS configuration with this certificate.
     ///
     /// # Errors
-    /// If certificate or key are malformed.
+    /// Returns an error if certificate or key are malformed.
     pub(crate) fn server_config(&self) -> Result<ServerConfig, WebhookError> {
         let malformed = |_| WebhookError::Secret(CONFIGURATION_NAME.to_owned());
         let certificate = CertificateDer::from_pem_slice(self.certificate.as_bytes()).map_err(malformed)?;
@@ -149,10 +149,10 @@ impl CertificateManager {
         Self { client, clock, target, local_certificate: Mutex::default() }
     }
 
-    /// Returns the certificate to serve, after the webhook configuration that trusts it was applied.
+    /// Applies the webhook configuration that trusts the current certificate, and returns that certificate.
     ///
     /// # Errors
-    /// If the API server rejects the Secret or the configuration.
+    /// Returns an error if the API server rejects the Secret or the configuration.
     pub(crate) async fn update_certificate(&self) -> Result<Certificate, WebhookError> {
         let certificate = match &self.target {
             WebhookTarget::Url(_) => self.process_certificate()?,
@@ -205,25 +205,33 @@ impl CertificateManager {
 mod tests {
     use super::*;
 
-    fn at(day: i64) -> Timestamp {
+    fn timestamp_of_day(day: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + day * 86_400).unwrap()
     }
 
     #[test]
     fn rotates_long_before_expiration() {
-        let certificate = Certificate::new(vec!["127.0.0.1".to_owned()], at(0), None).unwrap();
-        assert!(!certificate.is_due_for_rotation(at(0)));
-        assert!(!certificate.is_due_for_rotation(at(274)));
-        assert!(certificate.is_due_for_rotation(at(276)));
+        let certificate = Certificate::new(vec!["127.0.0.1".to_owned()], timestamp_of_day(0), None).unwrap();
+        assert!(!certificate.is_due_for_rotation(timestamp_of_day(0)));
+        assert!(!certificate.is_due_for_rotation(timestamp_of_day(274)));
+        assert!(certificate.is_due_for_rotation(timestamp_of_day(276)));
         certificate.server_config().unwrap();
     }
 
     #[test]
     fn secret_round_trip_keeps_previous_certificate() {
-        let first = Certificate::new(vec!["a.b.svc".to_owned()], at(0), None).unwrap();
-        let second = Certificate::new(vec!["a.b.svc".to_owned()], at(300), Some(first.certificate.clone())).unwrap();
-        assert_eq!(Certificate::from_secret(&second.to_secret("b")), Some(second.clone()));
-        assert_eq!(Certificate::from_secret(&first.to_secret("b")), Some(first.clone()));
-        assert_eq!(second.trusted_certificates(), format!("{}{}", second.certificate, first.certificate));
+        let first_certificate = Certificate::new(vec!["a.b.svc".to_owned()], timestamp_of_day(0), None).unwrap();
+        let second_certificate = Certificate::new(
+            vec!["a.b.svc".to_owned()],
+            timestamp_of_day(300),
+            Some(first_certificate.certificate.clone()),
+        )
+        .unwrap();
+        assert_eq!(Certificate::from_secret(&second_certificate.to_secret("b")), Some(second_certificate.clone()));
+        assert_eq!(Certificate::from_secret(&first_certificate.to_secret("b")), Some(first_certificate.clone()));
+        assert_eq!(
+            second_certificate.trusted_certificates(),
+            format!("{}{}", second_certificate.certificate, first_certificate.certificate)
+        );
     }
 }

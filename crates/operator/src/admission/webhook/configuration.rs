@@ -15,7 +15,7 @@ const WEBHOOK_NAME: &str = "admission.ostler.io";
 /// Timeout of a review. A review takes milliseconds; writes must not wait for a process that hangs.
 const TIMEOUT_SECONDS: u32 = 5;
 
-/// Returns the configuration for a webhook at `target`; `trusted` contains its certificates in PEM.
+/// Returns the configuration for a webhook at `target`; `trusted_certificates` are in PEM.
 #[must_use]
 pub(crate) fn configuration(target: &WebhookTarget, trusted_certificates: &str) -> Value {
     let mut client_config = match target {
