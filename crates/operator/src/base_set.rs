@@ -21,15 +21,15 @@ impl Operator {
         }
         let key = NamespacedName::new(&self.namespace, CONFIG_MAP_NAME);
         let config_map = self.stores.get(BASE_SET_CONFIG_MAP, &key);
-        let set = config_map.as_deref().map(BaseSet::from_config_map).unwrap_or_default();
+        let base_set = config_map.as_deref().map(BaseSet::from_config_map).unwrap_or_default();
         let own_provenance = Provenance::ConfigMap(format!("{}/{}", key.namespace, key.name));
-        let mut errors: Vec<String> = set.errors.iter().map(error_with_hint).collect();
-        for class in &set.classes {
+        let mut errors: Vec<String> = base_set.errors.iter().map(error_with_hint).collect();
+        for class in &base_set.classes {
             errors.extend(self.apply_base_class(class, &own_provenance).await?);
         }
         // An invalid document may describe an existing class, so nothing is deleted.
-        if set.errors.is_empty() {
-            self.delete_removed_classes(&set.classes, &own_provenance).await?;
+        if base_set.errors.is_empty() {
+            self.delete_removed_classes(&base_set.classes, &own_provenance).await?;
         }
         if let Some(config_map) = config_map {
             self.report_errors(&config_map, &errors).await;
@@ -71,13 +71,13 @@ impl Operator {
 
     /// Sends one event per error, once per change of the errors.
     async fn report_errors(&self, config_map: &Value, errors: &[String]) {
-        let current = (metadata_field(config_map, "uid").to_owned(), errors.to_vec());
+        let current_errors = (metadata_field(config_map, "uid").to_owned(), errors.to_vec());
         {
             let mut reported = self.reported_base_set_errors.lock().unwrap_or_else(PoisonError::into_inner);
-            if reported.as_ref() == Some(&current) {
+            if reported.as_ref() == Some(&current_errors) {
                 return;
             }
-            *reported = Some(current);
+            *reported = Some(current_errors);
         }
         for message in errors {
             let transition =

@@ -285,11 +285,11 @@ impl Operator {
 
     /// Logs the ostler APIs that are not installed. They may be installed at any time.
     fn log_missing_apis(&self) {
-        let missing: Vec<String> =
+        let missing_apis: Vec<String> =
             OSTLER_APIS.iter().filter(|kind| !is_served(&self.stores, **kind)).map(Kind::group_resource).collect();
-        if !missing.is_empty() {
+        if !missing_apis.is_empty() {
             tracing::warn!(
-                resources = missing.join(", "),
+                resources = missing_apis.join(", "),
                 "ostler CRDs are not installed; install them with: ostler crds | kubectl apply --server-side -f -"
             );
         }

@@ -175,8 +175,8 @@ impl Operator {
 
     /// Returns the status that Gateways report for the route and the pool of the service.
     fn route_status(&self, service: &Value) -> RouteStatus {
-        let owned = |kind| self.stores.list_controlled_by(kind, metadata_field(service, "uid"));
-        let objects = [HTTP_ROUTE, INFERENCE_POOL].map(owned).concat();
+        let owned_objects = |kind| self.stores.list_controlled_by(kind, metadata_field(service, "uid"));
+        let objects = [HTTP_ROUTE, INFERENCE_POOL].map(owned_objects).concat();
         route_status(objects.iter().map(AsRef::as_ref))
     }
 

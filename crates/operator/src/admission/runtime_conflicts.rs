@@ -10,13 +10,13 @@ use serde_json::Value;
 
 /// Auto-selected format entries of enabled runtimes, by scope and model.
 #[derive(Clone, Debug, Default)]
-pub(super) struct RuntimeFormats(BTreeMap<(Scope, Model), Vec<FormatEntry>>);
+pub(super) struct RuntimeFormats(BTreeMap<(RuntimeScope, ModelRequirements), Vec<FormatEntry>>);
 
 /// Kind and namespace. Runtimes of different scopes do not conflict because the namespaced one takes precedence.
-type Scope = (String, String);
+type RuntimeScope = (String, String);
 
 /// Model requirements of an entry without versions; the last element is the diffusion pipeline.
-type Model = [Option<String>; 5];
+type ModelRequirements = [Option<String>; 5];
 
 /// A format entry of a runtime.
 #[derive(Clone, Debug)]
@@ -24,20 +24,20 @@ struct FormatEntry {
     runtime: String,
     index: usize,
     /// Versions of format and framework.
-    versions: [Version; 2],
+    versions: [VersionRequirement; 2],
     size_range: SizeRange,
     protocols: BTreeSet<String>,
     priority: Option<i32>,
 }
 
-type Version = (Option<String>, VersionOperator);
+type VersionRequirement = (Option<String>, VersionOperator);
 /// Model size in parameters, inclusive.
 type SizeRange = (Option<u64>, Option<u64>);
 
 /// Fields of a runtime that the comparison uses.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Spec {
+struct RuntimeSpec {
     disabled: Option<bool>,
     supported_model_formats: Vec<SupportedModelFormat>,
     model_size_range: Option<ModelSizeRange>,
@@ -78,13 +78,13 @@ impl RuntimeFormats {
 }
 
 /// Returns the entries of a runtime. A disabled or invalid runtime has none; invalid ones are reported elsewhere.
-fn format_entries(runtime: &Value) -> Vec<((Scope, Model), FormatEntry)> {
+fn format_entries(runtime: &Value) -> Vec<((RuntimeScope, ModelRequirements), FormatEntry)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let kind = text(&runtime["kind"]);
     if !["ServingRuntime", "ClusterServingRuntime"].contains(&kind.as_str()) {
         return Vec::new();
     }
-    let spec = Spec::deserialize(&runtime["spec"]).unwrap_or_default();
+    let spec = RuntimeSpec::deserialize(&runtime["spec"]).unwrap_or_default();
     if spec.disabled == Some(true) {
         return Vec::new();
     }
@@ -101,17 +101,20 @@ fn format_entries(runtime: &Value) -> Vec<((Scope, Model), FormatEntry)> {
         let entry = FormatEntry {
             runtime: text(&runtime["metadata"]["name"]),
             index,
-            versions: [version(format.format().as_ref()), version(format.model_framework.as_ref())],
+            versions: [
+                version_requirement(format.format().as_ref()),
+                version_requirement(format.model_framework.as_ref()),
+            ],
             size_range,
             protocols: protocols.clone(),
             priority: format.priority,
         };
-        ((scope.clone(), model(format)), entry)
+        ((scope.clone(), model_requirements(format)), entry)
     };
     auto_selected.map(entry).collect()
 }
 
-fn model(format: &SupportedModelFormat) -> Model {
+fn model_requirements(format: &SupportedModelFormat) -> ModelRequirements {
     [
         format.format().map(|format| format.name),
         format.model_framework.as_ref().map(|framework| framework.name.clone()),
@@ -122,7 +125,7 @@ fn model(format: &SupportedModelFormat) -> Model {
 }
 
 /// Normalizes a version: `v1.0.0` and `1.0.0` are equal.
-fn version(required: Option<&VersionedName>) -> Version {
+fn version_requirement(required: Option<&VersionedName>) -> VersionRequirement {
     let text = required.and_then(|required| required.version.as_deref());
     let parsed = text.map(|text| text.parse::<api::Version>().map_or(text.to_owned(), |version| version.to_string()));
     (parsed, required.and_then(|required| required.operator).unwrap_or_default())
@@ -148,7 +151,10 @@ fn conflict_between(left: &FormatEntry, right: &FormatEntry) -> Option<Conflict>
 }
 
 /// Returns whether a model version may match both requirements; operators other than `Equal` may always overlap.
-fn versions_overlap((left_version, left_operator): &Version, (right_version, right_operator): &Version) -> bool {
+fn versions_overlap(
+    (left_version, left_operator): &VersionRequirement,
+    (right_version, right_operator): &VersionRequirement,
+) -> bool {
     let is_exact = [left_operator, right_operator].iter().all(|operator| **operator == VersionOperator::Equal);
     !is_exact || left_version.is_none() || right_version.is_none() || left_version == right_version
 }

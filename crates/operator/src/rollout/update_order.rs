@@ -46,23 +46,23 @@ pub(super) struct UpdateLimits {
 /// failing ones, and then ready ones as long as enough others are ready.
 pub(super) fn updatable_replicas(replicas: &[ReplicaState], limits: UpdateLimits) -> BTreeSet<usize> {
     let is_outdated = |replica: &ReplicaState| replica.template == TemplateState::Outdated;
-    let indices = |test: &dyn Fn(&ReplicaState) -> bool| -> Vec<usize> {
+    let indices_of = |test: &dyn Fn(&ReplicaState) -> bool| -> Vec<usize> {
         replicas.iter().enumerate().filter(|(_, replica)| test(replica)).map(|(index, _)| index).collect()
     };
-    let mut updatable: BTreeSet<usize> = indices(&|replica| !is_outdated(replica)).into_iter().collect();
+    let mut updatable: BTreeSet<usize> = indices_of(&|replica| !is_outdated(replica)).into_iter().collect();
     if limits.paused {
         return updatable;
     }
-    updatable.extend(indices(&|replica| is_outdated(replica) && replica.health == Health::Unschedulable));
-    let mut updating = indices(&ReplicaState::is_updating).len();
-    let mut ready = indices(&|replica| replica.health == Health::Ready).len();
-    for index in indices(&|replica| is_outdated(replica) && replica.health == Health::Unready) {
+    updatable.extend(indices_of(&|replica| is_outdated(replica) && replica.health == Health::Unschedulable));
+    let mut updating = indices_of(&ReplicaState::is_updating).len();
+    let mut ready = indices_of(&|replica| replica.health == Health::Ready).len();
+    for index in indices_of(&|replica| is_outdated(replica) && replica.health == Health::Unready) {
         if updating < limits.max_unavailable {
             updatable.insert(index);
             updating += 1;
         }
     }
-    for index in indices(&|replica| is_outdated(replica) && replica.health == Health::Ready) {
+    for index in indices_of(&|replica| is_outdated(replica) && replica.health == Health::Ready) {
         if updating < limits.max_unavailable && ready + limits.max_unavailable > limits.max_ready {
             updatable.insert(index);
             updating += 1;
