@@ -17,30 +17,30 @@ const ROUNDS: u32 = 300;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let service = demand()?;
-    let mut out = std::io::stdout().lock();
+    let mut stdout = std::io::stdout().lock();
     let filter = std::env::args().nth(1).unwrap_or_default();
     for (name, vary) in VARIATIONS.into_iter().filter(|(name, _)| name.contains(&filter)) {
         let supply = supply(vary)?;
         let decision = decide::decide(&service, &supply, None);
         let compatible = decision.candidates.iter().filter(|candidate| candidate.rank.is_some()).count();
-        let decided = measure(|| drop(black_box(decide::decide(&service, &supply, None))));
+        let decision_time = measure(|| drop(black_box(decide::decide(&service, &supply, None))));
         let for_status = measure(|| drop(black_box(decide::decide(&service, &supply, None).for_status())));
         writeln!(
-            out,
-            "decision, {name:<24} {compatible:>3} of {RUNTIMES} × {CLASSES}   {decided}   with status form {}",
+            stdout,
+            "decision, {name:<24} {compatible:>3} of {RUNTIMES} × {CLASSES}   {decision_time}   with status form {}",
             for_status.median_text()
         )?;
     }
     let catalog = supply(by_architecture)?;
     let remedies = measure(|| drop(black_box(decide::find_remedies(&service, &catalog))));
-    writeln!(out, "remedies, feasible decision                            {remedies}")?;
+    writeln!(stdout, "remedies, feasible decision                            {remedies}")?;
     let infeasible = Demand { protocol: "openInference-v2".to_owned(), ..service };
     let remedies = measure(|| drop(black_box(decide::find_remedies(&infeasible, &catalog))));
-    writeln!(out, "remedies, no compatible runtime                          {remedies}")?;
+    writeln!(stdout, "remedies, no compatible runtime                          {remedies}")?;
     Ok(())
 }
 
-/// Varies the runtime at an index.
+/// Edits the spec of the runtime at an index.
 type Variation = fn(usize, &mut Value);
 
 /// Variations of the runtimes.
@@ -61,12 +61,12 @@ const VARIATIONS: [(&str, Variation); 9] = [
     }),
 ];
 
-/// Five runtimes for each of 100 architectures, as in a catalog.
+/// Distributes the runtimes evenly over 100 architectures, as in a catalog.
 fn by_architecture(index: usize, spec: &mut Value) {
     spec["supportedModelFormats"][0]["modelArchitecture"] = json!(format!("Architecture{}", index % 100));
 }
 
-/// Different arguments, resources, configurations and placement.
+/// Sets different arguments, resources, configurations and placement.
 fn with_different_fields(index: usize, spec: &mut Value) {
     let engine = &mut spec["engineConfig"];
     engine["runner"]["args"] = json!(["--model", "$(MODEL_PATH)", format!("--max-model-len={}", 1024 + index)]);
@@ -88,8 +88,9 @@ fn by_affinity(index: usize, spec: &mut Value) {
 }
 
 fn by_preference(index: usize, spec: &mut Value) {
-    let entry = |class: usize| json!({"class": format!("class-{}", (index + class) % CLASSES), "score": 10 * class});
-    spec["acceleratorRequirements"]["preferenceOrder"] = (1..9).map(entry).collect();
+    let preference =
+        |class: usize| json!({"class": format!("class-{}", (index + class) % CLASSES), "score": 10 * class});
+    spec["acceleratorRequirements"]["preferenceOrder"] = (1..9).map(preference).collect();
 }
 
 fn with_decoder(index: usize, spec: &mut Value) {

@@ -25,8 +25,8 @@ fn main() {
     measure("heartbeat", NODES, || set_nodes(&mut inventory, &heartbeats));
     let terminated: Vec<Value> = (0..1000).map(|number| pod(number, "Succeeded")).collect();
     measure("terminated pod", terminated.len(), || set_pods(&mut inventory, &terminated));
-    let smaller: Vec<Value> = (0..1000).map(|number| node(number, 7, false)).collect();
-    measure("node with changed capacity", smaller.len(), || set_nodes(&mut inventory, &smaller));
+    let changed_nodes: Vec<Value> = (0..1000).map(|number| node(number, 7, false)).collect();
+    measure("node with changed capacity", changed_nodes.len(), || set_nodes(&mut inventory, &changed_nodes));
     measure("modified class", 10, || set_classes(&mut inventory, 10));
     measure("availability of one class", CLASSES, || {
         for number in 0..CLASSES {
@@ -35,9 +35,9 @@ fn main() {
     });
     measure("discovery over all nodes", 1, || drop(discover_classes(&inventory, std::iter::empty(), &[])));
     measure("full recount of 50 classes, for comparison", 1, || {
-        let facts = node_infos(&nodes, &pods);
+        let infos = node_infos(&nodes, &pods);
         for number in 0..CLASSES {
-            drop(class_availability(&class(number), &facts));
+            drop(class_availability(&class(number), &infos));
         }
     });
 }
@@ -108,10 +108,11 @@ fn class(number: usize) -> Class {
     let mut class = Class { name: format!("class-{number:02}"), is_discovered, ..Class::default() };
     let product = format!("NVIDIA-X{number}");
     let memory = json!({"key": "nvidia.com/gpu.memory", "operator": "Gte", "values": ["80Gi"]});
-    let either = json!({"key": "nvidia.com/gpu.product", "operator": "In", "values": [product, "NVIDIA-OTHER"]});
+    let product_expression =
+        json!({"key": "nvidia.com/gpu.product", "operator": "In", "values": [product, "NVIDIA-OTHER"]});
     match number % 5 {
         0 => class.discovery.terms.push(json!({"matchExpressions": [memory]})),
-        1 | 2 => class.discovery.terms.push(json!({"matchExpressions": [either]})),
+        1 | 2 => class.discovery.terms.push(json!({"matchExpressions": [product_expression]})),
         _ => class.discovery.node_selector = [("nvidia.com/gpu.product".to_owned(), product)].into(),
     }
     class

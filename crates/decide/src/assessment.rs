@@ -27,12 +27,12 @@ pub(crate) struct RuntimeAssessment<'a> {
 
 /// Whether a runtime can serve.
 pub(crate) enum AssessmentOutcome<'a> {
-    /// With the keys that rank it.
+    /// The runtime can serve and is ranked by these keys.
     Viable(RuntimeOrder<'a>),
     Rejected(Progress, RuntimeRejection),
 }
 
-/// How close a rejected runtime came to being compatible; the least is the closest.
+/// How close a rejected runtime came to being compatible; the smallest value is the closest.
 pub(crate) type Progress = (Reverse<u8>, u64);
 
 /// One evaluation per component in use.
@@ -58,7 +58,7 @@ impl<'a> RuntimeAssessment<'a> {
         self.components.get_or_init(|| evaluate_components(self.context, self.runtime))
     }
 
-    /// Replaces the evaluations, with other classes selected.
+    /// Replaces the evaluations of the components, for example to select the classes of the current selection.
     pub(crate) fn set_components(&mut self, components: ComponentEvaluations<'a>) {
         self.components = components.into();
     }

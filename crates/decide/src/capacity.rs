@@ -17,14 +17,14 @@ struct NodeCapacity {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PoolCapacity {
     nodes: Vec<NodeCapacity>,
-    /// Whether the counts are those of each node. Without labels only names and totals are known, and the counts are an
-    /// even share.
+    /// Whether the counts of each node are known. For nodes without labels only names and totals are known, and each node
+    /// has an even share of the totals.
     is_exact: bool,
 }
 
 impl PoolCapacity {
-    /// Returns the capacity of the nodes whose index `accepts` accepts.
-    pub(crate) fn of(availability: &Availability, accepts: impl Fn(usize) -> bool) -> Self {
+    /// Returns the capacity of the nodes for which `accepts` returns true; its argument is the index of the node.
+    pub(crate) fn for_nodes(availability: &Availability, accepts: impl Fn(usize) -> bool) -> Self {
         let accepted = availability.nodes.iter().enumerate().filter(|(index, _)| accepts(*index));
         let capacity = |(index, node): (usize, &ClassNode)| {
             (NodeCapacity { index, total: node.total, free: node.free }, node.labels.is_some())
@@ -42,7 +42,7 @@ impl PoolCapacity {
         self.nodes.iter().fold(0, |sum, node| sum.saturating_add(node.free))
     }
 
-    /// Returns the number of accelerators, free or not.
+    /// Returns the total number of accelerators, both free and in use.
     pub(crate) fn total(&self) -> u32 {
         self.nodes.iter().fold(0, |sum, node| sum.saturating_add(node.total))
     }
@@ -52,7 +52,7 @@ impl PoolCapacity {
         self.nodes.iter().map(|node| node.total).max()
     }
 
-    /// Returns an upper bound of the accelerators of one node: the total where the distribution is unknown.
+    /// Returns an upper bound of the accelerators of one node: the total of all nodes if their distribution is unknown.
     pub(crate) fn max_per_node(&self) -> Option<u32> {
         if self.is_exact { self.largest_node() } else { Some(self.total()) }
     }
@@ -72,7 +72,7 @@ impl PoolCapacity {
     }
 }
 
-/// Bound of the Pods that [`PoolCapacity::reserve`] places one by one.
+/// Maximum number of Pods that [`PoolCapacity::reserve`] places.
 const MAX_RESERVED_PODS: u32 = 10_000;
 
 impl Default for PoolCapacity {
@@ -86,7 +86,7 @@ impl Default for PoolCapacity {
 pub(crate) struct ReplicaNodes {
     /// Nodes that at least one Pod of the replica may use.
     pub(crate) all: PoolCapacity,
-    /// Nodes of the leader and of the workers, where their placements differ.
+    /// Nodes of the leader and of the workers, if their placements differ.
     by_role: Option<(PoolCapacity, PoolCapacity)>,
 }
 
@@ -101,8 +101,8 @@ impl ReplicaNodes {
 
     /// Returns separate nodes for leader and workers; a node may be in both sets.
     pub(crate) fn by_role(leaders: PoolCapacity, workers: PoolCapacity) -> Self {
-        let is_new = |node: &&NodeCapacity| leaders.nodes.iter().all(|known| known.index != node.index);
-        let nodes = leaders.nodes.iter().chain(workers.nodes.iter().filter(is_new)).copied().collect();
+        let is_worker_only = |node: &&NodeCapacity| leaders.nodes.iter().all(|known| known.index != node.index);
+        let nodes = leaders.nodes.iter().chain(workers.nodes.iter().filter(is_worker_only)).copied().collect();
         let all = PoolCapacity { nodes, is_exact: leaders.is_exact && workers.is_exact };
         Self { all, by_role: Some((leaders, workers)) }
     }
@@ -120,13 +120,13 @@ impl ReplicaNodes {
         self.pools().min_by_key(|pool| pool.max_per_node()).unwrap_or(&self.all)
     }
 
-    /// Whether a Pod of the replica has no eligible node, whatever is free.
+    /// Whether a Pod of the replica has no eligible node, regardless of free capacity.
     pub(crate) fn is_missing_nodes(&self) -> bool {
         self.pools().any(PoolCapacity::is_empty)
     }
 
-    /// Whether `replicas` replicas of `nodes` Pods with `per_node` accelerators each fit on what is free. Leaders, workers
-    /// and both together must fit, which by Hall's theorem suffices for two roles.
+    /// Whether `replicas` replicas of `nodes` Pods with `per_node` accelerators each fit on the free accelerators. Leaders,
+    /// workers and both together must fit, which by Hall's theorem suffices for two roles.
     pub(crate) fn has_capacity(&self, per_node: u32, nodes: u32, replicas: u32) -> bool {
         let fits = |pool: &PoolCapacity, pods: u32| pool.slots(per_node) >= pods;
         let workers_per_replica = nodes.saturating_sub(1);
@@ -137,7 +137,8 @@ impl ReplicaNodes {
     }
 }
 
-/// Returns the nodes that count for a replica of `nodes` Pods: a single Pod is a leader.
+/// Returns the eligible nodes of a replica of `nodes` Pods. A single Pod is a leader, so only the leader's nodes are
+/// eligible.
 pub(crate) fn nodes_for_replica(eligible: EligibleNodes, nodes: u32) -> EligibleNodes {
     let eligible = eligible?;
     Some(match &eligible.by_role {

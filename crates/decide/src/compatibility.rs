@@ -9,13 +9,13 @@ use crate::reason::{MissingField, ModelField, RuntimeRejection};
 use crate::size::SizeRange;
 use crate::supply::{Runtime, SupportedFormat, VersionOperator};
 
-/// Protocol of services and runtimes that state none.
+/// Protocol of services and runtimes that do not set one.
 pub(crate) const DEFAULT_PROTOCOL: &str = "openAI";
 
 /// Returns the format entry of `runtime` that matches `demand`; `None` if the model is unknown and no entry is needed.
 ///
 /// # Errors
-/// The first check that fails. Of several entries, the one that passes the most checks reports.
+/// The first check that fails. If no entry matches, this is the rejection of the entry that passes the most checks.
 pub fn check_compatibility<'a>(
     demand: &Demand,
     runtime: &'a Runtime,
@@ -39,7 +39,7 @@ pub fn check_compatibility<'a>(
     }
 }
 
-/// Adds the rejection by size to missing fields: it is the next one after the fields are set.
+/// Adds the size rejection to a rejection by missing fields, because it remains after the fields are set.
 fn with_next_rejection(rejection: RuntimeRejection, size: Option<&RuntimeRejection>) -> RuntimeRejection {
     match (rejection, size) {
         (RuntimeRejection::MissingFields { fields, next: None }, Some(size)) => {
@@ -83,13 +83,13 @@ fn is_closer(a: &RuntimeRejection, b: &RuntimeRejection) -> bool {
 
 /// Returns why one format entry does not match the model; `None` if it does.
 pub(crate) fn format_mismatch(model: &Model, format: &SupportedFormat) -> Option<RuntimeRejection> {
-    let contradiction = contradiction(model, format);
+    let mismatch = first_mismatch(model, format);
     let fields = missing_fields(model, format);
     match fields.first() {
-        Some(first) if contradiction.as_ref().is_none_or(|known| first.field.stage() < known.stage()) => {
-            Some(RuntimeRejection::MissingFields { fields, next: contradiction.map(Box::new) })
+        Some(first) if mismatch.as_ref().is_none_or(|known| first.field.stage() < known.stage()) => {
+            Some(RuntimeRejection::MissingFields { fields, next: mismatch.map(Box::new) })
         }
-        _ => contradiction,
+        _ => mismatch,
     }
 }
 
@@ -115,7 +115,7 @@ fn missing_fields(model: &Model, format: &SupportedFormat) -> Vec<MissingField> 
 }
 
 /// Returns the first check at which model and entry set different values.
-fn contradiction(model: &Model, format: &SupportedFormat) -> Option<RuntimeRejection> {
+fn first_mismatch(model: &Model, format: &SupportedFormat) -> Option<RuntimeRejection> {
     format_name_mismatch(model, format)
         .or_else(|| format_version_mismatch(model, format))
         .or_else(|| framework_mismatch(model, format))
@@ -169,7 +169,7 @@ fn version_mismatch(
     Some((required.to_string(), accepted))
 }
 
-/// Evaluates "runtime version OPERATOR model version" over the parts that the runtime states.
+/// Evaluates "runtime version OPERATOR model version" over the version parts that the runtime sets.
 fn accepts_version(runtime: &Version, operator: VersionOperator, model: &Version) -> bool {
     let order = runtime.cmp_specified(model);
     match operator {

@@ -25,7 +25,7 @@ pub(crate) struct ComponentEvaluation<'a> {
     pub(crate) replicas: u32,
     /// Nodes per replica if no class is selected.
     pub(crate) nodes: u32,
-    /// Accelerators that the manifests request, whatever the class.
+    /// Accelerators that the manifests request, regardless of the class.
     pub(crate) request: AcceleratorRequest,
     /// Eligible classes, best first.
     pub(crate) ranked: Vec<RankedClass<'a>>,
@@ -33,10 +33,10 @@ pub(crate) struct ComponentEvaluation<'a> {
     pub(crate) rejected: Vec<(String, ClassRejection)>,
     /// Index of the selected class in `ranked`: the best one, or the one of the current selection.
     pub(crate) selected: usize,
-    /// Score terms that were dropped because a class does not state them.
+    /// Values that the scores did not use.
     pub(crate) notes: ranking::ScoringNotes,
     /// Whether classes were considered.
-    pub(crate) considered: bool,
+    pub(crate) classes_considered: bool,
 }
 
 impl<'a> ComponentEvaluation<'a> {
@@ -53,7 +53,7 @@ impl<'a> ComponentEvaluation<'a> {
     }
 }
 
-/// Summary of a component's classes, as far as the rank of its runtime depends on them.
+/// Summary of a component's class evaluation, which is sufficient to rank its runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feasibility {
     /// Classes are not considered.
@@ -125,7 +125,7 @@ impl DecisionContext {
             rejected: Vec::new(),
             selected: 0,
             notes: ranking::ScoringNotes::default(),
-            considered: false,
+            classes_considered: false,
         };
         if self.considers_classes(target.runtime) {
             self.evaluate_classes(target.component, &context, reservations, evaluation)
@@ -239,15 +239,15 @@ impl DecisionContext {
                 Err(failed) => rejected.push((class.name.clone(), failed.into_rejection(&candidate))),
             }
         }
-        let known: BTreeSet<&str> = self.supply.classes.iter().map(|class| class.name.as_str()).collect();
-        let unknown: BTreeSet<&str> = named_classes(context).filter(|name| !known.contains(name)).collect();
-        rejected.extend(unknown.into_iter().map(|name| (name.to_owned(), ClassRejection::UnknownClass)));
+        let known_names: BTreeSet<&str> = self.supply.classes.iter().map(|class| class.name.as_str()).collect();
+        let unknown_names: BTreeSet<&str> = named_classes(context).filter(|name| !known_names.contains(name)).collect();
+        rejected.extend(unknown_names.into_iter().map(|name| (name.to_owned(), ClassRejection::UnknownClass)));
         // Classes that the service names come first: a truncated record must not drop them in favor of `NotPreferred`.
         let is_preferred = |name: &String| context.demand.selector.preferred.contains(name);
         rejected
             .sort_by_cached_key(|(name, rejection)| (!is_preferred(name), Reverse(rejection.stage()), name.clone()));
         let (ranked, notes) = ranking::rank_classes(context, evaluation.replicas, eligible);
-        ComponentEvaluation { ranked, notes, rejected, considered: true, ..evaluation }
+        ComponentEvaluation { ranked, notes, rejected, classes_considered: true, ..evaluation }
     }
 }
 
@@ -255,11 +255,11 @@ impl ComponentEvaluation<'_> {
     /// Returns the same feasibility as [`DecisionContext::feasibility`].
     pub(crate) fn feasibility(&self) -> Feasibility {
         match self.ranked.first() {
-            _ if !self.considered => Feasibility::NotConsidered,
+            _ if !self.classes_considered => Feasibility::NotConsidered,
             Some(best) => Feasibility::Feasible { has_capacity: best.eligibility.has_capacity },
             None => {
-                let furthest = self.rejected.iter().map(|(_, rejection)| rejection.stage()).max();
-                Feasibility::Infeasible { furthest_stage: furthest.unwrap_or(0) }
+                let furthest_stage = self.rejected.iter().map(|(_, rejection)| rejection.stage()).max();
+                Feasibility::Infeasible { furthest_stage: furthest_stage.unwrap_or(0) }
             }
         }
     }

@@ -20,9 +20,9 @@ use crate::variants::Variant;
 pub struct Decision {
     /// Whether the service can run.
     pub feasible: bool,
-    /// Code: `Selected`, `Kept`, or why the service cannot run.
+    /// Reason code: `Selected`, `Kept`, or the reason why the service cannot run.
     pub reason: String,
-    /// Sentence with the values.
+    /// Human-readable message with the values.
     pub message: String,
     /// The selected runtime; `None` if nothing is selected or the service runs its own engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]

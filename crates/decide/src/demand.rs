@@ -85,7 +85,7 @@ pub struct Model {
 pub struct NamedVersion {
     /// The name.
     pub name: String,
-    /// The version, if stated.
+    /// The version, if set.
     pub version: Option<Version>,
 }
 
@@ -112,12 +112,12 @@ impl Component {
     }
 }
 
-/// Requirements of one component, as the service states them.
+/// Requirements of one component of a service.
 #[derive(Clone, Debug, Default)]
 pub struct ComponentDemand {
     /// Whether the service has this component; otherwise the requirements apply if its runtime has it.
     pub declared: bool,
-    /// How the class is selected.
+    /// Constraints and policy for selecting the class.
     pub selector: ClassSelector,
     /// Units per extended resource, the greater of request and limit.
     pub resources: BTreeMap<String, u32>,
@@ -139,7 +139,7 @@ pub struct ComponentDemand {
     pub custom_container: CustomContainer,
     /// `acceleratorConfigurations` of the component.
     pub configurations: Vec<ClassConfiguration>,
-    /// Placement of leader and workers alone.
+    /// Placement that applies only to the leader or only to the workers.
     pub roles: RolePlacements,
 }
 
@@ -162,13 +162,13 @@ pub struct ClassSelector {
     pub preferred: Vec<String>,
     /// The field or annotation that lists the preferred classes.
     pub preference_source: PreferenceSource,
-    /// Classes that are not allowed.
+    /// Excluded classes.
     pub excluded: BTreeSet<String>,
     /// Allowed families (`hopper` or `nvidia-hopper`); empty allows any family.
     pub families: BTreeSet<String>,
     /// Required capabilities.
     pub required: Capabilities,
-    /// What classes are ranked by.
+    /// Policy that ranks eligible classes.
     pub ranking: RankingPolicy,
     /// `acceleratorSelector.nodeSelector`: filters classes, and is a placement layer between runtime and component.
     pub node_selector: BTreeMap<String, String>,
@@ -200,7 +200,7 @@ impl PreferenceSource {
     }
 }
 
-/// What classes are ranked by, after preference and free capacity.
+/// Policy that ranks classes after preference and free capacity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RankingPolicy {
     /// Cost and performance.

@@ -39,12 +39,12 @@ struct Check {
 
 /// The checks in the order of [`code::class::ALL`], which alone defines the order. Fit and placement are checked afterwards.
 static CHECKS: LazyLock<Vec<Check>> =
-    LazyLock::new(|| code::class::ALL.iter().filter_map(|code| check_of(*code)).collect());
+    LazyLock::new(|| code::class::ALL.iter().filter_map(|code| check_for_code(*code)).collect());
 
-/// Returns the check behind `code`; `None` for codes of fit and placement.
-fn check_of(code: Code) -> Option<Check> {
-    type Parts = (fn(&Candidate<'_>) -> bool, fn(&Candidate<'_>) -> ClassRejection);
-    let (fails, rejection): Parts = match code {
+/// Returns the check for `code`; `None` for codes of fit and placement.
+fn check_for_code(code: Code) -> Option<Check> {
+    type CheckFunctions = (fn(&Candidate<'_>) -> bool, fn(&Candidate<'_>) -> ClassRejection);
+    let (fails, rejection): CheckFunctions = match code {
         code::class::NOT_SUPPORTED_BY_RUNTIME => (is_not_supported, not_supported_by_runtime),
         code::class::NOT_PREFERRED => (is_not_preferred, not_preferred),
         code::class::EXCLUDED_CLASS => (is_excluded, excluded_class),
@@ -99,9 +99,9 @@ impl Candidate<'_> {
         }
         let Self { context, class, index, node_pool, reservations } = *self;
         let eligible = node_pool.eligible_nodes((index, class), context.runtime, context.demand, reservations);
-        let placed = eligible.as_deref().filter(|nodes| !nodes.is_missing_nodes());
-        let all = if placed.is_none() { node_pool.all_nodes(index, class, context.demand) } else { None };
-        let limiting = placed.or(all.as_deref()).map(ReplicaNodes::smallest_pool);
+        let placeable = eligible.as_deref().filter(|nodes| !nodes.is_missing_nodes());
+        let all = if placeable.is_none() { node_pool.all_nodes(index, class, context.demand) } else { None };
+        let limiting = placeable.or(all.as_deref()).map(ReplicaNodes::smallest_pool);
         let fit = fit::fit(context, class, limiting).map_err(FailedCheck::Rejection)?;
         let eligible = capacity::nodes_for_replica(eligible, fit.shape.nodes);
         match node_selector_conflict(&eligible, class) {
@@ -147,7 +147,7 @@ fn exclusion_cause(candidate: &Candidate<'_>) -> Option<ExclusionCause> {
         return Some(ExclusionCause::Family);
     }
     let (allowed, offered) = (candidate.context.required.max_memory?, class.memory?);
-    (scaled(offered, 1.0 - MEMORY_TOLERANCE) > allowed).then_some(ExclusionCause::Memory { allowed, offered })
+    (scale_bytes(offered, 1.0 - MEMORY_TOLERANCE) > allowed).then_some(ExclusionCause::Memory { allowed, offered })
 }
 
 fn is_excluded(candidate: &Candidate<'_>) -> bool {
@@ -199,7 +199,7 @@ fn resource_unknown(candidate: &Candidate<'_>) -> ClassRejection {
 
 fn has_insufficient_memory(candidate: &Candidate<'_>) -> bool {
     let Some(required) = candidate.context.required.memory else { return false };
-    candidate.class.memory.is_none_or(|offered| offered < scaled(required, 1.0 - MEMORY_TOLERANCE))
+    candidate.class.memory.is_none_or(|offered| offered < scale_bytes(required, 1.0 - MEMORY_TOLERANCE))
 }
 
 fn insufficient_memory(candidate: &Candidate<'_>) -> ClassRejection {
@@ -245,8 +245,8 @@ fn insufficient_precision(candidate: &Candidate<'_>) -> Option<(&'static str, f6
     let mut pairs = required.into_iter().zip(candidate.class.performance.by_precision());
     pairs.find_map(|((precision, required), (_, offered))| {
         let required = required?;
-        let suffices = offered.is_some_and(|offered| offered >= required);
-        (!suffices).then_some((precision, required, offered))
+        let is_sufficient = offered.is_some_and(|offered| offered >= required);
+        (!is_sufficient).then_some((precision, required, offered))
     })
 }
 
@@ -266,7 +266,7 @@ fn node_selector_conflict(eligible: &EligibleNodes, class: &Class) -> Option<Cla
     conflicts.then_some(ClassRejection::NodeSelectorConflict { nodes })
 }
 
-fn scaled(bytes: u64, factor: f64) -> u64 {
+fn scale_bytes(bytes: u64, factor: f64) -> u64 {
     (bytes as f64 * factor) as u64
 }
 

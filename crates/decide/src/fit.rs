@@ -32,11 +32,11 @@ impl AcceleratorRequest {
         self.parallelism.is_some() || self.per_node.is_some()
     }
 
-    /// Returns (parallelism, accelerators by resources) if both are stated and differ on `nodes` nodes.
+    /// Returns (parallelism, accelerators by resources) if both are set and differ on `nodes` nodes.
     #[must_use]
     pub fn mismatch(&self, nodes: u32) -> Option<(u32, u32)> {
-        let pair = (self.parallelism?, self.per_node?.saturating_mul(nodes));
-        (pair.0 != pair.1).then_some(pair)
+        let counts = (self.parallelism?, self.per_node?.saturating_mul(nodes));
+        (counts.0 != counts.1).then_some(counts)
     }
 }
 
@@ -124,28 +124,29 @@ fn candidate_shapes(
     (single_node.chain(multi_node).collect(), limit)
 }
 
-/// Splits a stated parallelism over `nodes`, or else over the fewest nodes with at most `max_per_node` accelerators each.
+/// Splits the requested parallelism over `nodes`, or else over the fewest nodes with at most `max_per_node` accelerators
+/// each.
 fn split_parallelism(parallelism: u32, nodes: Option<u32>, nodes_to_try: &[u32], max_per_node: u32) -> ReplicaShape {
-    let suffices = |nodes: &&u32| parallelism.div_ceil(**nodes) <= max_per_node;
-    let fewest = nodes_to_try.iter().find(suffices).or(nodes_to_try.last()).copied().unwrap_or(1);
-    let nodes = nodes.unwrap_or(fewest).max(1);
+    let is_sufficient = |nodes: &&u32| parallelism.div_ceil(**nodes) <= max_per_node;
+    let fewest_nodes = nodes_to_try.iter().find(is_sufficient).or(nodes_to_try.last()).copied().unwrap_or(1);
+    let nodes = nodes.unwrap_or(fewest_nodes).max(1);
     ReplicaShape { per_node: parallelism.div_ceil(nodes), nodes }
 }
 
 /// Returns the number of accelerators that the manifests request on `class`, or without a class. Parallelism of the service
 /// takes precedence over the runtime's, and a configuration for the class over the runtime's own arguments.
 pub(crate) fn requested_accelerators(context: &MatchContext<'_>, class: Option<&Class>) -> AcceleratorRequest {
-    let configured = |layers: &[&[ClassConfiguration]]| -> Option<u32> {
+    let configured_parallelism = |layers: &[&[ClassConfiguration]]| -> Option<u32> {
         let all = layers.iter().rev().flat_map(|layer| layer.iter().rev());
         let for_class = all.filter(|configuration| is_for_class(configuration, class));
         for_class.into_iter().find_map(ClassConfiguration::parallelism)
     };
     let [runtime @ .., service] = &context.configurations;
-    let by_service = context.demand.parallelism.or_else(|| configured(&[service]));
-    let by_runtime = || configured(runtime).or(context.runtime.parallelism);
+    let service_parallelism = context.demand.parallelism.or_else(|| configured_parallelism(&[service]));
+    let runtime_parallelism = || configured_parallelism(runtime).or(context.runtime.parallelism);
     // Resources of the service take precedence over the parallelism of weaker layers (seed 000, Story 5).
-    let parallelism =
-        by_service.or_else(|| if service_requests_resources(context, class) { None } else { by_runtime() });
+    let parallelism = service_parallelism
+        .or_else(|| if service_requests_resources(context, class) { None } else { runtime_parallelism() });
     AcceleratorRequest { parallelism, per_node: requested_per_node(context, class) }
 }
 
@@ -156,30 +157,35 @@ fn is_for_class(configuration: &ClassConfiguration, class: Option<&Class>) -> bo
 /// Whether the service, or its configuration for the class, requests accelerators by resources.
 fn service_requests_resources(context: &MatchContext<'_>, class: Option<&Class>) -> bool {
     let [.., service] = &context.configurations;
-    let names = context.accelerator_resources;
-    let configures = |configuration: &ClassConfiguration| {
+    let resource_names = context.accelerator_resources;
+    let configuration_requests_accelerators = |configuration: &ClassConfiguration| {
         is_for_class(configuration, class)
-            && crate::merge::resources::accelerator_count(&configuration.resources, names).is_some()
+            && crate::merge::resources::accelerator_count(&configuration.resources, resource_names).is_some()
     };
-    let requests = |(name, count): (&String, &u32)| names.contains(name) && *count > 0;
-    service.iter().any(configures) || context.demand.resources.iter().any(requests)
+    let is_accelerator_request = |(name, count): (&String, &u32)| resource_names.contains(name) && *count > 0;
+    service.iter().any(configuration_requests_accelerators)
+        || context.demand.resources.iter().any(is_accelerator_request)
 }
 
 fn requested_per_node(context: &MatchContext<'_>, class: Option<&Class>) -> Option<u32> {
-    let names = context.accelerator_resources;
-    let stated = [&context.demand.resources, &context.runtime.resources].into_iter().flatten();
-    let stated = stated.filter(|(name, count)| names.contains(*name) && **count > 0);
+    let resource_names = context.accelerator_resources;
+    let requested_units = [&context.demand.resources, &context.runtime.resources].into_iter().flatten();
+    let requested_units = requested_units.filter(|(name, count)| resource_names.contains(*name) && **count > 0);
     // Resource names of any vendor mean accelerators; only the class's own name may count several units per accelerator.
-    let unit = class.and_then(Class::resource).map_or(1, |resource| resource.quantity.max(1));
+    let units_per_accelerator = class.and_then(Class::resource).map_or(1, |resource| resource.quantity.max(1));
     let class_resource = class.and_then(Class::resource_name);
     let configured = context.configurations.iter().flat_map(|layer| layer.iter());
     let configured = configured
         .filter(|configuration| is_for_class(configuration, class))
         .flat_map(|configuration| [Some(&configuration.resources), configuration.runner.get("resources")])
-        .filter_map(|resources| crate::merge::resources::accelerator_count(resources?, names));
-    stated
-        .map(|(name, count)| if Some(name.as_str()) == class_resource { count.div_ceil(unit) } else { *count })
-        .chain(configured.map(|count| count.div_ceil(unit)))
+        .filter_map(|resources| crate::merge::resources::accelerator_count(resources?, resource_names));
+    requested_units
+        .map(
+            |(name, count)| {
+                if Some(name.as_str()) == class_resource { count.div_ceil(units_per_accelerator) } else { *count }
+            },
+        )
+        .chain(configured.map(|count| count.div_ceil(units_per_accelerator)))
         .max()
 }
 

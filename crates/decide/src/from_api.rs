@@ -110,7 +110,7 @@ fn resources(component: &ComponentSpec) -> BTreeMap<String, u32> {
     units_by_name
 }
 
-/// Returns the placement of leader and workers alone.
+/// Returns the placement that applies only to the leader or only to the workers.
 fn role_placements(component: &ComponentSpec) -> RolePlacements {
     let has_command = |runner: &Value| ["command", "args"].iter().any(|field| !runner[*field].is_null());
     let placement = |group: &NodeGroup| RolePlacement {

@@ -1,4 +1,4 @@
-//! Accelerator accounting: which nodes belong to a class, what is free on them, and which classes to create.
+//! Tracks accelerators: the nodes of each class, their free accelerators, and the classes to create.
 //!
 //! Input: Node, Pod, AcceleratorClass and ResourceFlavor objects as JSON. Output: counts, and objects to apply. No client
 //! and no clock. [`Inventory`] maintains incrementally what [`node_infos`] and [`class_availability`] compute from scratch.

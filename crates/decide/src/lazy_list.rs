@@ -10,7 +10,7 @@ type Compute<T> = Box<dyn FnOnce() -> Arc<[T]> + Send>;
 
 /// A list that is computed once, when it is first read. Clones share it. Dereferences to a slice.
 pub enum LazyList<T> {
-    /// A list that is known.
+    /// A list whose items are known.
     Ready(Arc<[T]>),
     /// A list that is computed on first access.
     Lazy(Arc<LazyLock<Arc<[T]>, Compute<T>>>),
@@ -22,7 +22,8 @@ impl<T> LazyList<T> {
         Self::Lazy(Arc::new(LazyLock::new(Box::new(move || compute().into()))))
     }
 
-    /// Whether the list is empty; computes it. A named function for attributes of serde.
+    /// Whether the list is empty. Computes the list if necessary. An inherent method, because serde attributes refer to it
+    /// by path.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         (**self).is_empty()

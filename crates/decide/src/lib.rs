@@ -80,7 +80,7 @@ pub use merge::env::{MergedEnv, env_parallelism, merge_env};
 pub use merge::merge_configurations;
 pub use merge::origin::{Origin, OverriddenValue, Setting, Sources};
 pub use merge::placement::{Placement, merge_placement};
-pub use merge::resources::{AcceleratorGrant, MergedResources, merge_resources, overlay_resources};
+pub use merge::resources::{AcceleratorAllocation, MergedResources, merge_resources, overlay_resources};
 pub use nodes::{
     Availability, ClassNode, Discovery, labels_match_selector, matches_discovery, term_matches, term_matches_node,
 };
@@ -109,7 +109,8 @@ use std::sync::Arc;
 use assessment::{RuntimeAssessment, assess};
 use context::DecisionContext;
 
-/// Decides for one service. The current selection is retained while it is still eligible, whatever ranks higher.
+/// Selects the runtime and the accelerator classes of one service. The current selection is retained while it is eligible,
+/// even if another candidate ranks higher.
 #[must_use]
 pub fn decide(demand: &Demand, supply: &Supply, current: Option<&CurrentSelection>) -> Decision {
     let context = Arc::new(DecisionContext::new(demand, supply, custom_engine_runtime(demand)));
@@ -135,7 +136,7 @@ pub fn decide(demand: &Demand, supply: &Supply, current: Option<&CurrentSelectio
 /// Returns the runtimes to assess: the named one, or every runtime of the namespace and the cluster.
 ///
 /// # Errors
-/// The decision, where the model or the named runtime does not exist, or nothing defines an engine container.
+/// The decision, if the model or the named runtime does not exist, or if no engine container is defined.
 fn candidate_runtimes(context: &DecisionContext) -> Result<Vec<&Arc<Runtime>>, Box<Decision>> {
     let DecisionContext { demand, supply, custom_engine, .. } = context;
     match &demand.model {
@@ -145,16 +146,16 @@ fn candidate_runtimes(context: &DecisionContext) -> Result<Vec<&Arc<Runtime>>, B
         ModelReference::Disabled(model) => return Err(Box::new(record::model_disabled(demand, &model.name))),
         ModelReference::Unspecified | ModelReference::Resolved(_) => {}
     }
-    let visible = || supply.runtimes.iter().filter(|runtime| is_visible(demand, runtime));
+    let visible_runtimes = || supply.runtimes.iter().filter(|runtime| is_visible(demand, runtime));
     if let Some(name) = &demand.runtime {
         // A namespaced runtime takes precedence over a cluster runtime of the same name.
-        let named = visible().filter(|runtime| runtime.name == *name).min_by_key(|runtime| runtime.scope);
-        return named
+        let runtime = visible_runtimes().filter(|runtime| runtime.name == *name).min_by_key(|runtime| runtime.scope);
+        return runtime
             .map(|runtime| vec![runtime])
-            .ok_or_else(|| Box::new(record::runtime_not_found(demand, name, visible().map(AsRef::as_ref))));
+            .ok_or_else(|| Box::new(record::runtime_not_found(demand, name, visible_runtimes().map(AsRef::as_ref))));
     }
     if demand.model.resolved().is_some() {
-        return Ok(visible().collect());
+        return Ok(visible_runtimes().collect());
     }
     let has_image = engine_container(demand) >= CustomContainer::ImageOnly;
     if has_image { Ok(vec![custom_engine]) } else { Err(Box::new(record::no_engine_container(demand))) }

@@ -7,17 +7,17 @@ use crate::configuration::ClassConfiguration;
 use crate::demand::{Capabilities, ComponentDemand, Model};
 use crate::supply::{ClassRequirements, RuntimeComponent};
 
-/// Everything that classes are evaluated against for one component on one runtime.
+/// Requirements that classes are evaluated against, for one component on one runtime.
 pub(crate) struct MatchContext<'a> {
     /// `None` if the model is unknown, or if the service runs its own engine (seed 000, Story 8).
     pub(crate) model: Option<&'a Model>,
     /// Estimated accelerator memory of the model in bytes; `None` if it is not checked.
     pub(crate) model_memory: Option<u64>,
-    /// The service's side of the component.
+    /// The component as the service defines it.
     pub(crate) demand: &'a ComponentDemand,
     /// `acceleratorRequirements` of the runtime.
     pub(crate) requirements: &'a ClassRequirements,
-    /// The runtime's side of the component.
+    /// The component as the runtime defines it.
     pub(crate) runtime: &'a RuntimeComponent,
     /// Configurations per class, weakest layer first: runtime, format entry, the runtime's component, the service's
     /// component.

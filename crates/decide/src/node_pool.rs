@@ -9,7 +9,7 @@ use crate::merge::placement::{self, ClassPlacement, PlacementFilter};
 use crate::role_placement::PodRole;
 use crate::supply::{Class, RuntimeComponent};
 
-/// The nodes of all classes for one component of one service. What does not depend on the runtime is computed once.
+/// The nodes of all classes for one component of one service. Values that do not depend on the runtime are computed once.
 #[derive(Debug)]
 pub(crate) struct NodePool {
     classes: Vec<OnceLock<ClassPool>>,
@@ -114,7 +114,7 @@ impl ClassPool {
             self.accepted_by_class.get(index).is_some_and(|accepted| *accepted)
                 && availability.nodes.get(index).is_some_and(|node| filter.accepts(node))
         };
-        let mut accepted = PoolCapacity::of(availability, accepts);
+        let mut accepted = PoolCapacity::for_nodes(availability, accepts);
         reserved.iter().for_each(|reservation| accepted.reserve(reservation.per_node, reservation.pods));
         accepted
     }

@@ -1,4 +1,4 @@
-//! Nodes of an accelerator class: how a class matches nodes, and what is known of each.
+//! Nodes of an accelerator class: how a class matches nodes, and the accelerators and labels of each node.
 
 mod matching;
 
@@ -47,6 +47,6 @@ impl Availability {
 
     /// Returns the capacity of all nodes.
     pub(crate) fn capacity(&self) -> PoolCapacity {
-        PoolCapacity::of(self, |_| true)
+        PoolCapacity::for_nodes(self, |_| true)
     }
 }

@@ -9,7 +9,7 @@ pub struct ClassPreference {
     pub class: String,
     /// Score from 0 to 100; higher is better.
     pub score: i32,
-    /// Conditions of which one must hold; empty always holds.
+    /// Conditions, at least one of which must hold; an empty list always holds.
     pub conditions: Vec<PreferenceCondition>,
 }
 

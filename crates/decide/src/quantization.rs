@@ -8,7 +8,7 @@ pub(crate) fn bits_per_parameter(name: Option<&str>) -> u32 {
     words()
         .find_map(gguf_bits)
         .or_else(|| average_bits(&name))
-        .or_else(|| stated_bits(words()))
+        .or_else(|| bits_in_name(words()))
         .or_else(|| words().find_map(method_bits))
         .unwrap_or(UNQUANTIZED_BITS)
 }
@@ -47,16 +47,16 @@ fn gguf_bits(word: &str) -> Option<u32> {
 /// Returns the average bits per parameter, rounded up: `4.65bpw`, `1.58bit`.
 fn average_bits(name: &str) -> Option<u32> {
     let at = ["bpw", "bit"].iter().filter_map(|unit| name.find(unit)).min()?;
-    let before = name[..at].trim_end_matches(['-', '_', ' ']);
-    let start = before.rfind(|c: char| !c.is_ascii_digit() && c != '.').map_or(0, |last| last + 1);
-    let digits = before.get(start..)?;
+    let prefix = name[..at].trim_end_matches(['-', '_', ' ']);
+    let start = prefix.rfind(|c: char| !c.is_ascii_digit() && c != '.').map_or(0, |last| last + 1);
+    let digits = prefix.get(start..)?;
     let (integer, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let round_up = u32::from(fraction.bytes().any(|digit| digit != b'0'));
     number(integer).or((integer == "0").then_some(0)).map(|bits| bits + round_up).filter(|bits| *bits > 0)
 }
 
 /// Returns the bits after a numeric type (`int4`, `nvfp4`, `w4a16`, `fp32`) or before `bit` (`4bit`, `8-bit`).
-fn stated_bits<'a>(words: impl Iterator<Item = &'a str>) -> Option<u32> {
+fn bits_in_name<'a>(words: impl Iterator<Item = &'a str>) -> Option<u32> {
     let mut previous = None;
     for word in words {
         if let Some(bits) = word.strip_suffix("bit").or(word.strip_suffix("bits")) {

@@ -7,15 +7,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::reason::RecordedReason;
 use crate::size::DisplayCount;
 
-/// Code of every candidate that can serve and ranks below the selected one.
+/// Code of every compatible candidate that ranks below the selected one.
 pub const OUTRANKED: &str = "Outranked";
 
 /// Distance between a runtime's size range and the model's size, closest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SizeFit {
-    /// The range has both bounds: |model − min| + |max − model|.
+    /// The range has both bounds; the value is |model − min| + |max − model|.
     TwoSided(u64),
-    /// The range has one bound: the distance to it.
+    /// The range has one bound; the value is the distance to it.
     OneSided(u64),
     /// The runtime has no size range.
     Unbounded,
@@ -33,25 +33,25 @@ pub enum RuntimeRankReason {
     /// The size range is further from the model's size.
     Size {
         /// Distance of this runtime.
-        own: SizeFit,
+        candidate: SizeFit,
         /// Distance of the selected runtime.
-        winner: SizeFit,
+        selected: SizeFit,
     },
     /// The priority is lower.
     Priority {
         /// Priority of this runtime.
-        own: Option<i32>,
+        candidate: Option<i32>,
         /// Priority of the selected runtime.
-        winner: Option<i32>,
+        selected: Option<i32>,
     },
     /// The best class of a component has too few free accelerators.
     NoFreeCapacity,
     /// The runtime was created earlier.
-    Older {
+    CreationTime {
         /// Creation timestamp of this runtime.
-        own: Option<String>,
+        candidate: Option<String>,
         /// Creation timestamp of the selected runtime.
-        winner: Option<String>,
+        selected: Option<String>,
     },
     /// The name of the selected runtime contains the model's name.
     NotNamesake,
@@ -76,23 +76,23 @@ pub enum ClassRankReason {
     /// Both prices exceed the threshold, and this one is higher. Dollars per hour and replica.
     Price {
         /// Price of this class.
-        own: f64,
+        candidate: f64,
         /// Price of the selected class.
-        winner: f64,
+        selected: f64,
     },
     /// The class comes later in `preferredClasses`. Positions start at 1.
-    Preferred {
+    PreferredPosition {
         /// Position of this class.
-        own: usize,
+        candidate: usize,
         /// Position of the selected class.
-        winner: usize,
+        selected: usize,
     },
     /// The score in the runtime's `preferenceOrder` is lower.
-    Preference {
+    PreferenceScore {
         /// Score of this class.
-        own: i32,
+        candidate: i32,
         /// Score of the selected class.
-        winner: i32,
+        selected: i32,
     },
     /// Too few accelerators are free.
     Capacity {
@@ -100,7 +100,7 @@ pub enum ClassRankReason {
         free: Option<u32>,
     },
     /// The class comes later in the runtime's list of classes.
-    Listed,
+    ListPosition,
     /// The class declares no price.
     Unpriced,
     /// The score is lower.
@@ -108,9 +108,9 @@ pub enum ClassRankReason {
         /// Ranking policy that computed the scores.
         ranking: &'static str,
         /// Score of this class.
-        own: f64,
+        candidate: f64,
         /// Score of the selected class.
-        winner: f64,
+        selected: f64,
     },
     /// All keys are equal; the name orders the classes.
     Name,
@@ -136,22 +136,24 @@ impl fmt::Display for RuntimeRankReason {
         match self {
             Self::Scope => f.write_str("runtimes of the namespace rank before cluster runtimes"),
             Self::ArchitectureUnset => f.write_str("sets no modelArchitecture; the selected runtime does"),
-            Self::Size { own: SizeFit::TwoSided(own), winner: SizeFit::TwoSided(winner) }
-            | Self::Size { own: SizeFit::OneSided(own), winner: SizeFit::OneSided(winner) } => {
-                write!(f, "size distance {} > {}", DisplayCount(*own), DisplayCount(*winner))
+            Self::Size { candidate: SizeFit::TwoSided(candidate), selected: SizeFit::TwoSided(selected) }
+            | Self::Size { candidate: SizeFit::OneSided(candidate), selected: SizeFit::OneSided(selected) } => {
+                write!(f, "size distance {} > {}", DisplayCount(*candidate), DisplayCount(*selected))
             }
-            Self::Size { own, winner } => write!(f, "has {own}; the selected runtime has {winner}"),
-            Self::Priority { own: Some(own), winner } => write!(f, "priority {own} < {}", winner.unwrap_or_default()),
-            Self::Priority { own: None, winner } => {
-                write!(f, "has no priority; the selected runtime has {}", winner.unwrap_or_default())
+            Self::Size { candidate, selected } => write!(f, "has {candidate}; the selected runtime has {selected}"),
+            Self::Priority { candidate: Some(candidate), selected } => {
+                write!(f, "priority {candidate} < {}", selected.unwrap_or_default())
+            }
+            Self::Priority { candidate: None, selected } => {
+                write!(f, "has no priority; the selected runtime has {}", selected.unwrap_or_default())
             }
             Self::NoFreeCapacity => {
                 f.write_str("its best class has no free capacity; the best class of the selected runtime has")
             }
-            Self::Older { own: Some(own), winner: Some(winner) } => {
-                write!(f, "created {own}; the selected runtime was created {winner}")
+            Self::CreationTime { candidate: Some(candidate), selected: Some(selected) } => {
+                write!(f, "created {candidate}; the selected runtime was created {selected}")
             }
-            Self::Older { .. } => f.write_str("is not created yet; the selected runtime is"),
+            Self::CreationTime { .. } => f.write_str("is not created yet; the selected runtime is"),
             Self::NotNamesake => f.write_str("the name of the selected runtime contains the model's name"),
             Self::Name => f.write_str("equal in all criteria; ordered by name"),
             Self::CurrentRetained => f.write_str("ranks higher, but the current selection is retained"),
@@ -165,16 +167,16 @@ impl fmt::Display for ClassRankReason {
         match self {
             Self::RequestSize => f.write_str("the runtime prefers other classes for requests of some size"),
             Self::CostThreshold { threshold } => write!(f, "exceeds the cost threshold of ${threshold}/h"),
-            Self::Price { own, winner } => write!(f, "${own:.2}/h > ${winner:.2}/h"),
-            Self::Preferred { own, winner } => {
-                write!(f, "position {own} in preferredClasses; the selected class has position {winner}")
+            Self::Price { candidate, selected } => write!(f, "${candidate:.2}/h > ${selected:.2}/h"),
+            Self::PreferredPosition { candidate, selected } => {
+                write!(f, "position {candidate} in preferredClasses; the selected class has position {selected}")
             }
-            Self::Preference { own, winner } => write!(f, "preferenceOrder {own} < {winner}"),
+            Self::PreferenceScore { candidate, selected } => write!(f, "preferenceOrder {candidate} < {selected}"),
             Self::Capacity { free: Some(free) } => write!(f, "too few free accelerators ({free})"),
             Self::Capacity { free: None } => f.write_str("the availability of its nodes is unknown"),
-            Self::Listed => f.write_str("later in the runtime's list of classes"),
+            Self::ListPosition => f.write_str("later in the runtime's list of classes"),
             Self::Unpriced => f.write_str("declares no price"),
-            Self::Score { ranking, own, winner } => write!(f, "{ranking} {own:.2} < {winner:.2}"),
+            Self::Score { ranking, candidate, selected } => write!(f, "{ranking} {candidate:.2} < {selected:.2}"),
             Self::Name => f.write_str("equal in all criteria; ordered by name"),
             Self::CurrentRetained => f.write_str("ranks higher, but the current selection is retained"),
             Self::Recorded(recorded) => f.write_str(&recorded.message),

@@ -1,5 +1,5 @@
-//! Total orders of eligible classes and compatible runtimes. An order is a list of keys: the first key that differs decides,
-//! and gives the reason why the other candidate ranks lower.
+//! Total orders of eligible classes and compatible runtimes. An order is a list of keys: the first key that differs decides
+//! and determines the reason why the other candidate ranks lower.
 
 mod class;
 mod runtime;
@@ -25,13 +25,13 @@ fn compare<T, R>(keys: &[RankingKey<T, R>], a: &T, b: &T) -> Ordering {
     keys.iter().map(|key| (key.order)(a, b)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
 
-/// Returns why `candidate` ranks below `winner`; `None` if it does not.
-fn rank_reason<T, R>(keys: &[RankingKey<T, R>], candidate: &T, winner: &T) -> Option<R> {
-    let key = keys.iter().find(|key| (key.order)(candidate, winner).is_ne())?;
-    (key.order)(candidate, winner).is_gt().then(|| (key.reason)(candidate, winner))
+/// Returns why `candidate` ranks below `selected`; `None` if it does not.
+fn rank_reason<T, R>(keys: &[RankingKey<T, R>], candidate: &T, selected: &T) -> Option<R> {
+    let key = keys.iter().find(|key| (key.order)(candidate, selected).is_ne())?;
+    (key.order)(candidate, selected).is_gt().then(|| (key.reason)(candidate, selected))
 }
 
 /// Rounds to four decimals, so that scores are equal on every platform.
-fn rounded(value: f64) -> f64 {
+fn round_score(value: f64) -> f64 {
     (value * 10_000.0).round() / 10_000.0
 }

@@ -28,13 +28,13 @@ pub(crate) fn selected(
     index: usize,
     is_retained: bool,
 ) -> Decision {
-    let Some(winner) = assessments.get(index) else { return infeasible(demand, assessments) };
-    let components = winner.components();
+    let Some(assessment) = assessments.get(index) else { return infeasible(demand, assessments) };
+    let components = assessment.components();
     Decision {
         feasible: true,
         reason: if is_retained { code::outcome::KEPT } else { code::outcome::SELECTED }.into(),
-        message: selection_message(winner, components),
-        runtime: (!winner.runtime.is_custom_engine()).then(|| runtime_ref(winner.runtime)),
+        message: selection_message(assessment, components),
+        runtime: (!assessment.runtime.is_custom_engine()).then(|| runtime_ref(assessment.runtime)),
         components: components
             .iter()
             .map(|component| (component.component.as_str().to_owned(), component_decision(component)))
@@ -45,7 +45,7 @@ pub(crate) fn selected(
     }
 }
 
-/// Builds the decision where no runtime can serve. The message names the runtime that passed the most checks.
+/// Builds the decision if no runtime can serve. The message names the runtime that passed the most checks.
 pub(crate) fn infeasible(demand: &Demand, assessments: Vec<RuntimeAssessment<'_>>) -> Decision {
     let is_single =
         demand.runtime.is_some() || assessments.iter().all(|assessment| assessment.runtime.is_custom_engine());
@@ -55,7 +55,7 @@ pub(crate) fn infeasible(demand: &Demand, assessments: Vec<RuntimeAssessment<'_>
     let (reason, message) = match closest {
         None => (
             code::outcome::NO_COMPATIBLE_RUNTIME,
-            "No serving runtime exists in the namespace or the cluster".to_owned(),
+            format!("No ServingRuntime exists in namespace {}, and no ClusterServingRuntime exists", demand.namespace),
         ),
         Some((runtime, rejection)) if is_single => {
             let name = engine_name(runtime);
@@ -139,14 +139,14 @@ fn component_decision(evaluation: &ComponentEvaluation<'_>) -> ComponentDecision
     let (nodes, replicas) = (evaluation.nodes, evaluation.replicas);
     let without_class = ComponentDecision { nodes, replicas, ..ComponentDecision::default() };
     let Some(selected) = evaluation.selected_class() else { return without_class };
-    let ranges = evaluation.ranked.iter().map(|class| class.request_tokens);
+    let request_ranges = evaluation.ranked.iter().map(|class| class.request_tokens);
     ComponentDecision {
         accelerator_class: Some(selected.class.name.clone()),
         resource: selected.class.resource_name().map(str::to_owned),
         accelerators_per_node: selected.eligibility.shape.per_node,
         nodes: selected.eligibility.shape.nodes,
         cost_per_hour: selected.eligibility.price_per_hour,
-        variants: variants::variant_ranges(ranges, evaluation.selected)
+        variants: variants::variant_ranges(request_ranges, evaluation.selected)
             .iter()
             .filter_map(|range| variant(evaluation, range))
             .collect(),
@@ -170,11 +170,11 @@ fn runtime_candidates(
     assessments: Vec<RuntimeAssessment<'_>>,
     selected: Option<usize>,
 ) -> Vec<RuntimeCandidate> {
-    let winner = selected.and_then(|index| assessments.get(index)?.order().copied());
+    let selected_order = selected.and_then(|index| assessments.get(index)?.order().copied());
     let candidate = |(position, selected, assessment): (usize, bool, RuntimeAssessment<'_>)| {
         let order = assessment.order();
-        let outranked = order.zip(winner.as_ref()).filter(|_| !selected);
-        let outranked = outranked.map(|(own, winner)| ranking::runtime_rank_reason(own, winner));
+        let outranked = order.zip(selected_order.as_ref()).filter(|_| !selected);
+        let outranked = outranked.map(|(candidate, selected)| ranking::runtime_rank_reason(candidate, selected));
         let rank = order.map(|_| position + 1);
         let rank_basis = order.and_then(|order| rank_basis(demand, assessment.runtime, order));
         let (runtime, scope) = (assessment.runtime.name.clone(), assessment.runtime.scope);
@@ -246,8 +246,9 @@ fn accelerator_candidates(evaluation: &ComponentEvaluation<'_>) -> Vec<Accelerat
 }
 
 /// Formats a selection as `srt-x on 1 × nvidia-l40s (balanced 0.65, $0.88/h; next: nvidia-a100-40gb …)`.
-fn selection_message(winner: &RuntimeAssessment<'_>, components: &[ComponentEvaluation<'_>]) -> String {
-    let name = if winner.runtime.is_custom_engine() { "the service's own engine" } else { &winner.runtime.name };
+fn selection_message(assessment: &RuntimeAssessment<'_>, components: &[ComponentEvaluation<'_>]) -> String {
+    let name =
+        if assessment.runtime.is_custom_engine() { "the service's own engine" } else { &assessment.runtime.name };
     let parts: Vec<String> = components.iter().filter_map(component_message).collect();
     if parts.is_empty() { name.to_owned() } else { format!("{name} on {}", parts.join("; ")) }
 }

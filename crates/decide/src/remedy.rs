@@ -1,7 +1,7 @@
-//! Finds changes that make a demand feasible, or give it free capacity, by deciding again with a change applied.
+//! Finds changes that make a demand feasible, or give it free capacity, by repeating the decision with a change applied.
 //!
-//! A constraint is first removed wherever it is stated; the resulting decision determines the value to propose. The
-//! proposed change sets only that value, and its outcome is decided again with no other constraint removed.
+//! A constraint is first removed wherever it is set; the resulting decision determines the value to propose. The proposed
+//! change sets only that value, and its outcome is computed with all other constraints in place.
 
 mod apply;
 mod change;
@@ -20,10 +20,10 @@ use crate::supply::Supply;
 pub use change::{CapabilityChange, ConstraintSource, ProposedChange, RuntimeField};
 use what_if::WhatIf;
 
-/// A change that helps, and the decision it leads to.
+/// A change that improves the decision, with the resulting decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Remedy {
-    /// A change that must be applied first, where no single change helps.
+    /// A change that must be applied first, if no single change is sufficient.
     pub prerequisite: Option<ProposedChange>,
     /// The change.
     pub change: ProposedChange,
@@ -40,7 +40,7 @@ const MAX_PAIRS: usize = 2;
 const MAX_PREREQUISITES: usize = 8;
 
 /// Returns changes to service, runtimes, model or cluster that make an infeasible demand feasible, or that give a feasible
-/// one free capacity. Combines two changes where no single one helps. Empty if the decision needs no remedy.
+/// one free capacity. Combines two changes if no single one is sufficient. Empty if the decision needs no remedy.
 #[must_use]
 pub fn find_remedies(demand: &Demand, supply: &Supply) -> Vec<Remedy> {
     let current = crate::decide(demand, supply, None);
@@ -62,7 +62,7 @@ fn single_changes(what_if: &WhatIf<'_>) -> Vec<Remedy> {
     remedies
 }
 
-/// Returns for each prerequisite the best change after it; never the same two changes in both orders.
+/// Returns the best second change for each prerequisite, without returning the same pair in both orders.
 fn change_pairs(what_if: &WhatIf<'_>) -> Vec<Remedy> {
     let mut pairs: Vec<Remedy> = Vec::new();
     for prerequisite in prerequisites(what_if).into_iter().take(MAX_PREREQUISITES) {
@@ -79,7 +79,7 @@ fn change_pairs(what_if: &WhatIf<'_>) -> Vec<Remedy> {
     pairs
 }
 
-/// Returns changes of explicit exclusions and unknown names, whether or not they help alone.
+/// Returns changes that lift explicit exclusions and correct unknown names, even if none is sufficient alone.
 fn prerequisites(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
     let mut changes = Vec::new();
     if let ModelReference::Disabled(model) = &what_if.demand.model {
@@ -103,9 +103,9 @@ impl WhatIf<'_> {
     /// Returns the remedy if `change` improves the decision.
     fn try_change(&self, change: ProposedChange) -> Option<Remedy> {
         let outcome = self.try_edit(|demand, supply| apply::apply_change(demand, supply, &change))?;
-        let improves =
+        let is_improvement =
             !self.current.feasible || components_without_capacity(&outcome) < components_without_capacity(self.current);
-        improves.then_some(Remedy { prerequisite: None, change, outcome })
+        is_improvement.then_some(Remedy { prerequisite: None, change, outcome })
     }
 }
 
@@ -136,8 +136,8 @@ impl fmt::Display for Remedy {
             write!(f, "{prerequisite}, and then ")?;
         }
         write!(f, "{}: {}", self.change, self.outcome.message)?;
-        let no_capacity =
+        let capacity_warning =
             self.outcome.warnings.iter().find(|warning| warning.code == code::warning::NO_FREE_CAPACITY.as_str());
-        no_capacity.map_or(Ok(()), |warning| write!(f, " ({})", warning.message))
+        capacity_warning.map_or(Ok(()), |warning| write!(f, " ({})", warning.message))
     }
 }

@@ -33,14 +33,14 @@ fn retain_component<'a>(
     let mut component = component.clone();
     let recorded = current.components.get(component.component.as_str());
     let Some((index, recorded)) = index.zip(recorded) else {
-        // The component was recorded without a class: classes that appeared since do not move a running service.
+        // The component was recorded without a class: classes that were added later do not move a running service.
         component.ranked.clear();
         return Some(component);
     };
     component.selected = index;
     for ranked in &mut component.ranked {
         retain_shape(ranked, recorded);
-        // Request-size preferences that appeared since do not split a running service into variants.
+        // Request-size preferences that were added later do not split a running service into variants.
         let is_variant = |variant: &Variant| variant.accelerator_class == ranked.class.name;
         ranked.request_tokens = ranked.request_tokens.filter(|_| recorded.variants.iter().any(is_variant));
     }
@@ -61,7 +61,7 @@ fn matches(assessment: &RuntimeAssessment<'_>, runtime: Option<&RuntimeRef>) -> 
     }
 }
 
-/// Retains the recorded number of accelerators if it still holds the model and the manifests do not state another one.
+/// Retains the recorded number of accelerators if it still holds the model and the manifests do not set another one.
 fn retain_shape(ranked: &mut RankedClass<'_>, recorded: &ComponentDecision) {
     let (class, eligibility) = (&ranked.class.name, &mut ranked.eligibility);
     let variant = recorded.variants.iter().find(|variant| variant.accelerator_class == *class);

@@ -1,4 +1,4 @@
-//! Placement that one layer states for the leader or the workers of a component alone.
+//! Placement that one layer sets only for the leader or only for the workers of a component.
 
 use std::collections::BTreeMap;
 
@@ -13,23 +13,23 @@ pub enum PodRole {
     Worker,
 }
 
-/// Placement of the Pods of one role, as one layer states it.
+/// Placement that one layer sets for the Pods of one role.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RolePlacement {
     /// Node selector of the role.
     pub node_selector: BTreeMap<String, String>,
     /// Affinity of the role.
     pub affinity: Option<Value>,
-    /// The layer states a command or arguments for the role.
+    /// Whether the layer sets a command or arguments for the role.
     pub has_command: bool,
 }
 
-/// Placement of leader and workers, as one layer states it.
+/// Placement that one layer sets for leader and workers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RolePlacements {
-    /// The leader's, if the layer has a leader.
+    /// Placement of the leader, if the layer has a leader.
     pub leader: Option<RolePlacement>,
-    /// The workers', if the layer has workers.
+    /// Placement of the workers, if the layer has workers.
     pub worker: Option<RolePlacement>,
 }
 

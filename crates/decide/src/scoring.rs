@@ -23,11 +23,11 @@ impl ScoringCandidate<'_> {
     }
 }
 
-/// Values that the scores could not use.
+/// Values that were not used for the scores.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ScoringNotes {
-    /// Terms that were dropped for all classes because one does not declare them.
-    pub(crate) dropped: Vec<&'static str>,
+    /// Terms that are dropped for all classes because at least one class does not declare them.
+    pub(crate) dropped_terms: Vec<&'static str>,
     /// The kind of price that is compared, and the number of classes that only declare another kind.
     pub(crate) other_prices: Option<(&'static str, usize)>,
 }
@@ -62,9 +62,9 @@ pub(crate) fn score_classes(
         (ranking, _) => ranking,
     };
     let mut notes =
-        ScoringNotes { dropped: Vec::new(), other_prices: costs.as_ref().and_then(|costs| costs.other_prices) };
+        ScoringNotes { dropped_terms: Vec::new(), other_prices: costs.as_ref().and_then(|costs| costs.other_prices) };
     if costs.is_none() && ranking == RankingPolicy::Cost {
-        notes.dropped.push("price");
+        notes.dropped_terms.push("price");
     }
     let memory = match ranking {
         RankingPolicy::Balanced | RankingPolicy::BestFit => memory_fit(candidates),
@@ -80,8 +80,8 @@ pub(crate) fn score_classes(
     let terms = [("compute", 0.4, compute), ("bandwidth", 0.4, bandwidth), ("memory", 0.2, memory.clone())];
     let missing = terms.iter().filter(|(_, _, term)| term.is_none()).map(|(name, ..)| *name);
     match ranking {
-        RankingPolicy::Balanced | RankingPolicy::Performance => notes.dropped.extend(missing),
-        RankingPolicy::BestFit => notes.dropped.extend(missing.filter(|name| *name == "memory")),
+        RankingPolicy::Balanced | RankingPolicy::Performance => notes.dropped_terms.extend(missing),
+        RankingPolicy::BestFit => notes.dropped_terms.extend(missing.filter(|name| *name == "memory")),
         RankingPolicy::Cost | RankingPolicy::FirstAvailable => {}
     }
     let scores = (0..candidates.len())
@@ -124,9 +124,9 @@ fn relative_to_greatest(values: impl Iterator<Item = Option<f64>>) -> Option<Vec
 
 /// Returns the least memory relative to the memory of each class: the class with the least memory that fits is the best.
 fn memory_fit(candidates: &[ScoringCandidate<'_>]) -> Option<Vec<f64>> {
-    let totals: Vec<f64> = candidates.iter().map(memory).collect::<Option<_>>()?;
-    let least = totals.iter().copied().fold(f64::INFINITY, f64::min);
-    Some(totals.iter().map(|total| if *total > 0.0 { least / total } else { 0.0 }).collect())
+    let replica_memory: Vec<f64> = candidates.iter().map(memory).collect::<Option<_>>()?;
+    let least = replica_memory.iter().copied().fold(f64::INFINITY, f64::min);
+    Some(replica_memory.iter().map(|total| if *total > 0.0 { least / total } else { 0.0 }).collect())
 }
 
 fn memory(candidate: &ScoringCandidate<'_>) -> Option<f64> {
@@ -167,11 +167,11 @@ fn cost_terms(candidates: &[ScoringCandidate<'_>]) -> Option<CostTerms> {
     let relative = |price: f64| if price > 0.0 { cheapest / price } else { 1.0 };
     let has_other_price =
         |candidate: &ScoringCandidate<'_>| PRICE_KINDS.iter().any(|(_, price)| price(candidate).is_some());
-    let others =
+    let candidates_with_other_price =
         candidates.iter().zip(&prices).filter(|(candidate, price)| price.is_none() && has_other_price(candidate));
-    let others = others.count();
+    let other_price_count = candidates_with_other_price.count();
     let terms = prices.iter().map(|price| price.map(relative)).collect();
-    Some(CostTerms { terms, other_prices: (others > 0).then_some((kind, others)) })
+    Some(CostTerms { terms, other_prices: (other_price_count > 0).then_some((kind, other_price_count)) })
 }
 
 fn tier(candidate: &ScoringCandidate<'_>) -> Option<f64> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A range of parameter counts with inclusive bounds; an unset bound does not limit.
+/// A range of parameter counts with inclusive bounds; an unset bound is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SizeRange {
     /// Least parameter count.

@@ -36,9 +36,9 @@ impl Supply {
     /// Returns the names of all accelerator resources: those of the classes and those of known device plugins.
     #[must_use]
     pub fn accelerator_resources(&self) -> BTreeSet<String> {
-        let of_classes =
+        let class_resources =
             self.classes.iter().flat_map(|class| class.resources.iter().map(|resource| resource.name.clone()));
-        of_classes.chain(ACCELERATOR_RESOURCES.iter().map(|name| (*name).to_owned())).collect()
+        class_resources.chain(ACCELERATOR_RESOURCES.iter().map(|name| (*name).to_owned())).collect()
     }
 }
 
@@ -125,8 +125,8 @@ impl Runtime {
         component: &'a RuntimeComponent,
         demand: &'a ComponentDemand,
     ) -> [&'a [ClassConfiguration]; 4] {
-        let of_format = format.map(|format| format.configurations.as_slice()).unwrap_or_default();
-        [&self.configurations, of_format, &component.configurations, &demand.configurations]
+        let format_configurations = format.map(|format| format.configurations.as_slice()).unwrap_or_default();
+        [&self.configurations, format_configurations, &component.configurations, &demand.configurations]
     }
 }
 
@@ -218,8 +218,8 @@ pub struct Class {
     pub resources: Vec<ClassResource>,
     /// Prices.
     pub cost: Cost,
-    /// Whether the class was discovered from node labels and is unmodified: it does not count nodes whose product another
-    /// class names.
+    /// Whether the class was discovered from node labels and is unmodified. Such a class excludes nodes whose product
+    /// another class names.
     pub is_discovered: bool,
     /// The nodes of the class; `None` if no node is known, as in a plan without a cluster.
     pub availability: Option<Availability>,

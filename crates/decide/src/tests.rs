@@ -1,4 +1,4 @@
-//! Table tests of the acceptance rows on the nodes of the demo: 8×H100-80G, 8×A100-40G, 4×L40S.
+//! Table tests of the acceptance criteria on the nodes of the demo: 8×H100-80G, 8×A100-40G, 4×L40S.
 
 mod class_fields;
 mod feasibility;
@@ -74,8 +74,8 @@ fn catalog(nodes: Option<&[NodeInfo]>) -> Supply {
 
 fn demand(model: &str, spec: Value) -> Demand {
     let models = documents(include_str!("tests/small/models.yaml"));
-    let found = models.iter().find(|value| value["metadata"]["name"] == model);
-    let model_spec = found.map(|value| serde_json::from_value(value["spec"].clone()).unwrap());
+    let model_object = models.iter().find(|value| value["metadata"]["name"] == model);
+    let model_spec = model_object.map(|value| serde_json::from_value(value["spec"].clone()).unwrap());
     let mut service = json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "metadata": {"name": "s", "namespace": "default"}, "spec": spec});
     service["spec"]["model"] = json!({"name": model});
     let service: api::ome::InferenceService = serde_json::from_value(service).unwrap();
@@ -132,8 +132,8 @@ fn status_round_trip_is_identical() {
     let nodes = demo_nodes();
     let decision = decide(&demand("llama-3-3-70b-instruct", json!({})), &catalog(Some(&nodes)), None);
     let json = serde_json::to_value(&decision).unwrap();
-    let read: Decision = serde_json::from_value(json.clone()).unwrap();
-    assert_eq!(serde_json::to_value(&read).unwrap(), json);
+    let parsed: Decision = serde_json::from_value(json.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&parsed).unwrap(), json);
 }
 
 // spec: RT-48
@@ -262,8 +262,8 @@ fn fixed_count_is_only_checked() {
     let fixed = |count: u32| json!({"engine": {"runner": {"resources": {"limits": {"nvidia.com/gpu": count}}}}});
     let single = decide(&demand("llama-3-3-70b-instruct", fixed(1)), &catalog(None), None);
     assert_eq!(class_code(&single, "nvidia-h100-80gb"), "ModelDoesNotFit");
-    let eight = decide(&demand("llama-3-3-70b-instruct", fixed(8)), &catalog(None), None);
-    assert_eq!(eight.components["engine"].accelerators_per_node, 8);
+    let decision = decide(&demand("llama-3-3-70b-instruct", fixed(8)), &catalog(None), None);
+    assert_eq!(decision.components["engine"].accelerators_per_node, 8);
 }
 
 #[rstest]
@@ -349,8 +349,8 @@ fn warns_about_ambiguous_runtimes() {
 fn retains_current_selection() {
     let supply = runtimes(&[("a", json!({})), ("b", json!({"format": {"priority": 5}}))]);
     let first = decide(&demand_7b(), &runtimes(&[("a", json!({}))]), None);
-    let again = decide(&demand_7b(), &supply, CurrentSelection::from_decision(&first).as_ref());
-    assert_eq!((selection(&again).0, again.reason.as_str()), ("a", "Kept"));
+    let second = decide(&demand_7b(), &supply, CurrentSelection::from_decision(&first).as_ref());
+    assert_eq!((selection(&second).0, second.reason.as_str()), ("a", "Kept"));
     assert_eq!(selection(&decide(&demand_7b(), &supply, None)).0, "b");
 }
 

@@ -15,7 +15,7 @@ pub struct Variant {
     /// Accelerators per node of a replica.
     pub accelerators_per_node: u32,
     /// Nodes per replica.
-    #[serde(default = "one_node", skip_serializing_if = "is_one_node")]
+    #[serde(default = "default_nodes", skip_serializing_if = "is_one_node")]
     pub nodes: u32,
     /// Initial number of replicas.
     pub replicas: u32,
@@ -23,7 +23,7 @@ pub struct Variant {
     pub request_tokens: TokenRange,
 }
 
-fn one_node() -> u32 {
+fn default_nodes() -> u32 {
     1
 }
 
@@ -31,7 +31,7 @@ fn is_one_node(nodes: &u32) -> bool {
     *nodes == 1
 }
 
-/// A range of prompt sizes in tokens with inclusive bounds; an unset bound does not limit.
+/// A range of prompt sizes in tokens with inclusive bounds; an unset bound is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenRange {
     /// Least number of tokens.
@@ -87,9 +87,10 @@ fn condition_range(conditions: &[PreferenceCondition], model: Option<&Model>) ->
     if conditions.is_empty() {
         return Some(TokenRange::default());
     }
-    let holding = || conditions.iter().filter(|condition| condition.holds_for(model));
-    let ranges = holding().filter_map(|condition| TokenRange::from_comparison(condition.request_size?));
-    let any_size = || conditions.iter().all(|condition| condition.request_size.is_none()) && holding().next().is_some();
+    let holding_conditions = || conditions.iter().filter(|condition| condition.holds_for(model));
+    let ranges = holding_conditions().filter_map(|condition| TokenRange::from_comparison(condition.request_size?));
+    let any_size =
+        || conditions.iter().all(|condition| condition.request_size.is_none()) && holding_conditions().next().is_some();
     ranges.reduce(TokenRange::hull).or_else(|| any_size().then(TokenRange::default))
 }
 
@@ -109,8 +110,8 @@ pub(crate) fn variant_ranges(
 pub(crate) fn differing_ranges(ranges: impl Iterator<Item = Option<TokenRange>>) -> Vec<(usize, TokenRange)> {
     let ranges: Vec<(usize, TokenRange)> =
         ranges.enumerate().filter_map(|(index, range)| Some((index, range?))).collect();
-    let differ = ranges.iter().any(|(_, range)| ranges.first().is_some_and(|(_, first)| first != range));
-    if differ { ranges } else { Vec::new() }
+    let has_different_ranges = ranges.iter().any(|(_, range)| ranges.first().is_some_and(|(_, first)| first != range));
+    if has_different_ranges { ranges } else { Vec::new() }
 }
 
 #[cfg(test)]

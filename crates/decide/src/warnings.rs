@@ -18,17 +18,17 @@ pub(crate) fn decision_warnings(
     assessments: &[RuntimeAssessment<'_>],
     index: usize,
 ) -> Vec<Warning> {
-    let Some(winner) = assessments.get(index) else { return demand.warnings.clone() };
-    let components = winner.components();
+    let Some(selected) = assessments.get(index) else { return demand.warnings.clone() };
+    let components = selected.components();
     let mut warnings = demand.warnings.clone();
-    warnings.extend(ambiguous_runtimes(assessments, winner));
-    warnings.extend(no_compatible_runtime(demand, assessments, winner));
-    warnings.extend(stale_selection(assessments, winner));
-    warnings.extend(model_unset(demand, winner));
+    warnings.extend(ambiguous_runtimes(assessments, selected));
+    warnings.extend(no_compatible_runtime(demand, assessments, selected));
+    warnings.extend(stale_selection(assessments, selected));
+    warnings.extend(model_unset(demand, selected));
     for component in components {
-        warnings.extend(component_warnings(demand, supply, winner.runtime, component));
+        warnings.extend(component_warnings(demand, supply, selected.runtime, component));
     }
-    let skips_classes = components.iter().all(|component| !component.considered);
+    let skips_classes = components.iter().all(|component| !component.classes_considered);
     if skips_classes && supply.accelerator_aware {
         let message = "No accelerator class was considered: neither the runtime nor the service sets an accelerator field, or no AcceleratorClass exists";
         warnings.push(Warning::new(code::warning::ACCELERATOR_NOT_CONSIDERED, message));
@@ -47,20 +47,20 @@ pub(crate) fn runtimes_cannot_serve(count: usize) -> String {
     if count == 1 { "The only runtime cannot serve".to_owned() } else { format!("None of {count} runtimes can serve") }
 }
 
-/// Warns if another runtime is equal up to and including the priority.
-fn ambiguous_runtimes<'a>(assessments: &[RuntimeAssessment<'a>], winner: &RuntimeAssessment<'a>) -> Option<Warning> {
-    let order = winner.order()?;
-    let is_equal =
+/// Warns if another runtime suits the model equally well and has the same priority.
+fn ambiguous_runtimes<'a>(assessments: &[RuntimeAssessment<'a>], selected: &RuntimeAssessment<'a>) -> Option<Warning> {
+    let order = selected.order()?;
+    let suits_equally =
         |assessment: &&RuntimeAssessment<'_>| assessment.order().is_some_and(|other| other.suits_equally(order));
-    let mut others = assessments.iter().filter(|assessment| !std::ptr::eq(*assessment, winner)).filter(is_equal);
+    let mut others = assessments.iter().filter(|assessment| !std::ptr::eq(*assessment, selected)).filter(suits_equally);
     let other = others.next()?;
-    let more = match others.count() {
+    let remainder = match others.count() {
         0 => String::new(),
         more => format!(" (and {more} more)"),
     };
     let message = format!(
-        "Runtimes {} and {}{more} match equally well and have the same priority; raise the priority of one of them or set spec.runtime.name",
-        winner.runtime.name, other.runtime.name
+        "Runtimes {} and {}{remainder} match equally well and have the same priority; raise the priority of one of them or set spec.runtime.name",
+        selected.runtime.name, other.runtime.name
     );
     Some(Warning::new(code::warning::AMBIGUOUS_RUNTIMES, message))
 }
@@ -69,9 +69,9 @@ fn ambiguous_runtimes<'a>(assessments: &[RuntimeAssessment<'a>], winner: &Runtim
 fn no_compatible_runtime(
     demand: &Demand,
     assessments: &[RuntimeAssessment<'_>],
-    winner: &RuntimeAssessment<'_>,
+    selected: &RuntimeAssessment<'_>,
 ) -> Option<Warning> {
-    let model = demand.model.resolved().filter(|_| winner.runtime.is_custom_engine())?;
+    let model = demand.model.resolved().filter(|_| selected.runtime.is_custom_engine())?;
     let closest = assessments.iter().find(|assessment| !assessment.runtime.is_custom_engine());
     let closest = closest.and_then(|assessment| {
         Some(format!("; the closest is {}: {}", assessment.runtime.name, assessment.rejection()?))
@@ -85,28 +85,26 @@ fn no_compatible_runtime(
     Some(Warning::new(code::outcome::NO_COMPATIBLE_RUNTIME, message))
 }
 
-/// Warns if the service names a runtime but no model, so that the runtime is used unchecked.
-fn model_unset(demand: &Demand, winner: &RuntimeAssessment<'_>) -> Option<Warning> {
+/// Warns if the service names a runtime but no model, so that the compatibility of the runtime is not checked.
+fn model_unset(demand: &Demand, selected: &RuntimeAssessment<'_>) -> Option<Warning> {
     let is_unset = matches!(demand.model, ModelReference::Unspecified) && demand.runtime.is_some();
-    let name = &winner.runtime.name;
-    let message = format!(
-        "The service names no model; whether runtime {name} supports the model and whether the model fits was not checked"
-    );
+    let name = &selected.runtime.name;
+    let message = format!("The service names no model; format, size and memory were not checked for runtime {name}");
     is_unset.then(|| Warning::new(code::warning::MODEL_UNSTATED, message))
 }
 
 /// Warns if the current selection is retained although another runtime or class ranks higher.
-fn stale_selection<'a>(assessments: &[RuntimeAssessment<'a>], winner: &RuntimeAssessment<'a>) -> Option<Warning> {
+fn stale_selection<'a>(assessments: &[RuntimeAssessment<'a>], selected: &RuntimeAssessment<'a>) -> Option<Warning> {
     let best = assessments.first()?;
     let hint = "run `ostler redecide` to accept it";
-    if !std::ptr::eq(best, winner) && best.order().is_some() {
-        let (best, current) = (&best.runtime.name, &winner.runtime.name);
+    if !std::ptr::eq(best, selected) && best.order().is_some() {
+        let (best, current) = (&best.runtime.name, &selected.runtime.name);
         let message =
             format!("The current selection is retained; runtime {best} would be selected instead of {current}; {hint}");
         return Some(Warning::new(code::warning::DECISION_STALE, message));
     }
-    let stale = winner.components().iter().find(|component| component.selected != 0)?;
-    let (best, current) = (&stale.ranked.first()?.class.name, &stale.selected_class()?.class.name);
+    let stale_component = selected.components().iter().find(|component| component.selected != 0)?;
+    let (best, current) = (&stale_component.ranked.first()?.class.name, &stale_component.selected_class()?.class.name);
     let message =
         format!("The current selection is retained; class {best} would be selected instead of {current}; {hint}");
     Some(Warning::new(code::warning::DECISION_STALE, message))
@@ -125,9 +123,9 @@ fn component_warnings(
     warnings.extend(model_size_unset(demand, selected));
     warnings.extend(capacity_warning(evaluation, selected));
     warnings.extend(component_demand.and_then(|demand| cost_threshold_exceeded(demand, selected)));
-    let default = (ComponentDemand::default(), RuntimeComponent::default());
-    let runtime_component = runtime.components.get(&evaluation.component).unwrap_or(&default.1);
-    let component_demand = component_demand.unwrap_or(&default.0);
+    let defaults = (ComponentDemand::default(), RuntimeComponent::default());
+    let runtime_component = runtime.components.get(&evaluation.component).unwrap_or(&defaults.1);
+    let component_demand = component_demand.unwrap_or(&defaults.0);
     warnings.extend(resource_replaced(component_demand, runtime_component, supply, evaluation, selected));
     warnings.extend(scoring_warnings(evaluation));
     warnings.extend(placement::merge_placement(selected.class, runtime_component, component_demand).warnings);
@@ -191,19 +189,19 @@ fn resource_replaced(
     selected: &RankedClass<'_>,
 ) -> Option<Warning> {
     let (component, class) = (evaluation.component.as_str(), selected.class);
-    let (own, per_node) = (class.resource_name()?, selected.eligibility.shape.per_node);
+    let (class_resource, per_node) = (class.resource_name()?, selected.eligibility.shape.per_node);
     let accelerators = supply.accelerator_resources();
-    let other_resource = |stated: &BTreeMap<String, u32>| {
-        let mut others = stated.iter().filter(|(name, count)| **count > 0 && *name != own);
+    let find_other_resource = |requests: &BTreeMap<String, u32>| {
+        let mut others = requests.iter().filter(|(name, count)| **count > 0 && *name != class_resource);
         others.find(|(name, _)| accelerators.contains(*name)).map(|(name, count)| format!("{count} × {name}"))
     };
-    let by_runtime = || other_resource(&runtime.resources).filter(|_| demand.selector.preferred.is_empty());
-    let (owner, requested) = match other_resource(&demand.resources) {
+    let by_runtime = || find_other_resource(&runtime.resources).filter(|_| demand.selector.preferred.is_empty());
+    let (owner, requested) = match find_other_resource(&demand.resources) {
         Some(requested) => ("service", requested),
         None => ("runtime", by_runtime()?),
     };
     let message = format!(
-        "The {owner} requests {requested} for the {component}; Pods request {per_node} × {own} of class {} instead; to choose the vendor, set spec.acceleratorSelector.preferredClasses",
+        "The {owner} requests {requested} for the {component}; Pods request {per_node} × {class_resource} of class {} instead; to choose the vendor, set spec.acceleratorSelector.preferredClasses",
         class.name
     );
     Some(Warning::new(code::warning::ACCELERATOR_RESOURCE_REPLACED, message))
@@ -229,8 +227,8 @@ fn scoring_warnings(evaluation: &ComponentEvaluation<'_>) -> Vec<Warning> {
         return warnings;
     }
     let component = evaluation.component.as_str();
-    if !evaluation.notes.dropped.is_empty() {
-        let terms = evaluation.notes.dropped.join(", ");
+    if !evaluation.notes.dropped_terms.is_empty() {
+        let terms = evaluation.notes.dropped_terms.join(", ");
         let message = format!(
             "Not every eligible class of the {component} declares {terms}; the scores of all classes ignore it"
         );

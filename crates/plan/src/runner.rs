@@ -91,14 +91,14 @@ pub(crate) fn merge_container(layers: &Layers<'_>, warnings: &mut Vec<Warning>) 
     });
     settings.extend(variables.settings);
     let resources = resource_sources(layers, &runtime, &service);
-    warnings.extend(parallelism_mismatch(layers, &merged_command.line, &variables.variables));
-    let grant = layers.accelerators.map(Accelerators::accelerator_grant);
-    let quantities = decide::merge_resources(&resources, grant.as_ref());
+    warnings.extend(parallelism_mismatch(layers, &merged_command.command_line, &variables.variables));
+    let allocation = layers.accelerators.map(Accelerators::accelerator_allocation);
+    let quantities = decide::merge_resources(&resources, allocation.as_ref());
     settings.extend(quantities.settings);
     let list = |words: Vec<String>| Value::Array(words.into_iter().map(Value::from).collect());
     let fields = [
-        ("command", list(merged_command.line.command)),
-        ("args", list(merged_command.line.args)),
+        ("command", list(merged_command.command_line.command)),
+        ("args", list(merged_command.command_line.args)),
         ("env", Value::Array(variables.variables)),
         ("resources", quantities.resources),
     ];
@@ -147,8 +147,8 @@ pub(crate) fn requested_accelerators(resources: &Value) -> Option<(String, u32)>
 }
 
 impl Accelerators {
-    fn accelerator_grant(&self) -> decide::AcceleratorGrant<'_> {
-        decide::AcceleratorGrant { class: &self.class, shape: self.shape, names: &self.resource_names }
+    fn accelerator_allocation(&self) -> decide::AcceleratorAllocation<'_> {
+        decide::AcceleratorAllocation { class: &self.class, shape: self.shape, names: &self.resource_names }
     }
 }
 

@@ -73,8 +73,8 @@ impl Availability {
             total: share(total, index),
             free: share(free, index),
         };
-        let unnamed = String::new();
-        let names = status.nodes.iter().chain(std::iter::repeat(&unnamed));
+        let empty_name = String::new();
+        let names = status.nodes.iter().chain(std::iter::repeat(&empty_name));
         let count = if status.nodes.is_empty() { 0 } else { nodes };
         Self { nodes: (0..count).zip(names).map(node).collect() }
     }

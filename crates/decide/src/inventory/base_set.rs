@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Provenance, set_provenance};
 
 /// Key of the ConfigMap with the documents.
-const KEY: &str = "accelerator-classes.yaml";
+const DATA_KEY: &str = "accelerator-classes.yaml";
 /// Metadata fields set by the API server, which are removed from documents.
 const SERVER_FIELDS: [&str; 5] = ["creationTimestamp", "generation", "managedFields", "resourceVersion", "uid"];
 
@@ -27,7 +27,7 @@ impl BaseSet {
     pub fn from_config_map(config_map: &Value) -> Self {
         let mut set = Self::default();
         let provenance = config_map_provenance(config_map);
-        for documents in parse_each_document(KEY, config_map["data"][KEY].as_str().unwrap_or_default()) {
+        for documents in parse_each_document(DATA_KEY, config_map["data"][DATA_KEY].as_str().unwrap_or_default()) {
             let classes = documents.and_then(|documents| {
                 documents.into_iter().map(|document| parse_class(document, &provenance)).collect()
             });
@@ -48,7 +48,7 @@ fn config_map_provenance(config_map: &Value) -> Provenance {
 
 /// Validates a document and returns the class with its provenance.
 fn parse_class(document: Document, provenance: &Provenance) -> Result<Value, ManifestError> {
-    let invalid = |path: Option<String>, cause: String, hint: Option<&str>| ManifestError {
+    let document_error = |path: Option<String>, cause: String, hint: Option<&str>| ManifestError {
         path,
         cause,
         hint: hint.map(str::to_owned),
@@ -56,13 +56,13 @@ fn parse_class(document: Document, provenance: &Provenance) -> Result<Value, Man
     };
     if !document.is_kind(api::ome::API_VERSION, "AcceleratorClass") {
         let cause = format!("not an AcceleratorClass of {}", api::ome::API_VERSION);
-        return Err(invalid(None, cause, Some("apply objects of other kinds separately")));
+        return Err(document_error(None, cause, Some("apply objects of other kinds separately")));
     }
     if document.name().is_empty() {
-        return Err(invalid(Some("metadata.name".to_owned()), "required".to_owned(), None));
+        return Err(document_error(Some("metadata.name".to_owned()), "required".to_owned(), None));
     }
-    let typed: api::ome::AcceleratorClass = document.parse()?;
-    crate::Class::from_api(&typed, None).map_err(|error| invalid(Some(error.path), error.cause, None))?;
+    let class: api::ome::AcceleratorClass = document.parse()?;
+    crate::Class::from_api(&class, None).map_err(|error| document_error(Some(error.path), error.cause, None))?;
     let mut class = document.value;
     if let Some(object) = class.as_object_mut() {
         object.remove("status");

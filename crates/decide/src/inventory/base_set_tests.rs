@@ -4,7 +4,7 @@ use super::*;
 const SEED: &str = include_str!("base_set_seed.yaml");
 
 fn config_map(text: &str) -> Value {
-    json!({"metadata": {"namespace": "ome-system", "name": "accelerator-classes-base"}, "data": {KEY: text}})
+    json!({"metadata": {"namespace": "ome-system", "name": "accelerator-classes-base"}, "data": {DATA_KEY: text}})
 }
 
 // spec: ACC-35

@@ -57,7 +57,7 @@ fn covers(class: &Class, product: &Product) -> bool {
     class.name != product.name && requests(&product.resource)
 }
 
-/// A product on all its nodes.
+/// A product, merged from all nodes that have it.
 struct DiscoveredProduct {
     product: Product,
     /// Whether a class covers the product on at least one node.
@@ -127,8 +127,8 @@ pub(super) fn find_in_catalog<'c>(product: &Product, catalog: &'c [(Class, Value
 
 fn discovery(product: &Product, known: Option<&Value>) -> Value {
     let terms = products::node_selector_terms(&product.selectors);
-    let single = product.selectors.first().filter(|_| product.selectors.len() == 1);
-    let mut discovery = match single {
+    let single_selector = product.selectors.first().filter(|_| product.selectors.len() == 1);
+    let mut discovery = match single_selector {
         Some(selector) => json!({"nodeSelector": selector}),
         None => json!({"nodeSelectorTerms": terms}),
     };
@@ -179,9 +179,9 @@ pub(super) fn capabilities(product: &Product, known: Option<&Value>) -> Value {
 fn features(product: &Product, capabilities: &Value) -> BTreeSet<String> {
     let declared = capabilities["features"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let requires_whole_device = |feature: &str| feature.starts_with("mig") || feature.starts_with("nvlink");
-    let applicable =
+    let applicable_features =
         declared.filter(|feature| *feature != "mig" && !(product.is_partition && requires_whole_device(feature)));
-    applicable.map(str::to_owned).chain(product.features.iter().cloned()).collect()
+    applicable_features.map(str::to_owned).chain(product.features.iter().cloned()).collect()
 }
 
 /// Returns a node with these labels and all known resources, to detect products from the labels of a selector.

@@ -14,10 +14,10 @@ fn gpu(name: &str, product: &str) -> Value {
 
 fn catalog() -> Vec<(Class, Value)> {
     let text = include_str!("../tests/small/classes.yaml");
-    api::parse_manifest("catalog", text).unwrap().into_iter().map(|document| read(document.value)).collect()
+    api::parse_manifest("catalog", text).unwrap().into_iter().map(|document| parse_class(document.value)).collect()
 }
 
-fn read(value: Value) -> (Class, Value) {
+fn parse_class(value: Value) -> (Class, Value) {
     let typed: api::ome::AcceleratorClass = serde_json::from_value(value.clone()).unwrap();
     (Class::from_api(&typed, None).unwrap(), value)
 }
@@ -31,7 +31,7 @@ fn user_class(name: &str, selector: Value) -> Value {
 fn discover(nodes: &[Value], existing: &[Value]) -> Vec<Value> {
     let mut inventory = Inventory::default();
     for class in existing {
-        inventory.set_class(object_name(class), Some(read(class.clone()).0));
+        inventory.set_class(object_name(class), Some(parse_class(class.clone()).0));
     }
     for node in nodes {
         inventory.set_node(object_name(node), Some(node));
@@ -139,9 +139,10 @@ fn discovered_class_excludes_nodes_of_user_class() {
     let generated = discover(&nodes, &[]).remove(0);
     let mut inventory = Inventory::default();
     inventory.set_node("a", Some(&nodes[0]));
-    inventory.set_class("nvidia-x900", Some(read(generated).0));
+    inventory.set_class("nvidia-x900", Some(parse_class(generated).0));
     assert_eq!(inventory.totals_of("nvidia-x900").nodes, 1);
-    inventory.set_class("mine", Some(read(user_class("mine", json!({"nvidia.com/gpu.product": "NVIDIA-X900"}))).0));
+    inventory
+        .set_class("mine", Some(parse_class(user_class("mine", json!({"nvidia.com/gpu.product": "NVIDIA-X900"}))).0));
     assert_eq!((inventory.totals_of("nvidia-x900").nodes, inventory.totals_of("mine").nodes), (0, 1));
     inventory.set_class("mine", None);
     assert_eq!(inventory.totals_of("nvidia-x900").nodes, 1);

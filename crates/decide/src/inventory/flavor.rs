@@ -47,7 +47,7 @@ pub fn flavor_link(class: &Value) -> Option<FlavorLink<'_>> {
     required.filter(|name| !name.is_empty()).map(FlavorLink::Required).or_else(created_from)
 }
 
-/// Whether a flavor is for accelerators, by its node labels or by an annotation. Its name does not matter.
+/// Whether a flavor is for accelerators, by its node labels or by an annotation. The name of the flavor is not considered.
 #[must_use]
 pub fn is_accelerator_flavor(flavor: &Value) -> bool {
     let labels = node_labels(flavor);

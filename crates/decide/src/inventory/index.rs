@@ -72,7 +72,7 @@ impl Inventory {
         true
     }
 
-    /// Adds, updates or (with `None`) removes a Pod. Terminal and unbound Pods use nothing.
+    /// Adds, updates or (with `None`) removes a Pod. Terminal and unbound Pods use no resources.
     pub fn set_pod(&mut self, namespace: &str, name: &str, pod: Option<&Value>) {
         for node in self.pods.set(namespace, name, pod) {
             let requested = self.pods.requested(&node);
@@ -83,14 +83,14 @@ impl Inventory {
         }
     }
 
-    /// Adds, updates or (with `None`) removes a class. Updates the nodes that it had or has and, if it names their product, the
-    /// discovered classes of the same resource.
+    /// Adds, updates or (with `None`) removes a class. Updates its previous and current nodes and, if it names their
+    /// product, the discovered classes of the same resource.
     pub fn set_class(&mut self, name: &str, class: Option<Class>) {
         let previous = self.classes.get(name).map(|members| members.class.clone());
         let explicit: Vec<Class> =
             previous.into_iter().chain(class.clone()).filter(|class| !class.is_discovered).collect();
-        let only_this = BTreeSet::from([name.to_owned()]);
-        let with_discovered = &self.discovered_alternatives(&explicit) | &only_this;
+        let this_class = BTreeSet::from([name.to_owned()]);
+        let class_and_alternatives = &self.discovered_alternatives(&explicit) | &this_class;
         let mut affected = self.remove_class(name);
         if let Some(class) = class {
             affected.extend(self.add_class(name, class));
@@ -99,7 +99,7 @@ impl Inventory {
         for node in &affected {
             let Some(labels) = self.nodes.get(node).map(|node| Arc::clone(&node.info.labels)) else { continue };
             let names_product = explicit.iter().any(|class| super::products::names_product(class, &labels));
-            self.rematch_classes(node, if names_product { &with_discovered } else { &only_this });
+            self.rematch_classes(node, if names_product { &class_and_alternatives } else { &this_class });
         }
     }
 
@@ -173,10 +173,10 @@ impl Inventory {
         self.pods.pod_labels(namespace, service)
     }
 
-    /// Returns all nodes without the requests in `own`, ordered by name.
+    /// Returns all nodes without the requests in `usage`, ordered by name.
     #[must_use]
-    pub fn nodes_excluding(&self, own: &ServiceUsage) -> Vec<NodeInfo> {
-        self.nodes().map(|node| own.exclude_from(node)).collect()
+    pub fn nodes_excluding(&self, usage: &ServiceUsage) -> Vec<NodeInfo> {
+        self.nodes().map(|node| usage.exclude_from(node)).collect()
     }
 
     /// Returns the availability of `class` on `nodes`, which are nodes of this inventory with other requests.
@@ -189,19 +189,19 @@ impl Inventory {
         Availability { nodes: member_nodes.map(|node| class_node(class, node)).collect() }
     }
 
-    /// Returns the availability of `class` without the requests in `own`. An unknown class is matched with every node.
+    /// Returns the availability of `class` without the requests in `usage`. An unknown class is matched with every node.
     #[must_use]
-    pub fn availability(&self, class: &Class, own: &ServiceUsage) -> Availability {
+    pub fn availability(&self, class: &Class, usage: &ServiceUsage) -> Availability {
         let Some(members) = self.classes.get(&class.name).filter(|_| self.is_current(class)) else {
             let members = self.nodes().filter(|node| matches_discovery(&class.discovery, &node.name, &node.labels));
-            return Availability { nodes: members.map(|node| class_node(class, &own.exclude_from(node))).collect() };
+            return Availability { nodes: members.map(|node| class_node(class, &usage.exclude_from(node))).collect() };
         };
-        let without_own =
-            |(name, known): (&String, &ClassNode)| match self.nodes.get(name).filter(|_| own.uses_node(name)) {
-                Some(node) => class_node(class, &own.exclude_from(&node.info)),
+        let node_without_usage =
+            |(name, known): (&String, &ClassNode)| match self.nodes.get(name).filter(|_| usage.uses_node(name)) {
+                Some(node) => class_node(class, &usage.exclude_from(&node.info)),
                 None => known.clone(),
             };
-        Availability { nodes: members.nodes.iter().map(without_own).collect() }
+        Availability { nodes: members.nodes.iter().map(node_without_usage).collect() }
     }
 
     fn remove_node(&mut self, name: &str) -> bool {
@@ -216,11 +216,11 @@ impl Inventory {
     fn recount(&mut self, name: &str) {
         let Some(node) = self.nodes.get(name) else { return };
         for class in node.classes.clone() {
-            self.recount_in(name, &class);
+            self.recount_in_class(name, &class);
         }
     }
 
-    fn recount_in(&mut self, name: &str, class: &str) {
+    fn recount_in_class(&mut self, name: &str, class: &str) {
         let (Some(node), Some(members)) = (self.nodes.get(name), self.classes.get(class)) else { return };
         let member = class_node(&members.class, &node.info);
         self.set_member(class, name, Some(member));
@@ -324,7 +324,7 @@ impl Inventory {
             self.set_member(class, name, None);
         }
         for class in classes.intersection(&remaining) {
-            self.recount_in(name, class);
+            self.recount_in_class(name, class);
         }
     }
 }

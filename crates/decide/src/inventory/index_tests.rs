@@ -47,21 +47,21 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
     proptest::collection::vec(prop_oneof![3 => node, 4 => pod, 2 => class], 0..60)
 }
 
-/// Reference model that stores all objects and counts them from scratch each time.
+/// Reference implementation that stores all objects and recounts them each time.
 #[derive(Default)]
-struct Recount {
+struct ReferenceInventory {
     nodes: BTreeMap<String, Value>,
     pods: BTreeMap<String, Value>,
     classes: BTreeMap<String, Class>,
 }
 
-impl Recount {
+impl ReferenceInventory {
     fn availability(&self, class: &Class) -> Availability {
         let nodes: Vec<Value> = self.nodes.values().cloned().collect();
         let pods: Vec<Value> = self.pods.values().cloned().collect();
         let infos = node_infos(&nodes, &pods);
-        let mut counted = class_availability(class, &infos);
-        counted.nodes.retain(|node| {
+        let mut availability = class_availability(class, &infos);
+        availability.nodes.retain(|node| {
             let labels = node.labels.as_ref().unwrap();
             let is_replaced = self.classes.values().any(|other| {
                 !other.is_discovered
@@ -70,33 +70,33 @@ impl Recount {
             });
             !(class.is_discovered && is_replaced)
         });
-        counted
+        availability
     }
 }
 
 const PRODUCTS: [&str; 3] = ["NVIDIA-H100-80GB-HBM3", "NVIDIA-L40S", "Tesla-T4"];
 
-fn apply_step(change: &Change, inventory: &mut Inventory, recount: &mut Recount) {
+fn apply_step(change: &Change, inventory: &mut Inventory, reference: &mut ReferenceInventory) {
     match change {
         Change::Node { name, exists, product, count, cordoned } => {
             let name = format!("n{name}");
             let object = exists.then(|| node(&name, PRODUCTS[*product], *count, *cordoned));
             inventory.set_node(&name, object.as_ref());
-            insert_or_remove(&mut recount.nodes, name, object);
+            insert_or_remove(&mut reference.nodes, name, object);
         }
         Change::Pod { name, exists, node, count, is_terminal } => {
             let name = format!("p{name}");
             let phase = if *is_terminal { "Succeeded" } else { "Running" };
             let object = exists.then(|| pod(&format!("n{node}"), *count, phase, "s"));
             inventory.set_pod("default", &name, object.as_ref());
-            insert_or_remove(&mut recount.pods, name, object);
+            insert_or_remove(&mut reference.pods, name, object);
         }
         Change::Class { name, exists, zone, product, is_discovered } => {
             let name = format!("c{name}");
             let (key, value) = if *zone { ("zone", "a") } else { ("nvidia.com/gpu.product", PRODUCTS[*product]) };
             let object = exists.then(|| Class { is_discovered: *is_discovered, ..class(&name, key, value) });
             inventory.set_class(&name, object.clone());
-            insert_or_remove(&mut recount.classes, name, object);
+            insert_or_remove(&mut reference.classes, name, object);
         }
     }
 }
@@ -114,13 +114,13 @@ proptest! {
     // spec: ACC-29
     #[test]
     fn incremental_counts_equal_a_recount(changes in changes()) {
-        let (mut inventory, mut recount) = (Inventory::default(), Recount::default());
+        let (mut inventory, mut reference) = (Inventory::default(), ReferenceInventory::default());
         let mut previous: BTreeMap<String, Availability> = BTreeMap::new();
         for change in &changes {
-            apply_step(change, &mut inventory, &mut recount);
+            apply_step(change, &mut inventory, &mut reference);
             let changed = inventory.take_changed();
-            for (name, class) in &recount.classes {
-                let expected = recount.availability(class);
+            for (name, class) in &reference.classes {
+                let expected = reference.availability(class);
                 let availability = inventory.availability(class, &ServiceUsage::default());
                 prop_assert_eq!(&availability, &expected, "{} after {:?}", name, change);
                 let expected_totals = ClassTotals {
@@ -142,7 +142,7 @@ proptest! {
                     previous.insert(name.clone(), expected);
                 }
             }
-            previous.retain(|name, _| recount.classes.contains_key(name));
+            previous.retain(|name, _| reference.classes.contains_key(name));
         }
     }
 }

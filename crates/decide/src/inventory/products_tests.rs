@@ -118,18 +118,18 @@ fn detects_mig_strategy_mixed() {
         "nvidia.com/mig.strategy": "mixed", "nvidia.com/mig-1g.5gb.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb",
         "nvidia.com/mig-1g.5gb.memory": "4864", "nvidia.com/mig-2g.10gb.product": "NVIDIA-A100-SXM4-40GB-MIG-2g.10gb"});
     let resources = ["nvidia.com/gpu", "nvidia.com/mig-1g.5gb"];
-    let both: Vec<_> = detect_products(&node(labels, &resources))
+    let products: Vec<_> = detect_products(&node(labels, &resources))
         .into_iter()
         .map(|product| (product.resource, product.is_partition))
         .collect();
-    assert_eq!(both, [("nvidia.com/gpu".to_owned(), false), ("nvidia.com/mig-1g.5gb".to_owned(), true)]);
+    assert_eq!(products, [("nvidia.com/gpu".to_owned(), false), ("nvidia.com/mig-1g.5gb".to_owned(), true)]);
 }
 
 #[test]
 fn time_slicing_replicas_share_memory() {
     let labels = json!({"nvidia.com/gpu.product": "NVIDIA-L4-SHARED", "nvidia.com/gpu.memory": "24576", "nvidia.com/gpu.replicas": "4"});
-    let shared = detect_products(&node(labels, &["nvidia.com/gpu"])).remove(0);
-    assert_eq!((shared.memory.unwrap().to_string().as_str(), shared.is_partition), ("6Gi", true));
+    let time_sliced = detect_products(&node(labels, &["nvidia.com/gpu"])).remove(0);
+    assert_eq!((time_sliced.memory.unwrap().to_string().as_str(), time_sliced.is_partition), ("6Gi", true));
 }
 
 #[test]
@@ -137,10 +137,10 @@ fn reads_amd_memory_and_partitions() {
     let plain = json!({"amd.com/gpu.product-name": "MI300X", "amd.com/gpu.vram": "192G"});
     assert_eq!(detect_products(&node(plain, &["amd.com/gpu"]))[0].memory.unwrap().to_string(), "192Gi");
     let counted = json!({"amd.com/gpu.product-name": "MI300X", "beta.amd.com/gpu.vram.192G": "8"});
-    let both = detect_products(&node(counted, &["amd.com/gpu", "amd.com/cpx_nps4"]));
-    assert_eq!(both[0].memory.unwrap().to_string(), "192Gi");
+    let products = detect_products(&node(counted, &["amd.com/gpu", "amd.com/cpx_nps4"]));
+    assert_eq!(products[0].memory.unwrap().to_string(), "192Gi");
     assert_eq!(
-        (both[1].name.as_str(), both[1].resource.as_str(), both[1].is_partition),
+        (products[1].name.as_str(), products[1].resource.as_str(), products[1].is_partition),
         ("mi300x-cpx-nps4", "amd.com/cpx_nps4", true)
     );
 }

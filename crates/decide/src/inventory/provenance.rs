@@ -1,7 +1,7 @@
 //! Provenance of generated objects, and whether a user modified them.
 //!
 //! A generated object has annotations with its provenance and a fingerprint of its spec. An object whose spec has another
-//! fingerprint was modified by a user: it is neither updated nor deleted any more.
+//! fingerprint was modified by a user: it is no longer updated or deleted.
 
 use std::fmt;
 
@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use xxhash_rust::xxh64::xxh64;
 
 /// Annotation with the provenance: `Kind/name`, or `nodes`.
-const MADE_FROM: &str = "ome.io/made-from";
+const PROVENANCE_ANNOTATION: &str = "ome.io/made-from";
 /// Annotation with the fingerprint of the generated spec.
-const MADE_SPEC: &str = "ome.io/made-spec";
+const FINGERPRINT_ANNOTATION: &str = "ome.io/made-spec";
 
 /// The source from which an object is generated.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,21 +31,21 @@ pub enum Provenance {
 /// Sets the annotations of a generated object that is otherwise complete.
 pub(crate) fn set_provenance(object: &mut Value, provenance: &Provenance) {
     let fingerprint = fingerprint(object);
-    object["metadata"]["annotations"][MADE_FROM] = json!(provenance.to_string());
-    object["metadata"]["annotations"][MADE_SPEC] = json!(fingerprint);
+    object["metadata"]["annotations"][PROVENANCE_ANNOTATION] = json!(provenance.to_string());
+    object["metadata"]["annotations"][FINGERPRINT_ANNOTATION] = json!(fingerprint);
 }
 
 /// Returns the provenance of an object; `None` if a user created it.
 #[must_use]
 pub fn provenance(object: &Value) -> Option<Provenance> {
-    Provenance::parse(object["metadata"]["annotations"][MADE_FROM].as_str()?)
+    Provenance::parse(object["metadata"]["annotations"][PROVENANCE_ANNOTATION].as_str()?)
 }
 
 /// Whether the object is generated and no user modified its spec.
 #[must_use]
 pub fn is_unmodified(object: &Value) -> bool {
     let annotations = &object["metadata"]["annotations"];
-    provenance(object).is_some() && annotations[MADE_SPEC].as_str() == Some(fingerprint(object).as_str())
+    provenance(object).is_some() && annotations[FINGERPRINT_ANNOTATION].as_str() == Some(fingerprint(object).as_str())
 }
 
 /// Returns a hash of the spec that ignores API server defaults and spellings of quantities.

@@ -10,10 +10,10 @@ pub(crate) const MAX_TERMS: usize = 512;
 /// The conjunction of several affinities.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MergedAffinity {
-    /// Lists of `NodeSelectorTerm`s; of each list one term must match.
+    /// Lists of `NodeSelectorTerm`s; at least one term of each list must match.
     pub required: Vec<Vec<Value>>,
     /// All other fields, concatenated; null if there are none.
-    rest: Value,
+    other_fields: Value,
 }
 
 /// Returns the required node selector terms of an affinity; `None` if it has none.
@@ -48,11 +48,11 @@ impl MergedAffinity {
             }
         }
         if rest.as_object().is_some_and(|rest| !rest.is_empty()) {
-            self.rest = concatenated(std::mem::take(&mut self.rest), &rest);
+            self.other_fields = concatenated(std::mem::take(&mut self.other_fields), &rest);
         }
     }
 
-    /// Adds required terms of which one must also match.
+    /// Adds required terms, at least one of which must also match.
     pub fn add_terms(&mut self, mut terms: Vec<Value>) {
         if terms.is_empty() {
             return;
@@ -71,7 +71,7 @@ impl MergedAffinity {
     /// # Errors
     /// The required terms multiply to more than the maximum.
     pub fn to_pod_affinity(&self) -> Result<Option<Value>, TooManyTerms> {
-        let mut affinity = self.rest.clone();
+        let mut affinity = self.other_fields.clone();
         let count = self.required.iter().fold(1_usize, |product, terms| product.saturating_mul(terms.len()));
         let multiply =
             |product, terms: &Vec<Value>| multiply_terms(product, terms).ok_or(TooManyTerms { terms: count });
@@ -123,12 +123,12 @@ fn combine_terms(a: &Value, b: &Value) -> Value {
 
 /// Removes terms that imply another term, because the weaker term already matches their nodes.
 fn without_implied_terms(terms: Vec<Value>) -> Vec<Value> {
-    let sets: Vec<BTreeSet<String>> = terms.iter().map(conditions).collect();
+    let condition_sets: Vec<BTreeSet<String>> = terms.iter().map(conditions).collect();
     let is_redundant = |index: usize| {
-        sets.iter().enumerate().any(|(other, set)| {
-            let is_weaker = set.is_subset(&sets[index]) && other != index;
-            // Of equal terms the first one is retained.
-            is_weaker && (set.len() < sets[index].len() || other < index)
+        condition_sets.iter().enumerate().any(|(other, set)| {
+            let is_weaker = set.is_subset(&condition_sets[index]) && other != index;
+            // The first of several equal terms is retained.
+            is_weaker && (set.len() < condition_sets[index].len() || other < index)
         })
     };
     let retained: Vec<bool> = (0..terms.len()).map(|index| !is_redundant(index)).collect();
@@ -175,7 +175,7 @@ mod tests {
         json!({"matchExpressions": [{"key": key, "operator": "Exists"}]})
     }
 
-    fn requires(keys: &[&str]) -> Value {
+    fn required_affinity(keys: &[&str]) -> Value {
         let terms: Vec<Value> = keys.iter().map(|key| term(key)).collect();
         json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}})
     }
@@ -196,13 +196,16 @@ mod tests {
     // spec: ACC-89
     #[test]
     fn multiplies_required_terms() {
-        let merged = merge(&[requires(&["a", "b"]), requires(&["x", "y", "z"])]).to_pod_affinity().unwrap().unwrap();
+        let merged = merge(&[required_affinity(&["a", "b"]), required_affinity(&["x", "y", "z"])])
+            .to_pod_affinity()
+            .unwrap()
+            .unwrap();
         assert_eq!(keys(&merged), ["ax", "ay", "az", "bx", "by", "bz"]);
     }
 
     #[test]
     fn merging_is_idempotent() {
-        let layers = [requires(&["a", "b"]), requires(&["x", "y", "z"])];
+        let layers = [required_affinity(&["a", "b"]), required_affinity(&["x", "y", "z"])];
         let once = merge(&layers).to_pod_affinity().unwrap().unwrap();
         let twice = merge(&[once.clone(), layers[0].clone(), layers[1].clone()]).to_pod_affinity().unwrap().unwrap();
         assert_eq!(once, twice);
@@ -210,8 +213,16 @@ mod tests {
 
     #[test]
     fn concatenates_other_lists() {
-        let prefer = |weight: i32| json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": weight}]}});
-        let merged = merge(&[prefer(1), requires(&["a"]), prefer(2), prefer(1)]).to_pod_affinity().unwrap().unwrap();
+        let preferred_anti_affinity = |weight: i32| json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": weight}]}});
+        let merged = merge(&[
+            preferred_anti_affinity(1),
+            required_affinity(&["a"]),
+            preferred_anti_affinity(2),
+            preferred_anti_affinity(1),
+        ])
+        .to_pod_affinity()
+        .unwrap()
+        .unwrap();
         let weights = &merged["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"];
         assert_eq!(weights, &json!([{"weight": 1}, {"weight": 2}]));
         assert_eq!(keys(&merged), ["a"]);
@@ -219,12 +230,20 @@ mod tests {
 
     #[test]
     fn rejects_too_many_terms() {
-        let many: Vec<String> = (0..100).map(|n| format!("k{n}")).collect();
-        let other: Vec<String> = (0..100).map(|n| format!("l{n}")).collect();
-        let names = |many: &[String]| requires(&many.iter().map(String::as_str).collect::<Vec<_>>());
-        assert_eq!(merge(&[names(&many), names(&other)]).to_pod_affinity(), Err(TooManyTerms { terms: 10_000 }));
+        let first_keys: Vec<String> = (0..100).map(|n| format!("k{n}")).collect();
+        let second_keys: Vec<String> = (0..100).map(|n| format!("l{n}")).collect();
+        let requires_keys = |keys: &[String]| required_affinity(&keys.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(
+            merge(&[requires_keys(&first_keys), requires_keys(&second_keys)]).to_pod_affinity(),
+            Err(TooManyTerms { terms: 10_000 })
+        );
         // The error counts the terms of all layers, even if the first two already exceed the maximum.
-        let layers = [names(&many[..1]), names(&many), names(&other[..50]), names(&other)];
+        let layers = [
+            requires_keys(&first_keys[..1]),
+            requires_keys(&first_keys),
+            requires_keys(&second_keys[..50]),
+            requires_keys(&second_keys),
+        ];
         assert_eq!(merge(&layers).to_pod_affinity(), Err(TooManyTerms { terms: 500_000 }));
     }
 

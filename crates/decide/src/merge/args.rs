@@ -24,7 +24,7 @@ pub struct CommandLine {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MergedCommandLine {
     /// The command line.
-    pub line: CommandLine,
+    pub command_line: CommandLine,
     /// Origin of each flag, or of the command.
     pub settings: Vec<Setting>,
     /// Arguments that could not be applied.
@@ -38,10 +38,10 @@ pub fn merge_args(sources: &Sources<CommandLine>) -> MergedCommandLine {
     let (service, configuration) = (&sources.service, &sources.configuration);
     if !service.command.is_empty() {
         let warnings = args_not_applied(&configuration.args, "The service sets its own command");
-        return MergedCommandLine { warnings, ..unmerged(service, Origin::Service) };
+        return MergedCommandLine { warnings, ..from_single_source(service, Origin::Service) };
     }
     if !configuration.command.is_empty() {
-        // As in Kubernetes, another command replaces the arguments of the first one.
+        // As in Kubernetes, overriding the command also drops the arguments of the runtime.
         return merge_by_flag(
             &Sources {
                 runtime: configuration.clone(),
@@ -84,16 +84,16 @@ fn merge_by_flag(sources: &Sources<CommandLine>, base: Origin) -> MergedCommandL
     for (origin, words) in &layers {
         recorder.record(words, *origin);
     }
-    MergedCommandLine { line: CommandLine { command, args }, settings: recorder.settings, warnings: Vec::new() }
+    MergedCommandLine { command_line: CommandLine { command, args }, settings: recorder.settings, warnings: Vec::new() }
 }
 
 /// Returns the command line of one source unchanged.
-fn unmerged(line: &CommandLine, origin: Origin) -> MergedCommandLine {
+fn from_single_source(line: &CommandLine, origin: Origin) -> MergedCommandLine {
     let mut recorder = SettingRecorder::default();
     recorder.record(&line.args, origin);
     let mut settings = vec![Setting::new("command", line.command.join(" "), origin)];
     settings.extend(recorder.settings);
-    MergedCommandLine { line: line.clone(), settings, warnings: Vec::new() }
+    MergedCommandLine { command_line: line.clone(), settings, warnings: Vec::new() }
 }
 
 /// Returns the script with its parameters, if the command line runs a shell with one.
@@ -104,7 +104,7 @@ fn shell_script(line: &CommandLine) -> Option<String> {
 }
 
 /// Returns the index of the script in `sh -c SCRIPT`, for any shell and options (`bash -lc`), also after `env` or an init
-/// process. The index may be that after the last word. `None` if no shell runs a script.
+/// process. The index equals the number of words if the script is missing. `None` if no shell runs a script.
 #[must_use]
 pub fn shell_script_index(words: &[String]) -> Option<usize> {
     // Values of an engine's flags may look like shells.
@@ -144,7 +144,7 @@ fn merge_after_script(sources: &Sources<CommandLine>, script: &str) -> MergedCom
     recorder.record(&service.args, Origin::Service);
     let mut settings = vec![Setting::new("command", runtime.command.join(" "), Origin::Runtime)];
     settings.extend(recorder.settings);
-    MergedCommandLine { line: CommandLine { command: runtime.command.clone(), args }, settings, warnings }
+    MergedCommandLine { command_line: CommandLine { command: runtime.command.clone(), args }, settings, warnings }
 }
 
 fn args_not_applied(args: &[String], reason: &str) -> Vec<Warning> {
@@ -165,8 +165,8 @@ pub fn args_parallelism<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<
     let segment = |flag: &str| segments.iter().rev().find(|segment| segment.key == FlagKey::Flag(flag.to_owned()));
     let number = |flag: &str| segment(flag)?.values().first()?.parse::<u32>().ok().filter(|count| *count > 0);
     // With data-parallel attention the tensor-parallel ranks are shared; otherwise each data-parallel rank adds accelerators.
-    let data = number("data-parallel-size").filter(|_| segment("enable-dp-attention").is_none());
-    let sizes = [number("tensor-parallel-size"), number("pipeline-parallel-size"), data];
+    let data_parallel_size = number("data-parallel-size").filter(|_| segment("enable-dp-attention").is_none());
+    let sizes = [number("tensor-parallel-size"), number("pipeline-parallel-size"), data_parallel_size];
     sizes.iter().any(Option::is_some).then(|| sizes.into_iter().flatten().fold(1, u32::saturating_mul))
 }
 

@@ -157,7 +157,7 @@ mod tests {
         fn names_are_unique_with_the_strongest_origin(runtime in any_source(), configuration in any_source(), service in any_source()) {
             let merged = merge_env(&Sources { runtime: &runtime, configuration: &configuration, service: &service });
             let names: Vec<&Value> = merged.variables.iter().map(|variable| &variable["name"]).collect();
-            let stated = [runtime.as_slice(), &configuration, &service].concat();
+            let source_variables = [runtime.as_slice(), &configuration, &service].concat();
             for (name, setting) in names.iter().zip(&merged.settings) {
                 let has_name = |source: &[Value]| source.iter().any(|variable| variable["name"] == **name);
                 let strongest = [(Origin::Service, &service), (Origin::Configuration, &configuration), (Origin::Runtime, &runtime)];
@@ -165,7 +165,7 @@ mod tests {
                 prop_assert_eq!(Some(setting.origin), strongest);
                 prop_assert_eq!(names.iter().filter(|other| *other == name).count(), 1);
             }
-            prop_assert!(stated.iter().all(|variable| names.contains(&&variable["name"])));
+            prop_assert!(source_variables.iter().all(|variable| names.contains(&&variable["name"])));
         }
     }
 }

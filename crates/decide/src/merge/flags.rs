@@ -1,7 +1,7 @@
 //! Flag names of engines: aliases, unambiguous prefixes and switches.
 
-/// Returns the canonical name of the flag in `word`, or `None` if it is no flag. `--tp-size=8` and `-tp` are
-/// `tensor-parallel-size`. A one-letter flag retains its dash, because `-m` of `python3 -m` is no flag of an engine. Negative
+/// Returns the canonical name of the flag in `word`, or `None` if the word is not a flag. `--tp-size=8` and `-tp` are
+/// `tensor-parallel-size`. A one-letter flag retains its dash, because `-m` of `python3 -m` is not an engine flag. Negative
 /// numbers are values.
 #[must_use]
 pub(super) fn canonical_flag(word: &str) -> Option<String> {
@@ -55,7 +55,7 @@ fn canonical(name: &str, bare: &str) -> String {
         return format!("-{bare}");
     }
     let full_name = full_name(&bare);
-    // A switch and its negation have one name, so that a configuration does not enable what the service disables.
+    // A switch and its negation share one name, so that a configuration does not enable what the service disables.
     let positive = full_name.strip_prefix("no-").unwrap_or(&full_name);
     positive.strip_prefix("disable-").map_or_else(|| positive.to_owned(), |feature| format!("enable-{feature}"))
 }

@@ -40,7 +40,7 @@ impl Placement {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ClassPlacement {
     pub(crate) node_selector: BTreeMap<String, String>,
-    /// `NodeSelectorTerm`s of which one must match; empty if the node selector suffices.
+    /// `NodeSelectorTerm`s, at least one of which must match; empty if the node selector suffices.
     pub(crate) terms: Vec<Value>,
 }
 
@@ -56,7 +56,7 @@ impl ClassPlacement {
 pub(crate) struct PlacementFilter<'a> {
     /// Node selectors, strongest first. A key of a stronger layer overrides that of a weaker one.
     selectors: [&'a BTreeMap<String, String>; 4],
-    /// Lists of terms; of each list one must match.
+    /// Lists of terms; at least one term of each list must match.
     required: Vec<&'a [Value]>,
 }
 
@@ -140,8 +140,8 @@ fn overlay_node_selector(
     }
 }
 
-/// Returns the placement of a class: a node selector if its discovery has only that (Story 4), else terms of which one must
-/// match. PCI IDs become terms if they are the only discovery, or if a known node matches only by them.
+/// Returns the placement of a class: a node selector if its discovery has only that (Story 4), else terms, at least one of
+/// which must match. PCI IDs become terms if they are the only discovery, or if a known node matches only by them.
 pub(crate) fn class_placement(class: &Class) -> ClassPlacement {
     let discovery = &class.discovery;
     let (single_valued, multi_valued) = node_spellings(class);
@@ -229,12 +229,12 @@ fn schedulable_term(class: &Class, term: &Value) -> Value {
 fn add_node_spellings(class: &Class, expression: &mut Value) {
     let Some(key) = expression["key"].as_str().map(str::to_owned) else { return };
     let Some(values) = expression["values"].as_array_mut() else { return };
-    let listed = values.clone();
+    let listed_values = values.clone();
     let is_listed = |label: &&String| {
-        listed.iter().filter_map(Value::as_str).any(|value| nodes::label_value_matches(&key, label, value))
+        listed_values.iter().filter_map(Value::as_str).any(|value| nodes::label_value_matches(&key, label, value))
     };
     let spellings: BTreeSet<&String> = node_label_values(class, &key).filter(is_listed).collect();
-    values.extend(spellings.into_iter().map(|label| json!(label)).filter(|label| !listed.contains(label)));
+    values.extend(spellings.into_iter().map(|label| json!(label)).filter(|label| !listed_values.contains(label)));
 }
 
 fn as_integer_bound(expression: &Value) -> Option<Value> {

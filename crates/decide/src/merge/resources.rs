@@ -9,9 +9,9 @@ use super::origin::{Origin, Setting, Sources};
 use crate::shape::ReplicaShape;
 use crate::supply::Class;
 
-/// The accelerators that Pods request of a class.
+/// Accelerators of a class that the Pods of a component request.
 #[derive(Clone, Copy, Debug)]
-pub struct AcceleratorGrant<'a> {
+pub struct AcceleratorAllocation<'a> {
     /// The class.
     pub class: &'a Class,
     /// Accelerators and nodes of a replica.
@@ -29,28 +29,28 @@ pub struct MergedResources {
     pub settings: Vec<Setting>,
 }
 
-const SIDES: [&str; 2] = ["requests", "limits"];
+const RESOURCE_FIELDS: [&str; 2] = ["requests", "limits"];
 
-/// Merges quantities per resource: that of the service or else of the runtime, or that of the accelerator configuration if it
-/// is greater. With a grant, the resource of the class replaces the accelerator resources of all vendors.
+/// Merges quantities per resource: that of the service or else of the runtime, or that of the accelerator configuration if
+/// it is greater. With an allocation, the resource of the class replaces the accelerator resources of all vendors.
 #[must_use]
-pub fn merge_resources(sources: &Sources<Value>, grant: Option<&AcceleratorGrant<'_>>) -> MergedResources {
-    let [mut requests, mut limits] = SIDES.map(|side| quantities(sources, side));
-    if let Some(grant) = grant {
-        apply_grant(&mut requests, "requests", grant);
-        apply_grant(&mut limits, "limits", grant);
+pub fn merge_resources(sources: &Sources<Value>, allocation: Option<&AcceleratorAllocation<'_>>) -> MergedResources {
+    let [mut requests, mut limits] = RESOURCE_FIELDS.map(|field| quantities(sources, field));
+    if let Some(allocation) = allocation {
+        apply_allocation(&mut requests, "requests", allocation);
+        apply_allocation(&mut limits, "limits", allocation);
     }
     align_requests_with_limits(&mut requests, &mut limits);
-    let stated = overlay_resources(&sources.runtime, &sources.service);
-    let mut resources = stated.as_object().cloned().unwrap_or_default();
+    let merged = overlay_resources(&sources.runtime, &sources.service);
+    let mut resources = merged.as_object().cloned().unwrap_or_default();
     let mut settings = Vec::new();
-    for (side, quantities) in SIDES.into_iter().zip([requests, limits]) {
+    for (field, quantities) in RESOURCE_FIELDS.into_iter().zip([requests, limits]) {
         if quantities.is_empty() {
-            resources.remove(side);
+            resources.remove(field);
             continue;
         }
         let values = quantities.iter().map(|(name, setting)| (name.clone(), json!(setting.value)));
-        resources.insert(side.to_owned(), Value::Object(values.collect()));
+        resources.insert(field.to_owned(), Value::Object(values.collect()));
         settings.extend(quantities.into_values());
     }
     let resources = if resources.is_empty() { Value::Null } else { Value::Object(resources) };
@@ -60,12 +60,12 @@ pub fn merge_resources(sources: &Sources<Value>, grant: Option<&AcceleratorGrant
 /// Overlays the quantities of `upper` on `lower`, separately for requests and limits.
 #[must_use]
 pub fn overlay_resources(lower: &Value, upper: &Value) -> Value {
-    let Some(sides) = upper.as_object() else { return lower.clone() };
+    let Some(fields) = upper.as_object() else { return lower.clone() };
     let mut merged = lower.as_object().cloned().unwrap_or_default();
-    for (side, quantities) in sides {
-        match (merged.get_mut(side).and_then(Value::as_object_mut), quantities.as_object()) {
+    for (field, quantities) in fields {
+        match (merged.get_mut(field).and_then(Value::as_object_mut), quantities.as_object()) {
             (Some(known), Some(new)) => known.extend(new.iter().map(|(name, value)| (name.clone(), value.clone()))),
-            _ => drop(merged.insert(side.clone(), quantities.clone())),
+            _ => drop(merged.insert(field.clone(), quantities.clone())),
         }
     }
     Value::Object(merged)
@@ -78,24 +78,24 @@ pub(crate) fn accelerator_count(resources: &Value, names: &BTreeSet<String>) -> 
 }
 
 /// Returns the merged requests or limits, by resource.
-fn quantities(sources: &Sources<Value>, side: &str) -> BTreeMap<String, Setting> {
+fn quantities(sources: &Sources<Value>, field: &str) -> BTreeMap<String, Setting> {
     let mut merged: BTreeMap<String, Setting> = BTreeMap::new();
     for (origin, source) in [(Origin::Runtime, &sources.runtime), (Origin::Service, &sources.service)] {
-        for (name, value) in side_of(source, side) {
+        for (name, value) in quantities_in(source, field) {
             match merged.get_mut(name) {
                 Some(known) => known.override_with(text(value), origin),
-                None => drop(merged.insert(name.clone(), Setting::new(format!("{side} {name}"), text(value), origin))),
+                None => drop(merged.insert(name.clone(), Setting::new(format!("{field} {name}"), text(value), origin))),
             }
         }
     }
-    for (name, value) in side_of(&sources.configuration, side) {
+    for (name, value) in quantities_in(&sources.configuration, field) {
         match merged.get_mut(name) {
             Some(known) if quantity(&known.value) < quantity(&text(value)) => {
                 known.override_with(text(value), Origin::Configuration);
             }
             Some(_) => {}
             None => {
-                let setting = Setting::new(format!("{side} {name}"), text(value), Origin::Configuration);
+                let setting = Setting::new(format!("{field} {name}"), text(value), Origin::Configuration);
                 merged.insert(name.clone(), setting);
             }
         }
@@ -104,21 +104,21 @@ fn quantities(sources: &Sources<Value>, side: &str) -> BTreeMap<String, Setting>
 }
 
 /// Replaces accelerator resources by that of the class. Requests and limits of extended resources must be equal in a Pod.
-fn apply_grant(quantities: &mut BTreeMap<String, Setting>, side: &str, grant: &AcceleratorGrant<'_>) {
-    let unit = grant.class.resource().map_or(1, |resource| resource.quantity.max(1));
-    let count = grant.shape.per_node.saturating_mul(unit);
-    let resource_name = grant.class.resource_name().unwrap_or_default();
-    let mut granted = Setting::new(format!("{side} {resource_name}"), count.to_string(), Origin::Class);
+fn apply_allocation(quantities: &mut BTreeMap<String, Setting>, field: &str, allocation: &AcceleratorAllocation<'_>) {
+    let unit = allocation.class.resource().map_or(1, |resource| resource.quantity.max(1));
+    let count = allocation.shape.per_node.saturating_mul(unit);
+    let resource_name = allocation.class.resource_name().unwrap_or_default();
+    let mut allocated = Setting::new(format!("{field} {resource_name}"), count.to_string(), Origin::Class);
     let (replaced, retained): (BTreeMap<_, _>, BTreeMap<_, _>) =
-        std::mem::take(quantities).into_iter().partition(|(name, _)| grant.names.contains(name));
+        std::mem::take(quantities).into_iter().partition(|(name, _)| allocation.names.contains(name));
     for (name, previous) in replaced {
-        if name != resource_name || previous.value != granted.value {
+        if name != resource_name || previous.value != allocated.value {
             let value = format!("{name}: {}", previous.value);
-            granted.overridden.push(super::origin::OverriddenValue { origin: previous.origin, value });
+            allocated.overridden.push(super::origin::OverriddenValue { origin: previous.origin, value });
         }
     }
     *quantities = retained;
-    quantities.insert(resource_name.to_owned(), granted);
+    quantities.insert(resource_name.to_owned(), allocated);
 }
 
 /// Aligns requests that exceed their limits, which Kubernetes rejects: the value of the weaker source follows that of the
@@ -137,8 +137,8 @@ fn align_requests_with_limits(requests: &mut BTreeMap<String, Setting>, limits: 
     }
 }
 
-fn side_of<'a>(source: &'a Value, side: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
-    source.get(side).and_then(Value::as_object).map(Map::iter).into_iter().flatten()
+fn quantities_in<'a>(source: &'a Value, field: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    source.get(field).and_then(Value::as_object).map(Map::iter).into_iter().flatten()
 }
 
 /// Returns a quantity as text, whether it is a JSON number or string.
@@ -166,10 +166,10 @@ mod tests {
         ["nvidia.com/gpu", "amd.com/gpu"].map(str::to_owned).into()
     }
 
-    fn granted(sources: &Sources<Value>, class: &Class, per_node: u32) -> MergedResources {
+    fn merge_with_allocation(sources: &Sources<Value>, class: &Class, per_node: u32) -> MergedResources {
         merge_resources(
             sources,
-            Some(&AcceleratorGrant { class, shape: ReplicaShape { per_node, nodes: 1 }, names: &names() }),
+            Some(&AcceleratorAllocation { class, shape: ReplicaShape { per_node, nodes: 1 }, names: &names() }),
         )
     }
 
@@ -184,7 +184,7 @@ mod tests {
             service: Value::Null,
         };
         let limits = json!({"cpu": "4", "memory": "1Gi", "hugepages-2Mi": "4Mi", "nvidia.com/gpu": "2"});
-        let merged = granted(&sources, &class("nvidia.com/gpu", 1), 2);
+        let merged = merge_with_allocation(&sources, &class("nvidia.com/gpu", 1), 2);
         assert_eq!(merged.resources, json!({"limits": limits, "requests": {"nvidia.com/gpu": "2"}}));
     }
 
@@ -198,7 +198,7 @@ mod tests {
     fn replaces_resources_of_other_vendors(#[case] name: &str, #[case] quantity: u32, #[case] expected: &str) {
         let base = json!({"limits": {"nvidia.com/gpu": 2}, "requests": {"nvidia.com/gpu": 2}});
         let sources = Sources { runtime: base, ..Sources::default() };
-        let merged = granted(&sources, &class(name, quantity), 2);
+        let merged = merge_with_allocation(&sources, &class(name, quantity), 2);
         assert_eq!(merged.resources, json!({"limits": {name: expected}, "requests": {name: expected}}));
         assert_eq!(merged.settings[0].overridden[0].value, "nvidia.com/gpu: 2");
     }
@@ -246,18 +246,18 @@ mod tests {
         fn merging_is_idempotent(runtime in any_source(), configuration in any_source(), service in any_source()) {
             let class = class("amd.com/gpu", 1);
             let sources = Sources { runtime, configuration, service };
-            let once = granted(&sources, &class, 2).resources;
-            let twice = granted(&Sources { runtime: once.clone(), ..sources }, &class, 2).resources;
+            let once = merge_with_allocation(&sources, &class, 2).resources;
+            let twice = merge_with_allocation(&Sources { runtime: once.clone(), ..sources }, &class, 2).resources;
             prop_assert_eq!(once, twice);
         }
 
         #[test]
         fn quantities_of_the_service_are_lower_bounds(runtime in any_source(), configuration in any_source(), service in any_source()) {
             let merged = merge_resources(&Sources { runtime, configuration, service: service.clone() }, None).resources;
-            for side in SIDES {
-                for (name, value) in side_of(&service, side) {
-                    let quantity_in_effect = quantity(&text(&merged[side][name]));
-                    prop_assert!(quantity_in_effect >= quantity(&text(value)), "{} {}", side, name);
+            for field in RESOURCE_FIELDS {
+                for (name, value) in quantities_in(&service, field) {
+                    let quantity_in_effect = quantity(&text(&merged[field][name]));
+                    prop_assert!(quantity_in_effect >= quantity(&text(value)), "{} {}", field, name);
                 }
             }
         }

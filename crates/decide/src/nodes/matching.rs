@@ -117,9 +117,9 @@ pub(crate) fn label_unit(key: &str) -> f64 {
 /// Matches labels of node-feature-discovery: `feature.node.kubernetes.io/pci-0302_10de_2330.present`.
 fn pci_matches(discovery: &Discovery, labels: &BTreeMap<String, String>) -> bool {
     let Some(vendor) = discovery.pci_vendor.as_deref().map(str::to_ascii_lowercase) else { return false };
-    let pci = labels.iter().filter(|(_, value)| *value == "true");
+    let pci_labels = labels.iter().filter(|(_, value)| *value == "true");
     let mut ids =
-        pci.filter_map(|(key, _)| key.strip_prefix("feature.node.kubernetes.io/pci-")?.strip_suffix(".present"));
+        pci_labels.filter_map(|(key, _)| key.strip_prefix("feature.node.kubernetes.io/pci-")?.strip_suffix(".present"));
     ids.any(|id| {
         let parts: Vec<String> = id.split('_').map(str::to_ascii_lowercase).collect();
         let has_device = |device: &String| parts.contains(&device.to_ascii_lowercase());
@@ -172,11 +172,11 @@ mod tests {
         let term = json!({"matchExpressions": [{"key": "n", "operator": operator, "values": values}]});
         assert_eq!(term_matches(&term, &labels(&[("n", "7")])), expected);
         // All expressions of a term must hold; one of several terms suffices.
-        let never = json!({"key": "m", "operator": "Exists"});
+        let missing_label = json!({"key": "m", "operator": "Exists"});
         let mut both = term.clone();
-        both["matchExpressions"].as_array_mut().unwrap().push(never.clone());
+        both["matchExpressions"].as_array_mut().unwrap().push(missing_label.clone());
         assert!(!term_matches(&both, &labels(&[("n", "7")])));
-        let terms = vec![json!({"matchExpressions": [never]}), term];
+        let terms = vec![json!({"matchExpressions": [missing_label]}), term];
         assert_eq!(
             matches_discovery(&Discovery { terms, ..Discovery::default() }, "n1", &labels(&[("n", "7")])),
             expected

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::{RankingKey, compare, rank_reason, rounded};
+use super::{RankingKey, compare, rank_reason, round_score};
 use crate::capacity::EligibleNodes;
 use crate::decision::Eligibility;
 use crate::demand::{Model, RankingPolicy};
@@ -24,12 +24,12 @@ pub(crate) struct RankedClass<'a> {
     cost_threshold: Option<f64>,
     /// Request sizes that the runtime prefers the class for.
     pub(crate) request_tokens: Option<TokenRange>,
-    /// Whether the class is no variant while others are.
+    /// Whether the class is not a variant although other classes are.
     is_not_variant: bool,
     /// Position in `preferredClasses` of the service.
     preferred_position: usize,
     /// Score in `preferenceOrder` of the runtime.
-    preference: i32,
+    preference_score: i32,
     capacity: Capacity,
     /// Position in the runtime's list of classes, where the policy uses it.
     listed_position: usize,
@@ -55,12 +55,12 @@ pub(crate) fn rank_classes<'a>(
     let scored = eligible.into_iter().zip(scores.scores);
     let mut ranked: Vec<RankedClass<'a>> =
         scored.map(|((class, fit, nodes), score)| ranked_class(context, replicas, class, fit, nodes, score)).collect();
-    sort(&mut ranked);
+    sort_by_rank(&mut ranked);
     rank_variants_first(&mut ranked);
     (ranked, scores.notes)
 }
 
-fn sort(ranked: &mut [RankedClass<'_>]) {
+fn sort_by_rank(ranked: &mut [RankedClass<'_>]) {
     let keys = keys();
     ranked.sort_by(|a, b| compare(&keys, a, b));
 }
@@ -72,7 +72,7 @@ fn rank_variants_first(ranked: &mut [RankedClass<'_>]) {
     let best_position = ranked.first().map(|first| first.preferred_position);
     if variants.iter().any(|(index, _)| ranked.get(*index).map(|class| class.preferred_position) == best_position) {
         ranked.iter_mut().for_each(|class| class.is_not_variant = class.request_tokens.is_none());
-        sort(ranked);
+        sort_by_rank(ranked);
     }
 }
 
@@ -97,16 +97,16 @@ fn ranked_class<'a>(
         request_tokens: variants::request_tokens(preferences, &class.name, context.model),
         is_not_variant: false,
         preferred_position: position(&selector.preferred, &class.name),
-        preference: preference_score(preferences, &class.name, context.model),
+        preference_score: preference_score(preferences, &class.name, context.model),
         capacity,
         listed_position: if selector.ranking == RankingPolicy::FirstAvailable { listed_position } else { 0 },
         eligibility: Eligibility {
             shape: fit.shape,
             ranking: selector.ranking.as_str(),
-            score: rounded(score.total),
-            cost_score: score.cost.map(rounded),
-            performance_score: rounded(score.performance),
-            price_per_hour: price_per_hour.map(rounded),
+            score: round_score(score.total),
+            cost_score: score.cost.map(round_score),
+            performance_score: round_score(score.performance),
+            price_per_hour: price_per_hour.map(round_score),
             replicas: replicas.max(1),
             free_and_total: nodes.map(|nodes| (nodes.all.free(), nodes.all.total())),
             has_capacity: capacity != Capacity::Insufficient,
@@ -131,19 +131,19 @@ fn capacity(nodes: &EligibleNodes, fit: AcceleratorFit, replicas: u32) -> Capaci
 /// Returns the keys that rank classes before their capacity: the service's list and the runtime's preferences. `None` if a
 /// price or a request size also ranks before capacity.
 pub(crate) fn pre_capacity_keys<'a>(context: &'a MatchContext<'_>) -> Option<PreCapacityKeys<'a>> {
-    let by_request_size =
+    let has_request_size =
         |preference: &ClassPreference| preference.conditions.iter().any(|condition| condition.request_size.is_some());
     let preferences = &context.requirements.preferences;
     let preferred = &context.demand.selector.preferred;
-    let by_price = context.demand.selector.cost_threshold.is_some();
-    let is_known = !by_price && !preferences.iter().any(by_request_size);
+    let ranks_by_price = context.demand.selector.cost_threshold.is_some();
+    let is_known = !ranks_by_price && !preferences.iter().any(has_request_size);
     is_known.then(|| PreCapacityKeys { preferred, preferences, model: context.model })
 }
 
-/// Position in the service's list, then score of the runtime's preference; the least ranks first.
+/// Position in the service's list, then score of the runtime's preference; the smallest key ranks first.
 type PreCapacityKey = (usize, Reverse<i32>);
 
-/// Key of a class that neither service nor runtime names.
+/// Key of a class that neither the service nor the runtime names.
 const UNNAMED: PreCapacityKey = (usize::MAX, Reverse(0));
 
 /// Rank keys that are known before a class is evaluated, see [`pre_capacity_keys`].
@@ -191,26 +191,31 @@ impl RankedClass<'_> {
         if self.is_within_threshold() { 0.0 } else { self.eligibility.price_per_hour.unwrap_or(f64::INFINITY) }
     }
 
-    fn price_reason(&self, winner: &Self) -> ClassRankReason {
-        match self.eligibility.price_per_hour.zip(winner.eligibility.price_per_hour) {
-            Some((own, winner)) => ClassRankReason::Price { own, winner },
+    fn price_reason(&self, selected: &Self) -> ClassRankReason {
+        match self.eligibility.price_per_hour.zip(selected.eligibility.price_per_hour) {
+            Some((candidate, selected)) => ClassRankReason::Price { candidate, selected },
             None => ClassRankReason::Unpriced,
         }
     }
 
-    fn score_reason(&self, winner: &Self) -> ClassRankReason {
-        let (own, winner) = (rounded(self.score.total), rounded(winner.score.total));
-        ClassRankReason::Score { ranking: self.eligibility.ranking, own, winner }
+    fn score_reason(&self, selected: &Self) -> ClassRankReason {
+        let (candidate, selected) = (round_score(self.score.total), round_score(selected.score.total));
+        ClassRankReason::Score { ranking: self.eligibility.ranking, candidate, selected }
     }
 }
 
 /// The keys in order. An annotation takes precedence over fields, so the cost threshold precedes the preferred classes.
 fn keys<'a>() -> [RankingKey<RankedClass<'a>, ClassRankReason>; 10] {
     [
-        RankingKey { order: |a, b| a.is_not_variant.cmp(&b.is_not_variant), reason: |_, _| ClassRankReason::RequestSize },
+        RankingKey {
+            order: |a, b| a.is_not_variant.cmp(&b.is_not_variant),
+            reason: |_, _| ClassRankReason::RequestSize,
+        },
         RankingKey {
             order: |a, b| b.is_within_threshold().cmp(&a.is_within_threshold()),
-            reason: |own, _| ClassRankReason::CostThreshold { threshold: own.cost_threshold.unwrap_or_default() },
+            reason: |candidate, _| ClassRankReason::CostThreshold {
+                threshold: candidate.cost_threshold.unwrap_or_default(),
+            },
         },
         RankingKey {
             order: |a, b| a.price_over_threshold().total_cmp(&b.price_over_threshold()),
@@ -218,20 +223,28 @@ fn keys<'a>() -> [RankingKey<RankedClass<'a>, ClassRankReason>; 10] {
         },
         RankingKey {
             order: |a, b| a.preferred_position.cmp(&b.preferred_position),
-            reason: |own, winner| ClassRankReason::Preferred {
-                own: own.preferred_position.saturating_add(1),
-                winner: winner.preferred_position.saturating_add(1),
+            reason: |candidate, selected| ClassRankReason::PreferredPosition {
+                candidate: candidate.preferred_position.saturating_add(1),
+                selected: selected.preferred_position.saturating_add(1),
             },
         },
         RankingKey {
-            order: |a, b| b.preference.cmp(&a.preference),
-            reason: |own, winner| ClassRankReason::Preference { own: own.preference, winner: winner.preference },
+            order: |a, b| b.preference_score.cmp(&a.preference_score),
+            reason: |candidate, selected| ClassRankReason::PreferenceScore {
+                candidate: candidate.preference_score,
+                selected: selected.preference_score,
+            },
         },
         RankingKey {
             order: |a, b| a.capacity.cmp(&b.capacity),
-            reason: |own, _| ClassRankReason::Capacity { free: own.eligibility.free_and_total.map(|(free, _)| free) },
+            reason: |candidate, _| ClassRankReason::Capacity {
+                free: candidate.eligibility.free_and_total.map(|(free, _)| free),
+            },
         },
-        RankingKey { order: |a, b| a.listed_position.cmp(&b.listed_position), reason: |_, _| ClassRankReason::Listed },
+        RankingKey {
+            order: |a, b| a.listed_position.cmp(&b.listed_position),
+            reason: |_, _| ClassRankReason::ListPosition,
+        },
         RankingKey { order: |a, b| a.score.unpriced.cmp(&b.score.unpriced), reason: |_, _| ClassRankReason::Unpriced },
         RankingKey { order: |a, b| b.score.total.total_cmp(&a.score.total), reason: RankedClass::score_reason },
         RankingKey { order: |a, b| a.class.name.cmp(&b.class.name), reason: |_, _| ClassRankReason::Name },

@@ -45,17 +45,17 @@ pub(crate) fn runtime_order<'a>(
 impl RuntimeOrder<'_> {
     /// Whether both runtimes suit the model equally well, so that only tie-breaks order them.
     pub(crate) fn suits_equally(&self, other: &Self) -> bool {
-        compare(&suitability(), self, other).is_eq()
+        compare(&suitability_keys(), self, other).is_eq()
     }
 
-    /// Compares two runtimes; the less ranks first.
+    /// Compares two runtimes by their rank keys; the lesser one ranks first.
     pub(crate) fn compare(&self, other: &Self) -> Ordering {
-        compare(&suitability(), self, other).then_with(|| compare(&tie_breaks(), self, other))
+        compare(&suitability_keys(), self, other).then_with(|| compare(&tie_break_keys(), self, other))
     }
 }
 
 /// Keys that compare how well runtimes suit the model. Set priorities rank before unset ones, higher ones first.
-fn suitability<'a>() -> [RankingKey<RuntimeOrder<'a>, RuntimeRankReason>; 4] {
+fn suitability_keys<'a>() -> [RankingKey<RuntimeOrder<'a>, RuntimeRankReason>; 4] {
     [
         RankingKey { order: |a, b| a.scope.cmp(&b.scope), reason: |_, _| RuntimeRankReason::Scope },
         RankingKey {
@@ -64,27 +64,39 @@ fn suitability<'a>() -> [RankingKey<RuntimeOrder<'a>, RuntimeRankReason>; 4] {
         },
         RankingKey {
             order: |a, b| a.size.cmp(&b.size),
-            reason: |own, winner| RuntimeRankReason::Size { own: own.size, winner: winner.size },
+            reason: |candidate, selected| RuntimeRankReason::Size {
+                candidate: candidate.size,
+                selected: selected.size,
+            },
         },
         RankingKey {
             order: |a, b| b.priority.cmp(&a.priority),
-            reason: |own, winner| RuntimeRankReason::Priority { own: own.priority, winner: winner.priority },
+            reason: |candidate, selected| RuntimeRankReason::Priority {
+                candidate: candidate.priority,
+                selected: selected.priority,
+            },
         },
     ]
 }
 
 /// Keys among runtimes that suit the model equally; the name makes the order total.
-fn tie_breaks<'a>() -> [RankingKey<RuntimeOrder<'a>, RuntimeRankReason>; 4] {
+fn tie_break_keys<'a>() -> [RankingKey<RuntimeOrder<'a>, RuntimeRankReason>; 4] {
     [
-        RankingKey { order: |a, b| a.lacks_capacity.cmp(&b.lacks_capacity), reason: |_, _| RuntimeRankReason::NoFreeCapacity },
+        RankingKey {
+            order: |a, b| a.lacks_capacity.cmp(&b.lacks_capacity),
+            reason: |_, _| RuntimeRankReason::NoFreeCapacity,
+        },
         RankingKey {
             order: |a, b| Reverse(a.created).cmp(&Reverse(b.created)),
-            reason: |own, winner| RuntimeRankReason::Older {
-                own: own.created.map(str::to_owned),
-                winner: winner.created.map(str::to_owned),
+            reason: |candidate, selected| RuntimeRankReason::CreationTime {
+                candidate: candidate.created.map(str::to_owned),
+                selected: selected.created.map(str::to_owned),
             },
         },
-        RankingKey { order: |a, b| a.is_not_namesake.cmp(&b.is_not_namesake), reason: |_, _| RuntimeRankReason::NotNamesake },
+        RankingKey {
+            order: |a, b| a.is_not_namesake.cmp(&b.is_not_namesake),
+            reason: |_, _| RuntimeRankReason::NotNamesake,
+        },
         RankingKey { order: |a, b| a.name.cmp(b.name), reason: |_, _| RuntimeRankReason::Name },
     ]
 }
@@ -92,8 +104,9 @@ fn tie_breaks<'a>() -> [RankingKey<RuntimeOrder<'a>, RuntimeRankReason>; 4] {
 /// Returns why `candidate` ranks below the selected runtime. A runtime that ranks above it is not used because the current
 /// selection is retained.
 pub(crate) fn runtime_rank_reason<'a>(candidate: &RuntimeOrder<'a>, selected: &RuntimeOrder<'a>) -> RuntimeRankReason {
-    let by = |keys: &[RankingKey<RuntimeOrder<'a>, RuntimeRankReason>]| rank_reason(keys, candidate, selected);
-    let reason = if candidate.suits_equally(selected) { by(&tie_breaks()) } else { by(&suitability()) };
+    let reason_by = |keys: &[RankingKey<RuntimeOrder<'a>, RuntimeRankReason>]| rank_reason(keys, candidate, selected);
+    let reason =
+        if candidate.suits_equally(selected) { reason_by(&tie_break_keys()) } else { reason_by(&suitability_keys()) };
     reason.unwrap_or(RuntimeRankReason::CurrentRetained)
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use api::Code;
 
-use super::format::{Declared, Gibibytes, Gigabytes, Listed, or_unset};
+use super::format::{AbbreviatedList, DeclaredValue, Gibibytes, Gigabytes, or_unset};
 use crate::code;
 
 /// Why a class is not eligible for a component. Memory is in bytes.
@@ -39,7 +39,7 @@ pub enum ClassRejection {
     },
     /// One accelerator has too little memory.
     InsufficientMemory {
-        /// Bytes per accelerator that are required.
+        /// Required bytes per accelerator.
         required: u64,
         /// Bytes per accelerator of the class.
         offered: Option<u64>,
@@ -58,7 +58,7 @@ pub enum ClassRejection {
     },
     /// The memory bandwidth is too low.
     BandwidthTooLow {
-        /// GB/s that are required.
+        /// Required GB/s.
         required: f64,
         /// GB/s of the class.
         offered: Option<f64>,
@@ -67,14 +67,14 @@ pub enum ClassRejection {
     PerformanceTooLow {
         /// The first insufficient precision, such as `fp16`.
         precision: &'static str,
-        /// TFLOPS that are required.
+        /// Required TFLOPS.
         required: f64,
         /// TFLOPS of the class.
         offered: Option<f64>,
     },
     /// The manifests fix more accelerators per node than any node has; waiting does not help.
     TooManyPerNode {
-        /// Accelerators per node that are requested.
+        /// Requested accelerators per node.
         requested: u32,
         /// Accelerators of the largest node.
         largest: u32,
@@ -109,17 +109,17 @@ pub enum ExclusionReason {
     },
     /// The class has more memory than `maxMemory`.
     TooMuchMemory {
-        /// Bytes that the service allows.
+        /// Maximum bytes that the service allows.
         allowed: u64,
         /// Bytes of the class.
         offered: u64,
     },
 }
 
-/// What limits the number of accelerators of a replica.
+/// Reason why a replica cannot have more accelerators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountLimit {
-    /// Runtime or service state the number.
+    /// The runtime or the service sets the number.
     Fixed,
     /// The largest node of the class has no more.
     LargestNode,
@@ -135,7 +135,7 @@ pub(crate) fn class_stage(code: Code) -> u8 {
 }
 
 impl ClassRejection {
-    /// Returns the number of checks.
+    /// Returns the number of checks of a class.
     pub(crate) fn stages() -> u8 {
         u8::try_from(code::class::ALL.len().saturating_sub(1)).unwrap_or(u8::MAX)
     }
@@ -172,8 +172,10 @@ impl fmt::Display for ClassRejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownClass => f.write_str("no AcceleratorClass with this name exists"),
-            Self::NotSupportedByRuntime { supported } => write!(f, "the runtime supports only {}", Listed(supported)),
-            Self::NotPreferred { preferred } => write!(f, "the service allows only {}", Listed(preferred)),
+            Self::NotSupportedByRuntime { supported } => {
+                write!(f, "the runtime supports only {}", AbbreviatedList(supported))
+            }
+            Self::NotPreferred { preferred } => write!(f, "the service allows only {}", AbbreviatedList(preferred)),
             Self::ExcludedClass { reason } => reason.fmt(f),
             Self::NoMatchingNodes { selector: None } => f.write_str("no node belongs to the class"),
             Self::NoMatchingNodes { selector: Some(selector) } => {
@@ -187,22 +189,22 @@ impl fmt::Display for ClassRejection {
                 )
             }
             Self::InsufficientMemory { required, offered } => {
-                let (required, offered) = (Gibibytes(*required), Declared(offered.map(Gibibytes)));
-                write!(f, "{required} of memory per accelerator are required; the class {offered}")
+                let (required, offered) = (Gibibytes(*required), DeclaredValue(offered.map(Gibibytes)));
+                write!(f, "{required} of memory per accelerator is required; the class {offered}")
             }
             Self::ComputeCapabilityTooLow { required, offered } => {
-                write!(f, "compute capability {required} is required; the class {}", Declared(offered.as_deref()))
+                write!(f, "compute capability {required} is required; the class {}", DeclaredValue(offered.as_deref()))
             }
             Self::MissingFeature { missing } => {
                 let noun = if missing.len() == 1 { "feature" } else { "features" };
-                write!(f, "the class lacks {noun} {}", Listed(missing))
+                write!(f, "the class lacks {noun} {}", AbbreviatedList(missing))
             }
             Self::BandwidthTooLow { required, offered } => {
-                let offered = Declared(offered.map(|speed| format!("{speed} GB/s")));
-                write!(f, "{required} GB/s of memory bandwidth are required; the class {offered}")
+                let offered = DeclaredValue(offered.map(|speed| format!("{speed} GB/s")));
+                write!(f, "{required} GB/s of memory bandwidth is required; the class {offered}")
             }
             Self::PerformanceTooLow { precision, required, offered } => {
-                write!(f, "{required} {precision} TFLOPS are required; the class {}", Declared(*offered))
+                write!(f, "{required} {precision} TFLOPS are required; the class {}", DeclaredValue(*offered))
             }
             Self::TooManyPerNode { requested, largest } => {
                 write!(
@@ -241,7 +243,7 @@ impl fmt::Display for ExclusionReason {
 impl fmt::Display for CountLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Fixed => "the runtime or the service fixes the number",
+            Self::Fixed => "the runtime or the service sets the number",
             Self::LargestNode => "the largest node has no more",
             Self::Fraction => "partitions of a device cannot be combined",
             Self::Maximum => "larger numbers are not tried",

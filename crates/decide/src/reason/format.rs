@@ -6,9 +6,9 @@ use std::fmt;
 pub(super) const MAX_LISTED: usize = 5;
 
 /// Formats a list as `a, b, c and 7 more`.
-pub(super) struct Listed<'a>(pub(super) &'a [String]);
+pub(super) struct AbbreviatedList<'a>(pub(super) &'a [String]);
 
-impl fmt::Display for Listed<'_> {
+impl fmt::Display for AbbreviatedList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let listed = self.0.get(..MAX_LISTED).unwrap_or(self.0);
         f.write_str(&listed.join(", "))?;
@@ -45,9 +45,9 @@ impl fmt::Display for Gigabytes {
 }
 
 /// Formats a capability of a class: `has 40 GiB`, or `declares none`.
-pub(super) struct Declared<T>(pub(super) Option<T>);
+pub(super) struct DeclaredValue<T>(pub(super) Option<T>);
 
-impl<T: fmt::Display> fmt::Display for Declared<T> {
+impl<T: fmt::Display> fmt::Display for DeclaredValue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Some(value) => write!(f, "has {value}"),

@@ -1,4 +1,4 @@
-//! Fields that a runtime requires of a model and the model does not set.
+//! Model fields that a runtime requires and the model does not set.
 
 use api::Code;
 

@@ -5,7 +5,7 @@ use std::fmt;
 use api::Code;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::format::{Listed, MAX_LISTED, or_unset};
+use super::format::{AbbreviatedList, MAX_LISTED, or_unset};
 use super::{ClassRejection, MissingField, RecordedReason, field_assignments};
 use crate::code;
 use crate::lazy_list::LazyList;
@@ -18,7 +18,7 @@ pub enum RuntimeRejection {
     Disabled,
     /// The model does not set fields that the runtime's format entry requires.
     MissingFields {
-        /// All such fields, in the order of the checks.
+        /// The missing fields, in the order of the checks.
         fields: Vec<MissingField>,
         /// The next check that fails even if the fields are set.
         next: Option<Box<RuntimeRejection>>,
@@ -93,7 +93,7 @@ pub enum RuntimeRejection {
         /// Protocols of the runtime.
         offered: Vec<String>,
     },
-    /// The runtime matches, but only serves where it is named.
+    /// The runtime matches, but serves only services that name it.
     AutoSelectDisabled,
     /// No class is eligible for a component.
     NoEligibleAccelerator {
@@ -223,7 +223,7 @@ impl fmt::Display for RuntimeRejection {
                 )
             }
             Self::ProtocolUnsupported { required, offered } => {
-                write!(f, "the service requires protocol {required}; the runtime supports {}", Listed(offered))
+                write!(f, "the service requires protocol {required}; the runtime supports {}", AbbreviatedList(offered))
             }
             Self::AutoSelectDisabled => {
                 f.write_str("the runtime matches, but autoSelect is off; set spec.runtime.name to use it")

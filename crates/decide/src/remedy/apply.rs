@@ -51,7 +51,7 @@ pub(super) fn apply_change(demand: &mut Demand, supply: &mut Supply, change: &Pr
         ProposedChange::FreeAccelerators { class, count } => {
             edit_availability(supply, class, |availability| free_accelerators(availability, *count));
         }
-        // The facts of the other model are unknown here: the caller decides again with them.
+        // The properties of the other model are unknown here; the caller repeats the decision with that model.
         ProposedChange::CorrectModelName { .. } | ProposedChange::SmallerModel { .. } => {}
     }
 }
@@ -90,7 +90,7 @@ fn change_selector(component: &mut ComponentDemand, change: &ProposedChange) {
     }
 }
 
-/// Edits the required capabilities that `source` states.
+/// Edits the required capabilities that `source` sets.
 pub(super) fn edit_capabilities(
     demand: &mut Demand,
     supply: &mut Supply,
@@ -107,7 +107,7 @@ pub(super) fn edit_capabilities(
     }
 }
 
-/// Sets one required capability.
+/// Changes one required capability.
 pub(super) fn change_capability(required: &mut Capabilities, change: &CapabilityChange) {
     match change {
         CapabilityChange::Memory(bytes) => required.memory = *bytes,
@@ -156,7 +156,7 @@ fn remove_affinity(demand: &mut Demand, supply: &mut Supply, source: &Constraint
     }
 }
 
-/// Removes every statement of `source` that fixes the number of accelerators.
+/// Removes every field of `source` that sets the number of accelerators.
 pub(super) fn remove_accelerator_count(demand: &mut Demand, supply: &mut Supply, source: &ConstraintSource) {
     match source {
         ConstraintSource::Selector | ConstraintSource::Service => {
@@ -174,7 +174,7 @@ pub(super) fn remove_accelerator_count(demand: &mut Demand, supply: &mut Supply,
                 component.parallelism = None;
                 component.configurations.clear();
             });
-            // Configurations made the runtime consider classes; without them it must still do so.
+            // Classes were considered because of the configurations, and must still be considered without them.
             runtime.requirements.declared = true;
         }),
     }
@@ -205,8 +205,8 @@ fn set_accelerator_count(
 fn set_nodes(demand: &mut Demand, supply: &mut Supply, source: &ConstraintSource, nodes: u32) {
     match source {
         ConstraintSource::Selector | ConstraintSource::Service => {
-            let fixed = demand.components.values_mut().filter(|component| component.nodes.is_some());
-            fixed.for_each(|component| component.nodes = Some(nodes));
+            let multi_node_components = demand.components.values_mut().filter(|component| component.nodes.is_some());
+            multi_node_components.for_each(|component| component.nodes = Some(nodes));
         }
         ConstraintSource::Runtime(name) => edit_runtime_components(demand, supply, name, |component| {
             component.nodes = component.nodes.map(|_| nodes);
@@ -222,7 +222,7 @@ pub(super) fn enable_multi_node(runtime: &mut Runtime) {
     }
 }
 
-/// Sets `field` of the runtime, in the format entries that `field` keeps from matching.
+/// Sets `field` of the runtime, in the format entries that do not match because of it.
 pub(super) fn adapt_runtime(runtime: &mut Runtime, model: &Model, field: &RuntimeField) {
     match field {
         RuntimeField::Size { range, multi_node, .. } => {
@@ -326,7 +326,7 @@ fn add_nodes(supply: &mut Supply, class: &str, nodes: u32, per_node: u32) {
     });
 }
 
-/// Bound of the nodes that a remedy adds.
+/// Maximum number of nodes that a remedy adds.
 const MAX_ADDED_NODES: u32 = 64;
 
 /// Frees `count` accelerators, first on the nodes with the most free ones.

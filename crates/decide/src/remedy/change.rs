@@ -41,7 +41,7 @@ pub enum ProposedChange {
         /// The class.
         class: String,
     },
-    /// Removes classes from the excluded ones.
+    /// Removes classes from `excludedClasses`.
     AllowClasses(Vec<String>),
     /// Adds architecture families.
     AllowFamilies(Vec<String>),
@@ -50,14 +50,14 @@ pub enum ProposedChange {
     // Changes of the service or a runtime.
     /// Relaxes a required capability.
     RelaxCapability {
-        /// Who requires the capability.
+        /// The manifest that requires the capability.
         source: ConstraintSource,
         /// The new value.
         capability: CapabilityChange,
     },
     /// Removes a key of a node selector.
     RemoveNodeSelector {
-        /// Who states the node selector.
+        /// The manifest that sets the node selector.
         source: ConstraintSource,
         /// Label key.
         key: String,
@@ -68,7 +68,7 @@ pub enum ProposedChange {
     RemoveAffinity(ConstraintSource),
     /// Requests `per_node` accelerators on each of `nodes` nodes.
     SetAcceleratorCount {
-        /// Who fixes the number.
+        /// The manifest that sets the number.
         source: ConstraintSource,
         /// Accelerators per node.
         per_node: u32,
@@ -77,7 +77,7 @@ pub enum ProposedChange {
     },
     /// Sets the number of nodes per replica.
     SetNodes {
-        /// Who fixes the number.
+        /// The manifest that sets the number.
         source: ConstraintSource,
         /// Nodes per replica.
         nodes: u32,
@@ -96,8 +96,8 @@ pub enum ProposedChange {
     AdaptRuntime {
         /// The runtime.
         runtime: String,
-        /// Whether the service names the runtime, so that it is changed in place.
-        named: bool,
+        /// Whether the service names the runtime. If so, the runtime is changed in place instead of copied.
+        is_named: bool,
         /// The field with its new value.
         field: RuntimeField,
     },
@@ -157,7 +157,7 @@ pub enum ProposedChange {
     },
 }
 
-/// The manifest that states a constraint.
+/// The manifest that sets a constraint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConstraintSource {
     /// `acceleratorSelector` of the service, for all components.
@@ -252,7 +252,7 @@ impl fmt::Display for ProposedChange {
             }
             Self::RemoveAffinity(source) => write!(f, "remove the node affinity of {}", source.object()),
             Self::SetAcceleratorCount { source, per_node, .. } => {
-                let (count, object) = (counted(*per_node, "accelerator"), source.object());
+                let (count, object) = (pluralize(*per_node, "accelerator"), source.object());
                 write!(f, "request {count} per node in {object} (by --tensor-parallel-size or resources)")
             }
             Self::SetNodes { source, nodes } => {
@@ -262,8 +262,8 @@ impl fmt::Display for ProposedChange {
             Self::SupportClasses { runtime, classes } => {
                 write!(f, "add {} to acceleratorRequirements.supportedClasses of runtime {runtime}", classes.join(", "))
             }
-            Self::AdaptRuntime { runtime, named: true, field } => write!(f, "in runtime {runtime}, {field}"),
-            Self::AdaptRuntime { runtime, named: false, field } => {
+            Self::AdaptRuntime { runtime, is_named: true, field } => write!(f, "in runtime {runtime}, {field}"),
+            Self::AdaptRuntime { runtime, is_named: false, field } => {
                 write!(f, "add a runtime for {}, such as a copy of {runtime}: {field}", field.target())
             }
             Self::AddLeaderAndWorker { runtime, nodes } => {
@@ -284,17 +284,17 @@ impl fmt::Display for ProposedChange {
             Self::AddNodes { class, nodes, per_node } => write!(
                 f,
                 "add {} with {per_node} × {class}{}",
-                counted(*nodes, "node"),
+                pluralize(*nodes, "node"),
                 if *nodes == 1 { "" } else { " each" }
             ),
             Self::FreeAccelerators { class, count } => {
-                write!(f, "free {} of class {class}", counted(*count, "more accelerator"))
+                write!(f, "free {} of class {class}", pluralize(*count, "more accelerator"))
             }
         }
     }
 }
 
-fn counted(count: u32, noun: &str) -> String {
+fn pluralize(count: u32, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
@@ -347,7 +347,7 @@ impl fmt::Display for CapabilityChange {
 }
 
 impl RuntimeField {
-    /// Returns what a runtime with this field value is for.
+    /// Returns the models or the protocol that a runtime with this field value serves, for messages.
     fn target(&self) -> String {
         match self {
             Self::Format(name) => format!("{name} models"),
@@ -377,7 +377,7 @@ impl fmt::Display for RuntimeField {
             Self::Architecture(name) => write!(f, "set modelArchitecture to {name}"),
             Self::Quantization(Some(name)) => write!(f, "set quantization to {name}"),
             Self::Quantization(None) => f.write_str("remove quantization"),
-            Self::Pipeline => f.write_str("set diffusionPipeline to the model's"),
+            Self::Pipeline => f.write_str("set diffusionPipeline to that of the model"),
             Self::Size { range, multi_node, .. } => {
                 let min = range.min.map(|count| format!("min: {}", DisplayCount(count)));
                 let max = range.max.map(|count| format!("max: {}", DisplayCount(count)));

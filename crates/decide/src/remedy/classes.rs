@@ -77,7 +77,7 @@ fn accelerators_to_free(availability: &Availability, per_node: u32, missing: u32
     Ok(next_slot_costs.into_iter().fold(full_slots.saturating_mul(per_node), u32::saturating_add))
 }
 
-/// Returns changes that relax one constraint each, those with the least effort first.
+/// Returns changes that relax one constraint each, in ascending order of effort.
 pub(super) fn eligibility_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
     let mut changes = class_name_changes(what_if);
     changes.extend(selector_changes(what_if));
@@ -125,9 +125,9 @@ fn class_name_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
     for component in what_if.demand.components.values() {
         let unknown = component.selector.preferred.iter().filter(|name| what_if.supply.class(name).is_none());
         for from in unknown {
-            let nearest = nearest_name(from, what_if.supply.classes.iter().map(|class| class.name.as_str()));
+            let nearest_class = nearest_name(from, what_if.supply.classes.iter().map(|class| class.name.as_str()));
             let source = component.selector.preference_source.as_str().to_owned();
-            changes.extend(nearest.map(|to| ProposedChange::CorrectClassName {
+            changes.extend(nearest_class.map(|to| ProposedChange::CorrectClassName {
                 from: from.clone(),
                 to: to.to_owned(),
                 source,
@@ -137,13 +137,13 @@ fn class_name_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
     changes
 }
 
-/// Returns changes of unknown class names, excluded classes and placement, whether or not they help alone.
+/// Returns changes of unknown class names, excluded classes and placement, even if none is sufficient alone.
 pub(super) fn explicit_exclusions(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
     let mut changes = class_name_changes(what_if);
     let excluded = what_if.demand.components.values().flat_map(|component| &component.selector.excluded);
     let excluded: BTreeSet<&String> = excluded.filter(|name| what_if.supply.class(name).is_some()).collect();
-    let allow = || ProposedChange::AllowClasses(excluded.iter().map(|name| (*name).clone()).collect());
-    changes.extend((!excluded.is_empty()).then(allow));
+    let allow_classes = || ProposedChange::AllowClasses(excluded.iter().map(|name| (*name).clone()).collect());
+    changes.extend((!excluded.is_empty()).then(allow_classes));
     changes.extend(placement_changes(what_if));
     changes
 }
@@ -170,8 +170,8 @@ fn selector_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
         let selected = outcome.iter().flat_map(selected_classes);
         let families: BTreeSet<String> =
             selected.filter_map(|class| what_if.supply.class(&class)?.family.clone()).collect();
-        let allow = || ProposedChange::AllowFamilies(families.iter().cloned().collect());
-        changes.extend((!families.is_empty()).then(allow));
+        let allow_families = || ProposedChange::AllowFamilies(families.iter().cloned().collect());
+        changes.extend((!families.is_empty()).then(allow_families));
     }
     changes
 }
@@ -192,7 +192,7 @@ fn capability_changes(what_if: &WhatIf<'_>, source: &ConstraintSource) -> Vec<Pr
             all.fold(Capabilities::default(), |combined, required| combined.combine(required))
         }
     };
-    let lowered = capability_removals(&required).into_iter().filter_map(|removal| {
+    let lowered_capabilities = capability_removals(&required).into_iter().filter_map(|removal| {
         let outcome = what_if.try_edit(|demand, supply| {
             apply::edit_capabilities(demand, supply, source, |required| apply::change_capability(required, &removal));
         })?;
@@ -200,7 +200,7 @@ fn capability_changes(what_if: &WhatIf<'_>, source: &ConstraintSource) -> Vec<Pr
         let capability = lowered_to_class(removal, class);
         Some(ProposedChange::RelaxCapability { source: source.clone(), capability })
     });
-    lowered.collect()
+    lowered_capabilities.collect()
 }
 
 /// Returns the removal of each required capability.
@@ -293,7 +293,7 @@ fn fixes_nodes(what_if: &WhatIf<'_>, source: &ConstraintSource) -> bool {
     }
 }
 
-/// Returns changes of the constraints that `runtime` states.
+/// Returns changes of the constraints that `runtime` sets.
 fn runtime_changes(what_if: &WhatIf<'_>, runtime: &Runtime) -> Vec<ProposedChange> {
     let source = ConstraintSource::Runtime(runtime.name.clone());
     let mut changes = capability_changes(what_if, &source);
@@ -318,8 +318,8 @@ fn runtime_changes(what_if: &WhatIf<'_>, runtime: &Runtime) -> Vec<ProposedChang
             apply::edit_runtime(demand, supply, &runtime.name, apply::enable_multi_node);
         });
         let nodes = outcome.and_then(|outcome| Some(outcome.components.get(Component::Engine.as_str())?.nodes));
-        let add = |nodes| ProposedChange::AddLeaderAndWorker { runtime: runtime.name.clone(), nodes };
-        changes.extend(nodes.filter(|nodes| *nodes > 1).map(add));
+        let add_leader_and_worker = |nodes| ProposedChange::AddLeaderAndWorker { runtime: runtime.name.clone(), nodes };
+        changes.extend(nodes.filter(|nodes| *nodes > 1).map(add_leader_and_worker));
     }
     changes
 }

@@ -22,8 +22,8 @@ pub(super) fn runtime_name_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> 
     if what_if.current.reason == code::outcome::RUNTIME_NOT_FOUND.as_str() {
         let visible = what_if.supply.runtimes.iter().filter(|runtime| is_visible(what_if.demand, runtime));
         let nearest = nearest_name(name, visible.map(|runtime| runtime.name.as_str()));
-        let correct = |to: &str| ProposedChange::CorrectRuntimeName { from: name.clone(), to: to.to_owned() };
-        changes.extend(nearest.map(correct));
+        let correct_name = |to: &str| ProposedChange::CorrectRuntimeName { from: name.clone(), to: to.to_owned() };
+        changes.extend(nearest.map(correct_name));
     }
     if what_if.demand.model.resolved().is_some() {
         changes.push(ProposedChange::RemoveRuntimeName(name.clone()));
@@ -33,12 +33,12 @@ pub(super) fn runtime_name_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> 
 
 /// Returns changes that use a runtime which is disabled or not selected automatically.
 pub(super) fn disabled_runtimes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
-    let disabled = winner_after(what_if, |runtime| {
+    let disabled = selected_runtime_after(what_if, |runtime| {
         let is_changed = runtime.disabled;
         runtime.disabled = false;
         is_changed
     });
-    let not_selectable = winner_after(what_if, |runtime| {
+    let not_selectable = selected_runtime_after(what_if, |runtime| {
         let mut is_changed = false;
         for format in &mut runtime.formats {
             is_changed |= !format.auto_select;
@@ -47,12 +47,12 @@ pub(super) fn disabled_runtimes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
         is_changed
     });
     let not_selectable = not_selectable.filter(|_| what_if.demand.runtime.is_none());
-    let enable = disabled.map(ProposedChange::EnableRuntime);
-    enable.into_iter().chain(not_selectable.map(ProposedChange::SetRuntimeName)).collect()
+    let enable_runtime = disabled.map(ProposedChange::EnableRuntime);
+    enable_runtime.into_iter().chain(not_selectable.map(ProposedChange::SetRuntimeName)).collect()
 }
 
-/// Returns changes that allow runtimes which are disabled or not selected automatically, the closest first, whether or not
-/// they help alone.
+/// Returns changes that allow runtimes which are disabled or not selected automatically, the closest first, even if none is
+/// sufficient alone.
 pub(super) fn excluded_runtimes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
     let change = |candidate: &RuntimeCandidate| match candidate.rejected.as_ref()? {
         RuntimeRejection::Disabled => Some(ProposedChange::EnableRuntime(candidate.runtime.clone())),
@@ -64,7 +64,7 @@ pub(super) fn excluded_runtimes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
 
 /// Returns the runtime that is selected after `edit` of all runtimes, if `edit` changes it. `edit` returns whether it
 /// changed the runtime.
-fn winner_after(what_if: &WhatIf<'_>, edit: impl Fn(&mut Runtime) -> bool) -> Option<String> {
+fn selected_runtime_after(what_if: &WhatIf<'_>, edit: impl Fn(&mut Runtime) -> bool) -> Option<String> {
     let is_changed = |name: &str, scope: Scope| {
         let mut runtimes =
             what_if.supply.runtimes.iter().filter(|runtime| runtime.name == name && runtime.scope == scope);
@@ -75,8 +75,8 @@ fn winner_after(what_if: &WhatIf<'_>, edit: impl Fn(&mut Runtime) -> bool) -> Op
             edit(runtime);
         });
     })?;
-    let winner = outcome.runtime?;
-    is_changed(&winner.name, winner.scope).then_some(winner.name)
+    let selected = outcome.runtime?;
+    is_changed(&selected.name, selected.scope).then_some(selected.name)
 }
 
 fn edit_visible_runtimes(demand: &Demand, supply: &mut Supply, edit: impl Fn(&mut Runtime)) {
@@ -122,12 +122,12 @@ fn adaptation(
     outcome: &Decision,
     multi_node: bool,
 ) -> Option<ProposedChange> {
-    let winner = outcome.runtime.as_ref()?;
+    let selected = outcome.runtime.as_ref()?;
     let mut runtimes = what_if.supply.runtimes.iter();
-    let runtime = runtimes.find(|runtime| runtime.name == winner.name && runtime.scope == winner.scope)?;
+    let runtime = runtimes.find(|runtime| runtime.name == selected.name && runtime.scope == selected.scope)?;
     let field = matching_field(runtime, model, what_if.demand, closest, multi_node)?;
-    let named = what_if.demand.runtime.is_some();
-    Some(ProposedChange::AdaptRuntime { runtime: winner.name.clone(), named, field })
+    let is_named = what_if.demand.runtime.is_some();
+    Some(ProposedChange::AdaptRuntime { runtime: selected.name.clone(), is_named, field })
 }
 
 /// Returns the field value that resolves `rejection`; `None` if the model does not set the field.

@@ -91,16 +91,16 @@ fn any_runtime() -> impl Strategy<Value = Value> {
     let flags =
         (any::<bool>(), prop::bool::weighted(0.9), prop::bool::weighted(0.2), prop::option::of(1..3i32), 0..3u8);
     (sizes, engine, requirements, one_of(TUNING), flags).prop_map(
-        |(size, (mut engine, runner), (classes, preferences, need, stated), tuning, flags)| {
+        |(size, (mut engine, runner), (classes, preferences, capabilities, has_requirements), tuning, flags)| {
             let (namespaced, selectable, decoder, priority, day) = flags;
             engine["runner"] = runner;
             let mut spec = json!({
                 "supportedModelFormats": [{"modelFormat": {"name": "safetensors"}, "autoSelect": selectable, "priority": priority}],
                 "modelSizeRange": size, "acceleratorConfigurations": tuning, "engineConfig": engine,
             });
-            if stated {
+            if has_requirements {
                 spec["acceleratorRequirements"] =
-                    json!({"preferenceOrder": preferences, "requiredCapabilities": need});
+                    json!({"preferenceOrder": preferences, "requiredCapabilities": capabilities});
                 if !classes.is_null() {
                     spec["acceleratorRequirements"]["supportedClasses"] = classes;
                 }

@@ -142,9 +142,9 @@ fn rejects_invalid_versions(#[case] spec: Value, #[case] path: &str) {
 #[case::thousands("modelParameterSize: 1500000K", ", modelSizeRange: {min: 1.5B, max: 1.5B}", "")]
 #[case::plain_count("modelParameterSize: 7000000000", ", modelSizeRange: {min: 8B}", "SizeOutOfRange")]
 fn compares_sizes(#[case] model_fields: &str, #[case] range: &str, #[case] expected: &str) {
-    let any = format!("{}{range}", entry("modelFormat: {name: f}"));
+    let any_entry = format!("{}{range}", entry("modelFormat: {name: f}"));
     let model = model(&format!("modelFormat: {{name: f}}, {model_fields}"));
-    assert_eq!(rejection(&fixture_with_service(&[&model, &runtime("a", &any)]).decide()), expected);
+    assert_eq!(rejection(&fixture_with_service(&[&model, &runtime("a", &any_entry)]).decide()), expected);
 }
 
 // spec: RT-21
@@ -168,12 +168,13 @@ fn reads_runtime_name(#[case] spec: &str, #[case] expected: &str) {
     let service = format!(
         "{{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {{name: s}}, spec: {{model: {{name: m}}, {spec}}}}}"
     );
-    let (model, any) = (model("modelFormat: {name: f}"), entry("modelFormat: {name: f}"));
-    let decision = fixture_with_service(&[&model, &runtime("a", &any), &runtime("b", &any), &service]).decide();
+    let (model, any_entry) = (model("modelFormat: {name: f}"), entry("modelFormat: {name: f}"));
+    let decision =
+        fixture_with_service(&[&model, &runtime("a", &any_entry), &runtime("b", &any_entry), &service]).decide();
     assert_eq!(selection(&decision).0, expected);
 }
 
-/// A runtime that fails every check; each step of `LADDER` fixes one more.
+/// A runtime that fails every check; each entry of `CORRECTIONS` fixes one more check.
 const INCOMPATIBLE_RUNTIME: &str = "disabled: true, supportedModelFormats: [{modelFormat: {name: ONNX, version: \"2\"}, modelFramework: {name: PyTorch, version: \"2\"}, modelArchitecture: X, quantization: fp8, diffusionPipeline: {className: P}}], modelSizeRange: {max: 1B}, protocolVersions: [cohere], acceleratorRequirements: {requiredCapabilities: {memoryGB: 900}}";
 
 /// Corrections in the order of the checks: wrong text, correct text, code before the correction.

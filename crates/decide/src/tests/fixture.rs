@@ -1,4 +1,4 @@
-//! Fixture that decides manifests: each test states its runtimes, classes, models, nodes and service.
+//! Fixture that decides manifests: each test defines its runtimes, classes, models, nodes and service.
 
 use std::sync::LazyLock;
 
@@ -64,8 +64,8 @@ impl Fixture {
 }
 
 fn runtime(value: &Value) -> Runtime {
-    let cluster = value["kind"] == "ClusterServingRuntime";
-    let (scope, namespace) = if cluster { (Scope::Cluster, "") } else { (Scope::Namespace, "default") };
+    let is_cluster_scoped = value["kind"] == "ClusterServingRuntime";
+    let (scope, namespace) = if is_cluster_scoped { (Scope::Cluster, "") } else { (Scope::Namespace, "default") };
     let namespace = value["metadata"]["namespace"].as_str().unwrap_or(namespace);
     let created = value["metadata"]["creationTimestamp"].as_str().map(str::to_owned);
     let spec = serde_json::from_value(value["spec"].clone()).unwrap();

@@ -120,8 +120,8 @@ proptest! {
             prop_assert_eq!(classes.len(), count);
         }
         // Never a runtime for another architecture or size.
-        if let Some(winner) = &decision.runtime {
-            let runtime = fixture.supply.runtimes.iter().find(|runtime| runtime.name == winner.name).unwrap();
+        if let Some(selected) = &decision.runtime {
+            let runtime = fixture.supply.runtimes.iter().find(|runtime| runtime.name == selected.name).unwrap();
             prop_assert!(check_compatibility(&fixture.demand, runtime).is_ok());
         }
     }
@@ -164,7 +164,7 @@ proptest! {
         prop_assert_eq!(CurrentSelection::from_decision(&read), CurrentSelection::from_decision(&decision));
     }
 
-    /// Every remedy makes the service feasible: it was found by deciding again.
+    /// Every remedy makes the service feasible: it was verified by repeating the decision.
     #[test]
     fn remedies_make_the_service_feasible(fixture in any_fixture()) {
         let decision = fixture.decide();

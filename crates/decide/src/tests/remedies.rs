@@ -213,7 +213,8 @@ fn additional_nodes() {
     );
 }
 
-/// The service is feasible but its class has no free capacity: another class, or the number of accelerators to free.
+/// If the service is feasible but its class has no free capacity, the remedies are another class or the number of
+/// accelerators to free.
 #[test]
 fn free_capacity() {
     let all = [MODEL, RUNTIME, SERVICE, NODES].join("\n---\n");
@@ -239,7 +240,7 @@ fn free_capacity() {
         remedies[1].starts_with("free 1 more accelerator of class nvidia-a100-40gb: srt on 2 × nvidia-a100-40gb"),
         "{remedies:?}"
     );
-    // Also a class that the service does not prefer yet.
+    // Also proposes a class that the service does not prefer yet.
     fixture.demand.components.get_mut(&Component::Engine).unwrap().selector.preferred.pop();
     let with_one_preferred: Vec<String> =
         find_remedies(&fixture.demand, &fixture.supply).iter().map(ToString::to_string).collect();

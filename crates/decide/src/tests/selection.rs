@@ -169,8 +169,8 @@ fn compares_only_prices_of_one_kind() {
     };
     // Without prices, `balanced` equals `performance`.
     let free = decide_with_edited_classes(with_strategy("balanced"), |class| class.cost = Default::default());
-    let fast = with_strategy("performance").decide();
-    assert_eq!(selection(&free), selection(&fast));
+    let fastest = with_strategy("performance").decide();
+    assert_eq!(selection(&free), selection(&fastest));
     assert_eq!(free.components["engine"].cost_per_hour, None);
     // A class without a price ranks after classes with a price.
     let unpriced = decide_with_edited_classes(with_strategy("cost"), |class| {
@@ -179,7 +179,7 @@ fn compares_only_prices_of_one_kind() {
         }
     });
     assert_eq!(selection(&unpriced).1, "nvidia-a100-40gb");
-    // A spot price is used only if no other price is stated.
+    // A spot price is used only if no other price is set.
     let spot = decide_with_edited_classes(with_strategy("cost"), |class| {
         if class.name != "nvidia-t4" { class.cost.per_hour = None } else { class.cost.spot_per_hour = Some(0.01) }
     });
@@ -203,7 +203,7 @@ fn compares_only_prices_of_one_kind() {
     assert!(
         term.warnings.iter().any(|warning| warning.code == "ScoreTermDropped" && warning.message.contains("bandwidth"))
     );
-    // Tiers are used if no price is stated.
+    // Tiers are used if no price is set.
     let tiers = decide_with_edited_classes(with_strategy("cost"), |class| {
         class.cost = supply::Cost { tier: class.cost.tier, ..Default::default() }
     });
@@ -467,10 +467,10 @@ fn warns_about_runtime_without_model(#[case] spec: &str, #[case] warns: bool) {
 fn bounded_record_retains_rare_rejections() {
     let spec = "acceleratorSelector: {excludedClasses: [nvidia-t4]}";
     let mut fixture = fixture_with_classes(&[&model("13B", ""), RUNTIME, &service(spec, "")]);
-    let copy =
+    let template =
         std::sync::Arc::clone(fixture.supply.classes.iter().find(|class| class.name == "nvidia-a100-40gb").unwrap());
     let class_without_nodes = |number: u32| {
-        let mut class = Class::clone(&copy);
+        let mut class = Class::clone(&template);
         class.name = format!("a-{number}");
         class.availability = Some(crate::nodes::Availability::default());
         std::sync::Arc::new(class)

@@ -46,8 +46,8 @@ pub(super) const ANY: &str = "supportedModelFormats: [{modelFormat: {name: safet
 pub(super) const ON_ANY_CLASS: &str = "supportedModelFormats: [{modelFormat: {name: safetensors}, autoSelect: true}], acceleratorRequirements: {requiredCapabilities: {features: [tensor-cores]}}";
 
 pub(super) fn decided(documents: &[&str]) -> Decision {
-    let joined = documents.join("\n---\n");
-    fixture(&[CLASSES, &joined]).decide()
+    let manifests = documents.join("\n---\n");
+    fixture(&[CLASSES, &manifests]).decide()
 }
 
 pub(super) fn rejection(decision: &Decision, runtime: &str) -> String {
@@ -59,15 +59,15 @@ pub(super) fn rejection(decision: &Decision, runtime: &str) -> String {
 // spec: RT-62
 #[test]
 fn missing_size_range_ranks_after_matching_range() {
-    let big = MODEL.replace("7B", "72B");
+    let large_model = MODEL.replace("7B", "72B");
     let (unbounded, for_14b) =
         (runtime("a", ANY), runtime("b", &format!("{ANY}, modelSizeRange: {{min: 13B, max: 15B}}")));
     let matching = runtime("c", &format!("{ANY}, modelSizeRange: {{min: 65B, max: 80B}}"));
-    assert_eq!(selection(&decided(&[&big, &unbounded, &for_14b, &matching])).0, "c");
-    let none = decided(&[&big, &for_14b]);
-    assert!(!none.feasible);
+    assert_eq!(selection(&decided(&[&large_model, &unbounded, &for_14b, &matching])).0, "c");
+    let decision = decided(&[&large_model, &for_14b]);
+    assert!(!decision.feasible);
     assert_eq!(
-        none.message,
+        decision.message,
         "The only runtime cannot serve model m; the closest is b: SizeOutOfRange: the model has 72B parameters; the runtime supports 13B–15B"
     );
 }
@@ -116,7 +116,8 @@ fn first_available_has_free_capacity() {
     assert_eq!(selection(&decision).1, "nvidia-a100-40gb");
 }
 
-// Versions: only stated parts are compared; a missing version never matches a stated one; pre-releases precede releases.
+// Versions: only version parts that are set are compared; a missing version never matches a required one; pre-releases
+// precede releases.
 #[rstest]
 // spec: RT-55
 #[case("1", "Equal", Some("1.0.0"), true)]
@@ -162,23 +163,26 @@ fn compares_versions(
 // spec: RT-70
 #[test]
 fn uses_only_the_matching_entry() {
-    let two = "supportedModelFormats: [
+    let two_entries = "supportedModelFormats: [
         {modelFormat: {name: safetensors}, modelArchitecture: Qwen2ForCausalLM, autoSelect: true, priority: 9, acceleratorConfig: {nvidia-h100-80gb: {tensorParallelismOverride: {tensorParallelSize: 8}}}},
         {modelFormat: {name: safetensors}, modelArchitecture: LlamaForCausalLM, autoSelect: true, priority: 1, acceleratorConfig: {nvidia-h100-80gb: {tensorParallelismOverride: {tensorParallelSize: 2}}}}]";
     let other = "supportedModelFormats: [{modelFormat: {name: safetensors}, modelArchitecture: LlamaForCausalLM, autoSelect: true, priority: 2}]";
-    let decision = decided(&[MODEL, &runtime("a", two), &runtime("b", other)]);
+    let decision = decided(&[MODEL, &runtime("a", two_entries), &runtime("b", other)]);
     assert_eq!(selection(&decision).0, "b");
     let service = service("runtime: {name: a}, acceleratorSelector: {preferredClasses: [nvidia-h100-80gb]}");
-    assert_eq!(selection(&decided(&[MODEL, &runtime("a", two), &runtime("b", other), &service])).2, 2);
+    assert_eq!(selection(&decided(&[MODEL, &runtime("a", two_entries), &runtime("b", other), &service])).2, 2);
     // Two entries match; the one without autoSelect does not affect the other.
     let not_selectable = "supportedModelFormats: [
         {modelFormat: {name: safetensors}, modelArchitecture: LlamaForCausalLM, priority: 9},
         {modelFormat: {name: safetensors}, modelArchitecture: LlamaForCausalLM, autoSelect: true, priority: 1}]";
     assert_eq!(selection(&decided(&[MODEL, &runtime("a", not_selectable), &runtime("b", other)])).0, "b");
-    let off = two
+    let auto_select_off = two_entries
         .replace("priority: 1", "priority: 99")
         .replace("modelArchitecture: LlamaForCausalLM, autoSelect: true", "modelArchitecture: LlamaForCausalLM");
-    assert_eq!(rejection(&decided(&[MODEL, &runtime("a", &off)]), "a").split(':').next(), Some("AutoSelectDisabled"));
+    assert_eq!(
+        rejection(&decided(&[MODEL, &runtime("a", &auto_select_off)]), "a").split(':').next(),
+        Some("AutoSelectDisabled")
+    );
 }
 
 // Every runtime is reported once, in a fixed order; equal names in two scopes do not overwrite each other.
@@ -206,13 +210,13 @@ fn reports_equal_names_in_different_scopes() {
 // spec: ACC-122
 #[test]
 fn decides_components_separately() {
-    let rt = format!(
+    let runtime_fields = format!(
         "{ANY}, acceleratorRequirements: {{supportedClasses: [nvidia-h100-80gb, nvidia-a100-40gb, nvidia-t4]}}, decoderConfig: {{runner: {{image: d}}}}"
     );
     let service = service(
         "acceleratorSelector: {acceleratorClass: nvidia-t4}, engine: {acceleratorOverride: {acceleratorClass: nvidia-h100-80gb}}, decoder: {acceleratorOverride: {constraints: {minMemory: 30}, preferredClasses: [nvidia-t4, nvidia-a100-40gb]}}",
     );
-    let decision = decided(&[MODEL, &runtime("a", &rt), &service]);
+    let decision = decided(&[MODEL, &runtime("a", &runtime_fields), &service]);
     let class = |name: &str| decision.components[name].accelerator_class.clone().unwrap();
     assert_eq!((class("engine").as_str(), class("decoder").as_str()), ("nvidia-h100-80gb", "nvidia-a100-40gb"));
 }

@@ -55,7 +55,7 @@ fn parses_sizes(#[case] written: &str, #[case] expected: &str) {
 fn missing_auto_select_is_false() {
     let unset = runtime("a", "supportedModelFormats: [{modelFormat: {name: safetensors}}]");
     assert_eq!(rejection(&decided(&[MODEL, &unset]), "a").split(':').next(), Some("AutoSelectDisabled"));
-    let weighty = runtime(
+    let weighted = runtime(
         "a",
         "supportedModelFormats: [{modelFormat: {name: safetensors, weight: 100}, autoSelect: true, priority: 1}]",
     );
@@ -63,7 +63,7 @@ fn missing_auto_select_is_false() {
         "b",
         "supportedModelFormats: [{modelFormat: {name: safetensors, weight: 1}, autoSelect: true, priority: 2}]",
     );
-    assert_eq!(selection(&decided(&[MODEL, &weighty, &preferred])).0, "b");
+    assert_eq!(selection(&decided(&[MODEL, &weighted, &preferred])).0, "b");
 }
 
 // 2.6: the message named the format instead of the model and omitted runtimes that only lack autoSelect.
@@ -129,10 +129,10 @@ fn class_nodes_match_discovery() {
             "{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{gpu: one}}}}, {rest}status: {{allocatable: {{nvidia.com/gpu: 8, memory: 4Gi}}}}}}"
         )
     };
-    let one = class("one", "capabilities: {memoryGB: 80Gi}");
+    let class_one = class("one", "capabilities: {memoryGB: 80Gi}");
     let none = class("none", "capabilities: {memoryGB: 80Gi}").replace("nodeSelector: {gpu: none}", "");
     let (small, cordoned) = (node("small", ""), node("cordoned", "spec: {unschedulable: true}, "));
-    let fixture = fixture(&[&[one, none, small, cordoned].join("\n---\n")]);
+    let fixture = fixture(&[&[class_one, none, small, cordoned].join("\n---\n")]);
     let availability = |name: &str| fixture.supply.class(name).unwrap().availability.clone().unwrap();
     assert_eq!((availability("one").nodes.len(), availability("one").free()), (2, 8));
     assert!(availability("none").nodes.is_empty());

@@ -47,8 +47,8 @@ fn override_flag(setting: &mut Setting, field: String, value: String, origin: Or
     if is_negated && setting.overridden.len() == count {
         setting.overridden.insert(0, previous);
     }
-    let is_respelled = previous_field != setting.field && setting.overridden.len() > count;
-    if let Some(overridden) = setting.overridden.first_mut().filter(|_| is_respelled) {
+    let has_other_spelling = previous_field != setting.field && setting.overridden.len() > count;
+    if let Some(overridden) = setting.overridden.first_mut().filter(|_| has_other_spelling) {
         overridden.value = format!("{} {}", flag_of(&previous_field), overridden.value).trim_end().to_owned();
     }
 }

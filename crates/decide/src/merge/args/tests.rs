@@ -58,7 +58,7 @@ fn command_lines(runtime: &str, service: &str, configuration: &str) -> Sources<C
 #[case::order_of_sources("--r 1", "--u 1", "--a 1", "--r 1 --u 1 --a 1")]
 fn merges_arguments(#[case] runtime: &str, #[case] service: &str, #[case] configuration: &str, #[case] expected: &str) {
     let merged = merge_args(&command_lines(runtime, service, configuration));
-    assert_eq!(merged.line.args, words(expected));
+    assert_eq!(merged.command_line.args, words(expected));
     assert!(merged.warnings.is_empty());
 }
 
@@ -74,7 +74,7 @@ fn preserves_json_and_templates() {
     let runtime = CommandLine { command: Vec::new(), args: arguments.map(str::to_owned).into() };
     let merged =
         merge_args(&Sources { runtime: runtime.clone(), configuration: args("--tp 2"), service: args("--port 1") });
-    assert_eq!(merged.line.args[..arguments.len()], runtime.args);
+    assert_eq!(merged.command_line.args[..arguments.len()], runtime.args);
 }
 
 #[rstest]
@@ -97,12 +97,12 @@ fn merges_into_runtime_command(
 ) {
     let runtime = CommandLine { command: words(command), args: Vec::new() };
     let merged = merge_args(&Sources { runtime, configuration: self::args("--tp 2"), service: CommandLine::default() });
-    assert_eq!((merged.line.command, merged.line.args), (words(expected), words(args)));
+    assert_eq!((merged.command_line.command, merged.command_line.args), (words(expected), words(args)));
     let codes: Vec<&str> = merged.warnings.iter().map(|warning| warning.code.as_str()).collect();
     assert_eq!(codes, if has_warning { vec!["AcceleratorArgsNotApplied"] } else { vec![] });
 }
 
-/// Manifests put a script into either field; both are detected.
+/// A script is detected in `command` and in `args`.
 #[rstest]
 #[case::script_in_args("bash", "-c exec", true)]
 #[case::shell_and_script_in_args("", "sh -c exec", true)]
@@ -113,7 +113,7 @@ fn detects_shell_scripts(#[case] command: &str, #[case] args: &str, #[case] is_s
     let sources =
         Sources { runtime: runtime.clone(), configuration: self::args("--tp 2"), service: CommandLine::default() };
     let merged = merge_args(&sources);
-    assert_eq!((merged.line == runtime, merged.warnings.len()), (is_script, usize::from(is_script)));
+    assert_eq!((merged.command_line == runtime, merged.warnings.len()), (is_script, usize::from(is_script)));
 }
 
 // spec: ACC-93
@@ -122,7 +122,7 @@ fn service_command_disables_accelerator_args() {
     let service = CommandLine { command: words("my-engine"), args: Vec::new() };
     let runtime = CommandLine { command: words("other"), args: words("--a") };
     let merged = merge_args(&Sources { runtime, configuration: args("--tp 2"), service: service.clone() });
-    assert_eq!(merged.line, service);
+    assert_eq!(merged.command_line, service);
     assert_eq!(merged.warnings[0].code, "AcceleratorArgsNotApplied");
 }
 
@@ -131,7 +131,7 @@ fn configuration_command_replaces_arguments() {
     let runtime = CommandLine { command: words("other"), args: words("--a") };
     let configuration = CommandLine { command: words("tuned"), args: words("--tp 2 --b") };
     let merged = merge_args(&Sources { runtime, configuration, service: args("--tp 4") });
-    assert_eq!(merged.line, CommandLine { command: words("tuned"), args: words("--b --tp 4") });
+    assert_eq!(merged.command_line, CommandLine { command: words("tuned"), args: words("--b --tp 4") });
 }
 
 #[rstest]
@@ -141,7 +141,7 @@ fn warns_about_arguments_after_script(#[case] script: &str, #[case] warnings: us
     let command = ["sh", "-c", script, "--"].map(str::to_owned).into();
     let runtime = CommandLine { command, args: Vec::new() };
     let merged = merge_args(&Sources { runtime, configuration: CommandLine::default(), service: args("--tp 4") });
-    assert_eq!((merged.line.args, merged.warnings.len()), (words("--tp 4"), warnings));
+    assert_eq!((merged.command_line.args, merged.warnings.len()), (words("--tp 4"), warnings));
 }
 
 // spec: ACC-86
@@ -189,7 +189,7 @@ fn reports_settings_as_written_by_their_source(#[case] runtime: &str, #[case] se
 #[case::tgi_num_shard("--num-shard 4", Some(4))]
 #[case::data_parallel("--tp 2 --dp 4", Some(8))]
 #[case::data_parallel_attention("--tp 8 --dp 8 --enable-dp-attention", Some(8))]
-fn reads_stated_parallelism(#[case] line: &str, #[case] expected: Option<u32>) {
+fn reads_parallelism(#[case] line: &str, #[case] expected: Option<u32>) {
     assert_eq!(args_parallelism(line.split(' ')), expected);
     assert_eq!(args_parallelism(["sh", "-c", line]), expected);
 }
@@ -245,36 +245,36 @@ proptest! {
     #[test]
     fn user_arguments_stay_contiguous(sources in any_command_lines()) {
         let service_args = &sources.service.args;
-        let args = merge_args(&sources).line.args;
+        let args = merge_args(&sources).command_line.args;
         prop_assert!(service_args.is_empty() || args.windows(service_args.len()).any(|window| window == service_args.as_slice()));
     }
 
     #[test]
     fn merging_is_idempotent(sources in any_command_lines()) {
-        let once = merge_args(&sources).line;
-        let twice = merge_args(&Sources { runtime: once.clone(), ..sources }).line;
+        let once = merge_args(&sources).command_line;
+        let twice = merge_args(&Sources { runtime: once.clone(), ..sources }).command_line;
         prop_assert_eq!(once, twice);
     }
 
     #[test]
     fn every_setting_has_one_source(sources in any_command_lines()) {
-        let line = merge_args(&sources).line;
+        let line = merge_args(&sources).command_line;
         let words = [line.command.as_slice(), &line.args].concat();
         let count = |words: &[String], key: &FlagKey| segments(words).iter().filter(|segment| segment.key == *key).count();
-        let by_source = [
+        let args_by_source = [
             [sources.runtime.command.as_slice(), &sources.runtime.args].concat(),
             sources.configuration.args.clone(),
             sources.service.args.clone(),
         ];
         for key in keys(&words) {
-            let strongest = [&by_source[2], &by_source[1], &by_source[0]].into_iter().map(|words| count(words, &key)).find(|count| *count > 0);
+            let strongest = [&args_by_source[2], &args_by_source[1], &args_by_source[0]].into_iter().map(|words| count(words, &key)).find(|count| *count > 0);
             prop_assert_eq!(Some(count(&words, &key)), strongest);
         }
     }
 
     #[test]
     fn sources_are_not_reordered(sources in any_command_lines()) {
-        let args = merge_args(&sources).line.args;
+        let args = merge_args(&sources).command_line.args;
         let without_service_flags = |words: &[String]| without_keys(words, &keys(&sources.service.args));
         prop_assert!(is_subsequence(&without_service_flags(&sources.configuration.args), &args));
         let stronger = keys(&[sources.service.args.as_slice(), &sources.configuration.args].concat());
