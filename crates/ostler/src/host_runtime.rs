@@ -313,9 +313,9 @@ mod tests {
         };
         let request = format!("{method} / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        assert!(answer.starts_with(expected), "{answer}");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await.unwrap();
+        assert!(response.starts_with(expected), "{response}");
         shutdown.cancel();
         assert_eq!(task.await.unwrap().code, EXIT_CODE_SIGTERM);
     }

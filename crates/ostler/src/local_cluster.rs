@@ -56,7 +56,7 @@ impl LocalCluster {
         runtime: HostRuntime,
     ) -> Result<(Self, ClusterTasks)> {
         let (store, credentials) = (state_directory.open_store()?, state_directory.credentials()?);
-        let node_names: BTreeSet<String> = nodes.iter().map(name).collect();
+        let node_names: BTreeSet<String> = nodes.iter().map(object_name).collect();
         let admission = Arc::new(OperatorAdmission::default());
         let cluster = Cluster::start_with_store(
             store,
@@ -150,14 +150,16 @@ fn ports(admission: Arc<OperatorAdmission>, runtime: HostRuntime) -> Ports {
 /// Deletes simulated nodes of an earlier start that are not in `node_names`.
 fn delete_removed_nodes(server: &embedded::Server, node_names: &BTreeSet<String>) {
     let is_simulated = |node: &Value| node["metadata"]["annotations"][node_groups::SIMULATED_ANNOTATION] == "true";
-    for node in server.list("nodes").iter().filter(|node| is_simulated(node) && !node_names.contains(&name(node))) {
-        if let Err(error) = server.delete("nodes", "", &name(node), None) {
-            tracing::warn!(name = name(node), %error, "failed to delete a node of an earlier start");
+    for node in
+        server.list("nodes").iter().filter(|node| is_simulated(node) && !node_names.contains(&object_name(node)))
+    {
+        if let Err(error) = server.delete("nodes", "", &object_name(node), None) {
+            tracing::warn!(name = object_name(node), %error, "failed to delete a node of an earlier start");
         }
     }
 }
 
-fn name(object: &Value) -> String {
+fn object_name(object: &Value) -> String {
     object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
 }
 
@@ -185,7 +187,7 @@ fn install(server: &embedded::Server, catalog: Vec<Document>) -> Result<()> {
 fn apply_catalog_object(server: &embedded::Server, resource: &str, object: &Value) -> Result<(), Status> {
     match server.apply(resource, object, CATALOG_MANAGER) {
         Err(status) if status.code == 409 => {
-            let name = name(object);
+            let name = object_name(object);
             output::print_message(&format!(
                 "note: {resource}/{name} was edited and is not updated: {}",
                 status.message

@@ -133,8 +133,8 @@ fn report_transition(row: &Row, reported: &mut BTreeMap<String, String>) {
 /// Replaces the previous table on the terminal. Lines that are too long are truncated, not wrapped.
 fn redraw(table: &str, previous: &str) {
     let height = previous.lines().count();
-    let clear = if height == 0 { String::new() } else { format!("\x1b[{height}A\x1b[J") };
-    writeln!(std::io::stderr().lock(), "{clear}\x1b[?7l{table}\x1b[?7h").ok();
+    let clear_sequence = if height == 0 { String::new() } else { format!("\x1b[{height}A\x1b[J") };
+    writeln!(std::io::stderr().lock(), "{clear_sequence}\x1b[?7l{table}\x1b[?7h").ok();
 }
 
 fn indent(table: &str) -> String {

@@ -37,18 +37,18 @@ pub(crate) fn open(data_dir: Option<PathBuf>) -> Result<StateDirectory> {
 /// # Errors
 /// Also if other users can write to the directory, or another process has locked it.
 fn lock_directory(path: PathBuf) -> Result<DirectoryLock> {
-    let displayed = path.display().to_string();
+    let display_path = path.display().to_string();
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(|error| {
         error_with_hint(
-            format!("{displayed}: failed to create directory: {error}"),
+            format!("{display_path}: failed to create directory: {error}"),
             "choose another directory with --data-dir",
         )
     })?;
-    let metadata = fs::symlink_metadata(&path).with_context(|| displayed.clone())?;
+    let metadata = fs::symlink_metadata(&path).with_context(|| display_path.clone())?;
     if !metadata.is_dir() || metadata.permissions().mode() & 0o022 != 0 {
         return Err(error_with_hint(
-            format!("{displayed}: not a directory, or writable by other users"),
-            format!("choose another directory with --data-dir, or run `chmod go-w {displayed}`"),
+            format!("{display_path}: not a directory, or writable by other users"),
+            format!("choose another directory with --data-dir, or run `chmod go-w {display_path}`"),
         ));
     }
     DirectoryLock::acquire(&path).map_err(|error| match &error {

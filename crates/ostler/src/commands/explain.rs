@@ -121,7 +121,7 @@ pub(super) async fn run(args: ExplainArgs) -> Result<ExitCode> {
     let mut objects = ClusterObjects::read(&connection.client).await?;
     if kind.object_type == ObjectType::Service {
         objects.pod_diagnostics =
-            pod_diagnostics::collect(&connection.client, &namespace, &service::pods_of(&object, &objects)).await;
+            pod_diagnostics::collect(&connection.client, &namespace, &service::service_pods(&object, &objects)).await;
     }
     let explanation = explain(kind, &object, &objects);
     let text = match args.output {

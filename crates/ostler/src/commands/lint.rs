@@ -9,7 +9,7 @@ use api::{Document, Finding, Severity, fusioninfer, lint_document, ome};
 use operator::{AdmissionContext, validate_picker_config};
 use plan::{Service, Snapshot};
 
-use crate::report::tree::count_of;
+use crate::report::tree::format_count;
 use crate::{catalog, files, output, report};
 
 #[derive(clap::Args)]
@@ -58,9 +58,9 @@ pub(super) fn run(args: LintArgs) -> Result<ExitCode> {
     }
     output::print_message(&format!(
         "{}: {}, {}",
-        count_of(documents.len(), "document"),
-        count_of(errors, "error"),
-        count_of(warnings, "warning")
+        format_count(documents.len(), "document"),
+        format_count(errors, "error"),
+        format_count(warnings, "warning")
     ));
     Ok(if errors == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

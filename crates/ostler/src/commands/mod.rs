@@ -92,7 +92,7 @@ const EXIT_CODE_SIGINT: i32 = 130;
 
 /// Returns a token that SIGINT or SIGTERM cancels. A second signal exits the process immediately.
 fn shutdown_token() -> Result<CancellationToken> {
-    // The handlers are registered before anything else starts, so that no signal is missed.
+    // The handlers are registered first, so that no signal is missed.
     let mut interrupt = signal(SignalKind::interrupt()).context("signals")?;
     let mut terminate = signal(SignalKind::terminate()).context("signals")?;
     let shutdown = CancellationToken::new();

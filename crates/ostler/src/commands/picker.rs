@@ -87,8 +87,8 @@ impl PickerArgs {
     }
 
     fn address(&self) -> IpAddr {
-        let in_pod = env::var_os("KUBERNETES_SERVICE_HOST").is_some();
-        self.address.unwrap_or(IpAddr::V4(if in_pod { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST }))
+        let is_in_pod = env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+        self.address.unwrap_or(IpAddr::V4(if is_in_pod { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST }))
     }
 
     fn namespace(&self, context_namespace: String) -> String {

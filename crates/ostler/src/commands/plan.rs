@@ -14,7 +14,7 @@ use super::feature_gates::FeatureGates;
 use crate::cluster_objects::ClusterObjects;
 use crate::connect::{self, ConnectArgs};
 use crate::report::errors::error_with_hint;
-use crate::report::tree::count_of;
+use crate::report::tree::format_count;
 use crate::{catalog, files, node_groups, output, report};
 
 /// Exit code if a service is infeasible. Invalid input has exit code 1.
@@ -130,7 +130,7 @@ fn snapshot(args: &PlanArgs, documents: Vec<Document>, input: &PlanInput) -> Res
     if snapshot.services.is_empty() {
         let names: Vec<String> = args.filenames.iter().map(|path| path.display().to_string()).collect();
         let hint = "add an InferenceService of ome.io/v1beta1 or fusioninfer.io/v1alpha1";
-        let documents = count_of(document_count, "document");
+        let documents = format_count(document_count, "document");
         return Err(error_with_hint(format!("{}: no InferenceService in {documents}", names.join(", ")), hint));
     }
     Ok(snapshot)

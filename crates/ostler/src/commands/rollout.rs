@@ -301,9 +301,9 @@ mod tests {
     #[case("soon", None, "")]
     #[case("-1s", None, "")]
     #[case("99999999999999999h", None, "")]
-    fn parses_time_limits(#[case] text: &str, #[case] seconds: Option<u64>, #[case] displayed: &str) {
+    fn parses_time_limits(#[case] text: &str, #[case] seconds: Option<u64>, #[case] formatted: &str) {
         let limit = text.parse::<TimeLimit>().ok();
         assert_eq!(limit.map(|limit| limit.0.map_or(0, |duration| duration.as_secs())), seconds);
-        assert_eq!(limit.map(|limit| limit.to_string()).unwrap_or_default(), displayed);
+        assert_eq!(limit.map(|limit| limit.to_string()).unwrap_or_default(), formatted);
     }
 }

@@ -178,18 +178,18 @@ fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
 fn open_process_tracker(state_directory: &StateDirectory) -> Result<ProcessTracker> {
     let (processes, orphans) = state_directory.process_tracker()?;
     if orphans.killed > 0 {
-        output::print_message(&format!("killed {} of an earlier `ostler up`", count_of_processes(orphans.killed)));
+        output::print_message(&format!("killed {} of an earlier `ostler up`", format_process_count(orphans.killed)));
     }
     if orphans.remaining > 0 {
         output::print_message(&format!(
             "warning: failed to kill {} of an earlier `ostler up`",
-            count_of_processes(orphans.remaining)
+            format_process_count(orphans.remaining)
         ));
     }
     Ok(processes)
 }
 
-fn count_of_processes(count: usize) -> String {
+fn format_process_count(count: usize) -> String {
     if count == 1 { "1 process".to_owned() } else { format!("{count} processes") }
 }
 

@@ -13,18 +13,18 @@ use crate::report::errors::error_with_hint;
 
 /// Returns the Node objects, and the GPUs of this host if it is one of the nodes.
 pub(crate) fn read(value: &Path) -> Result<(Vec<Value>, GpuInventory)> {
-    let displayed = value.display().to_string();
+    let display_name = value.display().to_string();
     // A value that looks like a path but does not exist is reported as a missing file.
-    let is_file = value.exists() || displayed.contains(['/', '.']);
-    let text = if is_file { files::read_text(value)? } else { displayed.clone() };
+    let is_file = value.exists() || display_name.contains(['/', '.']);
+    let text = if is_file { files::read_text(value)? } else { display_name.clone() };
     let (nodes, gpus) = if text.contains("kind:") {
         (
-            parse_manifest(&displayed, &text)?.into_iter().map(to_node).collect::<Result<Vec<_>>>()?,
+            parse_manifest(&display_name, &text)?.into_iter().map(to_node).collect::<Result<Vec<_>>>()?,
             GpuInventory::default(),
         )
     } else {
         let hint = "write `this` for this host or `8×H100-80G ×2` for simulated nodes, separated by commas or newlines";
-        let source = if is_file { displayed.as_str() } else { "--nodes" };
+        let source = if is_file { display_name.as_str() } else { "--nodes" };
         let entries = super::parse(&text).map_err(|error| error_with_hint(format!("{source}: {error}"), hint))?;
         let includes_host = entries.contains(&NodeEntry::Host);
         let gpus = if includes_host { GpuInventory::discover() } else { GpuInventory::default() };
@@ -32,7 +32,7 @@ pub(crate) fn read(value: &Path) -> Result<(Vec<Value>, GpuInventory)> {
     };
     if nodes.is_empty() {
         return Err(error_with_hint(
-            format!("{displayed}: no nodes found"),
+            format!("{display_name}: no nodes found"),
             "write one group per line, such as `8×H100-80G ×2`",
         ));
     }

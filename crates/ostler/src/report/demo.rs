@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use super::tree::count_of;
+use super::tree::format_count;
 use crate::demo::{DemoOutcome, ServiceOutcome, UnselectedCandidate};
 
 /// Values for the example commands.
@@ -48,7 +48,7 @@ fn decision_lines(service: &ServiceOutcome) -> Vec<String> {
     lines.extend(
         service.runner_up.iter().filter(|candidate| !candidate.is_rejected).map(|candidate| line("next", candidate)),
     );
-    let title = format!("rejected {}, nearest", count_of(service.rejected, "runtime"));
+    let title = format!("rejected {}, nearest", format_count(service.rejected, "runtime"));
     lines.extend(service.nearest_rejected.iter().map(|candidate| line(&title, candidate)));
     lines
 }

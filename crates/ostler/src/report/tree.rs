@@ -47,7 +47,7 @@ pub(crate) fn group_by_reason(
 ) -> Vec<TreeNode> {
     let mut groups: Vec<(String, Vec<String>)> = Vec::new();
     for (name, reason) in rows {
-        match groups.iter_mut().find(|(known, _)| *known == reason) {
+        match groups.iter_mut().find(|(group_key, _)| *group_key == reason) {
             Some((_, names)) => names.push(name),
             None => groups.push((reason, vec![name])),
         }
@@ -80,7 +80,7 @@ pub(crate) fn names_with_noun(noun: &str, names: &mut Vec<String>) -> String {
 }
 
 /// Formats a count with its noun: `1 node`, `3 nodes`.
-pub(crate) fn count_of(count: usize, noun: &str) -> String {
+pub(crate) fn format_count(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 

@@ -176,7 +176,7 @@ fn roll_out(kubectl: &Kubectl) {
     wait_for_rollout();
     kubectl.assert_contains(&["wait", "--for=condition=Available", "deployment/web", "--timeout=10m"], "condition met");
     kubectl.assert_contains(&["describe", "deployment", "web"], "ScalingReplicaSet");
-    // `kubectl describe` lists the Pods and then reads each one: terminating Pods may be gone by then.
+    // `kubectl describe` lists the Pods and then reads each one: terminating Pods may have been deleted by then.
     kubectl.wait_for_output(
         &["get", "pods", "-l", "app=web", "-o", "jsonpath={.items[*].metadata.deletionTimestamp}"],
         "",

@@ -113,7 +113,7 @@ async fn wait_until_ready(kubeconfig: &Path, restarts: i32) -> Pod {
 /// Returns the running processes of a group, by process id and start time, since ids are reused; see proc(5).
 fn processes_of_group(group: &str) -> BTreeSet<(String, String)> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
-    let stats = entries.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
+    let stat_files = entries.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
     let process = |stat: String| {
         let (head, rest) = stat.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
@@ -121,5 +121,5 @@ fn processes_of_group(group: &str) -> BTreeSet<(String, String)> {
         let is_member = fields[2] == group && !matches!(fields[0], "Z" | "X");
         is_member.then(|| (pid.to_owned(), fields[19].to_owned()))
     };
-    stats.filter_map(process).collect()
+    stat_files.filter_map(process).collect()
 }

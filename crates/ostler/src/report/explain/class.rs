@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Explanation, text, text_of};
 use crate::cluster_objects::ClusterObjects;
-use crate::report::tree::{TreeNode, count_of, group_by_reason};
+use crate::report::tree::{TreeNode, format_count, group_by_reason};
 
 /// Maximum number of lines of a list.
 const MAX_LINES: usize = 12;
@@ -31,13 +31,13 @@ pub(crate) fn explain(object: &Value, objects: &ClusterObjects, now: Timestamp) 
     let resource = class.resource_name().unwrap_or("accelerator").to_owned();
     if availability.nodes.is_empty() {
         explanation.subject = format!("{} is empty", explanation.subject);
-        explanation.message = format!("spec.discovery matches none of {}", count_of(node_infos.len(), "node"));
+        explanation.message = format!("spec.discovery matches none of {}", format_count(node_infos.len(), "node"));
         explanation.tree = discovery_branch(&class.discovery);
         explanation.tree.extend(group_by_reason("node", mismatches(&class, &node_infos, objects), MAX_LINES));
         explanation.remedies = discovery_remedies(&class, &node_infos, objects);
     } else {
         let (free, total) = (availability.free(), availability.total());
-        explanation.subject = format!("{} has {}", explanation.subject, count_of(availability.nodes.len(), "node"));
+        explanation.subject = format!("{} has {}", explanation.subject, format_count(availability.nodes.len(), "node"));
         explanation.message = format!("{free} of {total} × {resource} free");
         let row = |node: &decide::ClassNode| {
             let state = if node.schedulable { "" } else { ", cordoned or not ready" };
@@ -89,7 +89,7 @@ fn mismatches(class: &Class, node_infos: &[NodeInfo], objects: &ClusterObjects) 
             None => "has no accelerators".to_owned(),
             Some((name, count)) => {
                 let other_class =
-                    class_of(objects, &node.name).map(|class| format!(", in class {class}")).unwrap_or_default();
+                    node_class(objects, &node.name).map(|class| format!(", in class {class}")).unwrap_or_default();
                 format!("{count} × {name}{other_class}: {}", first_mismatch(&class.discovery, &node.labels))
             }
         };
@@ -104,7 +104,7 @@ fn accelerators(node: &NodeInfo) -> Option<(&String, &u32)> {
 }
 
 /// Returns the class that lists the node in its status.
-fn class_of(objects: &ClusterObjects, node: &str) -> Option<String> {
+fn node_class(objects: &ClusterObjects, node: &str) -> Option<String> {
     let classes = objects.supply.iter().filter(|object| object["kind"] == "AcceleratorClass");
     let lists_node =
         |class: &&Value| class["status"]["nodes"].as_array().is_some_and(|nodes| nodes.contains(&json!(node)));
@@ -134,7 +134,8 @@ fn first_mismatch(discovery: &Discovery, labels: &BTreeMap<String, String>) -> S
 /// Returns changes of spec.discovery that match nodes with accelerators that belong to no class.
 fn discovery_remedies(class: &Class, node_infos: &[NodeInfo], objects: &ClusterObjects) -> Vec<String> {
     let mut remedies = Vec::new();
-    for node in node_infos.iter().filter(|node| accelerators(node).is_some() && class_of(objects, &node.name).is_none())
+    for node in
+        node_infos.iter().filter(|node| accelerators(node).is_some() && node_class(objects, &node.name).is_none())
     {
         let product = node.labels.iter().find(|(key, _)| key.ends_with(".product") || key.ends_with("/product"));
         let Some((key, value)) = product else { continue };
@@ -144,8 +145,8 @@ fn discovery_remedies(class: &Class, node_infos: &[NodeInfo], objects: &ClusterO
         let availability = decide::class_availability(&changed_class, node_infos);
         let match_summary = format!(
             "{} with {} that belong to no class",
-            count_of(availability.nodes.len(), "node"),
-            count_of(availability.total() as usize, "accelerator")
+            format_count(availability.nodes.len(), "node"),
+            format_count(availability.total() as usize, "accelerator")
         );
         let remedy = match nearest_name(value, discovery_values(&class.discovery)) {
             Some(typo) => format!("replace {typo} with {value} in spec.discovery: this matches {match_summary}"),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Explanation, text};
 use crate::cluster_objects::{self, ClusterObjects};
-use crate::report::tree::{TreeNode, count_of, group_by_reason, join_names};
+use crate::report::tree::{TreeNode, format_count, group_by_reason, join_names};
 
 /// Maximum number of lines of a list.
 const MAX_LINES: usize = 8;
@@ -33,9 +33,12 @@ pub(crate) fn explain_runtime(object: &Value, objects: &ClusterObjects, now: Tim
     explanation.message = match (selecting_services.len(), selecting_models.len()) {
         (0, 0) => "not selected by any service or for any model".to_owned(),
         (0, count) => {
-            format!("not selected by any service; would be selected for {count} of {}", count_of(models.len(), "model"))
+            format!(
+                "not selected by any service; would be selected for {count} of {}",
+                format_count(models.len(), "model")
+            )
         }
-        (count, _) => format!("selected by {count} of {}", count_of(services.len(), "service")),
+        (count, _) => format!("selected by {count} of {}", format_count(services.len(), "service")),
     };
     explanation.ready = !selecting_services.is_empty() || !selecting_models.is_empty();
     explanation.tree.extend(branch("services", outcomes(&runtime, &services)));

@@ -11,7 +11,7 @@ use super::placement::{PlacementAnalysis, SERVICE_LABELS};
 use super::pod_diagnostics::PodDiagnostics;
 use super::{Explanation, PodProblem, text, text_of};
 use crate::cluster_objects::ClusterObjects;
-use crate::report::tree::{TreeNode, count_of, group_by_reason, names_with_noun};
+use crate::report::tree::{TreeNode, format_count, group_by_reason, names_with_noun};
 
 /// Maximum number of lines of a list of candidates, classes or Pods.
 const MAX_LINES: usize = 6;
@@ -41,7 +41,7 @@ pub(crate) struct ExplainContext<'a> {
 pub(crate) fn explain(service: &Value, context: ExplainContext<'_>) -> Explanation {
     let mut explanation = Explanation::new(service, context.now);
     let decision = service.pointer("/status/decision").cloned();
-    let pods = pods_of(service, context.objects);
+    let pods = service_pods(service, context.objects);
     let placement = PlacementAnalysis::new(&context.objects.nodes, &context.objects.pods, &context.objects.supply);
     let problems = PodProblems::new(&pods, &context.objects.pod_diagnostics);
 
@@ -141,7 +141,7 @@ impl<'a> PodProblems<'a> {
 }
 
 /// Returns the Pods of a service.
-pub(crate) fn pods_of<'a>(service: &Value, objects: &'a ClusterObjects) -> Vec<&'a Value> {
+pub(crate) fn service_pods<'a>(service: &Value, objects: &'a ClusterObjects) -> Vec<&'a Value> {
     objects.pods.iter().filter(|pod| is_pod_of(pod, service)).collect()
 }
 
@@ -175,7 +175,7 @@ fn headline(
         }
         Some(decision) if decision["feasible"] == false => infeasible_headline(decision),
         _ if !problems.unschedulable.is_empty() => {
-            format!("{} of {} cannot be scheduled", problems.unschedulable.len(), count_of(pod_count, "Pod"))
+            format!("{} of {} cannot be scheduled", problems.unschedulable.len(), format_count(pod_count, "Pod"))
         }
         _ => explanation.message.clone(),
     }
@@ -342,7 +342,7 @@ fn pod_branches(
     let mut groups: Vec<(Vec<TreeNode>, Vec<&Value>)> = Vec::new();
     for pod in &problems.unschedulable {
         let rejections = placement.node_rejections(pod, class);
-        match groups.iter_mut().find(|(known, _)| *known == rejections) {
+        match groups.iter_mut().find(|(group_key, _)| *group_key == rejections) {
             Some((_, pods)) => pods.push(pod),
             None => groups.push((rejections, vec![pod])),
         }
@@ -351,7 +351,7 @@ fn pod_branches(
         let mut names: Vec<String> = pods.iter().map(|pod| name(pod)).collect();
         let message = match pods.first().filter(|_| rejections.is_empty()) {
             Some(pod) => operator::pod_problem(pod).map(|problem| problem.message).unwrap_or_default(),
-            None => format!("0 of {} available", count_of(placement.node_count(), "node")),
+            None => format!("0 of {} available", format_count(placement.node_count(), "node")),
         };
         tree.push(TreeNode::new(
             format!("{}  Unschedulable: {message}", names_with_noun("pod", &mut names)),

@@ -52,10 +52,10 @@ pub(super) async fn gang_recovers_after_node_loss(test_cluster: &TestCluster) {
     test_cluster.wait_for_condition(ROLES, NAMESPACE, NAME, ("Ready", "True"), "").await;
     let recovered_uids =
         uids(&wait_for_scheduled_pods(test_cluster, &[("decode-0", 4), ("decode-1", 4), ("prefill-0", 2)]).await);
-    let of_decode_0 = |uids: &BTreeMap<String, Value>| -> Vec<Value> {
+    let decode_0_uids = |uids: &BTreeMap<String, Value>| -> Vec<Value> {
         uids.iter().filter(|(name, _)| name.contains("-decode-0-")).map(|(_, uid)| uid.clone()).collect()
     };
-    assert_eq!(of_decode_0(&recovered_uids), of_decode_0(&initial_uids), "the other replicas were not restarted");
+    assert_eq!(decode_0_uids(&recovered_uids), decode_0_uids(&initial_uids), "the other replicas were not restarted");
 
     test_cluster.delete(ROLES, NAMESPACE, NAME).await;
     test_cluster.wait_for_deletion(NAMESPACE, &[ROLES, SETS, STATEFUL_SETS, GROUPS, PODS, SERVICES, REVISIONS]).await;
