@@ -164,9 +164,9 @@ fn component_targets<'a>(
     runtime: &'a Runtime,
     format: Option<&'a SupportedFormat>,
 ) -> impl Iterator<Item = ComponentTarget<'a>> {
-    let in_use = move |component: &Component| {
+    let is_in_use = move |component: &Component| {
         let declared = demand.components.get(component).is_some_and(|component| component.declared);
         *component == Component::Engine || declared || runtime.components.contains_key(component)
     };
-    Component::ALL.into_iter().filter(in_use).map(move |component| ComponentTarget { component, runtime, format })
+    Component::ALL.into_iter().filter(is_in_use).map(move |component| ComponentTarget { component, runtime, format })
 }

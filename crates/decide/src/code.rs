@@ -7,7 +7,7 @@ pub mod outcome {
         KEPT = "Kept": "The current selection is still eligible and is retained.", "";
         NO_COMPATIBLE_RUNTIME = "NoCompatibleRuntime":
             "No runtime can serve the model; the message names the closest one. As a warning: the service runs its own engine without a runtime.",
-            "Resolve the code of the closest runtime, or create a runtime for the model. `ostler explain` shows which single change helps.";
+            "Resolve the rejection of the closest runtime, or create a runtime for the model. `ostler explain` shows which single change helps.";
         MODEL_NOT_FOUND = "ModelNotFound":
             "The model that the service names exists neither in its namespace nor in the cluster.",
             "Correct spec.model.name, or create a BaseModel or ClusterBaseModel with this name.";
@@ -56,7 +56,7 @@ pub mod runtime {
             "Set spec.runtime.name, or set autoSelect in the runtime.";
         NO_ELIGIBLE_ACCELERATOR = "NoEligibleAccelerator":
             "The runtime is compatible, but no accelerator class is eligible; each class has its own code.",
-            "Resolve the code of the first class. `ostler explain` shows which single change helps.";
+            "Resolve the rejection of the first class. `ostler explain` shows which single change helps.";
     }
 }
 
@@ -96,7 +96,7 @@ pub mod class {
             "The class provides less compute than required, or does not declare its performance.",
             "Lower the requirement, or set capabilities.performance of the class.";
         TOO_MANY_PER_NODE = "TooManyPerNode":
-            "The runtime or the service requests more accelerators per node than any node of the class has. Waiting does not help.",
+            "The runtime or the service requests more accelerators per node than any node of the class has. Freeing accelerators does not help.",
             "Lower --tensor-parallel-size or resources, or set leader and worker to use several nodes.";
         MODEL_DOES_NOT_FIT = "ModelDoesNotFit":
             "The model requires more accelerator memory than the largest possible shape provides.",

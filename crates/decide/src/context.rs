@@ -198,9 +198,9 @@ impl DecisionContext {
         let ComponentTarget { component, runtime, format } = target;
         let demand = self.demand.components.get(&component).unwrap_or(&EMPTY_DEMAND);
         let runtime_component = runtime.components.get(&component).unwrap_or(&EMPTY_RUNTIME_COMPONENT);
-        let by_service = &demand.selector.required;
-        let by_runtime = &runtime.requirements.required;
-        let runtime_only = *by_service == Capabilities::default();
+        let service_capabilities = &demand.selector.required;
+        let runtime_capabilities = &runtime.requirements.required;
+        let runtime_only = *service_capabilities == Capabilities::default();
         MatchContext {
             model: self.demand.model.resolved().filter(|_| !runtime.is_custom_engine()),
             model_memory: self.model_memory.filter(|_| !runtime.is_custom_engine()),
@@ -208,7 +208,11 @@ impl DecisionContext {
             requirements: &runtime.requirements,
             runtime: runtime_component,
             configurations: runtime.configuration_layers(format, runtime_component, demand),
-            required: if runtime_only { Cow::Borrowed(by_runtime) } else { Cow::Owned(by_runtime.combine(by_service)) },
+            required: if runtime_only {
+                Cow::Borrowed(runtime_capabilities)
+            } else {
+                Cow::Owned(runtime_capabilities.combine(service_capabilities))
+            },
             accelerator_resources: &self.accelerator_resources,
         }
     }
@@ -267,6 +271,6 @@ impl ComponentEvaluation<'_> {
 
 /// Returns the classes that service and runtime name.
 fn named_classes<'b>(context: &'b MatchContext<'_>) -> impl Iterator<Item = &'b str> {
-    let by_runtime = context.requirements.supported_classes.iter().flatten();
-    context.demand.selector.preferred.iter().chain(by_runtime).map(String::as_str)
+    let runtime_classes = context.requirements.supported_classes.iter().flatten();
+    context.demand.selector.preferred.iter().chain(runtime_classes).map(String::as_str)
 }

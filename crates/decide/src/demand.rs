@@ -115,7 +115,7 @@ impl Component {
 /// Requirements of one component of a service.
 #[derive(Clone, Debug, Default)]
 pub struct ComponentDemand {
-    /// Whether the service has this component; otherwise the requirements apply if its runtime has it.
+    /// Whether the service defines this component; otherwise the requirements apply if its runtime defines it.
     pub declared: bool,
     /// Constraints and policy for selecting the class.
     pub selector: ClassSelector,
@@ -258,8 +258,8 @@ impl Capabilities {
             max_memory: self.max_memory.into_iter().chain(other.max_memory).min(),
             compute_capability: compute_capability.cloned(),
             features: self.features.union(&other.features).cloned().collect(),
-            bandwidth: greater(self.bandwidth, other.bandwidth),
-            performance: self.performance.stricter(&other.performance),
+            bandwidth: max_value(self.bandwidth, other.bandwidth),
+            performance: self.performance.combine(&other.performance),
         }
     }
 }
@@ -280,13 +280,13 @@ pub struct Performance {
 }
 
 impl Performance {
-    fn stricter(&self, other: &Self) -> Self {
+    fn combine(&self, other: &Self) -> Self {
         Self {
-            fp8: greater(self.fp8, other.fp8),
-            fp16: greater(self.fp16, other.fp16),
-            fp32: greater(self.fp32, other.fp32),
-            int8: greater(self.int8, other.int8),
-            int4: greater(self.int4, other.int4),
+            fp8: max_value(self.fp8, other.fp8),
+            fp16: max_value(self.fp16, other.fp16),
+            fp32: max_value(self.fp32, other.fp32),
+            int8: max_value(self.int8, other.int8),
+            int4: max_value(self.int4, other.int4),
         }
     }
 
@@ -297,6 +297,6 @@ impl Performance {
     }
 }
 
-fn greater(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+fn max_value(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     a.into_iter().chain(b).reduce(f64::max)
 }

@@ -45,7 +45,7 @@ const PER_NODE: [u32; 4] = [1, 2, 4, 8];
 /// Nodes per replica that are tried, in order.
 const NODES: [u32; 4] = [1, 2, 4, 8];
 
-/// Returns the requested shape, or else the smallest one that holds the model. `limiting` are the nodes that limit the
+/// Returns the requested shape, or else the smallest one that the model fits into. `limiting` are the nodes that limit the
 /// accelerators of one Pod.
 ///
 /// # Errors

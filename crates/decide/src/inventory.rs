@@ -36,8 +36,8 @@ pub fn class_availability(class: &Class, nodes: &[NodeInfo]) -> Availability {
 
 /// Returns the accelerators of `class` on one of its nodes.
 fn class_node(class: &Class, node: &NodeInfo) -> ClassNode {
-    let unit = class.resource().map_or(1, |resource| resource.quantity.max(1));
-    let accelerators = |units: &dyn Fn(&str) -> u32| class.resource_name().map_or(0, units) / unit;
+    let units_per_accelerator = class.resource().map_or(1, |resource| resource.quantity.max(1));
+    let accelerators = |units: &dyn Fn(&str) -> u32| class.resource_name().map_or(0, units) / units_per_accelerator;
     ClassNode {
         name: node.name.clone(),
         labels: Some(Arc::clone(&node.labels)),

@@ -85,8 +85,8 @@ fn prerequisites(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
     if let ModelReference::Disabled(model) = &what_if.demand.model {
         changes.push(ProposedChange::EnableModel(model.name.clone()));
     }
-    changes.extend(runtimes::excluded_runtimes(what_if));
-    changes.extend(classes::explicit_exclusions(what_if));
+    changes.extend(runtimes::excluded_runtime_changes(what_if));
+    changes.extend(classes::exclusion_changes(what_if));
     changes.extend(what_if.demand.runtime.clone().map(ProposedChange::RemoveRuntimeName));
     changes
 }
@@ -120,7 +120,7 @@ fn feasibility_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
     if let ModelReference::Disabled(model) = &what_if.demand.model {
         changes.push(ProposedChange::EnableModel(model.name.clone()));
     }
-    changes.extend(runtimes::disabled_runtimes(what_if));
+    changes.extend(runtimes::enable_runtime_changes(what_if));
     match what_if.current.candidates.first().and_then(|closest| closest.rejected.as_ref()) {
         Some(RuntimeRejection::NoEligibleAccelerator { .. }) => changes.extend(classes::eligibility_changes(what_if)),
         Some(rejection) => changes.extend(runtimes::runtime_adaptations(what_if, rejection)),

@@ -61,7 +61,8 @@ fn matches(assessment: &RuntimeAssessment<'_>, runtime: Option<&RuntimeRef>) -> 
     }
 }
 
-/// Retains the recorded number of accelerators if it still holds the model and the manifests do not set another one.
+/// Retains the recorded number of accelerators if the model still fits into their memory and the manifests do not set
+/// another one.
 fn retain_shape(ranked: &mut RankedClass<'_>, recorded: &ComponentDecision) {
     let (class, eligibility) = (&ranked.class.name, &mut ranked.eligibility);
     let variant = recorded.variants.iter().find(|variant| variant.accelerator_class == *class);

@@ -74,7 +74,7 @@ fn sort_by_code_frequency(rejected: &mut [&AcceleratorCandidate]) {
 }
 
 fn summary(candidate: &RuntimeCandidate) -> RuntimeCandidate {
-    let best = candidate.accelerators.iter().filter(|class| class.rank == Some(1)).take(2);
+    let best_classes = candidate.accelerators.iter().filter(|class| class.rank == Some(1)).take(2);
     let rejected = candidate.rejected.as_ref();
     let outranked = candidate.outranked.as_ref();
     RuntimeCandidate {
@@ -82,7 +82,7 @@ fn summary(candidate: &RuntimeCandidate) -> RuntimeCandidate {
         scope: candidate.scope,
         rank: candidate.rank,
         selected: candidate.selected,
-        accelerators: best.map(truncate_class).collect(),
+        accelerators: best_classes.map(truncate_class).collect(),
         rejected: rejected.map(|rejection| RuntimeRejection::Recorded(recorded(rejection.code(), rejection))),
         rank_basis: candidate.rank_basis.clone(),
         outranked: outranked.map(|reason| RuntimeRankReason::Recorded(recorded(OUTRANKED, reason))),

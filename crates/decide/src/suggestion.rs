@@ -36,9 +36,9 @@ fn edit_distance(a: &[char], b: &[char]) -> usize {
         let mut diagonal = i;
         let mut left = i + 1;
         for (cell, y) in row.iter_mut().skip(1).zip(b) {
-            let replaced = diagonal + usize::from(x != y);
+            let substitution_cost = diagonal + usize::from(x != y);
             diagonal = *cell;
-            left = replaced.min(*cell + 1).min(left + 1);
+            left = substitution_cost.min(*cell + 1).min(left + 1);
             *cell = left;
         }
         if let Some(first) = row.first_mut() {

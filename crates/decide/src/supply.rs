@@ -232,7 +232,8 @@ impl Class {
         self.resources.iter().find(|resource| !resource.divisible).or(self.resources.first())
     }
 
-    /// Whether Pods request a partition of a device (MIG). An engine uses one partition; they cannot be combined.
+    /// Whether Pods request a partition of a device (MIG). An engine uses one partition, because partitions cannot be
+    /// combined.
     #[must_use]
     pub fn is_fraction(&self) -> bool {
         self.resource().is_some_and(|resource| resource.divisible)

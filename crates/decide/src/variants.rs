@@ -34,10 +34,10 @@ fn is_one_node(nodes: &u32) -> bool {
 /// A range of prompt sizes in tokens with inclusive bounds; an unset bound is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenRange {
-    /// Least number of tokens.
+    /// Minimum number of tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<u64>,
-    /// Greatest number of tokens.
+    /// Maximum number of tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<u64>,
 }

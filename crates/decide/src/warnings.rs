@@ -195,10 +195,11 @@ fn resource_replaced(
         let mut others = requests.iter().filter(|(name, count)| **count > 0 && *name != class_resource);
         others.find(|(name, _)| accelerators.contains(*name)).map(|(name, count)| format!("{count} × {name}"))
     };
-    let by_runtime = || find_other_resource(&runtime.resources).filter(|_| demand.selector.preferred.is_empty());
+    let requested_by_runtime =
+        || find_other_resource(&runtime.resources).filter(|_| demand.selector.preferred.is_empty());
     let (owner, requested) = match find_other_resource(&demand.resources) {
         Some(requested) => ("service", requested),
-        None => ("runtime", by_runtime()?),
+        None => ("runtime", requested_by_runtime()?),
     };
     let message = format!(
         "The {owner} requests {requested} for the {component}; Pods request {per_node} × {class_resource} of class {} instead; to choose the vendor, set spec.acceleratorSelector.preferredClasses",

@@ -18,8 +18,8 @@ fn catalog() -> Vec<(Class, Value)> {
 }
 
 fn parse_class(value: Value) -> (Class, Value) {
-    let typed: api::ome::AcceleratorClass = serde_json::from_value(value.clone()).unwrap();
-    (Class::from_api(&typed, None).unwrap(), value)
+    let class: api::ome::AcceleratorClass = serde_json::from_value(value.clone()).unwrap();
+    (Class::from_api(&class, None).unwrap(), value)
 }
 
 fn user_class(name: &str, selector: Value) -> Value {

@@ -12,8 +12,8 @@ fn flavor(name: &str, labels: Value) -> Value {
 fn catalog() -> Vec<(Class, Value)> {
     let text = include_str!("../tests/small/classes.yaml");
     let parse = |value: Value| {
-        let typed: api::ome::AcceleratorClass = serde_json::from_value(value.clone()).unwrap();
-        (Class::from_api(&typed, None).unwrap(), value)
+        let class: api::ome::AcceleratorClass = serde_json::from_value(value.clone()).unwrap();
+        (Class::from_api(&class, None).unwrap(), value)
     };
     api::parse_manifest("catalog", text).unwrap().into_iter().map(|document| parse(document.value)).collect()
 }

@@ -233,7 +233,7 @@ impl Inventory {
         let matching =
             self.classes.iter().filter(|(_, members)| matches_discovery(&members.class.discovery, name, &labels));
         let matching: BTreeSet<String> = matching.map(|(class, _)| class.clone()).collect();
-        let remaining = self.without_replaced_discovered(matching, &labels);
+        let remaining = self.exclude_replaced_classes(matching, &labels);
         let Some(node) = self.nodes.get_mut(name) else { return };
         let previous = std::mem::replace(&mut node.classes, remaining.clone());
         for class in previous.difference(&remaining) {
@@ -243,7 +243,7 @@ impl Inventory {
     }
 
     /// Removes discovered classes if another class of the same resource names the product of the node.
-    fn without_replaced_discovered(
+    fn exclude_replaced_classes(
         &self,
         mut classes: BTreeSet<String>,
         labels: &BTreeMap<String, String>,
@@ -317,7 +317,7 @@ impl Inventory {
         };
         let matching = classes.iter().filter(matches);
         let matching = node.classes.iter().chain(matching).cloned().collect();
-        let remaining = self.without_replaced_discovered(matching, &labels);
+        let remaining = self.exclude_replaced_classes(matching, &labels);
         let Some(node) = self.nodes.get_mut(name) else { return };
         let previous = std::mem::replace(&mut node.classes, remaining.clone());
         for class in classes.intersection(&previous).filter(|class| !remaining.contains(*class)) {

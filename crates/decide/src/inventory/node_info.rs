@@ -63,7 +63,7 @@ pub fn node_info(node: &Value) -> NodeInfo {
         node.pointer("/status/conditions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let not_ready = conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] != "True");
     let cordoned = node.pointer("/spec/unschedulable").and_then(Value::as_bool).unwrap_or(false);
-    // Hand-written snapshots often have capacity only.
+    // Hand-written node lists often omit allocatable.
     let allocatable = node.pointer("/status/allocatable").or_else(|| node.pointer("/status/capacity"));
     NodeInfo {
         name: node.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned(),

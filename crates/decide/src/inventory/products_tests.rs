@@ -134,10 +134,10 @@ fn time_slicing_replicas_share_memory() {
 
 #[test]
 fn reads_amd_memory_and_partitions() {
-    let plain = json!({"amd.com/gpu.product-name": "MI300X", "amd.com/gpu.vram": "192G"});
-    assert_eq!(detect_products(&node(plain, &["amd.com/gpu"]))[0].memory.unwrap().to_string(), "192Gi");
-    let counted = json!({"amd.com/gpu.product-name": "MI300X", "beta.amd.com/gpu.vram.192G": "8"});
-    let products = detect_products(&node(counted, &["amd.com/gpu", "amd.com/cpx_nps4"]));
+    let plain_labels = json!({"amd.com/gpu.product-name": "MI300X", "amd.com/gpu.vram": "192G"});
+    assert_eq!(detect_products(&node(plain_labels, &["amd.com/gpu"]))[0].memory.unwrap().to_string(), "192Gi");
+    let counted_labels = json!({"amd.com/gpu.product-name": "MI300X", "beta.amd.com/gpu.vram.192G": "8"});
+    let products = detect_products(&node(counted_labels, &["amd.com/gpu", "amd.com/cpx_nps4"]));
     assert_eq!(products[0].memory.unwrap().to_string(), "192Gi");
     assert_eq!(
         (products[1].name.as_str(), products[1].resource.as_str(), products[1].is_partition),

@@ -283,7 +283,7 @@ mod tests {
     proptest! {
         // spec: ACC-89
         #[test]
-        fn merged_affinity_accepts_what_every_layer_accepts(
+        fn merged_affinity_accepts_nodes_that_all_layers_accept(
             layers in prop::collection::vec(any_affinity(), 0..4),
             labels in prop::collection::btree_map("[abc]", "[012]", 0..4),
         ) {

@@ -94,9 +94,10 @@ mod tests {
     #[test]
     fn merges_in_order_of_precedence_and_stable_order() {
         let runtime = [json!({"name": "A", "value": "runtime"}), json!({"name": "B", "value": "runtime"})];
-        let accelerator = [json!({"name": "C", "value": "accelerator"}), json!({"name": "B", "value": "accelerator"})];
+        let configuration =
+            [json!({"name": "C", "value": "accelerator"}), json!({"name": "B", "value": "accelerator"})];
         let service = [json!({"name": "D", "valueFrom": {}}), json!({"name": "C", "value": "service"})];
-        let merged = merge_env(&Sources { runtime: &runtime, configuration: &accelerator, service: &service });
+        let merged = merge_env(&Sources { runtime: &runtime, configuration: &configuration, service: &service });
         let names: Vec<&str> = merged.variables.iter().filter_map(|entry| entry["name"].as_str()).collect();
         assert_eq!(names, ["A", "B", "C", "D"]);
         assert_eq!(merged.variables[1]["value"], "accelerator");

@@ -112,8 +112,10 @@ pub fn merge_placement(class: &Class, runtime: &RuntimeComponent, component: &Co
     if !class_terms.is_empty() {
         placement.settings.push(Setting::new("affinity", Value::Array(class_terms).to_string(), Origin::Class));
     }
-    let by_runtime = runtime.affinities.iter().map(|affinity| (Origin::Runtime, affinity));
-    for (origin, affinity) in by_runtime.chain(component.affinity.iter().map(|affinity| (Origin::Service, affinity))) {
+    let runtime_affinities = runtime.affinities.iter().map(|affinity| (Origin::Runtime, affinity));
+    for (origin, affinity) in
+        runtime_affinities.chain(component.affinity.iter().map(|affinity| (Origin::Service, affinity)))
+    {
         placement.affinity.add(affinity);
         placement.settings.push(Setting::new("affinity", affinity.to_string(), origin));
     }
@@ -154,9 +156,14 @@ pub(crate) fn class_placement(class: &Class) -> ClassPlacement {
         return ClassPlacement { node_selector: single_valued, terms };
     }
     if !discovery.node_selector.is_empty() {
-        let single = single_valued.iter().map(|(key, value)| json!({"key": key, "operator": "In", "values": [value]}));
-        let multi = multi_valued.iter().map(|(key, values)| json!({"key": key, "operator": "In", "values": values}));
-        terms.insert(0, json!({"matchExpressions": single.chain(multi).collect::<Vec<_>>()}));
+        let single_valued_expressions =
+            single_valued.iter().map(|(key, value)| json!({"key": key, "operator": "In", "values": [value]}));
+        let multi_valued_expressions =
+            multi_valued.iter().map(|(key, values)| json!({"key": key, "operator": "In", "values": values}));
+        terms.insert(
+            0,
+            json!({"matchExpressions": single_valued_expressions.chain(multi_valued_expressions).collect::<Vec<_>>()}),
+        );
     }
     ClassPlacement { node_selector: BTreeMap::new(), terms }
 }
@@ -317,10 +324,10 @@ mod tests {
         let merged =
             merge_placement(&class(product("H100-SXM5-80GB"), nodes), &Default::default(), &Default::default());
         let selected = merged.node_selector.get("nvidia.com/gpu.product").map(String::as_str).unwrap_or_default();
-        let listed = merged.affinity.to_pod_affinity().unwrap().unwrap_or_default();
-        let expressions = "/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchExpressions/0/values";
-        let listed = listed.pointer(expressions).and_then(Value::as_array).map_or(0, Vec::len);
-        assert_eq!((selected, listed), (selector, values));
+        let affinity = merged.affinity.to_pod_affinity().unwrap().unwrap_or_default();
+        let values_pointer = "/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchExpressions/0/values";
+        let value_count = affinity.pointer(values_pointer).and_then(Value::as_array).map_or(0, Vec::len);
+        assert_eq!((selected, value_count), (selector, values));
     }
 
     #[rstest]
@@ -328,9 +335,9 @@ mod tests {
     #[case::listed_spelling(&["NVIDIA-A100-PCIE-40GB"], &["NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-PCIE-40GB"])]
     #[case::without_vendor_prefix(&["A100-SXM4-40GB"], &["NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-PCIE-40GB", "A100-SXM4-40GB"])]
     fn adds_node_spelling_to_listed_products(#[case] nodes: &[&str], #[case] expected: &[&str]) {
-        let listed = json!({"key": "nvidia.com/gpu.product", "operator": "In",
+        let expression = json!({"key": "nvidia.com/gpu.product", "operator": "In",
             "values": ["NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-PCIE-40GB"]});
-        let discovery = Discovery { terms: vec![json!({"matchExpressions": [listed]})], ..Discovery::default() };
+        let discovery = Discovery { terms: vec![json!({"matchExpressions": [expression]})], ..Discovery::default() };
         let merged = merge_placement(&class(discovery, nodes), &Default::default(), &Default::default());
         assert_eq!(merged.affinity.required[0][0]["matchExpressions"][0]["values"], json!(expected));
         for product in nodes {

@@ -105,8 +105,8 @@ fn quantities(sources: &Sources<Value>, field: &str) -> BTreeMap<String, Setting
 
 /// Replaces accelerator resources by that of the class. Requests and limits of extended resources must be equal in a Pod.
 fn apply_allocation(quantities: &mut BTreeMap<String, Setting>, field: &str, allocation: &AcceleratorAllocation<'_>) {
-    let unit = allocation.class.resource().map_or(1, |resource| resource.quantity.max(1));
-    let count = allocation.shape.per_node.saturating_mul(unit);
+    let units_per_accelerator = allocation.class.resource().map_or(1, |resource| resource.quantity.max(1));
+    let count = allocation.shape.per_node.saturating_mul(units_per_accelerator);
     let resource_name = allocation.class.resource_name().unwrap_or_default();
     let mut allocated = Setting::new(format!("{field} {resource_name}"), count.to_string(), Origin::Class);
     let (replaced, retained): (BTreeMap<_, _>, BTreeMap<_, _>) =

@@ -72,7 +72,7 @@ pub enum ClassRejection {
         /// TFLOPS of the class.
         offered: Option<f64>,
     },
-    /// The manifests fix more accelerators per node than any node has; waiting does not help.
+    /// The manifests fix more accelerators per node than any node has; freeing accelerators does not help.
     TooManyPerNode {
         /// Requested accelerators per node.
         requested: u32,

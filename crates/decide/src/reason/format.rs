@@ -10,9 +10,9 @@ pub(super) struct AbbreviatedList<'a>(pub(super) &'a [String]);
 
 impl fmt::Display for AbbreviatedList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let listed = self.0.get(..MAX_LISTED).unwrap_or(self.0);
-        f.write_str(&listed.join(", "))?;
-        match self.0.len() - listed.len() {
+        let items = self.0.get(..MAX_LISTED).unwrap_or(self.0);
+        f.write_str(&items.join(", "))?;
+        match self.0.len() - items.len() {
             0 => Ok(()),
             more => write!(f, " and {more} more"),
         }

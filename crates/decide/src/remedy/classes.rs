@@ -138,7 +138,7 @@ fn class_name_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
 }
 
 /// Returns changes of unknown class names, excluded classes and placement, even if none is sufficient alone.
-pub(super) fn explicit_exclusions(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
+pub(super) fn exclusion_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
     let mut changes = class_name_changes(what_if);
     let excluded = what_if.demand.components.values().flat_map(|component| &component.selector.excluded);
     let excluded: BTreeSet<&String> = excluded.filter(|name| what_if.supply.class(name).is_some()).collect();

@@ -32,7 +32,7 @@ pub(super) fn runtime_name_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> 
 }
 
 /// Returns changes that use a runtime which is disabled or not selected automatically.
-pub(super) fn disabled_runtimes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
+pub(super) fn enable_runtime_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
     let disabled = selected_runtime_after(what_if, |runtime| {
         let is_changed = runtime.disabled;
         runtime.disabled = false;
@@ -53,7 +53,7 @@ pub(super) fn disabled_runtimes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
 
 /// Returns changes that allow runtimes which are disabled or not selected automatically, the closest first, even if none is
 /// sufficient alone.
-pub(super) fn excluded_runtimes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
+pub(super) fn excluded_runtime_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
     let change = |candidate: &RuntimeCandidate| match candidate.rejected.as_ref()? {
         RuntimeRejection::Disabled => Some(ProposedChange::EnableRuntime(candidate.runtime.clone())),
         RuntimeRejection::AutoSelectDisabled => Some(ProposedChange::SetRuntimeName(candidate.runtime.clone())),

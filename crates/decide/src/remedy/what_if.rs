@@ -23,8 +23,8 @@ impl WhatIf<'_> {
 
 /// Returns the classes that `decision` selects, sorted and without duplicates.
 pub(crate) fn selected_classes(decision: &Decision) -> Vec<String> {
-    let class_of = |component: Component| decision.components.get(component.as_str())?.accelerator_class.clone();
-    let mut names: Vec<String> = Component::ALL.into_iter().filter_map(class_of).collect();
+    let selected_class = |component: Component| decision.components.get(component.as_str())?.accelerator_class.clone();
+    let mut names: Vec<String> = Component::ALL.into_iter().filter_map(selected_class).collect();
     names.sort_unstable();
     names.dedup();
     names

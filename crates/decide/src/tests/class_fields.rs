@@ -83,12 +83,12 @@ fn evaluates_match_expressions(
     assert_eq!(matches_discovery(&class_with_discovery(terms).discovery, "n", &labels(&node)), expected);
     // All expressions of a term must match; one matching term suffices.
     let exists = |key: &str| json!({"key": key, "operator": "Exists"});
-    let both = json!({"nodeSelectorTerms": [{"matchExpressions": [expression, exists("absent")]}]});
-    assert!(!matches_discovery(&class_with_discovery(both).discovery, "n", &labels(&node)));
-    let either =
+    let conjunction = json!({"nodeSelectorTerms": [{"matchExpressions": [expression, exists("absent")]}]});
+    assert!(!matches_discovery(&class_with_discovery(conjunction).discovery, "n", &labels(&node)));
+    let alternatives =
         json!({"nodeSelectorTerms": [{"matchExpressions": [expression]}, {"matchExpressions": [exists("present")]}]});
     assert!(matches_discovery(
-        &class_with_discovery(either).discovery,
+        &class_with_discovery(alternatives).discovery,
         "n",
         &labels(&[&node[..], &[("present", "")]].concat())
     ));
@@ -234,8 +234,9 @@ fn applies_only_the_entry_of_the_selected_class() {
     );
     // A class without a configuration is eligible.
     let spec = format!("acceleratorConfigurations: {entries}");
-    let preferring = service("acceleratorSelector: {preferredClasses: [nvidia-t4]}");
-    let decision = fixture(&[CLASSES, MODEL, &runtime_manifest("ClusterServingRuntime", &spec), &preferring]).decide();
+    let preferring_service = service("acceleratorSelector: {preferredClasses: [nvidia-t4]}");
+    let decision =
+        fixture(&[CLASSES, MODEL, &runtime_manifest("ClusterServingRuntime", &spec), &preferring_service]).decide();
     assert_eq!(selection(&decision).1, "nvidia-t4");
     // The selector and its class are required.
     for entry in [json!({"env": []}), json!({"selector": {}})] {

@@ -247,8 +247,8 @@ fn reports_missing_model_fields(#[case] model_fields: &str, #[case] expected: &s
     let spec = entry(
         "modelFormat: {name: safetensors, version: 1.0.0}, modelFramework: {name: transformers, version: 4.36.2}, modelArchitecture: LlamaForCausalLM",
     );
-    let named = "{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {name: s}, spec: {model: {name: m}, runtime: {name: a}}}";
-    for service in [named, ""] {
+    let service_with_runtime = "{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {name: s}, spec: {model: {name: m}, runtime: {name: a}}}";
+    for service in [service_with_runtime, ""] {
         let fixture = fixture_with_service(&[&model(model_fields), &runtime("a", &spec), service]);
         let decision = fixture.decide();
         let rejection = decision.candidates[0].rejected.as_ref().unwrap();

@@ -19,24 +19,25 @@ pub(super) struct Fixture {
 /// Parses every document; without nodes, availability is unknown.
 pub(super) fn fixture(texts: &[&str]) -> Fixture {
     let objects: Vec<Value> = texts.iter().flat_map(|text| documents(text)).collect();
-    let of_kind = |kind: &str| objects.iter().filter(|value| value["kind"] == kind).collect::<Vec<_>>();
-    let nodes: Vec<Value> = of_kind("Node").into_iter().cloned().collect();
+    let objects_of_kind = |kind: &str| objects.iter().filter(|value| value["kind"] == kind).collect::<Vec<_>>();
+    let nodes: Vec<Value> = objects_of_kind("Node").into_iter().cloned().collect();
     let infos = inventory::node_infos(&nodes, &[]);
-    let runtimes = [of_kind("ServingRuntime"), of_kind("ClusterServingRuntime")].concat();
-    let classes =
-        of_kind("AcceleratorClass").into_iter().map(|value| class(value, (!nodes.is_empty()).then_some(&infos)));
+    let runtimes = [objects_of_kind("ServingRuntime"), objects_of_kind("ClusterServingRuntime")].concat();
+    let classes = objects_of_kind("AcceleratorClass")
+        .into_iter()
+        .map(|value| class(value, (!nodes.is_empty()).then_some(&infos)));
     let supply = Supply {
         runtimes: runtimes.into_iter().map(|value| runtime(value).into()).collect(),
         classes: classes.map(Into::into).collect(),
         accelerator_aware: true,
     };
-    let services = of_kind("InferenceService");
+    let services = objects_of_kind("InferenceService");
     let service = services
         .first()
         .copied()
         .cloned()
         .unwrap_or_else(|| serde_json::json!({"metadata": {"name": "s"}, "spec": {"model": {"name": "m"}}}));
-    let models = [of_kind("BaseModel"), of_kind("ClusterBaseModel")].concat();
+    let models = [objects_of_kind("BaseModel"), objects_of_kind("ClusterBaseModel")].concat();
     let model = models.iter().find(|model| model["metadata"]["name"] == service["spec"]["model"]["name"]);
     let spec = model.map(|model| serde_json::from_value(model["spec"].clone()).unwrap());
     let service: api::ome::InferenceService = serde_json::from_value(service).unwrap();

@@ -159,9 +159,9 @@ proptest! {
         let decision = fixture.decide();
         let status = serde_json::to_value(decision.for_status()).unwrap();
         prop_assert!(status.to_string().len() < 64_000);
-        let read: Decision = serde_json::from_value(status.clone()).unwrap();
-        prop_assert_eq!(serde_json::to_value(&read).unwrap(), status);
-        prop_assert_eq!(CurrentSelection::from_decision(&read), CurrentSelection::from_decision(&decision));
+        let parsed: Decision = serde_json::from_value(status.clone()).unwrap();
+        prop_assert_eq!(serde_json::to_value(&parsed).unwrap(), status);
+        prop_assert_eq!(CurrentSelection::from_decision(&parsed), CurrentSelection::from_decision(&decision));
     }
 
     /// Every remedy makes the service feasible: it was verified by repeating the decision.

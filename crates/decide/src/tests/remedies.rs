@@ -257,8 +257,8 @@ fn free_capacity() {
 #[case::in_the_runtime("", "in runtime srt")]
 fn proposes_count_that_a_node_provides(#[case] engine: &str, #[case] path: &str) {
     let service = SERVICE.replace("model: {name: m}", &format!("model: {{name: m}}, engine: {{{engine}}}"));
-    let fixed = if engine.is_empty() { "runner: {image: i, args: [--tp=16]}" } else { "runner: {image: i}" };
-    let runtime = RUNTIME.replace("runner: {image: i}", fixed);
+    let runner = if engine.is_empty() { "runner: {image: i, args: [--tp=16]}" } else { "runner: {image: i}" };
+    let runtime = RUNTIME.replace("runner: {image: i}", runner);
     let decision = fixture(&[CLASSES, &[MODEL, &runtime, &service, NODES].join("\n---\n")]).decide();
     assert_eq!((decision.feasible, decision.reason.as_str()), (false, "NoEligibleAccelerator"));
     let classes: Vec<String> = decision.candidates[0]
@@ -279,8 +279,9 @@ fn proposes_count_that_a_node_provides(#[case] engine: &str, #[case] path: &str)
 fn splits_count_over_several_nodes() {
     let engine = "engine: {leader: {runner: {image: i, args: [--tp-size=16]}}, worker: {runner: {image: i}}}";
     let service = SERVICE.replace("model: {name: m}", &format!("model: {{name: m}}, {engine}"));
-    let with = |nodes: &str| fixture(&[CLASSES, &[MODEL, RUNTIME, &service, nodes].join("\n---\n")]).decide();
-    let engine = with(NODES).components["engine"].clone();
+    let decide_with_nodes =
+        |nodes: &str| fixture(&[CLASSES, &[MODEL, RUNTIME, &service, nodes].join("\n---\n")]).decide();
+    let engine = decide_with_nodes(NODES).components["engine"].clone();
     assert_eq!((engine.accelerators_per_node, engine.nodes), (8, 2));
     let one_node =
         SERVICE.replace("model: {name: m}", "model: {name: m}, engine: {runner: {image: i, args: [--tp-size=16]}}");

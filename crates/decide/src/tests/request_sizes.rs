@@ -50,8 +50,8 @@ fn splits_by_request_size() {
     assert_eq!(json, expected);
     // The specification's annotation sets a threshold of $0.50, which the T4 at $0.53 exceeds too.
     assert!(warning_codes(&decision).contains(&"CostThresholdExceeded"), "{:?}", decision.warnings);
-    let read: Vec<Variant> = serde_json::from_value(json.clone()).unwrap();
-    assert_eq!(serde_json::to_value(read).unwrap(), json);
+    let parsed: Vec<Variant> = serde_json::from_value(json.clone()).unwrap();
+    assert_eq!(serde_json::to_value(parsed).unwrap(), json);
 }
 
 #[test]

@@ -185,13 +185,13 @@ fn compares_only_prices_of_one_kind() {
     });
     assert_eq!(spot.components["engine"].cost_per_hour, Some(0.88));
     // Prices of different kinds are not compared; a warning reports it.
-    let kinds = decide_with_edited_classes(with_strategy("cost"), |class| {
+    let mixed_price_kinds = decide_with_edited_classes(with_strategy("cost"), |class| {
         if class.name == "nvidia-t4" {
             class.cost = supply::Cost { per_million_tokens: Some(0.001), ..Default::default() }
         }
     });
     assert_eq!(
-        (selection(&kinds).1.as_str(), warning_codes(&kinds).contains(&"PriceKindsDiffer")),
+        (selection(&mixed_price_kinds).1.as_str(), warning_codes(&mixed_price_kinds).contains(&"PriceKindsDiffer")),
         ("nvidia-a100-40gb", true)
     );
     // A term that one class lacks is dropped for all; a warning reports it.
@@ -204,10 +204,10 @@ fn compares_only_prices_of_one_kind() {
         term.warnings.iter().any(|warning| warning.code == "ScoreTermDropped" && warning.message.contains("bandwidth"))
     );
     // Tiers are used if no price is set.
-    let tiers = decide_with_edited_classes(with_strategy("cost"), |class| {
+    let tiered = decide_with_edited_classes(with_strategy("cost"), |class| {
         class.cost = supply::Cost { tier: class.cost.tier, ..Default::default() }
     });
-    assert_eq!(selection(&tiers).1, "nvidia-t4");
+    assert_eq!(selection(&tiered).1, "nvidia-t4");
 }
 
 const NODES: &str = "
@@ -371,7 +371,7 @@ fn reports_better_selection() {
     "modelSizeRange: {max: 20B},",
     "has no size range; the selected runtime has a one-sided size range at distance 7B"
 )]
-fn reports_why_a_candidate_ranked_lower(
+fn reports_rank_reasons(
     #[case] a: &str,
     #[case] b: &str,
     #[case] spec_of_a: &str,
@@ -412,8 +412,8 @@ fn reports_named_classes_first() {
 #[case::replicas("minReplicas: 3, runner: {args: [--tp=8]}", "24 required, 8 free")]
 #[case::fragmented("minReplicas: 3, runner: {args: [--tp=5]}", "15 required, 16 free, but not enough on one node")]
 fn reports_matching_numbers_for_insufficient_memory(#[case] engine: &str, #[case] expected: &str) {
-    let second = NODES.replace("name: h", "name: h2").replace("name: a", "name: a2");
-    let nodes = if engine.contains("tp=5") { format!("{NODES}\n---{second}") } else { NODES.to_owned() };
+    let second_nodes = NODES.replace("name: h", "name: h2").replace("name: a", "name: a2");
+    let nodes = if engine.contains("tp=5") { format!("{NODES}\n---{second_nodes}") } else { NODES.to_owned() };
     let spec = format!("acceleratorSelector: {{preferredClasses: [nvidia-h100-80gb]}}, engine: {{{engine}}}");
     let decision = fixture_with_classes(&[&model("13B", ""), RUNTIME, &nodes, &service(&spec, "")]).decide();
     let message = decision.candidates[0].accelerators.first().unwrap().evaluation.to_string();

@@ -45,14 +45,14 @@ pub(super) fn service(spec: &str) -> String {
 pub(super) const ANY: &str = "supportedModelFormats: [{modelFormat: {name: safetensors}, autoSelect: true}]";
 pub(super) const ON_ANY_CLASS: &str = "supportedModelFormats: [{modelFormat: {name: safetensors}, autoSelect: true}], acceleratorRequirements: {requiredCapabilities: {features: [tensor-cores]}}";
 
-pub(super) fn decided(documents: &[&str]) -> Decision {
+pub(super) fn decide_manifests(documents: &[&str]) -> Decision {
     let manifests = documents.join("\n---\n");
     fixture(&[CLASSES, &manifests]).decide()
 }
 
 pub(super) fn rejection(decision: &Decision, runtime: &str) -> String {
-    let found = decision.candidates.iter().find(|candidate| candidate.runtime == runtime).unwrap();
-    found.rejected.as_ref().map_or(String::new(), |rejection| format!("{}: {rejection}", rejection.code()))
+    let candidate = decision.candidates.iter().find(|candidate| candidate.runtime == runtime).unwrap();
+    candidate.rejected.as_ref().map_or(String::new(), |rejection| format!("{}: {rejection}", rejection.code()))
 }
 
 // A runtime without a size range had distance 0 and ranked first: a 72B model was assigned to a runtime for 14B.
@@ -63,8 +63,8 @@ fn missing_size_range_ranks_after_matching_range() {
     let (unbounded, for_14b) =
         (runtime("a", ANY), runtime("b", &format!("{ANY}, modelSizeRange: {{min: 13B, max: 15B}}")));
     let matching = runtime("c", &format!("{ANY}, modelSizeRange: {{min: 65B, max: 80B}}"));
-    assert_eq!(selection(&decided(&[&large_model, &unbounded, &for_14b, &matching])).0, "c");
-    let decision = decided(&[&large_model, &for_14b]);
+    assert_eq!(selection(&decide_manifests(&[&large_model, &unbounded, &for_14b, &matching])).0, "c");
+    let decision = decide_manifests(&[&large_model, &for_14b]);
     assert!(!decision.feasible);
     assert_eq!(
         decision.message,
@@ -80,7 +80,7 @@ fn missing_size_range_ranks_after_matching_range() {
 #[case("modelSizeRange: {max: 6B}", "SizeOutOfRange: the model has 7B parameters; the runtime supports up to 6B")]
 #[case("modelSizeRange: {min: 8B}", "SizeOutOfRange: the model has 7B parameters; the runtime supports 8B or more")]
 fn accepts_one_sided_ranges(#[case] range: &str, #[case] expected: &str) {
-    assert_eq!(rejection(&decided(&[MODEL, &runtime("a", &format!("{ANY}, {range}"))]), "a"), expected);
+    assert_eq!(rejection(&decide_manifests(&[MODEL, &runtime("a", &format!("{ANY}, {range}"))]), "a"), expected);
 }
 
 // Every policy selects among several classes without constraints.
@@ -95,11 +95,11 @@ fn accepts_one_sided_ranges(#[case] range: &str, #[case] expected: &str) {
 #[case::most_capable_below("MostCapable", ", constraints: {maxMemory: 50}", "nvidia-a100-40gb", 1)]
 #[case::policy_before_default_strategy("Cheapest", ", strategy: balanced", "nvidia-t4", 2)]
 fn applies_selection_policies(#[case] policy: &str, #[case] more: &str, #[case] class: &str, #[case] count: u32) {
-    let listed = format!(
+    let runtime_fields = format!(
         "{ANY}, acceleratorRequirements: {{acceleratorClasses: [nvidia-h100-80gb, gone, nvidia-a100-40gb, nvidia-t4]}}"
     );
     let service = service(&format!("acceleratorSelector: {{policy: {policy}{more}}}"));
-    let decision = decided(&[MODEL, &runtime("a", &listed), &service]);
+    let decision = decide_manifests(&[MODEL, &runtime("a", &runtime_fields), &service]);
     assert_eq!(selection(&decision), ("a".to_owned(), class.to_owned(), count, 1), "{decision:#?}");
 }
 
@@ -110,9 +110,10 @@ const NODES: &str = "{apiVersion: v1, kind: Node, metadata: {name: a, labels: {g
 // FirstAvailable ignored availability: a service got the tuning of a class without free capacity.
 #[test]
 fn first_available_has_free_capacity() {
-    let listed = format!("{ANY}, acceleratorRequirements: {{supportedClasses: [nvidia-h100-80gb, nvidia-a100-40gb]}}");
+    let runtime_fields =
+        format!("{ANY}, acceleratorRequirements: {{supportedClasses: [nvidia-h100-80gb, nvidia-a100-40gb]}}");
     let service = service("acceleratorSelector: {policy: FirstAvailable}");
-    let decision = decided(&[MODEL, NODES, &runtime("a", &listed), &service]);
+    let decision = decide_manifests(&[MODEL, NODES, &runtime("a", &runtime_fields), &service]);
     assert_eq!(selection(&decision).1, "nvidia-a100-40gb");
 }
 
@@ -151,8 +152,10 @@ fn compares_versions(
             both(&version)
         );
         let entry = both(&format!(", version: \"{runtime_version}\", operator: {operator}"));
-        let decision =
-            decided(&[&model, &runtime("a", &format!("supportedModelFormats: [{{{entry}, autoSelect: true}}]"))]);
+        let decision = decide_manifests(&[
+            &model,
+            &runtime("a", &format!("supportedModelFormats: [{{{entry}, autoSelect: true}}]")),
+        ]);
         let expected = if accepted { String::new() } else { format!("{part}VersionMismatch") };
         assert_eq!(rejection(&decision, "a").split(':').next(), Some(expected.as_str()));
     }
@@ -167,20 +170,20 @@ fn uses_only_the_matching_entry() {
         {modelFormat: {name: safetensors}, modelArchitecture: Qwen2ForCausalLM, autoSelect: true, priority: 9, acceleratorConfig: {nvidia-h100-80gb: {tensorParallelismOverride: {tensorParallelSize: 8}}}},
         {modelFormat: {name: safetensors}, modelArchitecture: LlamaForCausalLM, autoSelect: true, priority: 1, acceleratorConfig: {nvidia-h100-80gb: {tensorParallelismOverride: {tensorParallelSize: 2}}}}]";
     let other = "supportedModelFormats: [{modelFormat: {name: safetensors}, modelArchitecture: LlamaForCausalLM, autoSelect: true, priority: 2}]";
-    let decision = decided(&[MODEL, &runtime("a", two_entries), &runtime("b", other)]);
+    let decision = decide_manifests(&[MODEL, &runtime("a", two_entries), &runtime("b", other)]);
     assert_eq!(selection(&decision).0, "b");
     let service = service("runtime: {name: a}, acceleratorSelector: {preferredClasses: [nvidia-h100-80gb]}");
-    assert_eq!(selection(&decided(&[MODEL, &runtime("a", two_entries), &runtime("b", other), &service])).2, 2);
+    assert_eq!(selection(&decide_manifests(&[MODEL, &runtime("a", two_entries), &runtime("b", other), &service])).2, 2);
     // Two entries match; the one without autoSelect does not affect the other.
     let not_selectable = "supportedModelFormats: [
         {modelFormat: {name: safetensors}, modelArchitecture: LlamaForCausalLM, priority: 9},
         {modelFormat: {name: safetensors}, modelArchitecture: LlamaForCausalLM, autoSelect: true, priority: 1}]";
-    assert_eq!(selection(&decided(&[MODEL, &runtime("a", not_selectable), &runtime("b", other)])).0, "b");
+    assert_eq!(selection(&decide_manifests(&[MODEL, &runtime("a", not_selectable), &runtime("b", other)])).0, "b");
     let auto_select_off = two_entries
         .replace("priority: 1", "priority: 99")
         .replace("modelArchitecture: LlamaForCausalLM, autoSelect: true", "modelArchitecture: LlamaForCausalLM");
     assert_eq!(
-        rejection(&decided(&[MODEL, &runtime("a", &auto_select_off)]), "a").split(':').next(),
+        rejection(&decide_manifests(&[MODEL, &runtime("a", &auto_select_off)]), "a").split(':').next(),
         Some("AutoSelectDisabled")
     );
 }
@@ -195,15 +198,19 @@ fn reports_equal_names_in_different_scopes() {
             .replace("ClusterServingRuntime", "ServingRuntime")
             .replace("{name: same}", &format!("{{name: same, namespace: {namespace}}}"))
     };
-    let (own, other, cluster) = (in_namespace("default"), in_namespace("other"), runtime("same", ANY));
-    let decision = decided(&[MODEL, &cluster, &other, &own]);
+    let (same_namespace, other_namespace, cluster) =
+        (in_namespace("default"), in_namespace("other"), runtime("same", ANY));
+    let decision = decide_manifests(&[MODEL, &cluster, &other_namespace, &same_namespace]);
     let candidates: Vec<(&str, Scope)> =
         decision.candidates.iter().map(|candidate| (candidate.runtime.as_str(), candidate.scope)).collect();
     assert_eq!(candidates, [("same", Scope::Namespace), ("same", Scope::Cluster)]);
     let named = service("runtime: {name: same}");
-    assert_eq!(decided(&[MODEL, &cluster, &other, &own, &named]).runtime.unwrap().scope, Scope::Namespace);
-    assert_eq!(decided(&[MODEL, &cluster, &other, &named]).runtime.unwrap().scope, Scope::Cluster);
-    assert_eq!(decided(&[MODEL, &other, &named]).reason, "RuntimeNotFound");
+    assert_eq!(
+        decide_manifests(&[MODEL, &cluster, &other_namespace, &same_namespace, &named]).runtime.unwrap().scope,
+        Scope::Namespace
+    );
+    assert_eq!(decide_manifests(&[MODEL, &cluster, &other_namespace, &named]).runtime.unwrap().scope, Scope::Cluster);
+    assert_eq!(decide_manifests(&[MODEL, &other_namespace, &named]).reason, "RuntimeNotFound");
 }
 
 // With overrides for engine and decoder, the runtime had to support both; constraints of the component were ignored.
@@ -216,7 +223,7 @@ fn decides_components_separately() {
     let service = service(
         "acceleratorSelector: {acceleratorClass: nvidia-t4}, engine: {acceleratorOverride: {acceleratorClass: nvidia-h100-80gb}}, decoder: {acceleratorOverride: {constraints: {minMemory: 30}, preferredClasses: [nvidia-t4, nvidia-a100-40gb]}}",
     );
-    let decision = decided(&[MODEL, &runtime("a", &runtime_fields), &service]);
+    let decision = decide_manifests(&[MODEL, &runtime("a", &runtime_fields), &service]);
     let class = |name: &str| decision.components[name].accelerator_class.clone().unwrap();
     assert_eq!((class("engine").as_str(), class("decoder").as_str()), ("nvidia-h100-80gb", "nvidia-a100-40gb"));
 }
@@ -229,11 +236,11 @@ fn decides_components_separately() {
 #[case::annotation("annotations: {ome.io/accelerator-class: nvidia-a100-40gb}", "nvidia-a100-40gb")]
 fn applies_service_requirements_to_decoder_of_runtime(#[case] spec: &str, #[case] expected: &str) {
     let with_decoder = runtime("a", &format!("{ON_ANY_CLASS}, decoderConfig: {{runner: {{image: d}}}}"));
-    let decision = decided(&[MODEL, &with_decoder, &service(spec)]);
+    let decision = decide_manifests(&[MODEL, &with_decoder, &service(spec)]);
     let classes: Vec<_> =
         decision.components.values().map(|component| component.accelerator_class.as_deref().unwrap()).collect();
     assert_eq!(classes, [expected, expected]);
-    let engine_only = decided(&[MODEL, &runtime("a", ON_ANY_CLASS), &service(spec)]);
+    let engine_only = decide_manifests(&[MODEL, &runtime("a", ON_ANY_CLASS), &service(spec)]);
     assert_eq!(engine_only.components.keys().collect::<Vec<_>>(), ["engine"]);
 }
 
@@ -242,9 +249,9 @@ fn applies_service_requirements_to_decoder_of_runtime(#[case] spec: &str, #[case
 // spec: ACC-75
 #[test]
 fn checks_named_class() {
-    let listed = format!("{ANY}, acceleratorRequirements: {{supportedClasses: [nvidia-a100-40gb, gone]}}");
+    let runtime_fields = format!("{ANY}, acceleratorRequirements: {{supportedClasses: [nvidia-a100-40gb, gone]}}");
     let service = service("acceleratorSelector: {acceleratorClass: nvidia-h100-80gb}");
-    let decision = decided(&[MODEL, &runtime("a", &listed), &service]);
+    let decision = decide_manifests(&[MODEL, &runtime("a", &runtime_fields), &service]);
     assert_eq!((decision.feasible, decision.reason.as_str()), (false, "NoEligibleAccelerator"));
     let codes: Vec<(&str, &str)> = decision.candidates[0]
         .accelerators
@@ -271,7 +278,7 @@ fn checks_named_class() {
 #[case("80Gi")]
 fn parses_marketing_memory_sizes(#[case] written: &str) {
     let service = service(&format!("acceleratorSelector: {{requiredCapabilities: {{memoryGB: \"{written}\"}}}}"));
-    assert_eq!(selection(&decided(&[MODEL, &runtime("a", ON_ANY_CLASS), &service])).1, "nvidia-h100-80gb");
+    assert_eq!(selection(&decide_manifests(&[MODEL, &runtime("a", ON_ANY_CLASS), &service])).1, "nvidia-h100-80gb");
 }
 
 // Protocols were never compared.
@@ -280,15 +287,15 @@ fn parses_marketing_memory_sizes(#[case] written: &str) {
 #[test]
 fn compares_protocols() {
     let other = runtime("a", &format!("{ANY}, protocolVersions: [openInference-v2]"));
-    let decision = decided(&[MODEL, &other]);
+    let decision = decide_manifests(&[MODEL, &other]);
     assert_eq!(
         rejection(&decision, "a"),
         "ProtocolUnsupported: the service requires protocol openAI; the runtime supports openInference-v2"
     );
     let service = service("").replace("model: {name: m}", "model: {name: m, protocolVersion: openInference-v2}");
-    assert!(decided(&[MODEL, &other, &service]).feasible);
+    assert!(decide_manifests(&[MODEL, &other, &service]).feasible);
     assert_eq!(
-        rejection(&decided(&[MODEL, &runtime("a", ANY), &service]), "a"),
+        rejection(&decide_manifests(&[MODEL, &runtime("a", ANY), &service]), "a"),
         "ProtocolUnsupported: the service requires protocol openInference-v2; the runtime supports openAI"
     );
 }
@@ -296,9 +303,9 @@ fn compares_protocols() {
 // Long lists in messages are abbreviated.
 #[test]
 fn abbreviates_long_lists() {
-    let many: Vec<String> = (0..1000).map(|n| format!("c{n}")).collect();
-    let service = service(&format!("acceleratorSelector: {{preferredClasses: [{}]}}", many.join(", ")));
-    let decision = decided(&[MODEL, &runtime("a", ON_ANY_CLASS), &service]);
+    let class_names: Vec<String> = (0..1000).map(|n| format!("c{n}")).collect();
+    let service = service(&format!("acceleratorSelector: {{preferredClasses: [{}]}}", class_names.join(", ")));
+    let decision = decide_manifests(&[MODEL, &runtime("a", ON_ANY_CLASS), &service]);
     assert!(decision.message.len() < 1000 && decision.message.contains("and 998 more"), "{}", decision.message);
     assert!(serde_json::to_string(&decision.for_status()).unwrap().len() < 8000);
     assert!(warning_codes(&decision).is_empty());

@@ -3,7 +3,7 @@
 use rstest::rstest;
 
 use super::fixture::{fixture, selection};
-use super::upstream::{ANY, MODEL, ON_ANY_CLASS, decided, rejection, runtime, service};
+use super::upstream::{ANY, MODEL, ON_ANY_CLASS, decide_manifests, rejection, runtime, service};
 use crate::*;
 
 /// Returns a class for nodes `{gpu: NAME}` with unknown availability.
@@ -46,15 +46,18 @@ fn compares_capabilities_as_numbers(#[case] minimum: &str, #[case] declared: &st
 fn parses_sizes(#[case] written: &str, #[case] expected: &str) {
     let model = MODEL.replace("7B", &format!("\"{written}\""));
     let bounded = runtime("a", &format!("{ANY}, modelSizeRange: {{min: 5B, max: 9B}}"));
-    assert_eq!(rejection(&decided(&[&model, &bounded]), "a"), expected);
+    assert_eq!(rejection(&decide_manifests(&[&model, &bounded]), "a"), expected);
 }
 
 // 2.5: an entry without autoSelect was scored as if it had it; weights of names outranked priorities.
 // spec: RT-65
 #[test]
 fn missing_auto_select_is_false() {
-    let unset = runtime("a", "supportedModelFormats: [{modelFormat: {name: safetensors}}]");
-    assert_eq!(rejection(&decided(&[MODEL, &unset]), "a").split(':').next(), Some("AutoSelectDisabled"));
+    let auto_select_unset = runtime("a", "supportedModelFormats: [{modelFormat: {name: safetensors}}]");
+    assert_eq!(
+        rejection(&decide_manifests(&[MODEL, &auto_select_unset]), "a").split(':').next(),
+        Some("AutoSelectDisabled")
+    );
     let weighted = runtime(
         "a",
         "supportedModelFormats: [{modelFormat: {name: safetensors, weight: 100}, autoSelect: true, priority: 1}]",
@@ -63,7 +66,7 @@ fn missing_auto_select_is_false() {
         "b",
         "supportedModelFormats: [{modelFormat: {name: safetensors, weight: 1}, autoSelect: true, priority: 2}]",
     );
-    assert_eq!(selection(&decided(&[MODEL, &weighted, &preferred])).0, "b");
+    assert_eq!(selection(&decide_manifests(&[MODEL, &weighted, &preferred])).0, "b");
 }
 
 // 2.6: the message named the format instead of the model and omitted runtimes that only lack autoSelect.
@@ -73,8 +76,8 @@ fn message_names_model_and_runtime() {
         runtime("quiet", "supportedModelFormats: [{modelFormat: {name: safetensors}}]"),
         runtime("other", "supportedModelFormats: [{modelFormat: {name: onnx}, autoSelect: true}]"),
     );
-    let message = decided(&[MODEL, &off, &other]).message;
-    assert_eq!(message, decided(&[MODEL, &other, &off]).message);
+    let message = decide_manifests(&[MODEL, &off, &other]).message;
+    assert_eq!(message, decide_manifests(&[MODEL, &other, &off]).message);
     assert_eq!(
         message,
         "None of 2 runtimes can serve model m; the closest is quiet: AutoSelectDisabled: the runtime matches, but autoSelect is off; set spec.runtime.name to use it"
@@ -130,9 +133,10 @@ fn class_nodes_match_discovery() {
         )
     };
     let class_one = class("one", "capabilities: {memoryGB: 80Gi}");
-    let none = class("none", "capabilities: {memoryGB: 80Gi}").replace("nodeSelector: {gpu: none}", "");
+    let class_without_selector =
+        class("none", "capabilities: {memoryGB: 80Gi}").replace("nodeSelector: {gpu: none}", "");
     let (small, cordoned) = (node("small", ""), node("cordoned", "spec: {unschedulable: true}, "));
-    let fixture = fixture(&[&[class_one, none, small, cordoned].join("\n---\n")]);
+    let fixture = fixture(&[&[class_one, class_without_selector, small, cordoned].join("\n---\n")]);
     let availability = |name: &str| fixture.supply.class(name).unwrap().availability.clone().unwrap();
     assert_eq!((availability("one").nodes.len(), availability("one").free()), (2, 8));
     assert!(availability("none").nodes.is_empty());
@@ -154,7 +158,7 @@ fn computes_accelerator_counts(#[case] engine: &str, #[case] sizes: &str, #[case
     let tuned = if sizes.is_empty() { "autoSelect: true".to_owned() } else { tuned };
     let runtime = runtime("a", &format!("{ON_ANY_CLASS}, {engine}")).replace("autoSelect: true", &tuned);
     let on_h100 = service("acceleratorSelector: {acceleratorClass: nvidia-h100-80gb}");
-    assert_eq!(selection(&decided(&[MODEL, &runtime, &on_h100])).2, expected);
+    assert_eq!(selection(&decide_manifests(&[MODEL, &runtime, &on_h100])).2, expected);
 }
 
 // 4: tuning variables had the order of a hash map, which restarted Pods without a change.
@@ -173,23 +177,23 @@ fn tuning_has_a_stable_order() {
 
 #[test]
 fn nearest_runtime_with_missing_model_fields() {
-    let requiring = |name: &str, architecture: &str, max: &str| {
+    let runtime_requiring = |name: &str, architecture: &str, max: &str| {
         let entry = format!(
             "supportedModelFormats: [{{modelFormat: {{name: safetensors, version: 1.0.0}}, modelArchitecture: {architecture}, autoSelect: true}}], modelSizeRange: {{min: 1B, max: {max}}}"
         );
         runtime(name, &entry)
     };
     let (other, small, matching) = (
-        requiring("a", "Qwen2ForCausalLM", "9B"),
-        requiring("b", "LlamaForCausalLM", "2B"),
-        requiring("c", "LlamaForCausalLM", "9B"),
+        runtime_requiring("a", "Qwen2ForCausalLM", "9B"),
+        runtime_requiring("b", "LlamaForCausalLM", "2B"),
+        runtime_requiring("c", "LlamaForCausalLM", "9B"),
     );
-    let closest = |runtimes: &[&str]| decided(&[&[MODEL], runtimes].concat()).candidates[0].runtime.clone();
+    let closest = |runtimes: &[&str]| decide_manifests(&[&[MODEL], runtimes].concat()).candidates[0].runtime.clone();
     assert_eq!(closest(&[&other, &small, &matching]), "c");
     assert_eq!(closest(&[&other, &small]), "b");
     // Missing fields do not help a runtime for another model.
     let rejection = |runtime: &str| {
-        let rejection = decided(&[MODEL, runtime]).candidates[0].rejected.clone().unwrap();
+        let rejection = decide_manifests(&[MODEL, runtime]).candidates[0].rejected.clone().unwrap();
         format!("{}: {rejection}", rejection.code())
     };
     let missing = "FormatVersionMismatch: the model does not set fields that the runtime requires: spec.modelFormat.version: \"1.0.0\"";

@@ -43,7 +43,7 @@ fn partitions(node: &NodeInfo, device: &Product) -> Vec<Product> {
 fn property<'a>(node: &'a NodeInfo, name: &str) -> Option<&'a str> {
     ["amd.com/gpu.", "beta.amd.com/gpu."].iter().find_map(|prefix| {
         let key = format!("{prefix}{name}");
-        let counted = || node.labels.keys().find_map(|label| label.strip_prefix(&key)?.strip_prefix('.'));
-        label(node, &key).or_else(counted)
+        let counted_value = || node.labels.keys().find_map(|label| label.strip_prefix(&key)?.strip_prefix('.'));
+        label(node, &key).or_else(counted_value)
     })
 }
