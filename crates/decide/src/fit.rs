@@ -41,7 +41,7 @@ impl AcceleratorRequest {
 }
 
 /// Accelerators per node that are tried, in order.
-const PER_NODE: [u32; 4] = [1, 2, 4, 8];
+const PER_NODE_COUNTS: [u32; 4] = [1, 2, 4, 8];
 /// Nodes per replica that are tried, in order.
 const NODES: [u32; 4] = [1, 2, 4, 8];
 
@@ -116,7 +116,7 @@ fn candidate_shapes(
         return (vec![ReplicaShape { per_node: 1, nodes: nodes.unwrap_or(1) }], CountLimit::Fraction);
     }
     let per_node: Vec<u32> =
-        PER_NODE.into_iter().filter(|count| largest_node.is_none_or(|largest| *count <= largest)).collect();
+        PER_NODE_COUNTS.into_iter().filter(|count| largest_node.is_none_or(|largest| *count <= largest)).collect();
     let max_per_node = per_node.last().copied().unwrap_or(1);
     let limit = if max_per_node < 8 { CountLimit::LargestNode } else { CountLimit::Maximum };
     let single_node = per_node.iter().map(|count| ReplicaShape { per_node: *count, nodes: nodes.unwrap_or(1) });

@@ -30,7 +30,7 @@ pub fn discover_classes<'a>(
     for node in inventory.nodes() {
         for product in detect_products(node) {
             let is_name_available = is_updatable.get(product.name.as_str()).copied().unwrap_or(true);
-            let has_class = inventory.classes_of(&node.name).any(|class| covers(class, &product));
+            let has_class = inventory.classes_for_node(&node.name).any(|class| covers(class, &product));
             discovered
                 .entry(product.name.clone())
                 .or_insert_with(|| DiscoveredProduct::new(&product))
@@ -109,7 +109,7 @@ fn generate_class(product: &Product, catalog: &[(Class, Value)]) -> Value {
 }
 
 /// Node name for matching a product, which is not specific to a node.
-const NO_NODE: &str = "";
+const NO_NODE_NAME: &str = "";
 
 /// Returns the class of the catalog for a product. A class that names the product takes precedence over one that matches its
 /// properties.
@@ -118,7 +118,7 @@ pub(super) fn find_in_catalog<'c>(product: &Product, catalog: &'c [(Class, Value
         if product.is_partition { resource != product.resource } else { resource == product.resource }
     };
     let matches = |(class, _): &&(Class, Value)| {
-        matches_discovery(&class.discovery, NO_NODE, &product.device_labels)
+        matches_discovery(&class.discovery, NO_NODE_NAME, &product.device_labels)
             && class.resource_name().is_some_and(|resource| is_device(resource) || resource == product.resource)
     };
     let matches_properties = |(class, _): &&(Class, Value)| !products::names_product(class, &product.device_labels);

@@ -137,7 +137,7 @@ impl Inventory {
     }
 
     /// Returns the classes of a node, ordered by name.
-    pub fn classes_of(&self, node: &str) -> impl Iterator<Item = &Class> {
+    pub fn classes_for_node(&self, node: &str) -> impl Iterator<Item = &Class> {
         let names = self.nodes.get(node).into_iter().flat_map(|node| &node.classes);
         names.filter_map(|name| self.classes.get(name)).map(|members| &members.class)
     }

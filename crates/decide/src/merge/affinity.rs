@@ -48,7 +48,7 @@ impl MergedAffinity {
             }
         }
         if rest.as_object().is_some_and(|rest| !rest.is_empty()) {
-            self.other_fields = concatenated(std::mem::take(&mut self.other_fields), &rest);
+            self.other_fields = concatenate(std::mem::take(&mut self.other_fields), &rest);
         }
     }
 
@@ -143,13 +143,13 @@ fn conditions(term: &Value) -> BTreeSet<String> {
 }
 
 /// Merges maps by key and concatenates lists without duplicates.
-fn concatenated(lower: Value, upper: &Value) -> Value {
+fn concatenate(lower: Value, upper: &Value) -> Value {
     match (lower, upper) {
         (Value::Null, upper) => upper.clone(),
         (Value::Object(mut fields), Value::Object(more)) => {
             for (name, value) in more {
                 let lower = fields.remove(name).unwrap_or_default();
-                fields.insert(name.clone(), concatenated(lower, value));
+                fields.insert(name.clone(), concatenate(lower, value));
             }
             Value::Object(fields)
         }

@@ -47,11 +47,11 @@ pub(super) fn fixture(texts: &[&str]) -> Fixture {
 
 /// Parses manifests; the default classes are cached.
 fn documents(text: &str) -> Vec<Value> {
-    static PARSED_CLASSES: LazyLock<Vec<Value>> = LazyLock::new(|| read(CLASSES));
-    if text == CLASSES { PARSED_CLASSES.clone() } else { read(text) }
+    static PARSED_CLASSES: LazyLock<Vec<Value>> = LazyLock::new(|| parse_documents(CLASSES));
+    if text == CLASSES { PARSED_CLASSES.clone() } else { parse_documents(text) }
 }
 
-fn read(text: &str) -> Vec<Value> {
+fn parse_documents(text: &str) -> Vec<Value> {
     match serde_json::from_str(text) {
         Ok(Value::Array(objects)) => objects,
         _ => api::parse_manifest("test", text).unwrap().into_iter().map(|document| document.value).collect(),

@@ -83,7 +83,7 @@ fn remedies_for(model: &str, runtime: &str, service: &str, nodes: &str) -> Vec<S
     "lower the required memory to 80Gi in acceleratorRequirements of runtime srt: srt on"
 )]
 #[case::count("image: i", "image: i, resources: {limits: {nvidia.com/gpu: 0}}, args: [--tp-size=1], command: [x]", "")]
-fn changes_of_runtimes(#[case] from: &str, #[case] to: &str, #[case] expected: &str) {
+fn proposes_runtime_changes(#[case] from: &str, #[case] to: &str, #[case] expected: &str) {
     let remedies = remedies_for(MODEL, &RUNTIME.replacen(from, to, 1), SERVICE, NODES);
     match expected {
         "" => assert!(remedies.is_empty(), "{remedies:?}"),
@@ -188,7 +188,7 @@ fn proposes_two_changes(#[case] runtime: String, #[case] spec: &str, #[case] exp
 }
 
 #[test]
-fn changes_of_the_model() {
+fn proposes_model_changes() {
     let disabled = MODEL.replace("spec: {", "spec: {disabled: true, ");
     assert!(
         remedies_for(&disabled, RUNTIME, SERVICE, NODES)[0].starts_with("remove spec.disabled from model m: srt on")
@@ -204,7 +204,7 @@ fn changes_of_the_model() {
 }
 
 #[test]
-fn additional_nodes() {
+fn proposes_additional_nodes() {
     let cpu_node = "{apiVersion: v1, kind: Node, metadata: {name: cpu}, status: {}}";
     let remedies = remedies_for(MODEL, RUNTIME, SERVICE, cpu_node);
     assert!(
@@ -216,7 +216,7 @@ fn additional_nodes() {
 /// If the service is feasible but its class has no free capacity, the remedies are another class or the number of
 /// accelerators to free.
 #[test]
-fn free_capacity() {
+fn proposes_free_capacity() {
     let all = [MODEL, RUNTIME, SERVICE, NODES].join("\n---\n");
     let mut fixture = fixture(&[CLASSES, &all]);
     fixture.demand.components.get_mut(&Component::Engine).unwrap().selector.preferred =

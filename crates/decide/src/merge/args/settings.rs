@@ -41,7 +41,8 @@ impl SettingRecorder {
 fn override_flag(setting: &mut Setting, field: String, value: String, origin: Origin) {
     let previous_field = std::mem::replace(&mut setting.field, field);
     let previous = OverriddenValue { origin: setting.origin, value: setting.value.clone() };
-    let is_negated = flags::is_negation(flag_of(&previous_field)) != flags::is_negation(flag_of(&setting.field));
+    let is_negated =
+        flags::is_negation(flag_in_field(&previous_field)) != flags::is_negation(flag_in_field(&setting.field));
     let count = setting.overridden.len();
     setting.override_with(value, origin);
     if is_negated && setting.overridden.len() == count {
@@ -49,12 +50,12 @@ fn override_flag(setting: &mut Setting, field: String, value: String, origin: Or
     }
     let has_other_spelling = previous_field != setting.field && setting.overridden.len() > count;
     if let Some(overridden) = setting.overridden.first_mut().filter(|_| has_other_spelling) {
-        overridden.value = format!("{} {}", flag_of(&previous_field), overridden.value).trim_end().to_owned();
+        overridden.value = format!("{} {}", flag_in_field(&previous_field), overridden.value).trim_end().to_owned();
     }
 }
 
 /// Returns the flag in the field of a setting.
-fn flag_of(field: &str) -> &str {
+fn flag_in_field(field: &str) -> &str {
     field.trim_start_matches("args ")
 }
 
