@@ -121,7 +121,7 @@ fn reports_all_rejected_runtimes() {
         runtime("huge", "", ", acceleratorRequirements: {requiredCapabilities: {memoryGB: 999}}"),
     ];
     insta::assert_snapshot!(decision_text(&plan_manifests(&[CLASSES, MODELS, &runtimes.join("\n---\n"), &chat("")])), @r"
-    infeasible NoEligibleAccelerator: None of 8 runtimes can serve model llama-7b; the closest is huge: NoEligibleAccelerator: no accelerator class is eligible for the engine: amd-mi250x InsufficientMemory: 999 GiB of memory per accelerator are required; the class has 128 GiB; intel-max-1550 InsufficientMemory: 999 GiB of memory per accelerator are required; the class has 128 GiB; nvidia-a100-40gb InsufficientMemory: 999 GiB of memory per accelerator are required; the class has 40 GiB; nvidia-h100-80gb InsufficientMemory: 999 GiB of memory per accelerator are required; the class has 80 GiB
+    infeasible NoEligibleAccelerator: None of 8 runtimes can serve model llama-7b; the closest is huge: NoEligibleAccelerator: no accelerator class is eligible for the engine: amd-mi250x InsufficientMemory: 999 GiB of memory per accelerator is required; the class has 128 GiB; intel-max-1550 InsufficientMemory: 999 GiB of memory per accelerator is required; the class has 128 GiB; nvidia-a100-40gb InsufficientMemory: 999 GiB of memory per accelerator is required; the class has 40 GiB; nvidia-h100-80gb InsufficientMemory: 999 GiB of memory per accelerator is required; the class has 80 GiB
     – huge (Cluster) NoEligibleAccelerator
         engine amd-mi250x: InsufficientMemory
         engine intel-max-1550: InsufficientMemory
