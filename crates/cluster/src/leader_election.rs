@@ -197,7 +197,7 @@ impl LeaderElector {
                 // Another candidate observed that the Lease expired, and acquired it.
                 Ok(Ok(false)) => leadership.cancel(),
                 Ok(Err(error)) => {
-                    tracing::debug!(lease = %self.lease_name(), %error, "failed to renew the lease, retrying")
+                    tracing::debug!(lease = %self.lease_name(), %error, "failed to renew the lease, retrying");
                 }
                 Err(_) => {}
             }

@@ -450,7 +450,7 @@ fn log_ready_transition(kind: Kind, key: &NamespacedName, object: &Value, condit
     match ready.status == ConditionStatus::True {
         true => tracing::info!(kind, namespace, name, "service is ready"),
         false => {
-            tracing::info!(kind, namespace, name, reason, condition_message = ready.message, "service is not ready")
+            tracing::info!(kind, namespace, name, reason, condition_message = ready.message, "service is not ready");
         }
     }
 }

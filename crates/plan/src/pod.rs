@@ -61,7 +61,7 @@ fn merge_items(items: &mut Vec<Value>, more: &[Value], key: &str) {
         match items.iter_mut().find(|existing| !item[key].is_null() && existing[key] == item[key]) {
             // An environment variable has either a value or a source.
             Some(existing) if item.get("value").is_some() || item.get("valueFrom").is_some() => {
-                *existing = item.clone()
+                *existing = item.clone();
             }
             // A volume has exactly one source.
             Some(existing) if key == "name" && item.get("image").is_none() && existing.get("image").is_none() => {

@@ -221,7 +221,7 @@ fn segments(words: &[String]) -> Vec<Segment<'_>> {
             }
             (None, Some(flag)) if flag.accepts_values && is_value_of(word, flag) => flag.words.push(word),
             (None, _) => {
-                segments.push(Segment { key: FlagKey::Word(word.clone()), words: vec![word], accepts_values: false })
+                segments.push(Segment { key: FlagKey::Word(word.clone()), words: vec![word], accepts_values: false });
             }
         }
     }

@@ -189,7 +189,7 @@ async fn repeated_reconciles_write_nothing() {
             });
         }
         test_cluster.edit_class("mine", |class| {
-            class["metadata"]["annotations"]["example.com/touched"] = json!(round.to_string())
+            class["metadata"]["annotations"]["example.com/touched"] = json!(round.to_string());
         });
     }
     test_cluster.wait_until_idle().await;

@@ -127,7 +127,7 @@ async fn paused_rollout_continues_when_resumed() {
     let pause = |value: Value| {
         cluster
             .test_cluster
-            .update_object(FUSIONINFER_SERVICES, "chat", |service| service["metadata"]["annotations"] = value.clone())
+            .update_object(FUSIONINFER_SERVICES, "chat", |service| service["metadata"]["annotations"] = value.clone());
     };
     pause(json!({"fusioninfer.io/rollout-paused": "true"}));
     set_image(&cluster, "chat", "engine:2");
@@ -165,7 +165,7 @@ fn generations(server: &Server) -> BTreeMap<String, i64> {
 
 fn scale(cluster: &SimulatedCluster, role: usize, replicas: i64) {
     cluster.test_cluster.update_object(FUSIONINFER_SERVICES, "deepseek-r1-disagg", |service| {
-        service["spec"]["roles"][role]["replicas"] = json!(replicas)
+        service["spec"]["roles"][role]["replicas"] = json!(replicas);
     });
 }
 

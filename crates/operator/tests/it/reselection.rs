@@ -76,7 +76,7 @@ async fn ready_service_retains_its_selection_until_a_user_accepts_a_better_one()
     let stale_condition = cluster::find_condition(&service["status"]["conditions"], "DecisionStale").unwrap();
     assert!(stale_condition["message"].as_str().unwrap().contains("1 × cheap"), "{stale_condition}");
     test_cluster.update_object(OME_SERVICES, "chat", |service| {
-        service["metadata"]["annotations"] = json!({"ome.io/redecide": "t1"})
+        service["metadata"]["annotations"] = json!({"ome.io/redecide": "t1"});
     });
     let service = test_cluster
         .wait_for("the accepted selection", |server| {

@@ -99,7 +99,7 @@ async fn reports_role_and_field_of_invalid_templates(
     assert_eq!(cluster.object_names(LEADER_WORKER_SETS), [""; 0]);
 
     cluster.test_cluster.update_object(FUSIONINFER_SERVICES, "chat", |live| {
-        live["spec"] = service_with_roles("chat", vec![worker("a")])["spec"].clone()
+        live["spec"] = service_with_roles("chat", vec![worker("a")])["spec"].clone();
     });
     cluster.wait_until_ready("chat").await;
     cluster.test_cluster.update_object(FUSIONINFER_SERVICES, "chat", |live| live["spec"] = service["spec"].clone());

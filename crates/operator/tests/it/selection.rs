@@ -168,7 +168,7 @@ async fn annotation_precedes_service_and_service_precedes_runtime() {
     test_cluster.update_object(OME_SERVICES, "chat", |service| service["metadata"]["annotations"] = json!({}));
     wait_for_class("b").await;
     test_cluster.update_object(OME_SERVICES, "chat", |service| {
-        service["spec"]["acceleratorSelector"] = json!({"strategy": "cost"})
+        service["spec"]["acceleratorSelector"] = json!({"strategy": "cost"});
     });
     wait_for_class("c").await;
 }

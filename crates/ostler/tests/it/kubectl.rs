@@ -163,7 +163,7 @@ fn change_objects(kubectl: &Kubectl) {
 
 fn roll_out(kubectl: &Kubectl) {
     let wait_for_rollout = || {
-        kubectl.assert_contains(&["rollout", "status", "deployment/web", "--timeout=10m"], "successfully rolled out")
+        kubectl.assert_contains(&["rollout", "status", "deployment/web", "--timeout=10m"], "successfully rolled out");
     };
     let image =
         || kubectl.run(&["get", "deployment", "web", "-o", "jsonpath={.spec.template.spec.containers[0].image}"]);

@@ -35,7 +35,7 @@ pub(crate) fn wait_until<T>(description: &str, mut poll: impl FnMut() -> Option<
         match poll() {
             Some(value) => return value,
             None => {
-                assert!(start.elapsed() < TIMEOUT, "timed out after {} s waiting for {description}", TIMEOUT.as_secs())
+                assert!(start.elapsed() < TIMEOUT, "timed out after {} s waiting for {description}", TIMEOUT.as_secs());
             }
         }
         std::thread::sleep(Duration::from_millis(50));

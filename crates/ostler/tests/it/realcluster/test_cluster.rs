@@ -197,7 +197,7 @@ pub(crate) async fn eventually<T>(description: &str, poll: impl AsyncFn() -> Opt
         match poll().await {
             Some(value) => return value,
             None => {
-                assert!(start.elapsed() < TIMEOUT, "timed out after {} s waiting for {description}", TIMEOUT.as_secs())
+                assert!(start.elapsed() < TIMEOUT, "timed out after {} s waiting for {description}", TIMEOUT.as_secs());
             }
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
