@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::capacity::PoolCapacity;
 
 pub use matching::{Discovery, labels_match_selector, matches_discovery, term_matches, term_matches_node};
-pub(crate) use matching::{MEMORY_TOLERANCE, label_unit, label_value_matches};
+pub(crate) use matching::{MEMORY_TOLERANCE, bytes_per_label_unit, label_value_matches};
 
 /// A node of a class, counted in accelerators of that class.
 #[derive(Clone, Debug, Default, PartialEq)]

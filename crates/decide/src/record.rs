@@ -70,8 +70,8 @@ pub(crate) fn infeasible(demand: &Demand, assessments: Vec<RuntimeAssessment<'_>
                 _ => code::outcome::NO_COMPATIBLE_RUNTIME,
             };
             let (count, code) = (assessments.len(), rejection.code());
-            let subject = warnings::runtimes_cannot_serve(count);
-            (reason, format!("{subject} {model}; the closest is {}: {code}: {rejection}", runtime.name))
+            let closest = Some((runtime.name.as_str(), format!("{code}: {rejection}")));
+            (reason, warnings::no_runtime_can_serve(count, &model, closest))
         }
     };
     Decision { candidates: runtime_candidates(demand, assessments, None), ..rejected(demand, reason, message) }

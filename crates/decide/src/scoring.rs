@@ -124,9 +124,9 @@ fn relative_to_greatest(values: impl Iterator<Item = Option<f64>>) -> Option<Vec
 
 /// Returns the least memory relative to the memory of each class: the class with the least memory that fits is the best.
 fn memory_fit(candidates: &[ScoringCandidate<'_>]) -> Option<Vec<f64>> {
-    let replica_memory: Vec<f64> = candidates.iter().map(memory).collect::<Option<_>>()?;
-    let least = replica_memory.iter().copied().fold(f64::INFINITY, f64::min);
-    Some(replica_memory.iter().map(|total| if *total > 0.0 { least / total } else { 0.0 }).collect())
+    let replica_memories: Vec<f64> = candidates.iter().map(memory).collect::<Option<_>>()?;
+    let least = replica_memories.iter().copied().fold(f64::INFINITY, f64::min);
+    Some(replica_memories.iter().map(|total| if *total > 0.0 { least / total } else { 0.0 }).collect())
 }
 
 fn memory(candidate: &ScoringCandidate<'_>) -> Option<f64> {
@@ -167,9 +167,9 @@ fn cost_terms(candidates: &[ScoringCandidate<'_>]) -> Option<CostTerms> {
     let relative = |price: f64| if price > 0.0 { cheapest / price } else { 1.0 };
     let has_other_price =
         |candidate: &ScoringCandidate<'_>| PRICE_KINDS.iter().any(|(_, price)| price(candidate).is_some());
-    let candidates_with_other_price =
+    let candidates_priced_by_other_kind =
         candidates.iter().zip(&prices).filter(|(candidate, price)| price.is_none() && has_other_price(candidate));
-    let other_price_count = candidates_with_other_price.count();
+    let other_price_count = candidates_priced_by_other_kind.count();
     let terms = prices.iter().map(|price| price.map(relative)).collect();
     Some(CostTerms { terms, other_prices: (other_price_count > 0).then_some((kind, other_price_count)) })
 }

@@ -42,9 +42,16 @@ pub(crate) fn decision_warnings(
     unique
 }
 
-/// Returns `Runtime cannot serve` or `None of 3 runtimes can serve`.
-pub(crate) fn runtimes_cannot_serve(count: usize) -> String {
-    if count == 1 { "The only runtime cannot serve".to_owned() } else { format!("None of {count} runtimes can serve") }
+/// Returns `None of 3 runtimes can serve SUBJECT; the closest is NAME: REASON`, or its singular form.
+pub(crate) fn no_runtime_can_serve(count: usize, subject: &str, closest: Option<(&str, String)>) -> String {
+    match (count, closest) {
+        (1, Some((name, reason))) => format!("Runtime {name}, the only one, cannot serve {subject}: {reason}"),
+        (1, None) => format!("The only runtime cannot serve {subject}"),
+        (_, Some((name, reason))) => {
+            format!("None of {count} runtimes can serve {subject}; the closest is {name}: {reason}")
+        }
+        (_, None) => format!("None of {count} runtimes can serve {subject}"),
+    }
 }
 
 /// Warns if another runtime suits the model equally well and has the same priority.
@@ -74,14 +81,10 @@ fn no_compatible_runtime(
     let model = demand.model.resolved().filter(|_| selected.runtime.is_custom_engine())?;
     let closest = assessments.iter().find(|assessment| !assessment.runtime.is_custom_engine());
     let closest = closest.and_then(|assessment| {
-        Some(format!("; the closest is {}: {}", assessment.runtime.name, assessment.rejection()?))
+        Some((assessment.runtime.name.as_str(), assessment.rejection()?.to_string()))
     });
-    let message = format!(
-        "{} model {}{}; running the service's own engine",
-        runtimes_cannot_serve(assessments.len() - 1),
-        model.name,
-        closest.unwrap_or_default()
-    );
+    let message = no_runtime_can_serve(assessments.len() - 1, &format!("model {}", model.name), closest);
+    let message = format!("{message}; running the service's own engine");
     Some(Warning::new(code::outcome::NO_COMPATIBLE_RUNTIME, message))
 }
 

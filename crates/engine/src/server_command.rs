@@ -48,10 +48,10 @@ impl ServerCommand {
     /// no inference server: a Ray worker, a router or any other program.
     pub fn parse(command: &[String], args: &[String], env: &[(String, String)]) -> Option<Self> {
         let words: Vec<String> = command.iter().chain(args).cloned().collect();
-        let uses_entry_point = command.is_empty();
+        let uses_image_entrypoint = command.is_empty();
         let (server, flags) = match shell::script(&words) {
             Some(script) => shell::commands(script, env).into_iter().find_map(|words| find_server(&words, false))?,
-            None => find_server(&words, uses_entry_point)?,
+            None => find_server(&words, uses_image_entrypoint)?,
         };
         from_flags(server, &Flags::parse(&flags), env)
     }

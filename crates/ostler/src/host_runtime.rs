@@ -121,7 +121,7 @@ impl HostRuntime {
 
 /// Sets PATH to the directory of the entry point, followed by the PATH of this process.
 fn prepend_path(container: &mut ContainerConfig, program: &ImageOverride) {
-    let Some(directory) = program.directory() else { return };
+    let Some(directory) = program.entrypoint_directory() else { return };
     let path = std::env::var_os("PATH").unwrap_or_default();
     let directories = std::iter::once(directory.to_path_buf()).chain(std::env::split_paths(&path));
     // A PATH of the container refers to directories of its image, which do not exist here.

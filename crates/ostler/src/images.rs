@@ -115,7 +115,7 @@ impl ImageOverride {
     }
 
     /// Returns the directory of the entry point, which is prepended to PATH.
-    pub(crate) fn directory(&self) -> Option<&Path> {
+    pub(crate) fn entrypoint_directory(&self) -> Option<&Path> {
         Path::new(self.entrypoint.first()?).parent().filter(|directory| directory.is_absolute())
     }
 }

@@ -264,7 +264,7 @@ fn bounds(key: &str, text: &str) -> Option<(bool, i64, i64)> {
     if let Ok(integer) = text.parse::<i64>() {
         return Some((true, integer, integer));
     }
-    let value = text.parse::<Quantity>().ok()?.as_f64() / nodes::label_unit(key);
+    let value = text.parse::<Quantity>().ok()?.as_f64() / nodes::bytes_per_label_unit(key);
     Some((false, (value * (1.0 - MEMORY_TOLERANCE)).ceil() as i64, (value * (1.0 + MEMORY_TOLERANCE)).floor() as i64))
 }
 

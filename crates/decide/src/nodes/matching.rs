@@ -97,7 +97,7 @@ fn compare_label(key: &str, label: &str, expected: &str) -> Option<std::cmp::Ord
     if let (Ok(label), Ok(expected)) = (label.parse::<i64>(), expected.parse::<i64>()) {
         return Some(label.cmp(&expected));
     }
-    let label = label.parse::<Quantity>().ok()?.as_f64() * label_unit(key);
+    let label = label.parse::<Quantity>().ok()?.as_f64() * bytes_per_label_unit(key);
     let expected = expected.parse::<Quantity>().ok()?.as_f64();
     if (label - expected).abs() <= expected.abs() * MEMORY_TOLERANCE {
         return Some(std::cmp::Ordering::Equal);
@@ -109,7 +109,7 @@ fn compare_label(key: &str, label: &str, expected: &str) -> Option<std::cmp::Ord
 pub(crate) const MEMORY_TOLERANCE: f64 = 0.02;
 
 /// Returns the bytes per unit of the label.
-pub(crate) fn label_unit(key: &str) -> f64 {
+pub(crate) fn bytes_per_label_unit(key: &str) -> f64 {
     // GPU feature discovery publishes memory in MiB.
     if key == "nvidia.com/gpu.memory" { f64::from(1 << 20) } else { 1.0 }
 }

@@ -156,7 +156,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn feasibility_equals_that_of_the_full_evaluation(fixture in any_fixture()) {
+    fn feasibility_matches_full_evaluation(fixture in any_fixture()) {
         let context = DecisionContext::new(&fixture.demand, &fixture.supply, Runtime::custom_engine());
         for runtime in &fixture.supply.runtimes {
             let Ok(format) = check_compatibility(&fixture.demand, runtime) else { continue };

@@ -68,7 +68,7 @@ fn missing_size_range_ranks_after_matching_range() {
     assert!(!decision.feasible);
     assert_eq!(
         decision.message,
-        "The only runtime cannot serve model m; the closest is b: SizeOutOfRange: the model has 72B parameters; the runtime supports 13B–15B"
+        "Runtime b, the only one, cannot serve model m: SizeOutOfRange: the model has 72B parameters; the runtime supports 13B–15B"
     );
 }
 

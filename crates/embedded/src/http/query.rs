@@ -143,7 +143,7 @@ impl Query {
     ///
     /// # Errors
     /// 504 for a resource version newer than `newest`.
-    pub(crate) fn check_list_version_reached(&self, newest: u64) -> Result<(), Status> {
+    pub(crate) fn check_list_resource_version(&self, newest: u64) -> Result<(), Status> {
         match self.resource_version()? {
             Some(requested) if requested > newest => Err(Status::resource_version_too_large(requested, newest)),
             _ => Ok(()),
@@ -155,8 +155,8 @@ impl Query {
     ///
     /// # Errors
     /// 500, 504.
-    pub(crate) fn check_get_version(&self, newest: u64) -> Result<(), Status> {
-        self.check_list_version_reached(newest).map_err(without_field_prefix)
+    pub(crate) fn check_get_resource_version(&self, newest: u64) -> Result<(), Status> {
+        self.check_list_resource_version(newest).map_err(without_field_prefix)
     }
 
     /// Validates the options of a list (`ValidateListOptions`).

@@ -50,7 +50,7 @@ mod tests {
         let candidates: Vec<&Candidate> = candidates.iter().collect();
         assert_eq!(active_request_scores(&candidates, 0, 1.0), [1.0, 0.75, 0.0]);
         assert_eq!(active_request_scores(&candidates, 1, 0.5), [1.0, 1.0, 0.0]);
-        let free: Vec<f64> = candidates.iter().map(|candidate| token_load_score(candidate, 20.0)).collect();
-        assert_eq!(free, [1.0, 0.5, 0.0]);
+        let token_scores: Vec<f64> = candidates.iter().map(|candidate| token_load_score(candidate, 20.0)).collect();
+        assert_eq!(token_scores, [1.0, 0.5, 0.0]);
     }
 }

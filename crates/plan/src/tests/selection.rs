@@ -250,7 +250,7 @@ fn contradicting_requirements() {
     let only_a100 = runtime("rt", "", ", acceleratorRequirements: {supportedClasses: [nvidia-a100-40gb]}");
     let manifest = chat(", acceleratorSelector: {preferredClasses: [nvidia-h100-80gb]}");
     insta::assert_snapshot!(decision_text(&plan_manifests(&[CLASSES, MODELS, &only_a100, &manifest])), @r"
-    infeasible NoEligibleAccelerator: The only runtime cannot serve model llama-7b; the closest is rt: NoEligibleAccelerator: no accelerator class is eligible for the engine: nvidia-h100-80gb NotSupportedByRuntime: the runtime supports only nvidia-a100-40gb; nvidia-a100-40gb NotPreferred: the service allows only nvidia-h100-80gb; amd-mi250x NotSupportedByRuntime: the runtime supports only nvidia-a100-40gb; intel-max-1550 NotSupportedByRuntime: the runtime supports only nvidia-a100-40gb
+    infeasible NoEligibleAccelerator: Runtime rt, the only one, cannot serve model llama-7b: NoEligibleAccelerator: no accelerator class is eligible for the engine: nvidia-h100-80gb NotSupportedByRuntime: the runtime supports only nvidia-a100-40gb; nvidia-a100-40gb NotPreferred: the service allows only nvidia-h100-80gb; amd-mi250x NotSupportedByRuntime: the runtime supports only nvidia-a100-40gb; intel-max-1550 NotSupportedByRuntime: the runtime supports only nvidia-a100-40gb
     – rt (Cluster) NoEligibleAccelerator
         engine nvidia-h100-80gb: NotSupportedByRuntime
         engine nvidia-a100-40gb: NotPreferred

@@ -12,7 +12,7 @@ use crate::server::{Server, object_key};
 use crate::table::Table;
 
 pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Result<Response, Status> {
-    request.query.check_get_version(server.store().revision())?;
+    request.query.check_get_resource_version(server.store().revision())?;
     let key = object_key(&target.resource, target.namespace(), target.name());
     let stored = server.store().get_stored(&key);
     let stored = stored.ok_or_else(|| Status::not_found(&target.resource.group_resource(), target.name()))?;

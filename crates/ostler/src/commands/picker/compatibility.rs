@@ -128,9 +128,9 @@ impl CompatibilityArgs {
 
     /// Returns the flags that are set and ignored, each with the reason.
     fn ignored_flags(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
-        const SCRAPE_INTERVAL: &str =
+        const SCRAPE_INTERVAL_REASON: &str =
             "the scrape interval depends on the load of the engine, and older values have less weight";
-        const LOGS: &str = "use --log-format, --log-level or -v";
+        const USE_LOG_FLAGS: &str = "use --log-format, --log-level or -v";
         let BooleanFlags {
             tracing,
             enable_pprof,
@@ -149,18 +149,18 @@ impl CompatibilityArgs {
                 "--enable-grpc-stream-metrics",
                 "stream metrics are not supported",
             ),
-            (self.refresh_metrics_interval.is_some(), "--refresh-metrics-interval", SCRAPE_INTERVAL),
-            (self.metrics_staleness_threshold.is_some(), "--metrics-staleness-threshold", SCRAPE_INTERVAL),
+            (self.refresh_metrics_interval.is_some(), "--refresh-metrics-interval", SCRAPE_INTERVAL_REASON),
+            (self.metrics_staleness_threshold.is_some(), "--metrics-staleness-threshold", SCRAPE_INTERVAL_REASON),
             (
                 self.refresh_prometheus_metrics_interval.is_some(),
                 "--refresh-prometheus-metrics-interval",
                 "metrics are collected on each scrape",
             ),
-            (is_enabled(zap_devel), "--zap-devel", LOGS),
-            (self.zap_encoder.is_some(), "--zap-encoder", LOGS),
-            (self.zap_log_level.is_some(), "--zap-log-level", LOGS),
-            (self.zap_stacktrace_level.is_some(), "--zap-stacktrace-level", LOGS),
-            (self.zap_time_encoding.is_some(), "--zap-time-encoding", LOGS),
+            (is_enabled(zap_devel), "--zap-devel", USE_LOG_FLAGS),
+            (self.zap_encoder.is_some(), "--zap-encoder", USE_LOG_FLAGS),
+            (self.zap_log_level.is_some(), "--zap-log-level", USE_LOG_FLAGS),
+            (self.zap_stacktrace_level.is_some(), "--zap-stacktrace-level", USE_LOG_FLAGS),
+            (self.zap_time_encoding.is_some(), "--zap-time-encoding", USE_LOG_FLAGS),
         ]
         .into_iter()
         .filter_map(|(is_set, flag, reason)| is_set.then_some((flag, reason)))
