@@ -72,7 +72,7 @@ pub(super) async fn run(args: OperatorArgs) -> Result<ExitCode> {
         webhook,
         ..args.gates.options()
     };
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), metrics = %listener.local_addr()?, "operator is starting");
+    tracing::info!(address = %listener.local_addr()?, "serving metrics");
     let metrics_server = operator::serve_metrics(listener, Arc::clone(&options.metrics), shutdown.clone());
     tokio::select! {
         result = operator::run(client, options, shutdown) => result.context("operator")?,
