@@ -1,7 +1,7 @@
 //! The `tests` column of the requirement tables in `docs/conformance/*.md`.
 //!
 //! A test that verifies a requirement has a line `// spec: ID` above it, with several IDs separated by commas. The last
-//! column of the tables lists the files of these tests; an ID that no table has is an error.
+//! column of the tables lists the files of these tests; an ID that is in no table is an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -68,7 +68,8 @@ fn find_kubectls() -> Vec<PathBuf> {
     }
     let mut kubectls = Vec::new();
     for directory in std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()) {
-        // Some distributions link a dispatcher on PATH and install the versions next to it.
+        // On some distributions, `kubectl` on PATH is a link to a dispatcher, and the versions are installed next to
+        // it.
         let Ok(kubectl) = directory.join("kubectl").canonicalize() else { continue };
         let versions = kubectl.parent().map(versions_in).unwrap_or_default();
         kubectls.extend(if versions.is_empty() { vec![kubectl] } else { versions });

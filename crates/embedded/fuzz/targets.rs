@@ -97,7 +97,7 @@ pub fn paths(bytes: &[u8]) {
     assert!((200..=501).contains(&code), "{code}");
 }
 
-/// Server shared by all inputs, which retains the objects they create.
+/// Server that all inputs share; it retains the objects that they create.
 fn server() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     SERVER.get_or_init(|| {

@@ -10,7 +10,7 @@ use crate::server::{Server, object_key};
 use crate::workloads::condition::{self, Condition};
 use crate::write::normalize;
 
-/// Condition of a Pod with scheduling gates.
+/// `PodScheduled` condition of a Pod with scheduling gates.
 pub(crate) const SCHEDULING_GATED: Condition<'static> = Condition {
     type_: "PodScheduled",
     status: false,

@@ -22,7 +22,7 @@ pub struct Cluster {
 // === impl Cluster ===
 
 impl Cluster {
-    /// Starts a cluster with an empty in-memory store and registers the Node objects `nodes`. Container logs stay in
+    /// Starts a cluster with an empty in-memory store and registers the Nodes in `nodes`. Container logs stay in
     /// memory. Must run inside a Tokio runtime.
     #[must_use]
     pub fn start(ports: Ports, nodes: Vec<Value>) -> Self {

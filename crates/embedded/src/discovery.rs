@@ -93,7 +93,7 @@ fn verbs(resource: &Resource) -> &'static [&'static str] {
     }
 }
 
-/// Returns name, verbs, and group, version and kind of each subresource.
+/// Returns each subresource with its name, its verbs and its group, version and kind.
 fn subresources(resource: &Resource) -> Vec<(&'static str, &'static [&'static str], [String; 3])> {
     let own_gvk = [resource.group.clone(), resource.version.clone(), resource.kind.clone()];
     let mut subresources: Vec<(&str, &[&str], _)> = Vec::new();

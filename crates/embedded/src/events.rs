@@ -14,7 +14,7 @@ const TTL_SECONDS: i64 = 3600;
 /// Minimum interval between two sweeps of expired Events, in seconds.
 const SWEEP_INTERVAL_SECONDS: i64 = 60;
 
-/// Records an Event about the object `subject`; a repetition increments the count of the existing Event.
+/// Records an Event about the object `subject`, or increments the count if the same Event already exists.
 pub(crate) fn record(server: &Server, subject: &Value, kind: &str, reason: &str, message: &str, component: &str) {
     remove_expired(server);
     let namespace = match object::namespace(subject) {
@@ -49,14 +49,14 @@ pub(crate) fn remove_expired(server: &Server) {
         if last_seen.is_some_and(|last| last < cutoff.as_str()) {
             let (namespace, name) = (key.0.clone(), key.1.clone());
             let event_key = ObjectKey { resource: "events".to_owned(), namespace, name };
-            // On a conflict, the Event was updated concurrently and has not expired.
+            // A conflict means that the Event was updated concurrently and has not expired.
             let _ = server.store().commit(&event_key, Some(&event), None);
         }
     }
 }
 
-/// Returns the name of an Event, which is the same for every repetition. The hash distinguishes the Events of one
-/// object.
+/// Returns the name of an Event, which is the same for every occurrence. The hash distinguishes different Events about
+/// one object.
 fn event_name(subject: &Value, kind: &str, reason: &str, message: &str, component: &str) -> String {
     let identity = [object::uid(subject), kind, reason, message, component].join("\0");
     let mut hasher = fnv::FnvHasher::default();

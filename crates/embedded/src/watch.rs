@@ -25,7 +25,7 @@ pub struct Change {
     pub new: Option<Arc<Value>>,
 }
 
-/// The subscriber missed changes and must list again. The subscription continues with the current revision.
+/// The subscriber missed changes and must relist. The subscription continues with the current revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("changes were missed; list again")]
 pub struct Lagged;
@@ -51,7 +51,7 @@ pub(crate) struct CollectionCursor {
     scope: CollectionKey,
     latest_revision: tokio::sync::watch::Receiver<u64>,
     position: u64,
-    /// Set if the initial position was already compacted.
+    /// Set if the initial position had already been compacted.
     compacted: Option<CompactedError>,
 }
 
@@ -93,7 +93,7 @@ impl HistoryCursor {
         Self { store: store.clone(), latest_revision: store.durable_revisions(), epoch: None, position }
     }
 
-    /// Waits for the next events and returns at least one and at most `limit`. Cancel-safe.
+    /// Waits for events and returns between one and `limit` of them. Cancel-safe.
     async fn next(&mut self, limit: usize) -> Result<Vec<Arc<StoreEvent>>, CompactedError> {
         loop {
             self.latest_revision.borrow_and_update();
@@ -121,7 +121,7 @@ impl CollectionCursor {
         Self { store: store.clone(), scope, latest_revision, position, compacted }
     }
 
-    /// Waits for the next events of the collection and returns at least one and at most `limit`. Cancel-safe.
+    /// Waits for events of the collection and returns between one and `limit` of them. Cancel-safe.
     pub(crate) async fn next(&mut self, limit: usize) -> Result<Vec<Arc<StoreEvent>>, CompactedError> {
         if let Some(error) = self.compacted {
             return Err(error);

@@ -22,9 +22,9 @@ pub struct Config {
     pub seed: u64,
     /// Speed of the simulated accelerator.
     pub timing: Timing,
-    /// Largest number of sequences in a batch (`--max-num-seqs`); further requests wait.
+    /// Maximum number of sequences in a batch (`--max-num-seqs`); further requests wait.
     pub max_num_seqs: usize,
-    /// Longest prompt plus completion, in tokens (`--max-model-len`).
+    /// Maximum length of prompt plus completion, in tokens (`--max-model-len`).
     pub max_model_len: usize,
     /// Accelerators per model replica (`--tensor-parallel-size`); divides all simulated times.
     pub tensor_parallel_size: usize,

@@ -38,14 +38,14 @@ struct Timestamps {
     last_token: Instant,
 }
 
-/// Text of one decode step, and the reason if generation finished with it.
+/// Text of one decode step, and the finish reason if it is the last step.
 pub(crate) struct TokenOutput {
     pub(crate) text: String,
     pub(crate) finish: Option<Finish>,
 }
 
 impl Generation {
-    /// Validates `request`. The request is queued by the first call of [`Generation::next_output`].
+    /// Validates `request`. The first call of [`Generation::next_output`] queues the request.
     ///
     /// # Errors
     /// The error that vLLM responds with.

@@ -63,7 +63,7 @@ async fn generate(
     }
 }
 
-/// A validated request, ready to generate.
+/// A validated request that is ready for generation.
 struct AcceptedRequest {
     generation: Generation,
     metadata: ResponseMetadata,
@@ -188,7 +188,7 @@ struct TokenizeResponse {
     token_strs: (),
 }
 
-/// Tokenizes a prompt as the simulation does; token ids are hashes.
+/// Tokenizes a prompt with the simulated tokenizer; token IDs are hashes.
 async fn tokenize(State(engine): State<Arc<Simulator>>, body: Bytes) -> Response<Body> {
     let value: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
     let Some(prompt) = value["prompt"].as_str() else {

@@ -16,7 +16,7 @@ pub(crate) struct Metrics(Mutex<MetricValues>);
 
 #[derive(Default)]
 struct MetricValues {
-    /// Counters by family and value of the additional label (empty without one).
+    /// Counters by metric family and value of its additional label (`""` if it has none).
     counters: BTreeMap<(&'static str, &'static str), f64>,
     histograms: BTreeMap<&'static str, Histogram>,
 }

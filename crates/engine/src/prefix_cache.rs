@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 
 use xxhash_rust::xxh64::xxh64;
 
-/// Prompt blocks that the KV cache holds.
+/// Prompt blocks in the KV cache.
 pub(crate) struct PrefixCache {
     block_size: usize,
     capacity: usize,
-    /// Time of last use by block hash.
+    /// Time of last use, by block hash.
     last_used: HashMap<u64, u64>,
-    /// Block hash by time of last use, for eviction.
+    /// Block hash, by time of last use, for eviction.
     by_last_use: BTreeMap<u64, u64>,
     clock: u64,
 }
@@ -36,7 +36,7 @@ impl PrefixCache {
     /// Inserts every full block of `prompt` and evicts the least recently used blocks.
     pub(crate) fn insert(&mut self, prompt: &[u32]) {
         let hashes: Vec<u64> = block_hashes(prompt, self.block_size).collect();
-        // Last block first: later blocks are useless without the first one, so the first one is evicted last.
+        // Insert the last block first, so that it is evicted first: a block is useless without all blocks before it.
         for hash in hashes.into_iter().rev() {
             self.touch(hash);
         }

@@ -80,7 +80,7 @@ impl GenerationRequest {
         serde_json::from_value(value.clone()).map_err(|error| type_error(&value, field, &error))
     }
 
-    /// Takes the stop strings out of the request.
+    /// Removes the stop strings from the request and returns them.
     pub(crate) fn take_stop_strings(&mut self) -> Vec<String> {
         match self.stop.take() {
             None => Vec::new(),
@@ -127,7 +127,7 @@ fn invalid_json(body: &[u8], error: &serde_json::Error) -> ApiError {
     )
 }
 
-/// Returns the validation error for a field of a wrong type. Finds the field by parsing each one alone.
+/// Returns the validation error for a field of a wrong type. To find that field, parses each field separately.
 fn type_error(value: &Value, field: impl Fn(&str) -> Option<String>, error: &serde_json::Error) -> ApiError {
     let names = [
         "model",

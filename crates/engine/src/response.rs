@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::request::Endpoint;
 
-/// Serializes as `null`: a feature that the simulation does not support.
+/// Type of fields for features that the simulation does not support; serializes as `null`.
 type Null = ();
 
 /// Identifiers and creation time that all chunks of one response share.
@@ -27,7 +27,7 @@ pub(crate) struct Finish {
     pub(crate) stop: Option<String>,
 }
 
-/// Token counts of a response, as in streamed chunks.
+/// Token counts of a response or of a streamed chunk.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Usage {
     prompt_tokens: usize,

@@ -2,8 +2,8 @@
 //!
 //! Supported: `vllm serve MODEL …`, `python3 -m vllm.entrypoints.openai.api_server --model MODEL …`,
 //! `python3 -m sglang.launch_server --model-path MODEL …`, any of these inside `sh -c "… && …"`, and bare arguments
-//! (an image whose entry point is vLLM). Without a model argument, the model comes from `MODEL_PATH` and
-//! `SERVED_MODEL_NAME`.
+//! (an image whose entry point is vLLM). Without a model argument, the environment variables `MODEL_PATH` and
+//! `SERVED_MODEL_NAME` provide the model.
 
 mod shell;
 
@@ -139,10 +139,10 @@ impl Flags {
     }
 }
 
-/// Splits a flag into its name, without leading dashes and with `-` for `_`, and the value after `=`.
+/// Splits a flag into its name and the value after `=`. The name has no leading dashes, and `_` is replaced with `-`.
 fn parse_flag(word: &str) -> Option<(String, Option<String>)> {
     let flag = word.strip_prefix("--").or_else(|| word.strip_prefix('-'))?;
-    // A negative number is a value.
+    // A negative number is a value, not a flag.
     if !flag.starts_with(|first: char| first.is_ascii_alphabetic()) {
         return None;
     }

@@ -38,7 +38,7 @@ impl StopStrings {
         StopCheck::Text(self.pending.drain(..end).collect())
     }
 
-    /// Takes the buffered text when generation finishes for another reason.
+    /// Removes and returns the buffered text, for when generation finishes without a stop string.
     pub(crate) fn take_pending(&mut self) -> String {
         std::mem::take(&mut self.pending)
     }

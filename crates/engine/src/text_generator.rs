@@ -10,7 +10,7 @@ const VERBS: &[&str] =
 const ADJECTIVES: &[&str] =
     &["quiet", "small", "steady", "simulated", "shared", "bright", "early", "warm", "plain", "careful"];
 
-/// Generates placeholder sentences token by token. A token is a word with the space before it, or a period.
+/// Generates placeholder sentences token by token. A token is a word with its leading space, or a period.
 pub(crate) struct TextGenerator {
     rng: Rng,
     /// Remaining tokens of the current sentence, last token first.

@@ -14,7 +14,7 @@ pub struct Timing {
 }
 
 impl Default for Timing {
-    /// Returns approximately the speed of an 8B model on one H100.
+    /// Returns the approximate speed of an 8B model on one H100.
     fn default() -> Self {
         Self {
             prefill_tokens_per_second: 12_000.0,

@@ -1,9 +1,9 @@
-//! A simplified tokenizer. A word with the space before it is one token; long words are split; punctuation marks are
+//! A simplified tokenizer. A word with its leading space is one token; long words are split; punctuation marks are
 //! separate tokens.
 
 use xxhash_rust::xxh64::xxh64;
 
-/// Longest part of a word in one token, in characters.
+/// Maximum number of characters of a word in one token; longer words are split.
 const MAX_TOKEN_CHARS: usize = 8;
 
 /// Returns the token ids of `text`. Equal tokens have equal ids.

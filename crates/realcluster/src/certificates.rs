@@ -18,7 +18,8 @@ pub(crate) struct Certificates {
 // === impl Certificates ===
 
 impl Certificates {
-    /// Generates `apiserver` and `webhook` for `address`, `admin`, `front-proxy`, and `sa.key` for service account tokens.
+    /// Generates the certificates `apiserver` and `webhook` for `address`, the client certificates `admin` and
+    /// `front-proxy`, and `sa.key` for service account tokens.
     pub(crate) fn generate(directory: PathBuf, address: Ipv4Addr) -> Result<Self> {
         std::fs::create_dir_all(&directory)?;
         let mut authority = CertificateParams::new(Vec::new())?;

@@ -119,9 +119,10 @@ impl RealCluster {
         command.arg(format!("--etcd-servers={etcd}")).arg(format!("--secure-port={port}"));
         command.arg(format!("--bind-address={}", self.loopback.address));
         command.args(["--service-cluster-ip-range=10.96.0.0/16", "--authorization-mode=RBAC"]);
-        // Endpoints must not contain loopback addresses, and the default address requires a network interface.
+        // Endpoints must not contain loopback addresses, so the server's own address is not published; the default
+        // advertise address would require a network interface.
         command.args(["--endpoint-reconciler-type=none", "--advertise-address=192.0.2.1", "--allow-privileged"]);
-        // No node forwards cluster IPs: the API server calls webhook Services at their endpoints.
+        // No kube-proxy forwards cluster IPs, so the API server must call Services at their endpoints.
         command.arg("--enable-aggregator-routing=true");
         command.arg("--enable-admission-plugins=OwnerReferencesPermissionEnforcement");
         if !components.controllers.create_service_accounts() {
@@ -141,7 +142,7 @@ impl RealCluster {
         ] {
             command.arg(flag).arg(file);
         }
-        // No rotation: tests read the complete log.
+        // Disable log rotation, because tests read the complete log.
         command.arg("--audit-log-maxsize=0");
         command.args(["--requestheader-allowed-names=front-proxy", "--requestheader-username-headers=X-Remote-User"]);
         command.args([
@@ -157,7 +158,7 @@ impl RealCluster {
     fn start_controllers(&mut self, controllers: Controllers) -> Result<()> {
         let mut command = self.controller_command("kube-controller-manager");
         command.args(["--leader-elect=false", "--secure-port=0", "--cluster-cidr=10.244.0.0/16"]);
-        // On a busy host kwok may renew leases late; simulated nodes never fail.
+        // On a busy host, kwok may renew node leases late, but that must not mark simulated nodes as failed.
         command.arg("--node-monitor-grace-period=1h");
         if let Controllers::Only(names) = controllers {
             command.arg(format!("--controllers={names}"));
@@ -237,7 +238,7 @@ impl RealCluster {
         Ok(())
     }
 
-    /// Waits until discovery returns the kind of `definition`. There is no event for this, so it polls.
+    /// Waits until discovery returns the kind of `definition`. Discovery cannot be watched, so this function polls.
     async fn wait_until_discovered(&self, definition: &Value) -> Result<()> {
         let spec = &definition["spec"];
         let (group, kind) =

@@ -14,7 +14,7 @@ pub struct Components {
 pub(crate) enum Controllers {
     /// The controllers that run by default, which include the service account controllers.
     Default,
-    /// Only the named controllers. Pods need no service account.
+    /// Only the named controllers. Service account admission is disabled, so Pods need no service account.
     Only(&'static str),
 }
 
@@ -27,7 +27,8 @@ impl Components {
         Self { controllers: Controllers::Default, scheduler: true, nodes: true }
     }
 
-    /// Returns the API server and the controllers that complete deletions. Nothing else writes to the API server.
+    /// Returns the API server and the controllers that complete deletions, so that no other component writes to the API
+    /// server.
     #[must_use]
     pub fn minimal() -> Self {
         let deletion_controllers = "garbage-collector-controller,namespace-controller";

@@ -1,7 +1,7 @@
 //! A loopback address for each cluster.
 //!
-//! A port is chosen before the component binds it. On 127.0.0.1, another process or an outgoing connection may bind the port in
-//! the meantime; a separate address for each cluster avoids this race.
+//! A component's port is chosen before the component binds it. On 127.0.0.1, another process or an outgoing connection
+//! may bind the port in the meantime; a separate address for each cluster avoids this race.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 use anyhow::{Context as _, Result, bail};
 
-/// A cluster that listens on this port of an address owns the address. The port is below the ephemeral port range.
+/// An address belongs to the cluster that listens on this port of it. The port is below the ephemeral port range.
 const RESERVATION_PORT: u16 = 20_000;
 /// Number of ports to try.
 const PORT_COUNT: u16 = 1_000;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// Returns the Node objects `gpu-FIRST` to `gpu-(END-1)` with eight H100 GPUs each.
+/// Returns the Nodes `gpu-FIRST` to `gpu-(END-1)` with eight H100 GPUs each.
 #[must_use]
 pub fn gpu_nodes(first: usize, end: usize) -> Vec<Value> {
     (first..end).map(|number| node(&format!("gpu-{number}"))).collect()

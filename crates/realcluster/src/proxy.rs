@@ -1,5 +1,5 @@
-//! A proxy between a client and the API server. It records writes, interrupts watches, rejects requests, and calls back into
-//! a test after each write.
+//! A proxy between a client and the API server. It records writes, interrupts watches, rejects requests, and runs a
+//! callback of the test after each write.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -42,7 +42,7 @@ async fn watch_until(
     let mut is_listed = false;
     while let Some(event) = events.next().await {
         match event {
-            // The state is incomplete until the list is complete.
+            // The state is incomplete until the initial list is complete.
             Ok(Event::Init) => {
                 is_listed = false;
                 state.clear();

@@ -42,7 +42,7 @@ const METRICS: &[(&str, &str, Better)] = &[
     ("peak_mib", "MiB", Better::Lower),
 ];
 
-/// Which values of a metric are better.
+/// Whether lower or higher values of a metric are better.
 #[derive(Clone, Copy)]
 enum Better {
     Higher,
@@ -55,7 +55,7 @@ type Samples = BTreeMap<String, Vec<f64>>;
 struct Options {
     /// Directory with the binaries of etcd and kube-apiserver to compare with.
     compare_binaries: Option<PathBuf>,
-    /// Divisor of all sizes.
+    /// Divisor of all benchmark sizes.
     divisor: usize,
 }
 

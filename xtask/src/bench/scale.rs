@@ -48,7 +48,8 @@ pub(super) fn run(arguments: &[&str]) -> Result<()> {
             "bench scale: unexpected arguments {unexpected:?}\nhint: use --small to divide the sizes by 10, or --half to divide them by 2"
         ),
     };
-    // A single build, because separate builds would compile shared dependencies with different features.
+    // Build all programs with one command, because separate builds would compile shared dependencies with different
+    // features.
     const PACKAGES: [&str; 6] = ["--package", "ostler", "--package", "embedded", "--package", "operator"];
     const PROGRAMS: [&str; 6] = ["--bin", "ostler", "--example", "serve", "--example", "scale"];
     process::run(&mut cargo(&[&["build", "--release"], PACKAGES.as_slice(), PROGRAMS.as_slice()].concat()))?;

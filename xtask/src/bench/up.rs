@@ -46,7 +46,7 @@ fn measure_first_token(binary: &Path) -> Result<()> {
 fn run_idle(binary: &Path) -> Result<()> {
     let mut child = up(binary)?.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
     let result = measure_idle(&mut child);
-    // SIGTERM lets it clean up its processes.
+    // SIGTERM lets `ostler up` clean up its processes.
     terminate(child.id());
     let status = child.wait()?;
     result?;
@@ -69,7 +69,7 @@ fn measure_idle(child: &mut Child) -> Result<()> {
     Ok(())
 }
 
-/// Creates the command, with a separate data directory so that it does not affect another `ostler up` of the user.
+/// Creates the command with a separate data directory, so that it does not affect a running `ostler up` of the user.
 fn up(binary: &Path) -> Result<Command> {
     let mut command = Command::new(binary);
     command.args(["up", "--demo", "--api", "127.0.0.1:0", "--gateway", "127.0.0.1:0", "--data-dir"]);

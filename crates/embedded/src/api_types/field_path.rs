@@ -1,4 +1,5 @@
-//! Field paths as linked lists of the enclosing values. They are formatted only when a value is reported.
+//! Field paths, represented as linked lists of segments. A path is formatted only when an error or a warning contains
+//! it.
 
 use std::fmt;
 

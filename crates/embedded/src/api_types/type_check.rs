@@ -157,7 +157,7 @@ impl TypeMismatch {
         Self { struct_name: struct_name.to_owned(), field, path, expected, actual: actual.clone() }
     }
 
-    /// Reports whether the value is a string, as the type requires, but not in the format of `metav1.MicroTime`.
+    /// Reports whether a string was found where the type requires a `metav1.MicroTime`.
     pub(crate) fn is_invalid_time(&self) -> bool {
         self.expected == "v1.MicroTime" && self.actual.is_string()
     }
@@ -197,8 +197,8 @@ impl std::fmt::Display for TypeMismatch {
 /// Go's time layout of `metav1.MicroTime`.
 const MICRO_TIME_LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
 
-/// Returns the text after the seconds of a time without exactly six fractional digits. `None` for valid times and for
-/// strings that are not times, which the schema rejects.
+/// Returns the text that follows the seconds if a time does not have exactly six fractional digits. `None` for valid
+/// times and for strings that are not times, which the schema rejects.
 fn invalid_micro_time_suffix(text: &str) -> Option<&str> {
     text.parse::<jiff::Timestamp>().ok()?;
     let rest = text.get("2006-01-02T15:04:05".len()..)?;
@@ -217,7 +217,7 @@ fn json_type_name(value: &Value) -> &'static str {
     }
 }
 
-/// Replaces null by the empty string in maps of strings.
+/// Replaces null with the empty string in maps of strings.
 pub(crate) fn replace_null_strings(name: &str, members: &mut Map<String, Value>) {
     for field in fields(name).into_iter().flatten() {
         if field.name == "." {

@@ -76,7 +76,7 @@ fn dispatch(server: &Server, request: http::Request<()>, body: Bytes, accept: &s
     }
 }
 
-/// Reports whether a path gets the plain 404 page: unknown groups, and unknown resources of custom groups.
+/// Reports whether a path gets the plain-text 404 page, as unknown groups and unknown resources of custom groups do.
 fn is_unserved(registry: &Registry, path: &ResourcePath) -> bool {
     !registry.serves(&path.group, &path.version)
         || registry.is_custom(&path.group) && registry.get(&path.group, &path.version, &path.plural).is_none()

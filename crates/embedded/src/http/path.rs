@@ -41,7 +41,7 @@ pub(crate) enum NonResourcePath {
     },
 }
 
-/// Path of a resource, which may not exist.
+/// Path of a resource; the resource may not exist.
 #[derive(Debug, PartialEq, Eq, Default)]
 pub(crate) struct ResourcePath {
     pub(crate) group: String,

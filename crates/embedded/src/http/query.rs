@@ -15,7 +15,7 @@ use crate::write::{FieldValidation, WriteOptions};
 /// Decoded query parameters; the first occurrence of a name wins.
 pub(crate) struct Query {
     values: BTreeMap<String, String>,
-    /// Kind of the options of the method, such as `CreateOptions`.
+    /// Kind of the method's options, such as `CreateOptions`.
     options_kind: &'static str,
 }
 

@@ -56,7 +56,7 @@ impl ApiRequest {
 /// 400 if reading fails, 408 on timeout, 413 if the body is too large.
 pub(super) async fn read_body(body: Body) -> Result<Bytes, Status> {
     let mut collect = pin!(Limited::new(body, MAX_BODY_BYTES).collect());
-    // Most bodies arrive with the header and need no timer.
+    // Most bodies arrive together with the request headers and need no timer.
     let result = match futures::poll!(&mut collect) {
         Poll::Ready(result) => result,
         Poll::Pending => tokio::time::timeout(BODY_TIMEOUT, collect).await.map_err(|_| {

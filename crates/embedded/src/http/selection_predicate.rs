@@ -50,7 +50,7 @@ impl SelectionPredicate {
     }
 }
 
-/// Returns the value of a selectable field. For Events, `source` is the component of the source.
+/// Returns the value of a selectable field. For Events, the selectable field `source` is `source.component`.
 fn field_value(object: &Value, field: &str) -> String {
     let pointer = match field {
         "source" => "/source/component".to_owned(),

@@ -1,5 +1,5 @@
-//! OpenAPI v2 without definitions. kubectl requests it for kinds that no v3 document contains. Given an empty document,
-//! it reports that the kind is not served; given a 404, it would report only the 404.
+//! OpenAPI v2 without definitions. kubectl requests it for kinds that no v3 document contains. With an empty document,
+//! kubectl reports that the kind is not served; with a 404 response, it would report only the 404.
 
 use prost::Message;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::server::VERSION;
 
 /// Media type that client-go sends in `Accept` to request a [`Document`].
 pub(crate) const ACCEPT_TYPE: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-/// Media type in the response, which may not contain `@`.
+/// Media type of the response, without the `@`, which `Content-Type` does not allow.
 pub(crate) const CONTENT_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 const SWAGGER: &str = "2.0";

@@ -1,7 +1,7 @@
 //! Registry of the served resources: the built-in ones and those of custom resource definitions.
 //!
-//! A [`Resource`] is one served version of a kind. Several can share a storage name: the versions of a custom resource,
-//! and both API groups of Events.
+//! A [`Resource`] is one served version of a kind. Several `Resource`s can share a storage name, such as the versions
+//! of a custom resource or both API groups of Events.
 
 mod builtin;
 mod registry;

@@ -28,7 +28,7 @@ pub(crate) struct Resource {
     pub(crate) categories: Vec<String>,
     /// Whether objects belong to a namespace.
     pub(crate) namespaced: bool,
-    /// Resource name in the store: `pods`, `deployments.apps`. Versions of a kind share it.
+    /// Resource name in the store: `pods`, `deployments.apps`. All versions of a kind share this name.
     pub(crate) storage: String,
     /// API version of stored objects: `apps/v1`.
     pub(crate) storage_api_version: String,
@@ -40,7 +40,7 @@ pub(crate) struct Resource {
     pub(crate) has_generation: bool,
     /// Whether a custom resource definition declares the resource.
     pub(crate) custom: bool,
-    /// Whether the schema has defaults, which are applied on reads as well.
+    /// Whether the schema has defaults, which are applied on both reads and writes.
     pub(crate) has_defaults: bool,
     /// Whether the schema has CEL rules.
     pub(crate) has_rules: bool,

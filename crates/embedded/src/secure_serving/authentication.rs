@@ -12,7 +12,7 @@ use subtle::ConstantTimeEq as _;
 /// Host names accepted in the `Host` header; the server certificate covers them.
 const ALLOWED_HOSTS: [&str; 4] = ["localhost", "127.0.0.1", "[::1]", "kubernetes.default.svc"];
 
-/// Request extension of clients that presented a certificate signed by the certificate authority.
+/// Request extension that marks clients with a certificate signed by the certificate authority.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ClientCertificate;
 

@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use super::ServeError;
 use crate::reviews;
 
-/// Length of the bearer token in bytes; as long as the keys of the certificates (256 bits).
+/// Length of the bearer token in bytes, equal to that of the certificates' keys (256 bits).
 const TOKEN_BYTES: usize = 32;
 
 /// Certificate authority, the server and client certificates signed by it, and a bearer token; they belong to one

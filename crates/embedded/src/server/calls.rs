@@ -106,8 +106,8 @@ impl Server {
         self.delete_by_name(resource, namespace, name, uid, Some(0))
     }
 
-    /// Records an Event about the object `subject`; a repetition increments the count of the existing Event. `kind` is
-    /// `Normal` or `Warning`.
+    /// Records an Event about the object `subject`, or increments the count if the same Event already exists.
+    /// `kind` is `Normal` or `Warning`.
     pub fn record_event(&self, subject: &Value, kind: &str, reason: &str, message: &str, component: &str) {
         crate::events::record(self, subject, kind, reason, message, component);
     }

@@ -45,8 +45,7 @@ impl Server {
         Self::with_history(ports, DEFAULT_HISTORY_SIZE)
     }
 
-    /// Like [`Self::new`], with a history of `revisions` revisions; clients of watches that fall further behind must
-    /// list again.
+    /// Like [`Self::new`], with a history of `revisions` revisions; watch clients that fall further behind must relist.
     #[must_use]
     pub fn with_history(ports: &Ports, revisions: usize) -> Self {
         Self::with_store(ports, Store::new(revisions))
@@ -157,7 +156,7 @@ impl Server {
         self.core.clock.now()
     }
 
-    /// Starts a sweep of expired Events; `false` if the last one started less than `interval` seconds ago.
+    /// Starts a sweep of expired Events; returns `false` if the last one started less than `interval` seconds ago.
     pub(crate) fn start_event_sweep(&self, interval: i64) -> bool {
         let (now, last) = (self.now().as_second(), self.core.last_event_sweep.load(Ordering::Relaxed));
         now - last >= interval

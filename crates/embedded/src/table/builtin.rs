@@ -19,7 +19,8 @@ pub(super) fn conditions(storage: &str, object: &Value) -> Option<Value> {
     Some(json!([{"type": "Completed", "status": "True", "reason": reason, "message": message}]))
 }
 
-/// Reports whether the name column is the last one and shown only with `-o wide`: names of Events are not meaningful.
+/// Reports whether the name is the last column and shown only with `-o wide`, as for Events, whose names are not
+/// meaningful.
 pub(super) fn has_name_last(storage: &str) -> bool {
     storage == "events"
 }

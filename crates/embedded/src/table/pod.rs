@@ -22,7 +22,7 @@ pub(super) struct PodSummary {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct RestartCount {
     count: i64,
-    /// End of the run before the last restart, RFC 3339; empty if unknown.
+    /// Time at which the container terminated before its last restart, in RFC 3339; empty if unknown.
     last: String,
 }
 
@@ -32,7 +32,7 @@ struct InitContainerSummary {
     blocking_status: Option<String>,
     /// Number of ready sidecars.
     ready: usize,
-    /// Restarts of all init containers up to the blocking one.
+    /// Restarts of all init containers up to and including the blocking one.
     restarts: RestartCount,
     sidecar_restarts: RestartCount,
 }
@@ -86,7 +86,7 @@ impl PodSummary {
         Self { ready, total, reason, restarts }
     }
 
-    /// Formats the number of ready containers and the total number of containers and sidecars.
+    /// Formats the number of ready containers and the total number of containers, including sidecars.
     pub(super) fn readiness(&self) -> String {
         format!("{}/{}", self.ready, self.total)
     }
@@ -177,7 +177,7 @@ fn pod_reason(pod: &Value) -> String {
     }
 }
 
-/// Returns the status of a terminating Pod, which overrides its containers.
+/// Returns the status of a terminating Pod, which takes precedence over the status of its containers.
 fn terminating_status(pod: &Value) -> Option<String> {
     let is_finished = matches!(object::text(pod, "/status/phase"), "Succeeded" | "Failed");
     match (object::is_deleting(pod), object::text(pod, "/status/reason"), is_finished) {

@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
-/// Environment variable of the child process: the data directory.
+/// Environment variable that passes the data directory to the child process.
 const DIRECTORY_VARIABLE: &str = "EMBEDDED_KILLED_IN";
 const CLIENTS: usize = 4;
 

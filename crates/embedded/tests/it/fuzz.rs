@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use rstest::rstest;
 
-/// Tokens of the fuzzed formats, inserted into the corpus.
+/// Tokens of the fuzzed formats, inserted into inputs of the corpus.
 const TOKENS: &[&str] = &[
     "null",
     "[]",

@@ -57,7 +57,7 @@ async fn write(server: Server, writer: usize) -> Vec<u64> {
     written
 }
 
-/// Watches `path` until a revision of at least `end`, and returns revisions and types of the events.
+/// Watches `path` until an event has at least the revision `end`, and returns the revisions and types of the events.
 async fn watch_until(server: Server, path: String, mut end: watch::Receiver<Option<u64>>) -> Vec<(u64, String)> {
     let request = http::Request::get(&path).body(Body::empty()).unwrap();
     let response = crate::client(&server).send(request).await.unwrap();
@@ -112,7 +112,7 @@ async fn watches_receive_all_events_in_order() {
     let (end_sender, end) = watch::channel(None);
     let mut watch_tasks = JoinSet::new();
     for number in 0..WATCHES {
-        // Some watches are for one namespace, others for all namespaces.
+        // Some watches select one namespace, others all namespaces.
         let watched_namespace = (number % 4 != 0).then_some(number % NAMESPACES);
         let scope = watched_namespace.map_or_else(String::new, |number| format!("/namespaces/{}", namespace(number)));
         let path = format!("/api/v1{scope}/configmaps?watch=true&resourceVersion={from}");

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/default/deployments/web";
 
-/// Server with a Deployment, shared by all cases: requests are dry runs.
+/// Server with a Deployment; all cases can share it because their requests are dry runs.
 fn shared_server() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     SERVER.get_or_init(|| {
@@ -37,7 +37,7 @@ fn send(server: &Server, method: &str, uri: &str, kind: &str, body: &[u8]) -> Op
     })
 }
 
-/// JSON with the field names of Deployments in arbitrary structure.
+/// Arbitrarily nested JSON with the field names of Deployments.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

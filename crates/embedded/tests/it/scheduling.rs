@@ -191,13 +191,13 @@ async fn run_scenario(client: &Client, scenario: &Scenario) -> String {
         .applied_objects()
         .boxed();
     let waiting = async {
-        // Stop at a binding, which is final; a message may still change.
+        // Stop once the Pod is bound, because a binding is final; a message may still change.
         while last != scenario.expected && !last.starts_with("on ") {
             let Some(Ok(pod)) = changes.next().await else { continue };
             last = outcome(&pod).unwrap_or_default();
         }
     };
-    // The scheduler retries a decision that is based on Pods of the previous scenario once they are deleted.
+    // A decision that is based on Pods of the previous scenario is retried once those Pods are deleted.
     let _ = tokio::time::timeout(OUTCOME_TIMEOUT, waiting).await;
     let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
     pods.delete_collection(&now, &kube::api::ListParams::default()).await.unwrap();

@@ -109,7 +109,7 @@ async fn watch_from(server: &Server, from: u64) -> http::Response<Body> {
 async fn sends_bookmarks_every_minute_and_at_the_end() {
     let server = crate::server();
     let from = create_config_map(&server, "a");
-    // A change of another resource, whose revision only a bookmark reports.
+    // This change of another resource advances the revision, which the watch reports only in a bookmark.
     server.create("secrets", json!({"metadata": {"name": "s", "namespace": "default"}})).unwrap();
     let start = Instant::now();
     let query = format!("watch=true&timeoutSeconds=130&resourceVersion={from}");

@@ -33,7 +33,7 @@ impl Clock for PausedClock {
 /// until they are stopped.
 #[derive(Clone, Default)]
 struct SimulatedRuntime {
-    /// Pod and environment variable of every started container.
+    /// Pod name and `NAME=value` of each environment variable of the started containers.
     started: Arc<Mutex<Vec<(String, String)>>>,
 }
 

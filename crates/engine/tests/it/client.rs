@@ -9,7 +9,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Longest wait for a response; generous because the host may be busy.
+/// Timeout for a response; generous because the host may be busy.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// An engine that stops when dropped.

@@ -1,4 +1,4 @@
-//! Latencies depend on queue, batch and cache, and disconnected clients free their slots.
+//! Tests that latencies depend on queue, batch and cache, and that disconnected clients free their slots.
 //!
 //! Tests of latencies call the router with paused time, because sockets need real time.
 

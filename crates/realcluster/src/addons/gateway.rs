@@ -15,7 +15,8 @@ const DEFINITIONS: [(&str, &str); 2] = [
 // === impl RealCluster ===
 
 impl RealCluster {
-    /// Returns the upstream definitions of InferencePool and HTTPRoute. Skips those whose module is not in the module cache.
+    /// Returns the upstream definitions of InferencePool and HTTPRoute. Omits definitions whose module is not in the
+    /// module cache.
     ///
     /// # Errors
     /// A definition cannot be read.

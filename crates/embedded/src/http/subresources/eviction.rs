@@ -31,7 +31,7 @@ pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiReques
     Ok(response::created(&success))
 }
 
-/// Checks that the Pod's disruption budget allows a disruption. Terminating Pods count as disrupted, which makes
+/// Checks that the Pod's disruption budget allows its eviction. Terminating Pods count as disrupted, which makes
 /// `status.disruptedPods` unnecessary.
 fn check_disruption_budget(server: &Server, pod: &Value) -> Result<(), Status> {
     let budgets = server.list(BUDGETS);

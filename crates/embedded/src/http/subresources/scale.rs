@@ -48,7 +48,7 @@ pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiReques
     Ok(warning_header::append(response::json_object(&to_scale(resource, paths, &result.object)), &warnings))
 }
 
-/// Applies a Scale. Its field manager becomes the owner of the replica count of the object.
+/// Applies a Scale. The field manager of the request becomes the owner of the object's replica count.
 fn apply_scale(
     server: &Server,
     target: &RequestTarget,
@@ -106,8 +106,8 @@ fn apply_scale(
     Ok(response::json_object(&to_scale(resource, paths, &result.object)))
 }
 
-/// Returns the object with all field managers attributed to Scale, as conflict messages of this subresource report
-/// them.
+/// Returns the object with `autoscaling/v1` as the API version of all managed fields, as conflict messages of this
+/// subresource report it.
 fn with_scale_managers(object: &Value) -> Value {
     let mut object = object.clone();
     let entries = object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut).into_iter().flatten();
@@ -115,7 +115,7 @@ fn with_scale_managers(object: &Value) -> Value {
     object
 }
 
-/// Removes the time of the field manager: kube-apiserver records none for an applied Scale.
+/// Removes the time from the entry of the field manager: kube-apiserver records none for an applied Scale.
 fn remove_manager_time(object: &mut Value, manager: &str) {
     let entries = object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut).into_iter().flatten();
     let is_applied_scale = |entry: &&mut Value| {
@@ -189,7 +189,7 @@ fn to_scale(resource: &Resource, paths: &ScalePaths, object: &Value) -> Value {
     let metadata = &object["metadata"];
     let metadata_fields = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"];
     let metadata: Value = metadata_fields.iter().map(|field| ((*field).to_owned(), metadata[*field].clone())).collect();
-    // Zero replicas are omitted.
+    // A `spec.replicas` of 0 is omitted, as in Go's encoding.
     let replicas = object.pointer(&paths.spec_replicas).filter(|replicas| **replicas != 0);
     let mut status = json!({"replicas": object.pointer(&paths.status_replicas).cloned().unwrap_or(json!(0))});
     if !selector.is_empty() {

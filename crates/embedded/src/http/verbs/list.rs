@@ -43,7 +43,7 @@ pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiReques
         let items = ListItems::Collection(objects, None);
         return Ok(list_body::respond(&target.resource, items, &metadata(target, request, revision)));
     }
-    // With selectors, all objects must be examined to fill a page.
+    // With selectors, filling a page may require examining every object.
     let page_size = if predicate.selects_everything() { limit } else { usize::MAX };
     let ListPage { revision, objects, remaining } = snapshot(server, target, request, (token.as_ref(), page_size))?;
     let is_selected = |stored: &StoredObject| {
@@ -95,7 +95,7 @@ fn list_response(
         ResponseFormat::Object => list_body::respond(resource, ListItems::Selected(items.into_iter()), &metadata),
         ResponseFormat::PartialObjectMetadata | ResponseFormat::PartialObjectMetadataList => {
             let items: Vec<Value> = converted().map(|item| representation::partial_object_metadata(&item)).collect();
-            // Go encodes an empty slice that was never allocated as null.
+            // Go encodes a nil slice as null.
             let items = if items.is_empty() { Value::Null } else { Value::from(items) };
             response::json_object(
                 &json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items}),
@@ -108,7 +108,7 @@ fn list_response(
     })
 }
 
-/// Returns a page of the latest state, of the revision of an earlier page, or of the requested revision.
+/// Returns a page of the latest revision, of the first page's revision, or of the requested revision.
 fn snapshot(
     server: &Server,
     target: &RequestTarget,

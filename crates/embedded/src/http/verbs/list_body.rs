@@ -1,5 +1,5 @@
 //! Encodes a list incrementally while it is sent, from the stored JSON of its items. Encoding the entire list first
-//! would require as much memory again as the objects and delay the first byte until the last item is encoded.
+//! would double the memory usage and delay the first byte until the last item is encoded.
 
 use std::convert::Infallible;
 use std::ops::{Bound, ControlFlow};
@@ -23,7 +23,7 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// Remaining items of a list.
 pub(super) enum ListItems {
     Selected(vec::IntoIter<Arc<StoredObject>>),
-    /// A complete collection, after the given key.
+    /// All objects of a collection after the given key, or from the start if it is `None`.
     Collection(Arc<Collection>, Option<Arc<NamespacedName>>),
 }
 
@@ -31,10 +31,10 @@ pub(super) enum ListItems {
 struct ListBody {
     resource: Arc<Resource>,
     encoding: ItemEncoding,
-    /// JSON before the first item, until it is written.
+    /// JSON that precedes the first item; empty once written.
     head: Vec<u8>,
     items: ListItems,
-    /// Whether an item was written.
+    /// Whether an item has been written.
     has_items: bool,
     is_finished: bool,
 }

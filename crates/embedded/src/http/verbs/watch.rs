@@ -37,7 +37,7 @@ const DEFAULT_TIMEOUT_SECONDS: u64 = 2700;
 /// Maximum number of events per batch, which bounds the memory of a watch with a slow client.
 const MAX_BATCH: usize = 64;
 
-/// Time after a send during which further events are batched: with many watches of a collection, the cost per send
+/// Time after a send during which further events are batched. With many watches of a collection, the cost per send
 /// exceeds the cost per event. The first event after a pause is sent immediately.
 const BATCH_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -50,7 +50,7 @@ struct Watch {
     format: ResponseFormat,
     has_sent_columns: bool,
     cursor: CollectionCursor,
-    /// Objects of the initial state that are not sent yet.
+    /// Objects of the initial state that have not been sent yet.
     initial_objects: vec::IntoIter<(Arc<NamespacedName>, Arc<StoredObject>)>,
     /// Revision of the initial state, if the end of the initial state is marked with a bookmark.
     initial_end_revision: Option<u64>,
@@ -61,7 +61,7 @@ struct Watch {
     sends_bookmarks: bool,
     next_bookmark: Instant,
     end: Instant,
-    /// Timer for the next bookmark or the end; created when first needed.
+    /// Timer for the next bookmark or the end of the watch; created when first needed.
     timer: Option<Pin<Box<Sleep>>>,
     is_finished: bool,
 }
@@ -142,7 +142,7 @@ impl Watch {
         }
     }
 
-    /// Encodes the next part of the initial state; returns `false` if it is complete.
+    /// Encodes the next part of the initial state; returns `false` once all of it has been encoded.
     fn send_initial_events(&mut self) -> bool {
         let batch: Vec<_> = self.initial_objects.by_ref().take(MAX_BATCH).collect();
         for (_, object) in &batch {
@@ -169,7 +169,7 @@ impl Watch {
 
     fn handle_events(&mut self, events: &[Arc<StoreEvent>]) {
         events.iter().for_each(|event| self.handle_event(event));
-        // Do not delay a client that is behind.
+        // A full batch means that the client has fallen behind: do not delay its next events.
         if events.len() < MAX_BATCH {
             self.batch_end = Instant::now() + BATCH_INTERVAL;
         }
@@ -189,7 +189,8 @@ impl Watch {
         }
     }
 
-    /// Encodes the DELETED event of an object that no longer matches: its old state at the revision of the change.
+    /// Encodes the DELETED event for an object that no longer matches the selectors: its previous state with the
+    /// revision of the change.
     fn encode_deselected(&mut self, event: &StoreEvent) {
         if let Some(old) = &event.old {
             let mut deleted = Value::clone(&old.value());
@@ -267,7 +268,7 @@ impl Watch {
         self.timer = None;
     }
 
-    /// Ends the watch with an ERROR event, so that the client lists again.
+    /// Ends the watch with an ERROR event, so that the client relists.
     fn send_expired(&mut self, oldest: u64) {
         let message = format!("too old resource version: {} ({oldest})", self.cursor.position());
         self.encode_line("ERROR", Status::expired(message).to_json().to_string().as_bytes());

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use regex::{Captures, Regex};
 use serde_json::{Map, Value, json};
 
-/// Normalizer of the responses of a script.
+/// Normalizes the responses of one script.
 pub(super) struct Normalizer {
     namespace: String,
     uids: BTreeMap<String, usize>,
@@ -19,8 +19,8 @@ pub(super) struct Normalizer {
     uid: Regex,
     time: Regex,
     address: Regex,
-    /// Resource version in a message, or in an object quoted there. Other numbers in messages must not be replaced,
-    /// even if they equal a resource version.
+    /// Matches a resource version in a message or in an object that the message quotes. Other numbers in messages must
+    /// not be replaced, even if they equal a resource version.
     version: Regex,
 }
 
@@ -190,8 +190,8 @@ impl Normalizer {
     }
 }
 
-/// Reports whether kube-apiserver returns such causes in random order, because Go iterates over a map: causes of
-/// conflicts and of schema errors.
+/// Reports whether kube-apiserver returns such causes in random order because Go iterates over a map, as for conflicts
+/// and schema errors.
 fn has_random_order(cause: &Value) -> bool {
     let message = cause["message"].as_str().unwrap_or_default();
     let is_key = cause["field"].as_str().is_some_and(|field| field.ends_with(']') && field.contains("ata["));

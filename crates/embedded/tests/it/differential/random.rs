@@ -49,7 +49,7 @@ async fn live() {
             eprintln!("== sequence {number}\n{}", script(&shortest[..first], &differences_found));
             continue;
         }
-        // Shrinks the sequence as long as a difference remains.
+        // Shrink the sequence as long as a difference remains.
         let mut has_smaller_case = tree.simplify();
         for _ in 0..300 {
             if !has_smaller_case {
@@ -139,7 +139,7 @@ async fn differences(real: &Client, embedded: &Client, requests: &[Value]) -> Di
     differences_found
 }
 
-/// Reports whether a difference at a JSON pointer is accepted, by expected and actual response.
+/// Reports whether a difference at a JSON pointer is accepted, given the expected and the actual response.
 type AcceptedDifference = fn(&str, &RecordedResponse, &RecordedResponse) -> bool;
 
 /// Accepted differences of random sequences with their reasons, which docs/embedded.md documents.
@@ -166,8 +166,8 @@ fn is_decoder_message(pointer: &str, expected: &RecordedResponse, actual: &Recor
         && (has_text("cannot unmarshal") || has_text("json: ") || has_text("ReadString"))
 }
 
-/// kube-apiserver stops checking a map at an undeclared field, in random order. Its errors must be a subset of the
-/// actual errors.
+/// kube-apiserver checks the fields of a map in random order and stops at the first undeclared one. Its errors must be
+/// a subset of the actual errors.
 fn depends_on_map_order(pointer: &str, expected: &RecordedResponse, actual: &RecordedResponse) -> bool {
     let (expected, actual) = (apply_errors(message(expected)), apply_errors(message(actual)));
     let is_incomplete = expected.iter().any(|error| error.ends_with("field not declared in schema"));

@@ -6,7 +6,7 @@ use realcluster::{Binaries, Components, RealCluster};
 
 /// Running kube-apiserver; stopped on drop.
 pub(super) struct RealApiserver {
-    /// Dropped before its directory is removed, which stops the processes.
+    /// Dropped before `directory` is removed, because dropping it stops the processes.
     cluster: Option<RealCluster>,
     directory: PathBuf,
 }

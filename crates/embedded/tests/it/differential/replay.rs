@@ -19,7 +19,7 @@ pub(super) struct RecordedResponse {
     pub(super) code: u16,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) warnings: Vec<String>,
-    /// Object, events of a watch, or text.
+    /// An object, the events of a watch, or plain text.
     pub(super) body: Value,
 }
 
@@ -45,7 +45,7 @@ pub(super) async fn replay(client: &kube::Client, steps: &[Step], namespace: &st
         save_position(&raw.body, &mut saved);
         responses.push(RecordedResponse {
             warnings: raw.warnings.iter().map(|warning| normalizer.normalize_text(warning)).collect(),
-            // Do not assign version numbers in responses that are not compared.
+            // Do not normalize responses that are not compared, because that would number their resource versions.
             body: if step.except.contains_key("") { Value::Null } else { normalizer.normalize_body(&raw.body) },
             ..raw
         });
@@ -94,7 +94,7 @@ async fn refresh(client: &kube::Client, path: &str) {
     client.send(request).await.unwrap().into_body().collect().await.unwrap();
 }
 
-/// Reports whether the watch cache is still initializing, as after a change of a definition.
+/// Reports whether the watch cache is still initializing, as after an update of a CustomResourceDefinition.
 fn is_initializing(response: &RecordedResponse) -> bool {
     response.code == 429 && response.body["message"].as_str().is_some_and(|message| message.contains("initializing"))
 }

@@ -35,7 +35,7 @@ pub(super) struct Step {
     pub(super) events: Option<usize>,
     /// Name of the object whose event ends a watch.
     pub(super) last: Option<String>,
-    /// Condition until which the request is retried, because a real cluster reacts asynchronously.
+    /// The request is retried until this condition holds, because a real cluster reacts asynchronously.
     pub(super) until: Option<Until>,
     /// Values to save: name and JSON pointer into the response.
     #[serde(default)]
@@ -77,7 +77,7 @@ pub(super) enum Until {
     Code(u16),
     Absent(String),
     Present(String),
-    /// The JSON pointer has the value.
+    /// The value at the JSON pointer equals the given one.
     Is(String, Value),
 }
 

@@ -50,7 +50,7 @@ impl Kind {
         format!("/{root}/{version}/namespaces/{{ns}}/{plural}")
     }
 
-    /// Generates all fields except type and metadata; mostly valid.
+    /// Generates all fields except `apiVersion`, `kind` and `metadata`; most values are valid.
     fn content(self) -> BoxedStrategy<Map<String, Value>> {
         match self {
             Self::ConfigMap => members(vec![
@@ -78,8 +78,8 @@ impl Kind {
     }
 }
 
-/// Removes empty maps: Go distinguishes empty from absent maps, and immutable objects must not change from one to the
-/// other.
+/// Removes empty maps, because Go distinguishes empty from absent maps and replacing one with the other is a change
+/// that immutable objects forbid.
 fn without_empty_maps(mut content: Map<String, Value>) -> Map<String, Value> {
     content.retain(|_, value| value.as_object().is_none_or(|map| !map.is_empty()));
     content
@@ -334,7 +334,7 @@ fn members(fields: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<M
 
 /// Generates a value or, with a small probability, null.
 fn or_null(value: impl Strategy<Value = Value> + 'static) -> BoxedStrategy<Value> {
-    // `members` also omits values. A null gives up the ownership of the field.
+    // Setting null gives up the ownership of the field, as does omitting it, which `members` covers.
     prop_oneof![12 => value, 1 => Just(Value::Null)].boxed()
 }
 
