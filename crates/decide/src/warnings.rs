@@ -80,9 +80,8 @@ fn no_compatible_runtime(
 ) -> Option<Warning> {
     let model = demand.model.resolved().filter(|_| selected.runtime.is_custom_engine())?;
     let closest = assessments.iter().find(|assessment| !assessment.runtime.is_custom_engine());
-    let closest = closest.and_then(|assessment| {
-        Some((assessment.runtime.name.as_str(), assessment.rejection()?.to_string()))
-    });
+    let closest =
+        closest.and_then(|assessment| Some((assessment.runtime.name.as_str(), assessment.rejection()?.to_string())));
     let message = no_runtime_can_serve(assessments.len() - 1, &format!("model {}", model.name), closest);
     let message = format!("{message}; running the service's own engine");
     Some(Warning::new(code::outcome::NO_COMPATIBLE_RUNTIME, message))
@@ -135,7 +134,7 @@ fn component_warnings(
     warnings
 }
 
-/// Warns if the size of the model is unknown: the smallest number of accelerators is used.
+/// Warns if the size of the model is unknown, because the smallest number of accelerators is used.
 fn model_size_unset(demand: &Demand, selected: &RankedClass<'_>) -> Option<Warning> {
     let model = demand.model.resolved().filter(|model| model.parameters.is_none())?;
     let message = format!(
@@ -182,8 +181,8 @@ fn capacity_warning(evaluation: &ComponentEvaluation<'_>, selected: &RankedClass
     Some(Warning::new(code::warning::NO_FREE_CAPACITY, message))
 }
 
-/// Warns if runtime or service request accelerators by another vendor's resource: Pods request the class's resource, and an
-/// image may support only one vendor.
+/// Warns if runtime or service request accelerators by another vendor's resource. Pods request the class's resource
+/// instead, and the image may support only one vendor.
 fn resource_replaced(
     demand: &ComponentDemand,
     runtime: &RuntimeComponent,
