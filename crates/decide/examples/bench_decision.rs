@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Edits the spec of the runtime at an index.
+/// Function that varies a runtime's spec by the runtime's index.
 type Variation = fn(usize, &mut Value);
 
 /// Variations of the runtimes.

@@ -21,7 +21,7 @@ pub(crate) struct RuntimeAssessment<'a> {
     is_namesake: bool,
     pub(crate) outcome: AssessmentOutcome<'a>,
     pub(crate) context: &'a Arc<DecisionContext>,
-    /// Set when the classes are first read, or when the current selection is retained.
+    /// Initialized on first access, or when the current selection is retained.
     pub(crate) components: OnceCell<ComponentEvaluations<'a>>,
 }
 

@@ -13,12 +13,12 @@ struct NodeCapacity {
     free: u32,
 }
 
-/// Accelerators of a subset of the nodes of one class, in the order of the class.
+/// Accelerators of a subset of one class's nodes, in the class's node order.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PoolCapacity {
     nodes: Vec<NodeCapacity>,
-    /// Whether the counts of each node are known. For nodes without labels only names and totals are known, and each node
-    /// has an even share of the totals.
+    /// Whether the accelerator counts of the individual nodes are known. For nodes without labels only names and totals
+    /// are known, and each node is assigned an even share of the totals.
     is_exact: bool,
 }
 
@@ -62,7 +62,8 @@ impl PoolCapacity {
         self.nodes.iter().map(|node| node.free / per_node.max(1)).sum()
     }
 
-    /// Reserves `per_node` accelerators for each of `pods` Pods, best fit: on the node that has the fewest left.
+    /// Reserves `per_node` accelerators for each of `pods` Pods, using best fit: on the node with the fewest free
+    /// accelerators that suffice.
     pub(crate) fn reserve(&mut self, per_node: u32, pods: u32) {
         for _ in 0..pods.min(MAX_RESERVED_PODS) {
             let fitting = self.nodes.iter_mut().filter(|node| node.free >= per_node.max(1));

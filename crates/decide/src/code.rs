@@ -1,4 +1,4 @@
-//! Codes of decisions, with the documentation of each: cause and remedy.
+//! Decision codes; each documents its cause and remedy.
 
 /// Outcomes of a decision.
 pub mod outcome {

@@ -39,7 +39,7 @@ pub fn check_compatibility<'a>(
     }
 }
 
-/// Adds the size rejection to a rejection by missing fields, because it remains after the fields are set.
+/// Adds the size rejection to a rejection for missing fields, because setting the fields does not resolve it.
 fn with_next_rejection(rejection: RuntimeRejection, size: Option<&RuntimeRejection>) -> RuntimeRejection {
     match (rejection, size) {
         (RuntimeRejection::MissingFields { fields, next: None }, Some(size)) => {

@@ -2,7 +2,7 @@
 //!
 //! For most runtimes a decision needs only whether some class is eligible and whether the best one has free capacity:
 //! [`DecisionContext::feasibility`]. All classes are evaluated and ranked ([`DecisionContext::evaluate`]) for the selected
-//! runtime, and for another runtime when its classes are read. A property test compares both.
+//! runtime, and for another runtime when its classes are read. A property test checks that both agree.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -53,14 +53,14 @@ impl<'a> ComponentEvaluation<'a> {
     }
 }
 
-/// Summary of a component's class evaluation, which is sufficient to rank its runtime.
+/// Summary of a component's class evaluation, sufficient to rank the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feasibility {
     /// Classes are not considered.
     NotConsidered,
-    /// At least one class is eligible; whether the best one has free capacity.
+    /// At least one class is eligible; contains whether the best one has free capacity.
     Feasible { has_capacity: bool },
-    /// No class is eligible; the furthest stage that a class reached.
+    /// No class is eligible; contains the latest stage that any class reached.
     Infeasible { furthest_stage: u8 },
 }
 
@@ -109,7 +109,7 @@ impl DecisionContext {
         }
     }
 
-    /// Evaluates and ranks all classes for `target`, less the `reservations` of earlier components.
+    /// Evaluates and ranks all classes for `target` after subtracting the `reservations` of earlier components.
     pub(crate) fn evaluate<'a>(
         &'a self,
         target: ComponentTarget<'a>,
@@ -134,7 +134,7 @@ impl DecisionContext {
         }
     }
 
-    /// Returns the feasibility of [`Self::evaluate`], evaluating as few classes as possible.
+    /// Returns the same feasibility as [`Self::evaluate`], but evaluates as few classes as possible.
     pub(crate) fn feasibility(&self, target: ComponentTarget<'_>, reservations: &[Reservation<'_>]) -> Feasibility {
         if !self.considers_classes(target.runtime) {
             return Feasibility::NotConsidered;
@@ -146,7 +146,8 @@ impl DecisionContext {
         }
     }
 
-    /// Among classes with equal pre-capacity keys, one with capacity ranks first: the first such class decides.
+    /// Evaluates classes in pre-capacity order. Among equal keys, classes with free capacity rank first, so the search
+    /// stops at the first feasible class with capacity.
     fn first_feasible(
         &self,
         component: Component,

@@ -22,7 +22,7 @@ pub struct Decision {
     pub feasible: bool,
     /// Reason code: `Selected`, `Kept`, or the reason why the service cannot run.
     pub reason: String,
-    /// Human-readable message with the values.
+    /// Human-readable message that includes the compared values.
     pub message: String,
     /// The selected runtime; `None` if nothing is selected or the service runs its own engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -113,7 +113,7 @@ pub struct RuntimeCandidate {
     pub runtime: String,
     /// Whether the runtime is namespaced.
     pub scope: Scope,
-    /// Rank from 1; `None` if the runtime is rejected.
+    /// Rank, starting at 1; `None` if the runtime is rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<usize>,
     /// Whether the runtime is selected.
@@ -162,10 +162,10 @@ pub struct AcceleratorCandidate {
     pub component: String,
     /// Name of the class.
     pub class: String,
-    /// Rank from 1; `None` if the class is rejected.
+    /// Rank, starting at 1; `None` if the class is rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<usize>,
-    /// Score between 0 and 1 by the ranking policy.
+    /// Score between 0 and 1, computed by the ranking policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
     /// Result of the checks.

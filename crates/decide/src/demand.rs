@@ -119,9 +119,9 @@ pub struct ComponentDemand {
     pub declared: bool,
     /// Constraints and policy for selecting the class.
     pub selector: ClassSelector,
-    /// Units per extended resource, the greater of request and limit.
+    /// Quantity by extended resource name: the greater of request and limit.
     pub resources: BTreeMap<String, u32>,
-    /// Tensor × pipeline parallelism by a flag or an environment variable.
+    /// Tensor × pipeline parallelism set by a flag or an environment variable.
     pub parallelism: Option<u32>,
     /// `worker.size + 1` if the service sets leader and worker.
     pub nodes: Option<u32>,
@@ -131,7 +131,7 @@ pub struct ComponentDemand {
     pub min_replicas: Option<u32>,
     /// `maxReplicas`.
     pub max_replicas: Option<u32>,
-    /// Node selector of the component, the strongest of all layers.
+    /// Node selector of the component, which has the highest precedence of all layers.
     pub node_selector: BTreeMap<String, String>,
     /// Affinity of the component.
     pub affinity: Option<Value>,
@@ -290,7 +290,7 @@ impl Performance {
         }
     }
 
-    /// Returns the throughput by name of the precision, in a fixed order.
+    /// Returns the throughput of each precision by name, in a fixed order.
     #[must_use]
     pub fn by_precision(&self) -> [(&'static str, Option<f64>); 5] {
         [("fp8", self.fp8), ("fp16", self.fp16), ("fp32", self.fp32), ("int8", self.int8), ("int4", self.int4)]

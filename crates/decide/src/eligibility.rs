@@ -64,7 +64,7 @@ fn check_for_code(code: Code) -> Option<Check> {
 pub(crate) enum FailedCheck {
     /// Index in [`CHECKS`].
     Check(usize),
-    /// A rejection by fit or placement.
+    /// A rejection because of fit or placement.
     Rejection(ClassRejection),
 }
 

@@ -19,9 +19,9 @@ pub(crate) struct AcceleratorFit {
 /// Number of accelerators that runtime and service request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AcceleratorRequest {
-    /// Tensor × pipeline parallelism of one replica, by a flag or an environment variable.
+    /// Tensor × pipeline parallelism of one replica, set by a flag or an environment variable.
     pub parallelism: Option<u32>,
-    /// Accelerators per node, by resources: the maximum of all layers.
+    /// Accelerators per node from resource requests: the maximum over all layers.
     pub per_node: Option<u32>,
 }
 
@@ -32,7 +32,7 @@ impl AcceleratorRequest {
         self.parallelism.is_some() || self.per_node.is_some()
     }
 
-    /// Returns (parallelism, accelerators by resources) if both are set and differ on `nodes` nodes.
+    /// Returns (parallelism, accelerators in resource requests) if both are set and differ on `nodes` nodes.
     #[must_use]
     pub fn mismatch(&self, nodes: u32) -> Option<(u32, u32)> {
         let counts = (self.parallelism?, self.per_node?.saturating_mul(nodes));
@@ -40,13 +40,13 @@ impl AcceleratorRequest {
     }
 }
 
-/// Accelerators per node that are tried, in order.
+/// Accelerator counts per node to try, in order.
 const PER_NODE_COUNTS: [u32; 4] = [1, 2, 4, 8];
-/// Nodes per replica that are tried, in order.
+/// Node counts per replica to try, in order.
 const NODES: [u32; 4] = [1, 2, 4, 8];
 
-/// Returns the requested shape, or else the smallest one that the model fits into. `limiting` are the nodes that limit the
-/// accelerators of one Pod.
+/// Returns the requested shape; if none is requested, the smallest one that the model fits into. `limiting` contains
+/// the nodes that limit the accelerators of one Pod.
 ///
 /// # Errors
 /// `TooManyPerNode` if no node has the requested number; `ModelDoesNotFit` with the values of the largest shape.
@@ -78,7 +78,7 @@ fn placeable_shapes(
     limiting: Option<&PoolCapacity>,
 ) -> Result<(Vec<ReplicaShape>, ReplicaShape), ClassRejection> {
     let requested = shapes.iter().map(|shape| shape.per_node).min().unwrap_or(1);
-    // The device plugin of a node without accelerators has not registered yet.
+    // Ignore a maximum of 0: the device plugins of these nodes have not registered yet.
     let max_per_node = limiting.and_then(PoolCapacity::max_per_node).filter(|max| *max > 0);
     if let Some(largest) = max_per_node {
         shapes.retain(|shape| shape.per_node <= largest);
@@ -124,8 +124,8 @@ fn candidate_shapes(
     (single_node.chain(multi_node).collect(), limit)
 }
 
-/// Splits the requested parallelism over `nodes`, or else over the fewest nodes with at most `max_per_node` accelerators
-/// each.
+/// Splits the requested parallelism over `nodes` nodes if set, otherwise over the fewest nodes with at most
+/// `max_per_node` accelerators each.
 fn split_parallelism(parallelism: u32, nodes: Option<u32>, nodes_to_try: &[u32], max_per_node: u32) -> ReplicaShape {
     let is_sufficient = |nodes: &&u32| parallelism.div_ceil(**nodes) <= max_per_node;
     let fewest_nodes = nodes_to_try.iter().find(is_sufficient).or(nodes_to_try.last()).copied().unwrap_or(1);
@@ -154,7 +154,7 @@ fn is_for_class(configuration: &ClassConfiguration, class: Option<&Class>) -> bo
     class.is_some_and(|class| configuration.class == class.name)
 }
 
-/// Whether the service, or its configuration for the class, requests accelerators by resources.
+/// Whether the resources of the service, or of its configuration for the class, request accelerators.
 fn service_requests_resources(context: &MatchContext<'_>, class: Option<&Class>) -> bool {
     let [.., service] = &context.configurations;
     let resource_names = context.accelerator_resources;
@@ -171,7 +171,8 @@ fn requested_per_node(context: &MatchContext<'_>, class: Option<&Class>) -> Opti
     let resource_names = context.accelerator_resources;
     let requested_units = [&context.demand.resources, &context.runtime.resources].into_iter().flatten();
     let requested_units = requested_units.filter(|(name, count)| resource_names.contains(*name) && **count > 0);
-    // Resource names of any vendor mean accelerators; only the class's own name may count several units per accelerator.
+    // The resource names of all vendors count as accelerators; only the class's own resource may have several units per
+    // accelerator.
     let units_per_accelerator = class.and_then(Class::resource).map_or(1, |resource| resource.quantity.max(1));
     let class_resource = class.and_then(Class::resource_name);
     let configured = context.configurations.iter().flat_map(|layer| layer.iter());
@@ -194,7 +195,7 @@ fn requested_per_node(context: &MatchContext<'_>, class: Option<&Class>) -> Opti
 #[must_use]
 pub fn estimated_memory(model: &Model) -> Option<u64> {
     let bits = quantization::bits_per_parameter(model.quantization.as_deref());
-    // parameters × bits / 8 × 1.2, in integers.
+    // parameters × bits / 8 × 1.2, in integer arithmetic.
     model.parameters.map(|count| count.saturating_mul(u64::from(bits) * 3) / 20)
 }
 

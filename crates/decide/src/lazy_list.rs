@@ -22,8 +22,8 @@ impl<T> LazyList<T> {
         Self::Lazy(Arc::new(LazyLock::new(Box::new(move || compute().into()))))
     }
 
-    /// Whether the list is empty. Computes the list if necessary. An inherent method, because serde attributes refer to it
-    /// by path.
+    /// Whether the list is empty. Computes the list if necessary. This is an inherent method, because serde attributes
+    /// refer to it by path.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         (**self).is_empty()

@@ -4,7 +4,7 @@ use crate::demand::ComponentDemand;
 use crate::role_placement::{PodRole, RolePlacements};
 use crate::supply::RuntimeComponent;
 
-/// Returns `runtime` and `demand` with the placement of `role` applied over the placement of all Pods.
+/// Returns `runtime` and `demand` with the placement of `role` merged over the placement that applies to all Pods.
 #[must_use]
 pub fn apply_role_placement(
     runtime: &RuntimeComponent,

@@ -47,7 +47,7 @@ pub fn merge_configurations(class: &str, layers: &[&[ClassConfiguration]]) -> Cl
     merged
 }
 
-/// Adds the mounts of `upper`, which replace those of `lower` at the same path.
+/// Adds the volume mounts of `upper`, which replace mounts of `lower` at the same path.
 fn merge_volume_mounts(lower: &Value, upper: &Value) -> Value {
     let mounts = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let upper = mounts(upper);

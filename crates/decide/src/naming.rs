@@ -1,5 +1,5 @@
 //! Hints in the names of runtimes: the model size (`qwen-14b`, `mixtral-8x7b`) and the model itself. Fields always take
-//! precedence; names break ties and prevent automatic selection of a runtime for another size.
+//! precedence over names; names only break ties and exclude runtimes for other model sizes from automatic selection.
 
 /// Maximum ratio between the model's size and the size in a runtime's name.
 const MAX_SIZE_RATIO: f64 = 1.5;
@@ -17,8 +17,8 @@ pub(crate) fn is_namesake(runtime: &str, model: &str) -> bool {
     !model.is_empty() && runtime.contains(model)
 }
 
-/// Returns every size that the name may mean. A dash may replace a decimal point, so `llama-3-1-70b` means 70B or 1.70B. The
-/// size of the active experts alone is ignored (`17b-16e`).
+/// Returns every model size that the name may indicate. A dash may replace a decimal point, so `llama-3-1-70b` means
+/// 70B or 1.70B. A size followed by an expert count (`17b-16e`) is ignored, because it covers only the active experts.
 fn sizes(name: &str) -> Vec<u64> {
     let words: Vec<&str> = name.split(|c: char| !c.is_ascii_alphanumeric()).collect();
     let mut sizes = Vec::new();

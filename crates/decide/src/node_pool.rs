@@ -1,4 +1,4 @@
-//! Eligible nodes of each class for one component, less what earlier components reserve.
+//! Eligible nodes of each class for one component, excluding accelerators that earlier components reserve.
 
 use std::sync::{Arc, OnceLock};
 
@@ -28,10 +28,10 @@ pub(crate) struct Reservation<'a> {
 #[derive(Debug)]
 struct ClassPool {
     placement: ClassPlacement,
-    /// Whether the class's own terms accept the node, by index.
+    /// Whether the class's own terms accept each node, by node index.
     accepted_by_class: Vec<bool>,
     all: EligibleNodes,
-    /// Eligible nodes for runtimes without placement, which is the common case.
+    /// Eligible nodes for runtimes without placement constraints, which is the common case.
     unconstrained: EligibleNodes,
 }
 
@@ -40,7 +40,8 @@ impl NodePool {
         Self { classes: std::iter::repeat_with(OnceLock::new).take(classes).collect() }
     }
 
-    /// Returns the nodes of the class at `index` that Pods of the component may use, less its `reservations`.
+    /// Returns the nodes of the class at `index` that Pods of the component may use, after subtracting the
+    /// `reservations`.
     pub(crate) fn eligible_nodes(
         &self,
         (index, class): (usize, &Class),
@@ -100,7 +101,7 @@ impl ClassPool {
         ReplicaNodes::by_role(leaders, workers)
     }
 
-    /// Returns the nodes that the merged placement accepts, less the reservations.
+    /// Returns the nodes that the merged placement accepts, after subtracting the reservations.
     fn accepted_nodes(
         &self,
         class: &Class,

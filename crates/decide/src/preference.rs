@@ -18,7 +18,8 @@ pub struct ClassPreference {
 pub struct PreferenceCondition {
     /// Comparison with the model's parameter count.
     pub model_size: Option<Comparison>,
-    /// Comparison with the prompt's tokens. Known only per request, so it does not affect the selection of a class.
+    /// Comparison with the number of prompt tokens. Known only per request, so it does not affect the selection of a
+    /// class.
     pub request_size: Option<Comparison>,
 }
 

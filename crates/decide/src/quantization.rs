@@ -1,4 +1,4 @@
-//! Bits per parameter and compute precision of a quantization, by its name.
+//! Derives the bits per parameter and the compute precision of a quantization from its name.
 
 /// Returns the bits per parameter of a quantization, 16 by default. Reads names of model hubs and engines: `fp8`,
 /// `fbgemm_fp8`, `w8a8`, `awq`, `gptq-int8`, `nf4`, `bnb-4bit`, `w4a16`, `mxfp4`, `q4_k_m`, `exl2-4.65bpw`.
@@ -22,8 +22,8 @@ pub(crate) enum Precision {
     Int8,
 }
 
-/// Returns the precision that a model with this quantization is computed in. Weights with other than 8 bits are widened to
-/// 16 bits.
+/// Returns the precision that a model with this quantization is computed in. Quantizations other than FP8 and
+/// INT8 are computed in 16 bits.
 pub(crate) fn precision(name: Option<&str>) -> Precision {
     let name = name.unwrap_or_default().to_ascii_lowercase();
     let contains_any = |words: &[&str]| words.iter().any(|word| name.contains(word));

@@ -10,7 +10,7 @@ use crate::size::DisplayCount;
 /// Code of every compatible candidate that ranks below the selected one.
 pub const OUTRANKED: &str = "Outranked";
 
-/// Distance between a runtime's size range and the model's size, closest first.
+/// Distance between a runtime's size range and the model's size; variants are ordered from closest to furthest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SizeFit {
     /// The range has both bounds; the value is |model − min| + |max − model|.

@@ -1,5 +1,5 @@
-//! Total orders of eligible classes and compatible runtimes. An order is a list of keys: the first key that differs decides
-//! and determines the reason why the other candidate ranks lower.
+//! Total orders of eligible classes and compatible runtimes. An order is a list of keys. The first key that differs
+//! determines the order, and the reason why the other candidate ranks lower.
 
 mod class;
 mod runtime;
@@ -16,11 +16,11 @@ pub(crate) use crate::scoring::ScoringNotes;
 /// One key of an order over `T`.
 struct RankingKey<T, R> {
     order: fn(&T, &T) -> Ordering,
-    /// Why the first candidate ranks below the second by this key.
+    /// Reason why the first candidate ranks below the second on this key.
     reason: fn(&T, &T) -> R,
 }
 
-/// Compares by the first key that differs.
+/// Compares two candidates by the first key that differs.
 fn compare<T, R>(keys: &[RankingKey<T, R>], a: &T, b: &T) -> Ordering {
     keys.iter().map(|key| (key.order)(a, b)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }

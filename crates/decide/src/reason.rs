@@ -1,6 +1,7 @@
 //! Reasons of rejections and warnings: enums with their values. Text is only rendered when it is shown.
 //!
-//! Codes are stable and CamelCase. A rejection that was read from a status is `Recorded`: it has a message, but no values.
+//! Codes are stable and in CamelCase. A rejection that was read from a status is `Recorded` and has a message, but no
+//! values.
 
 mod class;
 mod format;
@@ -16,12 +17,12 @@ pub(crate) use missing_field::field_assignments;
 pub use missing_field::{MissingField, ModelField};
 pub use runtime::RuntimeRejection;
 
-/// Code and message of a rejection, as JSON carries them.
+/// Code and message of a rejection: its JSON representation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedReason {
     /// Code from one of the lists in [`crate::code`].
     pub code: String,
-    /// Sentence with the values.
+    /// Message with the compared values.
     pub message: String,
 }
 
@@ -31,7 +32,7 @@ pub struct RecordedReason {
 pub struct Warning {
     /// Code from one of the lists in [`crate::code`] or `plan::code`.
     pub code: String,
-    /// Sentence with the values.
+    /// Message with the compared values.
     pub message: String,
 }
 

@@ -1,6 +1,6 @@
 //! Finds changes that make a demand feasible, or give it free capacity, by repeating the decision with a change applied.
 //!
-//! A constraint is first removed wherever it is set; the resulting decision determines the value to propose. The proposed
+//! First, a constraint is removed everywhere; the resulting decision determines the value to propose. The proposed
 //! change sets only that value, and its outcome is computed with all other constraints in place.
 
 mod apply;
@@ -92,7 +92,7 @@ fn prerequisites(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
 }
 
 impl Remedy {
-    /// Whether editing existing manifests suffices, without other hardware or other weights.
+    /// Whether editing existing manifests suffices, without additional hardware or different model weights.
     #[must_use]
     pub fn is_manifest_edit(&self) -> bool {
         self.change.is_manifest_edit() && self.prerequisite.as_ref().is_none_or(ProposedChange::is_manifest_edit)

@@ -33,14 +33,14 @@ fn retain_component<'a>(
     let mut component = component.clone();
     let recorded = current.components.get(component.component.as_str());
     let Some((index, recorded)) = index.zip(recorded) else {
-        // The component was recorded without a class: classes that were added later do not move a running service.
+        // The component was recorded without a class. Classes that were added later must not change a running service.
         component.ranked.clear();
         return Some(component);
     };
     component.selected = index;
     for ranked in &mut component.ranked {
         retain_shape(ranked, recorded);
-        // Request-size preferences that were added later do not split a running service into variants.
+        // Request-size preferences that were added later must not split a running service into variants.
         let is_variant = |variant: &Variant| variant.accelerator_class == ranked.class.name;
         ranked.request_tokens = ranked.request_tokens.filter(|_| recorded.variants.iter().any(is_variant));
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 /// Role of a Pod within a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodRole {
-    /// The first Pod; the only one of a single-node replica.
+    /// The first Pod of a replica; the only Pod of a single-node replica.
     Leader,
     /// Every further Pod of a multi-node replica.
     Worker,

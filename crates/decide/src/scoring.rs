@@ -5,7 +5,7 @@ use crate::quantization::{self, Precision};
 use crate::shape::ReplicaShape;
 use crate::supply::{Class, CostTier};
 
-/// An eligible class in the shape of one replica.
+/// An eligible class with the shape of one replica on it.
 #[derive(Clone, Copy)]
 pub(crate) struct ScoringCandidate<'a> {
     pub(crate) class: &'a Class,

@@ -1,4 +1,4 @@
-//! Sizes of models: parameter counts and ranges of them.
+//! Model sizes: parameter counts and their ranges.
 
 use std::fmt;
 

@@ -17,8 +17,8 @@ const MAX_MESSAGE: usize = 512;
 
 impl Decision {
     /// Returns the decision with at most 10 runners-up, 20 rejections and 20 warnings, and counts of what is omitted. The
-    /// selected runtime, or the closest one of an infeasible decision, lists its classes; others only the class that they
-    /// would use.
+    /// selected runtime, or the closest one of an infeasible decision, lists its classes; all other runtimes list only
+    /// the class that they would use.
     #[must_use]
     pub fn for_status(&self) -> Self {
         // Counts of an already bounded decision are retained, so that the conversion is idempotent.
@@ -64,7 +64,8 @@ fn with_classes(candidate: &RuntimeCandidate, omitted: &mut usize) -> RuntimeCan
     RuntimeCandidate { accelerators: classes.map(truncate_class).collect(), ..summary(candidate) }
 }
 
-/// Sorts rejections with rare codes first: one excluded class is more informative than fifty classes without nodes.
+/// Sorts rejections with rare codes first, because one excluded class is more informative than fifty classes without
+/// nodes.
 fn sort_by_code_frequency(rejected: &mut [&AcceleratorCandidate]) {
     let mut frequencies: BTreeMap<&str, usize> = BTreeMap::new();
     for class in rejected.iter() {

@@ -42,7 +42,7 @@ impl Supply {
     }
 }
 
-/// Names under which device plugins advertise whole accelerators; classes may add others.
+/// Resource names under which device plugins advertise whole accelerators; classes may add others.
 pub const ACCELERATOR_RESOURCES: [&str; 9] = [
     "amd.com/gpu",
     "aws.amazon.com/neuron",
@@ -171,9 +171,9 @@ pub struct ClassRequirements {
 /// One component of a runtime.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RuntimeComponent {
-    /// Units per extended resource, the greater of request and limit.
+    /// Quantity by extended resource name: the greater of request and limit.
     pub resources: BTreeMap<String, u32>,
-    /// Tensor × pipeline parallelism by a flag or an environment variable.
+    /// Tensor × pipeline parallelism set by a flag or an environment variable.
     pub parallelism: Option<u32>,
     /// Whether the component has leader and worker.
     pub multi_node: bool,
@@ -226,7 +226,7 @@ pub struct Class {
 }
 
 impl Class {
-    /// Returns the resource that Pods request: the first one that is no partition of a device.
+    /// Returns the resource that Pods request: the first one that is not a partition of a device.
     #[must_use]
     pub fn resource(&self) -> Option<&ClassResource> {
         self.resources.iter().find(|resource| !resource.divisible).or(self.resources.first())
@@ -246,7 +246,8 @@ impl Class {
         declared.or_else(|| ome::vendor_resource(self.effective_vendor()))
     }
 
-    /// Returns the declared vendor, or the vendor of the node labels that the class selects by, or the default vendor.
+    /// Returns the declared vendor, otherwise the vendor of the node labels in the class's selector, otherwise the
+    /// default vendor.
     fn effective_vendor(&self) -> &str {
         let expressions = self.discovery.terms.iter().filter_map(|term| term["matchExpressions"].as_array()).flatten();
         let keys = self.discovery.node_selector.keys().map(String::as_str);
@@ -280,7 +281,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Returns the price of one accelerator per hour: on demand, else spot.
+    /// Returns the hourly price of one accelerator: on-demand if declared, otherwise spot.
     #[must_use]
     pub fn per_accelerator_hour(&self) -> Option<f64> {
         self.per_hour.or(self.spot_per_hour)
@@ -292,7 +293,7 @@ impl Cost {
 pub enum CostTier {
     /// Cheapest.
     Low,
-    /// Between the others.
+    /// Between low and high.
     Medium,
     /// Most expensive.
     High,

@@ -26,7 +26,7 @@ pub(crate) fn whole_units(quantities: &Value) -> BTreeMap<String, u32> {
 
 fn units(value: &Value) -> Option<u32> {
     let units = value_text(value).parse::<Quantity>().ok()?.value();
-    // A quantity beyond `u32` saturates, so that it never reads as zero.
+    // A quantity that exceeds `u32` saturates, so that it is never read as zero.
     (units >= 0).then(|| u32::try_from(units).unwrap_or(u32::MAX))
 }
 

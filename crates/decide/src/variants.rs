@@ -71,8 +71,8 @@ impl TokenRange {
     }
 }
 
-/// Returns the request sizes that the runtime prefers `class` for: those of the `requestSize` conditions, any size for an
-/// entry without such conditions, and `None` if no entry applies to the model.
+/// Returns the request sizes for which the runtime prefers `class`: those of the `requestSize` conditions, any size if
+/// an entry has no such condition, and `None` if no entry applies to the model.
 pub(crate) fn request_tokens(
     preferences: &[ClassPreference],
     class: &str,
@@ -105,8 +105,8 @@ pub(crate) fn variant_ranges(
     if has_selected { variants } else { Vec::new() }
 }
 
-/// Returns the indices of the classes that are preferred for some request size, with their ranges; empty unless the ranges
-/// differ.
+/// Returns the indices of the classes that are preferred for particular request sizes, with their ranges; empty unless
+/// the ranges differ.
 pub(crate) fn differing_ranges(ranges: impl Iterator<Item = Option<TokenRange>>) -> Vec<(usize, TokenRange)> {
     let ranges: Vec<(usize, TokenRange)> =
         ranges.enumerate().filter_map(|(index, range)| Some((index, range?))).collect();

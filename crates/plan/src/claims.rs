@@ -44,7 +44,7 @@ pub struct PodSet {
 impl Claim {
     /// Returns the claim of a decision; `None` if it needs no accelerators.
     pub fn new(namespace: &str, service: &str, components: &BTreeMap<String, ComponentDecision>) -> Option<Self> {
-        // A decision read from a status may be invalid and request no accelerators of a class.
+        // A decision read from a status may be invalid, with a class but no accelerators.
         let sets: Vec<PodSet> = components
             .iter()
             .flat_map(|(name, decision)| pod_sets(name, decision))
@@ -114,7 +114,7 @@ pub fn status_waits_for_capacity(decision: &Value) -> bool {
 /// Adds the claims of other services to the capacity warnings of a decision.
 pub(crate) fn describe_claims(decision: &mut Decision, claims: &[Claim], inventory: &Inventory, service: (&str, &str)) {
     for (name, component) in &decision.components {
-        // Start of the message of this warning in `decide`.
+        // Prefix of the message of this warning in `decide`.
         let prefix = format!("Waiting for free accelerators: the {name} requires ");
         let warning = decision
             .warnings

@@ -1,5 +1,5 @@
-//! Converts a service of `ome.io` into a topology: engine, decoder and router. Each is merged from the runtime, the accelerator
-//! configuration of the class, and the service (selection.md, Merging).
+//! Converts an `ome.io` service into a topology: engine, decoder and router. Each is merged from the runtime, the
+//! accelerator configuration of the class, and the service (selection.md, Merging).
 
 mod engine;
 mod metadata;
@@ -59,7 +59,7 @@ pub(crate) struct SelectedModel<'a> {
     pub spec: &'a api::ome::BaseModelSpec,
     /// Annotation `models.ome.io/category`.
     pub category: Option<&'a str>,
-    /// Label that a model agent sets on Nodes with the model's files; `None` if no Node has it.
+    /// Label key that a model agent sets on Nodes with the model's files; `None` if no Node has this label.
     pub node_label: Option<String>,
 }
 
@@ -187,7 +187,8 @@ fn gang_scope(
     })
 }
 
-/// Returns the specifications of a component. A service without `engine` uses the runtime's (Story 1).
+/// Returns the specifications of a component. A service without `engine` uses the engine of the runtime (seed 000,
+/// Story 1).
 fn component_specs(input: &LayoutInput<'_>, component: decide::Component) -> ComponentSpecs {
     let (runtime, service) = (input.runtime.map(|runtime| runtime.spec), input.service);
     match component {
@@ -239,8 +240,9 @@ fn selector(owner: &Owner, component: &str) -> Labels {
     ])
 }
 
-/// Returns the routing of a service. Requests go to the router, or else to the decoder, which can process complete requests, or
-/// else to the engine. Clients use the service's name as the model name; the gateway replaces it with the engine's.
+/// Returns the routing of a service. Requests go to the router; without a router to the decoder, which can process
+/// complete requests; otherwise to the engine. Clients use the service's name as the model name; the gateway replaces
+/// it with the engine's.
 fn routing(owner: &Owner, roles: &[Role], warnings: &mut Vec<Warning>) -> Option<Routing> {
     let find = |component: &str| roles.iter().find(|role| role.component == component);
     let engine = find(ENGINE)?;

@@ -39,7 +39,7 @@ pub(crate) fn read_demand(
     Ok(demand)
 }
 
-/// Returns the remedy to use the model with the most similar name, if that is feasible.
+/// Returns a remedy that uses the model with the most similar name, if that is feasible.
 pub(crate) fn suggest_model_name(
     snapshot: &Snapshot,
     service: &ome::InferenceService,

@@ -1,4 +1,5 @@
-//! Gang scheduling with Volcano (seed 002, Gang Scheduling Behavior; measured encodings: topology.md).
+//! Gang scheduling with Volcano (seed 002, Gang Scheduling Behavior). topology.md lists the encodings and their
+//! measured behavior.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,7 @@ pub enum PodGroupSchema {
     /// `subGroupPolicy`: Volcano 1.14 and newer.
     #[default]
     SubGroupPolicy,
-    /// Only `minTaskMember`: Volcano before 1.14.
+    /// `minTaskMember` only: Volcano before 1.14.
     MinTaskMember,
 }
 
@@ -121,7 +122,7 @@ fn gang_member(role: &Role) -> GangMember {
         role: role.name.clone(),
         selector: role.selector.clone(),
         replica_label: replicas_by,
-        // A role scaled to zero still needs a member for its first replica.
+        // Counts one replica for a role scaled to zero, so that its first replica can join the gang.
         replicas: role.replicas.min.max(1),
         pods: role.nodes,
         requests,

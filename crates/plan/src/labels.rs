@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 /// Label that names the manager of an object.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// Value of [`MANAGED_BY`] on objects of ostler.
+/// Value of [`MANAGED_BY`] on objects that ostler manages.
 pub const MANAGER: &str = "ostler";
 
-/// Label with the name of the service of `ome.io`.
+/// Label with the name of the `ome.io` service.
 pub const OME_SERVICE: &str = decide::SERVICE_LABEL;
 /// Label with the component (`engine`, `decoder`, `router`); the key is upstream's.
 pub const COMPONENT: &str = "component";
@@ -45,7 +45,7 @@ pub const WORKER_INDEX: &str = "leaderworkerset.sigs.k8s.io/worker-index";
 /// Label that LeaderWorkerSet sets on every Pod: the index of its group.
 pub const GROUP_INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
 
-/// Annotation of services of `ome.io`: `true` schedules engine and decoder as a gang even if each has one node, `false`
+/// Annotation of `ome.io` services: `true` schedules engine and decoder as a gang even if each has one node, `false`
 /// disables gang scheduling.
 pub const GANG: &str = "ome.io/gang";
 

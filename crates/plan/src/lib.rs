@@ -1,8 +1,9 @@
 //! Plans the Kubernetes objects of inference services.
 //!
 //! Input: a [`Snapshot`] of services, runtimes, accelerator classes, models, Nodes and Pods. Output: one [`ServicePlan`] per
-//! service with the decision, its reasons and all objects in apply order. Both InferenceService kinds are converted into one
-//! internal topology, which one renderer turns into objects. `ostler plan` and the operator call the same function.
+//! service with the decision, its reasons and all objects in apply order. Both InferenceService kinds are converted
+//! into one internal topology, which a single renderer converts into objects. `ostler plan` and the operator call the
+//! same function.
 //!
 //! The crate uses no client, clock, random numbers or environment variables, and Pod templates never contain a generation, time
 //! or resourceVersion. Equal snapshots give byte-identical plans.

@@ -11,7 +11,7 @@ const CLAIM_MOUNT: &str = "/mnt/models";
 /// Location of a model in a Pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ModelFiles {
-    /// Directory, or a Hugging Face name (`org/name`) that the engine downloads.
+    /// Directory, or the Hugging Face name (`org/name`) of a model that the engine downloads.
     pub path: String,
     /// Volume source and mount path; `None` if the engine downloads the model.
     pub volume: Option<(Value, String)>,

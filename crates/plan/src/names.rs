@@ -4,7 +4,8 @@ use crate::topology::{Owner, Role, Workload};
 
 /// Maximum length of Service names and label values.
 pub(crate) const LABEL_LENGTH: usize = 63;
-/// Maximum length of LeaderWorkerSet names. Labels of its StatefulSets append indices and a revision hash.
+/// Maximum length of LeaderWorkerSet names. Shorter than a label value, because StatefulSet labels append indices and a
+/// revision hash to the name.
 pub(crate) const LEADER_WORKER_SET_LENGTH: usize = 50;
 
 /// Returns `{service}-{component}` with at most 63 characters.
@@ -28,7 +29,7 @@ pub(crate) fn replica(service: &str, role: &str, index: u32) -> String {
     format!("{service}-{role}-{index}")
 }
 
-/// Names of the LeaderWorkerSets of one role of a role-based service.
+/// Names of the LeaderWorkerSets for one role of a role-based service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaderWorkerSetNames {
     /// Name without the index.
@@ -48,7 +49,8 @@ impl LeaderWorkerSetNames {
         }
     }
 
-    /// Returns the object that both roles would create, or `None`. Roles whose names may collide after scaling conflict, too.
+    /// Returns the object that both roles would create, or `None`. Also reports roles whose object names would collide
+    /// only after scaling.
     ///
     /// LeaderWorkerSet creates a StatefulSet of its own name for the leaders, and one per group for the workers, which is
     /// named after the leader: the set's name with `-0`.

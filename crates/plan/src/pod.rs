@@ -1,5 +1,5 @@
-//! Pod templates as JSON: merging specifications and finding containers. Unknown fields are preserved, so that fields newer
-//! than ostler work.
+//! Pod templates as JSON: merging specifications and finding containers. Unknown fields are preserved, to support
+//! fields that are newer than ostler.
 
 use decide::Warning;
 use serde_json::{Map, Value};
@@ -8,7 +8,8 @@ use crate::code;
 use crate::template;
 use crate::topology::Owner;
 
-/// Merges `over` into `base`: maps by key, lists by the merge key of their Kubernetes type; other values are replaced.
+/// Merges `over` into `base`: maps by key, and lists by the merge key of their Kubernetes type. Other values are
+/// replaced.
 pub(crate) fn overlay(base: &mut Value, over: &Value) {
     match (base, over) {
         (Value::Object(base), Value::Object(over)) => overlay_map(base, over),
@@ -59,11 +60,11 @@ fn merge_strategy(field: &str) -> MergeStrategy {
 fn merge_items(items: &mut Vec<Value>, more: &[Value], key: &str) {
     for item in more {
         match items.iter_mut().find(|existing| !item[key].is_null() && existing[key] == item[key]) {
-            // An environment variable has either a value or a source.
+            // An environment variable has either a value or a source, so entries are replaced as a whole.
             Some(existing) if item.get("value").is_some() || item.get("valueFrom").is_some() => {
                 *existing = item.clone();
             }
-            // A volume has exactly one source.
+            // A volume has exactly one source, so volumes are replaced as a whole.
             Some(existing) if key == "name" && item.get("image").is_none() && existing.get("image").is_none() => {
                 *existing = item.clone();
             }
@@ -73,8 +74,8 @@ fn merge_items(items: &mut Vec<Value>, more: &[Value], key: &str) {
     }
 }
 
-/// Returns the container that serves requests: the one with a port named `http`, or else the one that requests accelerators,
-/// or else the one that starts a known engine, or else the first one.
+/// Returns the container that serves requests: the one with a port named `http`, otherwise the one that requests
+/// accelerators, otherwise the one that starts a known engine, otherwise the first one.
 pub(crate) fn engine_container(template: &Value) -> Option<&Value> {
     let containers = template.pointer("/spec/containers")?.as_array()?;
     let criteria: [fn(&Value) -> bool; 3] = [

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::launch::LaunchInfo;
 
-/// Returns the default readiness probe: HTTP for engines whose `/health` succeeds only when they can serve, or else TCP, as in
-/// upstream OME.
+/// Returns the default readiness probe: HTTP for engines whose `/health` succeeds only when they can serve, otherwise
+/// TCP, as in upstream OME.
 pub(crate) fn readiness(launch: &LaunchInfo, port: u16) -> Value {
     match launch.engine {
         Some("vllm" | "sglang") => health(port),

@@ -125,7 +125,7 @@ fn validate_composed_names(service: &str, roles: &[ApiRole]) -> Result<(), PlanE
     Ok(())
 }
 
-/// Warns about a prefiller without a decoder or the reverse, which serves requests like a worker.
+/// Warns about a prefiller without a decoder, or a decoder without a prefiller, which serves requests like a worker.
 fn incomplete_pair_warning(roles: &[ApiRole]) -> Option<Warning> {
     let find = |kind| roles.iter().find(|role| role.component_type == kind);
     let (role, missing) = match (find(ComponentType::Prefiller), find(ComponentType::Decoder)) {
@@ -141,7 +141,8 @@ fn incomplete_pair_warning(roles: &[ApiRole]) -> Option<Warning> {
     Some(Warning::new(code::warning::PAIR_INCOMPLETE, message))
 }
 
-/// Limits the number of Pods. Every replica is a separate object, so the number determines the cost of planning.
+/// Limits the number of Pods. Every replica is a separate object, so the number of replicas determines the cost of
+/// planning.
 fn validate_size(roles: &[ApiRole]) -> Result<(), PlanError> {
     let count = |number: i32| u64::from(number.max(0).unsigned_abs());
     let pods = roles.iter().map(|role| count(role.replica_count()).saturating_mul(count(role.node_count())));
@@ -306,8 +307,8 @@ impl PoolTarget {
         })
     }
 
-    /// Returns the leaders of `roles`, optionally of one component type. Excludes roles on a different port than the first one,
-    /// because a pool has the same ports for all Pods. `None` without roles.
+    /// Returns the leaders of `roles`, optionally of one component type. Excludes roles with a different port than the
+    /// first one, because all Pods of a pool share the same ports. `None` without roles.
     pub(crate) fn select(
         owner: &Owner,
         roles: &[Role],

@@ -27,7 +27,7 @@ pub(crate) struct Router {
     pub image: String,
     /// Content of the picker's configuration file.
     pub config: String,
-    /// Pods to pick from: leaders only, with one port.
+    /// Pods that the picker selects from: leaders only, all with the same port.
     pub pool: PoolTarget,
     /// Spec of the HTTPRoute; `None` to create none.
     pub route: Option<Value>,
@@ -123,8 +123,8 @@ fn effective_strategy(role: &ApiRole, engines: &[Role], warnings: &mut Vec<Warni
     RoutingStrategy::default()
 }
 
-/// Returns the Pods of the pool: prefillers and decoders if the strategy distinguishes them, or else the Pods that serve complete
-/// requests.
+/// Returns the Pods of the pool: prefillers and decoders if the strategy distinguishes them, otherwise the Pods that
+/// serve complete requests.
 fn pool_target(
     owner: &Owner,
     engines: &[Role],

@@ -70,7 +70,7 @@ pub(crate) fn merge_container(layers: &Layers<'_>, warnings: &mut Vec<Warning>) 
         service: command_line(&service),
     };
     let merged_command = decide::merge_args(&command_lines);
-    // Seed 000, Story 8, scenario 1: warn about a command in the service with selected accelerators, even without a
+    // Seed 000, Story 8, scenario 1: if accelerators are selected, warn about a command in the service, even without a
     // configuration for the class.
     if let (Some(accelerators), true, true) =
         (layers.accelerators, !command_lines.service.command.is_empty(), merged_command.warnings.is_empty())

@@ -122,7 +122,7 @@ fn class_preferences(
     preferences.into_iter().filter_map(non_empty).collect()
 }
 
-/// Returns the classes that the component requests, or else those of the whole service.
+/// Returns the classes that the component requests, otherwise those that the whole service requests.
 fn service_classes(service: &ome::InferenceService, component: Component) -> Option<String> {
     let spec = match component {
         Component::Engine => service.spec.engine.as_ref().or(service.spec.predictor.as_ref()),
@@ -134,7 +134,7 @@ fn service_classes(service: &ome::InferenceService, component: Component) -> Opt
     preferences.find(|classes| !classes.is_empty())
 }
 
-/// Returns the classes that the runtime supports, or else those that it prefers.
+/// Returns the classes that the runtime supports; if it does not restrict them, those that it prefers.
 fn runtime_classes(runtime: &decide::Runtime) -> String {
     match &runtime.requirements.supported_classes {
         Some(supported) => supported.join(", "),

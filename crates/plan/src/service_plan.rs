@@ -134,8 +134,8 @@ impl ServicePlan {
         }
     }
 
-    /// Returns the decision for `status.decision`: with the results of layout, bounded in size, and with the number of
-    /// omitted entries.
+    /// Returns the decision for `status.decision`, with the results of the layout, bounded in size, and with the number
+    /// of omitted entries.
     pub fn status_decision(&self) -> Decision {
         self.decision_with_candidates(self.candidates.clone())
     }
@@ -287,7 +287,7 @@ fn plan_ome_service(
 
 /// Returns changes that would make an infeasible service feasible, or let it run without waiting for capacity. Each remedy is
 /// computed by deciding again with one constraint removed. If the service would wait for capacity after every edit, also
-/// returns smaller models. Empty for role-based services, which need no selection.
+/// returns smaller models. Role-based services need no selection, so their list is empty.
 pub fn remedies(snapshot: &Snapshot, service: &Service) -> Vec<Remedy> {
     let Service::Ome(service) = service else { return Vec::new() };
     let owner = service_owner(service.as_ref(), ome::API_VERSION);
@@ -305,7 +305,8 @@ pub fn remedies(snapshot: &Snapshot, service: &Service) -> Vec<Remedy> {
     remedies
 }
 
-/// Returns the service as the owner of its objects. Objects read through a client have no apiVersion and kind.
+/// Returns the service as the owner of its objects. Sets `apiVersion` and `kind`, which objects read through a client
+/// lack.
 fn service_owner<K: Serialize>(service: &K, api_version: &str) -> Owner {
     let mut owner = serde_json::to_value(service).map(|value| Owner::from_object(&value)).unwrap_or_default();
     owner.api_version = api_version.to_owned();

@@ -40,9 +40,9 @@ pub struct Snapshot {
     pub classes: Vec<Class>,
     /// BaseModels and ClusterBaseModels.
     pub models: Vec<Model>,
-    /// Nodes, their Pods and the capacity of each class. Empty offline, unless a cluster snapshot is given.
+    /// Nodes, their Pods and the capacity of each class. Empty in offline plans, unless a cluster snapshot is given.
     pub inventory: Arc<Inventory>,
-    /// Accelerators claimed by services with a decision, whether their Pods run yet or not.
+    /// Accelerators claimed by services with a decision, whether or not their Pods run yet.
     pub claims: Vec<Claim>,
     /// State of the feature gate `AcceleratorAwareScheduling`.
     pub accelerator_aware: bool,
@@ -206,7 +206,7 @@ impl Snapshot {
         };
         match kind {
             Some("BaseModel") => find(Some(namespace)),
-            // Stored objects have the default kind ClusterBaseModel, so it does not exclude a BaseModel.
+            // The API server defaults `kind` to ClusterBaseModel, so that value does not exclude a BaseModel.
             _ => find(Some(namespace)).or_else(|| find(None)),
         }
     }

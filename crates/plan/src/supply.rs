@@ -77,8 +77,8 @@ impl Class {
     }
 }
 
-/// Returns the runtimes and classes for a decision, and a warning for each invalid one, which is ignored. Pods and claim of
-/// the service itself do not reduce the available capacity; claims of other services do.
+/// Returns the runtimes and classes for a decision, and a warning for each invalid one, which is ignored. The service's
+/// own Pods and claim do not reduce its available capacity; claims of other services do.
 pub(crate) fn read_supply(snapshot: &Snapshot, claims: &[Claim], owner: &Owner) -> (Supply, Vec<Warning>) {
     let mut warnings = Vec::new();
     let mut warn_invalid = |code: Code, kind: &str, name: &str, error: &FieldError| {
@@ -101,8 +101,8 @@ pub(crate) fn read_supply(snapshot: &Snapshot, claims: &[Claim], owner: &Owner) 
     (supply, warnings)
 }
 
-/// Sets the capacity of each class that is available to the service: computed from Nodes if any are known, else from the
-/// status of the class.
+/// Sets the capacity of each class that is available to the service: computed from Nodes if any are known, otherwise
+/// from the status of the class.
 fn set_availability(snapshot: &Snapshot, claims: &[Claim], owner: &Owner, classes: &mut [Arc<decide::Class>]) {
     let other_claims: Vec<&Claim> =
         claims.iter().filter(|claim| !claim.belongs_to(&owner.namespace, &owner.name)).collect();

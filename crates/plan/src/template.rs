@@ -21,7 +21,7 @@ fn expand(text: &str, owner: &Owner, missing: &mut Vec<String>) -> String {
     while let Some(start) = rest.find("{{") {
         output.push_str(&rest[..start]);
         rest = &rest[start..];
-        // Expressions contain no braces, so the next one ends the expression. This keeps the scan linear.
+        // Expressions contain no braces, so the next brace ends the expression. This keeps the scan linear.
         let end = rest[2..].find(['{', '}']).map(|index| index + 2).filter(|index| rest[*index..].starts_with("}}"));
         let expression = end.and_then(|end| Some((end, lookup(rest[2..end].trim(), owner)?)));
         let Some((end, value)) = expression else {

@@ -1,4 +1,5 @@
-//! The internal topology of a service. Both InferenceService kinds are converted into it, and one renderer turns it into objects.
+//! The internal topology of a service. Both InferenceService kinds are converted into it, and a single renderer
+//! converts it into objects.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +59,7 @@ pub(crate) struct Role {
     pub worker_template: Option<Value>,
     /// Whether the Pods are members of the service's gang.
     pub in_gang: bool,
-    /// Whether to schedule the Pods of a replica on different hosts.
+    /// Whether to schedule the Pods of a replica on different Nodes.
     pub spread_over_hosts: bool,
     /// Labels that select the Pods of this role; a subset of the template's labels.
     pub selector: BTreeMap<String, String>,
@@ -70,7 +71,7 @@ pub(crate) struct Role {
     pub port: u16,
     /// Disruption budget; `None` for roles without one.
     pub disruption: Option<Disruption>,
-    /// Deployment strategy of the user.
+    /// Deployment strategy that the user sets.
     pub strategy: Option<Value>,
     /// Settings of the template with their origins.
     pub settings: Vec<Setting>,

@@ -9,7 +9,7 @@ use crate::nodes::{Availability, ClassNode, Discovery};
 use crate::supply::{Class, ClassResource, Cost, CostTier};
 
 impl Class {
-    /// Converts a class. `availability` are its nodes; `None` if no node is known.
+    /// Converts a class. `availability` contains its nodes; `None` if no node is known.
     ///
     /// # Errors
     /// An invalid capability or cost tier.
@@ -58,7 +58,7 @@ fn is_discovered(class: &AcceleratorClass) -> bool {
 }
 
 impl Availability {
-    /// Returns the nodes in the status of a class: names, and the totals in even shares.
+    /// Returns the nodes from the status of a class, with the totals divided evenly among them.
     #[must_use]
     pub fn from_status(status: &api::ome::AcceleratorClassStatus) -> Self {
         let count = |number: Option<i32>| number.and_then(|number| u32::try_from(number).ok()).unwrap_or(0);

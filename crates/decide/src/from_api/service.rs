@@ -78,7 +78,7 @@ impl Model {
     }
 }
 
-/// Returns the number of parameters. Zero is invalid, because such a model would fit everywhere.
+/// Returns the number of parameters. Zero is invalid, because such a model would fit on every class.
 fn parameters(spec: &BaseModelSpec) -> Result<Option<u64>, FieldError> {
     match spec.model_parameter_size {
         Some(size) if size.0 == 0 => Err(FieldError::new(
@@ -103,7 +103,7 @@ fn model_reference(
     })
 }
 
-/// Merges the annotations of spec (Story 6) and metadata; those of the metadata take precedence.
+/// Merges the annotations of spec (seed 000, Story 6) and metadata; those in metadata take precedence.
 fn annotations(service: &InferenceService, warnings: &mut Vec<Warning>) -> BTreeMap<String, String> {
     let mut annotations = service.spec.annotations.clone();
     for (name, value) in service.metadata.annotations.iter().flatten() {

@@ -22,7 +22,7 @@ pub struct BaseSet {
 // === impl BaseSet ===
 
 impl BaseSet {
-    /// Reads the documents of `config_map`. Ignores documents that are empty or only have comments.
+    /// Reads the documents of `config_map`. Ignores documents that are empty or contain only comments.
     #[must_use]
     pub fn from_config_map(config_map: &Value) -> Self {
         let mut set = Self::default();

@@ -148,7 +148,7 @@ fn discovered_class_excludes_nodes_of_user_class() {
     assert_eq!(inventory.totals_of("nvidia-x900").nodes, 1);
 }
 
-/// Spellings of one product share a class.
+/// Different spellings of one product share a class.
 #[test]
 fn merges_spellings_of_one_product() {
     let generated = discover(&[gpu("a", "Tesla-T4"), gpu("b", "TESLA_T4")], &[]);

@@ -47,7 +47,8 @@ pub fn flavor_link(class: &Value) -> Option<FlavorLink<'_>> {
     required.filter(|name| !name.is_empty()).map(FlavorLink::Required).or_else(created_from)
 }
 
-/// Whether a flavor is for accelerators, by its node labels or by an annotation. The name of the flavor is not considered.
+/// Whether the node labels or an annotation of a flavor mark it as an accelerator flavor. The name of the flavor is not
+/// considered.
 #[must_use]
 pub fn is_accelerator_flavor(flavor: &Value) -> bool {
     let labels = node_labels(flavor);
@@ -116,13 +117,13 @@ fn string_map(value: &Value) -> BTreeMap<String, String> {
     pairs.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
-/// Returns the product on nodes with these labels: from existing nodes, else from the labels.
+/// Returns the product of nodes with these labels, detected from existing nodes or, without any, from the labels.
 fn find_product(labels: &BTreeMap<String, String>, inventory: &Inventory) -> Option<Product> {
     let from_nodes = || {
         let nodes = inventory.nodes().filter(|node| labels_match_selector(&node.labels, labels));
         let products: Vec<Product> = nodes.flat_map(detect_products).collect();
         let names: BTreeSet<&str> = products.iter().map(|product| product.name.as_str()).collect();
-        // Different products have no common properties.
+        // Nodes with different products share no properties.
         (names.len() == 1).then(|| products.into_iter().next()).flatten()
     };
     let from_labels = || detect_products(&hypothetical_node(labels)).into_iter().next();

@@ -39,7 +39,7 @@ fn recognizes_flavors_by_annotation() {
     assert!(is_accelerator_flavor(&flavor));
 }
 
-/// Story 3, except for the class that the API server stores.
+/// Seed 000, Story 3, except for the class that the API server stores.
 #[test]
 fn creates_the_class_of_story_3() {
     let story = flavor("gpu-nvidia-a100", json!({"nvidia.com/gpu.product": "A100-SXM4-40GB"}));

@@ -1,8 +1,8 @@
 //! Accelerators of every class, maintained incrementally from changes of nodes, Pods and classes.
 //!
-//! The cost of a change is proportional to what it affects: none for a heartbeat, the classes of the node for a Pod, one match
-//! per class for labels, the nodes of the class for a class. Nodes, Pods and classes may arrive in any order. A property test
-//! compares with a full recount after random changes.
+//! The cost of a change is proportional to what it affects: a heartbeat is free, a Pod updates the classes of its node,
+//! changed node labels are matched once per class, and a class is matched with its nodes. Nodes, Pods and classes may
+//! arrive in any order. A property test compares the index with a full recount after random changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::pod_usage::{PodUsageIndex, ServiceUsage};
 use super::{Availability, ClassNode, NodeInfo, class_node, matches_discovery};
 use crate::supply::Class;
 
-/// Nodes, the resources of their Pods, and the classes that they belong to.
+/// Nodes, the resources that their Pods use, and the classes that the nodes belong to.
 #[derive(Clone, Debug, Default)]
 pub struct Inventory {
     nodes: BTreeMap<String, Node>,
@@ -299,7 +299,8 @@ impl Inventory {
         nodes
     }
 
-    /// Returns the discovered classes with the resource of one of `explicit`, which may gain or lose nodes with it.
+    /// Returns the discovered classes that share a resource with one of `explicit`: they may gain or lose nodes when it
+    /// changes.
     fn discovered_alternatives(&self, explicit: &[Class]) -> BTreeSet<String> {
         let has_same_resource =
             |class: &Class| explicit.iter().any(|explicit| explicit.resource_name() == class.resource_name());

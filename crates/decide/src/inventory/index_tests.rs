@@ -132,7 +132,7 @@ proptest! {
                 prop_assert_eq!(inventory.totals_of(name), expected_totals);
                 prop_assert!(inventory.node_names(name, 99).eq(expected.nodes.iter().map(|node| node.name.as_str())));
                 if previous.get(name) != Some(&expected) {
-                    // Labels alone change no count.
+                    // Label changes alone do not change the counts.
                     let has_changed = previous.get(name).is_none_or(|previous| {
                         previous.nodes.len() != expected.nodes.len()
                             || previous.free() != expected.free()
@@ -178,7 +178,7 @@ fn excludes_own_pods_of_a_service() {
     assert_eq!(inventory.availability(&unknown, &inventory.service_usage("default", "chat")).free(), 4);
 }
 
-/// A Pod that is observed before its node counts as soon as the node is observed.
+/// A Pod that is observed before its node is counted as soon as the node is observed.
 #[test]
 fn watch_order_does_not_matter() {
     let mut inventory = Inventory::default();

@@ -21,7 +21,7 @@ pub struct NodeInfo {
     pub schedulable: bool,
     /// Allocatable units per extended resource.
     pub allocatable: BTreeMap<String, u32>,
-    /// Units that non-terminal Pods on the node request.
+    /// Units that non-terminal Pods on the node request, by extended resource.
     pub requested: BTreeMap<String, u32>,
 }
 
@@ -37,7 +37,7 @@ impl NodeInfo {
     }
 }
 
-/// Reads nodes with the requests of `pods`. The caller filters Pods that must not count.
+/// Reads nodes with the requests of `pods`. The caller excludes Pods that must not be counted.
 #[must_use]
 pub fn node_infos(nodes: &[Value], pods: &[Value]) -> Vec<NodeInfo> {
     let mut infos: BTreeMap<String, NodeInfo> = BTreeMap::new();
@@ -56,14 +56,14 @@ pub fn node_infos(nodes: &[Value], pods: &[Value]) -> Vec<NodeInfo> {
     infos.into_values().collect()
 }
 
-/// Reads a node without requests of Pods. Decisions do not distinguish nodes with equal information.
+/// Reads a node without the requests of its Pods. Nodes with equal results are interchangeable for decisions.
 #[must_use]
 pub fn node_info(node: &Value) -> NodeInfo {
     let conditions =
         node.pointer("/status/conditions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let not_ready = conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] != "True");
     let cordoned = node.pointer("/spec/unschedulable").and_then(Value::as_bool).unwrap_or(false);
-    // Hand-written node lists often omit allocatable.
+    // Manually written Node manifests often omit `allocatable`.
     let allocatable = node.pointer("/status/allocatable").or_else(|| node.pointer("/status/capacity"));
     NodeInfo {
         name: node.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned(),
@@ -87,7 +87,8 @@ pub fn is_pod_terminal(pod: &Value) -> bool {
     matches!(pod.pointer("/status/phase").and_then(Value::as_str), Some("Succeeded" | "Failed"))
 }
 
-/// Returns the requests of a Pod: the sum of its containers, or the greatest init container if that is more.
+/// Returns the requests of a Pod: the sum over its containers, or the largest request of an init container if that is
+/// greater.
 pub(super) fn pod_requests(pod: &Value) -> BTreeMap<String, u32> {
     let mut requests = BTreeMap::new();
     for (name, units) in containers(pod, "containers").flat_map(container_requests) {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::NodeInfo;
 use super::node_info::{self, SERVICE_LABEL};
 
-/// Units by extended resource.
+/// Quantity by extended resource name.
 type Units = BTreeMap<String, u32>;
 /// Namespace and name.
 type PodKey = (String, String);
@@ -16,7 +16,7 @@ type PodKey = (String, String);
 #[derive(Clone, Debug, Default)]
 pub(super) struct PodUsageIndex {
     pods: BTreeMap<PodKey, PodUsage>,
-    /// Names of the Pods, by namespace and service.
+    /// Pod names by namespace and service.
     services: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
     /// Used units by node and resource, including nodes that are not known yet.
     node_usage: BTreeMap<String, BTreeMap<String, u64>>,
@@ -59,7 +59,7 @@ impl PodUsageIndex {
         nodes
     }
 
-    /// Returns the units that all Pods of a node use.
+    /// Returns the extended resources that all Pods on a node use.
     pub(super) fn requested(&self, node: &str) -> Units {
         let to_u32 = |units: &u64| u32::try_from(*units).unwrap_or(u32::MAX);
         self.node_usage.get(node).into_iter().flatten().map(|(name, units)| (name.clone(), to_u32(units))).collect()

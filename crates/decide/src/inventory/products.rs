@@ -24,7 +24,7 @@ pub(crate) struct Product {
     /// Name of its class: the sanitized product label.
     pub(crate) name: String,
     pub(crate) vendor: &'static str,
-    /// Architecture family, such as `hopper`, if a label has it.
+    /// Architecture family, such as `hopper`, if a label contains it.
     pub(crate) family: Option<String>,
     /// Alternative selectors of its nodes.
     pub(crate) selectors: BTreeSet<BTreeMap<String, String>>,
@@ -36,12 +36,12 @@ pub(crate) struct Product {
     pub(crate) features: BTreeSet<String>,
     /// Whether the product is a partition of a device, with its architecture but not its throughput.
     pub(crate) is_partition: bool,
-    /// Labels that a node with the whole device would have, to find the device in the catalog.
+    /// Labels of a node with the whole device, for looking up the device in the catalog.
     pub(crate) device_labels: BTreeMap<String, String>,
 }
 
-/// Labels with a product name, of all vendors. A class that selects by one of them names its product, and a Kueue flavor with
-/// one of them selects accelerators.
+/// Label keys of all vendors whose value is a product name. A class that selects by one of them names its product, and
+/// a Kueue flavor with one of them selects accelerators.
 const PRODUCT_LABELS: &[&str] = &[
     "accelerator",
     "amd.com/gpu.product",
@@ -85,7 +85,7 @@ pub(crate) fn detect_products(node: &NodeInfo) -> Vec<Product> {
     products.into_iter().filter(|product| !product.name.is_empty()).collect()
 }
 
-/// Whether `class` names the product of a node with these labels, rather than its properties.
+/// Whether `class` selects nodes with these labels by product name, rather than by properties.
 pub(super) fn names_product(class: &Class, labels: &BTreeMap<String, String>) -> bool {
     let is_named_by = |key: &str| is_product_label(key) && labels.contains_key(key);
     let expressions = class.discovery.terms.iter().flat_map(|term| term["matchExpressions"].as_array()).flatten();
@@ -102,7 +102,7 @@ fn is_product_label(key: &str) -> bool {
 
 /// Whether a node label identifies accelerators.
 pub(super) fn is_accelerator_label(key: &str, value: &str) -> bool {
-    // The key `accelerator` is also used for other purposes.
+    // The label key `accelerator` is also used for other purposes.
     let is_unrelated = key == "accelerator" && !value.starts_with("huawei-");
     !is_unrelated
         && (PRODUCT_LABELS.contains(&key) || ACCELERATOR_LABEL_PREFIXES.iter().any(|prefix| key.starts_with(prefix)))
@@ -123,7 +123,7 @@ fn sanitize(product: &str) -> String {
     name.trim_end_matches('-').to_owned()
 }
 
-/// Maximum length of a label value: labels contain names of classes.
+/// Maximum length of a label value, because class names are used as label values.
 const MAX_NAME_LENGTH: usize = 63;
 
 fn label<'a>(node: &'a NodeInfo, key: &str) -> Option<&'a str> {

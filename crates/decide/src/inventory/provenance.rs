@@ -1,7 +1,7 @@
 //! Provenance of generated objects, and whether a user modified them.
 //!
-//! A generated object has annotations with its provenance and a fingerprint of its spec. An object whose spec has another
-//! fingerprint was modified by a user: it is no longer updated or deleted.
+//! Annotations of a generated object record its provenance and a fingerprint of its spec. If the fingerprint does not
+//! match the spec, a user modified the object; it is no longer updated or deleted.
 
 use std::fmt;
 
@@ -48,7 +48,7 @@ pub fn is_unmodified(object: &Value) -> bool {
     provenance(object).is_some() && annotations[FINGERPRINT_ANNOTATION].as_str() == Some(fingerprint(object).as_str())
 }
 
-/// Returns a hash of the spec that ignores API server defaults and spellings of quantities.
+/// Returns a hash of the spec that ignores API server defaults and the notation of quantities.
 fn fingerprint(object: &Value) -> String {
     format!("{:016x}", xxh64(canonical(object).to_string().as_bytes(), 0))
 }

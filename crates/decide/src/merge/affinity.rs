@@ -1,4 +1,4 @@
-//! Merges affinities with AND: required node selector terms are multiplied, all other lists are concatenated.
+//! Combines affinities with AND: required node selector terms are multiplied out, and all other lists are concatenated.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ pub struct MergedAffinity {
 
 /// Returns the required node selector terms of an affinity; `None` if it has none.
 pub(crate) fn required_terms(affinity: &Value) -> Option<&[Value]> {
-    // This runs for every node: `pointer` would parse its path each time.
+    // Avoids `Value::pointer`, which parses its path on each call, because this runs for every node.
     let node = affinity.get("nodeAffinity")?.get("requiredDuringSchedulingIgnoredDuringExecution")?;
     node.get("nodeSelectorTerms")?.as_array().map(Vec::as_slice).filter(|terms| !terms.is_empty())
 }
@@ -32,7 +32,7 @@ pub struct TooManyTerms {
 }
 
 impl MergedAffinity {
-    /// Adds an affinity that must also match.
+    /// Adds an affinity that must match in addition to the existing ones.
     pub fn add(&mut self, affinity: &Value) {
         let mut rest = affinity.clone();
         let terms = rest.pointer_mut("/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms");
@@ -52,12 +52,13 @@ impl MergedAffinity {
         }
     }
 
-    /// Adds required terms, at least one of which must also match.
+    /// Adds required terms; in addition to the existing ones, at least one of them must match.
     pub fn add_terms(&mut self, mut terms: Vec<Value>) {
         if terms.is_empty() {
             return;
         }
-        // An empty term matches no node; multiplied with another term it would match the nodes of that term.
+        // Empty terms are dropped: they match no node, but combined with another term they would match that term's
+        // nodes.
         if terms.iter().any(|term| !is_empty(term)) {
             terms.retain(|term| !is_empty(term));
         }
@@ -103,7 +104,8 @@ fn is_empty(term: &Value) -> bool {
     ["matchExpressions", "matchFields"].iter().all(|list| term[*list].as_array().is_none_or(Vec::is_empty))
 }
 
-/// Returns a term with the expressions and fields of both. An empty term matches nothing, and so does the combination.
+/// Returns a term with the expressions and fields of both. An empty term matches nothing, so a
+/// combination with it matches nothing either.
 fn combine_terms(a: &Value, b: &Value) -> Value {
     if is_empty(a) || is_empty(b) {
         return json!({});

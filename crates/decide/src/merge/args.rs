@@ -31,8 +31,8 @@ pub struct MergedCommandLine {
     pub warnings: Vec<Warning>,
 }
 
-/// Merges the command lines of all sources. A command of the service drops the arguments of the accelerator configuration; a
-/// command of the runtime is merged with the arguments, unless it runs a shell script.
+/// Merges the command lines of all sources. If the service sets a command, the arguments of the accelerator
+/// configuration are discarded; a command of the runtime is merged with the arguments, unless it runs a shell script.
 #[must_use]
 pub fn merge_args(sources: &Sources<CommandLine>) -> MergedCommandLine {
     let (service, configuration) = (&sources.service, &sources.configuration);
@@ -41,7 +41,7 @@ pub fn merge_args(sources: &Sources<CommandLine>) -> MergedCommandLine {
         return MergedCommandLine { warnings, ..from_single_source(service, Origin::Service) };
     }
     if !configuration.command.is_empty() {
-        // As in Kubernetes, overriding the command also drops the arguments of the runtime.
+        // As in Kubernetes, overriding the command also discards the runtime's arguments.
         return merge_by_flag(
             &Sources {
                 runtime: configuration.clone(),
@@ -107,7 +107,7 @@ fn shell_script(line: &CommandLine) -> Option<String> {
 /// process. The index equals the number of words if the script is missing. `None` if no shell runs a script.
 #[must_use]
 pub fn shell_script_index(words: &[String]) -> Option<usize> {
-    // Values of an engine's flags may look like shells.
+    // Flag values of an engine may look like the name of a shell.
     let launchers = words.iter().take_while(|word| !(word.starts_with("--") && word.len() > 2));
     let program = launchers.enumerate().find(|(_, word)| is_shell(word)).map(|(index, _)| index)?;
     let mut index = program + 1 + words.iter().skip(program + 1).take_while(|word| is_shell(word)).count();
@@ -116,7 +116,7 @@ pub fn shell_script_index(words: &[String]) -> Option<usize> {
         if letters.contains('c') {
             return Some(index + 1);
         }
-        // `-o` takes a value: `-o pipefail`.
+        // `-o` takes a value, as in `-o pipefail`.
         index += if letters.ends_with(['o', 'O']) { 2 } else { 1 };
     }
     None
@@ -164,7 +164,8 @@ pub fn args_parallelism<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<
     let segments = segments(&words);
     let segment = |flag: &str| segments.iter().rev().find(|segment| segment.key == FlagKey::Flag(flag.to_owned()));
     let number = |flag: &str| segment(flag)?.values().first()?.parse::<u32>().ok().filter(|count| *count > 0);
-    // With data-parallel attention the tensor-parallel ranks are shared; otherwise each data-parallel rank adds accelerators.
+    // With data-parallel attention, the data-parallel ranks share the tensor-parallel ranks' accelerators; otherwise
+    // each data-parallel rank requires its own.
     let data_parallel_size = number("data-parallel-size").filter(|_| segment("enable-dp-attention").is_none());
     let sizes = [number("tensor-parallel-size"), number("pipeline-parallel-size"), data_parallel_size];
     sizes.iter().any(Option::is_some).then(|| sizes.into_iter().flatten().fold(1, u32::saturating_mul))
@@ -191,7 +192,7 @@ enum FlagKey {
 struct Segment<'a> {
     key: FlagKey,
     words: Vec<&'a String>,
-    /// Whether further words are values of the flag.
+    /// Whether the words that follow are values of the flag.
     accepts_values: bool,
 }
 

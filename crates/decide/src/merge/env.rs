@@ -22,7 +22,7 @@ pub fn merge_env(sources: &Sources<&[Value]>) -> MergedEnv {
     let mut merged = MergedEnv::default();
     let mut indices: BTreeMap<String, usize> = BTreeMap::new();
     for (origin, variables) in sources.in_order() {
-        // Of duplicate names in one source the last one counts, as in the kubelet.
+        // If a source repeats a name, the last entry takes precedence, as in the kubelet.
         for variable in overlay_env(&[], variables) {
             let value = display_value(&variable);
             match indices.get(name(&variable)) {
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(merged.variables, [json!({"name": "A", "value": "3"})]);
     }
 
-    /// Variables of one source, with duplicate names and `valueFrom`.
+    /// Generates variables of one source, with duplicate names and `valueFrom`.
     fn any_source() -> impl Strategy<Value = Vec<Value>> {
         let value = prop_oneof![
             "[a-c]".prop_map(|text| json!({"value": text})),

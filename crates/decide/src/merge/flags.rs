@@ -55,7 +55,8 @@ fn canonical(name: &str, bare: &str) -> String {
         return format!("-{bare}");
     }
     let full_name = full_name(&bare);
-    // A switch and its negation share one name, so that a configuration does not enable what the service disables.
+    // A switch and its negation share one name, so that an accelerator configuration cannot enable what the service
+    // disables.
     let positive = full_name.strip_prefix("no-").unwrap_or(&full_name);
     positive.strip_prefix("disable-").map_or_else(|| positive.to_owned(), |feature| format!("enable-{feature}"))
 }
@@ -191,7 +192,7 @@ const SGLANG: &[&str] = &[
     "weight-loader-disable-mmap",
 ];
 
-/// The same for `vllm serve` (0.11).
+/// Long flags of `vllm serve` (0.11), chosen by the same criteria as `SGLANG`.
 const VLLM: &[&str] = &[
     "allowed-local-media-path",
     "api-key",

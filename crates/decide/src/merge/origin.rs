@@ -65,7 +65,7 @@ impl Setting {
         Self { field: field.into(), value: value.into(), origin, overridden: Vec::new() }
     }
 
-    /// Overrides the value by that of a stronger source. An equal value only changes the origin.
+    /// Overrides the value with that of a stronger source. An equal value only changes the origin.
     pub fn override_with(&mut self, value: String, origin: Origin) {
         let previous = OverriddenValue { origin: self.origin, value: std::mem::replace(&mut self.value, value) };
         if previous.value != self.value {
@@ -75,7 +75,7 @@ impl Setting {
     }
 }
 
-/// Values of the three sources of a container, weakest first.
+/// Values from the three sources of a container, weakest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sources<T> {
     /// The runtime.

@@ -142,8 +142,9 @@ fn overlay_node_selector(
     }
 }
 
-/// Returns the placement of a class: a node selector if its discovery has only that (Story 4), else terms, at least one of
-/// which must match. PCI IDs become terms if they are the only discovery, or if a known node matches only by them.
+/// Returns the placement of a class: a node selector if `discovery` sets nothing else (seed 000, Story 4), otherwise
+/// terms, at least one of which must match. PCI IDs become terms if `discovery` sets nothing else, or if a known node
+/// matches only by PCI ID.
 pub(crate) fn class_placement(class: &Class) -> ClassPlacement {
     let discovery = &class.discovery;
     let (single_valued, multi_valued) = node_spellings(class);
@@ -180,11 +181,11 @@ fn has_node_matched_by_pci_only(class: &Class) -> bool {
     })
 }
 
-/// Selector keys with a single value, and keys with several values.
+/// Node selector split into keys with a single value, and keys with several spellings of a value.
 type Spellings = (BTreeMap<String, String>, BTreeMap<String, BTreeSet<String>>);
 
-/// Returns the node selector with the values that the known nodes have. Product names match with and without the vendor
-/// prefix, but the scheduler compares values exactly. Without a known node the value of the class is used.
+/// Returns the node selector with its values spelled as on the known nodes. Product names match with and without the
+/// vendor prefix, but the scheduler compares values exactly. Without a known node, the class's spelling is used.
 fn node_spellings(class: &Class) -> Spellings {
     let (mut single_valued, mut multi_valued) = Spellings::default();
     for (key, value) in &class.discovery.node_selector {
@@ -416,7 +417,7 @@ mod tests {
                 overridden += values.windows(2).filter(|pair| pair[0] != pair[1]).count();
             }
             prop_assert_eq!(merged.warnings.len(), overridden);
-            // Merging the result again changes nothing.
+            // Merging is idempotent.
             let runtime = RuntimeComponent { node_selector: merged.node_selector.clone(), ..Default::default() };
             prop_assert_eq!(merge_placement(&class, &runtime, &service).node_selector, merged.node_selector);
         }

@@ -31,8 +31,9 @@ pub struct MergedResources {
 
 const RESOURCE_FIELDS: [&str; 2] = ["requests", "limits"];
 
-/// Merges quantities per resource: that of the service or else of the runtime, or that of the accelerator configuration if
-/// it is greater. With an allocation, the resource of the class replaces the accelerator resources of all vendors.
+/// Merges quantities per resource: the service's quantity, or the runtime's if the service sets none, raised to that of
+/// the accelerator configuration if it is greater. With an allocation, the resource of the class replaces the
+/// accelerator resources of all vendors.
 #[must_use]
 pub fn merge_resources(sources: &Sources<Value>, allocation: Option<&AcceleratorAllocation<'_>>) -> MergedResources {
     let [mut requests, mut limits] = RESOURCE_FIELDS.map(|field| quantities(sources, field));
@@ -71,7 +72,7 @@ pub fn overlay_resources(lower: &Value, upper: &Value) -> Value {
     Value::Object(merged)
 }
 
-/// Returns the accelerators that a `resources` object requests by any of `names`.
+/// Returns the accelerators that a `resources` object requests under any of the resource `names`.
 pub(crate) fn accelerator_count(resources: &Value, names: &BTreeSet<String>) -> Option<u32> {
     let units = crate::units::extended_resources(resources);
     units.into_iter().filter(|(name, count)| names.contains(name) && *count > 0).map(|(_, count)| count).max()
@@ -103,7 +104,8 @@ fn quantities(sources: &Sources<Value>, field: &str) -> BTreeMap<String, Setting
     merged
 }
 
-/// Replaces accelerator resources by that of the class. Requests and limits of extended resources must be equal in a Pod.
+/// Replaces accelerator resources with the resource of the class. Requests and limits of extended resources must be
+/// equal in a Pod.
 fn apply_allocation(quantities: &mut BTreeMap<String, Setting>, field: &str, allocation: &AcceleratorAllocation<'_>) {
     let units_per_accelerator = allocation.class.resource().map_or(1, |resource| resource.quantity.max(1));
     let count = allocation.shape.per_node.saturating_mul(units_per_accelerator);
@@ -122,7 +124,7 @@ fn apply_allocation(quantities: &mut BTreeMap<String, Setting>, field: &str, all
 }
 
 /// Aligns requests that exceed their limits, which Kubernetes rejects: the value of the weaker source follows that of the
-/// stronger one. A contradiction within one source is retained.
+/// stronger one. If a single source contradicts itself, its values are left unchanged.
 fn align_requests_with_limits(requests: &mut BTreeMap<String, Setting>, limits: &mut BTreeMap<String, Setting>) {
     for (name, request) in requests.iter_mut() {
         let Some(limit) = limits.get_mut(name) else { continue };
@@ -223,7 +225,7 @@ mod tests {
         assert_eq!(merged.resources, json!({"requests": {"cpu": request}, "limits": {"cpu": limit}}));
     }
 
-    /// Resources of one source without contradictions.
+    /// Generates the resources of one source, with requests that do not exceed limits.
     fn any_source() -> impl Strategy<Value = Value> {
         let name = prop::sample::select(vec!["cpu", "memory", "nvidia.com/gpu", "amd.com/gpu", "rdma/hca"]);
         let quantities = prop::collection::btree_map(name, (0_u32..9, 0_u32..5, any::<bool>()), 0..4);

@@ -91,8 +91,8 @@ fn expression_matches(expression: &Value, labels: &BTreeMap<String, String>) -> 
     }
 }
 
-/// Compares a node label with a quantity in the unit of the label. Integers compare exactly; quantities with a suffix within
-/// 2 %, because an 80 GiB device reports 81,559 MiB.
+/// Compares a node label with a quantity in the unit of the label. Integers compare exactly. Quantities with a suffix
+/// compare with a tolerance of 2 %, because an 80 GiB device reports 81,559 MiB.
 fn compare_label(key: &str, label: &str, expected: &str) -> Option<std::cmp::Ordering> {
     if let (Ok(label), Ok(expected)) = (label.parse::<i64>(), expected.parse::<i64>()) {
         return Some(label.cmp(&expected));
@@ -171,7 +171,7 @@ mod tests {
     fn evaluates_operators(#[case] operator: &str, #[case] values: Value, #[case] expected: bool) {
         let term = json!({"matchExpressions": [{"key": "n", "operator": operator, "values": values}]});
         assert_eq!(term_matches(&term, &labels(&[("n", "7")])), expected);
-        // All expressions of a term must hold; one of several terms suffices.
+        // All expressions of a term must match; if there are several terms, one suffices.
         let missing_label = json!({"key": "m", "operator": "Exists"});
         let mut both = term.clone();
         both["matchExpressions"].as_array_mut().unwrap().push(missing_label.clone());

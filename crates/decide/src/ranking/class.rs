@@ -22,16 +22,16 @@ pub(crate) struct RankedClass<'a> {
     pub(crate) request: AcceleratorRequest,
     /// Dollars per hour and replica, if the service sets a threshold.
     cost_threshold: Option<f64>,
-    /// Request sizes that the runtime prefers the class for.
+    /// Request sizes for which the runtime prefers the class.
     pub(crate) request_tokens: Option<TokenRange>,
-    /// Whether the class is not a variant although other classes are.
+    /// True if other classes are variants and this one is not.
     is_not_variant: bool,
     /// Position in `preferredClasses` of the service.
     preferred_position: usize,
     /// Score in `preferenceOrder` of the runtime.
     preference_score: i32,
     capacity: Capacity,
-    /// Position in the runtime's list of classes, where the policy uses it.
+    /// Position in the runtime's list of classes; 0 for policies that ignore the list.
     listed_position: usize,
     score: Score,
 }
@@ -65,8 +65,8 @@ fn sort_by_rank(ranked: &mut [RankedClass<'_>]) {
     ranked.sort_by(|a, b| compare(&keys, a, b));
 }
 
-/// Ranks classes that the runtime prefers for different request sizes before others, because they are used together, unless
-/// the service prefers another class.
+/// Ranks classes that become variants for different request sizes before all others, because they are used together,
+/// unless the service prefers another class.
 fn rank_variants_first(ranked: &mut [RankedClass<'_>]) {
     let variants = variants::differing_ranges(ranked.iter().map(|class| class.request_tokens));
     let best_position = ranked.first().map(|first| first.preferred_position);
@@ -186,7 +186,8 @@ impl RankedClass<'_> {
             .is_none_or(|threshold| self.eligibility.price_per_hour.is_some_and(|price| price <= threshold))
     }
 
-    /// Returns the price of a replica if it exceeds the threshold, else 0: the cheapest of those ranks first.
+    /// Returns the price of a replica if it exceeds the threshold, otherwise 0, so that the cheapest class above the
+    /// threshold ranks first.
     fn price_over_threshold(&self) -> f64 {
         if self.is_within_threshold() { 0.0 } else { self.eligibility.price_per_hour.unwrap_or(f64::INFINITY) }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Number of list items that a message names before it counts the rest.
+/// Maximum number of list items in a message; the rest is given as a count.
 pub(super) const MAX_LISTED: usize = 5;
 
 /// Formats a list as `a, b, c and 7 more`.

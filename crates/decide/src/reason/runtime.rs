@@ -99,7 +99,7 @@ pub enum RuntimeRejection {
     NoEligibleAccelerator {
         /// The component.
         component: &'static str,
-        /// The furthest stage that a class reached.
+        /// The latest stage that any class reached.
         furthest_stage: u8,
         /// Rejected classes, in the order of the record.
         classes: LazyList<(String, ClassRejection)>,
@@ -120,9 +120,9 @@ impl RuntimeRejection {
         self.known_code().map_or(0, |code| super::position(code::runtime::ALL, code))
     }
 
-    /// Returns how far a runtime is from passing the failed check; comparable between rejections of one stage. The unit is
-    /// parameters between the model and the range, or checks that the model (with its missing fields set) or the closest
-    /// class did not pass.
+    /// Returns how far a runtime is from passing the failed check; comparable between rejections of one stage. The unit
+    /// is the number of parameters between model and range, or the number of checks that the model (with its missing
+    /// fields set) or the closest class did not pass.
     #[must_use]
     pub fn distance(&self) -> u64 {
         match self {

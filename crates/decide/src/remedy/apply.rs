@@ -1,4 +1,4 @@
-//! Applies a change to the input of a decision.
+//! Applies a proposed change to the input of a decision.
 
 use std::sync::Arc;
 
@@ -174,7 +174,8 @@ pub(super) fn remove_accelerator_count(demand: &mut Demand, supply: &mut Supply,
                 component.parallelism = None;
                 component.configurations.clear();
             });
-            // Classes were considered because of the configurations, and must still be considered without them.
+            // Classes must still be considered after the configurations are removed, even if only the configurations
+            // required it.
             runtime.requirements.declared = true;
         }),
     }
@@ -314,7 +315,7 @@ fn quantize(demand: &mut Demand, supply: &mut Supply, kind: &str) {
 
 fn add_nodes(supply: &mut Supply, class: &str, nodes: u32, per_node: u32) {
     edit_availability(supply, class, |availability| {
-        // Without labels a new node matches any selector.
+        // The new nodes have no known labels, so they match any selector.
         let new_node = |index: u32| ClassNode {
             name: format!("new-{index}"),
             labels: None,
@@ -329,7 +330,7 @@ fn add_nodes(supply: &mut Supply, class: &str, nodes: u32, per_node: u32) {
 /// Maximum number of nodes that a remedy adds.
 const MAX_ADDED_NODES: u32 = 64;
 
-/// Frees `count` accelerators, first on the nodes with the most free ones.
+/// Frees `count` accelerators, starting with the nodes that have the most free accelerators.
 fn free_accelerators(availability: &mut Availability, count: u32) {
     let mut remaining = count;
     let mut nodes: Vec<&mut ClassNode> = availability.nodes.iter_mut().collect();
@@ -347,7 +348,7 @@ fn edit_availability(supply: &mut Supply, class: &str, edit: impl Fn(&mut Availa
     }
 }
 
-/// Edits the visible runtimes named `name`.
+/// Edits the runtimes named `name` that are visible to the service.
 pub(super) fn edit_runtime(demand: &Demand, supply: &mut Supply, name: &str, mut edit: impl FnMut(&mut Runtime)) {
     for runtime in supply.runtimes.iter_mut().filter(|runtime| runtime.name == name && is_visible(demand, runtime)) {
         edit(Arc::make_mut(runtime));

@@ -221,7 +221,7 @@ pub enum RuntimeField {
 }
 
 impl ProposedChange {
-    /// Whether editing existing manifests suffices, without other hardware or other weights.
+    /// Whether editing existing manifests suffices, without additional hardware or different model weights.
     #[must_use]
     pub fn is_manifest_edit(&self) -> bool {
         !matches!(self, Self::AddNodes { .. } | Self::FreeAccelerators { .. } | Self::Quantize(_))

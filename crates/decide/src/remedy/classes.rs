@@ -58,8 +58,8 @@ fn capacity_change(supply: &Supply, component: &ComponentDecision) -> Option<Pro
     })
 }
 
-/// Returns the least number of accelerators to free for `missing` more slots of `per_node` accelerators. The next slot of a
-/// node costs what its free accelerators lack, each further one a full slot.
+/// Returns the least number of accelerators to free for `missing` more slots of `per_node` accelerators. The first slot
+/// on a node costs `per_node` minus the remaining free accelerators; each further slot costs `per_node`.
 ///
 /// # Errors
 /// The number of slots that the nodes cannot provide even if they were empty.
@@ -137,7 +137,7 @@ fn class_name_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
     changes
 }
 
-/// Returns changes of unknown class names, excluded classes and placement, even if none is sufficient alone.
+/// Returns changes to unknown class names, excluded classes and placement, even if none is sufficient alone.
 pub(super) fn exclusion_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
     let mut changes = class_name_changes(what_if);
     let excluded = what_if.demand.components.values().flat_map(|component| &component.selector.excluded);
@@ -148,7 +148,7 @@ pub(super) fn exclusion_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
     changes
 }
 
-/// Returns changes of preferred classes, excluded classes and architecture families.
+/// Returns changes to preferred classes, excluded classes and architecture families.
 fn selector_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
     let mut changes = Vec::new();
     let selectors = || what_if.demand.components.values().map(|component| &component.selector);
@@ -209,7 +209,7 @@ fn capability_removals(required: &Capabilities) -> Vec<CapabilityChange> {
     removals.extend(required.memory.map(|_| CapabilityChange::Memory(None)));
     removals.extend(required.max_memory.map(|_| CapabilityChange::MaxMemory(None)));
     removals.extend(required.compute_capability.as_ref().map(|_| CapabilityChange::ComputeCapability(None)));
-    // Single features first, then all of them.
+    // Removes single features first, then all of them.
     removals.extend(required.features.iter().map(|feature| CapabilityChange::Features(vec![feature.clone()])));
     let features: Vec<String> = required.features.iter().cloned().collect();
     removals.extend((features.len() > 1).then_some(CapabilityChange::Features(features)));
@@ -260,7 +260,7 @@ fn node_selector_changes(source: &ConstraintSource, selector: &BTreeMap<String, 
     selector.iter().map(removal).collect()
 }
 
-/// Returns changes of the number of accelerators or nodes that `source` fixes.
+/// Returns changes to the number of accelerators or nodes that `source` sets.
 fn count_changes(what_if: &WhatIf<'_>, source: &ConstraintSource) -> Vec<ProposedChange> {
     let outcome = what_if.try_edit(|demand, supply| apply::remove_accelerator_count(demand, supply, source));
     let required = outcome.as_ref().and_then(|outcome| {
@@ -268,7 +268,7 @@ fn count_changes(what_if: &WhatIf<'_>, source: &ConstraintSource) -> Vec<Propose
         let (per_node, nodes) = (engine.accelerators_per_node, engine.nodes);
         Some(ProposedChange::SetAcceleratorCount { source: source.clone(), per_node, nodes })
     });
-    // Where the fixed number exceeds every node, the largest node is the closest to it.
+    // If no node has as many accelerators as requested, also propose the accelerator count of the largest node.
     let largest_nodes = rejections(what_if).filter_map(|rejection| match rejection {
         ClassRejection::TooManyPerNode { largest, .. } => Some(*largest),
         _ => None,
@@ -293,7 +293,7 @@ fn fixes_nodes(what_if: &WhatIf<'_>, source: &ConstraintSource) -> bool {
     }
 }
 
-/// Returns changes of the constraints that `runtime` sets.
+/// Returns changes to the constraints that `runtime` sets.
 fn runtime_changes(what_if: &WhatIf<'_>, runtime: &Runtime) -> Vec<ProposedChange> {
     let source = ConstraintSource::Runtime(runtime.name.clone());
     let mut changes = capability_changes(what_if, &source);
@@ -329,7 +329,7 @@ fn nodes_to_add(what_if: &WhatIf<'_>) -> Option<ProposedChange> {
     let lacks_nodes = |rejection: &ClassRejection| {
         matches!(rejection, ClassRejection::NoMatchingNodes { .. } | ClassRejection::NodeSelectorConflict { .. })
     };
-    // Existing nodes may be too small.
+    // The existing nodes may all be too small.
     let lacks_large_nodes = |rejection: &ClassRejection| match rejection {
         ClassRejection::TooManyPerNode { .. } => true,
         ClassRejection::ModelDoesNotFit { limit, .. } => *limit == CountLimit::LargestNode,

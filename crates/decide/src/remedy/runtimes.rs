@@ -1,4 +1,4 @@
-//! Changes of runtimes, and of the runtime that the service names.
+//! Changes to runtimes, and to the runtime name in the service.
 
 use std::sync::Arc;
 
@@ -62,8 +62,8 @@ pub(super) fn excluded_runtime_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChan
     what_if.current.candidates.iter().filter_map(change).take(MAX_ENTRIES).collect()
 }
 
-/// Returns the runtime that is selected after `edit` of all runtimes, if `edit` changes it. `edit` returns whether it
-/// changed the runtime.
+/// Applies `edit` to all runtimes and returns the one that is then selected, if `edit` changed it. `edit` returns
+/// whether it changed the runtime.
 fn selected_runtime_after(what_if: &WhatIf<'_>, edit: impl Fn(&mut Runtime) -> bool) -> Option<String> {
     let is_changed = |name: &str, scope: Scope| {
         let mut runtimes =
@@ -85,8 +85,8 @@ fn edit_visible_runtimes(demand: &Demand, supply: &mut Supply, edit: impl Fn(&mu
     }
 }
 
-/// Returns the adaptation of the runtime that is selected if every runtime with the same rejection as the closest one is
-/// adapted.
+/// Adapts every runtime that has the same rejection as the closest one, and returns the change for the one that is then
+/// selected.
 pub(super) fn runtime_adaptations(what_if: &WhatIf<'_>, closest: &RuntimeRejection) -> Vec<ProposedChange> {
     let Some(model) = what_if.demand.model.resolved() else { return protocol_change(what_if, closest) };
     if let RuntimeRejection::MissingFields { .. } = closest {

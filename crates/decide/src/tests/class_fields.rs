@@ -238,7 +238,7 @@ fn applies_only_the_entry_of_the_selected_class() {
     let decision =
         fixture(&[CLASSES, MODEL, &runtime_manifest("ClusterServingRuntime", &spec), &preferring_service]).decide();
     assert_eq!(selection(&decision).1, "nvidia-t4");
-    // The selector and its class are required.
+    // Both `selector` and the class in it are required.
     for entry in [json!({"env": []}), json!({"selector": {}})] {
         assert!(serde_json::from_value::<api::ome::AcceleratorConfiguration>(entry).is_err());
     }

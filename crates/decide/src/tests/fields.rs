@@ -177,7 +177,8 @@ fn reads_runtime_name(#[case] spec: &str, #[case] expected: &str) {
 /// A runtime that fails every check; each entry of `CORRECTIONS` fixes one more check.
 const INCOMPATIBLE_RUNTIME: &str = "disabled: true, supportedModelFormats: [{modelFormat: {name: ONNX, version: \"2\"}, modelFramework: {name: PyTorch, version: \"2\"}, modelArchitecture: X, quantization: fp8, diffusionPipeline: {className: P}}], modelSizeRange: {max: 1B}, protocolVersions: [cohere], acceleratorRequirements: {requiredCapabilities: {memoryGB: 900}}";
 
-/// Corrections in the order of the checks: wrong text, correct text, code before the correction.
+/// Corrections in the order of the checks: incorrect text, corrected text, and the rejection code before the
+/// correction.
 const CORRECTIONS: [(&str, &str, &str); 12] = [
     ("disabled: true", "disabled: false", "Disabled"),
     ("name: ONNX", "name: safetensors", "FormatMismatch"),

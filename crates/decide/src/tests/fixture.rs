@@ -1,4 +1,4 @@
-//! Fixture that decides manifests: each test defines its runtimes, classes, models, nodes and service.
+//! Fixture that computes decisions from manifests: each test defines its runtimes, classes, models, nodes and service.
 
 use std::sync::LazyLock;
 
@@ -79,7 +79,7 @@ fn class(value: &Value, nodes: Option<&Vec<inventory::NodeInfo>>) -> Class {
     class
 }
 
-/// Returns runtime, class, accelerators per node and nodes of the engine.
+/// Returns the engine's runtime, class, accelerators per node and number of nodes.
 pub(super) fn selection(decision: &Decision) -> (String, String, u32, u32) {
     let runtime = decision.runtime.as_ref().map(|runtime| runtime.name.clone()).unwrap_or_default();
     let engine = decision.components.get("engine").cloned().unwrap_or_default();

@@ -65,7 +65,7 @@ fn evaluates_missing_sizes(#[case] model: &str, #[case] range: &str, #[case] exp
     assert_eq!(code(&decide_entry(FORMAT, model, range)), expected);
 }
 
-/// The bounds belong to the range, and the reason contains the numbers.
+/// The bounds are inclusive, and the reason contains the numbers.
 // spec: RT-59
 #[rstest]
 #[case("5B", "")]
@@ -80,7 +80,7 @@ fn size_bounds_are_inclusive(#[case] size: &str, #[case] expected: &str) {
     assert_eq!(message.unwrap_or_default(), expected);
 }
 
-// Every check fails; with each fixed check, the next one is reported.
+// All checks fail at first; after each correction, the next failing check is reported.
 // spec: RT-54
 #[test]
 fn checks_run_in_order() {

@@ -77,7 +77,7 @@ fn applies_placement_of_leader_and_workers(
     assert_eq!(outcome(&fixture_with_nodes(nodes, roles, replicas)), expected);
 }
 
-/// A leader that only routes needs no accelerator: a node must satisfy the largest request of its Pods.
+/// A leader that only routes requires no accelerator; the workers' request determines the accelerators per node.
 #[test]
 fn uses_requests_of_workers() {
     let roles = "leader: {runner: {resources: {limits: {nvidia.com/gpu: 1}}}}, worker: {size: 1, runner: {command: [join], resources: {limits: {nvidia.com/gpu: 16}}}}";

@@ -5,8 +5,8 @@ use serde_json::json;
 
 use super::{class, class_code, decide, demand, demand_7b, rejection_code, runtimes};
 
-/// A runtime named after 14B without a size range is not selected for 7B unless the service names it or the runtime sets a
-/// range.
+/// A runtime with 14B in its name and no size range is not selected for a 7B model unless the service names it or the
+/// runtime sets a range.
 #[rstest]
 #[case::other_size("qwen-14b", json!({}), None, "SizeOutOfRange")]
 #[case::same_size("qwen-7b", json!({}), None, "")]

@@ -119,7 +119,7 @@ proptest! {
             classes.dedup();
             prop_assert_eq!(classes.len(), count);
         }
-        // Never a runtime for another architecture or size.
+        // A runtime for another architecture or size is never selected.
         if let Some(selected) = &decision.runtime {
             let runtime = fixture.supply.runtimes.iter().find(|runtime| runtime.name == selected.name).unwrap();
             prop_assert!(check_compatibility(&fixture.demand, runtime).is_ok());

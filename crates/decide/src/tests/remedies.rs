@@ -6,11 +6,11 @@ use super::fixture::{CLASSES, fixture};
 use crate::*;
 
 const MODEL: &str = "{apiVersion: ome.io/v1beta1, kind: ClusterBaseModel, metadata: {name: m}, spec: {modelFormat: {name: safetensors, version: 1.0.0}, modelFramework: {name: transformers, version: 4.45.0}, modelArchitecture: LlamaForCausalLM, modelParameterSize: 30B}}";
-/// 30B parameters need 72 GB: one H100, two A100, eight T4.
+/// 30B parameters require 72 GB: one H100, two A100s or eight T4s.
 const RUNTIME: &str = "{apiVersion: ome.io/v1beta1, kind: ClusterServingRuntime, metadata: {name: srt}, spec: {disabled: false, supportedModelFormats: [{modelFormat: {name: safetensors, version: 1.0.0}, modelFramework: {name: transformers, version: 4.45.0}, modelArchitecture: LlamaForCausalLM, autoSelect: true}], modelSizeRange: {min: 20B, max: 40B}, acceleratorRequirements: {requiredCapabilities: {features: [tensor-cores]}}, engineConfig: {runner: {image: i}}}}";
 const SERVICE: &str =
     "{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {name: s}, spec: {model: {name: m}}}";
-/// Eight accelerators of each class on one node.
+/// Each class has one node with eight accelerators.
 const NODES: &str = "
 {apiVersion: v1, kind: Node, metadata: {name: t, labels: {gpu: t4}}, status: {allocatable: {nvidia.com/gpu: 8}}}
 ---
@@ -158,7 +158,7 @@ fn also_proposes_changes_of_the_service(#[case] spec: &str, #[case] expected: &s
     assert!(remedies.iter().any(|remedy| remedy.starts_with(expected)), "{remedies:#?}");
 }
 
-/// Two failing constraints: neither change helps alone.
+/// Two constraints fail, so neither change is sufficient alone.
 #[rstest]
 #[case::disabled_and_excluded(
     RUNTIME.replacen("disabled: false", "disabled: true", 1),
@@ -250,7 +250,7 @@ fn proposes_free_capacity() {
     assert_eq!(changes(&with_one_preferred), changes(&remedies));
 }
 
-/// A count that no node provides is rejected, with a count that a node provides as the remedy.
+/// A count that no node provides is rejected; the remedy proposes a count that a node provides.
 #[rstest]
 #[case::by_flag("runner: {args: [--tp-size=16]}", "in the service")]
 #[case::by_resources("runner: {resources: {limits: {nvidia.com/gpu: 16}}}", "in the service")]
@@ -274,7 +274,7 @@ fn proposes_count_that_a_node_provides(#[case] engine: &str, #[case] path: &str)
     assert!(remedies[0].starts_with(&format!("request 8 accelerators per node {path} (")), "{remedies:#?}");
 }
 
-/// A count above that of one node is feasible if several nodes may run the model, or if the size of nodes is unknown.
+/// A count that exceeds one node is feasible if the model may run on several nodes, or if the node size is unknown.
 #[test]
 fn splits_count_over_several_nodes() {
     let engine = "engine: {leader: {runner: {image: i, args: [--tp-size=16]}}, worker: {runner: {image: i}}}";

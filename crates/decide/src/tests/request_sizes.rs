@@ -48,7 +48,7 @@ fn splits_by_request_size() {
         {"acceleratorClass": "nvidia-h100-80gb", "acceleratorsPerNode": 1, "replicas": 1, "requestTokens": {"min": 4097}},
     ]);
     assert_eq!(json, expected);
-    // The specification's annotation sets a threshold of $0.50, which the T4 at $0.53 exceeds too.
+    // The specification's annotation sets a threshold of $0.50, which even the T4 exceeds at $0.53.
     assert!(warning_codes(&decision).contains(&"CostThresholdExceeded"), "{:?}", decision.warnings);
     let parsed: Vec<Variant> = serde_json::from_value(json.clone()).unwrap();
     assert_eq!(serde_json::to_value(parsed).unwrap(), json);

@@ -194,7 +194,7 @@ fn compares_only_prices_of_one_kind() {
         (selection(&mixed_price_kinds).1.as_str(), warning_codes(&mixed_price_kinds).contains(&"PriceKindsDiffer")),
         ("nvidia-a100-40gb", true)
     );
-    // A term that one class lacks is dropped for all; a warning reports it.
+    // A score term that one class lacks is dropped for all classes; a warning reports it.
     let term = decide_with_edited_classes(with_strategy("performance"), |class| {
         if class.name == "nvidia-t4" {
             class.bandwidth = None;
@@ -203,7 +203,7 @@ fn compares_only_prices_of_one_kind() {
     assert!(
         term.warnings.iter().any(|warning| warning.code == "ScoreTermDropped" && warning.message.contains("bandwidth"))
     );
-    // Tiers are used if no price is set.
+    // Cost tiers are used if no class has a price.
     let tiered = decide_with_edited_classes(with_strategy("cost"), |class| {
         class.cost = supply::Cost { tier: class.cost.tier, ..Default::default() }
     });
@@ -232,7 +232,7 @@ fn placement_restricts_and_conflicts() {
     let narrowed = decide("acceleratorSelector: {nodeSelector: {zone: x}}");
     assert_eq!(code(&narrowed, "nvidia-h100-80gb"), "NoMatchingNodes");
     assert_eq!(code(&narrowed, "nvidia-t4"), "NoMatchingNodes");
-    // A service that requires H100 waits instead of using A100 (Story 4).
+    // A service that requires H100 waits instead of using A100 (seed 000, Story 4).
     let mut fixture = fixture_with_classes(&[
         &model("13B", ""),
         RUNTIME,
@@ -433,7 +433,7 @@ fn warns_about_replaced_resource(#[case] name: &str, #[case] warns: bool) {
     assert_eq!(warning_codes(&decision).contains(&"AcceleratorResourceReplaced"), warns, "{:?}", decision.warnings);
 }
 
-/// The same for preferences of a runtime; a class that the service names overrides them.
+/// Resources of the runtime cause the same warning, unless the service sets `preferredClasses`.
 #[rstest]
 #[case::other_vendor("amd.com/gpu", "", true)]
 #[case::resource_of_the_class("nvidia.com/gpu", "", false)]
@@ -488,7 +488,7 @@ fn bounded_record_retains_rare_rejections() {
     assert_eq!(accelerators.iter().count() + status.omitted.classes, 61);
 }
 
-// A service can name a node.
+// The node affinity of a service can name a node.
 #[rstest]
 #[case::matching_node("h", true)]
 #[case::other_node("a", false)]

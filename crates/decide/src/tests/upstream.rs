@@ -161,7 +161,7 @@ fn compares_versions(
     }
 }
 
-// Priority and configuration of one format entry were applied to another.
+// The priority and configuration of one format entry were applied to another.
 // spec: RT-66
 // spec: RT-70
 #[test]
@@ -281,7 +281,7 @@ fn parses_marketing_memory_sizes(#[case] written: &str) {
     assert_eq!(selection(&decide_manifests(&[MODEL, &runtime("a", ON_ANY_CLASS), &service])).1, "nvidia-h100-80gb");
 }
 
-// Protocols were never compared.
+// The deployed system never compared protocols.
 // spec: RT-63
 // spec: RT-64
 #[test]

@@ -49,7 +49,7 @@ fn parses_sizes(#[case] written: &str, #[case] expected: &str) {
     assert_eq!(rejection(&decide_manifests(&[&model, &bounded]), "a"), expected);
 }
 
-// 2.5: an entry without autoSelect was scored as if it had it; weights of names outranked priorities.
+// 2.5: an entry without autoSelect was scored as if autoSelect were set, and name weights outranked priorities.
 // spec: RT-65
 #[test]
 fn missing_auto_select_is_false() {
@@ -69,7 +69,8 @@ fn missing_auto_select_is_false() {
     assert_eq!(selection(&decide_manifests(&[MODEL, &weighted, &preferred])).0, "b");
 }
 
-// 2.6: the message named the format instead of the model and omitted runtimes that only lack autoSelect.
+// 2.6: the message named the format instead of the model, and omitted runtimes rejected only because autoSelect is
+// unset.
 #[test]
 fn message_names_model_and_runtime() {
     let (off, other) = (
@@ -191,7 +192,7 @@ fn nearest_runtime_with_missing_model_fields() {
     let closest = |runtimes: &[&str]| decide_manifests(&[&[MODEL], runtimes].concat()).candidates[0].runtime.clone();
     assert_eq!(closest(&[&other, &small, &matching]), "c");
     assert_eq!(closest(&[&other, &small]), "b");
-    // Missing fields do not help a runtime for another model.
+    // Missing fields do not make a runtime for another model the nearest one.
     let rejection = |runtime: &str| {
         let rejection = decide_manifests(&[MODEL, runtime]).candidates[0].rejected.clone().unwrap();
         format!("{}: {rejection}", rejection.code())

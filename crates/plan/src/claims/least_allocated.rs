@@ -1,12 +1,13 @@
-//! Assigns pending Pods to the Node of a class with the most free accelerators, as kube-scheduler's LeastAllocated strategy.
+//! Assigns pending Pods to the Node of a class with the most free accelerators, like kube-scheduler's `LeastAllocated`
+//! strategy.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use decide::{Class, NodeInfo};
 
-/// Nodes of one class in a max-heap by free accelerators. Assignments of Pods of other classes reduce them without updating the
-/// heap, so the entries are upper bounds.
+/// Nodes of one class in a max-heap by free accelerators. Assigning Pods of other classes reduces the free accelerators
+/// without updating the heap, so the entries are upper bounds.
 pub(super) struct LeastAllocatedNodes {
     resource: String,
     /// Units of the resource per accelerator of the class.
@@ -30,8 +31,8 @@ impl LeastAllocatedNodes {
         Some(Self { resource, quantity, nodes })
     }
 
-    /// Assigns a Pod with `accelerators` to the Node with the most free ones. `nodes` must be the same as at creation. Returns
-    /// false if the Pod fits on no Node.
+    /// Assigns a Pod that requests `accelerators` to the Node with the most free accelerators. `nodes` must be the same
+    /// as at creation. Returns false if the Pod fits on no Node.
     pub(super) fn assign_pod(&mut self, accelerators: u32, nodes: &mut [NodeInfo]) -> bool {
         let units = self.quantity.saturating_mul(accelerators);
         while let Some(mut top) = self.nodes.peek_mut() {
@@ -39,7 +40,7 @@ impl LeastAllocatedNodes {
             let Some(node) = nodes.get_mut(index) else { return false };
             let free = node.free(&self.resource);
             if free < upper_bound {
-                // The Node was assigned a Pod of another class: update its position.
+                // A Pod of another class was assigned to the Node: update its position in the heap.
                 *top = (free, Reverse(index));
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Roles of engine and decoder: containers on accelerators with the model's files.
+//! Roles of engine and decoder: their containers use accelerators and the model's files.
 
 use decide::{Origin, PodRole, Setting, Warning};
 use serde_json::{Value, json};
@@ -201,7 +201,7 @@ impl RoleBuilder<'_> {
         })
     }
 
-    /// Returns the class if the component has one replica set per class.
+    /// Returns the class of a replica set if the component has one replica set per class.
     fn variant_class(&self) -> Option<String> {
         self.replica_set.request_tokens?;
         let class = self.replica_set.accelerators.as_ref()?;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::ComponentSelection;
 use crate::pod;
 
-/// Specifications of one component in runtime and service.
+/// Specifications of one component in the runtime and the service.
 pub(super) struct ComponentSpecs {
     pub runtime: Component,
     pub service: Component,

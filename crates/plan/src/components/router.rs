@@ -89,7 +89,7 @@ fn with_config_env(mut router: Component) -> Component {
     Component { runner: Some(runner), ..router }
 }
 
-/// Returns the placement of the router: its node selector and affinity in runtime and service.
+/// Returns the placement of the router, merged from its node selectors and affinities in runtime and service.
 fn router_placement(runtime: &Component, service: &Component) -> (RuntimeComponent, ComponentDemand) {
     let runtime_component = RuntimeComponent {
         node_selector: runtime.node_selector.clone(),

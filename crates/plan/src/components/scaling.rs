@@ -70,8 +70,8 @@ impl ScalingInput<'_> {
         budget(self.service).or_else(|| budget(self.runtime)).unwrap_or(Disruption::MaxUnavailable(json!(1)))
     }
 
-    /// Returns the minimum number of replicas. Scaling from zero requires a custom query, because no engine reports metrics
-    /// while none runs.
+    /// Returns the minimum number of replicas. Scaling from zero requires a custom query, because no engine reports
+    /// metrics while no replica runs.
     fn effective_minimum(&self, min: u32, scaler: &Result<Scaler, String>, warnings: &mut Vec<Warning>) -> u32 {
         let scales_from_zero =
             matches!(scaler, Ok(Scaler::Prometheus { .. })) && self.keda_config("customPromQuery").is_some();
@@ -106,7 +106,7 @@ impl ScalingInput<'_> {
         Ok(Scaler::Prometheus { server, query, threshold })
     }
 
-    /// Returns the default query over the engine's metrics of the Pods of this workload.
+    /// Returns the default Prometheus query: the engine metrics of this workload's Pods.
     fn default_query(&self, metric: ApiMetric) -> Option<String> {
         let pods = format!("{{namespace=\"{}\",pod=~\"{}-.*\"}}", self.owner.namespace, self.workload);
         let (gauges, success_counter): (&[&str], &str) = match self.engine? {
@@ -120,7 +120,7 @@ impl ScalingInput<'_> {
         })
     }
 
-    /// Returns a field of `kedaConfig`, looked up in the service's component, the service and the runtime.
+    /// Returns a field of `kedaConfig`, looked up in the service's component, then the service, then the runtime.
     fn keda_config(&self, field: &str) -> Option<Value> {
         let configs = [&self.service.keda_config, &self.spec.keda_config, &self.runtime.keda_config];
         configs.into_iter().flatten().map(|config| &config[field]).find(|value| !value.is_null()).cloned()

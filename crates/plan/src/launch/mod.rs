@@ -63,18 +63,18 @@ fn engine(image: &str, words: &[String]) -> Option<&'static str> {
     const ENGINES: &[(&str, &str)] =
         &[("sglang", "sglang"), ("vllm", "vllm"), ("trtllm", "trtllm"), ("tensorrt", "trtllm"), ("triton", "triton")];
     let find_engine = |text: &str| ENGINES.iter().find(|(marker, _)| text.contains(marker)).map(|(_, engine)| *engine);
-    // The program takes precedence over the image. Values of flags, such as model names, are not considered.
+    // The program takes precedence over the image. Flag values, such as model names, are ignored.
     let program = words.iter().take_while(|word| !word.starts_with("--")).find_map(|word| find_engine(word));
     program.or_else(|| find_engine(image))
 }
 
-/// Returns MODEL of `vllm serve MODEL`.
+/// Returns the model argument of `vllm serve MODEL`.
 fn positional_model(words: &[String]) -> Option<String> {
     let serve = words.windows(2).find(|pair| pair[0] == "serve")?;
     (!serve[1].starts_with('-')).then(|| serve[1].clone())
 }
 
-/// Returns the model in the first argument for an image whose entry point serves it.
+/// Returns the first argument if the image's entry point serves it as a model.
 fn entry_point_model(container: &Value, words: &[String]) -> Option<String> {
     let uses_entry_point = container["command"].as_array().is_none_or(Vec::is_empty);
     words.first().filter(|first| uses_entry_point && names_model(container, first)).cloned()
@@ -123,7 +123,7 @@ fn flag_value(words: &[String], flag: &str) -> Option<String> {
     })
 }
 
-/// Returns whether `words` contain `flag`, as `--flag v` or `--flag=v`. As in argparse, `_` equals `-`.
+/// Returns whether `words` contain `flag`, as `--flag v` or `--flag=v`. `_` and `-` are equivalent.
 pub(crate) fn has_flag(words: &[String], flag: &str) -> bool {
     words.iter().any(|word| word.split('=').next().is_some_and(|name| name.replace('_', "-") == flag))
 }

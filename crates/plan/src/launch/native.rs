@@ -1,5 +1,5 @@
-//! Multi-node engines with the engine's own rendezvous. Leader and workers have the same flags; LeaderWorkerSet sets the index
-//! and the leader's address as environment variables, which the kubelet expands in the arguments.
+//! Multi-node engines that use the engine's own rendezvous. Leader and workers have the same flags; LeaderWorkerSet
+//! sets the index and the leader's address as environment variables, which the kubelet expands in the arguments.
 
 use decide::PodRole;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ pub(crate) fn add_flags(container: &mut Value, engine: Engine, nodes: u32, role:
         CommandLine::Script { shell, script, parameters } => {
             let words: Vec<String> = script.split_whitespace().map(str::to_owned).collect();
             let flags = missing_flags(&words, engine, nodes, role);
-            // No quotes: the kubelet expands a host name and a number.
+            // The flags need no quotes, because their variables expand to a host name and a number.
             let script = [vec![shell::trim_continuation(&script).to_owned()], flags].concat().join(" ");
             container["command"] = json!(shell);
             container["args"] = json!([vec![script], parameters].concat());

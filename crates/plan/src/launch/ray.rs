@@ -15,8 +15,8 @@ const BACKEND_FLAG: &str = "--distributed-executor-backend";
 /// Timeout of a worker that waits for the head, in seconds; afterwards `ray start` reports the error.
 const HEAD_TIMEOUT_SECONDS: u32 = 600;
 
-/// Configures the leader: `ray start --head … && ENGINE --distributed-executor-backend ray`. Leaves scripts that start Ray
-/// unchanged.
+/// Configures the leader: `ray start --head … && ENGINE --distributed-executor-backend ray`. Scripts that already start
+/// Ray are left unchanged.
 pub(crate) fn configure_leader(container: &mut Value) {
     let shell_variables = shell::variables_with_quotes(container);
     let engine = match CommandLine::parse(container) {

@@ -37,14 +37,15 @@ fn strings(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Quotes `words` as one shell command. The shell instead of the kubelet expands `shell_variables`, whose values may contain
-/// quotes.
+/// Quotes `words` as one shell command. The shell, not the kubelet, expands `shell_variables`, because their values may
+/// contain quotes.
 pub(crate) fn quote_words(words: &[String], shell_variables: &BTreeSet<String>) -> String {
     words.iter().map(|word| quote_with_variables(word, shell_variables)).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the variables of `container` whose values may contain a single quote. The kubelet expands variables before the shell
-/// parses the script, so a quote would end the word. Values of Secrets and ConfigMaps are unknown.
+/// parses the script, so a quote would end the word. Values from Secrets and ConfigMaps are unknown, so their variables
+/// are included.
 pub(crate) fn variables_with_quotes(container: &Value) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for entry in container["env"].as_array().into_iter().flatten() {

@@ -56,7 +56,7 @@ impl SetBuilder<'_> {
                 group["leaderTemplate"] = self.template(&role.template);
                 group["workerTemplate"] = self.template(worker);
             }
-            // Without a leader template, the only Pod is created from the worker template.
+            // If there is no leader template, LeaderWorkerSet creates the only Pod from the worker template.
             None => group["workerTemplate"] = self.template(&role.template),
         }
         json!({

@@ -28,7 +28,8 @@ pub(crate) fn render(owner: &Owner, labels: &Labels, gang: &Gang) -> Value {
     })
 }
 
-/// Renders the subgroup policy of a role. Without `matchLabelKeys`, Volcano finds no subgroups and schedules no Pods.
+/// Renders the subgroup policy of a role. `matchLabelKeys` is required: without it, Volcano finds no subgroups and
+/// schedules no Pods.
 fn subgroup(member: &GangMember) -> Value {
     json!({
         "name": member.role,

@@ -1,4 +1,4 @@
-//! Renders the BackendPool and the LLMUseCaseSet of a service, both with its name.
+//! Renders the BackendPool and the LLMUseCaseSet of a service, both named after the service.
 
 use serde_json::{Value, json};
 

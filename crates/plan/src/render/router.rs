@@ -49,7 +49,8 @@ impl PickerObjects<'_> {
         json!({"apiVersion": api_version, "kind": kind, "metadata": metadata})
     }
 
-    /// Renders ServiceAccount, Role and RoleBinding: list and watch the Pods of the namespace and the picker's pool.
+    /// Renders ServiceAccount, Role and RoleBinding, which allow listing and watching the namespace's Pods and the
+    /// picker's pool.
     fn account(&self) -> Vec<Value> {
         let name = self.names.picker.as_str();
         let account = self.object("v1", "ServiceAccount", name);

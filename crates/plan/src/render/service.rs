@@ -6,7 +6,7 @@ use crate::labels;
 use crate::names;
 use crate::topology::{Owner, Role};
 
-/// Renders the ClusterIP Service of a component over all its replica sets. Its port equals the engine's.
+/// Renders the ClusterIP Service of a component over all its replica sets. The Service port equals the engine's port.
 pub(crate) fn render(owner: &Owner, role: &Role) -> Option<Value> {
     let labels = role.service_selector.as_ref()?;
     Some(json!({

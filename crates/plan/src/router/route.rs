@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-/// Filter type that responds without a backend; rules with it must not have one.
+/// Filter type that responds without a backend; rules with this filter must not have a backend.
 const REDIRECT: &str = "RequestRedirect";
 
-/// Returns `spec` with `pool` as the backend of every rule without one, and with one rule if there are none.
+/// Returns `spec` with `pool` as the backend of every rule that has none; if there are no rules, adds one.
 pub(super) fn with_default_backend(spec: &Value, pool: &str) -> Value {
     let backend = json!([{"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": pool}]);
     let mut route = spec.clone();

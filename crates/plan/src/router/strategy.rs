@@ -6,8 +6,8 @@ use crate::labels::COMPONENT_TYPE;
 
 const HEADER: &str = "apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: EndpointPickerConfig\n";
 
-/// Prefix cache scorer with blocks of 64 bytes for the first 16 KiB of a prompt. Smaller blocks (upstream: 5 bytes) cover less of
-/// the prompt at a higher cost.
+/// Prefix cache scorer with 64-byte blocks that covers the first 16 KiB of a prompt. Smaller blocks (5 bytes upstream)
+/// would cover less of the prompt at a higher cost.
 const PREFIX_CACHE_SCORER: &str = "- type: prefix-cache-scorer
   parameters:
     blockSize: 64

@@ -74,7 +74,7 @@ fn own_claim_does_not_reduce_capacity() {
     assert_eq!(crate::plan_service(&snapshot, &snapshot.services[0]), first);
 }
 
-/// A claim counts only until its Pod runs.
+/// A claim is counted only until its Pods run.
 #[rstest]
 #[case::no_pod(None, Some("nvidia-h100-80gb"))]
 #[case::pending(Some(json!(null)), Some("nvidia-h100-80gb"))]
@@ -128,7 +128,7 @@ fn decision_in_status_is_a_claim(
     }
 }
 
-/// A status may contain any values: Pods without accelerators claim nothing.
+/// A status may contain arbitrary values; Pods without accelerators claim nothing.
 #[rstest]
 #[case::no_accelerators(0, 1)]
 #[case::no_nodes(4, 0)]

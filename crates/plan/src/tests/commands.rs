@@ -142,7 +142,7 @@ fn worker_joins_the_head() {
     }
 }
 
-// The Ray stub fails two health checks; `sleep` is a stub, too.
+// The first two health checks of the Ray stub fail; `sleep` is also a stub.
 // spec: TOP-46
 #[test]
 fn worker_waits_for_the_head() {
@@ -194,7 +194,7 @@ proptest! {
     fn preserves_arbitrary_arguments(words in prop::collection::vec("[ -~\n\t]{0,12}", 0..6)) {
         let stubs = Stubs::new();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        // A first word that is not a flag is a program.
+        // If the first word is not a flag, it is a program.
         let arguments = [vec!["--model"], words].concat();
         let leader = templates_for(&arguments).leader;
         let commands = stubs.run_script("/bin/sh", &leader["spec"]["containers"][0]);

@@ -41,7 +41,7 @@ fn plan_with_supply(manifests: &str) -> ServicePlan {
     plan.services.remove(0)
 }
 
-/// Returns outcome and objects of a plan as text for snapshots.
+/// Returns a plan's outcome and objects as text for snapshot tests.
 fn plan_text(plan: &ServicePlan) -> String {
     let codes: Vec<&str> = plan.warnings.iter().map(|warning| warning.code.as_str()).collect();
     let objects = serde_json::to_string_pretty(&plan.objects).unwrap();
@@ -147,7 +147,7 @@ fn service(name: &str, spec: &str) -> String {
     format!("{{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {{name: {name}}}, spec: {spec}}}")
 }
 
-/// Returns the verdicts of the selected or nearest runtime by class.
+/// Returns the evaluation code of each class for the selected or closest runtime.
 fn verdicts(plan: &ServicePlan) -> BTreeMap<&str, &str> {
     let accelerators = &plan.candidates[0].accelerators;
     accelerators.iter().map(|evaluation| (evaluation.class.as_str(), evaluation.evaluation.code())).collect()

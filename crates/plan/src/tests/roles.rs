@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{code, kinds, plan_text, plan_with_supply};
 
-/// Returns the service of Story 1 with additional metadata and role fields.
+/// Returns the service of seed 002, Story 1, with additional metadata and role fields.
 fn story_1(metadata: &str, role_fields: &str) -> String {
     format!(
         r#"

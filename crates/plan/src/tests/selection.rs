@@ -306,7 +306,7 @@ fn cost_threshold_per_replica_and_hour(
     let manifest = story
         .replace("strategy: cost", &format!("strategy: {strategy}"))
         .replace("cost-threshold: \"0.5\"", &format!("cost-threshold: \"{threshold}\""))
-        // The scores of the story take precedence over strategy and price.
+        // Neutralize the story's scores, which take precedence over strategy and price.
         .replace("score: 100", "score: 0");
     let plan = plan_manifests(&[CLASSES, MODELS, &manifest]);
     assert_eq!(

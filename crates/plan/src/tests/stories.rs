@@ -1,4 +1,4 @@
-//! Plans of the stories of seed 000 and the examples of seed 001 with their original manifests.
+//! Plans the original manifests of the stories in seed 000 and the examples in seed 001.
 
 use rstest::rstest;
 use serde_json::json;
@@ -152,11 +152,11 @@ fn story_5_engine_uses_the_resources_of_the_service() {
     let engine = template(&plan, "-engine");
     assert_eq!(engine["metadata"]["labels"]["ome.io/accelerator-class"], "nvidia-a100-40gb");
     assert_eq!(container(&plan, "-engine")["resources"]["limits"], json!({"nvidia.com/gpu": "1"}));
-    // The class has terms in addition to its node selector, which become an affinity.
+    // In addition to its node selector, the class has terms, which become an affinity.
     let affinity = engine["spec"]["affinity"].to_string();
     assert!(affinity.contains("NVIDIA-A100-PCIE-40GB"), "{affinity}");
     assert!(engine["spec"].get("nodeSelector").is_none());
-    // The runtime's configuration for this class sets two.
+    // The runtime's configuration for this class sets two accelerators.
     assert!(codes(&plan).contains(&"ParallelismMismatch"));
 }
 

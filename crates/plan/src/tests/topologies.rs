@@ -223,7 +223,7 @@ fn pod_text(pod: &ExpectedPod) -> String {
     format!("{pod:?}")
 }
 
-/// Checks that each Pod of a gang is counted once, and that `minMember` is the sum of the counts.
+/// Checks that each Pod of a gang is counted exactly once, and that `minMember` is the sum of the counts.
 fn check_gangs(plan: &Plan, pods: &[ExpectedPod]) -> Result<(), TestCaseError> {
     for service in &plan.services {
         let members: Vec<&ExpectedPod> =

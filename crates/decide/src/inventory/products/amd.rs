@@ -1,4 +1,4 @@
-//! AMD: labels of the node labeller, in their plain, `beta.` and counted forms, and partitions.
+//! AMD: labels of the AMD GPU node labeller in plain, `beta.` and counted form, and GPU partitions.
 
 use super::{NodeInfo, Product, clone_labels, label, sanitize, single_selector};
 

@@ -11,7 +11,7 @@ const FAMILIES: &[(&str, &[&str], &str)] = &[
     ("trn2", &["3xlarge", "48xlarge"], "aws-trainium2"),
     ("trn2u", &["48xlarge"], "aws-trainium2"),
 ];
-/// Resources in order of preference: device, its old name, core.
+/// Resource names in order of preference: device, former name of the device, core.
 const RESOURCES: [&str; 3] = ["aws.amazon.com/neuron", "aws.amazon.com/neurondevice", "aws.amazon.com/neuroncore"];
 
 pub(super) fn detect_products(node: &NodeInfo) -> Vec<Product> {

@@ -1,4 +1,4 @@
-//! Labels of cloud node pools, for nodes without labels of a vendor.
+//! Cloud providers: node pool labels, for nodes without vendor labels.
 
 use super::{NodeInfo, Product, clone_labels, has_resource, label, sanitize, single_selector};
 

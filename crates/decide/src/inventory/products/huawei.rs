@@ -1,8 +1,8 @@
-//! Huawei: Ascend chips and virtual NPUs, by the labels of the device plugin.
+//! Huawei: Ascend chips and virtual NPUs, detected by the labels of the device plugin.
 
 use super::{NodeInfo, Product, clone_labels, label, sanitize, single_selector};
 
-/// Labels in order of preference: type of the chip, series.
+/// Labels in order of preference: chip type, chip series.
 const PRODUCTS: [&str; 2] = ["node.kubernetes.io/npu.chip.name", "accelerator"];
 
 pub(super) fn detect_products(node: &NodeInfo) -> Vec<Product> {

@@ -1,9 +1,9 @@
-//! Intel: GPUs by the feature rules of the GPU plugin, and Gaudi.
+//! Intel: GPUs, detected by the node feature rules of the GPU plugin, and Gaudi.
 
 use super::{INSTANCE_TYPE, NodeInfo, Product, clone_labels, has_resource, label, sanitize, single_selector};
 
 const PRODUCT: &str = "gpu.intel.com/product";
-/// Resources, the newer driver first.
+/// Resource names; the newer driver's comes first.
 const RESOURCES: [&str; 3] = ["gpu.intel.com/xe", "gpu.intel.com/i915", "intel.com/gpu"];
 const GAUDI: &str = "habana.ai/gaudi";
 

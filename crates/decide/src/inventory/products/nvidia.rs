@@ -1,4 +1,4 @@
-//! NVIDIA: labels of GPU feature discovery, including MIG in both strategies and time slicing.
+//! NVIDIA: labels of GPU feature discovery, including both MIG strategies and time-slicing.
 
 use api::{AcceleratorMemory, ComputeCapability};
 
@@ -84,7 +84,8 @@ fn device_name(product: &str) -> &str {
     product.split_once("-MIG-").map_or(product, |(device, _)| device)
 }
 
-/// Returns the compute capability from `nvidia.com/gpu.compute` (seed 000), or from major and minor of GPU feature discovery.
+/// Returns the compute capability from `nvidia.com/gpu.compute` (seed 000), or from the major and minor version labels
+/// of GPU feature discovery.
 fn compute_capability(node: &NodeInfo) -> Option<ComputeCapability> {
     let version = label(node, "nvidia.com/gpu.compute").and_then(|text| text.parse().ok());
     version.or_else(|| {

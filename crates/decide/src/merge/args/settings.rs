@@ -37,7 +37,7 @@ impl SettingRecorder {
     }
 }
 
-/// Overrides a flag. If the stronger source uses another spelling, the overridden value includes its own spelling.
+/// Overrides a flag. If an overridden source spells the flag differently, the recorded value includes that spelling.
 fn override_flag(setting: &mut Setting, field: String, value: String, origin: Origin) {
     let previous_field = std::mem::replace(&mut setting.field, field);
     let previous = OverriddenValue { origin: setting.origin, value: setting.value.clone() };
@@ -54,7 +54,7 @@ fn override_flag(setting: &mut Setting, field: String, value: String, origin: Or
     }
 }
 
-/// Returns the flag in the field of a setting.
+/// Returns the flag in a setting's field: `--tp` for `args --tp`.
 fn flag_in_field(field: &str) -> &str {
     field.trim_start_matches("args ")
 }

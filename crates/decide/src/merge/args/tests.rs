@@ -194,7 +194,7 @@ fn reads_parallelism(#[case] line: &str, #[case] expected: Option<u32>) {
     assert_eq!(args_parallelism(["sh", "-c", line]), expected);
 }
 
-/// Generates a flag with values in one of several spellings of few settings, so that sources conflict.
+/// Generates a flag with values. There are few flags with several spellings each, so that sources conflict.
 fn any_flag() -> impl Strategy<Value = Vec<String>> {
     let name = prop::sample::select(vec![
         "--tp",
