@@ -10,7 +10,7 @@ pub struct ComputeCapability {
     parts: Vec<u32>,
 }
 
-/// The error of parsing text that is not a dotted number.
+/// Error returned when parsing text that is not a dotted number.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a compute capability; write a dotted number, such as `9.0`")]
 pub struct ComputeCapabilityError(String);

@@ -86,7 +86,7 @@ fn generate_crd<K: CustomResourceExt>() -> Value {
     crd
 }
 
-/// Declares `metadata.name` if a rule has it as its field path, which must refer to a declared field.
+/// Declares `metadata.name` if a rule uses it as its `fieldPath`, which must refer to a declared field.
 fn declare_metadata_name(schema: &mut Value) {
     let rules = schema["x-kubernetes-validations"].as_array();
     if rules.is_some_and(|rules| rules.iter().any(|rule| rule["fieldPath"] == ".metadata.name")) {

@@ -12,7 +12,7 @@ use crate::openapi;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Duration(pub std::time::Duration);
 
-/// The error of parsing text that is not a duration.
+/// Error returned when parsing text that is not a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a duration; write a number with a unit, such as `60ms` or `1m30s`")]
 pub struct DurationError(String);

@@ -49,7 +49,7 @@ pub struct SchedulingStrategy {
     /// Scheduler of the engine Pods; `volcano` for gang roles if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler_name: Option<String>,
-    /// Pods that must be scheduled together; by default depends on the features of the installed Volcano.
+    /// Pods that must be scheduled together; the default depends on the features of the installed Volcano version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gang_policy: Option<GangPolicy>,
 }
@@ -180,7 +180,7 @@ pub enum MultinodeBackend {
     /// A Ray cluster.
     #[default]
     Ray,
-    /// The distributed runtime of the engine itself.
+    /// The engine's own distributed runtime.
     Native,
 }
 

@@ -199,7 +199,7 @@ pub struct PoolRef {
     /// Kind of the pool; `BackendPool` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// API version of the pool; that of BackendPool if unset.
+    /// API version of the pool; the API version of BackendPool if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
     /// Namespace of the pool; only the namespace of the object itself is supported.

@@ -45,7 +45,7 @@ pub struct Finding {
     pub hint: Option<String>,
 }
 
-/// Returns the findings about a document, sorted by path. Documents of other API groups have none.
+/// Returns the findings about a document, sorted by path. Documents of other API groups have no findings.
 pub fn lint_document(document: &Document) -> Vec<Finding> {
     let Some(schema) = crds::schema(document.api_version(), document.kind()) else {
         return kinds::check(document).into_iter().collect();
@@ -62,8 +62,8 @@ pub fn lint_document(document: &Document) -> Vec<Finding> {
     truncate_findings(findings)
 }
 
-/// Returns findings that neither the schema nor CEL rules express, about a document that both admit; used by the admission
-/// webhook.
+/// Returns the findings that go beyond the schema and its CEL rules, for a document that passes both. Used by the
+/// admission webhook.
 pub fn lint_semantics(document: &Document) -> Vec<Finding> {
     let mut findings = rules::check(document);
     findings.extend(resources::check(&document.value));
@@ -123,7 +123,7 @@ impl Finding {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// Converts the finding into the error of rejecting `document`.
+    /// Converts the finding into the error that rejects `document`.
     pub fn into_manifest_error(self, document: &Document) -> ManifestError {
         let path = Some(self.path).filter(|path| !path.is_empty());
         ManifestError { path, cause: self.message, hint: self.hint, ..document.manifest_error() }
@@ -260,7 +260,7 @@ fn field_schema<'a>(schema: &'a Value, name: &str) -> FieldSchema<'a> {
     if let Some(additional) = schema.get("additionalProperties").filter(|value| value.is_object()) {
         return FieldSchema::Known(additional);
     }
-    // A schema of another type has no fields; the wrong type is a separate finding.
+    // Only objects have fields; a value of the wrong type is a separate finding.
     let is_closed = schema.get("type").is_some_and(|value| value == "object") && !preserves_unknown_fields(schema);
     if is_closed { FieldSchema::Unknown } else { FieldSchema::Preserved }
 }

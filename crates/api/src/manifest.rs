@@ -10,19 +10,19 @@ use serde_json::Value;
 pub struct Document {
     /// Source of the manifest: file name, URL or `-`.
     pub source: String,
-    /// Number of the document in the source, from 1; items of a List have the number of the List.
+    /// Number of the document in the source, starting at 1; items of a List have the number of the List.
     pub index: usize,
     /// The resource as JSON.
     pub value: Value,
 }
 
-/// The error of an invalid document, formatted as
+/// Error for an invalid document, formatted as
 /// `bad.yaml, document 2 (InferenceService default/llama), spec.engine: cause`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct ManifestError {
     /// Source of the manifest: file name, URL or `-`.
     pub source_name: String,
-    /// Number of the document in the source, from 1.
+    /// Number of the document in the source, starting at 1.
     pub document: usize,
     /// `Kind namespace/name`, if known.
     pub object: Option<Box<str>>,
@@ -137,7 +137,7 @@ impl Document {
         }
     }
 
-    /// Creates an error about this document with an empty cause, which the caller sets.
+    /// Creates an error about this document; the caller fills in its cause.
     pub fn manifest_error(&self) -> ManifestError {
         ManifestError {
             source_name: self.source.clone(),
@@ -227,7 +227,7 @@ impl DocumentParser<'_> {
     }
 }
 
-/// The text of one document and its first line in the source, from 1.
+/// The text of one document and the number of its first line in the source, starting at 1.
 struct Chunk {
     text: String,
     first_line: usize,

@@ -12,7 +12,7 @@ use crate::openapi;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AcceleratorMemory(pub u64);
 
-/// The error of parsing text that is not an amount of memory.
+/// Error returned when parsing text that is not an amount of memory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an amount of memory; write it in GiB, such as `80Gi` or `80`")]
 pub struct AcceleratorMemoryError(String);

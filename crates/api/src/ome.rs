@@ -23,7 +23,7 @@ pub const API_VERSION: &str = "ome.io/v1beta1";
 pub const CLASS_ANNOTATION: &str = "ome.io/accelerator-class";
 /// Annotation that overrides the selection strategy of a service.
 pub const STRATEGY_ANNOTATION: &str = "ome.io/selection-strategy";
-/// Annotation with the maximum cost of a class, in dollars per hour and replica.
+/// Annotation with the maximum cost of a class, in dollars per hour per replica.
 pub const COST_THRESHOLD_ANNOTATION: &str = "ome.io/cost-threshold";
 
 /// Deserializes an optional JSON object; rejects lists and scalars.

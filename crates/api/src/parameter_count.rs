@@ -8,12 +8,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::openapi;
 
-/// A number of model parameters: decimal digits with an optional suffix K, M, B or T in either case, optionally separated
-/// by spaces. Without a suffix, an integer count.
+/// A number of model parameters: decimal digits with an optional suffix K, M, B or T in either case, optionally
+/// separated by spaces. Without a suffix, the number must be an integer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ParameterCount(pub u64);
 
-/// The error of parsing text that is not a model size.
+/// Error returned when parsing text that is not a model size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a model size; write a number with K, M, B or T, such as `7B`")]
 pub struct ParameterCountError(String);

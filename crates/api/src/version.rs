@@ -22,7 +22,7 @@ pub struct Version {
     pub build: Option<String>,
 }
 
-/// The error of parsing text that is not a version.
+/// Error returned when parsing text that is not a version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a version; write major[.minor[.patch]], such as `4.36.2`")]
 pub struct VersionError(String);
@@ -71,7 +71,7 @@ enum ReleasePhase {
     PostRelease,
 }
 
-/// Compares dotted identifiers as in semantic versioning: numbers by value, and below words.
+/// Compares dotted identifiers as in semantic versioning: numbers are compared by value and precede words.
 fn cmp_identifiers(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a.split('.'), b.split('.'));
     loop {

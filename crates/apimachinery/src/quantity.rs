@@ -32,7 +32,7 @@ enum Notation {
     Exponent,
 }
 
-/// The error of parsing text that is not a quantity.
+/// Error returned when parsing text that is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$', not {text:?}")]
 pub struct QuantityError {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// The error of a failed API request.
+/// Error returned by a failed API request.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct Status {
@@ -197,7 +197,8 @@ impl Status {
         Self::without_details(500, "", message)
     }
 
-    /// Creates a 504 `Timeout` for a resourceVersion newer than the store's; clients list again without one.
+    /// Creates a 504 `Timeout` for a resourceVersion newer than the store's; clients then list again without a
+    /// resourceVersion.
     pub fn resource_version_too_large(requested: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {requested}, current: {current}");
         let mut status = Self::without_details(504, "Timeout", message);

@@ -1,4 +1,5 @@
-//! Validation of writes beyond schemas and CEL: rules over several fields in text, and rules between objects.
+//! Validation of writes beyond schemas and CEL: rules about fields whose text must be parsed, and rules that relate
+//! several objects.
 //!
 //! [`validate_admission`] does no I/O and has three callers: the webhook that an API server calls ([`webhook`]), the
 //! admission of the embedded API server, and `ostler lint`, which validates files.
@@ -80,15 +81,15 @@ fn findings(object: &Value, context: &AdmissionContext) -> Vec<Finding> {
     let mut findings = api::lint_semantics(&document);
     findings.extend(context.validate(&document));
     findings.extend(picker_config::validate_picker_config(&document));
-    // Errors of the object itself would cause further errors here.
+    // Skipped if the object has errors, because these would cause further errors here.
     if findings.iter().all(|finding| finding.severity != Severity::Error) {
         findings.extend(role_topology::validate(&document));
     }
     findings
 }
 
-/// Returns whether the write needs validation: an ostler kind that is not terminating, with a change outside of status
-/// and labels.
+/// Returns whether the write needs validation: the object is of an ostler kind and not terminating, and the write
+/// changes more than status and labels.
 fn needs_validation(object: &Value, old: Option<&Value>) -> bool {
     let text = |field: &str| object[field].as_str().unwrap_or_default();
     let is_unchanged = |old: &Value| {

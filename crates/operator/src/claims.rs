@@ -18,9 +18,9 @@ pub(crate) struct Claims {
 #[derive(Debug, Default)]
 struct ClaimState {
     claims: SortedClaims,
-    /// Claims whose Pods do not all run, so that the inventory does not account for them.
+    /// Claims of services whose Pods are not all running; the inventory does not account for these claims.
     pending: SortedClaims,
-    /// Incremented with every changed claim.
+    /// Incremented whenever a claim changes.
     version: u64,
     /// Service whose claim changed last.
     last_changed: Option<NamespacedName>,
@@ -60,7 +60,7 @@ impl Claims {
         state.set(key, claim, inventory);
     }
 
-    /// Reads the claim from the status again after the status was written, or could not be written.
+    /// Reads the claim from the status again, after the status was written or the write failed.
     pub(crate) fn unpin(&self, key: &NamespacedName, service: Option<&Value>, inventory: &Inventory) {
         let mut state = self.lock();
         if state.pinned.remove(key) {
@@ -68,8 +68,8 @@ impl Claims {
         }
     }
 
-    /// Returns the claims that `inventory` does not account for, and a version that changes with the claims of services
-    /// other than `key`.
+    /// Returns the claims that `inventory` does not account for, and a version that changes whenever the claim of a
+    /// service other than `key` changes.
     pub(crate) fn unaccounted_claims(&self, key: &NamespacedName, inventory: &Inventory) -> (Arc<Vec<Claim>>, u64) {
         let state = self.lock();
         let version =
@@ -186,7 +186,7 @@ mod tests {
         };
         claims.pin(&key, recorded_claim(Some(&service("a", "y", false))), &inventory);
         assert_eq!(classes(), ["y"]);
-        // A watch event with the previous status.
+        // A watch event with the previous status does not change a pinned claim.
         claims.observe(&key, Some(&before), &inventory);
         assert_eq!(classes(), ["y"]);
         claims.unpin(&key, Some(&before), &inventory);

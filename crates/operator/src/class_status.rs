@@ -12,7 +12,7 @@ use crate::kinds::{ACCELERATOR_CLASS, NODE, POD};
 use crate::status_report::StatusReport;
 use crate::{code, resource_flavors};
 
-/// Maximum number of names in `status.nodes`; the counts include all nodes. The status is sent with every Pod that is
+/// Maximum number of names in `status.nodes`; the counts include all nodes. The status is written whenever a Pod is
 /// scheduled, so it must not contain thousands of names.
 const MAX_NODE_NAMES: usize = 500;
 
@@ -40,7 +40,8 @@ impl Operator {
         self.publish_report(ACCELERATOR_CLASS, &class, &report).await
     }
 
-    /// Copies the usage of a class: holding the shared inventory during a request would force a change to copy all of it.
+    /// Copies the usage of a class: if a request held the shared inventory, every concurrent change would copy the
+    /// whole inventory.
     fn class_usage(&self, name: &str) -> ClassUsage {
         let inventory = self.inventory.current();
         let nodes = inventory.node_names(name, MAX_NODE_NAMES).map(str::to_owned).collect();

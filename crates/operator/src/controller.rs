@@ -93,8 +93,8 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> R
     }
 }
 
-/// Runs the admission webhook. Every replica serves it, so it has its own stores. The operator works without it, and
-/// then reports in conditions what the webhook would have rejected.
+/// Runs the admission webhook. Every replica serves it, so it has its own stores. Without it, the operator still works,
+/// and reports in conditions what the webhook would have rejected.
 async fn run_webhook(client: Client, clock: Arc<dyn Clock>, options: WebhookOptions, stop: CancellationToken) {
     let stores = Stores::new(FIELD_MANAGER);
     let (mut watches, mut changes) = Watches::new(client.clone(), stores.clone(), stop.clone());
@@ -312,7 +312,8 @@ impl Operator {
                 for deletion in watches.stop(*kind) {
                     self.handle_change(&deletion, watches, queue);
                 }
-                // Objects that were deleted before their definition produce no change here.
+                // If the objects were deleted before their CustomResourceDefinition, there are no deletions to handle
+                // here.
                 if OWNED.contains(kind) {
                     self.service_index().all().into_iter().for_each(|item| queue.add(item));
                 }
@@ -323,8 +324,8 @@ impl Operator {
         }
     }
 
-    /// Watches the preferred served version of Kueue's ResourceFlavor. Flavors that disappear with their definition
-    /// were not deleted by a user, so the classes created from them are retained.
+    /// Watches the preferred served version of Kueue's ResourceFlavor. Flavors that disappear with their
+    /// CustomResourceDefinition were not deleted by a user, so the classes created from them are retained.
     fn update_flavor_watch(&self, watches: &mut Watches, queue: &mut WorkQueue<WorkItem>) {
         let preferred = RESOURCE_FLAVORS.into_iter().find(|kind| is_served(&self.stores, *kind));
         let mut has_changed = false;
@@ -365,7 +366,8 @@ impl Operator {
         }
     }
 
-    /// Starts a reconcile. An exclusive item waits until all others are complete, and blocks them.
+    /// Starts a reconcile. An exclusive item starts once all other items are complete, and no other item starts before
+    /// it is complete.
     async fn start_reconcile<'a>(
         &'a self,
         item: WorkItem,
@@ -379,7 +381,7 @@ impl Operator {
             self.handle_result(self.reconcile(item).await, queue);
         } else if let Some(result) = in_flight.start(self.reconcile(item).boxed()).await {
             self.handle_result(result, queue);
-            // Many reconciles without a request must not starve the other tasks of this thread.
+            // A series of reconciles that send no requests must not starve the other tasks of this thread.
             tokio::task::yield_now().await;
         }
     }

@@ -93,7 +93,7 @@ mod tests {
             tracker.observe(&change(POD, None, Some(pod(uid, 1))), at(0));
         }
         tracker.observe(&change(POD, None, Some(pod("healthy", 0))), at(0));
-        // Observed for the first time when it was deleted.
+        // This Pod is first observed when it is deleted.
         tracker.observe(&change(POD, Some(pod("c", 1)), None), at(60));
         assert_eq!([at(60), at(600), at(660)].map(|now| tracker.recent_crashes(&key, now)), [3, 1, 0]);
     }

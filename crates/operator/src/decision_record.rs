@@ -77,12 +77,12 @@ fn outcome_and_warnings(decision: &Decision) -> (Outcome<'_>, BTreeSet<&str>) {
     (outcome(decision), warning_codes(&decision.warnings))
 }
 
-/// Outcome of a decision, without scores, free capacity, and whether the winner was selected or retained.
+/// Outcome of a decision, excluding scores, free capacity, and whether the winner was selected or retained.
 #[derive(PartialEq)]
 enum Outcome<'a> {
     /// The selected runtime and its components.
     Selected(Option<&'a RuntimeRef>, &'a BTreeMap<String, ComponentDecision>),
-    /// The reason, and the rejected runtimes with their codes.
+    /// Nothing is selected: the reason, and the rejected runtimes with their codes.
     Rejected(&'a str, BTreeSet<(&'a str, Scope, &'a str)>),
 }
 

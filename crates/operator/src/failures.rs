@@ -42,8 +42,8 @@ pub(crate) fn apply_failure(
     })
 }
 
-/// Formats the message about an object of another owner. If that is an InferenceService, both services produce the same
-/// object name.
+/// Formats the message about an object of another owner. If the owner is an InferenceService, both services produce the
+/// same object name.
 fn not_owned_message(object: &str, owner: &str) -> String {
     match owner.strip_prefix("InferenceService ") {
         Some(service) => {

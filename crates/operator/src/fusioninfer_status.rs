@@ -99,7 +99,7 @@ pub(crate) fn report(observations: &FusionInferObservations<'_>, now: Timestamp)
     let with_timestamp =
         |state: &RoleState| (state.name.clone(), state.with_timestamp(&old_status["components"][&state.name], now));
     let components: Map<String, Value> = states.iter().map(with_timestamp).collect();
-    // The generation was not reconciled if workloads cannot be listed.
+    // If workloads cannot be listed, the current generation has not been reconciled.
     let observed_generation =
         if observations.unlisted.is_empty() { json!(generation) } else { old_status["observedGeneration"].clone() };
     let mut status = json!({"conditions": render_conditions(&old_status["conditions"], &conditions, generation, now)});

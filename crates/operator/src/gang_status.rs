@@ -108,7 +108,8 @@ fn is_in_gang(set: &Value) -> bool {
     pod_annotations(set)[GROUP_NAME].is_string()
 }
 
-/// Returns the role of a LeaderWorkerSet. A set that contains all replicas of a role has a Volcano task with its name.
+/// Returns the role of a LeaderWorkerSet. If the set contains all replicas of a role, its Volcano task has the name of
+/// the role.
 fn role_name(set: &Value) -> &str {
     let label = set["metadata"]["labels"][ROLE_NAME].as_str();
     label.or_else(|| pod_annotations(set)[TASK_SPEC].as_str()).unwrap_or_else(|| metadata_field(set, "name"))
@@ -121,7 +122,7 @@ fn gang_replicas(workload: &PlannedWorkload) -> Vec<GangReplica> {
         return vec![GangReplica::new(workload, index, |_| true)];
     }
     let spec_replicas = |set: &Value| set["spec"]["replicas"].as_u64();
-    // Only the live object has the replica count of an autoscaler.
+    // Only the live object has the replica count that an autoscaler set.
     let count = workload
         .live
         .as_ref()

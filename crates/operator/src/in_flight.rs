@@ -1,7 +1,7 @@
 //! Reconciles in flight.
 //!
-//! Each reconcile computes up to its first request in the order of the queue, and then waits for the API server
-//! concurrently with the others.
+//! Each reconcile runs in queue order until its first request, and then waits for the API server concurrently with the
+//! other reconciles.
 
 use std::task::Poll;
 

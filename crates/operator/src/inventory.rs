@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::kinds::{ACCELERATOR_CLASS, BASE_SET_CONFIG_MAP, NODE, POD, RESOURCE_FLAVORS};
 use crate::triggers::{WorkItem, differ, occupied_node, user_fields};
 
-/// Current inventory, shared with decisions without a copy.
+/// Current inventory, shared with decisions without copying it.
 #[derive(Debug, Default)]
 pub(crate) struct InventoryTracker {
     state: Mutex<InventoryState>,
@@ -20,7 +20,7 @@ pub(crate) struct InventoryTracker {
 #[derive(Debug, Default)]
 struct InventoryState {
     inventory: Arc<Inventory>,
-    /// Kinds whose initial list is complete; counts before are wrong.
+    /// Kinds whose initial list is complete; counts are wrong until then.
     synced: BTreeSet<Kind>,
 }
 
@@ -58,7 +58,8 @@ impl InventoryTracker {
         self.lock().synced.remove(&kind);
     }
 
-    /// Observes a change; returns the work items to enqueue. Items that write classes precede the status of classes.
+    /// Observes a change; returns the work items to enqueue. Items that write classes precede items that write the
+    /// status of classes.
     pub(crate) fn observe(&self, change: &Change) -> Vec<WorkItem> {
         let Change::Object { kind, key, old, new } = change else { return Vec::new() };
         let mut state = self.lock();
@@ -90,7 +91,7 @@ fn observe_node(
     old: Option<&Value>,
     new: Option<&Value>,
 ) -> Vec<WorkItem> {
-    // A heartbeat must not copy an inventory that a snapshot shares.
+    // A node heartbeat must not cause a copy of an inventory that is shared with a snapshot.
     if !differ(old, new, node_info) {
         return Vec::new();
     }

@@ -5,12 +5,12 @@ use plan::labels;
 
 /// InferenceService of `ome.io`.
 pub const OME_SERVICE: Kind = Kind::namespaced("ome.io", "v1beta1", "InferenceService", "inferenceservices");
-/// ServingRuntime, in a namespace.
+/// Namespaced ServingRuntime.
 pub const SERVING_RUNTIME: Kind = Kind::namespaced("ome.io", "v1beta1", "ServingRuntime", "servingruntimes");
 /// ClusterServingRuntime.
 pub const CLUSTER_SERVING_RUNTIME: Kind =
     Kind::cluster_scoped("ome.io", "v1beta1", "ClusterServingRuntime", "clusterservingruntimes");
-/// BaseModel, in a namespace.
+/// Namespaced BaseModel.
 pub const BASE_MODEL: Kind = Kind::namespaced("ome.io", "v1beta1", "BaseModel", "basemodels");
 /// ClusterBaseModel.
 pub const CLUSTER_BASE_MODEL: Kind = Kind::cluster_scoped("ome.io", "v1beta1", "ClusterBaseModel", "clusterbasemodels");
@@ -70,7 +70,7 @@ pub const INFERENCE_POOL: Kind =
     Kind::namespaced("inference.networking.k8s.io", "v1", "InferencePool", "inferencepools");
 /// HTTPRoute of the Gateway API.
 pub const HTTP_ROUTE: Kind = Kind::namespaced("gateway.networking.k8s.io", "v1", "HTTPRoute", "httproutes");
-/// Kueue's ResourceFlavor, the preferred version first; one version is watched.
+/// Versions of Kueue's ResourceFlavor, the preferred one first; only one of them is watched.
 pub const RESOURCE_FLAVORS: [Kind; 2] = [
     Kind::cluster_scoped("kueue.x-k8s.io", "v1beta2", "ResourceFlavor", "resourceflavors"),
     Kind::cluster_scoped("kueue.x-k8s.io", "v1beta1", "ResourceFlavor", "resourceflavors"),
@@ -97,7 +97,7 @@ pub const CUSTOM_RESOURCES: &[Kind] = &[
     HTTP_ROUTE,
 ];
 
-/// Kinds of which only objects managed by ostler are watched, from the start.
+/// Kinds that are watched from the start with a label selector, so that only objects managed by ostler are observed.
 pub const LABEL_FILTERED: &[Kind] = &[CONTROLLER_REVISION, CONFIG_MAP, SERVICE_ACCOUNT, ROLE, ROLE_BINDING];
 
 /// Kinds of ostler's own CustomResourceDefinitions; the operator does nothing without them.

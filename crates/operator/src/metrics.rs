@@ -38,7 +38,7 @@ impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::default();
         let selections = Family::default();
-        // 50 µs to 13 s
+        // Buckets from 50 µs to 13 s.
         let durations = Histogram::new(exponential_buckets(0.000_05, 4.0, 10));
         let accelerators = Family::default();
         registry.register("ostler_accelerator_selection", "Decisions for services by reason code", selections.clone());

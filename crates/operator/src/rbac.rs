@@ -14,7 +14,7 @@ use crate::leader_election;
 pub type PolicyRules = Vec<Value>;
 
 const READ_VERBS: [&str; 2] = ["list", "watch"];
-/// Required for kinds that are watched with a label selector: an object without the label may exist.
+/// Required for kinds that are watched with a label selector: existing objects without the label must be read directly.
 const GET_VERB: &str = "get";
 /// Server-side apply of a missing object also requires `create`.
 const WRITE_VERBS: [&str; 3] = ["create", "patch", "delete"];

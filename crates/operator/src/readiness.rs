@@ -1,7 +1,7 @@
 //! Readiness of workloads, computed from their objects and Pods without a client.
 //!
-//! Of several problems the most urgent one is reported: an image that cannot be pulled before a crash, a crash before
-//! an unschedulable Pod, and a Pod that is starting last. Ties are broken by Pod name.
+//! If there are several problems, the most urgent one is reported: first images that cannot be pulled, then crashes,
+//! then unschedulable Pods, and last Pods that are starting. Ties are broken by Pod name.
 
 mod container;
 mod pod;
@@ -40,7 +40,8 @@ pub(crate) struct Progress {
 pub struct WorkloadProblem {
     /// Reason, as reported in conditions.
     pub reason: WorkloadReason,
-    /// The Pod itself fits and only waits for other Pods of its group; their problem is reported first.
+    /// Whether the Pod could be scheduled and only waits for other Pods of its group, whose problems are reported
+    /// first.
     pub waits_for_group: bool,
     /// The Pod or workload, as `Kind name`.
     pub object: String,
@@ -60,7 +61,7 @@ impl Progress {
         let observed_generation = status["observedGeneration"].as_i64();
         let count = |name: &str| status[name].as_i64().unwrap_or_default();
         Progress {
-            // LeaderWorkerSet before 0.7 does not report observedGeneration.
+            // LeaderWorkerSet versions before 0.7 do not report `observedGeneration`.
             observed: status.is_object() && observed_generation.is_none_or(|observed| observed >= generation(workload)),
             desired: workload["spec"]["replicas"].as_i64().unwrap_or(1),
             existing: count("replicas"),

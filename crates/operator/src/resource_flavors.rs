@@ -97,15 +97,15 @@ impl Operator {
     }
 }
 
-/// Returns whether a class should be created for the flavor: a user's flavor for accelerators that no class is linked
-/// to.
+/// Returns whether a class should be created for the flavor: the flavor was created by a user, selects accelerators,
+/// and no class is linked to it.
 fn needs_class(flavor: &Value, classes: &[Arc<Value>]) -> bool {
     let is_created = matches!(provenance(flavor), Some(Provenance::AcceleratorClass(_)));
     let is_linked = classes.iter().any(|class| required_flavor(class) == Some(metadata_field(flavor, "name")));
     !is_created && !is_linked && is_accelerator_flavor(flavor)
 }
 
-/// Returns the flavor that should exist for a class. A class that was created from that flavor requires none.
+/// Returns the flavor that should exist for a class. Returns `None` if the class was created from that flavor.
 fn required_flavor(class: &Value) -> Option<&str> {
     let Some(FlavorLink::Required(flavor)) = flavor_link(class) else { return None };
     let is_origin = provenance(class) == Some(Provenance::ResourceFlavor(flavor.to_owned()));

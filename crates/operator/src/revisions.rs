@@ -16,8 +16,8 @@ pub(crate) const MAX_REVISIONS: usize = 10;
 const COMPONENTS: [&str; 3] = ["engine", "decoder", "router"];
 const REPLICA_FIELDS: [&str; 2] = ["minReplicas", "maxReplicas"];
 
-/// Returns the desired ControllerRevisions of `service`, given the existing ones. A spec that equals an earlier
-/// revision becomes the latest revision again.
+/// Returns the desired ControllerRevisions of `service`, given the existing ones. If the spec equals an earlier
+/// revision, that revision becomes the latest one again.
 #[must_use]
 pub(crate) fn desired_revisions(service: &Value, existing: &[Arc<Value>]) -> Vec<Value> {
     let data = json!({"spec": revision_content(&service["spec"])});

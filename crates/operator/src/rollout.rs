@@ -2,10 +2,10 @@
 //! ready.
 //!
 //! Each replica of a role is a LeaderWorkerSet of its own, so the operator itself paces the update. The next replica is
-//! updated once the previous one is updated and ready (`maxUnavailable` 1). A replica that cannot be scheduled runs
-//! nothing and is updated immediately. Another service may take the capacity of a stopped replica, so a ready replica is
-//! updated only if at least the maximum number of ready replicas since the rollout began, minus `maxUnavailable`, remain
-//! ready.
+//! updated once the previous one is updated and ready (`maxUnavailable` 1). A replica that cannot be scheduled serves
+//! no requests, so it is updated immediately. Another service may take the capacity of a stopped replica, so a ready
+//! replica is updated only if at least the maximum number of ready replicas since the rollout began, minus
+//! `maxUnavailable`, remain ready.
 
 mod update_order;
 
@@ -61,8 +61,8 @@ pub(crate) struct Rollout {
     pub(crate) ready_at: Option<Timestamp>,
 }
 
-/// Number of ready replicas that a rollout waits for although no replica is being updated, because other replicas lost
-/// their capacity.
+/// Number of ready replicas that a rollout waits for because some replicas lost their capacity, although no replica is
+/// being updated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReadyFloor {
     /// Ready replicas.

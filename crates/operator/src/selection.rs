@@ -23,8 +23,8 @@ pub(crate) fn select(snapshot: &Snapshot, claims: &[Claim], object: &Value, serv
     choose_plan(object, plan, plan_with(CurrentSelectionPolicy::Ignore))
 }
 
-/// A service retains its selection while any of its replicas is ready. Without a ready replica it does not wait for
-/// accelerators of other services if the new plan needs no waiting.
+/// A service retains its selection while any of its replicas is ready. Without a ready replica, it switches to the new
+/// plan if its current selection waits for accelerators of other services and the new plan does not.
 fn choose_plan(service: &Value, retained: ServicePlan, new: ServicePlan) -> Selection {
     let is_same_selection =
         retained.feasible && (&retained.runtime, &retained.components) == (&new.runtime, &new.components);

@@ -173,7 +173,7 @@ impl Operator {
     pub(crate) fn unlisted_selection_kinds(&self) -> Vec<String> {
         let builtin = BUILTIN.iter().filter(|kind| [NODE, POD].contains(kind)).copied();
         let custom = SELECTION_KINDS.into_iter().filter(|kind| is_served(&self.stores, *kind));
-        // The inventory observes the initial list after the stores.
+        // The inventory observes the initial list later than the stores do.
         let is_in_inventory = |kind: Kind| {
             !self.accelerator_aware
                 || ![NODE, POD, ACCELERATOR_CLASS].contains(&kind)
@@ -183,7 +183,7 @@ impl Operator {
         unlisted.map(|kind| kind.group_resource()).collect()
     }
 
-    /// Publishes an event on every object that has become invalid or valid.
+    /// Publishes an event for every object that has become invalid or valid again.
     pub(crate) async fn report_invalid_objects(&self) -> Result<(), Error> {
         let new: Vec<InvalidObject> = self.selection_snapshot().0.invalid_objects.clone();
         let old =
@@ -198,7 +198,7 @@ impl Operator {
             (object, ConditionReason::Readable, message)
         });
         for (invalid_object, reason, message) in invalid.chain(recovered) {
-            // An invalid class has a condition.
+            // Invalid classes are reported in their conditions.
             if invalid_object.kind == ACCELERATOR_CLASS {
                 continue;
             }

@@ -142,7 +142,7 @@ mod tests {
         index.observe(FUSIONINFER_SERVICE, &key("r"), Some(&service("2025-01-01T00:00:00Z", "False", "")));
         assert_eq!(names(index.all()), ["b", "c", "a", "r"]);
         assert_eq!(names(index.not_ready()), ["c", "a"]);
-        // Recreated with the same name.
+        // The service is recreated with the same name.
         index.observe(OME_SERVICE, &key("c"), Some(&service("2026-01-04T00:00:00Z", "True", "")));
         assert_eq!(
             (names(index.selecting()), names(index.not_ready())),

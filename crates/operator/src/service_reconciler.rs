@@ -32,7 +32,7 @@ const NOT_OWNED_RECHECK_INTERVAL: SignedDuration = SignedDuration::from_secs(30)
 
 impl Operator {
     /// Applies the planned objects of one service and reports its status. A terminating service is ignored because its
-    /// objects are garbage collected. Returns the time to reconcile again even without a change.
+    /// objects are garbage collected. Returns when to reconcile again even if nothing changes.
     pub(crate) async fn reconcile_service(&self, kind: Kind, key: &NamespacedName) -> Result<Option<Timestamp>, Error> {
         let Some(service) = self.stores.get(kind, key).filter(|service| !is_terminating(service)) else {
             return Ok(None);
@@ -62,8 +62,8 @@ impl Operator {
         convergence.rejection.map_or(Ok(requeue_at), Err)
     }
 
-    /// Returns when to check again for an object of another owner. Kinds that are watched with a label selector do not
-    /// report the deletion of such objects.
+    /// Returns when to check again whether an object of another owner still exists. Kinds that are watched with a label
+    /// selector do not report the deletion of such objects.
     fn recheck_at(&self, convergence: &Convergence) -> Option<Timestamp> {
         let is_label_filtered = |result: &&ApplyResult| LABEL_FILTERED.iter().any(|kind| kind.kind == result.kind);
         let mut results = convergence.results.iter().filter(is_label_filtered);

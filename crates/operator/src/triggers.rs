@@ -160,7 +160,8 @@ pub(crate) fn differ<T: PartialEq>(old: Option<&Value>, new: Option<&Value>, fac
     old.map(&facts) != new.map(&facts)
 }
 
-/// Returns the fields that users write: spec and metadata without status and bookkeeping.
+/// Returns the fields that users write: the spec, and the metadata without server-managed fields such as
+/// `resourceVersion`.
 pub(crate) fn user_fields(object: &Value) -> [Value; 5] {
     let metadata = &object["metadata"];
     ["uid", "labels", "annotations", "deletionTimestamp"]

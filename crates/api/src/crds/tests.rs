@@ -85,7 +85,7 @@ fn runtime_defaults_to_no_auto_select_and_one_replica() {
         assert_eq!(runtime["spec"]["supportedModelFormats"][0]["autoSelect"], false);
         assert_eq!(runtime["spec"]["engineConfig"]["minReplicas"], 1);
     }
-    // A service has no default, so that the number of the runtime applies.
+    // Services have no default, so they inherit the replica count of the runtime.
     let mut service = json!({"spec": {"engine": {}}});
     compiled_schema(ome::API_VERSION, "InferenceService").default(&mut service);
     assert_eq!(service["spec"]["engine"], json!({}));

@@ -15,7 +15,7 @@ pub(super) fn check(model: &BaseModelSpec) -> Vec<Finding> {
     findings
 }
 
-/// Parameter counts below this are implausible: the unit is probably missing.
+/// Smaller parameter counts are implausible: the unit is probably missing.
 const MIN_PLAUSIBLE_COUNT: u64 = 1_000;
 
 /// Warns about a small number without a unit, which is read as a parameter count.

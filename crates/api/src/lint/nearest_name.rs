@@ -19,7 +19,7 @@ const MAX_LENGTH: usize = 64;
 /// characters.
 fn distance(a: &[char], b: &str) -> usize {
     let b: Vec<char> = b.to_lowercase().chars().take(MAX_LENGTH).collect();
-    // Optimal string alignment distance, which needs three rows of the matrix.
+    // Computes the optimal string alignment distance, which needs only three rows of the matrix.
     let mut previous_row: Vec<usize> = vec![0; b.len() + 1];
     let mut last_row: Vec<usize> = (0..=b.len()).collect();
     for i in 1..=a.len() {

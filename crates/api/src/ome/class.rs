@@ -54,7 +54,7 @@ pub struct AcceleratorClassSpec {
     /// Capabilities of one accelerator.
     #[serde(default)]
     pub capabilities: AcceleratorCapabilities,
-    /// Extended resources that expose the accelerator; Pods request the first that is not divisible.
+    /// Extended resources that expose the accelerator; Pods request the first one that is not divisible.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<AcceleratorResource>,
     /// Names of the class in other systems.
@@ -77,8 +77,8 @@ impl AcceleratorClassSpec {
     }
 }
 
-/// Returns the extended resource of the device plugin of a vendor; `None` for an unknown vendor, whose classes must set
-/// `resources`.
+/// Returns the extended resource that the device plugin of a vendor advertises; `None` for an unknown vendor, whose
+/// classes must set `resources`.
 pub fn vendor_resource(vendor: &str) -> Option<&'static str> {
     Some(match vendor.to_ascii_lowercase().as_str() {
         "nvidia" => "nvidia.com/gpu",
@@ -212,11 +212,11 @@ pub struct AcceleratorResource {
     /// Name of the resource, such as `nvidia.com/gpu`.
     #[schemars(length(min = 1, max = 317))]
     pub name: String,
-    /// Units per accelerator; 1 if unset.
+    /// Quantity of the resource per accelerator; 1 if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "openapi::count", extend("default" = "1"))]
     pub quantity: Option<Quantity>,
-    /// Whether one unit is a fraction of an accelerator.
+    /// Whether one unit of the resource is only a fraction of an accelerator.
     #[schemars(extend("default" = false))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub divisible: Option<bool>,

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::{AcceleratorConfiguration, AcceleratorSelector};
 use crate::openapi;
 
-/// A component of a service, or its template in a runtime. PodSpec fields are inline.
+/// A component of a service, or its template in a runtime. PodSpec fields are inlined.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = openapi::validation_rule(
@@ -86,7 +86,7 @@ pub struct Component {
     /// Upstream OME field: accelerator selector of this component.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accelerator_override: Option<AcceleratorSelector>,
-    /// Configuration per class; that of the service takes precedence over that of the runtime.
+    /// Configuration per class; the service's configuration takes precedence over the runtime's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accelerator_configurations: Vec<AcceleratorConfiguration>,
     /// Labels that the nodes of the Pods must have; takes precedence over all other layers.
@@ -110,7 +110,7 @@ pub struct Component {
     pub pod: Map<String, Value>,
 }
 
-/// The leader or the workers of a multi-node component. PodSpec fields are inline.
+/// The leader or the workers of a multi-node component. PodSpec fields are inlined.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeGroup {
@@ -154,6 +154,6 @@ pub enum ScaleMetric {
     Memory,
     /// Concurrent requests per replica.
     Concurrency,
-    /// Requests per second and replica.
+    /// Requests per second per replica.
     Rps,
 }

@@ -60,7 +60,7 @@ pub struct ServingRuntimeSpec {
     /// Accelerators that the runtime requires and prefers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accelerator_requirements: Option<AcceleratorRequirements>,
-    /// Configuration per class; that of the matching format and of the components takes precedence.
+    /// Configuration per class; the configuration in the matching format and in the components takes precedence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accelerator_configurations: Vec<AcceleratorConfiguration>,
     /// Deprecated: containers of the engine; use `engineConfig.runner`.

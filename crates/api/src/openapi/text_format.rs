@@ -2,8 +2,8 @@
 
 use schemars::{Schema, json_schema};
 
-/// A text format. Values that manifests may specify as number or string are validated by pattern; strings are validated by
-/// a CEL rule, which has a message.
+/// A text format. Values that may be numbers or strings are validated by a pattern. Values that must be strings are
+/// validated by a CEL rule, which has an error message.
 pub(crate) struct TextFormat {
     /// Regular expression, short enough for the cost limits of CEL.
     pub pattern: &'static str,

@@ -79,7 +79,7 @@ pub(super) fn remove(schema: &MergeSchema, value: &mut Value, previous: &FieldSe
     match (value, elements) {
         (Value::Object(map), _) => map.retain(|name, value| {
             let element = PathElement::Field(name.clone());
-            // A field of the type is removed with its content; a map key has its own owner.
+            // A field of the type is removed with its content; a map key is removed only if it is itself owned.
             retain(schema.field(name), value, &element, (previous, retained), !schema.is_map_key(name))
         }),
         (Value::Array(list), Some(elements)) => {

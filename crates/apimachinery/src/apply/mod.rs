@@ -141,7 +141,7 @@ fn prepare(schema: &MergeSchema, applied: &Value, options: &ApplyOptions) -> Res
     Ok(applied)
 }
 
-/// Returns the 500 `Status` of an applied configuration with typing errors; each error starts with its field path.
+/// Returns the 500 `Status` for an applied configuration with typing errors; each error starts with its field path.
 pub fn typed_patch_error(applied: &Value, errors: &BTreeSet<String>) -> Status {
     match errors.first() {
         Some(error) if errors.len() == 1 => typed_patch_error_with(applied, error),

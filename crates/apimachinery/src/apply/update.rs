@@ -24,8 +24,8 @@ pub struct UpdateOptions {
 
 /// Updates the managedFields of `after`, which replaces `before` (`None` on create).
 ///
-/// Well-formed managedFields of the request replace the stored ones, which kubectl uses to migrate ownership; `[]` or
-/// `[{}]` removes all owners.
+/// Well-formed managedFields in the request replace the stored ones; kubectl relies on this to migrate ownership. `[]`
+/// or `[{}]` removes all owners.
 pub fn track_update(schema: &MergeSchema, before: Option<&Value>, after: &mut Value, options: &UpdateOptions) {
     let mut managers = initial_managers(before, after);
     if before.is_some() && managers.0.is_empty() {

@@ -75,7 +75,7 @@ fn path_element(schema: &MergeSchema, index: usize, item: &Value) -> Result<Path
 /// Checks that the elements of all associative lists have unique keys.
 ///
 /// # Errors
-/// Names the first list with a missing or duplicate key.
+/// Fails with a message that names the first list with a missing or duplicate key.
 pub(super) fn check_list_keys(schema: &MergeSchema, value: &Value, path: &str) -> Result<(), String> {
     match (value, &schema.merge) {
         (Value::Object(map), merge) if *merge != MergeStrategy::Atomic => map

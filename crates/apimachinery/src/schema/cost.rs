@@ -37,7 +37,7 @@ pub(super) fn depth(expression: &Expr) -> usize {
     1 + children(expression).into_iter().map(depth).max().unwrap_or_default()
 }
 
-/// Reports whether the expression constructs a protobuf message, which rules of custom resources cannot.
+/// Reports whether the expression constructs a protobuf message, which rules of custom resources must not do.
 pub(super) fn constructs_message(expression: &Expr) -> bool {
     matches!(expression, Expr::Struct(_)) || children(expression).into_iter().any(constructs_message)
 }
@@ -97,7 +97,7 @@ impl ValueSize {
         })
     }
 
-    /// Returns the size of two values together.
+    /// Returns the combined size of two values.
     pub(super) fn combine(self, other: Self) -> Self {
         Self { max_length: self.max_length.max(other.max_length), total: self.total.saturating_add(other.total) }
     }
@@ -151,7 +151,7 @@ impl CostEstimator {
         let initial = self.estimate(&comprehension.accu_init.expr);
         let outer_variables = self.variables.clone();
         for name in [Some(&comprehension.iter_var), comprehension.iter_var2.as_ref()].into_iter().flatten() {
-            // The elements of all iterations together are as large as the range.
+            // Together, the elements of all iterations have the size of the range.
             let total = range.size.total / range.size.max_length.max(1) + 1;
             self.variables.insert(name.clone(), ValueSize { max_length: range.size.max_length, total });
         }

@@ -23,7 +23,7 @@ struct Context {
     is_in_metadata: bool,
     /// Path of the enclosing list or map whose elements cannot be correlated with their old values.
     uncorrelatable: Option<String>,
-    /// Whether rules are compiled; not within junctors, and not if the schema is not structural.
+    /// Whether rules are compiled; false within logical junctors and for schemas that are not structural.
     compile_rules: bool,
 }
 

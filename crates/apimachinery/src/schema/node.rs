@@ -114,7 +114,7 @@ impl SchemaType {
     }
 }
 
-/// Reports whether `value` is integral. `1.0` is: JSON does not distinguish it from `1`.
+/// Reports whether `value` is integral. `1.0` counts as integral because JSON does not distinguish it from `1`.
 fn is_integer(value: &Value) -> bool {
     value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|n| n.fract() == 0.0)
 }

@@ -3,7 +3,7 @@
 //! With `optionalOldSelf`, kube-cel binds `oldSelf` to null instead of an optional, and it parses neither `.?` nor
 //! `optMap`. The text of such rules is rewritten before compilation: `oldSelf` becomes
 //! `(oldSelf == null ? optional.none() : optional.of(oldSelf))`, and `self.?a` is guarded by `has(self.a)`. Only field
-//! paths are rewritten; `f().?a` is left as it is and fails to compile.
+//! paths are rewritten; `f().?a` remains unchanged and fails to compile.
 
 use std::borrow::Cow;
 

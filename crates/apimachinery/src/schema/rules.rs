@@ -1,7 +1,8 @@
 //! `x-kubernetes-validations`, evaluated by kube-cel.
 //!
 //! Definitions are untrusted input: rules that are too long, too deep or too expensive are rejected before parsing or
-//! evaluation. Both recurse, so they run on a thread whose stack suffices for the deepest rule allowed.
+//! evaluation. Parsing and evaluation are recursive, so they run on a thread with a stack that is large enough for the
+//! deepest allowed rule.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use super::optionals::{self, OldSelf};
 use super::rule_check;
 use crate::status::StatusCause;
 
-/// Maximum length of a rule in bytes; the longest of the Gateway API have two thousand.
+/// Maximum length of a rule in bytes; the longest rules of the Gateway API have about 2000 bytes.
 const MAX_RULE_BYTES: usize = 8 * 1024;
 
 /// Maximum nesting of brackets, and maximum number of conditionals in a rule.
@@ -94,7 +95,7 @@ impl Rules {
             }
         };
         let mut causes: Vec<StatusCause> = errors.into_vec().into_iter().map(|error| cause(&error, new)).collect();
-        // kube-cel iterates over a hash map.
+        // kube-cel iterates over a hash map, so its order is not deterministic.
         causes.sort_by(|a, b| (&a.field, &a.message).cmp(&(&b.field, &b.message)));
         causes
     }

@@ -8,7 +8,7 @@ pub use field::FieldSelector;
 pub use label::{LabelSelector, Requirement, SelectorOperator};
 pub use node::node_selector_terms_match;
 
-/// The error of a malformed selector; the API server returns it with status 400.
+/// Error for a malformed selector; the API server returns it with status 400.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
     /// The text is not a valid label selector.

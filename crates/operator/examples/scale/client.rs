@@ -74,7 +74,7 @@ impl Cluster {
         Ok(list.metadata.resource_version.unwrap_or_default().parse()?)
     }
 
-    /// Watches these kinds from the current resource version on.
+    /// Watches these kinds, starting at the current resource version.
     pub(crate) async fn watch(&self, kinds: &[Kind]) -> Result<UnboundedReceiver<ObservedChange>> {
         let resource_version = self.resource_version().await?;
         let (sender, receiver) = mpsc::unbounded_channel();

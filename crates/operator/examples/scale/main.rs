@@ -31,7 +31,7 @@ impl Measurements {
         self.0.push((name.to_owned(), value));
     }
 
-    /// Adds the 50th and 99th percentile of durations in milliseconds.
+    /// Adds the 50th and 99th percentiles of `durations`, in milliseconds.
     fn add_percentiles(&mut self, name: &str, mut times: Vec<f64>) {
         times.sort_by(f64::total_cmp);
         let percentile = |percent: usize| times.get(times.len() * percent / 100).copied().unwrap_or(f64::NAN);

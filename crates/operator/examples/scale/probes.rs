@@ -13,7 +13,7 @@ use crate::cluster::{EVENT, namespace, node_name};
 use crate::workloads::pod_status;
 use crate::{Measurements, Parameters, Result};
 
-/// Time without a write after which the reaction to an event is complete.
+/// Time without a write after which the reaction to an event counts as complete.
 const QUIET_PERIOD: Duration = Duration::from_millis(400);
 /// Polling interval of the operator's decision counter.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -41,7 +41,8 @@ pub(crate) async fn flips(cluster: &Cluster, parameters: &Parameters) -> Result<
     let mut changes = watch_service_objects(cluster).await?;
     let mut times = Vec::new();
     for round in 0..count {
-        // Odd services, because `edits` edits even ones, and the Deployment of an edited service waits for a rollout.
+        // Uses services with odd numbers: phase `edits` changes those with even numbers, and the Deployments of changed
+        // services wait for a rollout.
         let number = (round * 22 + 3) % services;
         let (service, deployment) = (format!("chat-{number:04}"), format!("chat-{number:04}-engine"));
         for ready in [false, true] {

@@ -13,12 +13,12 @@ use crate::cluster::{EVENT, service};
 use crate::workloads::{self, NodeCapacity};
 use crate::{Measurements, Parameters, Result};
 
-/// Timeout without any change.
+/// Timeout if no change is observed.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Time without a change after which the operator is idle.
+/// Time without a change after which the operator counts as idle.
 const QUIET_PERIOD: Duration = Duration::from_secs(3);
 
-/// Minimum number of status writes per service: the decision, and readiness.
+/// Minimum number of status writes per service: one for the decision and one for readiness.
 const MIN_STATUS_WRITES: f64 = 2.0;
 
 pub(crate) async fn run(cluster: &Cluster, parameters: &Parameters) -> Result<Measurements> {

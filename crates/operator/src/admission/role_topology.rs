@@ -3,7 +3,7 @@
 use api::{Document, Finding};
 use plan::Service;
 
-/// Path of findings that are about several roles.
+/// Field path of findings that concern several roles.
 const ROLES_PATH: &str = "spec.roles";
 
 /// Plans the roles and returns the findings. Only contradictions are errors: an incomplete service is accepted and

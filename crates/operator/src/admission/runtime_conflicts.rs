@@ -15,7 +15,7 @@ pub(super) struct RuntimeFormats(BTreeMap<(RuntimeScope, ModelRequirements), Vec
 /// Kind and namespace. Runtimes of different scopes do not conflict because the namespaced one takes precedence.
 type RuntimeScope = (String, String);
 
-/// Model requirements of an entry without versions; the last element is the diffusion pipeline.
+/// Model requirements of an entry, excluding versions; the last element is the diffusion pipeline.
 type ModelRequirements = [Option<String>; 5];
 
 /// A format entry of a runtime.

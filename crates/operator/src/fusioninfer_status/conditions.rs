@@ -67,7 +67,7 @@ fn active(observations: &FusionInferObservations<'_>, states: &[RoleState], read
     }
 }
 
-/// `Failed` has negative polarity because upstream defines it so.
+/// `Failed` has negative polarity, as defined upstream.
 fn failed(observations: &FusionInferObservations<'_>, states: &[RoleState]) -> Condition {
     const TYPE: &str = "Failed";
     if !observations.unlisted.is_empty() {

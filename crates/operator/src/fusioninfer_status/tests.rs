@@ -275,7 +275,7 @@ fn counts_router_from_its_deployment() {
     *scenario.workloads.last_mut().unwrap() = PlannedWorkload::new(planned, Some(live), Vec::new());
     assert_eq!(scenario.component("entry")["readyPods"], 1);
     assert_eq!(statuses(&scenario), ["True"; 3]);
-    // Without the CRD of its pool the engines still serve requests.
+    // Without the CRD of the pool, the engines still serve requests.
     let object = "InferencePool n/s-pool".to_owned();
     scenario.applied.push(ApplyResult {
         object,
@@ -286,7 +286,7 @@ fn counts_router_from_its_deployment() {
     assert!(scenario.condition("Ready").message.contains("Gateway API Inference Extension"));
 }
 
-/// An invalid edit stops nothing: existing replicas are counted and serve requests.
+/// An invalid edit does not stop existing replicas: they are still counted and serve requests.
 // spec: TOP-83
 #[test]
 fn reports_existing_replicas_after_an_invalid_edit() {

@@ -18,7 +18,7 @@ pub(super) fn container_problem(container: &Value) -> Option<Diagnosis> {
     let name = container["name"].as_str().unwrap_or_default();
     let detail = waiting["message"].as_str().map(|text| format!(": {text}")).unwrap_or_default();
     let Some(reason) = waiting["reason"].as_str() else {
-        // A restarted container runs for a while between two crashes; it has not recovered before it is ready.
+        // A restarted container runs for a while between two crashes, so it counts as recovered only once it is ready.
         return is_crash_looping(container).then(|| crash_loop(container, name));
     };
     match reason {

@@ -106,7 +106,7 @@ fn deployment(generation: i64, replicas: i64, status: Value) -> Value {
 #[case::zero(deployment(1, 0, json!({"observedGeneration": 1})), None)]
 #[case::not_observed(deployment(2, 1, json!({"observedGeneration": 1, "updatedReplicas": 1, "readyReplicas": 1})), Some(WorkloadReason::Starting))]
 #[case::rolling(deployment(2, 2, json!({"observedGeneration": 2, "updatedReplicas": 1, "readyReplicas": 2})), Some(WorkloadReason::RollingOut))]
-// The ready replica is an old one.
+// The ready replica belongs to the old revision.
 #[case::only_old_replica_ready(deployment(2, 1, json!({"observedGeneration": 2, "replicas": 2, "updatedReplicas": 1, "readyReplicas": 1})),
     Some(WorkloadReason::RollingOut))]
 #[case::old_replica_remains(deployment(2, 1, json!({"observedGeneration": 2, "replicas": 2, "updatedReplicas": 1, "readyReplicas": 2})),
@@ -119,7 +119,7 @@ fn workload_without_pods(#[case] workload: Value, #[case] expect: Option<Workloa
     assert_eq!(workload_problem(&workload, []).map(|workload_problem| workload_problem.reason), expect);
 }
 
-/// After an undo a Pod of the broken revision remains for a while.
+/// After an undo, a Pod of the broken revision remains for a while.
 #[rstest]
 #[case::not_observed(1, 1, 1, "waiting for its controller to observe generation 2")]
 #[case::not_updated(2, 1, 0, "0 of 1 replica is ready")]

@@ -12,7 +12,7 @@ use crate::test_cluster::{CATALOG, OME_SERVICES, TestCluster, minimal_service};
 pub(crate) const CLASSES: &str = "acceleratorclasses.ome.io";
 const MODEL: &str = "llama-3-2-3b-instruct";
 
-/// Runtime of story 2, for the models of one architecture.
+/// A runtime for all models of one architecture (seed 000, Story 2).
 const UNIVERSAL_RUNTIME: &str = r#"
 apiVersion: ome.io/v1beta1
 kind: ClusterServingRuntime
@@ -97,7 +97,8 @@ async fn keeps_user_classes_and_edits() {
     test_cluster.wait_for_class("nvidia-x900", |class| class["status"]["totalAccelerators"] == 8).await;
     test_cluster.edit_class("nvidia-x900", |class| class["spec"]["capabilities"]["memoryGB"] = json!("96Gi"));
     test_cluster.server.create(CLASSES, user_class("mine", json!({"nvidia.com/gpu.product": "NVIDIA-X901"}))).unwrap();
-    // Nodes and classes are watched separately: a node that arrives first would be discovered.
+    // Nodes and classes are watched separately. If the node were observed before the class, discovery would create
+    // another class for it.
     test_cluster.wait_for_class("mine", |class| class["status"]["conditions"].is_array()).await;
     test_cluster.server.create("nodes", gpu_node("b", "NVIDIA-X900")).unwrap();
     test_cluster.server.create("nodes", gpu_node("c", "NVIDIA-X901")).unwrap();

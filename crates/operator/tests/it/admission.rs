@@ -120,7 +120,7 @@ async fn sets_defaults() {
     let service = object(OME_SERVICES, "a", "{model: {name: m}, acceleratorSelector: {policy: Cheapest}}");
     let service = test_cluster.server.create(OME_SERVICES, service).unwrap();
     assert_eq!(service["spec"]["acceleratorSelector"], json!({"policy": "Cheapest", "strategy": "balanced"}));
-    // The user set only the policy, so the policy counts.
+    // The user set only the policy, so it overrides the default strategy.
     let read: api::ome::InferenceService = serde_json::from_value((*service).clone()).unwrap();
     let demand = decide::Demand::from_api(&read, None).unwrap();
     let engine = &demand.components[&decide::Component::Engine];

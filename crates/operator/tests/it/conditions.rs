@@ -1,4 +1,4 @@
-//! Conditions about parts of a service.
+//! Conditions that concern parts of a service, such as its autoscaler.
 
 use serde_json::{Value, json};
 

@@ -37,9 +37,9 @@ async fn wait_for_selections(test_cluster: &TestCluster, expect: &[&str]) {
     test_cluster.wait_for(&format!("{expect:?}"), |server| (selections(server) == expect).then_some(())).await;
 }
 
-/// Two nodes with eight accelerators each, and three services that require eight each: the first uses the cheap node, the
-/// second the other node, and the third waits for the cheap node and names the service that uses it. No Pods run, so only
-/// claims separate the services.
+/// Two nodes with eight accelerators each, and three services that require eight each: the first uses the cheap node,
+/// the second the other node, and the third waits for the cheap node and names the service that uses it. No Pods run,
+/// so only claims prevent the services from selecting the same accelerators.
 #[tokio::test(start_paused = true)]
 async fn competing_services_get_stable_selections() {
     let server = server_with_ostler_crds();
@@ -134,7 +134,7 @@ async fn pod_status_is_reported_without_a_new_decision() {
         set_pod_status_and_wait(&test_cluster, "waiting", unschedulable(message), message).await;
     }
     assert_eq!(decisions(&metrics), decisions_before);
-    // A scheduled Pod changes the free capacity.
+    // Scheduling a Pod changes the free capacity.
     pod(&test_cluster, "placed", Some("node-big"));
     let failing = json!({"phase": "Pending", "containerStatuses": [{"name": "c", "image": "i", "imageID": "", "ready": false,
         "restartCount": 0, "state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}]});

@@ -144,7 +144,8 @@ async fn schedules_one_complete_replica_if_two_do_not_fit() {
     assert_eq!(nodes.len(), 8, "each Pod has a node of its own");
 }
 
-/// Accepts the four stories unchanged: worker, prefill and decode, multiple nodes, and both.
+/// Accepts the services of the four user stories (seed 002) unchanged: worker, prefill and decode, multiple nodes, and
+/// both.
 // spec: TOP-1
 #[test]
 fn accepts_all_stories_unchanged() {

@@ -28,7 +28,7 @@ fn flavor(name: &str, labels: Value) -> Value {
     json!({"metadata": {"name": name}, "spec": {"nodeLabels": labels}})
 }
 
-/// Starts Kueue with both versions, and the operator without discovery, so that every class has one origin.
+/// Installs both versions of Kueue's CRD and starts the operator without discovery, so that every class has one origin.
 fn start() -> TestCluster {
     let test_cluster = TestCluster::empty();
     test_cluster.server.create(CRDS, flavor_crd(&["v1beta1", "v1beta2"])).unwrap();

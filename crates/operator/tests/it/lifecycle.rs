@@ -185,7 +185,7 @@ async fn pod_group_is_updated_before_its_replicas() {
     let group = |server: &Server| server.get(POD_GROUPS, "default", "deepseek-r1-disagg");
     let tasks =
         |server: &Server| group(server).map_or(0, |group| group["spec"]["minTaskMember"].as_object().unwrap().len());
-    // No set exists that the group does not contain, and the group contains no deleted set.
+    // Every existing LeaderWorkerSet is a member of the PodGroup.
     let sets_are_in_group = |server: &Server| assert!(server.list(LEADER_WORKER_SETS).len() <= tasks(server));
     cluster
         .wait_for_with_invariant("readiness", &|server| ready_service(server, "deepseek-r1-disagg"), &sets_are_in_group)
@@ -231,7 +231,7 @@ async fn prunes_owned_objects_and_retains_foreign_ones() {
     cluster.server.create(LEADER_WORKER_SETS, foreign).unwrap();
     cluster.server.create(FUSIONINFER_SERVICES, disaggregated_service()).unwrap();
     cluster.wait_until_ready("deepseek-r1-disagg").await;
-    // Without a decoder and on one node, no gang remains.
+    // Without a decoder and with a single node, the service no longer has a gang.
     cluster.test_cluster.update_object(FUSIONINFER_SERVICES, "deepseek-r1-disagg", |service| {
         service["spec"]["roles"] = json!([role("prefill", "prefiller", 1, 1, 8)]);
     });

@@ -40,7 +40,7 @@ async fn waiting_service_continues_when_a_runtime_is_eligible() {
     test_cluster.server.create(OME_SERVICES, supply::service("chat", "small")).unwrap();
     let service = test_cluster.wait_for_condition(OME_SERVICES, "chat", "RuntimeResolved", "False").await;
     assert_eq!(service["status"]["decision"]["candidates"][0]["rejected"]["code"], "Disabled");
-    // Editing the runtime is sufficient.
+    // Editing the runtime suffices to resolve the waiting service.
     let mut enabled_runtime = (*test_cluster.server.get(RUNTIMES, "", "any").unwrap()).clone();
     enabled_runtime["spec"]["disabled"] = json!(false);
     test_cluster.server.update(RUNTIMES, enabled_runtime).unwrap();

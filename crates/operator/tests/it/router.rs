@@ -217,7 +217,7 @@ async fn router_apis_may_be_installed_later() {
     assert_eq!(existing_resources(&cluster.server).len(), ROUTER_OBJECTS.len());
 }
 
-/// Kinds that are watched with a label selector, and one that is watched completely.
+/// Objects of other owners: kinds that are watched with a label selector, and one that is watched without.
 // spec: TOP-76
 #[rstest]
 #[case::config("configmaps", json!({"metadata": {"name": "chat-epp-config"}, "data": {"mine": "x"}}))]

@@ -24,7 +24,7 @@ fn selected_runtime(service: &Value) -> (&Value, &Value) {
     (&runtime["name"], &runtime["scope"])
 }
 
-/// Story 1: a service with only a model, with and without a runtime name.
+/// A service that specifies only a model, with and without a runtime name (seed 000, Story 1).
 // spec: ACC-98
 // spec: RT-51
 #[rstest]
@@ -108,7 +108,7 @@ async fn named_runtime_prefers_its_own_namespace() {
     );
 }
 
-/// Clock that a test sets.
+/// A clock that the test sets.
 struct ManualClock(AtomicI64);
 
 impl Clock for ManualClock {
@@ -134,7 +134,7 @@ async fn selects_the_newest_of_equal_runtimes() {
         selected_runtime(create_and_wait_for_decision(&test_cluster, minimal_service("one", "small")).await.as_ref()).0,
         "b"
     );
-    // A recreated runtime counts as new.
+    // A recreated runtime has a new creation timestamp.
     clock.0.store(1_700_000_300, Ordering::Relaxed);
     test_cluster.server.delete(RUNTIMES, "", "c", None).unwrap();
     test_cluster.server.create(RUNTIMES, supply::runtime("c")).unwrap();
@@ -146,7 +146,7 @@ async fn selects_the_newest_of_equal_runtimes() {
         .await;
 }
 
-/// Each layer names another class; if a layer is removed, the next layer applies.
+/// Each layer names a different class; if a layer is removed, the next one applies.
 // spec: ACC-67
 #[tokio::test(start_paused = true)]
 async fn annotation_precedes_service_and_service_precedes_runtime() {

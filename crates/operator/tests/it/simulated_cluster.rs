@@ -74,7 +74,7 @@ pub(crate) struct SimulatedCluster {
     nodes: usize,
 }
 
-/// Reads a value from a server, if present.
+/// Reads a value from the server; returns `None` if it does not exist yet.
 pub(crate) type Probe<'a, T> = &'a dyn Fn(&Server) -> Option<T>;
 
 impl SimulatedCluster {
@@ -220,7 +220,7 @@ pub(crate) fn service_with_roles(name: &str, roles: Vec<Value>) -> Value {
         "metadata": {"name": name, "namespace": "default"}, "spec": {"roles": roles}})
 }
 
-/// Returns story 4 of seed 002: ten Pods of eight GPUs.
+/// Returns a service with ten Pods of eight GPUs each (seed 002, Story 4).
 pub(crate) fn disaggregated_service() -> Value {
     let (prefill, decode) = (role("prefill", "prefiller", 1, 2, 8), role("decode", "decoder", 2, 4, 8));
     service_with_roles("deepseek-r1-disagg", vec![prefill, decode])

@@ -1,4 +1,4 @@
-//! Minimal nodes, classes, runtimes and models; everything that a test does not set is equal.
+//! Minimal nodes, classes, runtimes and models, which are identical except for the values that a test sets.
 
 use embedded::Server;
 use serde_json::{Value, json};

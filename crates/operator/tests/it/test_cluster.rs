@@ -23,7 +23,7 @@ pub(crate) const CATALOG: [(&str, &str); 3] = [
     ("clusterbasemodels.ome.io", include_str!("../../../decide/src/tests/small/models.yaml")),
 ];
 
-/// Timeout of waiting, in paused time.
+/// Timeout of each wait, in paused time.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Clock that follows tokio's paused time.
@@ -54,7 +54,7 @@ impl ::cluster::Clock for PausedClock {
     }
 }
 
-/// Runs no containers: these tests end at the workload objects.
+/// Runs no containers, because these tests check only the workload objects.
 struct NoContainerRuntime;
 
 impl ContainerRuntime for NoContainerRuntime {
@@ -105,7 +105,8 @@ pub(crate) struct TestCluster {
 }
 
 impl TestCluster {
-    /// Starts ostler's CRDs, the catalog, one H100 node and the operator; LeaderWorkerSet is optional.
+    /// Creates a cluster with ostler's CRDs, the catalog and one H100 node, and starts the operator. The CRD of
+    /// LeaderWorkerSet is optional.
     pub(crate) async fn start(leader_worker_set: bool) -> TestCluster {
         let test_cluster = TestCluster::with_catalog();
         if leader_worker_set {

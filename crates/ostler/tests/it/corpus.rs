@@ -44,7 +44,7 @@ fn models_select_runtimes() {
     ");
 }
 
-/// Plans models without a manifest in the corpus, of a family with few runtimes.
+/// Plans models that have no manifest in the corpus and belong to a family with few runtimes.
 #[test]
 #[ignore = "needs the corpus: cargo xtask test --with corpus"]
 fn large_models_do_not_select_small_runtimes() {
@@ -60,7 +60,8 @@ fn large_models_do_not_select_small_runtimes() {
     ");
 }
 
-/// Plans a model with exactly the properties of each auto-selected format: its runtime or a better match is selected.
+/// For each auto-selected format, plans a model with exactly its properties: the runtime of the format or a better
+/// match is selected.
 #[test]
 #[ignore = "needs the corpus: cargo xtask test --with corpus"]
 fn formats_select_their_runtime() {
@@ -107,7 +108,7 @@ fn row(service: &Value) -> (String, String) {
             let nearest = &service["candidates"][0];
             let rejected = &nearest["rejected"];
             let (code, message) = (rejected["code"].as_str().unwrap(), rejected["message"].as_str().unwrap());
-            // If the model lacks the property, the rejection does not depend on the runtime.
+            // If the message names a field of the model, the rejection does not depend on the runtime.
             match message.split_once(": spec.") {
                 Some((reason, _)) => format!("{code} of all runtimes: {reason}"),
                 None => format!("{code} of {}: {message}", nearest["runtime"].as_str().unwrap()),
@@ -123,7 +124,7 @@ fn ambiguity(service: &Value) -> &'static str {
     if ambiguous { " (ambiguous)" } else { "" }
 }
 
-/// Renders a line per outcome with the models.
+/// Renders one line per outcome, with the models that have this outcome.
 fn group_by_outcome(rows: Vec<(String, String)>) -> String {
     let mut groups = BTreeMap::<String, Vec<String>>::new();
     for (outcome, name) in rows {

@@ -255,7 +255,7 @@ impl Kubectl {
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.path);
         command.args(["--kubeconfig", &self.session.kubeconfig, "--cache-dir"]).arg(self.directory().join("cache"));
-        // Ignore the preferences and the locale of the user.
+        // Ignores the preferences and the locale of the user.
         command.env("KUBECTL_KUBERC", "false").env("LC_ALL", "C");
         command.args(args).stdin(Stdio::null());
         command

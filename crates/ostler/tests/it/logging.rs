@@ -1,4 +1,4 @@
-//! `--log-level`, `--log-format` and the variables of the environment.
+//! `--log-level`, `--log-format` and the corresponding environment variables.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;

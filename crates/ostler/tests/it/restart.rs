@@ -79,7 +79,7 @@ async fn restart_retains_edited_catalog_objects() {
     );
     api.get("nvidia-t4").await.expect("the deleted object is created again");
 
-    // After it is deleted, the shipped object is created again.
+    // If the edited object is deleted, the next start creates the shipped object again.
     api.delete(class, &DeleteParams::default()).await.unwrap();
     assert_eq!(session.stop(Signal::TERM).1, Some(0));
     let session = Session::start_with_data_dir(&data, "127.0.0.1:0", &[]);

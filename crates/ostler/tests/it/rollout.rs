@@ -28,7 +28,7 @@ fn service_with_missing_secret(image: &str) -> Value {
     service
 }
 
-/// A cluster with the service, and its client.
+/// A cluster with the service, and a client of the cluster.
 struct RolloutTest {
     session: Session,
     services: Api<DynamicObject>,

@@ -12,7 +12,7 @@ const STORIES: &str = include_str!("stories.yaml");
 /// The stories request 151 accelerators, at most 8 per node.
 const NODES: &str = "8×H100-80G ×20";
 
-/// Returns the story as service `name` with a router.
+/// Returns the service of a user story, renamed to `name` and with a router.
 fn with_router(story: &str, name: &str, router: &str) -> String {
     story
         .replacen("  roles:\n", &format!("  roles:\n  - {{name: entry, componentType: router{router}}}\n"), 1)

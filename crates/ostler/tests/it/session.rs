@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Longest time to wait for a result. It is long, because a loaded host may need minutes; tests end the wait early.
+/// Longest time to wait for a result. It is long because a loaded host may need minutes; a wait ends as soon as the
+/// result arrives.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Returns a command that runs the binary.
@@ -60,7 +61,7 @@ pub(crate) struct Session {
 impl TempDirectory {
     pub(crate) fn new() -> Self {
         use std::os::unix::fs::DirBuilderExt;
-        // A directory may exist already if a killed test run had the same process id.
+        // The directory may already exist if a killed test run had the same process id.
         let path = (0..).find_map(|number| {
             let path = std::env::temp_dir().join(format!("ostler-it-{}-{number}", std::process::id()));
             match std::fs::DirBuilder::new().mode(0o700).create(&path) {

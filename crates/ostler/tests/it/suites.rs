@@ -1,4 +1,4 @@
-//! Tests with third-party clients, run by `cargo xtask test --with openai`. Those with `kubectl` are in `kubectl.rs`.
+//! Tests with third-party clients, run by `cargo xtask test --with openai`. Tests with `kubectl` are in `kubectl.rs`.
 
 use std::process::Command;
 

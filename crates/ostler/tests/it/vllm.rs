@@ -45,7 +45,7 @@ fn real_engine_serves_requests() {
     assert!(chunks.iter().all(|chunk| chunk["object"] == "chat.completion.chunk" && chunk["model"] == "tiny"));
     assert_eq!(chunks[0]["choices"][0]["delta"]["role"], "assistant");
     let text: String = chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect();
-    // At temperature 0, the streamed response equals the complete one.
+    // At temperature 0, the streamed response equals the response without streaming.
     assert_eq!(json!(text), completion["choices"][0]["message"]["content"]);
     assert!(chunks.len() > 2, "the response has several chunks: {chunks:?}");
 

@@ -31,7 +31,7 @@ const EXPIRES_ANNOTATION: &str = "ostler.io/expires";
 const VALIDITY: SignedDuration = SignedDuration::from_hours(365 * 24);
 /// Maximum clock skew between operator and API server.
 const MAX_CLOCK_SKEW: SignedDuration = SignedDuration::from_hours(24);
-/// Remaining validity at which the certificate is rotated; the previous one stays trusted for as long.
+/// Remaining validity at which the certificate is rotated; the previous certificate stays trusted until it expires.
 const ROTATION_MARGIN: SignedDuration = SignedDuration::from_hours(90 * 24);
 
 /// Certificate and private key, in PEM.

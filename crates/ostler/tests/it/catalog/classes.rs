@@ -46,7 +46,7 @@ fn ships_at_least_40_complete_classes() {
     "#);
 }
 
-/// A label value that two classes select would count a node twice.
+/// If two classes selected the same label value, its nodes would be counted twice.
 #[test]
 fn classes_select_distinct_labels() {
     let mut class_by_label = BTreeMap::new();

@@ -48,7 +48,7 @@ const VLLM: [(&str, &str); 13] = [
     ("mixtral-8x7b-instruct-rt", "MixtralForCausalLM"),
 ];
 
-/// Two nodes of eight H100, as GPU feature discovery labels them.
+/// Two nodes with eight H100 GPUs each, with the labels of GPU feature discovery.
 const NODES: &str = "
 apiVersion: v1
 kind: Node

@@ -12,7 +12,7 @@ const NAMESPACE: &str = "election";
 /// Number of writes before the leader is killed.
 const WRITES_BEFORE_KILL: usize = 2;
 
-/// Writes in order: the index of the operator, and the path.
+/// Writes in order, each with the index of the operator and the request path.
 type Writes = Arc<Mutex<Vec<(usize, String)>>>;
 
 /// The leader receives SIGKILL after the second write of a reconcile. The other operator completes it without repeating
@@ -39,7 +39,7 @@ pub(super) async fn new_leader_completes_reconcile(test_cluster: &mut TestCluste
 
     test_cluster.delete(ROLES, NAMESPACE, "survivor").await;
     test_cluster.wait_for_deletion(NAMESPACE, &[ROLES, SETS, GROUPS, PODS, SERVICES]).await;
-    // The killed operator is removed.
+    // Removes the killed operator, so that later checks do not use it.
     drop(test_cluster.operators.remove(killed_operator));
 }
 

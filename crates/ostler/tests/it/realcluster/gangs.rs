@@ -11,7 +11,8 @@ use super::test_cluster::{
 const NAMESPACE: &str = "gangs";
 pub(super) const NAME: &str = "deepseek-r1-disagg";
 
-/// Story 4 of the specification: prefill 1 × 2 nodes, decode 2 × 4 nodes, eight GPUs each.
+/// A gang of one prefill replica on 2 nodes and two decode replicas on 4 nodes each, with eight GPUs per node (seed
+/// 002, Story 4).
 pub(super) fn disaggregated(namespace: &str, name: &str) -> Value {
     json!({"apiVersion": "fusioninfer.io/v1alpha1", "kind": "InferenceService", "metadata": {"name": name, "namespace": namespace},
         "spec": {"roles": [role("prefill", "prefiller", 1, 2, 8), role("decode", "decoder", 2, 4, 8)]}})
@@ -49,7 +50,8 @@ pub(super) async fn integrations_installed_later(test_cluster: &mut TestCluster)
     assert_eq!((&spec["minMember"], &spec["minTaskMember"]), (&json!(6), &Value::Null), "{spec}");
 }
 
-/// Installs a PodGroup definition without `subGroupPolicy`, as before Volcano 1.14. The API server would prune the field.
+/// Installs a PodGroup definition without `subGroupPolicy`, as in Volcano versions before 1.14. The API server would
+/// prune the field.
 async fn install_older_volcano(test_cluster: &TestCluster) {
     let mut older_definition = test_cluster.cluster.pod_group_definition().unwrap();
     let fields =

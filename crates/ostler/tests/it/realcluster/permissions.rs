@@ -77,7 +77,8 @@ async fn route_service(test_cluster: &TestCluster, address: IpAddr, port: u16) {
     test_cluster.cluster.apply(&[service, slice]).await.unwrap();
 }
 
-/// Waits until the API server calls the webhook and returns its rejection. There is no event for a changed configuration.
+/// Waits until the API server calls the webhook and returns its rejection. The API server does not report when it has
+/// observed a changed configuration.
 async fn wait_for_webhook_rejection(test_cluster: &TestCluster, name: &str) {
     let kind = ("clusterservingruntimes.ome.io", "v1beta1");
     let name = format!("by-{name}");

@@ -159,8 +159,8 @@ impl TestCluster {
         .await
     }
 
-    /// Waits until the condition `kind` has `status` for the current generation and reason or message contain `text`. Returns
-    /// the object.
+    /// Waits until the condition `kind` has `status` for the current generation and its reason or message contains
+    /// `text`. Returns the object.
     pub(crate) async fn wait_for_condition(
         &self,
         resource: (&str, &str),
