@@ -145,8 +145,8 @@ impl Applier {
     ///
     /// # Errors
     /// Returns the first request that failed because the API server was unreachable or an object changed in the meantime.
-    /// Earlier writes remain; a retry continues. A rejection by the API server is an outcome of that object and stops only
-    /// the objects that follow a [`DesiredObject::ApplyFirst`].
+    /// Earlier writes are not rolled back; a retry applies the remaining objects. A rejection by the API server is an
+    /// outcome of that object and stops only the objects that follow a [`DesiredObject::ApplyFirst`].
     pub async fn converge<D: Into<DesiredObject>>(&self, owner: &Value, desired: Vec<D>) -> Result<Convergence, Error> {
         let mut convergence = Convergence::default();
         let (mut retained, mut blocked_by) = (BTreeSet::new(), None);

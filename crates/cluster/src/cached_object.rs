@@ -36,7 +36,7 @@ pub(crate) enum CachedObject {
 #[derive(Debug)]
 pub(crate) struct SerializedObject {
     text: Box<str>,
-    /// The parsed object while a caller holds a reference to it.
+    /// The parsed object, available as long as a caller holds a reference to it.
     parsed: Mutex<Weak<Value>>,
 }
 

@@ -24,11 +24,11 @@ pub enum EventPolicy {
     Normal,
     /// A problem: one `Warning` event per change of status or reason.
     Warning,
-    /// A consequence of another condition that has its own event: no event.
+    /// A consequence of another condition whose transition is already reported by an event: no event.
     Suppressed,
 }
 
-/// A condition without its times.
+/// A condition without timestamps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     /// Type, such as `Ready` or `RuntimeResolved`.
@@ -127,8 +127,8 @@ pub fn render_conditions(old: &Value, conditions: &[Condition], generation: i64,
 }
 
 /// Returns the transitions from the JSON list `old` to `new` that are reported as events: changes of status, and changes of
-/// reason if the condition reports a problem. A changed reason of a condition in progress is not reported, so that many
-/// Pods that become ready one after another result in one event. Conditions with the same reason result in one event.
+/// reason if the condition reports a problem. For other conditions, a change of reason alone is not reported, so that
+/// Pods that become ready one after another cause a single event. Conditions with the same reason result in one event.
 #[must_use]
 pub fn condition_transitions(old: &Value, new: &[Condition]) -> Vec<Transition> {
     let mut transitions: Vec<Transition> = Vec::new();

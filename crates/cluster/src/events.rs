@@ -45,10 +45,11 @@ impl EventRecorder {
         render(object, action, transition, self.controller, now, name)
     }
 
-    /// Creates at most one event for each `spec` of `object` and message, even if several replicas publish it repeatedly.
+    /// Creates an event unless one exists for the same `spec` of `object` and the same message, so that replicas that
+    /// publish it repeatedly create it once.
     ///
     /// # Errors
-    /// As [`Self::send`], but an event that already exists is not an error.
+    /// Same as [`Self::send`], except that an event that already exists is not an error.
     pub async fn publish_once(&self, object: &Value, action: &str, transition: &Transition) -> Result<(), Error> {
         let content = format!("{}{}{}", metadata_field(object, "uid"), object["spec"], transition.message);
         let name = event_name(object, transition, &format!("{:016x}", fingerprint(&content)));
@@ -112,7 +113,8 @@ fn event_name(object: &Value, transition: &Transition, suffix: &str) -> String {
     format!("{}.{suffix}.{}", metadata_field(object, "name"), transition.reason.to_ascii_lowercase())
 }
 
-/// Returns the 64-bit FNV-1a hash of `text`. Unlike hashes of the standard library, it is the same in every version.
+/// Returns the 64-bit FNV-1a hash of `text`. Unlike the standard library's hashes, it does not change between Rust
+/// versions.
 fn fingerprint(text: &str) -> u64 {
     let mut hasher = FnvHasher::default();
     hasher.write(text.as_bytes());

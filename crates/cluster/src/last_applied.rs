@@ -1,8 +1,8 @@
 //! Stores the last applied configuration of objects to which the API server added fields.
 //!
-//! A field that the live object has and the applied configuration lacks, inside a value that `managedFields` tracks as a
-//! whole (atomic), is either a server default or left over from an earlier apply. After an apply of the same configuration
-//! it must be a server default.
+//! `managedFields` tracks an atomic value as a whole. If the live object has a field inside such a value that the
+//! applied configuration lacks, the field is either a server default or left over from an earlier apply. After an apply
+//! of the same configuration it must be a server default.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -117,8 +117,9 @@ fn lease_duration_seconds(duration: SignedDuration) -> i64 {
 // === impl LeaderElector ===
 
 impl LeaderElector {
-    /// Runs `work` while this candidate leads, again after each re-election, until `shutdown`. When leadership is lost, the
-    /// future of `work` is dropped so that it writes nothing more. At the end the Lease is released.
+    /// Runs `work` while this candidate leads, and starts it again after each re-election, until `shutdown`. When
+    /// leadership is lost, the future of `work` is dropped so that it writes nothing more. Releases the Lease, if held,
+    /// before it returns.
     pub async fn run<T, F: Future<Output = T>>(
         &self,
         shutdown: CancellationToken,

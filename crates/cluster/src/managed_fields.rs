@@ -74,7 +74,7 @@ fn equal_objects(fields: &Value, desired: &Value, live: &Value, comparison: Comp
     remove_fields(&mut metadata, &IDENTITY_METADATA_FIELDS);
     let mut content_fields = fields.clone();
     remove_fields(&mut content_fields, &["f:metadata"]);
-    // The object itself is never atomic: without managed fields, no field is desired.
+    // An empty field set means atomic for nested values. For the object itself it means that no field was applied.
     let is_empty = |value: &Value| value.as_object().is_some_and(Map::is_empty);
     (equal_values(&content_fields, &content, live, comparison) || (is_empty(&content_fields) && is_empty(&content)))
         && (equal_values(&fields["f:metadata"], &metadata, &live["metadata"], comparison)

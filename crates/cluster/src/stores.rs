@@ -1,6 +1,6 @@
 //! Ordered caches of the watched objects, one per kind.
 //!
-//! A cache is a plain synchronous struct: watch events go in and changes come out, so that tests need no client. During a
+//! A cache is a plain synchronous struct that turns watch events into changes, so tests need no client. During a
 //! list the previous content stays visible; it is replaced when the list is complete.
 
 mod change;

@@ -1,4 +1,5 @@
-//! Drops large fields that ostler does not read before objects are cached, since large clusters have many Pods.
+//! Reduces objects before they are cached: drops large fields that ostler never reads, since large clusters have many
+//! Pods.
 
 use serde_json::{Map, Value, json};
 
@@ -50,8 +51,8 @@ fn transform_pod(pod: &mut Value) {
     }
 }
 
-/// Reduces schemas to the field names of `spec`, which differ between versions of an integration. A schema with Pod
-/// templates takes megabytes.
+/// Reduces schemas to the field names of `spec`, which differ between versions of an integration. A CRD schema that
+/// contains Pod templates takes megabytes.
 fn transform_definition(definition: &mut Value) {
     let versions = definition.pointer_mut("/spec/versions").and_then(Value::as_array_mut);
     for version in versions.into_iter().flatten() {

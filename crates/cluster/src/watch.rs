@@ -19,9 +19,10 @@ use crate::integrations::CUSTOM_RESOURCE_DEFINITION;
 use crate::namespaced_name::NamespacedName;
 use crate::stores::{Change, Changes, Stores};
 
-/// Maximum number of changes that are buffered for the receiver. A slow receiver slows the watches down; no change is lost.
+/// Maximum number of changes that are buffered for the receiver. When the buffer is full, the watches wait for the
+/// receiver; no change is lost.
 const CHANNEL_CAPACITY: usize = 256;
-/// Objects per page of a list. A whole page is in memory as parsed JSON.
+/// Objects per page of a list. A whole page is held in memory as parsed JSON.
 const PAGE_SIZE: u32 = 100;
 /// CustomResourceDefinitions per page: they are hundreds of times larger than other objects.
 const DEFINITION_PAGE_SIZE: u32 = 4;

@@ -1,5 +1,6 @@
 //! Work queue of a controller: keys are popped in order of arrival and deduplicated, may be delayed, and are never
-//! processed concurrently. Low-priority keys are popped when no other key is waiting, and after eight other keys otherwise.
+//! processed concurrently. A low-priority key is popped when no normal key is waiting, and at the latest after eight
+//! normal keys.
 //!
 //! The queue is synchronous and has no clock, so that the same calls result in the same order in every run.
 

@@ -78,7 +78,7 @@ impl CatalogKind {
     }
 }
 
-/// Returns the accelerator classes of `shipped`. They describe the products that node labels name.
+/// Returns the accelerator classes of `shipped`. The classes describe the hardware products that appear in node labels.
 pub(crate) fn classes(shipped: &[Document]) -> Vec<Value> {
     shipped
         .iter()

@@ -101,7 +101,8 @@ fn has_kubeconfig_variable() -> bool {
     std::env::var_os("KUBECONFIG").is_some_and(|paths| !paths.is_empty())
 }
 
-/// Returns kube's default: `~/.kube/config`, or the ServiceAccount of the Pod that the process runs in.
+/// Returns the default of the `kube` crate: `~/.kube/config`, or the ServiceAccount of the Pod that the process runs
+/// in.
 async fn default_config(options: &KubeConfigOptions) -> Result<kube::Config> {
     if let Some(context) = &options.context {
         let file = Kubeconfig::read().context("kubeconfig")?;

@@ -10,7 +10,7 @@ use api::{Document, Severity, lint_document, parse_manifest};
 use crate::output;
 use crate::report::errors::error_with_hint;
 
-/// Largest file in bytes. All objects of a large cluster are smaller than this.
+/// Maximum size of a file in bytes, larger than a dump of all objects of a large cluster.
 const MAX_FILE_SIZE: u64 = 64 << 20;
 
 /// Lists the manifest files of `paths`: files as given, and all YAML and JSON files below directories, sorted.
@@ -82,7 +82,7 @@ pub(crate) fn read_valid(paths: &[PathBuf]) -> Result<Vec<Document>> {
 /// Reads all documents of `paths` without validating them.
 ///
 /// # Errors
-/// Also if there are paths but no documents.
+/// Fails if a file cannot be read or parsed, or if `paths` is not empty but contains no documents.
 pub(crate) fn read_all(paths: &[PathBuf]) -> Result<Vec<Document>> {
     let mut documents = Vec::new();
     for path in manifests(paths)? {

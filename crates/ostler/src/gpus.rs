@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 /// Name of the extended resource.
 pub(crate) const GPU_RESOURCE: &str = "nvidia.com/gpu";
-/// Environment variable with the devices that a CUDA program uses; no devices if it is empty.
+/// Environment variable that lists the devices visible to a CUDA program; if it is empty, no device is visible.
 pub(crate) const VISIBLE_DEVICES_ENV: &str = "CUDA_VISIBLE_DEVICES";
 
 /// A GPU as `nvidia-smi` lists it.
@@ -38,7 +38,7 @@ pub(crate) struct GpuAllocation {
 // === impl GpuInventory ===
 
 impl GpuInventory {
-    /// Runs `nvidia-smi`. A host without it has no GPUs.
+    /// Runs `nvidia-smi`. If it is not installed, the inventory is empty.
     pub(crate) fn discover() -> Self {
         let fields = "--query-gpu=uuid,name,memory.total,compute_cap";
         let output = Command::new("nvidia-smi").args([fields, "--format=csv,noheader,nounits"]).output();

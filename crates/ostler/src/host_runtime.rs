@@ -15,7 +15,7 @@ use crate::gpus::{self, GpuInventory};
 use crate::images::{ImageFailure, ImageOverride, Images};
 use crate::stub_container;
 
-/// Environment variable of the kubeconfig.
+/// Environment variable with the path of the kubeconfig.
 const KUBECONFIG_ENV: &str = "KUBECONFIG";
 
 /// Exit code of a process that SIGTERM terminated, as shells report it: 128 + 15.
@@ -167,7 +167,7 @@ fn listen_on_pod_ip(container: &mut ContainerConfig) {
             *arg = format!("--host={address}");
             return;
         }
-        // The command may be a shell script.
+        // If the command is a shell script, the flag is part of a longer argument.
         for wildcard in ["--host 0.0.0.0", "--host=0.0.0.0"] {
             if arg.contains(wildcard) {
                 *arg = arg.replace(wildcard, &format!("--host {address}"));

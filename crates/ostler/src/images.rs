@@ -21,10 +21,10 @@ struct Config {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ImageOverride {
-    /// Command of containers without a `command`. Its directory is the first one on their PATH.
+    /// Command of containers without a `command`. The directory of the program is prepended to their PATH.
     #[serde(default)]
     pub entrypoint: Vec<String>,
-    /// Failure of the image on all nodes, to try out how failures are handled.
+    /// Simulated failure of the image on all nodes, for testing how failures are handled.
     #[serde(default)]
     pub broken: Option<ImageFailure>,
 }

@@ -11,7 +11,7 @@ use tracing_subscriber::filter::LevelFilter;
 /// Environment variables with a filter for commands without `--log-level`, in the order of precedence.
 const FILTER_VARIABLES: [&str; 2] = ["OSTLER_LOG", "RUST_LOG"];
 
-/// Filter of commands that run until a signal: start, leadership, state transitions and problems.
+/// Filter of commands that run until they receive a signal: logs startup, leadership, state transitions and problems.
 pub(crate) const INFO: &str =
     "warn,kube_runtime=error,cluster=info,embedded=info,engine=info,operator=info,ostler=info,picker=info";
 /// Filter of commands that end by themselves, and of `ostler up`, which prints a table of services instead.

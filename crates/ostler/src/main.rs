@@ -83,7 +83,7 @@ fn parse() -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&Cli::command().bin_name(name).try_get_matches()?)
 }
 
-/// Prints help and version to standard output, and any other usage error to standard error. The exit code of an error is 1,
+/// Prints help and version to standard output, and usage errors to standard error. The exit code of an error is 1,
 /// as for other invalid input: clap's own code 2 means "infeasible" in `ostler plan`.
 fn report_usage_error(error: &clap::Error) -> ExitCode {
     let is_output =

@@ -22,7 +22,7 @@ const CPU: &str = "192";
 const MEMORY: &str = "2Ti";
 const PODS: &str = "250";
 
-/// Maximum number of nodes of a group. Kubernetes supports 5000 nodes, so a larger number is a typo.
+/// Maximum number of nodes of a group. Kubernetes supports 5000 nodes, so a larger number is probably a typo.
 const MAX_NODES: u32 = 10_000;
 /// Maximum number of accelerators of a node.
 const MAX_ACCELERATORS: u32 = 1_000;

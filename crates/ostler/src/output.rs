@@ -32,7 +32,7 @@ pub(crate) fn print(text: &str) -> Result<()> {
 /// Writes a line to standard output; see [`print`].
 ///
 /// # Errors
-/// Those of [`print`].
+/// Returns the errors of [`print`].
 pub(crate) fn print_line(text: &str) -> Result<()> {
     print(&format!("{text}\n"))
 }

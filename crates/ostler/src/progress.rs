@@ -89,9 +89,9 @@ fn rows(server: &Server) -> Vec<Row> {
 
 /// Prints the table, depending on whether standard error is a terminal.
 enum TableOutput {
-    /// Redraws the table in place; the text is the current table.
+    /// Redraws the table in place; contains the text of the current table.
     Terminal(String),
-    /// Prints a line per state transition; the map has the last reported reason per service.
+    /// Prints a line per state transition; contains the last reported reason of each service.
     Lines(BTreeMap<String, String>),
 }
 

@@ -15,7 +15,8 @@ use embedded::{
 use crate::connect;
 use crate::report::errors::error_with_hint;
 
-/// A directory that is locked while this value exists: two processes would overwrite and remove each other's kubeconfig.
+/// A directory that stays locked while this value exists, since two processes would overwrite and remove each other's
+/// kubeconfig.
 #[derive(Debug)]
 pub(crate) enum StateDirectory {
     /// The runtime directory of the user; the cluster is in memory.
@@ -35,7 +36,7 @@ pub(crate) fn open(data_dir: Option<PathBuf>) -> Result<StateDirectory> {
 /// Creates the directory, private to the user, if it does not exist, and locks it.
 ///
 /// # Errors
-/// Also if other users can write to the directory, or another process has locked it.
+/// Fails if the directory cannot be created, other users can write to it, or another process has locked it.
 fn lock_directory(path: PathBuf) -> Result<DirectoryLock> {
     let display_path = path.display().to_string();
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(|error| {

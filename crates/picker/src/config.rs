@@ -82,7 +82,8 @@ const FLOW_CONTROL: &str = "flowControl";
 /// Parses an EndpointPickerConfig; empty text results in the default configuration.
 ///
 /// # Errors
-/// Returns the first [`ConfigError`]. Supported fields are never ignored silently.
+/// Returns the first [`ConfigError`]. No field is ignored silently: a field takes effect, causes a warning, or is an
+/// error.
 pub fn parse_config(text: &str) -> Result<ParsedConfig, ConfigError> {
     let config = document::parse_document(text)?;
     let mut warnings = Vec::new();

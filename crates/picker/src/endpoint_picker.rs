@@ -153,8 +153,8 @@ impl EndpointPicker {
         Some((result, prefix_hashes))
     }
 
-    /// Returns whether `served` is not the selected endpoint. If one port forwards to all engines of a Pod, only the IP
-    /// addresses are compared.
+    /// Returns whether `served` differs from the selected endpoint. If one port forwards to all engines of a Pod, only
+    /// the IP addresses are compared.
     fn is_other_endpoint(&self, selected: SocketAddr, served: SocketAddr) -> bool {
         match self.policy.primary_port {
             Some(_) => selected.ip() != served.ip(),

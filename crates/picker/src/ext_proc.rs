@@ -69,7 +69,7 @@ pub enum BodySendMode {
     Streamed = 1,
     /// The whole body is sent in one message.
     Buffered = 2,
-    /// Up to the buffer limit of the body is sent in one message.
+    /// The body is sent in one message, truncated at the buffer limit.
     BufferedPartial = 3,
     /// Chunks are sent without waiting for responses.
     FullDuplexStreamed = 4,
@@ -78,7 +78,7 @@ pub enum BodySendMode {
 /// `ProcessingMode.HeaderSendMode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, prost::Enumeration)]
 pub enum HeaderSendMode {
-    /// The default of the filter.
+    /// Send or skip according to the filter's default.
     Default = 0,
     /// Headers or trailers are sent.
     Send = 1,

@@ -29,7 +29,7 @@ pub(crate) enum Filter {
     Role(Role),
 }
 
-/// Requirement of a label selector. `matchLabels` is `In` with one value.
+/// Requirement of a label selector. An entry of `matchLabels` is represented as `In` with one value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Requirement {
     /// Name of the label.

@@ -265,7 +265,8 @@ fn join_names(names: &BTreeSet<String>) -> String {
     names.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// Parses an object; returns `None` if it does not match the schema (an API server without the schema accepted it).
+/// Parses an object; returns `None` if it does not match the schema (possible if the API server accepted it without a
+/// schema).
 fn parse_object<T: serde::de::DeserializeOwned>(object: &Value) -> Option<T> {
     T::deserialize(object)
         .inspect_err(

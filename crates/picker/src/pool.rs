@@ -135,7 +135,7 @@ impl RoutingTable {
         Self { by_model, pools: pools.into_iter().map(|pool| (pool.key.clone(), pool)).collect() }
     }
 
-    /// Returns the pool and the use case that serve `model`; only in `pool` if one is given.
+    /// Returns the pool and the use case that serve `model`; searches only `pool` if one is given.
     pub fn find(&self, pool: Option<&NamespacedName>, model: &str) -> Option<(&Pool, UseCase)> {
         let declaring_pool = pool.or_else(|| self.by_model.get(model)).and_then(|key| self.pools.get(key));
         if let Some(found) = declaring_pool.and_then(|pool| Some((pool, pool.use_cases.get(model)?.clone()))) {

@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 
-/// A model name of a pool.
+/// A model name that a pool serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UseCase {
     /// Model name in client requests.

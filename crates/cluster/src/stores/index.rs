@@ -43,7 +43,8 @@ pub(super) fn index_values(object: &Value, indexed_labels: &[&str]) -> Vec<Strin
     controller.into_iter().chain(indexed_labels.iter().filter_map(label)).collect()
 }
 
-/// Returns the index value of objects with this controller. Label names do not begin with `@`.
+/// Returns the index value of objects with this controller. It differs from every label index value, because label
+/// names cannot begin with `@`.
 pub(super) fn controller_index_value(controller_uid: &str) -> String {
     format!("@{controller_uid}")
 }

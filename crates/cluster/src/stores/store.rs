@@ -115,7 +115,7 @@ impl Store {
 
     fn insert(&mut self, kind: Kind, key: NamespacedName, cached: CachedObject) -> Option<CachedChange> {
         let new = cached.value();
-        // A pending write that is newer than the watched object remains.
+        // A pending write that is newer than the watched object is retained.
         let caught_up = self.pending_writes.get(&key).map(CachedObject::value).is_some_and(|pending| {
             resource_version(&pending) <= resource_version(&new)
                 || metadata_field(&pending, "uid") != metadata_field(&new, "uid")
@@ -145,8 +145,8 @@ impl Store {
     }
 }
 
-/// Returns the resource version as a number. The versions of one kind increase (guaranteed since Kubernetes 1.35, and in
-/// practice before, because etcd revisions increase).
+/// Returns the resource version as a number. Resource versions of one kind increase monotonically: Kubernetes
+/// guarantees it since 1.35, and etcd revisions imply it for earlier versions.
 fn resource_version(object: &Value) -> u64 {
     metadata_field(object, "resourceVersion").parse().unwrap_or_default()
 }

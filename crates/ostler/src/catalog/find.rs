@@ -20,8 +20,8 @@ fn specification_name(runtime: &str) -> Option<String> {
     Some(format!("{name}-rt"))
 }
 
-/// Finds the objects with `name` as object name, otherwise the runtime with that name in specification 001. The objects
-/// differ in kind.
+/// Finds the objects with `name` as object name, otherwise the runtime with that name in specification 001. If several
+/// objects have this name, they are of different kinds.
 pub(crate) fn find<'d>(documents: &'d [Document], name: &str) -> Result<Vec<&'d Document>> {
     let exact_matches: Vec<_> = documents.iter().filter(|document| document.name() == name).collect();
     if !exact_matches.is_empty() {

@@ -65,8 +65,8 @@ pub(super) fn run(args: LintArgs) -> Result<ExitCode> {
     Ok(if errors == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Plans a role-based service, which needs no cluster, and returns why it cannot be deployed and its warnings. The schema
-/// checks types and names.
+/// Plans a role-based service, which needs no cluster. Returns the reason why it cannot be deployed, if any, and its
+/// warnings. The schema checks types and names.
 fn check_roles(document: &Document) -> Vec<Finding> {
     let Ok(Some(service @ Service::RoleBased(_))) = Service::from_document(document) else { return Vec::new() };
     let plan = plan::plan_service(&Snapshot::default(), &service);

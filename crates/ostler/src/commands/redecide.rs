@@ -75,7 +75,7 @@ fn success_message(name: &str, service: &Value) -> String {
     let message = stale_condition
         .and_then(|stale| stale["message"].as_str())
         .unwrap_or("the operator has not reported a better selection");
-    // The message ends with the advice to run this command.
+    // Omit the end of the message, which advises to run this command.
     let advice_start = message.find("`ostler redecide").and_then(|start| message[..start].rfind("; "));
     let reason = advice_start.map_or(message, |end| &message[..end]);
     format!(

@@ -15,7 +15,7 @@ use crate::local_cluster::LocalCluster;
 use crate::progress;
 use crate::report::explain::service::omitted_rejections;
 
-/// Nodes with three kinds of accelerators, which give selection alternatives.
+/// Nodes with three kinds of accelerators, so that selection has alternatives.
 pub(crate) const NODES: &str = "big=8×H100-80G, mid=8×A100-40G, small=4×L40S";
 
 const MODEL: &str = "chat";

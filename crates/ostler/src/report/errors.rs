@@ -40,11 +40,11 @@ fn join_causes(error: &anyhow::Error) -> String {
     for cause in error.chain() {
         let text = match cause.downcast_ref::<kube::Error>() {
             Some(kube::Error::Api(status)) => status.message.clone(),
-            // Further lines quote the file, which may contain credentials.
+            // Omit further lines: they quote the kubeconfig, which may contain credentials.
             _ if cause.is::<kube::config::KubeconfigError>() => first_line(cause),
             _ => cause.to_string(),
         };
-        // A status repeats the message, followed by its reason.
+        // The text of an API status starts with the message of the preceding error, followed by the reason.
         let is_repeated =
             messages.last().is_some_and(|previous| previous.contains(&text) || text.starts_with(previous.as_str()));
         if !is_repeated {

@@ -117,7 +117,7 @@ fn cost(component: &ComponentDecision) -> Option<f64> {
     Some(component.cost_per_hour? * f64::from(component.replicas))
 }
 
-/// Returns the row of a variant: the replicas of a component for requests of some size.
+/// Returns the row of a variant: the replicas of a component that serve one range of prompt sizes.
 fn variant_row(component: &str, runtime: &str, variant: &Variant) -> Vec<String> {
     let token_range = match (variant.request_tokens.min, variant.request_tokens.max) {
         (Some(min), Some(max)) => format!("{min}–{max} tokens"),

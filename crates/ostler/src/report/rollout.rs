@@ -115,7 +115,7 @@ struct FieldChange {
     description: String,
 }
 
-/// Abbreviates a long path to its first segment, unless `omit_first`, and its last segments from the last list item on.
+/// Abbreviates a long path to its first segment (unless `omit_first`) and the segments from the last list item onward.
 fn abbreviated_path(path: &[String], omit_first: bool) -> String {
     let [first, rest @ ..] = path else { return String::new() };
     if rest.len() <= 2 {

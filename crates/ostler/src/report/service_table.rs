@@ -49,8 +49,8 @@ pub(crate) fn row(service: &Value) -> Row {
     }
 }
 
-/// Formats ready and desired replicas of all components or roles: `1/1`. Roles have the field `desiredReplicas` for the
-/// latter.
+/// Formats ready and desired replicas of all components or roles: `1/1`. Roles report the desired number in
+/// `desiredReplicas`.
 fn replicas(components: &Value) -> String {
     let components = components.as_object().into_iter().flatten().map(|(_, component)| component);
     let (mut ready, mut desired) = (0, 0);

@@ -4,7 +4,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Renders a clap error as `error: …` and `hint: …`; clap's own text has several lines.
 ///
-/// `args` are the arguments of the process without the program: some errors do not contain the subcommand.
+/// `args` are the process arguments without the program name; they supply the subcommand if the error does not contain
+/// it.
 pub(crate) fn render(error: &clap::Error, args: &[String]) -> String {
     let (cause, hint) = cause_and_hint(error, args);
     format!("error: {cause}\nhint: {hint}")

@@ -37,7 +37,7 @@ pub(super) struct EndpointPickerConfig {
     pub(super) scheduling_profiles: Vec<ProfileEntry>,
     #[serde(default)]
     pub(super) data_layer: Value,
-    /// Ignored: the feature gate `flowControl` causes a warning.
+    /// Ignored, because the feature gate `flowControl` already causes a warning.
     #[serde(default, rename = "flowControl")]
     _flow_control: Value,
     pub(super) saturation_detector: Option<PluginReference>,

@@ -12,7 +12,7 @@ use crate::{
     score::prefix::PrefixConfig,
 };
 
-/// Parameters of plugins without parameters.
+/// Parameters of plugin types that accept no parameters.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NoParameters {}

@@ -59,7 +59,7 @@ impl Metrics {
             requests: Family::default(),
             errors: Family::default(),
             running_requests: Family::default(),
-            // 64 bytes to 64 MiB.
+            // Buckets from 64 bytes to 64 MiB.
             request_sizes: Family::new_with_constructor(|| Histogram::new((6..=26).map(|power| f64::from(1 << power)))),
             scheduling_durations: Histogram::new(
                 [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000].map(|tenths| f64::from(tenths) * 1e-4),

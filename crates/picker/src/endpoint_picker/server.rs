@@ -41,7 +41,7 @@ const HEALTH_CHECK_PATH: &str = "/grpc.health.v1.Health/Check";
 /// ends.
 const MAX_CONCURRENT_STREAMS: u32 = 65_536;
 
-/// Maximum number of messages that wait for the proxy to receive them.
+/// Maximum number of messages buffered per stream until the proxy receives them.
 const RESPONSE_CHANNEL_CAPACITY: usize = 16;
 
 /// How long requests in flight may continue after shutdown begins.
@@ -132,7 +132,7 @@ async fn handle_request(
                 let responses = process(request.into_inner(), Arc::clone(&picker));
                 async move { Ok::<_, Status>(tonic::Response::new(responses)) }
             });
-            // A body may arrive in one message.
+            // A whole body may arrive in one message.
             let mut grpc = Grpc::new(ProstCodec::<ProcessingResponse, ProcessingRequest>::default())
                 .max_decoding_message_size(MAX_BODY_BYTES + 64 * 1024);
             grpc.streaming(service, request).await

@@ -112,7 +112,7 @@ impl ServingCertificate {
         }
     }
 
-    /// Reloads the files. Returns whether they changed.
+    /// Reloads the files and returns whether they changed.
     fn reload(&self) -> Result<bool, CertificateError> {
         let Some(files) = &self.files else { return Ok(false) };
         let contents = CertificateContents::read(&files.directory)?;

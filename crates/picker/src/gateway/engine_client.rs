@@ -34,8 +34,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// Timeout for connecting to an endpoint.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A request that fails within this time may have been sent on a connection that the engine was closing. A later failure is
-/// a failure of the request itself.
+/// A request that fails within this time may have been sent on a connection that the engine was closing. Later failures
+/// are attributed to the request itself.
 const STALE_CONNECTION_WINDOW: Duration = Duration::from_secs(1);
 
 type Connector = MapResponse<HttpConnector, fn(TokioIo<TcpStream>) -> TrackedConnection>;

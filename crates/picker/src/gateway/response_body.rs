@@ -40,7 +40,7 @@ impl ResponseBody {
         Self { content: Content::Full(Some(bytes).filter(|bytes| !bytes.is_empty())), _active_request: None }
     }
 
-    /// Keeps `active_request` until the body is sent.
+    /// Counts `active_request` as active until the body is sent.
     pub(super) fn with_active_request(self, active_request: ActiveRequest) -> Self {
         Self { _active_request: Some(active_request), ..self }
     }

@@ -81,7 +81,8 @@ async fn engine_with_queued_requests_is_avoided() {
     fixture.wait_until("both endpoints", |fixture| fixture.picker.endpoints().len() == 2).await;
     let avoids_busy_engine = async {
         let mut consecutive = 0;
-        // Equal endpoints are drawn at random: only a long sequence without the busy engine shows that it is avoided.
+        // The picker selects randomly among equal endpoints: only a long sequence without the busy engine shows that it
+        // is avoided.
         while consecutive < 20 {
             consecutive = if fixture.send("hello", None).await.hosts()[0] == 3 { consecutive + 1 } else { 0 };
         }

@@ -53,7 +53,8 @@ schedulingProfiles:
 
 const IDLE_METRICS: &str = "vllm:num_requests_waiting 0\n";
 
-/// Equal endpoints are drawn at random: only a long sequence of the same endpoint shows that it is preferred.
+/// The picker selects randomly among equal endpoints: only a long sequence of the same endpoint shows that it is
+/// preferred.
 const RUN_LENGTH: usize = 24;
 
 /// Waits for [`RUN_LENGTH`] consecutive requests that are sent to `expect`. On a busy host metrics may become outdated, and

@@ -113,7 +113,8 @@ fn selected_by(runtime: &RuntimeRef, plans: &[(String, ServicePlan)]) -> Vec<Str
     plans.iter().filter(|(_, plan)| is_selected(plan)).map(|(name, _)| name.clone()).collect()
 }
 
-/// Returns the outcome of the runtime in each plan: selections first, then by the number of checks that it passed.
+/// Returns the outcome of the runtime in each plan. Plans that select it come first; the others are ordered by the
+/// number of checks that it passed.
 fn outcomes(runtime: &RuntimeRef, plans: &[(String, ServicePlan)]) -> Vec<(String, String)> {
     let outcome = |plan: &ServicePlan| match plan.candidates.iter().find(|candidate| runtime.matches(candidate)) {
         Some(candidate) => (sort_key(candidate), outcome_message(candidate)),

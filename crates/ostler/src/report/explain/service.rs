@@ -19,7 +19,7 @@ const MAX_LINES: usize = 6;
 const NO_ELIGIBLE_ACCELERATOR: &str = "NoEligibleAccelerator";
 /// Conditions that report a problem with status `True`.
 const NEGATIVE_CONDITIONS: [&str; 2] = ["Failed", "DecisionStale"];
-/// Reasons of conditions that depend on an earlier condition.
+/// Reasons of conditions that only follow from an earlier condition.
 const DEPENDENT_REASONS: [&str; 2] = ["NotPlanned", "RuntimeNotResolved"];
 
 /// The settings of the Pods, by component.
@@ -30,7 +30,8 @@ pub(crate) struct ExplainContext<'a> {
     pub objects: &'a ClusterObjects,
     /// Remedies found by repeating selection with one constraint lifted.
     pub remedies: Vec<String>,
-    /// Remedies that only count accelerators to free. They are shown if no service to delete is known.
+    /// Remedies that state only how many accelerators to free. They are shown if no service is known whose deletion
+    /// would free them.
     pub capacity_remedies: Vec<String>,
     /// Settings of the Pods, with their origins.
     pub settings: Settings,
@@ -220,7 +221,8 @@ fn engine_class(decision: &Value) -> Option<String> {
     decision["components"]["engine"]["acceleratorClass"].as_str().map(str::to_owned)
 }
 
-/// Returns the conditions that are not met. `children` explain the first one; others are omitted if they repeat a sentence.
+/// Returns the conditions that are not met. `children` explain the first condition; further conditions are omitted if
+/// their messages repeat a sentence.
 fn unmet_conditions(explanation: &Explanation, mut children: Vec<TreeNode>) -> Vec<TreeNode> {
     let is_unmet = |condition: &&Value| {
         let kind = text(condition, "/type");
@@ -373,7 +375,7 @@ fn pod_branches(
     tree
 }
 
-/// Returns the decision and its warnings, for a service with problems after the decision.
+/// Returns the decision and its warnings, for a service whose problems arose after the decision.
 fn decision_summary(decision: &Value) -> TreeNode {
     let warnings = decision["warnings"].as_array().into_iter().flatten();
     let warning =
