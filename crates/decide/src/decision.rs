@@ -97,7 +97,7 @@ pub struct ComponentDecision {
     pub nodes: u32,
     /// Initial number of replicas.
     pub replicas: u32,
-    /// Dollars per hour and replica.
+    /// US dollars per replica and hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_per_hour: Option<f64>,
     /// Replica sets by request size, best class first; empty if one replica set serves requests of any size.
@@ -200,7 +200,7 @@ pub struct Eligibility {
     pub cost_score: Option<f64>,
     /// Performance term of the score.
     pub performance_score: f64,
-    /// Dollars per hour and replica.
+    /// US dollars per replica and hour.
     pub price_per_hour: Option<f64>,
     /// Initial number of replicas, at least 1.
     pub replicas: u32,

@@ -172,7 +172,8 @@ pub struct ClassSelector {
     pub ranking: RankingPolicy,
     /// `acceleratorSelector.nodeSelector`: filters classes, and is a placement layer between runtime and component.
     pub node_selector: BTreeMap<String, String>,
-    /// Dollars per hour and replica (`ome.io/cost-threshold`). More expensive classes rank lower; none is rejected.
+    /// Cost threshold in US dollars per replica and hour (`ome.io/cost-threshold`). More expensive classes rank lower;
+    /// none is rejected.
     pub cost_threshold: Option<f64>,
 }
 

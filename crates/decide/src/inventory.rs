@@ -1,8 +1,8 @@
 //! Tracks accelerators: the nodes of each class, their free accelerators, and the classes to create.
 //!
 //! Input: Node, Pod, AcceleratorClass and ResourceFlavor objects as JSON. Output: counts, and objects to apply. The
-//! module uses no client and no clock. [`Inventory`] maintains incrementally what [`node_infos`] and [`class_availability`] compute
-//! from scratch.
+//! module uses no client and no clock. [`Inventory`] maintains incrementally what [`node_infos`] and
+//! [`class_availability`] compute from scratch.
 
 mod base_set;
 mod discover;

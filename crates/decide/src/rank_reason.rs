@@ -70,10 +70,10 @@ pub enum ClassRankReason {
     RequestSize,
     /// The price exceeds the cost threshold of the service.
     CostThreshold {
-        /// Dollars per hour and replica.
+        /// US dollars per replica and hour.
         threshold: f64,
     },
-    /// Both prices exceed the threshold, and this one is higher. Dollars per hour and replica.
+    /// Both prices exceed the threshold, and this one is higher. US dollars per replica and hour.
     Price {
         /// Price of this class.
         candidate: f64,

@@ -26,7 +26,7 @@ pub(crate) struct Owner {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// Everything that a service consists of.
+/// Complete topology of one service.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Topology {
     pub owner: Owner,

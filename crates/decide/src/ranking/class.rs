@@ -20,7 +20,7 @@ pub(crate) struct RankedClass<'a> {
     pub(crate) class: &'a Class,
     pub(crate) eligibility: Eligibility,
     pub(crate) request: AcceleratorRequest,
-    /// Dollars per hour and replica, if the service sets a threshold.
+    /// US dollars per replica and hour; set if the service sets a cost threshold.
     cost_threshold: Option<f64>,
     /// Request sizes for which the runtime prefers the class.
     pub(crate) request_tokens: Option<TokenRange>,

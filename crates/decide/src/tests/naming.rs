@@ -1,4 +1,4 @@
-//! Tests of sizes in names, and of slices of devices.
+//! Tests of model sizes in runtime names, and of device partitions.
 
 use rstest::rstest;
 use serde_json::json;

@@ -1,5 +1,5 @@
-//! Regression tests for defects of the deployed system, numbered by the sections of their analysis. Defects of other crates are
-//! tested there:
+//! Regression tests for defects of the deployed upstream system, numbered by the sections of the defect analysis.
+//! Defects of other crates are tested there:
 //!
 //! | defect | test |
 //! |---|---|

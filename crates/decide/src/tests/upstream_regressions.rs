@@ -23,7 +23,7 @@ fn ranked_classes(classes: &[&str], model: &str, spec: &str) -> Vec<String> {
     ranked.map(|candidate| candidate.class.clone()).collect()
 }
 
-// 0.5: "10.0" compared as text was older than "9.0".
+// 0.5: versions were compared as text, so "10.0" was older than "9.0".
 // spec: ACC-20
 #[rstest]
 #[case("9.0", "10.0", true)]
@@ -35,7 +35,7 @@ fn compares_capabilities_as_numbers(#[case] minimum: &str, #[case] declared: &st
     assert_eq!(ranked_classes(&[&class], MODEL, &selector).len(), usize::from(eligible));
 }
 
-// 2.4: sizes in lower case, with a blank or in thousands were zero and matched every range that starts at 0.
+// 2.4: sizes in lower case, with a space or in thousands were parsed as zero and matched every range that starts at 0.
 // spec: RT-21
 #[rstest]
 #[case("7b", "")]
@@ -124,7 +124,8 @@ fn cheapest_policy_compares_prices(#[case] a: &str, #[case] b: &str, #[case] exp
     }
 }
 
-// 3: a class contained every node with enough host memory, also cordoned ones; a class without a selector contained all.
+// 3: a class contained every node with enough host memory, including cordoned ones; a class without a selector
+// contained all nodes.
 // spec: ACC-29
 #[test]
 fn class_nodes_match_discovery() {
@@ -143,8 +144,8 @@ fn class_nodes_match_discovery() {
     assert!(availability("none").nodes.is_empty());
 }
 
-// 4: "1 per accelerator" of the class turned eight accelerators into one; parallelism sizes only replaced existing flags, and
-// data parallelism was never set.
+// 4: the quantity "1" per accelerator in a class replaced a request for eight accelerators; parallelism sizes only
+// replaced existing flags, and data parallelism was never set.
 // spec: ACC-83
 #[rstest]
 #[case::resources("engineConfig: {runner: {image: i, resources: {limits: {nvidia.com/gpu: 8}}}}", "", 8)]
@@ -162,7 +163,7 @@ fn computes_accelerator_counts(#[case] engine: &str, #[case] sizes: &str, #[case
     assert_eq!(selection(&decide_manifests(&[MODEL, &runtime, &on_h100])).2, expected);
 }
 
-// 4: tuning variables had the order of a hash map, which restarted Pods without a change.
+// 4: tuning variables were rendered in hash map order, which restarted Pods although nothing had changed.
 // spec: ACC-95
 #[test]
 fn tuning_has_a_stable_order() {

@@ -222,7 +222,8 @@ fn picker_can_only_list_and_watch() {
     assert_eq!(*account, object(&plan, "ServiceAccount")["metadata"]["name"]);
 }
 
-/// Uses the longest service name for a Service. The name of the router role is not part of any name.
+/// A service name may have the maximum length of a Service name. Object names do not contain the name of the router
+/// role.
 #[test]
 fn truncates_object_names() {
     let service_name = format!("s{}", "x".repeat(62));
