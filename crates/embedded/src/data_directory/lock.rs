@@ -1,4 +1,4 @@
-//! Exclusive lock of a directory.
+//! Exclusive lock on a directory.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -58,7 +58,7 @@ impl DirectoryLock {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut text = String::new();
-                // The other process may be writing the file.
+                // The id is unknown while the other process is still writing it.
                 let process = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
                 return Err(DirectoryLockError::InUse { dir: dir.display().to_string(), process });
             }
@@ -79,7 +79,7 @@ impl DirectoryLock {
 }
 
 impl Drop for DirectoryLock {
-    /// Unlocks explicitly, because a child process shares the open file until it executes its program.
+    /// Unlocks explicitly: a child process between `fork` and `exec` shares the open file and would keep it locked.
     fn drop(&mut self) {
         // The operating system releases the lock when the process ends.
         let _ = self.file.unlock();

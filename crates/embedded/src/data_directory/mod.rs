@@ -25,7 +25,7 @@ pub struct DataDirectory {
 // === impl DataDirectory ===
 
 impl DataDirectory {
-    /// Uses a locked directory.
+    /// Returns the data directory at the path of this lock.
     #[must_use]
     pub fn new(lock: DirectoryLock) -> Self {
         Self { dir: lock.path().to_owned(), _lock: lock }
@@ -48,8 +48,8 @@ impl DataDirectory {
         Store::open(Arc::new(StorageDirectory(dir.clone())), settings)
     }
 
-    /// Loads the certificate authority, certificates and token, or generates them at the first start, so that saved
-    /// kubeconfigs stay valid.
+    /// Loads the certificate authority, certificates and token, so that saved kubeconfigs stay valid. Generates them at
+    /// the first start.
     ///
     /// # Errors
     /// When the file is invalid or readable by other users.

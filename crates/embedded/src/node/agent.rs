@@ -73,8 +73,8 @@ pub async fn run_node_agent(server: Server, ports: Ports, directories: NodeDirec
 // === impl NodeAgent ===
 
 impl NodeAgent {
-    /// Syncs all nodes and Pods. Workers of Pods that no longer exist are stopped; the others update their status if
-    /// it differs from the stored one, as a write may have been rejected or rolled back.
+    /// Syncs all nodes and Pods. Stops the workers of Pods that no longer exist. The other workers update the Pod
+    /// status if it differs from the stored one, because an earlier write may have been rejected or rolled back.
     fn sync_all(&mut self) {
         for node in self.context.server.list("nodes") {
             self.mark_node_ready(&node);
@@ -105,7 +105,7 @@ impl NodeAgent {
             return;
         }
         if is_deleting {
-            // No worker runs for it. A Pod that is already gone needs no removal.
+            // No worker exists that could terminate this Pod. An error means that the Pod no longer exists.
             let _ = self.context.server.force_delete("pods", object::namespace(pod), object::name(pod), Some(&uid));
         } else if !matches!(object::text(pod, "/status/phase"), "Succeeded" | "Failed") {
             self.start_worker(uid, Arc::clone(pod));
@@ -123,7 +123,7 @@ impl NodeAgent {
         });
     }
 
-    /// Notifies the workers of the Pods on a node to update the status.
+    /// Notifies the workers of all Pods on a node, which then update the Pod status.
     fn refresh_pods_of_node(&self, node: &str) {
         for pod in self.context.server.list("pods") {
             if object::text(&pod, "/spec/nodeName") == node
@@ -141,7 +141,7 @@ impl NodeAgent {
         }
     }
 
-    /// Sets the condition `Ready` and the node info of a node that is not ready: this agent is its kubelet.
+    /// Acts as the kubelet of a node that is not ready: sets its condition `Ready` and `status.nodeInfo`.
     fn mark_node_ready(&self, node: &Value) {
         if condition::is_true(node, "Ready") {
             return;

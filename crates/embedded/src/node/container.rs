@@ -27,7 +27,7 @@ use crate::workloads::ownership;
 /// An event that a container reports to the worker of its Pod.
 #[derive(Debug)]
 pub(crate) enum ContainerEvent {
-    /// The container waits to start.
+    /// The container is in state `waiting`.
     Waiting {
         reason: &'static str,
         message: String,
@@ -36,7 +36,7 @@ pub(crate) enum ContainerEvent {
     Running,
     Probe(ProbeEvent),
     Terminated(TerminatedState),
-    /// The container will not run again.
+    /// The container has finished and will not be restarted.
     Done,
 }
 
@@ -54,14 +54,14 @@ pub(crate) struct ContainerSupervisor {
     pub(crate) event_sender: mpsc::UnboundedSender<(usize, ContainerEvent)>,
 }
 
-/// Simulated duration of a failing pull attempt.
+/// Simulated duration of a failed pull attempt.
 const PULL_ATTEMPT: Duration = Duration::from_secs(1);
 
 /// Exit code of a process that was killed with SIGKILL.
 const SIGKILL_EXIT_CODE: i32 = 137;
 
 impl ContainerSupervisor {
-    /// Runs the container until it is done or stopped.
+    /// Runs and restarts the container until it has finished or is stopped.
     pub(crate) async fn run(self) {
         let mut back_off = CrashLoopBackOff::default();
         while let (true, Some(container)) = (self.pull_image().await, self.wait_for_config().await) {
@@ -121,7 +121,7 @@ impl ContainerSupervisor {
             run.await
         };
         match is_unhealthy {
-            // The caller enforces the grace period.
+            // When the Pod terminates, the caller enforces the grace period.
             false => terminate.await,
             true => {
                 let sigkill_exit = ContainerExit { code: SIGKILL_EXIT_CODE, message: String::new() };
@@ -130,8 +130,8 @@ impl ContainerSupervisor {
         }
     }
 
-    /// Runs the post-start hook and the probes; returns after recording the event when the container has to be
-    /// killed.
+    /// Runs the `postStart` hook and the probes. If one of them requires killing the container, records an Event and
+    /// returns.
     async fn supervise(&self, probes: &Probes, hooks: &Hooks, target: &ProbeTarget) {
         let name = object::text(&self.spec, "/name");
         if let Err(error) = hooks.run_post_start(target).await {
@@ -158,7 +158,7 @@ impl ContainerSupervisor {
         self.sleep(delay).await
     }
 
-    /// Pulls the image, with back-off until it succeeds; returns `false` when stopped.
+    /// Pulls the image and retries with back-off until it succeeds. Returns `false` if the container is stopped first.
     async fn pull_image(&self) -> bool {
         let (node, image) = (object::text(&self.pod, "/spec/nodeName"), object::text(&self.spec, "/image"));
         if let Some(message) = image::invalid_name_message(image) {
@@ -174,7 +174,7 @@ impl ContainerSupervisor {
             self.event("Warning", "Failed", &format!("Failed to pull image \"{image}\": {cause}"));
             self.event("Warning", "Failed", "Error: ErrImagePull");
             self.report(ContainerEvent::Waiting { reason: "ErrImagePull", message: cause.clone() });
-            // Long enough for the state to be observable.
+            // Keeps `ErrImagePull` visible before `ImagePullBackOff` replaces it.
             if !self.sleep(PULL_ATTEMPT).await {
                 return false;
             }
@@ -197,7 +197,8 @@ impl ContainerSupervisor {
         }
     }
 
-    /// Returns the container configuration; waits while an object it refers to does not exist. `None` when stopped.
+    /// Returns the container configuration. Waits until all objects that the container refers to exist. `None` when
+    /// stopped.
     async fn wait_for_config(&self) -> Option<ContainerConfig> {
         let mut changes = self.context.server.subscribe();
         loop {
@@ -221,7 +222,7 @@ impl ContainerSupervisor {
         }
     }
 
-    /// Resolves environment, volumes and mounts of the container.
+    /// Resolves the environment variables, volumes and mounts of the container.
     fn container_config(&self) -> Result<ContainerConfig, EnvironmentError> {
         let (namespace, pod) = (object::namespace(&self.pod), object::name(&self.pod));
         let sources = NamespaceSources::new(&self.context.server, &self.pod);
@@ -260,7 +261,7 @@ impl ContainerSupervisor {
             env,
         };
         self.record_mount_events(&container);
-        // First, so that it takes precedence over a mount of a parent directory.
+        // This mount is the first in the list, so that it takes precedence over a mount of a parent directory.
         let termination_mount = self.termination_message().create_file().map_err(EnvironmentError::NotFound)?;
         let mounts = termination_mount.into_iter().chain(container.mounts).collect();
         Ok(ContainerConfig { mounts, ..container })
@@ -270,7 +271,7 @@ impl ContainerSupervisor {
         TerminationMessage::new(&self.spec, self.context.pod_dir(&self.pod, [&self.spec]).as_deref())
     }
 
-    /// Records events about mounts whose paths were rewritten and about mounts that the container cannot access.
+    /// Records an Event for each mount whose path was rewritten and for each mount that the container cannot access.
     fn record_mount_events(&self, container: &ContainerConfig) {
         let texts = || {
             let values = container.env.iter().map(|(_, value)| value);
@@ -290,7 +291,8 @@ impl ContainerSupervisor {
             );
             self.event("Normal", "MountRewritten", &message);
         }
-        // A scratch directory that exists on the host, such as /dev/shm, replaces the volume.
+        // No warning for an `emptyDir` whose mount path is a directory on the host, such as /dev/shm: the container
+        // uses that directory instead.
         let exists_on_host =
             |mount: &&Mount| self.is_empty_dir(mount) && std::path::Path::new(&mount.container_path).is_dir();
         for mount in unreachable.into_iter().filter(|mount| !exists_on_host(mount)) {
@@ -308,13 +310,13 @@ impl ContainerSupervisor {
         mount.host_path.iter().any(|component| component == "kubernetes.io~empty-dir")
     }
 
-    /// Records an event of the kubelet for the Pod.
+    /// Records an Event for the Pod with `kubelet` as the source component.
     fn event(&self, type_: &str, reason: &str, message: &str) {
         self.context.server.record_event(&self.pod, type_, reason, message, "kubelet");
     }
 
     fn report(&self, event: ContainerEvent) {
-        // The worker of the Pod outlives the tasks of its containers.
+        // Sending succeeds, because the Pod worker outlives its container tasks.
         let _ = self.event_sender.send((self.index, event));
     }
 
@@ -323,7 +325,8 @@ impl ContainerSupervisor {
     }
 }
 
-/// Returns the grace period of the deletion, or `terminationGracePeriodSeconds`.
+/// Returns `metadata.deletionGracePeriodSeconds`, or `spec.terminationGracePeriodSeconds` if the Pod is not being
+/// deleted.
 pub(crate) fn grace_period(pod: &Value) -> Duration {
     let seconds = pod
         .pointer("/metadata/deletionGracePeriodSeconds")

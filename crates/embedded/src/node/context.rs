@@ -25,21 +25,21 @@ pub(crate) struct NodeContext {
     pub(super) directories: NodeDirectories,
 }
 
-/// Directories of the host in which the node agent stores data.
+/// Directories on the host in which the node agent stores data.
 #[derive(Debug, Clone, Default)]
 pub struct NodeDirectories {
     /// Container logs; `None` keeps them in memory.
     pub logs: Option<PathBuf>,
-    /// Directories of Pods whose containers use the file system of the host.
+    /// Directories of Pods whose containers use the host file system.
     pub pods: Option<PathBuf>,
-    /// Provisioned volumes of claims; `None` disables provisioning.
+    /// Directory of dynamically provisioned PersistentVolumes; `None` disables provisioning.
     pub volumes: Option<PathBuf>,
 }
 
 // === impl NodeContext ===
 
 impl NodeContext {
-    /// Whether the node is ready. A node without the condition `Ready` counts as ready.
+    /// Whether the node is ready. A node without a `Ready` condition is considered ready.
     pub(crate) fn is_node_ready(&self, name: &str) -> bool {
         let node = self.server.get("nodes", "", name);
         let status = node.as_ref().and_then(|node| node.get("status"));
@@ -47,7 +47,7 @@ impl NodeContext {
         ready.is_none_or(|ready| object::text(ready, "/status") == "True")
     }
 
-    /// Returns the directory of a Pod, if any of these containers uses the file system of the host.
+    /// Returns the directory of a Pod, if any of these containers uses the host file system.
     pub(crate) fn pod_dir<'a>(&self, pod: &Value, containers: impl IntoIterator<Item = &'a Value>) -> Option<PathBuf> {
         let node = object::text(pod, "/spec/nodeName");
         let uses_host_filesystem =

@@ -1,5 +1,6 @@
-//! A client for the gRPC health protocol (`grpc.health.v1.Health/Check`): the request has one string, the response
-//! one number. It is implemented here because a client library would require generated code for these two messages.
+//! A client for the gRPC health protocol (`grpc.health.v1.Health/Check`): the request contains one string, and the
+//! response one enum value. It is implemented here because a client library would require generated code for these two
+//! messages.
 
 use std::net::SocketAddr;
 
@@ -10,7 +11,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 
 use crate::ports::Network;
 
-/// Maximum size of a response, which has a few bytes.
+/// Maximum size of a response in bytes. Valid responses have fewer than ten.
 const MAX_RESPONSE_BYTES: usize = 4096;
 const SERVING: u64 = 1;
 const UNIMPLEMENTED: &str = "12";
@@ -18,7 +19,7 @@ const UNIMPLEMENTED: &str = "12";
 /// Checks the health of `service`, or of the whole server when it is empty.
 ///
 /// # Errors
-/// The message of the kubelet for an unhealthy service.
+/// The kubelet's error message for an unhealthy service.
 pub(super) async fn check(network: &dyn Network, address: SocketAddr, service: &str) -> Result<(), String> {
     let error_message = |error: &dyn std::fmt::Display| format!("error: health rpc to {address} failed: {error}");
     let stream = network.connect(address).await;
@@ -40,7 +41,7 @@ pub(super) async fn check(network: &dyn Network, address: SocketAddr, service: &
         body.trailers().and_then(grpc_error).map_or(Ok(()), Err)?;
         parse_response(&body.to_bytes())
     };
-    // A failure of the connection is reported by the response.
+    // If the connection fails, the pending response returns the error.
     let drive_connection = async {
         let _ = connection.await;
         std::future::pending::<std::convert::Infallible>().await

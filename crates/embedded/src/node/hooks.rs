@@ -29,7 +29,7 @@ impl Hooks {
         Self { post_start: handler("postStart"), pre_stop: handler("preStop") }
     }
 
-    /// Runs `postStart`; after a failure, the container is killed.
+    /// Runs `postStart`. The container is killed if the hook fails.
     pub(super) async fn run_post_start(&self, target: &ProbeTarget) -> Result<(), String> {
         run(self.post_start.as_ref(), target).await
     }

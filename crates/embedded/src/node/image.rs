@@ -1,8 +1,8 @@
-//! Image names and pull back-off. The messages are those of the kubelet.
+//! Image names and pull back-off. The error messages match those of the kubelet.
 
 use std::time::Duration;
 
-/// Back-off of the kubelet between two pull attempts: 10 s doubling to 5 min.
+/// The kubelet's back-off between image pull attempts: 10 s, doubling up to 5 min.
 const INITIAL_DELAY: Duration = Duration::from_secs(10);
 const MAX_DELAY: Duration = Duration::from_secs(300);
 
@@ -10,8 +10,8 @@ const MAX_DELAY: Duration = Duration::from_secs(300);
 const MAX_NAME_LENGTH: usize = 255;
 const MAX_TAG_LENGTH: usize = 128;
 
-/// Returns the message of the kubelet for an invalid image reference (grammar of the `distribution` project), `None`
-/// for a valid one.
+/// Returns the kubelet's error message if the image reference is invalid (grammar of the `distribution` project),
+/// `None` if it is valid.
 pub(crate) fn invalid_name_message(image: &str) -> Option<String> {
     let cause = parse_error(image)?;
     Some(format!("Failed to apply default image tag \"{image}\": couldn't parse image name \"{image}\": {cause}"))
@@ -41,7 +41,8 @@ fn parse_error(image: &str) -> Option<&'static str> {
     (name.len() > MAX_NAME_LENGTH).then_some("repository name must not be more than 255 characters")
 }
 
-/// Splits off the domain, if the first component looks like one; otherwise the default registry is used.
+/// Splits an image name into domain and path. The domain is `None` (the default registry) unless the first component
+/// looks like a host name.
 fn split_domain(name: &str) -> (Option<&str>, &str) {
     match name.split_once('/') {
         Some((first, rest)) if first.contains(['.', ':']) || first == "localhost" || first.to_lowercase() != first => {
@@ -104,7 +105,7 @@ pub(crate) struct ImagePullBackOff {
 }
 
 impl ImagePullBackOff {
-    /// Counts a failed attempt; returns the delay before the next one.
+    /// Records a failed attempt and returns the delay before the next one.
     pub(crate) fn next_delay(&mut self) -> Duration {
         let delay = INITIAL_DELAY.saturating_mul(1 << self.failures.min(16)).min(MAX_DELAY);
         self.failures = self.failures.saturating_add(1);

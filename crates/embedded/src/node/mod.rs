@@ -2,8 +2,8 @@
 //!
 //! Every Pod that is bound to a node gets a loopback address and a worker task ([`pod_worker`]), which runs its
 //! containers through the [`ContainerRuntime`](crate::ports::ContainerRuntime), probes them and updates the status of
-//! the Pod. Where containers use the file system of the host, the Pod gets a directory with its [`volumes`]. Not
-//! implemented: ephemeral containers, node leases and node-pressure eviction.
+//! the Pod. A Pod whose containers use the host file system has a directory with its [`volumes`]. Not implemented:
+//! ephemeral containers, node leases and node-pressure eviction.
 
 mod agent;
 mod container;

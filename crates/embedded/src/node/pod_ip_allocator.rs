@@ -18,7 +18,8 @@ struct AllocatorState {
     allocated: BTreeSet<Ipv4Addr>,
 }
 
-/// 127.16.0.0 to 127.255.255.255; other programs listen on lower addresses (127.0.0.1, 127.0.0.53, 127.0.1.1).
+/// The range is 127.16.0.0 to 127.255.255.255, because other programs listen on lower addresses (127.0.0.1, 127.0.0.53,
+/// 127.0.1.1).
 const FIRST_ADDRESS: u32 = 0x7f10_0000;
 const LAST_ADDRESS: u32 = 0x7fff_ffff;
 

@@ -17,7 +17,7 @@ use crate::object;
 pub(super) enum TerminationReason {
     /// The Pod was deleted with this grace period.
     Deleted { grace: Duration },
-    /// The agent shuts down.
+    /// The agent is shutting down.
     Shutdown,
     /// `activeDeadlineSeconds` has passed since the start of the Pod.
     DeadlineExceeded,
@@ -40,7 +40,7 @@ impl PodWorker {
         }
     }
 
-    /// Waits for the termination of a Pod whose containers have stopped.
+    /// Waits for the deletion of a Pod whose containers have stopped, or for the shutdown of the agent.
     pub(super) async fn wait_for_termination(&mut self, signals: &PodSignals) -> TerminationReason {
         tokio::select! {
             biased;
@@ -58,8 +58,8 @@ impl PodWorker {
         Some(Duration::from_secs(seconds).saturating_sub(elapsed))
     }
 
-    /// Terminates the containers of a Pod that exceeded its deadline, and marks it as failed. A finished Pod is not
-    /// changed.
+    /// Terminates the containers of a Pod that exceeded `activeDeadlineSeconds`, and sets its phase to `Failed`. A Pod
+    /// in phase `Succeeded` or `Failed` is not changed.
     pub(super) async fn fail_on_deadline(&mut self, signals: &PodSignals) {
         if self.containers.iter().all(|container| container.done) {
             return;
@@ -77,7 +77,7 @@ impl PodWorker {
         self.sync_status();
     }
 
-    /// Terminates the containers; a deleted Pod is also removed from the API.
+    /// Terminates the containers. If the Pod is being deleted, also removes it from the API.
     pub(super) async fn terminate(&mut self, reason: TerminationReason, signals: &PodSignals) {
         let TerminationReason::Deleted { grace } = reason else {
             self.stop_containers(SHUTDOWN_GRACE_PERIOD).await;
@@ -98,7 +98,7 @@ impl PodWorker {
         container::grace_period(&self.stored_pod().unwrap_or_else(|| Arc::clone(&self.pod)))
     }
 
-    /// Stops all containers and waits for them, at most for the grace period.
+    /// Stops all containers and waits until they have exited, but no longer than the grace period.
     async fn terminate_containers(&mut self, grace: Duration) {
         for name in
             self.containers.iter().filter(|c| matches!(c.state, ContainerState::Running { .. })).map(|c| &c.name)
@@ -110,7 +110,7 @@ impl PodWorker {
         self.stop_containers(grace).await;
     }
 
-    /// Signals all containers to stop and waits for them, at most for the grace period.
+    /// Signals all containers to stop and waits until they have exited, but no longer than the grace period.
     async fn stop_containers(&mut self, grace: Duration) {
         self.stop.cancel();
         let stop_all = async {

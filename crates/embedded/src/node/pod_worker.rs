@@ -32,9 +32,9 @@ pub(crate) struct PodSignals {
     pub(crate) delete: CancellationToken,
     /// The Pod was removed from the API: kill it.
     pub(crate) removed: CancellationToken,
-    /// The agent shuts down: stop the containers without changing the API object.
+    /// The agent is shutting down: stop the containers, but do not modify the Pod in the API.
     pub(crate) shutdown: CancellationToken,
-    /// The node became ready or not ready, or a change was missed: update the status.
+    /// The readiness of the node has changed, or change notifications were missed: update the Pod status.
     pub(crate) refresh: Arc<Notify>,
 }
 
@@ -46,9 +46,9 @@ pub(super) struct PodWorker {
     /// The specs of `containers`, in the same order.
     specs: Vec<Value>,
     pub(super) containers: Vec<ContainerStatus>,
-    /// Whether the Pod ran before this worker started; the initial status of the worker no longer shows that.
+    /// Whether containers of the Pod ran before this worker started. `containers` does not contain this information.
     has_run: bool,
-    /// The directory of the Pod, when its containers use the file system of the host.
+    /// The directory of the Pod; `None` unless its containers use the host file system.
     pub(super) pod_dir: Option<PathBuf>,
     pub(super) stop: CancellationToken,
     pub(super) tasks: JoinSet<()>,
@@ -67,7 +67,7 @@ pub(super) struct Sidecar {
     pub(super) task: AbortOnDropHandle<()>,
 }
 
-/// Interval at which missing volumes without an API object, such as directories of the host, are checked again.
+/// Interval between checks for missing volume sources that are not API objects, such as `hostPath` directories.
 const MOUNT_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Runs one Pod until it is removed or the agent shuts down.
@@ -126,10 +126,10 @@ impl PodWorker {
         }
     }
 
-    /// Publishes the address and the waiting containers before anything runs.
+    /// Publishes the Pod IP and the `waiting` containers before any container starts.
     fn publish_initial_status(&mut self) {
         let (namespace, name) = (object::namespace(&self.pod), object::name(&self.pod));
-        // Main containers first, as the error for a missing container name lists them.
+        // Main containers first: the order in which the error for a missing container name lists them.
         let select_containers =
             |main: bool| self.containers.iter().filter(move |c| (c.role == ContainerRole::Main) == main);
         let names: Vec<String> =
@@ -206,7 +206,7 @@ impl PodWorker {
         self.sidecars.iter().for_each(|sidecar| sidecar.stop.cancel());
     }
 
-    /// Whether the container no longer blocks the start of the next one.
+    /// Whether the next container may start.
     fn can_start_next(&self, index: usize) -> bool {
         let container = &self.containers[index];
         container.done || container.role == ContainerRole::Sidecar && container.started
@@ -252,7 +252,7 @@ impl PodWorker {
     /// Waits for an event, handles all available ones, and updates the status once. Cancel-safe.
     async fn handle_events(&mut self) {
         tokio::select! {
-            // The worker owns a sender, so the channel is never closed.
+            // The channel is never closed, because the worker itself owns a sender.
             Some((index, event)) = self.events.recv() => self.handle_event(index, event),
             () = self.refresh.notified() => {}
         }
@@ -299,13 +299,13 @@ impl PodWorker {
         }
     }
 
-    /// Returns the stored Pod, unless its name is used by another Pod now.
+    /// Returns the stored Pod, `None` if it no longer exists or another Pod now has its name.
     pub(super) fn stored_pod(&self) -> Option<Arc<Value>> {
         let pod = self.context.server.get("pods", object::namespace(&self.pod), object::name(&self.pod))?;
         (object::uid(&pod) == object::uid(&self.pod)).then_some(pod)
     }
 
-    /// Updates the status if it differs, with retries on conflicts.
+    /// Updates the status if it differs from the stored one. Retries on conflict.
     pub(super) fn sync_status(&mut self) {
         for _ in 0..5 {
             let Some(current) = self.stored_pod() else { return };

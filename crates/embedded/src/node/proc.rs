@@ -1,4 +1,4 @@
-//! Processes of the host, from `/proc`; empty where it does not exist.
+//! Host processes, read from `/proc`. Without `/proc`, no processes are found.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Container runtime that starts containers as processes of the host.
+//! Container runtime that starts containers as processes on the host.
 
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
@@ -14,20 +14,20 @@ use super::process_tracker::ProcessTracker;
 use super::volumes::{create_private_dir, paths};
 use crate::ports::{ContainerConfig, ContainerExit, ContainerRuntime, LogSink};
 
-/// Runs `command` and `args` of a container as a process of the host in its own process group; images are ignored.
-/// Mount paths are replaced by the host paths of the volumes. `stop` sends SIGTERM to the group; when the main
-/// process exits, or the future is dropped, the rest of the group gets SIGKILL. The environment is that of the
-/// container, with `PATH` and `HOME` of this process as defaults.
+/// Runs `command` and `args` of a container as a process on the host, in its own process group. Images are ignored.
+/// Mount paths are replaced with the host paths of the volumes. `stop` sends SIGTERM to the group; when the main
+/// process exits, or the future is dropped, the rest of the group gets SIGKILL. The process gets the environment
+/// variables of the container; `PATH` and `HOME` default to the values of this process.
 #[derive(Debug, Clone, Default)]
 pub struct ProcessRuntime {
     /// Records the started processes, so that the next start can kill those that survived a crash.
     pub tracker: ProcessTracker,
 }
 
-/// Exit code of a shell for an unknown command.
+/// Exit code of a shell for a command that is not found.
 const COMMAND_NOT_FOUND: i32 = 127;
 
-/// A process group, which is killed on drop.
+/// A process group. Dropping it kills the processes.
 struct ProcessGroup(Option<Pid>);
 
 impl ContainerRuntime for ProcessRuntime {
@@ -68,7 +68,7 @@ async fn run(container: ContainerConfig, stop: CancellationToken, tracker: Proce
     let copy_task = tokio::spawn(copy_lines(output, container.log.clone()));
     let status = wait(&mut child, &group, &stop).await;
     drop((group, entry));
-    // The pipe closes with the group; a copy error only loses output.
+    // The task ends, because the pipe closes when the process group is killed. If it failed, only output is lost.
     let _ = copy_task.await;
     container_exit(status)
 }
@@ -82,7 +82,7 @@ fn spawn(mut command: Command) -> std::io::Result<(Child, pipe::Receiver)> {
     Ok((child, pipe::Receiver::from_owned_fd(output.into())?))
 }
 
-/// Returns the working directory: `workingDir`, else the default one, which is created.
+/// Returns the working directory: `workingDir`, or else the default directory, which is created if missing.
 fn working_dir(container: &ContainerConfig) -> Result<Option<PathBuf>, String> {
     if let Some(declared) = &container.working_dir {
         let dir = PathBuf::from(paths::rewrite_mount_paths(declared, &container.mounts));
@@ -96,7 +96,7 @@ fn working_dir(container: &ContainerConfig) -> Result<Option<PathBuf>, String> {
     Ok(container.default_working_dir.clone())
 }
 
-/// Waits for the process to exit, and sends SIGTERM when stopped.
+/// Waits for the process to exit. Sends SIGTERM when `stop` is cancelled.
 async fn wait(child: &mut Child, group: &ProcessGroup, stop: &CancellationToken) -> std::io::Result<ExitStatus> {
     tokio::select! {
         status = child.wait() => return status,
@@ -105,7 +105,7 @@ async fn wait(child: &mut Child, group: &ProcessGroup, stop: &CancellationToken)
     child.wait().await
 }
 
-/// Returns the exit of the container from the status of the process.
+/// Converts the exit status of the process to that of the container.
 fn container_exit(status: std::io::Result<ExitStatus>) -> ContainerExit {
     use std::os::unix::process::ExitStatusExt;
     match status {
@@ -138,7 +138,7 @@ impl ProcessGroup {
         Self(child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw))
     }
 
-    /// A group that has already exited needs no signal.
+    /// Sends a signal to the process group. An error means that the group has already exited.
     fn signal(&self, signal: Signal) {
         if let Some(pid) = self.0 {
             let _ = rustix::process::kill_process_group(pid, signal);
@@ -206,7 +206,7 @@ mod tests {
     async fn stop_sends_sigterm() {
         let stop = CancellationToken::new();
         stop.cancel();
-        // `exec`, as the shell itself would wait for its child before it handles the signal.
+        // Without `exec`, the shell would wait for `sleep` before handling the signal.
         let exit = ProcessRuntime::default().run(shell_container("exec sleep 1000"), stop).await;
         assert_eq!(exit.code, 128 + 15);
     }

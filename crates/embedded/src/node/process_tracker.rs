@@ -18,7 +18,7 @@ use tempfile::NamedTempFile;
 
 use super::proc::{self, Process};
 
-/// The environment variable of every started process.
+/// Name of an environment variable that is set for every started process.
 const ENV_MARKER: &str = "EMBEDDED_STARTED_BY";
 
 /// Maximum number of checks, every [`POLL_INTERVAL`], until killed processes have exited: drivers need time to free
@@ -26,11 +26,11 @@ const ENV_MARKER: &str = "EMBEDDED_STARTED_BY";
 const MAX_POLLS: u32 = 1500;
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Number of consecutive checks without orphans that are required: a process that is executing another program has no
-/// environment for a moment.
+/// Required number of consecutive checks that find no orphans. One is not enough, because the environment of a process
+/// is briefly empty during `exec`.
 const REQUIRED_EMPTY_POLLS: u32 = 2;
 
-/// Records the running processes. The default records nothing. Clones share the list.
+/// Records the running processes. The default value records nothing. Clones share one list.
 #[derive(Debug, Clone, Default)]
 pub struct ProcessTracker(Option<Arc<ProcessTable>>);
 
@@ -44,7 +44,7 @@ struct ProcessTable {
 /// The contents of the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct ProcessList {
-    /// Boot id; process ids and times of another boot are invalid.
+    /// Boot id of the host. Process ids and start times recorded during another boot are invalid.
     boot: String,
     /// Value of the environment variable.
     mark: String,
@@ -59,7 +59,7 @@ pub(crate) struct ProcessEntry {
     pid: Option<i32>,
 }
 
-/// Processes of an earlier start.
+/// Orphaned processes of an earlier start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OrphanedProcesses {
     /// Number of killed processes.
@@ -116,7 +116,8 @@ impl ProcessTable {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes the file while the list is locked, so that it is never older than a returned entry.
+    /// Changes the list and writes the file under one lock, so the file contains every entry that was returned to a
+    /// caller.
     fn update(&self, change: impl FnOnce(&mut ProcessList) -> Option<u64>) {
         let mut list = self.list();
         change(&mut list);
@@ -126,7 +127,7 @@ impl ProcessTable {
     }
 }
 
-/// Reads the list; an invalid file counts as missing.
+/// Reads the list. An invalid file is treated as missing.
 fn read(file: &Path) -> io::Result<Option<ProcessList>> {
     match fs::read(file) {
         Ok(bytes) => {
@@ -141,7 +142,7 @@ fn read(file: &Path) -> io::Result<Option<ProcessList>> {
     }
 }
 
-/// Replaces the file atomically. It is not synced: after a power loss, no process is left.
+/// Replaces the file atomically. The file is not synced, because no process survives a power loss.
 fn write(file: &Path, list: &ProcessList) -> io::Result<()> {
     let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // Only the owner can access a `NamedTempFile`.
@@ -151,7 +152,7 @@ fn write(file: &Path, list: &ProcessList) -> io::Result<()> {
     Ok(())
 }
 
-/// Kills the orphaned processes until none is left, as a process may start another one in the meantime.
+/// Kills orphaned processes repeatedly until none is left, because a process may start another one in the meantime.
 fn kill_orphans(list: &ProcessList) -> OrphanedProcesses {
     let mut killed = std::collections::BTreeSet::new();
     let mut empty_polls = 0;
@@ -163,7 +164,7 @@ fn kill_orphans(list: &ProcessList) -> OrphanedProcesses {
         }
         for process in orphans {
             killed.insert(process.pid);
-            // A process that has already exited needs no signal.
+            // An error means that the process has already exited.
             let _ = Pid::from_raw(process.pid).map(|id| match process.pid == process.process_group {
                 true => rustix::process::kill_process_group(id, Signal::KILL),
                 false => rustix::process::kill_process(id, Signal::KILL),
@@ -181,7 +182,7 @@ fn find_orphans(list: &ProcessList) -> Vec<Process> {
     processes
 }
 
-/// Whether the process is listed, in the process group of a listed leader, or has the environment variable.
+/// Whether the process belongs to the process group of a listed process, or has the environment variable of the list.
 fn is_orphan(list: &ProcessList, process: &Process) -> bool {
     let is_same_boot = list.boot == proc::boot_id();
     let is_listed = |pid: i32| {
@@ -228,7 +229,7 @@ mod tests {
         i32::try_from(child.id()).unwrap()
     }
 
-    /// Leaves an entry in the file as a killed process does: it is not dropped.
+    /// Leaves the entry in the file, as a process that is killed would: `forget` prevents the drop.
     fn record_and_forget(tracker: &ProcessTracker, child: &Child) {
         std::mem::forget(tracker.record(Some(id(child))));
     }
@@ -244,7 +245,7 @@ mod tests {
         wait_until("three processes", || {
             proc::running_processes().iter().filter(|process| process.process_group == id(&child)).count() == 3
         });
-        // A killed process stays a zombie until its parent, this test, waits for it.
+        // A killed process remains a zombie until its parent (this test) waits for it.
         let (_, orphans) = ProcessTracker::open(dir.file(), "two".to_owned()).unwrap();
         assert_eq!(orphans, OrphanedProcesses { killed: 3, remaining: 0 });
         assert!(!child.wait().unwrap().success());
@@ -267,9 +268,9 @@ mod tests {
     fn kills_process_with_environment_variable() {
         let dir = TestDir::new();
         let (tracker, _) = ProcessTracker::open(dir.file(), format!("mark-{}", std::process::id())).unwrap();
-        // No entry: the crash happened before it was recorded.
+        // The process is not in the list, as after a crash between starting and recording it.
         let mut child = start("exec sleep 1000", tracker.variables());
-        // Until `exec`, the process has the environment of the test.
+        // Between `fork` and `exec`, the process still has the environment of the test.
         wait_until("the variable", || proc::environment_variable(id(&child), ENV_MARKER).is_some());
         let (_, orphans) = ProcessTracker::open(dir.file(), "two".to_owned()).unwrap();
         assert_eq!(orphans, OrphanedProcesses { killed: 1, remaining: 0 });

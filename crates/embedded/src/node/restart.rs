@@ -17,10 +17,11 @@ pub(crate) enum RestartPolicy {
     Never,
 }
 
-/// The crash back-off of the kubelet: no delay, then 10 s doubling to 5 min; reset after a run of 10 min.
+/// The crash back-off of the kubelet: no delay after the first exit, then 10 s, doubling up to 5 min. A run of at least
+/// 10 min resets it.
 #[derive(Debug, Default)]
 pub(crate) struct CrashLoopBackOff {
-    /// The delay after the next run.
+    /// Back-off delay after the next container exit.
     delay: Duration,
 }
 
@@ -42,7 +43,7 @@ impl RestartPolicy {
         }
     }
 
-    /// Returns the policy of an init container, which never runs again after it has succeeded.
+    /// Returns the policy of an init container, which is not restarted after it has succeeded.
     pub(crate) fn for_init_container(pod: &Value, container: &Value) -> Self {
         match Self::for_container(pod, container) {
             Self::Always => Self::OnFailure,
@@ -61,7 +62,7 @@ impl RestartPolicy {
 }
 
 impl CrashLoopBackOff {
-    /// Returns the delay after a run of this length.
+    /// Returns the delay before restarting a container that ran for `run_time`.
     pub(crate) fn next_delay(&mut self, run_time: Duration) -> Duration {
         if run_time >= MAX_DELAY * 2 {
             self.delay = Duration::ZERO;

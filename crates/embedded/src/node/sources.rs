@@ -54,7 +54,7 @@ impl ObjectSource for NamespaceSources<'_> {
 /// Waits for a change of an object that the Pod may refer to. Cancel-safe.
 pub(super) async fn wait_for_change(changes: &mut Subscription, pod: &Value) {
     loop {
-        // After missed changes, the caller checks again.
+        // An error means that changes were missed; the caller then checks all objects again.
         let Ok(change) = changes.next().await else { return };
         let is_in_namespace = change.namespace == object::namespace(pod);
         let is_relevant = match change.resource.as_str() {

@@ -20,7 +20,7 @@ pub(crate) struct ContainerStatus {
     /// Whether the startup probe has succeeded, or there is none.
     pub(crate) started: bool,
     pub(crate) ready: bool,
-    /// Whether the container will not run again.
+    /// Whether the container has finished and will not be restarted.
     pub(crate) done: bool,
 }
 
@@ -41,14 +41,14 @@ pub(crate) enum ContainerState {
     Terminated(TerminatedState),
 }
 
-/// States whether the agent observed the end of a run.
+/// Whether the agent observed the termination of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TerminationObservation {
     Observed,
     Unobserved,
 }
 
-/// A terminated run of a container; times in the format of Kubernetes.
+/// State of a terminated container; times are RFC 3339 strings.
 #[derive(Debug, Clone)]
 pub(crate) struct TerminatedState {
     pub(crate) exit_code: i32,
@@ -58,23 +58,23 @@ pub(crate) struct TerminatedState {
     pub(crate) finished_at: String,
 }
 
-/// The part of a Pod status that does not come from its containers.
+/// The part of a Pod status that does not depend on its containers.
 #[derive(Debug, Clone)]
 pub(crate) struct PodPlacement {
     pub(crate) pod_ip: Ipv4Addr,
     pub(crate) host_ip: String,
     /// When the agent started the Pod.
     pub(crate) start_time: String,
-    /// Whether the node is ready; a Pod on a node that is not ready is not ready either.
+    /// Whether the node is ready. If not, its Pods are not ready either.
     pub(crate) node_ready: bool,
     /// Whether the Pod was stopped because `activeDeadlineSeconds` has passed.
     pub(crate) deadline_exceeded: bool,
 }
 
-/// Message of the kubelet for a Pod that exceeded `activeDeadlineSeconds`.
+/// The kubelet's message for a Pod that exceeded `activeDeadlineSeconds`.
 pub(crate) const DEADLINE_EXCEEDED_MESSAGE: &str = "Pod was active on the node longer than the specified deadline";
 
-/// Returns the complete `status`, based on the current one, so that conditions of other writers are preserved.
+/// Returns the complete `status`. It is based on the current one to preserve conditions set by other clients.
 pub(crate) fn pod_status(pod: &Value, containers: &[ContainerStatus], placement: &PodPlacement, now: &str) -> Value {
     let mut status = pod.get("status").cloned().unwrap_or_else(|| json!({}));
     let phase = if placement.deadline_exceeded { "Failed" } else { pod_phase(containers) };
@@ -168,7 +168,7 @@ fn readiness_gates(pod: &Value) -> impl Iterator<Item = &str> {
 // === impl ContainerStatus ===
 
 impl ContainerStatus {
-    /// Whether the container no longer blocks the condition `Initialized`.
+    /// Whether the container is complete with regard to the condition `Initialized`.
     fn is_initialized(&self) -> bool {
         match self.role {
             ContainerRole::Main => true,
@@ -179,7 +179,7 @@ impl ContainerStatus {
         }
     }
 
-    /// Returns the container status of the API.
+    /// Returns the container status as in the API (`status.containerStatuses[]`).
     fn status(&self, pod_uid: &str) -> Value {
         let container_id_of_run = |index: u32| format!("embedded://{pod_uid}/{}/{index}", self.name);
         let container_id = container_id_of_run(self.restart_count);

@@ -1,8 +1,8 @@
-//! Restores the status of containers after a restart of the agent, when the end of their runs was not observed. Pure.
+//! Restores container statuses after a restart of the agent, which did not observe how the containers terminated. Pure.
 //!
-//! As with a kubelet after a reboot of its host: a container that was running has terminated with exit code 255 and
-//! reason `Unknown`, containers are restarted according to the restart policy and their restarts are counted, init
-//! containers run again first, and the Pod keeps its UID.
+//! As in a kubelet after its host has rebooted: containers that were running are reported as terminated with exit code
+//! 255 and reason `Unknown`, containers are restarted according to the restart policy and their restarts are counted,
+//! init containers run again first, and the Pod keeps its UID.
 
 use serde_json::Value;
 
@@ -10,10 +10,10 @@ use super::restart::RestartPolicy;
 use super::status::{ContainerRole, ContainerState, ContainerStatus, TerminatedState, TerminationObservation};
 use crate::object;
 
-/// Exit code of a run whose end was not observed, as reported by containerd.
+/// Exit code of a container whose termination was not observed; containerd reports the same.
 const UNKNOWN_EXIT_CODE: i32 = 255;
 
-/// Restores the containers from the status of their Pod; a container without a status stays as it is in `initial`.
+/// Restores the containers from the status of their Pod; a container without a status keeps its entry in `initial`.
 pub(crate) fn recover_statuses(initial: Vec<ContainerStatus>, pod: &Value, now: &str) -> Vec<ContainerStatus> {
     let mut containers: Vec<ContainerStatus> =
         initial.into_iter().map(|container| container.recover(pod, now)).collect();
@@ -36,7 +36,7 @@ fn container_status<'a>(pod: &'a Value, name: &str) -> Option<&'a Value> {
     statuses.find(|status| object::text(status, "/name") == name)
 }
 
-/// Returns the last termination in a container status: of the current run, or of the previous one.
+/// Returns the most recent termination in a container status: from `state`, or else from `lastState`.
 fn last_termination(status: &Value, now: &str) -> Option<TerminatedState> {
     let state = &status["state"];
     if let Some(running) = state.get("running") {

@@ -17,7 +17,7 @@ const MAX_LOG_LINES: usize = 80;
 
 /// The termination message settings of one container.
 pub(super) struct TerminationMessage {
-    /// Path on the host; `None` when the container does not use the file system of the host.
+    /// Path on the host; `None` when the container does not use the host file system.
     file: Option<PathBuf>,
     /// `terminationMessagePath`.
     path: String,
@@ -25,7 +25,7 @@ pub(super) struct TerminationMessage {
 }
 
 impl TerminationMessage {
-    /// Reads the settings of a container; `pod_dir` is the directory of its Pod.
+    /// Reads the settings from the spec of a container; `pod_dir` is the directory of its Pod.
     pub(super) fn new(container: &Value, pod_dir: Option<&Path>) -> Self {
         let path = match object::text(container, "/terminationMessagePath") {
             "" => "/dev/termination-log",
@@ -88,6 +88,6 @@ mod tests {
         log.write_line("out of memory");
         assert_eq!(message.read(exit_code, &log), expect);
         message.create_file().unwrap();
-        assert_eq!(fs::read_to_string(&mount.host_path).unwrap(), "", "every run starts with an empty file");
+        assert_eq!(fs::read_to_string(&mount.host_path).unwrap(), "", "every container run starts with an empty file");
     }
 }

@@ -33,7 +33,7 @@ pub(super) async fn update_volumes(
         let current =
             context.server.get("pods", namespace, name).filter(|stored| object::uid(stored) == object::uid(&pod));
         let Some(current) = current else { return };
-        // A volume whose object was deleted is retained, as by a kubelet.
+        // As in the kubelet, a volume whose object was deleted keeps its content.
         if let Err(error) = volumes::set_up(&current, &sources, &pod_dir) {
             tracing::debug!(name, %error, "failed to update a volume");
         }

@@ -1,4 +1,4 @@
-//! Taint-based eviction: which Pods have to leave a node with `NoExecute` taints, and when.
+//! Taint-based eviction: decides which Pods are evicted from a node with `NoExecute` taints, and when.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;

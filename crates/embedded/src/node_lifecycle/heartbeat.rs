@@ -1,7 +1,8 @@
 //! Node heartbeats: detects nodes that no longer renew their Lease.
 //!
-//! Nodes of this process have no heartbeat: when their agent ends, so does the API server. A node with a Lease in
-//! `kube-node-lease` belongs to another kubelet, and is unreachable when it does not renew the Lease.
+//! Nodes that the agent of this process runs have no heartbeat, because the agent and the API server always stop
+//! together. A node with a Lease in `kube-node-lease` belongs to another kubelet, and is unreachable when that kubelet
+//! no longer renews the Lease.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -43,7 +44,7 @@ pub(super) fn unreachable_status(node: &Value, now: &str) -> Option<Value> {
                 }
                 is_changed = true;
             }
-            // A pressure condition that was never reported is not added.
+            // Pressure conditions that were never reported are not added.
             None if type_ == "Ready" => {
                 list.push(unknown_condition);
                 is_changed = true;

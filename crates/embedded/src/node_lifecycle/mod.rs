@@ -1,8 +1,8 @@
-//! The node controllers of kube-controller-manager: taints that follow from conditions, unreachable nodes,
-//! taint-based eviction, and garbage collection of Pods whose node no longer exists.
+//! The node controllers of kube-controller-manager: taints derived from conditions, unreachable nodes, taint-based
+//! eviction, and garbage collection of Pods whose node no longer exists.
 //!
 //! Each rule is a pure function ([`taints`], [`heartbeat`], [`eviction`]); this module is the work queue that calls
-//! them. A Pod is only evaluated when it is bound or its node changes, so a quiet cluster does no work.
+//! them. A Pod is evaluated only when it is bound or its node changes, so an idle cluster causes no work.
 
 mod eviction;
 mod heartbeat;
@@ -40,7 +40,7 @@ struct NodeLifecycleController {
     ports: Ports,
     /// Keys to evaluate now.
     queue: BTreeSet<QueueKey>,
-    /// Keys to evaluate at a later time.
+    /// Keys to evaluate later, with their due times.
     delayed: BTreeMap<QueueKey, Timestamp>,
 }
 
@@ -146,7 +146,7 @@ impl NodeLifecycleController {
         }
     }
 
-    /// Updates the taints that follow from the conditions of the node.
+    /// Updates the taints that are derived from the conditions of the node.
     fn update_taints(&self, node: &Value) {
         let now = object::format_time(self.ports.clock.now());
         let Some(taints) = taints::desired_taints(node, &now) else { return };
@@ -218,7 +218,7 @@ impl NodeLifecycleController {
         if let Some(phase) = phase {
             status["phase"] = json!(phase);
         }
-        // The deletion does not depend on the condition.
+        // An error is ignored, because the Pod is deleted with or without the condition.
         let _ = self.server.update_status("pods", pod);
     }
 

@@ -1,4 +1,4 @@
-//! Taints that follow from the conditions of a node, as the node lifecycle controller of Kubernetes sets them.
+//! Taints derived from the conditions of a node, as in the node lifecycle controller of Kubernetes.
 
 use serde_json::{Value, json};
 
@@ -15,8 +15,8 @@ const CONDITION_TAINTS: [(&str, &str, &str, bool); 5] = [
 ];
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// Returns the desired taints of the node: those of users and those of its conditions. `None` when they are up to
-/// date.
+/// Returns the desired taints of the node: those set by users and those derived from its conditions. `None` when they
+/// are up to date.
 pub(super) fn desired_taints(node: &Value, now: &str) -> Option<Value> {
     let current = node.pointer("/spec/taints").and_then(Value::as_array).cloned().unwrap_or_default();
     let is_managed = |taint: &Value| {
@@ -49,7 +49,8 @@ pub(super) fn desired_taints(node: &Value, now: &str) -> Option<Value> {
     }
     let mut taints: Vec<Value> = current.iter().filter(|taint| !is_managed(taint)).cloned().collect();
     taints.extend(condition_taints);
-    // A taint that a user added with a managed key is retained while its condition is unknown.
+    // A taint that a user added with a managed key is retained while the node does not report the corresponding
+    // condition.
     let is_retained = |taint: &&Value| {
         is_managed(taint) && !taints.contains(taint) && !has_condition_of_taint(node, object::text(taint, "/key"))
     };

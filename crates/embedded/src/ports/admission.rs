@@ -33,9 +33,9 @@ pub struct AdmissionResponse {
     pub allowed: bool,
     /// The reason for denying the write, shown to the client.
     pub message: String,
-    /// The invalid fields, when the write is denied because of fields.
+    /// The invalid fields, if they are the reason for the denial.
     pub causes: Vec<StatusCause>,
-    /// Warnings for the client (`Warning:` headers), also for allowed writes.
+    /// Warnings for the client (`Warning:` headers), for allowed and denied writes.
     pub warnings: Vec<String>,
 }
 

@@ -6,7 +6,7 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> jiff::Timestamp;
 }
 
-/// The clock of the host.
+/// The system clock of the host.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 

@@ -1,5 +1,5 @@
-//! The ports of the cluster: interfaces to everything outside of the process, which the caller provides. Each port
-//! has a file of its own.
+//! The ports of the cluster: interfaces to everything outside the cluster core. The caller provides the
+//! implementations. Each port has its own module.
 
 mod admission;
 mod clock;

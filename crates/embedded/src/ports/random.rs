@@ -1,6 +1,6 @@
 //! Random UIDs and generated names.
 
-/// Kubernetes omits vowels and similar-looking characters (`k8s.io/apimachinery/pkg/util/rand`).
+/// The alphabet of Kubernetes omits vowels and similar-looking characters (`k8s.io/apimachinery/pkg/util/rand`).
 const SUFFIX_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Source of random UIDs and name suffixes.
@@ -11,7 +11,7 @@ pub trait Random: Send + Sync {
     fn suffix(&self, len: usize) -> String;
 }
 
-/// The random number generator of the host.
+/// The system's random number generator.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemRandom;
 

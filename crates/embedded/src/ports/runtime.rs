@@ -19,13 +19,13 @@ pub trait ContainerRuntime: Send + Sync {
     /// Pulls `image` to `node`. The node agent retries after a failure.
     ///
     /// # Errors
-    /// The message of the registry.
+    /// The error message of the registry.
     fn pull_image(&self, node: &str, image: &str) -> Result<(), String> {
         let _ = (node, image);
         Ok(())
     }
 
-    /// Whether containers of `image` on `node` use the file system of the host; volumes are set up only for those.
+    /// Whether containers of `image` on `node` use the host file system. Volumes are set up only for such containers.
     fn uses_host_filesystem(&self, node: &str, image: &str) -> bool {
         let _ = (node, image);
         false
@@ -37,7 +37,7 @@ pub trait ContainerRuntime: Send + Sync {
 pub enum ContainerPurpose {
     /// A main container or sidecar: runs until it is stopped.
     Service,
-    /// An init container: the Pod waits until it exits.
+    /// An init container: has to exit before the next container starts.
     Init,
     /// The command of an exec probe; exit code 0 means success.
     ExecProbe,
@@ -64,7 +64,7 @@ pub struct ContainerConfig {
     pub command: Vec<String>,
     /// `args`; `$(VAR)` is expanded.
     pub args: Vec<String>,
-    /// Environment variables in the order of the Pod; `$(VAR)` is expanded.
+    /// Environment variables in the order of the Pod spec; `$(VAR)` is expanded.
     pub env: Vec<(String, String)>,
     /// IP of the Pod.
     pub pod_ip: IpAddr,
@@ -76,9 +76,9 @@ pub struct ContainerConfig {
     pub labels: BTreeMap<String, String>,
     /// `resources` of the container.
     pub resources: Value,
-    /// Default working directory, for containers that use the file system of the host.
+    /// Default working directory of containers that use the host file system.
     pub default_working_dir: Option<PathBuf>,
-    /// The termination message file, then the volumes by descending length of the path.
+    /// The termination message file, then the volumes, sorted by descending length of their mount paths.
     pub mounts: Vec<Mount>,
     /// Output of the container.
     pub log: LogSink,
@@ -93,11 +93,11 @@ pub struct Mount {
     pub host_path: PathBuf,
 }
 
-/// The exit of a container.
+/// Exit code and termination message of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContainerExit {
     /// Exit code.
     pub code: i32,
-    /// The termination message; may be empty.
+    /// Termination message; may be empty.
     pub message: String,
 }

@@ -1,4 +1,4 @@
-//! Crash consistency: acknowledged writes survive every fault, and revisions never go back.
+//! Crash consistency: acknowledged writes survive every fault, and revisions never decrease.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,13 +23,13 @@ fn settings() -> StoreSettings {
 /// Timeout for operations that take milliseconds, generous for a busy host.
 pub(super) const TEST_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Waits for a future with a timeout, so that a store that never notifies fails the test.
+/// Waits for a future with a timeout: if the store never sends a notification, the test fails instead of hanging.
 fn block_on_with_timeout<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async { timeout(TEST_TIMEOUT, future).await }).expect("the store did not notify")
 }
 
-/// Waits until everything that was written since `epoch` is durable.
+/// Waits until all visible writes are durable. Fails if writes have been rolled back since `epoch`.
 fn wait_durable(store: &Store, epoch: Epoch) -> Result<(), Arc<StorageFailure>> {
     block_on_with_timeout(store.wait_durable(epoch))
 }
@@ -86,10 +86,10 @@ fn fault() -> impl Strategy<Value = Fault> {
 
 type Objects = BTreeMap<String, Value>;
 
-/// The expected objects by revision, and the acknowledged revision.
+/// The expected objects at each revision, and the highest acknowledged revision.
 #[derive(Default)]
 struct Model {
-    /// `None` when a rollback happened at the same time.
+    /// `None` if a concurrent rollback makes the expected objects unknown.
     objects_by_revision: BTreeMap<u64, Option<Objects>>,
     acknowledged: u64,
 }
@@ -131,7 +131,7 @@ fn run_steps(store: &Store, steps: &[StoreOperation], model: &mut Model) {
                 StoreOperation::Delete(_) => expected.remove(&name),
                 _ => expected.insert(name, Value::clone(&object)),
             };
-            // There are no other writers, so the new objects are the previous ones with this write.
+            // There are no other writers, so this write is the only change since the previous revision.
             model.objects_by_revision.insert(revision, (store.epoch() == epoch_before).then_some(expected));
         }
     }
@@ -153,13 +153,13 @@ proptest! {
                 disk.crash();
             }
             disk = disk.after_crash(crash_kind);
-            let store = open(&disk).expect("a crashed disk can be read");
+            let store = open(&disk).expect("the store opens after a crash");
             let revision = store.revision();
             prop_assert!(revision >= model.acknowledged, "{revision} is older than {}", model.acknowledged);
             if let Some(expected) = &model.objects_by_revision[&revision] {
                 prop_assert_eq!(&objects(&store), expected);
             }
-            // Writes that were not acknowledged and are missing never happened.
+            // Unacknowledged writes that were lost are removed from the model.
             model.objects_by_revision.retain(|revision_written, _| *revision_written <= revision);
             model.acknowledged = revision;
             drop(store);
@@ -180,7 +180,8 @@ proptest! {
         let offset = position.index(bytes.len());
         bytes[offset] ^= 1 << bit;
         disk.set_bytes(JOURNAL_FILE, bytes);
-        // A corrupt last frame only loses the mark that the frame before it was acknowledged.
+        // If only the last frame is corrupt, the store opens without data loss, because that frame just acknowledges
+        // the one before it.
         if let Ok(store) = open(&disk) {
             prop_assert_eq!(objects(&store), expected);
         }
@@ -221,13 +222,13 @@ fn full_disk_rejects_writes_until_space_is_free() {
     let failure = wait_durable(&store, epoch).unwrap_err();
     assert_eq!((failure.status().code, failure.status().reason), (507, "InsufficientStorage"));
     assert!(failure.to_string().starts_with("disk/objects.log: "), "{failure}");
-    // Rolled back; the previous version can still be read.
+    // The write was rolled back, and the previous version is still readable.
     assert_eq!((store.get(&key("a")), store.revision()), (Some(Arc::clone(&first)), 1));
     let rejected = store.commit(&key("b"), None, Some(config_map("b", 1)));
     assert!(matches!(rejected, Err(CommitError::Unavailable(_))), "{rejected:?}");
     let new_epoch = store.epoch();
     wait_durable(&store, new_epoch).unwrap();
-    assert!(store.events_after(1, Some(epoch), 1).is_err(), "readers of the rolled back write list again");
+    assert!(store.events_after(1, Some(epoch), 1).is_err(), "watchers of the rolled-back write relist");
 
     disk.set_full(false);
     let mut revisions = store.durable_revisions();
@@ -254,7 +255,7 @@ fn queued_writes_share_one_sync() {
     }
     disk.set_slow(false);
     wait_durable(&store, epoch).unwrap();
-    // The first batch may have one write; the second has all writes that were queued in the meantime.
+    // The first batch may contain a single write; the second contains all writes queued while the first was written.
     assert!(disk.syncs() - syncs_before <= 2, "{}", disk.syncs() - syncs_before);
 }
 
@@ -269,8 +270,8 @@ fn checkpoints_bound_file_size() {
         wait_durable(&store, epoch).unwrap();
     };
     (0..2000).for_each(&mut update_lease);
-    // A checkpoint, the same amount of writes, and the writes during the next checkpoint, which takes longer on a
-    // busy host.
+    // The file may contain a checkpoint, an equal amount of writes, and the writes made during the next checkpoint,
+    // which takes longer on a busy host.
     let (started, mut further_updates) = (std::time::Instant::now(), 2000..);
     while disk.bytes(JOURNAL_FILE).len() > 100_000 {
         assert!(started.elapsed() < TEST_TIMEOUT, "{} bytes", disk.bytes(JOURNAL_FILE).len());

@@ -1,5 +1,5 @@
-//! The nesting limit of objects. Objects are stored as text; an object whose text cannot be parsed again is rejected,
-//! in memory as well as on disk.
+//! The nesting limit of objects. Objects are stored as JSON text. Every store, in memory or on disk, rejects an object
+//! that is nested too deeply for its text to be parsed again.
 
 use apimachinery::Status;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use serde_json::Value;
 /// Maximum depth of nested objects and arrays, including the outermost; `serde_json` parses 127.
 const MAX_DEPTH: usize = 120;
 
-/// Checks the depth of an object without writing it, for dry runs.
+/// Checks the depth of an object that is not written (dry run).
 ///
 /// # Errors
 /// 400 when the object is nested too deeply.
@@ -72,7 +72,7 @@ mod tests {
             "spec": {"group": "example.org", "scope": "Namespaced", "names": names, "versions": [version]}})
     }
 
-    /// Returns an object with nested arrays; the object itself adds one level.
+    /// Returns an object with nested arrays. The object itself counts as one more level.
     fn thing(name: &str, lists: usize) -> Value {
         let data = (0..lists).fold(json!(1), |inner, _| json!([inner]));
         json!({"apiVersion": "example.org/v1", "kind": "Thing", "metadata": {"name": name}, "data": data})

@@ -1,4 +1,4 @@
-//! Failures of the storage.
+//! Storage failures.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use apimachinery::Status;
 pub(crate) struct StorageFailure {
     file: String,
     cause: String,
-    /// Whether the storage is full.
+    /// Whether the cause is a full disk or an exceeded quota.
     is_full: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A simulated disk with injected faults; after a crash, it has the contents that a real disk could have.
+//! A simulated disk with fault injection. After a crash, its contents are a state that a real disk could be in.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,19 +9,19 @@ use super::storage::{AppendFile, Storage};
 /// A fault of one disk operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// The host crashes during this operation; this many bytes of it are written.
+    /// The host crashes during the operation, after this many bytes have been written.
     Crash { bytes: usize },
-    /// This operation fails; a write fails after this many bytes.
+    /// The operation fails. A write fails after this many bytes have been written.
     Error { bytes: usize, kind: io::ErrorKind },
 }
 
 /// The effect of a crash on unsynced data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CrashKind {
-    /// The process was killed: all written data remains.
+    /// The process was killed: all written data is retained.
     Kill,
-    /// The power was lost: this share (in 256ths) of the unsynced data remains, with zeros up to its length if `holes`.
-    /// Renames survive if `names`.
+    /// Power loss: the first `share`/256 of the unsynced data of each file is retained. If `holes` is set, the rest
+    /// reads as zeros. If `names` is set, renames that were not yet durable are retained.
     PowerLoss { share: u8, holes: bool, names: bool },
 }
 
@@ -40,9 +40,9 @@ struct SyncGate {
 struct DiskContents {
     /// Files by id.
     files: BTreeMap<usize, SimulatedFile>,
-    /// File names as a running process sees them.
+    /// File names that a running process sees, with the file ids.
     names: BTreeMap<String, usize>,
-    /// File names after a power loss.
+    /// File names that are durable, with the file ids.
     durable_names: BTreeMap<String, usize>,
     next_id: usize,
     operations: usize,
@@ -94,7 +94,7 @@ impl FaultyDisk {
         self.contents().has_crashed = true;
     }
 
-    /// Returns the disk as the next process finds it after a crash.
+    /// Returns the disk with the contents that the next process finds after a crash.
     pub(super) fn after_crash(&self, crash_kind: CrashKind) -> Self {
         let mut contents = self.contents();
         contents.has_crashed = true;
@@ -134,7 +134,8 @@ impl FaultyDisk {
 }
 
 impl DiskContents {
-    /// Counts an operation; returns how many of its bytes are written, and its result.
+    /// Counts an operation and applies the injected fault. Returns how many bytes to write, and the result of the
+    /// operation.
     fn run_operation(&mut self, length: usize) -> (usize, io::Result<()>) {
         let index = self.operations;
         self.operations += 1;
@@ -193,7 +194,7 @@ impl Storage for FaultyDisk {
         contents.run_operation(0).1?;
         let file = contents.names.remove(replacement).ok_or(io::ErrorKind::NotFound)?;
         contents.names.insert(name.to_owned(), file);
-        // A crash in between: renamed, but not durable yet.
+        // Between the two operations, the file is renamed, but the rename is not durable yet.
         contents.run_operation(0).1?;
         contents.durable_names = contents.names.clone();
         Ok(())

@@ -6,10 +6,10 @@
 //! | frame | mark 4, kind 4, length of the payload 8, xxh64 of the payload 8, xxh64 of these 8, payload |
 //!
 //! The first frames are the checkpoint (every object at the time the file was created) up to
-//! [`FrameKind::CheckpointEnd`]. Then follows one [`FrameKind::Commit`] per batch of writes, followed by a
-//! [`FrameKind::Acknowledged`] once it was durable. A payload is text with two lines per entry: `[revision, resource,
-//! namespace, name]` and the object, `null` for a deletion. The mark is invalid UTF-8, so it does not occur in a
-//! payload, and a reader finds the next frame after a corrupt one.
+//! [`FrameKind::CheckpointEnd`]. They are followed by one [`FrameKind::Commit`] per batch of writes, each with a
+//! [`FrameKind::Acknowledged`] after it once the batch was durable. A payload is text with two lines per entry:
+//! `[revision, resource, namespace, name]`, then the object (`null` for a deletion). The mark is invalid UTF-8 and
+//! therefore never occurs in a payload, so a reader can find the next frame after a corrupt one.
 
 use std::io;
 
@@ -71,7 +71,7 @@ pub(super) struct Frame<'a> {
 /// The reason for rejecting a file header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HeaderError {
-    /// Not a journal file, or corrupt beyond recognition.
+    /// Not a journal file, or its magic bytes are corrupt.
     UnrecognizedFile,
     /// The checksum does not match.
     Corrupt,
@@ -103,7 +103,7 @@ pub(super) fn check_header(bytes: &[u8]) -> Result<(), HeaderError> {
     }
 }
 
-/// Returns a frame with this payload.
+/// Encodes a frame with this payload.
 pub(super) fn frame(kind: FrameKind, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(FRAME_HEADER_LENGTH + payload.len());
     bytes.extend(FRAME_MARK);

@@ -1,8 +1,8 @@
 //! The journal thread: it writes all queued events as one batch, syncs the file, and marks the batch as durable.
 //!
-//! A new file is written from a checkpoint of all objects when the writes after the current checkpoint have become
-//! larger than the checkpoint, in another thread while batches are still appended to the old file. The same happens
-//! after a failure: it is unknown what a disk keeps of a file after a failed write or sync, so that file is not
+//! When the writes after the current checkpoint have become larger than the checkpoint itself, another thread writes a
+//! new file with a checkpoint of all objects. Meanwhile, batches are still appended to the old file. A new file is also
+//! written after a failure: the contents of a file are undefined after a failed write or sync, so that file is not
 //! written to again.
 
 use std::io;
@@ -56,9 +56,9 @@ struct JournalWriter {
     /// File length at which a new checkpoint is written.
     checkpoint_at: u64,
     checkpoint_task: Option<CheckpointTask>,
-    /// After a failure: the delay before the next retry.
+    /// Delay before the next retry; `None` unless the last write has failed.
     retry_delay: Option<Duration>,
-    /// A message that was received but not handled.
+    /// A message that was received but has not been handled yet.
     pending: Option<Message>,
 }
 
@@ -98,7 +98,7 @@ impl Journal {
 
     /// Queues an event. Events must be queued in the order of revisions.
     pub(super) fn write(&self, event: Arc<StoreEvent>) {
-        // The thread only ends with this handle.
+        // Sending succeeds, because the thread runs until this handle is dropped.
         let _ = self.sender.send(Message::Write(event));
     }
 }
@@ -130,7 +130,7 @@ impl JournalWriter {
         self.abandon_checkpoint();
     }
 
-    /// Returns the next message; retries after a failure while there is none.
+    /// Returns the next message. After a failure, retries periodically while waiting for a message.
     fn next(&mut self) -> Option<Message> {
         if let Some(pending) = self.pending.take() {
             return Some(pending);
@@ -145,7 +145,7 @@ impl JournalWriter {
         }
     }
 
-    /// Writes an event and the events that are queued behind it.
+    /// Writes an event and all events that are already queued after it as one batch.
     fn write_batch(&mut self, first: Arc<StoreEvent>) {
         let mut batch = vec![first];
         while batch.len() < MAX_BATCH_SIZE {
@@ -162,8 +162,8 @@ impl JournalWriter {
         if let Err(error) = self.append_batch(&batch) {
             return self.fail(&error);
         }
-        // Not synced: the frame survives a kill, and a power loss only loses the mark that the last batch was
-        // acknowledged.
+        // This frame is not synced. It survives if the process is killed; after a power loss, only the information that
+        // the last batch was acknowledged is missing.
         let acknowledged = self.file.append(&format::frame(FrameKind::Acknowledged, &[]));
         lock(&self.state).mark_durable(revision);
         match acknowledged {
@@ -253,7 +253,7 @@ impl JournalWriter {
         }
     }
 
-    /// Rolls back all writes that are not durable, including those in the channel.
+    /// Rolls back all writes that are not durable, including those still queued in the channel.
     fn fail(&mut self, error: &io::Error) {
         self.abandon_checkpoint();
         let failure = StorageFailure::new(self.storage.display_path(JOURNAL_FILE), error);

@@ -16,10 +16,10 @@ pub(super) struct JournalFile {
     pub(super) lengths: JournalLengths,
 }
 
-/// Opens an existing journal file. It is synced first, as the writes of an earlier process may be readable but not
-/// durable.
+/// Opens an existing journal file. It is synced first, because writes of an earlier process may be readable without
+/// being durable.
 pub(super) fn reopen_journal(storage: &dyn Storage, lengths: JournalLengths) -> io::Result<JournalFile> {
-    // An earlier process may have ended while it wrote a checkpoint.
+    // Removes a file left by a process that ended while writing a checkpoint.
     storage.remove(NEXT_JOURNAL_FILE);
     let mut handle = storage.open(JOURNAL_FILE, lengths.file)?;
     handle.sync()?;

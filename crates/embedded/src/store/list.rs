@@ -13,7 +13,7 @@ impl State {
         CollectionSnapshot { revision: self.revision, objects: self.objects.get(resource).cloned().unwrap_or_default() }
     }
 
-    /// Returns at most `limit` objects after `after`, sorted by name.
+    /// Returns at most `limit` objects whose name sorts after `after`, sorted by name.
     pub(super) fn list(&self, collection: &CollectionKey, after: Option<&NamespacedName>, limit: usize) -> ListPage {
         let mut objects = self.range(collection, after);
         let page = objects.by_ref().take(limit).map(|(key, object)| (Arc::clone(key), Arc::clone(object))).collect();

@@ -2,13 +2,12 @@
 //! read.
 //!
 //! Every write has one revision; it becomes visible and part of the history under the same lock, so readers see
-//! revisions in order. Writers never wait for readers: a reader that falls behind the bounded history has to list
-//! again.
+//! revisions in order. Writers never wait for readers: a watch that falls behind the bounded history has to relist.
 //!
 //! A store is in memory, or is [opened](Store::open) on a directory: then a [`journal`] persists the writes, and no
-//! response leaves the process before the write is durable. Watches only see durable revisions; before the server
-//! responds to a client, it waits for [`Store::wait_durable`]. Writes that cannot be persisted are rolled back, and
-//! further writes are rejected until the journal can be written again.
+//! response is sent before its write is durable. Watches only see durable revisions; before the server responds to a
+//! client, it waits for [`Store::wait_durable`]. Writes that cannot be persisted are rolled back, and further writes
+//! are rejected until the journal can be written again.
 
 #[cfg(test)]
 mod crash_tests;
@@ -47,8 +46,9 @@ use storage::Storage;
 pub(crate) use stored_object::StoredObject;
 pub(crate) use watch_cache::CollectionKey;
 
-/// Default number of events in the history: how far a watch may fall behind. An event holds its object as text. This
-/// number covers hours of a busy small cluster, while clients renew their watches within ten minutes.
+/// Default number of events in the history, which limits how far a watch may fall behind. An event contains its object
+/// as JSON text. This number of events covers hours in a busy small cluster; clients renew their watches within ten
+/// minutes.
 pub const DEFAULT_HISTORY_SIZE: usize = 50_000;
 
 /// Namespace (empty for cluster-scoped objects) and name; the sort order of lists.
@@ -76,14 +76,15 @@ pub(crate) struct StoreEvent {
     pub(crate) old: Option<Arc<StoredObject>>,
     /// `None` when the object was deleted.
     pub(crate) new: Option<Arc<StoredObject>>,
-    /// The deleted object with the revision of its deletion, from which clients resume watches.
+    /// For a deletion: the last state of the object, with the revision of the deletion as `resourceVersion`, from which
+    /// clients resume watches.
     pub(crate) deleted: Option<Arc<StoredObject>>,
 }
 
 /// The reason for rejecting a write.
 #[derive(Debug, Clone)]
 pub(crate) enum CommitError {
-    /// The object has been changed concurrently: read it again.
+    /// Conflict: the object was changed concurrently. Read it again and retry.
     Conflict,
     /// The store currently rejects writes.
     Unavailable(Arc<StorageFailure>),
@@ -96,14 +97,15 @@ pub(crate) enum CommitError {
 pub struct StoreSettings {
     /// Number of events in the history.
     pub history_size: usize,
-    /// Bytes of writes after the checkpoint at which a new journal file is written; more when the checkpoint is
-    /// larger.
+    /// Minimum size in bytes of the writes after a checkpoint before a new journal file is written. If the checkpoint
+    /// is larger, its size applies instead.
     pub checkpoint_after: u64,
     /// Delay of the first retry after a write failure; it doubles with each retry.
     pub retry_delay: Duration,
 }
 
-/// Number of rollbacks when a request started. Data that the request has read is invalid once the number changes.
+/// Number of rollbacks at the start of a request. If the number has changed since, data that the request read may be
+/// invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Epoch(u64);
 
@@ -141,7 +143,7 @@ pub(crate) struct CollectionSnapshot {
 #[derive(Clone)]
 pub struct Store {
     state: Arc<Mutex<State>>,
-    /// The newest durable revision; also notified after a rollback.
+    /// The newest durable revision. Receivers are also notified after a rollback.
     durable_revisions: watch::Receiver<u64>,
     /// `None` in memory. Dropping the last handle waits until all writes are persisted.
     journal: Option<Arc<Journal>>,
@@ -172,8 +174,8 @@ impl Store {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // The state is consistent between statements, and only an allocation failure can panic while the lock is
-        // held.
+        // A poisoned lock is ignored: only an allocation failure can panic while the lock is held, and the state is
+        // consistent between statements.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -186,7 +188,7 @@ impl Store {
     /// Waits until all revisions that are visible now are durable. Returns immediately for a store in memory.
     ///
     /// # Errors
-    /// When writes have been rolled back since `epoch`: data that the caller has read or written may be gone.
+    /// When writes have been rolled back since `epoch`: data that the caller has read or written may have been lost.
     pub(crate) async fn wait_durable(&self, epoch: Epoch) -> Result<(), Arc<StorageFailure>> {
         if self.journal.is_none() {
             return Ok(());
@@ -199,7 +201,7 @@ impl Store {
                 return Ok(());
             }
             if durable_revision.changed().await.is_err() {
-                // The state, which this handle keeps alive, owns the sender.
+                // Unreachable: the state owns the sender, and this handle keeps the state alive.
                 std::future::pending::<()>().await;
             }
         }
@@ -217,8 +219,8 @@ impl Store {
         self.state().revision
     }
 
-    /// Keeps the parsed objects of a resource in memory from now on, for resources that controllers of this process
-    /// read often.
+    /// Keeps all parsed objects of a resource in memory from now on. Intended for resources that the controllers of
+    /// this process read frequently.
     pub(crate) fn pin_resource(&self, resource: &str) {
         self.state().pin_resource(resource);
     }
@@ -243,7 +245,7 @@ impl Store {
         Some((key.clone(), state.get(key)?.value()))
     }
 
-    /// Returns the objects that have `uid` as an owner, sorted by key.
+    /// Returns the objects with `uid` in their `ownerReferences`, sorted by key.
     #[must_use]
     pub(crate) fn dependents(&self, uid: &str) -> Vec<(ObjectKey, Arc<Value>)> {
         let state = self.state();
@@ -267,7 +269,7 @@ impl Store {
     /// pages of a list are consistent with the first.
     ///
     /// # Errors
-    /// [`CompactedError`] when the history does not reach back to the revision.
+    /// [`CompactedError`] when the history no longer contains the revision.
     pub(crate) fn list_page(
         &self,
         collection: &CollectionKey,
@@ -364,7 +366,7 @@ impl Store {
         let mut state = self.state();
         let (event, written) = state.write(key, expected, new)?;
         match &self.journal {
-            // Under the lock, so that the journal is in the order of revisions.
+            // The event is queued under the lock, so that the journal is in the order of revisions.
             Some(journal) => journal.write(event),
             None => state.mark_durable(event.revision),
         }

@@ -1,8 +1,8 @@
 //! Recovery: reads the checkpoint and the complete writes of a journal file.
 //!
-//! Batches of writes are persisted one after the other, so only the last one can be incomplete, and it was not
-//! acknowledged. A frame that is corrupt but followed by another one means data loss after acknowledgement, so the
-//! file is rejected.
+//! Batches of writes are persisted one after the other. Therefore only the last batch can be incomplete, and an
+//! incomplete batch was never acknowledged. A corrupt frame that is followed by another frame means that acknowledged
+//! data was lost, so the file is rejected.
 
 use std::io;
 
@@ -26,13 +26,13 @@ pub enum StoreOpenError {
         /// The cause.
         error: io::Error,
     },
-    /// The file is not a journal of a store.
+    /// The file is not an object store journal.
     #[error("{file}: not an object store journal")]
     UnrecognizedFile {
         /// The file.
         file: String,
     },
-    /// A newer version has written the file.
+    /// The file was written by a newer version of this program.
     #[error("{file}: written by a newer version in format {version}; this version reads format {}", format::VERSION)]
     NewerFormat {
         /// The file.

@@ -25,10 +25,10 @@ use crate::ports::{
 
 #[tokio::test]
 async fn responses_and_watches_wait_for_durability() {
-    timeout(TEST_TIMEOUT, check_responses_wait()).await.expect("a response is missing");
+    timeout(TEST_TIMEOUT, check_responses_wait()).await.expect("the server did not respond in time");
 }
 
-/// Responses to writes, reads that could show them, and watches wait for the disk.
+/// Checks that responses to writes, reads that could return these writes, and watches all wait for the disk.
 async fn check_responses_wait() {
     let disk = FaultyDisk::default();
     let ports = Ports {
@@ -60,17 +60,17 @@ async fn check_responses_wait() {
     assert_eq!(read.await.unwrap().status(), 200);
     assert_eq!(changes.next().await.unwrap().name, "a");
 
-    // A write that cannot be stored is rejected and is not visible.
+    // A write that cannot be persisted is rejected and never becomes visible.
     disk.set_full(true);
     let rejected = request("POST", &json!({"metadata": {"name": "b"}})).await.unwrap();
     assert_eq!(rejected.status(), 507);
-    assert!(changes.next().await.is_err(), "readers of the changes list again");
+    assert!(changes.next().await.is_err(), "watchers relist");
     assert!(server.get("configmaps", "default", "b").is_none());
     assert_eq!(request("GET", &Value::Null).await.unwrap().status(), 200);
     disk.set_full(false);
 }
 
-/// Counts the admission requests for Pods while nothing can be stored.
+/// Counts the admission requests for Pods while the disk is full.
 #[derive(Default)]
 struct CountingAdmission(AtomicUsize);
 

@@ -24,7 +24,7 @@ pub(super) struct State {
     last_assigned_revision: u64,
     /// Revisions up to this one survive a crash.
     durable_revision: u64,
-    /// Number of times that writes may have been rolled back.
+    /// Number of storage failures so far, each of which may have rolled back writes.
     pub(super) rollbacks: u64,
     /// The most recent storage failure.
     failure: Option<Arc<StorageFailure>>,
@@ -32,10 +32,10 @@ pub(super) struct State {
     rejects_writes: bool,
     /// Revisions up to this one are no longer in the history.
     compacted_revision: u64,
-    /// Objects by resource. A collection that a list still reads is copied for the next write to it; that takes no
-    /// longer than a copy for the list would have taken.
+    /// Objects by resource. A collection that a list is still reading is copied on the next write (copy-on-write), so
+    /// lists themselves need no copy.
     pub(super) objects: BTreeMap<String, Arc<Collection>>,
-    /// Resources whose parsed objects stay in memory.
+    /// Resources whose parsed objects are always kept in memory.
     pinned_resources: BTreeSet<String>,
     pub(super) index: Index,
     pub(super) history: VecDeque<Arc<StoreEvent>>,
@@ -43,7 +43,7 @@ pub(super) struct State {
     watch_cache: WatchCache,
     /// Maximum number of events in the history.
     history_size: usize,
-    /// Sends the newest durable revision; also notifies after a rollback.
+    /// Sends the newest durable revision. Receivers are also notified after a rollback.
     durable_sender: watch::Sender<u64>,
 }
 
@@ -94,7 +94,7 @@ impl State {
                 (end.revision, end.issued, end.revision);
         }
         for entry in recovered.commits {
-            // A checkpoint may include the first writes after it.
+            // The checkpoint may already include the first of the writes that follow it.
             if entry.revision > self.revision {
                 self.replay(entry);
             }
@@ -114,7 +114,8 @@ impl State {
     }
 
     pub(super) fn get(&self, key: &ObjectKey) -> Option<&Arc<StoredObject>> {
-        // A tuple of borrowed strings cannot look up a tuple of owned strings.
+        // The strings are cloned, because a map with a tuple of owned strings as key cannot be searched with borrowed
+        // strings.
         self.objects.get(&key.resource)?.get(&(key.namespace.clone(), key.name.clone()))
     }
 
@@ -187,7 +188,7 @@ impl State {
         }
     }
 
-    /// Applies a write, which becomes visible but is not yet durable. Returns the object as written or as deleted.
+    /// Applies a write, which becomes visible but is not yet durable. Returns the written or deleted object.
     pub(super) fn write(
         &mut self,
         key: &ObjectKey,
@@ -230,7 +231,7 @@ impl State {
         event
     }
 
-    /// Replaces an object. Of the old version only the text stays in memory.
+    /// Replaces an object. Only the JSON text of the old version stays in memory.
     fn put(&mut self, key: &ObjectKey, old: Option<&Arc<StoredObject>>, new: Option<&Arc<StoredObject>>) {
         if let Some(old) = old {
             self.index.remove(key, &old.value());
@@ -253,9 +254,10 @@ impl State {
         }
     }
 
-    /// Marks all revisions up to `revision` as durable: watches may see them, and they may leave the history.
+    /// Marks all revisions up to `revision` as durable: watches may return them, and they may be removed from the
+    /// history.
     pub(super) fn mark_durable(&mut self, revision: u64) {
-        // From the end, because few events of a long history are new.
+        // Searches from the end, because only the last few events of a long history are new.
         let count_after =
             |after: u64| self.history.iter().rev().take_while(move |event| event.revision > after).count();
         let (start, end) =
@@ -293,8 +295,7 @@ impl State {
         self.rejects_writes = true;
     }
 
-    /// Accepts writes again. Readers of the changes list again, as their own writes may have been rolled back or
-    /// rejected.
+    /// Accepts writes again. Watchers relist, because their own writes may have been rolled back or rejected.
     pub(super) fn accept_writes(&mut self) {
         self.rejects_writes = false;
         self.rollbacks += 1;

@@ -29,7 +29,7 @@ pub(crate) trait Storage: Send + Sync {
     /// returns.
     ///
     /// # Errors
-    /// When it is unknown which of the files has the name.
+    /// When it is unknown whether the rename took effect.
     fn replace(&self, name: &str, replacement: &str) -> io::Result<()>;
 
     /// Removes a file; errors are ignored.
@@ -39,7 +39,7 @@ pub(crate) trait Storage: Send + Sync {
     fn display_path(&self, name: &str) -> String;
 }
 
-/// A file that is appended to.
+/// A file that is open for appending.
 pub(crate) trait AppendFile: Send {
     /// Appends bytes; after an error, some of them may have been written.
     ///
@@ -47,14 +47,15 @@ pub(crate) trait AppendFile: Send {
     /// When the disk is full or broken.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Returns once all appended bytes survive a power loss.
+    /// Returns when all appended bytes are durable, so that they survive a power loss.
     ///
     /// # Errors
-    /// When that is not guaranteed; another attempt cannot guarantee it either.
+    /// When durability is not guaranteed. Calling this again does not help, because the operating system may have
+    /// discarded the data.
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// A directory of the host. Files are readable by their owner only, as they contain Secrets.
+/// A directory on the host. Files are readable by their owner only, because they contain Secrets.
 #[derive(Debug, Clone)]
 pub(crate) struct StorageDirectory(pub(crate) PathBuf);
 
@@ -97,7 +98,7 @@ impl Storage for StorageDirectory {
     }
 
     fn remove(&self, name: &str) {
-        // A missing file needs no removal, and a remaining one is overwritten.
+        // An error is ignored: the file may not exist, and a remaining file is overwritten later.
         let _ = fs::remove_file(self.path(name));
     }
 
@@ -106,7 +107,7 @@ impl Storage for StorageDirectory {
     }
 }
 
-/// Makes renames in a directory durable.
+/// Syncs a directory, which makes renames in it durable.
 fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }

@@ -1,8 +1,8 @@
 //! One version of an object: its JSON text, and its parsed value while it is in use.
 //!
-//! A parsed JSON value needs ten times the memory of its text, and most objects are only sent. The text is encoded
-//! once for the response to the writer, for every list and for every watch. Values stay parsed for the resources that
-//! controllers of this process read often.
+//! A parsed JSON value needs about ten times the memory of its text, and most objects are only sent to clients. The
+//! text is encoded once and then used for the response to the writer and for every list and watch. Parsed values are
+//! kept only for resources that the controllers of this process read frequently.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -22,14 +22,14 @@ pub(crate) struct StoredObject {
 #[derive(Debug)]
 enum CachedValue {
     Pinned(Arc<Value>),
-    /// Available while another owner keeps it alive; otherwise it is parsed from the text.
+    /// Not kept alive by the store: if all users have dropped the value, it is parsed from the text again.
     Weak(Weak<Value>),
 }
 
 // === impl StoredObject ===
 
 impl StoredObject {
-    /// Encodes `object`. The parsed value is shared while another owner keeps it alive.
+    /// Encodes `object`. Shares the parsed value with the caller for as long as the caller keeps it alive.
     #[must_use]
     pub(crate) fn new(object: &Arc<Value>) -> Self {
         let (text, body_offset) = encode(object);
@@ -40,7 +40,7 @@ impl StoredObject {
         self.value.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the parsed object; concurrent callers share the value.
+    /// Returns the parsed object. Concurrent callers share one value.
     #[must_use]
     pub(crate) fn value(&self) -> Arc<Value> {
         let mut cached = self.cached_value();
@@ -128,7 +128,7 @@ fn encode(object: &Value) -> (Bytes, usize) {
         text.pop();
     }
     text.push(b'}');
-    // A boxed slice has no spare capacity.
+    // A boxed slice wastes no memory on spare capacity.
     let body_offset = body_offset.min(text.len() - 1);
     (Bytes::from(text.into_boxed_slice()), body_offset)
 }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     proptest! {
-        /// A number is unchanged after a restart, with all its digits.
+        /// Numbers keep all their digits when an object is stored and parsed again, as after a restart.
         #[test]
         fn numbers_round_trip(number in proptest::num::f64::NORMAL) {
             let text = json!({"spec": {"n": number}}).to_string();

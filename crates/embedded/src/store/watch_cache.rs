@@ -1,5 +1,5 @@
-//! The history by collection, for the collections that have watches: a watch only reads, and is only notified of, the
-//! events of its collection.
+//! The history by collection, for the collections that have watches: a watch reads, and is notified of, only the events
+//! of its collection.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) struct WatchCache(BTreeMap<CollectionKey, CollectionEvents>);
 /// The events of one watched collection.
 struct CollectionEvents {
     events: VecDeque<Arc<StoreEvent>>,
-    /// The newest revision that was removed from `events`; a watch behind it has missed events.
+    /// The newest revision that was removed from `events`. A watch at an older revision has missed events.
     compacted_revision: u64,
     latest_revision: watch::Sender<u64>,
 }
@@ -38,7 +38,7 @@ impl CollectionKey {
             && self.namespace.as_ref().is_none_or(|namespace| *namespace == event.key.namespace)
     }
 
-    /// Returns the collections that contain the event: its namespace and all namespaces.
+    /// Returns the two collections that contain the event: its resource in one namespace, and in all namespaces.
     fn containing(event: &StoreEvent) -> [Self; 2] {
         [None, Some(event.key.namespace.clone())]
             .map(|namespace| Self { resource: event.key.resource.clone(), namespace })
@@ -48,7 +48,8 @@ impl CollectionKey {
 // === impl WatchCache ===
 
 impl WatchCache {
-    /// Returns a receiver that is notified of every event of `collection`; its events are kept while receivers exist.
+    /// Returns a receiver that is notified of every event of `collection`; events of the collection are kept as long as
+    /// a receiver exists.
     pub(super) fn subscribe<'a>(
         &mut self,
         collection: &CollectionKey,

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::Server;
 use crate::object;
 
-/// One write or event. The object carries its own namespace.
+/// One write or Event. The namespace is that of the object.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Action {
     Create { resource: &'static str, object: Value },
@@ -24,7 +24,7 @@ pub(crate) enum Action {
 pub(crate) struct Plan {
     /// Executed in order; the first failure ends the execution.
     pub(crate) actions: Vec<Action>,
-    /// When to reconcile the object again although nothing has changed.
+    /// When to reconcile the object again even if it does not change.
     pub(crate) requeue_at: Option<Timestamp>,
 }
 
@@ -46,7 +46,7 @@ impl Plan {
         self.requeue_at = Some(self.requeue_at.map_or(at, |earlier| earlier.min(at)));
     }
 
-    /// Updates the status unless the object already has it.
+    /// Updates the status unless the object already has this status.
     pub(crate) fn update_status(&mut self, resource: &'static str, object: &Value, status: Value) {
         if object.get("status") == Some(&status) {
             return;
@@ -63,7 +63,7 @@ impl Action {
     /// Executes the action. `component` is the reporting component of events.
     ///
     /// # Errors
-    /// The error of the API server; a conflict means that the object is newer than the plan.
+    /// The error of the API server. A conflict means that the object has changed since the plan was made.
     pub(crate) fn execute(self, server: &Server, component: &str) -> Result<(), Status> {
         match self {
             Self::Create { resource, object } => server.create(resource, object).map(drop),

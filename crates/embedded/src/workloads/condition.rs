@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::object;
 
-/// A condition to set.
+/// A status condition to set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Condition<'a> {
     pub(crate) type_: &'a str,
@@ -26,8 +26,8 @@ pub(crate) fn is_true(object: &Value, type_: &str) -> bool {
         .is_some_and(|condition| object::text(condition, "/status") == "True")
 }
 
-/// Sets a condition in `status`. It keeps its position in the list and, when its status is unchanged, its transition
-/// time. An empty reason or message is omitted.
+/// Sets a condition in `status`. An existing condition keeps its position in the list, and keeps `lastTransitionTime`
+/// if its status is unchanged. An empty reason or message is omitted.
 pub(crate) fn set(status: &mut Value, condition: Condition<'_>, now: &str) {
     let status_text = if condition.status { "True" } else { "False" };
     let transition_time = find(status, condition.type_)

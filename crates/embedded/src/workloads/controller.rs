@@ -28,12 +28,12 @@ pub(super) struct ControllerManager {
     volumes_dir: Option<PathBuf>,
     /// Keys to reconcile now.
     pub(super) queue: BTreeSet<WorkloadKey>,
-    /// Keys to reconcile at a later time.
+    /// Keys to reconcile later, with their due times.
     delayed: BTreeMap<WorkloadKey, Timestamp>,
 }
 
-/// Runs the workload controllers until `stop` is cancelled. The loop sleeps until an object changes or a delayed key
-/// is due. With `volumes_dir`, claims without a matching volume are provisioned with a directory below it.
+/// Runs the workload controllers until `stop` is cancelled. The loop sleeps until an object changes or a delayed key is
+/// due. If `volumes_dir` is set, the provisioner creates volumes for unbound claims as directories below it.
 pub async fn run_workload_controllers(
     server: Server,
     ports: Ports,
@@ -83,7 +83,7 @@ impl ControllerManager {
         }
     }
 
-    /// Calls the pure function of the controller for this object.
+    /// Returns the plan of the controller for this object.
     fn plan(&self, kind: WorkloadKind, object: &Value) -> Plan {
         let now = self.ports.clock.now();
         let random = self.ports.random.as_ref();

@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets: how many Pods may be evicted now.
+//! PodDisruptionBudgets: computes how many Pods may currently be evicted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::object;
 /// Storage name of PodDisruptionBudgets.
 pub(crate) const BUDGETS: &str = "poddisruptionbudgets.policy";
 
-/// The UID of a controller and the number of Pods it expects.
+/// The UID of a controller and its expected number of Pods.
 pub(crate) type ExpectedScale = (String, i64);
 
 /// Updates the status of one budget.
@@ -51,7 +51,7 @@ pub(crate) fn compute_status(
     let covered: Vec<&Arc<Value>> = pods.iter().filter(|pod| covers(budget, pod) && !is_finished(pod)).collect();
     let healthy = count(covered.iter().filter(|pod| !object::is_deleting(pod) && pod::is_ready(pod)).count());
     let sum_of_scales = || {
-        // A Pod without a scalable controller counts as a controller of one Pod.
+        // A Pod without a scalable controller counts as one expected Pod.
         let scale = |pod: &Arc<Value>| expected_scale(pod).unwrap_or_else(|| (object::uid(pod).to_owned(), 1));
         let scales: BTreeMap<String, i64> = covered.iter().map(|pod| scale(pod)).collect();
         scales.values().sum::<i64>()
@@ -77,7 +77,7 @@ pub(crate) fn compute_status(
     })
 }
 
-/// Returns the controller of a Pod and how many Pods it expects (`getExpectedScale`).
+/// Returns the UID of the Pod's controller and its expected number of Pods (`getExpectedScale`).
 pub(crate) fn expected_scale(server: &Server, pod: &Value) -> Option<ExpectedScale> {
     // A worker of a LeaderWorkerSet group is controlled by its leader, which the set controls.
     let leader = ownership::controller_of(pod).filter(|owner| object::text(owner, "/kind") == "Pod");
@@ -104,7 +104,7 @@ pub(crate) fn expected_scale(server: &Server, pod: &Value) -> Option<ExpectedSca
     Some((object::uid(&object).to_owned(), replica_set::replicas(&object) * pods_per_replica))
 }
 
-/// Whether the Pod may be evicted without checking budgets: it is terminating, finished or pending.
+/// Whether the Pod may be evicted without checking budgets, because it is terminating, finished or pending.
 pub(crate) fn bypasses_budgets(pod: &Value) -> bool {
     object::is_deleting(pod) || is_finished(pod) || object::text(pod, "/status/phase") == "Pending"
 }
@@ -150,7 +150,7 @@ mod tests {
         (0..total).map(pod).collect()
     }
 
-    /// `disruptionsAllowed`, `desiredHealthy` and `expectedPods`; the controller expects four Pods.
+    /// Returns `disruptionsAllowed`, `desiredHealthy` and `expectedPods` for a controller that expects four Pods.
     #[rstest]
     #[case::min_available(json!({"minAvailable": 2}), 3, 3, [1, 2, 3])]
     #[case::min_available_percentage(json!({"minAvailable": "50%"}), 3, 3, [1, 2, 4])]

@@ -1,7 +1,7 @@
-//! EndpointSlices: the Pods behind a Service.
+//! EndpointSlices: the Pods that a Service selects.
 //!
-//! There is one slice per distinct set of resolved ports (a named target port may differ between Pods). Only IPv4;
-//! the limit of 100 endpoints per slice is not enforced.
+//! There is one slice per distinct set of resolved ports (a named target port may differ between Pods). Only IPv4 is
+//! supported. The limit of 100 endpoints per slice is not enforced.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -100,8 +100,8 @@ fn endpoint(service: &Value, pod: &Value) -> Value {
     endpoint
 }
 
-/// Returns the ports of the Service with the target ports resolved for one Pod; a named port that the Pod lacks is
-/// omitted.
+/// Returns the ports of the Service with the target ports resolved for one Pod; a named port that no container of the
+/// Pod declares is omitted.
 fn ports(service: &Value, pod: &Value) -> Value {
     let service_ports = service.pointer("/spec/ports").and_then(Value::as_array);
     let resolved = service_ports.into_iter().flatten().filter_map(|port| {
@@ -123,7 +123,7 @@ fn ports(service: &Value, pod: &Value) -> Value {
     Value::Array(resolved.collect())
 }
 
-/// Returns the number of a named port of any container of the Pod.
+/// Returns the number of the container port with this name in the Pod.
 pub(crate) fn container_port(pod: &Value, name: &str) -> Option<i64> {
     let containers = pod.pointer("/spec/containers")?.as_array()?;
     let mut ports = containers.iter().filter_map(|c| c.get("ports")?.as_array()).flatten();

@@ -84,7 +84,7 @@ impl ControllerManager {
         let budgets = self.server.list(disruption::BUDGETS);
         let covering = budgets.iter().filter(|budget| disruption::covers(budget, pod));
         self.queue.extend(covering.map(|budget| WorkloadKey::new(WorkloadKind::PodDisruptionBudget, budget)));
-        // The strategy `Recreate` waits until the last old Pod is gone.
+        // Under the strategy `Recreate`, a Deployment waits until its last old Pod has been removed.
         if let Some(owner) = ownership::controller_of(pod).filter(|_| is_deleted)
             && let Some(set) = self.server.get(replica_set::RESOURCE, namespace, object::text(owner, "/name"))
         {
@@ -92,8 +92,8 @@ impl ControllerManager {
         }
     }
 
-    /// Enqueues the controller of `object` if it is of this kind. An orphan enqueues all objects of the kind in its
-    /// namespace, as each may adopt it.
+    /// Enqueues the controller of `object` if it is of this kind. For an orphan, enqueues all objects of the kind in
+    /// its namespace, because any of them may adopt it.
     fn enqueue_owner(&mut self, object: &Value, kind: WorkloadKind, kind_name: &str) {
         let namespace = object::namespace(object);
         match ownership::controller_of(object) {
@@ -124,7 +124,7 @@ impl ControllerManager {
         );
     }
 
-    /// Enqueues the volumes that a claim is bound to or that refer to it in `claimRef`.
+    /// Enqueues the volume that a claim is bound to, and the volumes that refer to the claim in `claimRef`.
     fn enqueue_volumes_of_claim(&mut self, claim: &Value) {
         let volume_name = object::text(claim, "/spec/volumeName");
         let belongs_to_claim = |volume: &&Arc<Value>| {

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-/// Returns the hash of a template: 32-bit FNV-1a of its JSON (with sorted keys) and the collision count, encoded with
-/// `rand.SafeEncodeString` from its decimal number. The values differ from those of kube-controller-manager, which
-/// hashes a dump of Go structs. The hash is implemented here because the crate `fnv` only provides the 64-bit
-/// variant.
+/// Returns the hash of a template: the 32-bit FNV-1a hash of its JSON (with sorted keys) and the collision count. The
+/// decimal digits of the hash are encoded with `rand.SafeEncodeString`. The values differ from those of
+/// kube-controller-manager, which hashes a dump of Go structs. The hash is implemented here because the crate `fnv`
+/// only provides the 64-bit variant.
 pub(crate) fn template_hash(template: &Value, collision_count: i64) -> String {
     let mut input = template.to_string();
     if collision_count > 0 {
@@ -15,7 +15,7 @@ pub(crate) fn template_hash(template: &Value, collision_count: i64) -> String {
     hash.to_string().bytes().map(safe_encode).collect()
 }
 
-/// Encodes one byte as `rand.SafeEncodeString` does: without vowels, so that no words result.
+/// Encodes one byte as `rand.SafeEncodeString` does: without vowels, so that no words are formed.
 fn safe_encode(byte: u8) -> char {
     const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
     char::from(ALPHABET[usize::from(byte) % ALPHABET.len()])

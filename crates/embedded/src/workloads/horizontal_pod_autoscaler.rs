@@ -1,5 +1,5 @@
-//! HorizontalPodAutoscalers in a cluster without a metrics API: the workload is kept within `minReplicas` and
-//! `maxReplicas` and is not scaled otherwise.
+//! HorizontalPodAutoscalers in a cluster without a metrics API: the scale target is only scaled if its number of
+//! replicas is outside `minReplicas` and `maxReplicas`.
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ pub(super) fn target_resource(autoscaler: &Value) -> Option<&'static str> {
     }
 }
 
-/// Scales the target into its bounds and updates the status of the autoscaler.
+/// Scales the target to within `minReplicas` and `maxReplicas`, and updates the status of the autoscaler.
 pub(super) fn plan(autoscaler: &Value, target: Option<&Value>, now: &str) -> Plan {
     let mut plan = Plan::default();
     let mut status = autoscaler.get("status").filter(|status| status.is_object()).cloned().unwrap_or_else(|| json!({}));
@@ -71,7 +71,7 @@ const SUCCEEDED_GET_SCALE: (&str, &str) =
     ("SucceededGetScale", "the HPA controller was able to get the target's current scale");
 const NO_METRICS: &str = "the HPA was unable to compute the replica count: this cluster has no metrics API";
 
-/// The decision about the number of replicas of the target.
+/// The result of comparing the target's replicas with `minReplicas` and `maxReplicas`.
 enum ScaleDecision {
     /// The target is scaled to zero, which disables the autoscaler.
     Disabled,
@@ -122,7 +122,7 @@ mod tests {
         json!({"metadata": {"namespace": "n", "name": "d"}, "spec": {"replicas": replicas}})
     }
 
-    /// The number of replicas to which the target is scaled.
+    /// Checks the number of replicas that the target is scaled to, `None` if it is not scaled.
     #[rstest]
     #[case::below(1, Some(2))]
     #[case::at_minimum(2, None)]

@@ -1,8 +1,8 @@
 //! Job: Pods that run to completion (`pkg/controller/job/job_controller.go`).
 //!
 //! A Pod carries a finalizer until it is counted: first the UID of the finished Pod is recorded in
-//! `status.uncountedTerminatedPods`, then the finalizer is removed, then the count is incremented. Every Pod is
-//! counted exactly once, even if the controller stops in between.
+//! `status.uncountedTerminatedPods`, then the finalizer is removed, then the count is incremented. Every Pod is counted
+//! exactly once, even if the controller stops between these steps.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(crate) const RESOURCE: &str = "jobs.batch";
 const TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
-/// Back-off in seconds after the first failure; it doubles with each further failure up to [`MAX_BACKOFF`].
+/// Back-off in seconds after the first failure. Each further failure doubles it, up to [`MAX_BACKOFF`].
 const INITIAL_BACKOFF: i64 = 10;
 const MAX_BACKOFF: i64 = 360;
 
@@ -33,7 +33,7 @@ struct JobPods {
     finished: Vec<Arc<Value>>,
     succeeded: i64,
     failed: i64,
-    /// UIDs of finished Pods that are not counted yet: succeeded and failed ones.
+    /// UIDs of finished Pods that have not been counted yet: first the succeeded, then the failed Pods.
     uncounted: [Vec<String>; 2],
     /// Completion indexes that have succeeded.
     completed_indexes: BTreeSet<i64>,
@@ -76,7 +76,7 @@ enum FinishReason {
     DeadlineExceeded,
 }
 
-/// Returns the outcome that the conditions of the Job record.
+/// Returns the outcome according to the conditions of the Job.
 fn recorded_finish_reason(job: &Value) -> Option<FinishReason> {
     let reason = |type_: &str| {
         condition::find(job.get("status")?, type_).map(|condition| object::text(condition, "/reason").to_owned())
@@ -108,7 +108,7 @@ fn check_finished(job: &Value, job_pods: &JobPods, now: Timestamp, plan: &mut Pl
     let successes = job_pods.succeeded + count(&job_pods.uncounted[0]);
     let is_complete = match number("completions") {
         Some(completions) => successes >= completions,
-        // Without `completions`, one success completes the work.
+        // Without `completions`, the Job is complete when one Pod has succeeded and no Pod is active.
         None => successes > 0 && job_pods.active.is_empty(),
     };
     is_complete.then(|| {
@@ -240,7 +240,7 @@ fn status(job: &Value, job_pods: &JobPods, finish: Option<FinishReason>, now: Ti
         }
     }
     members.insert("uncountedTerminatedPods".to_owned(), uncounted);
-    // The finished conditions are set only when all Pods are counted.
+    // The conditions `Complete` and `Failed` are set only after all Pods have been counted.
     let Some(finish) = finish.filter(|_| succeeded.is_empty() && failed.is_empty()) else { return status };
     let (condition_types, reason, message) = match finish {
         FinishReason::Complete => {
@@ -302,8 +302,8 @@ impl JobPods {
     }
 }
 
-/// Returns 0 for a succeeded Pod, 1 for a failed one, `None` while it runs. A Pod that was deleted without grace
-/// period counts as failed.
+/// Returns 0 for a succeeded Pod, 1 for a failed Pod, and `None` for an unfinished Pod. An unfinished Pod that is being
+/// deleted with a grace period of 0 s counts as failed.
 fn outcome_index(pod: &Value) -> Option<usize> {
     match object::text(pod, "/status/phase") {
         "Succeeded" => Some(0),

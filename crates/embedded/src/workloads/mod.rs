@@ -4,7 +4,8 @@
 //!
 //! Each controller is a pure function from existing objects to [`action::Action`]s; [`controller`] is the work queue
 //! that calls them, and [`enqueue`] maps a change to the affected objects. Reads and writes are direct calls into the
-//! store, so a plan always sees the writes of earlier plans and needs no expectations as in kube-controller-manager.
+//! store, so a plan always includes the writes of earlier plans. Expectations, as in kube-controller-manager, are not
+//! needed.
 
 pub(crate) mod action;
 pub(crate) mod condition;

@@ -1,4 +1,4 @@
-//! Controller references, adoption and release of objects.
+//! Controller references, and adoption and release of objects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::condition;
 use crate::object;
 
-/// Whether the Pod is neither finished nor being deleted: it counts as a replica (`IsPodActive`).
+/// Whether the Pod is neither finished nor being deleted: only such Pods count as replicas (`IsPodActive`).
 pub(crate) fn is_active(pod: &Value) -> bool {
     !object::is_deleting(pod) && !matches!(object::text(pod, "/status/phase"), "Succeeded" | "Failed")
 }
@@ -18,7 +18,8 @@ pub(crate) fn is_ready(pod: &Value) -> bool {
     condition::is_true(pod, "Ready")
 }
 
-/// Returns the QoS class: `Guaranteed`, `Burstable` or `BestEffort`, by the requests and limits of the containers.
+/// Returns the QoS class according to the requests and limits of the containers: `Guaranteed`, `Burstable` or
+/// `BestEffort`.
 pub(crate) fn qos_class(pod: &Value) -> &'static str {
     let containers = || {
         ["/spec/containers", "/spec/initContainers"]
@@ -57,7 +58,7 @@ pub(crate) fn available_from(pod: &Value, min_ready_seconds: i64) -> Option<Time
     transition_time.checked_add(SignedDuration::from_secs(min_ready_seconds)).ok()
 }
 
-/// Returns a Pod with the metadata and the unchanged spec of a template.
+/// Returns a Pod with the metadata and spec of a Pod template.
 pub(crate) fn from_template(template: &Value, namespace: &str, name: &str, owner: Value) -> Value {
     let mut metadata = json!({"name": name, "namespace": namespace, "ownerReferences": [owner]});
     for field in ["labels", "annotations", "finalizers"] {

@@ -1,4 +1,4 @@
-//! ReplicaSet: a number of Pods of one template.
+//! ReplicaSet: maintains a number of Pods with the same template.
 
 use std::sync::Arc;
 
@@ -52,7 +52,8 @@ fn scale(plan: &mut Plan, set: &Value, active: &[Arc<Value>], random: &dyn Rando
     }
 }
 
-/// Returns the prefix of generated names: names have at most 63 characters, six of which are `-` and the suffix.
+/// Returns the prefix of generated names: a name has at most 63 characters, including `-` and the five characters of
+/// the suffix.
 fn name_prefix(name: &str) -> &str {
     name.get(..57).unwrap_or(name)
 }

@@ -31,8 +31,8 @@ pub(crate) struct RolloutStep {
     pub(crate) old: Vec<i64>,
 }
 
-/// Returns the next step of the rollout: the new ReplicaSet is scaled up first; the old ones are scaled down only when
-/// the new one cannot grow.
+/// Returns the next step of the rollout: the new ReplicaSet is scaled up first. The old ones are scaled down only if
+/// the new one cannot be scaled up.
 pub(crate) fn next_step(strategy: &RollingUpdateStrategy, new: &ReplicaCounts, old: &[ReplicaCounts]) -> RolloutStep {
     let current_sizes: Vec<i64> = old.iter().map(|counts| counts.replicas).collect();
     let new_size = scaled_up_size(strategy, new.replicas, &current_sizes);
@@ -47,7 +47,7 @@ pub(crate) fn initial_replicas(strategy: &RollingUpdateStrategy, old: &[ReplicaC
     scaled_up_size(strategy, 0, &old.iter().map(|counts| counts.replicas).collect::<Vec<_>>())
 }
 
-/// Returns the size of the new ReplicaSet within the surge (`NewRSNewReplicas`).
+/// Returns the size of the new ReplicaSet, limited by `maxSurge` (`NewRSNewReplicas`).
 fn scaled_up_size(strategy: &RollingUpdateStrategy, new: i64, old: &[i64]) -> i64 {
     if new >= strategy.desired {
         return strategy.desired;
@@ -57,7 +57,7 @@ fn scaled_up_size(strategy: &RollingUpdateStrategy, new: i64, old: &[i64]) -> i6
     new + available.min(strategy.desired - new)
 }
 
-/// Returns the sizes of the old ReplicaSets within `maxUnavailable` (`reconcileOldReplicaSets`).
+/// Returns the sizes of the old ReplicaSets, limited by `maxUnavailable` (`reconcileOldReplicaSets`).
 fn scaled_down_sizes(strategy: &RollingUpdateStrategy, new: &ReplicaCounts, old: &[ReplicaCounts]) -> Vec<i64> {
     let mut targets: Vec<i64> = old.iter().map(|counts| counts.replicas).collect();
     let total: i64 = new.replicas + targets.iter().sum::<i64>();
@@ -67,7 +67,7 @@ fn scaled_down_sizes(strategy: &RollingUpdateStrategy, new: &ReplicaCounts, old:
     if max_scale_down <= 0 {
         return targets;
     }
-    // Unavailable Pods are removed first; that does not reduce availability.
+    // Unavailable Pods are removed first, because this does not reduce availability.
     for (target, counts) in targets.iter_mut().zip(old) {
         let unhealthy = (*target - counts.available).clamp(0, max_scale_down);
         *target -= unhealthy;
@@ -86,8 +86,9 @@ fn scaled_down_sizes(strategy: &RollingUpdateStrategy, new: &ReplicaCounts, old:
 // === impl RollingUpdateStrategy ===
 
 impl RollingUpdateStrategy {
-    /// Reads the strategy of a Deployment. Percentages refer to `spec.replicas`: surge rounds up, unavailable rounds
-    /// down, and when both are zero, one Pod may be unavailable (`ResolveFenceposts`). `Recreate` has neither.
+    /// Reads the strategy of a Deployment. Percentages are relative to `spec.replicas`: `maxSurge` is rounded up and
+    /// `maxUnavailable` is rounded down. If both are zero, one Pod may be unavailable (`ResolveFenceposts`). `Recreate`
+    /// has neither.
     pub(crate) fn new(deployment: &Value) -> Self {
         let desired = replica_set::replicas(deployment);
         if deployment.pointer("/spec/strategy/type").and_then(Value::as_str) == Some("Recreate") {

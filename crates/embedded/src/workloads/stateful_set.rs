@@ -34,7 +34,7 @@ enum PodManagementPolicy {
 struct StatefulSetSpec<'a> {
     set: &'a Value,
     pod_management: PodManagementPolicy,
-    /// The ordinals of the Pods.
+    /// The ordinals of the desired Pods.
     ordinals: std::ops::Range<i64>,
     /// Pods with lower ordinals keep the current revision.
     partition: i64,
@@ -70,7 +70,7 @@ pub(crate) fn plan(
     plan
 }
 
-/// Creates and deletes Pods; one at a time when the Pods are ordered.
+/// Creates and deletes Pods, one at a time under `podManagementPolicy: OrderedReady`.
 fn reconcile_pods(
     plan: &mut Plan,
     spec: &StatefulSetSpec<'_>,
@@ -109,7 +109,8 @@ fn reconcile_pods(
     }
 }
 
-/// Deletes the Pod of the highest ordinal that has an old revision, once the Pods above it are ready.
+/// Deletes the Pod with the highest ordinal among those with an old revision, once all Pods with higher ordinals are
+/// ready.
 fn rolling_update(plan: &mut Plan, spec: &StatefulSetSpec<'_>, owned: &[(i64, Arc<Value>)]) {
     let lowest = spec.ordinals.start.max(spec.partition);
     for (_, pod) in owned.iter().rev().filter(|(ordinal, _)| *ordinal >= lowest && spec.ordinals.contains(ordinal)) {
@@ -170,12 +171,12 @@ impl<'a> StatefulSetSpec<'a> {
         }
     }
 
-    /// Returns the ordinal of a Pod name: `web-3` → 3.
+    /// Returns the ordinal of a Pod name: 3 for `web-3`.
     fn ordinal(&self, pod: &str) -> Option<i64> {
         pod.strip_prefix(object::name(self.set))?.strip_prefix('-')?.parse().ok()
     }
 
-    /// Creates the Pod of an ordinal with its claims.
+    /// Creates the Pod with this ordinal and its claims.
     fn create(&self, plan: &mut Plan, ordinal: i64, revisions: &[Arc<Value>], claims: &[Arc<Value>]) {
         let (namespace, set) = (object::namespace(self.set), object::name(self.set));
         let name = format!("{set}-{ordinal}");
@@ -205,8 +206,8 @@ impl<'a> StatefulSetSpec<'a> {
         plan.normal_event(self.set, "SuccessfulCreate", format!("create Pod {name} in StatefulSet {set} successful"));
     }
 
-    /// Creates the claim of a template if it does not exist, and adds its volume to the Pod. The claim outlives the
-    /// Pod.
+    /// Creates the claim of a template if it does not exist, and adds its volume to the Pod. The claim has no owner
+    /// reference, so it is retained when the Pod is deleted.
     fn ensure_claim(&self, plan: &mut Plan, template: &Value, ordinal: i64, pod: &mut Value, claims: &[Arc<Value>]) {
         let namespace = object::namespace(self.set);
         let volume = object::name(template);
@@ -232,7 +233,7 @@ impl<'a> StatefulSetSpec<'a> {
         }
     }
 
-    /// Deletes a Pod and records the event.
+    /// Deletes a Pod and records an Event.
     fn delete(&self, plan: &mut Plan, pod: &Arc<Value>) {
         let set = object::name(self.set);
         let message = format!("delete Pod {} in StatefulSet {set} successful", object::name(pod));
@@ -319,7 +320,7 @@ mod tests {
         Arc::new(pod)
     }
 
-    /// Returns the names of created Pods, and those of deleted Pods with the prefix `-`.
+    /// Returns the names of the created Pods, and the names of the deleted Pods prefixed with `-`.
     fn pod_actions(set: &Value, pods: &[Arc<Value>]) -> Vec<String> {
         let plan = plan(set, pods, &[], &[], Timestamp::UNIX_EPOCH);
         let step = |action: &Action| match action {

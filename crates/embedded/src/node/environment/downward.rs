@@ -7,7 +7,8 @@ use super::{ObjectSource, items};
 use crate::object;
 use crate::workloads::ownership::string_map;
 
-/// Returns a field of the downward API. `metadata.labels` and `metadata.annotations` become lines of `key="value"`.
+/// Returns a field of the downward API. `metadata.labels` and `metadata.annotations` are formatted as lines of
+/// `key="value"`.
 pub(crate) fn pod_field(path: &str, pod: &Value) -> String {
     if let Some((map, key)) = path.strip_suffix("']").and_then(|p| p.split_once("['")) {
         let pointer = format!("/{}", map.replace('.', "/"));
@@ -25,8 +26,8 @@ pub(crate) fn pod_field(path: &str, pod: &Value) -> String {
     }
 }
 
-/// Returns a resource field such as `limits.cpu`, rounded up in units of the divisor. Without a limit of cpu or
-/// memory, the allocatable resources of the node are returned.
+/// Returns a resource field such as `limits.cpu`, divided by `divisor` and rounded up. If the container has no CPU or
+/// memory limit, returns the allocatable amount of its node.
 pub(crate) fn resource_field(field: &Value, container: &Value, pod: &Value, sources: &dyn ObjectSource) -> String {
     let container_name = object::text(field, "/containerName");
     let named_container = items(pod.get("spec").unwrap_or(&Value::Null), "containers")

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// Replaces `$(NAME)` with the value of the variable. `$$` is a dollar sign, and an unknown name is not replaced
-/// (`k8s.io/kubernetes/third_party/forked/golang/expansion`).
+/// Replaces `$(NAME)` with the value of the variable. `$$` is an escaped dollar sign. References to undefined variables
+/// are left unchanged (`k8s.io/kubernetes/third_party/forked/golang/expansion`).
 pub(crate) fn expand(text: &str, variables: &BTreeMap<String, String>) -> String {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! Replacement of the stable host names of Pods, as there is no DNS server.
+//! Replaces the stable host names of Pods with IP addresses, because there is no cluster DNS.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::{EnvironmentError, ObjectSource};
 use crate::object;
 
 /// Replaces a value that is the stable host name of a Pod, `{hostname}.{subdomain}.{namespace}` with or without
-/// `.svc…`, with the IP of that Pod, to which the name would resolve on a cluster with DNS.
+/// `.svc…`, with the IP of that Pod, to which cluster DNS would resolve the name.
 pub(super) fn replace_hostname(
     value: String,
     pod: &Value,

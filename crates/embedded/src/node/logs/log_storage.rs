@@ -1,4 +1,4 @@
-//! Storage of the log lines of one run of a container: in memory, or in rotated files.
+//! Log storage of one container run: in memory, or in rotated files.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File, OpenOptions};
@@ -8,26 +8,27 @@ use std::path::{Path, PathBuf};
 
 use super::line::LogLine;
 
-/// Maximum size of the lines in memory in bytes; the oldest are dropped first.
+/// Maximum total size in bytes of the lines in memory; the oldest lines are dropped first.
 const MAX_MEMORY_BYTES: usize = 1 << 20;
 
-/// Maximum size of a file and number of files: the defaults of `containerLogMaxSize` and `containerLogMaxFiles`.
+/// Maximum size of a file and maximum number of files: the kubelet's defaults for `containerLogMaxSize` and
+/// `containerLogMaxFiles`.
 const MAX_FILE_BYTES: u64 = 10 << 20;
 const MAX_FILES: usize = 5;
 
-/// Bytes per read; more than the longest line.
+/// Number of bytes per read; must exceed the maximum length of a line.
 const CHUNK_SIZE: usize = 64 << 10;
 
-/// The position before a line; it only increases.
+/// Position of a reader, always at the start of a line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Position {
-    /// Number of the file; 0 in memory.
+    /// Number of the log file; 0 for lines in memory.
     file: u64,
-    /// Offset in bytes in the file; number of lines in memory.
+    /// Byte offset in the file; for lines in memory, the line number.
     offset: u64,
 }
 
-/// Storage of the lines of one run.
+/// Log storage of one container run.
 #[derive(Debug)]
 pub(super) enum LogStorage {
     Memory(RingBuffer),
@@ -47,9 +48,9 @@ pub(super) struct RingBuffer {
 #[derive(Debug)]
 pub(super) struct RotatedFiles {
     dir: PathBuf,
-    /// The run of the container, which is part of the file names.
+    /// Number of the container run, which is part of the file names.
     run: u64,
-    /// The current file, its number and its size.
+    /// The file that lines are written to; `current` is its number, and `size` its size in bytes.
     file: File,
     current: u64,
     size: u64,
@@ -81,7 +82,7 @@ impl LogStorage {
         }
     }
 
-    /// Returns lines after `from`, none at the end, and the position after them.
+    /// Returns the next lines after `from` (none at the end of the log) and the position after them.
     pub(super) fn read(&self, from: Position) -> (Vec<LogLine>, Position) {
         match self {
             Self::Memory(ring) => ring.read(from),
@@ -93,7 +94,7 @@ impl LogStorage {
     pub(super) fn remove(&self) {
         if let Self::Files(files) = self {
             for number in files.oldest_number()..=files.current {
-                // A file that is already gone needs no removal.
+                // The file may already have been removed.
                 let _ = fs::remove_file(files.path(number));
             }
         }
@@ -127,7 +128,7 @@ impl RingBuffer {
 // === impl RotatedFiles ===
 
 impl RotatedFiles {
-    /// Creates the first file of a run.
+    /// Creates the first log file of a container run.
     ///
     /// # Errors
     /// When the directory cannot be created or written to.
@@ -137,8 +138,8 @@ impl RotatedFiles {
         Ok(Self { dir: dir.to_owned(), run, file, current: 0, size: 0, lines: VecDeque::from([0]) })
     }
 
-    /// Opens the last run in the directory and removes the files of earlier ones. Returns `None` when the directory has
-    /// no files.
+    /// Opens the log of the last container run in the directory and removes the logs of earlier runs. Returns `None`
+    /// when the directory has no files.
     ///
     /// # Errors
     /// When the directory cannot be read or written to.
@@ -164,7 +165,7 @@ impl RotatedFiles {
         Ok(Some(Self { dir: dir.to_owned(), run, file, current, size, lines }))
     }
 
-    /// Returns the number of the run.
+    /// Returns the number of the container run.
     pub(super) fn run(&self) -> u64 {
         self.run
     }
@@ -182,7 +183,7 @@ impl RotatedFiles {
         Ok(())
     }
 
-    /// Starts a new file and removes the oldest beyond the limit.
+    /// Starts a new file and removes the oldest file if the maximum number of files is exceeded.
     fn rotate(&mut self) -> io::Result<()> {
         self.file = open(&self.path(self.current + 1))?;
         self.current += 1;
@@ -254,7 +255,7 @@ impl RotatedFiles {
     }
 }
 
-/// Returns the end of the line with this number, or of the last complete line before it.
+/// Returns the offset after the first `number` lines, or after the last complete line if the chunk has fewer.
 fn end_of_line(chunk: &[u8], number: u64) -> Option<usize> {
     let number = usize::try_from(number).unwrap_or(usize::MAX);
     let line_ends = chunk.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(index, _)| index + 1);
@@ -265,7 +266,7 @@ fn path(dir: &Path, run: u64, number: u64) -> PathBuf {
     dir.join(format!("{run}.{number}.log"))
 }
 
-/// Parses run and number from a file name.
+/// Parses the run number and the file number from the name of a log file.
 fn parse_file_name(name: &str) -> Option<(u64, u64)> {
     let (run, number) = name.strip_suffix(".log")?.split_once('.')?;
     Some((run.parse().ok()?, number.parse().ok()?))
@@ -311,7 +312,7 @@ mod tests {
         let parent_dir = tempfile::tempdir().unwrap();
         let dir = parent_dir.path().join("logs");
         let mut storage = LogStorage::Files(RotatedFiles::create(&dir, 0).unwrap());
-        // Six files with about a thousand lines each.
+        // Enough lines for six files of about a thousand lines each.
         let count = 6 * MAX_FILE_BYTES / 10_000;
         (0..count).for_each(|n| storage.push(line(&format!("{n} {}", "x".repeat(10_000)))));
         let file_count = fs::read_dir(&dir).unwrap().count();

@@ -1,4 +1,4 @@
-//! Container logs of the current and the previous run: files in the CRI format at
+//! Logs of the current and the previous run of every container: files in the CRI format at
 //! `NAMESPACE_POD_UID/CONTAINER/RUN.NUMBER.log`, or a bounded ring buffer in memory when there is no log directory.
 
 mod line;
@@ -31,7 +31,7 @@ pub(crate) struct ContainerLogs {
 struct PodEntry {
     uid: String,
     dir: Option<PathBuf>,
-    /// Main containers first, in the order in which an error lists their names.
+    /// Main containers first: the order in which the error for a missing container name lists them.
     containers: Vec<ContainerEntry>,
 }
 
@@ -61,7 +61,8 @@ impl ContainerLogs {
         Self { dir, clock, pods: Arc::default() }
     }
 
-    /// Adds a Pod before its containers start. The log of the last run in an earlier process remains readable.
+    /// Adds a Pod before its containers start. If an earlier process of this program ran the Pod, the log of its last
+    /// container run remains readable.
     pub(crate) fn add_pod(&self, namespace: &str, pod: &str, uid: &str, containers: &[String]) {
         let dir = self.dir.as_ref().map(|dir| dir.join(format!("{namespace}_{pod}_{uid}")));
         let new_entry = |name: &String| {
@@ -79,7 +80,7 @@ impl ContainerLogs {
         self.pods().insert((namespace.to_owned(), pod.to_owned()), entry);
     }
 
-    /// Starts the log of a new run of a container: the current log becomes the previous one, and the one before is
+    /// Starts the log of a new container run. The current log becomes the previous log, and the old previous log is
     /// removed.
     pub(crate) fn start_container(&self, namespace: &str, pod: &str, container: &str) -> LogSink {
         let mut pods = self.pods();
@@ -152,7 +153,7 @@ impl PodEntry {
     }
 }
 
-/// Creates the storage of a run: files, or memory when that fails.
+/// Creates the log storage of a container run: files, or memory if the files cannot be created.
 fn create_storage(dir: Option<&Path>, run: u64) -> LogStorage {
     let Some(dir) = dir else { return LogStorage::Memory(RingBuffer::default()) };
     RotatedFiles::create(dir, run).map_or_else(
@@ -164,8 +165,8 @@ fn create_storage(dir: Option<&Path>, run: u64) -> LogStorage {
     )
 }
 
-/// Removes the directories of Pods that no longer exist, identified by the format of their names; other entries are
-/// retained.
+/// Removes the log directories of Pods that no longer exist. Entries whose names do not have the format of a log
+/// directory are retained.
 fn remove_orphaned_logs(dir: &Path, pods: &BTreeSet<String>) {
     let is_orphaned = |name: &str| pod_uid(name).is_some_and(|uid| !pods.contains(uid));
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();

@@ -16,7 +16,7 @@ pub struct LogSink {
     shared: Arc<SharedLog>,
 }
 
-/// A log with the state that the clones of its sink share.
+/// The state that all clones of a sink share.
 struct SharedLog {
     state: Mutex<SinkState>,
     changed: Notify,
@@ -28,12 +28,12 @@ struct SinkState {
     closed: bool,
 }
 
-/// The state of one reader.
+/// One reader of the log, such as a `kubectl logs` request.
 struct Reader {
     sink: LogSink,
     position: Position,
     options: PodLogOptions,
-    /// Remaining bytes of the limit.
+    /// Number of bytes that may still be returned (`limitBytes`).
     remaining: usize,
 }
 
@@ -59,7 +59,7 @@ impl LogSink {
         self.shared.changed.notify_waiters();
     }
 
-    /// Returns the lines so far, or the last `tail` of them.
+    /// Returns the lines written so far, or the last `tail` of them.
     #[must_use]
     pub fn lines(&self, tail: Option<usize>) -> Vec<Bytes> {
         let state = self.state();
@@ -74,7 +74,7 @@ impl LogSink {
         }
     }
 
-    /// Marks the log as complete, which ends followers.
+    /// Marks the log as complete, which ends all `follow` streams.
     pub(crate) fn close(&self) {
         self.state().closed = true;
         self.shared.changed.notify_waiters();
@@ -132,7 +132,7 @@ impl Reader {
         }
     }
 
-    /// Formats a line within the byte limit, `None` when it is excluded.
+    /// Formats a line, truncated to the remaining byte limit. Returns `None` when the options exclude it.
     fn format_line(&mut self, line: &LogLine) -> Option<Bytes> {
         if self.options.since.is_some_and(|since| line.time < since) {
             return None;

@@ -21,7 +21,7 @@ pub(crate) enum ProbeHandler {
     Exec { command: Vec<String> },
 }
 
-/// The container that a handler is run against.
+/// The container that a handler targets.
 pub(crate) struct ProbeTarget {
     pub(crate) network: Arc<dyn Network>,
     pub(crate) runtime: Arc<dyn ContainerRuntime>,

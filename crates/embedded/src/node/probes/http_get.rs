@@ -17,10 +17,10 @@ pub(crate) enum Scheme {
     Https,
 }
 
-/// Sends one request; status codes 200 to 399 are a success.
+/// Sends one request. Status codes from 200 to 399 mean success.
 ///
 /// # Errors
-/// The message of the kubelet.
+/// The kubelet's message for the failed request.
 pub(super) async fn get(
     network: &dyn Network,
     scheme: Scheme,

@@ -1,9 +1,8 @@
 //! Startup, readiness and liveness probes.
 //!
-//! They behave like those of the kubelet with one difference: until a container has been ready once, it is also
-//! probed between the regular periods, after 50 ms and then at doubling intervals. A failure of such an early probe
-//! is ignored, a success counts, so that an engine becomes ready as soon as it responds rather than up to
-//! `periodSeconds` later.
+//! They behave like the kubelet's probes with one exception: until a container has been ready once, it is also probed
+//! early, within the first period: after 50 ms, then at doubling intervals. Failures of these early probes are ignored,
+//! but successes count, so an engine becomes ready as soon as it responds rather than up to `periodSeconds` later.
 
 mod handler;
 mod http_get;
@@ -43,7 +42,7 @@ pub(crate) enum ProbeEvent {
     Started,
     Ready,
     Unready,
-    /// The first of consecutive failures, with the name of the probe and the message.
+    /// The probe has failed for the first time since its last success.
     Failed {
         probe: &'static str,
         message: String,
@@ -190,7 +189,7 @@ impl Probe {
         }
     }
 
-    /// Probes early within the first period; returns `true` on the first success. Probes with a success threshold
+    /// Probes early within the first period; returns `true` on the first success. Probes with a `successThreshold`
     /// above 1 are not run early.
     async fn probe_early(&self, target: &ProbeTarget, started_at: Instant) -> bool {
         let first_probe = Instant::now().max(started_at + self.initial_delay);

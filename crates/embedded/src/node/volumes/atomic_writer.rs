@@ -1,5 +1,5 @@
-//! Atomic updates of the files of a volume, as in the `AtomicWriter` of the kubelet: new files are written to a
-//! separate directory, which is then exposed by replacing one symbolic link.
+//! Atomic updates of the files of a volume, like the kubelet's `AtomicWriter`: new files are written to a separate
+//! directory, which is then exposed by replacing one symbolic link.
 //!
 //! ```text
 //! level    -> ..data/level
@@ -24,7 +24,7 @@ pub(super) struct VolumeFile {
 
 const DATA_LINK: &str = "..data";
 
-/// Writes exactly `files`, by relative path, to `dir`. Nothing is written when they are up to date.
+/// Writes exactly `files`, by relative path, to `dir`. Writes nothing if the files are up to date.
 pub(super) fn write(dir: &Path, files: &BTreeMap<String, VolumeFile>) -> io::Result<()> {
     create_private_dir(dir)?;
     let current = fs::read_link(dir.join(DATA_LINK)).ok();
@@ -69,7 +69,8 @@ fn update_links(dir: &Path, files: &BTreeMap<String, VolumeFile>) -> io::Result<
     Ok(())
 }
 
-/// Whether the directory contains exactly these files. Their modes come from the Pod, which does not change.
+/// Whether the directory contains exactly these files. File modes are not compared, because the Pod defines them and
+/// its volumes are immutable.
 fn is_up_to_date(dir: &Path, files: &BTreeMap<String, VolumeFile>) -> bool {
     count_files(dir) == files.len()
         && files.iter().all(|(path, file)| fs::read(dir.join(path)).is_ok_and(|content| content == file.content))
@@ -119,7 +120,7 @@ mod tests {
         assert_eq!(fs::canonicalize(dir.join("a")).unwrap(), first_path, "unchanged files are not rewritten");
 
         write(&dir, &files(&[("a", "2"), ("below/b", "2")])).unwrap();
-        // Both are reached through the link that was replaced.
+        // Both files are accessible through the replaced link `..data`.
         assert_eq!(fs::read_link(dir.join("a")).unwrap(), Path::new("..data/a"));
         assert_eq!(fs::read_to_string(dir.join("a")).unwrap(), "2");
         assert_eq!(fs::read_to_string(dir.join("below/b")).unwrap(), "2");

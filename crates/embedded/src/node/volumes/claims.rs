@@ -1,4 +1,4 @@
-//! Resolution of the claims of a Pod to their PersistentVolumes.
+//! Resolves the claims of a Pod to their PersistentVolumes.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::object;
 /// Returns the Pod with every claim replaced by the `hostPath` of its PersistentVolume.
 ///
 /// # Errors
-/// When a claim is not bound, or its PersistentVolume is not a directory of the host.
+/// When a claim is not bound, or its PersistentVolume is not a directory on the host.
 pub(crate) fn resolve_claims<'a>(pod: &'a Value, sources: &dyn ObjectSource) -> Result<Cow<'a, Value>, VolumeError> {
     if super::volumes(pod).all(|volume| volume.get("persistentVolumeClaim").is_none()) {
         return Ok(Cow::Borrowed(pod));

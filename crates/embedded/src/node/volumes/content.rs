@@ -20,7 +20,7 @@ pub(super) enum VolumeContent {
     Files(BTreeMap<String, VolumeFile>),
     /// An empty directory.
     Empty,
-    /// A path of the host.
+    /// A path on the host.
     Host { path: String, kind: String },
 }
 
@@ -92,7 +92,7 @@ fn key_files(
     kind: &str,
     get_data: impl FnOnce(&str) -> Option<BTreeMap<String, Vec<u8>>>,
 ) -> Result<Files, String> {
-    // A Secret volume has `secretName`, a projected one `name`.
+    // Secret volumes have the field `secretName`; ConfigMap volumes and projected sources have `name`.
     let name =
         ["/secretName", "/name"].map(|field| object::text(source, field)).into_iter().find(|name| !name.is_empty());
     let name = name.unwrap_or_default();
@@ -121,7 +121,7 @@ fn key_files(
     Ok(files)
 }
 
-/// Returns the message of the kubelet for a missing key.
+/// Returns the kubelet's error message for a missing key.
 fn missing_key_message(kind: &str, key: &str) -> String {
     match kind {
         "configmap" => format!("configmap references non-existent config key: {key}"),

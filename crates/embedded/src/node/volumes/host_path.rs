@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Checks the path by its `type`, and creates it for `…OrCreate`.
+/// Checks that the path has the given `type`. Creates it for `DirectoryOrCreate` and `FileOrCreate`.
 ///
 /// # Errors
-/// The message of the kubelet.
+/// The kubelet's error message.
 pub(super) fn check(path: &Path, kind: &str) -> Result<(), String> {
     let display = path.display();
     let io_error = |error: std::io::Error| format!("{display}: {error}");

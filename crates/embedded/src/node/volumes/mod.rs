@@ -1,4 +1,4 @@
-//! Volumes of Pods as directories of the host.
+//! Pod volumes as directories on the host.
 //!
 //! There is no mount namespace: a volume is a directory below that of the Pod (a `hostPath` is used in place), and
 //! mount paths in the command, arguments and variables of a container are replaced by the host paths ([`paths`]). The
@@ -24,10 +24,10 @@ use crate::ports::Mount;
 pub(crate) use claims::resolve_claims;
 use content::VolumeContent;
 
-/// An error of setting up a volume, formatted as by the kubelet.
+/// An error that prevents setting up a volume, with the kubelet's message format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum VolumeError {
-    /// Setting up the volume failed and is retried.
+    /// Setting up the volume failed; the Pod worker retries it.
     #[error("MountVolume.SetUp failed for volume \"{volume}\" : {message}")]
     SetUp { volume: String, message: String },
     /// The volume source is not supported.
@@ -41,7 +41,8 @@ pub(crate) enum VolumeError {
 pub(crate) fn check(pod: &Value, sources: &dyn ObjectSource) -> Result<(), VolumeError> {
     for volume in volumes(pod).filter(|volume| volume.get("persistentVolumeClaim").is_none()) {
         match content::volume_content(volume, pod, sources) {
-            // Claims and drivers of a simulated node are simulated, too.
+            // On a simulated node, PersistentVolumeClaims and unsupported volume sources are simulated and always
+            // succeed.
             Ok(_) | Err(VolumeError::Unsupported { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -69,7 +70,7 @@ pub(crate) fn set_up(pod: &Value, sources: &dyn ObjectSource, pod_dir: &Path) ->
     Ok(())
 }
 
-/// Whether a change of an object can change the content of a volume.
+/// Whether the content of any volume of the Pod can change when an API object changes.
 pub(crate) fn has_updatable_volumes(pod: &Value) -> bool {
     let source_fields = ["configMap", "secret", "downwardAPI", "projected"];
     volumes(pod).any(|volume| source_fields.iter().any(|kind| volume.get(kind).is_some()))
@@ -127,7 +128,8 @@ pub(crate) fn remove_dir(dir: &Path) {
     if !dir.exists() {
         return;
     }
-    // Directories without write permission, which some programs create, cannot be emptied.
+    // If this fails, makes all directories writable and retries, because some programs create directories without write
+    // permission.
     let removed = fs::remove_dir_all(dir).or_else(|_| {
         make_writable(dir);
         fs::remove_dir_all(dir)
@@ -138,7 +140,7 @@ pub(crate) fn remove_dir(dir: &Path) {
 }
 
 fn make_writable(dir: &Path) {
-    // An error is reported by the removal that follows.
+    // If this fails, the removal that follows reports an error.
     let _ = fs::set_permissions(dir, fs::Permissions::from_mode(0o700));
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -151,8 +153,8 @@ fn volumes(pod: &Value) -> impl Iterator<Item = &Value> {
     pod.pointer("/spec/volumes").and_then(Value::as_array).into_iter().flatten()
 }
 
-/// Returns the path of a volume: `volumes/kubernetes.io~configmap/NAME` as in the kubelet, or the path of a
-/// `hostPath`.
+/// Returns the path of a volume: `volumes/kubernetes.io~configmap/NAME` as in the kubelet, or the path on the host for
+/// a `hostPath`.
 fn volume_path(volume: &Value, pod_dir: &Path) -> PathBuf {
     if let Some(path) = volume.pointer("/hostPath/path").and_then(Value::as_str) {
         return PathBuf::from(path);

@@ -1,4 +1,4 @@
-//! Rewriting of mount paths in command lines and variables.
+//! Rewrites mount paths in command lines and environment variables.
 
 use std::path::Path;
 
@@ -30,8 +30,8 @@ pub(crate) fn rewrite_mount_paths(text: &str, mounts: &[Mount]) -> String {
     rewritten
 }
 
-/// Whether a program can access the mount: its path is the same on the host, or the command line or a variable contains
-/// the path.
+/// Whether a program can access the mount: either its path is the same on the host, or the command line or an
+/// environment variable contains the path.
 pub(crate) fn is_reachable<'a>(mount: &Mount, mut texts: impl Iterator<Item = &'a str>) -> bool {
     Path::new(&mount.container_path) == mount.host_path
         || texts.any(|text| rewrite_mount_paths(text, std::slice::from_ref(mount)) != text)
@@ -46,7 +46,7 @@ fn can_precede_path(preceding: &str) -> bool {
             .is_none_or(|c| !c.is_alphanumeric() && !matches!(c, '/' | '.' | '_' | '-' | '~'))
 }
 
-/// Whether the text starts with the path and not with a longer name.
+/// Whether the text starts with the path, and the path is not just the start of a longer name.
 fn starts_with_path(rest: &str, path: &str) -> bool {
     let Some(following) = (!path.is_empty()).then(|| rest.strip_prefix(path)).flatten() else { return false };
     following.chars().next().is_none_or(|c| !c.is_alphanumeric() && !matches!(c, '.' | '_' | '-'))

@@ -1,8 +1,8 @@
 //! Deployment: a ReplicaSet for the current template, and rolling updates from old ReplicaSets.
 //!
-//! The rules are those of `pkg/controller/deployment`: [`rolling_update`] is its `rolling.go`, [`proportional`] is
-//! the proportional scaling, [`replica_sets`] is the rest of its `sync.go` and [`progress`] its `progress.go`.
-//! Rollback is not implemented: it was removed from `apps/v1`.
+//! The rules are those of `pkg/controller/deployment`: [`rolling_update`] is its `rolling.go`, [`proportional`] is the
+//! proportional scaling, [`replica_sets`] is the rest of its `sync.go` and [`progress`] its `progress.go`.
+//! `spec.rollbackTo` is not implemented, because `apps/v1` does not have it.
 
 mod progress;
 mod proportional;
@@ -54,7 +54,7 @@ pub(crate) fn plan(deployment: &Value, sets: &[Arc<Value>], pods: &[Arc<Value>],
     plan
 }
 
-/// Creates the new ReplicaSet, or scales the ReplicaSets by one step.
+/// Creates the new ReplicaSet, or scales the ReplicaSets by one step of the rollout.
 fn roll_out(plan: &mut Plan, deployment: &Value, replica_sets: &mut ReplicaSets, pods: &[Arc<Value>]) {
     let paused = deployment.pointer("/spec/paused") == Some(&Value::Bool(true));
     let Some(new) = &replica_sets.new else {
@@ -245,8 +245,8 @@ mod tests {
         assert!(condition::is_true(&deployment, "Available") && condition::is_true(&deployment, "Progressing"));
     }
 
-    /// A Deployment of ten replicas with a surge of three, eight of which have the old template, is scaled to
-    /// fifteen.
+    /// A Deployment with ten replicas and a surge of three is scaled to fifteen during a rollout; the old ReplicaSet
+    /// has eight replicas.
     #[rstest]
     #[case::rolling(false)]
     #[case::paused(true)]

@@ -54,7 +54,8 @@ fn available_condition(is_available: bool) -> Condition<'static> {
     Condition { type_: "Available", status: is_available, reason, message }
 }
 
-/// Updates the `Progressing` condition. `lastUpdateTime` changes with every progress; the deadline counts from it.
+/// Updates the `Progressing` condition. `lastUpdateTime` is updated whenever the rollout progresses. The progress
+/// deadline is counted from it.
 fn sync_progress(plan: &mut Plan, deployment: &Value, replica_sets: &ReplicaSets, status: &mut Value, now: Timestamp) {
     let Some(new) = &replica_sets.new else { return };
     let timestamp = object::format_time(now);
@@ -89,7 +90,7 @@ fn sync_progress(plan: &mut Plan, deployment: &Value, replica_sets: &ReplicaSets
         }
         return;
     }
-    // A completed rollout that lost a Pod has no deadline.
+    // The deadline does not apply to a rollout that was complete before a Pod became unavailable.
     if was_complete {
         return;
     }
@@ -110,19 +111,19 @@ fn sync_progress(plan: &mut Plan, deployment: &Value, replica_sets: &ReplicaSets
     }
 }
 
-/// Whether the message of the condition is about another ReplicaSet.
+/// Whether the message of the condition does not name this ReplicaSet.
 fn names_other_replica_set(condition: Option<&Value>, name: &str) -> bool {
     !condition.is_some_and(|c| object::text(c, "/message").contains(&format!("\"{name}\"")))
 }
 
-/// Returns the progress deadline of the rollout.
+/// Returns when `progressDeadlineSeconds` of the rollout expires.
 fn deadline(deployment: &Value, status: &Value) -> Option<Timestamp> {
     let seconds = deployment.pointer("/spec/progressDeadlineSeconds").and_then(Value::as_i64).unwrap_or(600);
     let since = object::text(condition::find(status, "Progressing")?, "/lastUpdateTime");
     since.parse::<Timestamp>().ok()?.checked_add(SignedDuration::from_secs(seconds)).ok()
 }
 
-/// Sets a condition with `lastUpdateTime`, which changes when `touch` is set or when the condition changes.
+/// Sets a condition. Updates its `lastUpdateTime` if `touch` is set or the condition changes.
 fn set_condition(status: &mut Value, condition: Condition<'_>, now: &str, touch: bool) {
     let previous = condition::find(status, condition.type_).cloned();
     condition::set(status, condition, now);

@@ -14,8 +14,9 @@ pub(super) struct ReplicaSetSize {
     pub(super) previous_max_replicas: i64,
 }
 
-/// Returns the new `spec.replicas` of each ReplicaSet. `replica_sets` is sorted by age, oldest first; of equal sizes,
-/// the newer grows first and the older shrinks first, and the first takes the remainder of rounding.
+/// Returns the new `spec.replicas` of each ReplicaSet. `replica_sets` is sorted by age, oldest first; among ReplicaSets
+/// of equal size, the newest is scaled up first and the oldest is scaled down first. The first ReplicaSet to be scaled
+/// also receives the rounding remainder.
 pub(super) fn scaled_sizes(strategy: &RollingUpdateStrategy, replica_sets: &[ReplicaSetSize]) -> Vec<i64> {
     let allowed = if strategy.desired > 0 { strategy.desired + strategy.max_surge } else { 0 };
     let delta = allowed - replica_sets.iter().map(|replica_set| replica_set.replicas).sum::<i64>();
@@ -61,8 +62,8 @@ mod tests {
 
     use super::*;
 
-    /// The example of the Deployment documentation: ten replicas with a surge of three, 8 old and 5 new, are scaled
-    /// to fifteen.
+    /// The example of the Deployment documentation: a Deployment with ten replicas, a surge of three, 8 old and 5 new
+    /// Pods is scaled to fifteen replicas.
     #[rstest]
     #[case::scale_up((15, 3), 13, &[8, 5], &[11, 7])]
     #[case::scale_down((5, 3), 13, &[8, 5], &[5, 3])]

@@ -2,7 +2,7 @@
 //! rack, exclusively.
 //!
 //! As in the Pod webhook of the LeaderWorkerSet controller, the leader has anti-affinity to the Pods of other groups,
-//! and the workers follow the leader into its domain through a node selector; so they are created after the leader is
+//! and the workers have a node selector for the domain of the leader. Therefore they are created after the leader is
 //! bound.
 
 use std::sync::Arc;

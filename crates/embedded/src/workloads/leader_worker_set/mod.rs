@@ -1,10 +1,10 @@
 //! LeaderWorkerSet: groups of Pods, each with one leader and `size - 1` workers, which are created and recreated
 //! together.
 //!
-//! Pods have the metadata that the webhooks of the real controller add: labels, annotations, host names and the three
-//! `LWS_*` variables in front of the environment of every container. `LWS_LEADER_ADDRESS` is the host name of the
-//! leader, `{leader}.{subdomain}.{namespace}`. There is no DNS server, so the node agent replaces it with the address
-//! of the leader when a container starts (`node::environment`).
+//! Pods have the metadata that the webhooks of the real controller add: labels, annotations, host names, and the three
+//! `LWS_*` variables, which precede the other environment variables of every container. `LWS_LEADER_ADDRESS` is the
+//! host name of the leader, `{leader}.{subdomain}.{namespace}`. There is no DNS server, so the node agent replaces it
+//! with the address of the leader when a container starts (`node::environment`).
 //!
 //! Differences from the real controller: the LeaderWorkerSet and the leader Pod own Pods directly, without
 //! StatefulSets; `maxSurge` is ignored (an update replaces `maxUnavailable` groups at a time, at least one);
@@ -35,7 +35,8 @@ const REVISION: &str = "leaderworkerset.sigs.k8s.io/template-revision-hash";
 const SIZE: &str = "leaderworkerset.sigs.k8s.io/size";
 const LEADER_NAME: &str = "leaderworkerset.sigs.k8s.io/leader-name";
 
-/// Minimum age of a group before it is recreated; the real controller is delayed by its StatefulSets.
+/// Minimum age of a group before it is recreated. The real controller needs no such limit, because its StatefulSets
+/// delay it.
 const MIN_RECREATE_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
 
 /// The settings of a LeaderWorkerSet, with defaults.
@@ -104,7 +105,7 @@ fn create_missing_pods(
     node: &dyn Fn(&str) -> Option<Arc<Value>>,
 ) {
     let Some(leader) = &group.leader else {
-        // Workers of a previous leader are deleted first, so that their names are free.
+        // Workers of a previous leader are deleted first, because the new workers have the same names.
         if group.workers.is_empty() {
             let leader = spec.leader_pod(group.index);
             let name = object::name(&leader).to_owned();
@@ -132,7 +133,7 @@ fn create_missing_pods(
     }
 }
 
-/// Deletes the leader and the workers; the workers do not wait for garbage collection.
+/// Deletes the leader and the workers of a group, without relying on garbage collection for the workers.
 fn delete_group(plan: &mut Plan, group: &Group) {
     for pod in group.workers.iter().chain(&group.leader).filter(|pod| !object::is_deleting(pod)) {
         plan.push(Action::Delete { resource: "pods", object: Arc::clone(pod) });
@@ -206,7 +207,7 @@ fn label_value<'a>(pod: &'a Value, key: &str) -> &'a str {
     pod.pointer("/metadata/labels").and_then(|labels| labels.get(key)?.as_str()).unwrap_or_default()
 }
 
-/// Returns the size with which a group was created.
+/// Returns the size that a group was created with.
 fn group_size(leader: &Value) -> i64 {
     let annotations = leader.pointer("/metadata/annotations");
     annotations.and_then(|a| a.get(SIZE)?.as_str()?.parse().ok()).unwrap_or(1)
@@ -234,7 +235,8 @@ impl Group {
 impl<'a> LeaderWorkerSetSpec<'a> {
     fn new(set: &'a Value) -> Self {
         let number = |pointer: &str| set.pointer(pointer).and_then(Value::as_i64).unwrap_or(1);
-        // A change of the network configuration or the size replaces groups like a change of the templates.
+        // Like a change of the Pod templates, a change of the network configuration or the group size replaces the
+        // groups.
         let template = json!([set.pointer("/spec/leaderWorkerTemplate"), set.pointer("/spec/networkConfig")]);
         Self {
             set,
@@ -246,7 +248,7 @@ impl<'a> LeaderWorkerSetSpec<'a> {
         }
     }
 
-    /// Returns the groups `0..replicas` and the groups beyond that still have Pods.
+    /// Returns the groups with index `0..replicas`, and groups with a higher index that still have Pods.
     fn groups(&self, pods: &[Arc<Value>]) -> Vec<Group> {
         let owned: Vec<&Arc<Value>> = pods
             .iter()

@@ -84,8 +84,8 @@ fn with_type_meta(pod: &Value) -> Value {
     pod
 }
 
-/// Prepends variables to the environment, so that the variables of the container can refer to them. An existing
-/// variable is not replaced.
+/// Prepends environment variables, so that the other variables of the container can refer to them. Existing variables
+/// are not replaced.
 fn prepend_env(container: &mut Value, variables: &[(&str, String)]) {
     let existing = container.get("env").and_then(Value::as_array).cloned().unwrap_or_default();
     let is_set = |name: &str| existing.iter().any(|entry| object::text(entry, "/name") == name);

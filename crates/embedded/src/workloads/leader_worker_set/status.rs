@@ -35,7 +35,7 @@ pub(super) fn update(plan: &mut Plan, spec: &LeaderWorkerSetSpec<'_>, groups: &[
         ("Progressing", !is_available, "GroupsProgressing", "Replicas are progressing"),
         ("UpdateInProgress", !is_available && is_updating, "GroupsUpdating", "Rolling Upgrade is in progress"),
     ] {
-        // A condition that was never true is omitted rather than `False`.
+        // A condition that was never `True` is omitted instead of being set to `False`.
         if is_true || condition::find(&status, type_).is_some() {
             // `UpdateInProgress` stays true until all groups are available.
             let is_true = is_true

@@ -17,7 +17,8 @@ const PROTECTION_FINALIZER: &str = "kubernetes.io/pvc-protection";
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 
-/// Reconciles one claim. `pods` are those of its namespace; volumes are provisioned below `volumes_dir`.
+/// Reconciles one claim. `pods` are the Pods in the namespace of the claim. Volumes are provisioned below
+/// `volumes_dir`.
 pub(crate) fn plan(
     claim: &Value,
     volumes: &[Arc<Value>],
@@ -34,7 +35,7 @@ pub(crate) fn plan(
         return plan;
     }
     if let Some(updated) = with_defaults(claim, classes) {
-        // The update requeues the claim.
+        // The claim is reconciled again after this update.
         plan.push(Action::Update { resource: CLAIMS, object: updated });
         return plan;
     }
@@ -64,8 +65,8 @@ fn is_consumer(pod: &Value, claim: &Value) -> bool {
     !is_finished && claim_names(pod).any(|name| name == object::name(claim))
 }
 
-/// Returns the claim with the protection finalizer and, when it names no class and is unbound, the default class.
-/// `None` when nothing changes.
+/// Returns the claim with the protection finalizer and, if it is unbound and has no class, the default class. `None`
+/// when nothing changes.
 fn with_defaults(claim: &Value, classes: &[Arc<Value>]) -> Option<Value> {
     let protected = with_finalizer(claim, PROTECTION_FINALIZER, FinalizerState::Present);
     let without_class = claim.pointer("/spec/storageClassName").is_none();
@@ -96,7 +97,7 @@ fn sync_bound_claim(plan: &mut Plan, claim: &Value, volumes: &[Arc<Value>]) {
     }
 }
 
-/// Returns the volume that is reserved for the claim, else the smallest one that matches.
+/// Returns the volume that is reserved for the claim, or else the smallest matching volume.
 fn best_match<'a>(claim: &Value, volumes: &'a [Arc<Value>]) -> Option<&'a Value> {
     let reserved =
         |volume: &Value| volume.pointer("/spec/claimRef").is_some_and(|reference| refers_to(reference, claim));
@@ -145,7 +146,7 @@ fn bound_status(claim: &Value, volume: &Value) -> Value {
     status
 }
 
-/// Provisions a volume, or records an event that states what the claim is waiting for.
+/// Provisions a volume, or records an Event with the reason why the claim remains pending.
 fn provision(plan: &mut Plan, claim: &Value, class: Option<&Value>, volumes_dir: Option<&Path>, node: Option<&str>) {
     let requested_volume = object::text(claim, "/spec/volumeName");
     let class_name = object::text(claim, "/spec/storageClassName");
@@ -183,8 +184,8 @@ fn volume_name(claim: &Value) -> String {
     format!("pvc-{}", object::uid(claim))
 }
 
-/// Returns a volume that is a directory of the host, restricted to the node of the first consumer when the class
-/// waits for it.
+/// Returns a new `hostPath` volume. If the binding mode of the class is `WaitForFirstConsumer`, the volume has node
+/// affinity for the node of the first consumer.
 fn new_volume(claim: &Value, class: &Value, volumes_dir: &Path, node: Option<&str>) -> Value {
     let name = volume_name(claim);
     let policy = match object::text(class, "/reclaimPolicy") {

@@ -2,8 +2,8 @@
 //!
 //! As in kube-controller-manager, a claim is bound to the smallest matching volume; if there is none, the provisioner
 //! of its StorageClass creates one. The only provisioner is `kubernetes.io/host-path`, which kube-controller-manager
-//! also has for clusters of a single machine: each volume is a subdirectory of a fixed directory. Claims of other
-//! provisioners stay pending until a volume exists.
+//! also has for single-node clusters. It creates each volume as a subdirectory of one directory on the host. Claims
+//! whose class has another provisioner remain pending until a matching volume exists.
 
 mod claim;
 mod volume;
@@ -38,7 +38,7 @@ pub(crate) enum BindingState<'a> {
     },
     /// The claim is bound as soon as a volume is available.
     Immediate,
-    /// The claim is bound when a Pod that uses it has a node.
+    /// The claim is bound once a Pod that uses it is assigned to a node.
     WaitForFirstConsumer {
         /// Whether the class can provision a volume.
         has_provisioner: bool,
@@ -94,7 +94,7 @@ pub(crate) fn default_class(classes: &[Arc<Value>]) -> Option<&Value> {
     classes.iter().find(is_default).map(Arc::as_ref)
 }
 
-/// Returns the default class of a new cluster, which provisions directories of the host.
+/// Returns the default class of a new cluster, which provisions `hostPath` volumes.
 pub(crate) fn standard_class() -> Value {
     json!({
         "apiVersion": "storage.k8s.io/v1",
@@ -115,7 +115,7 @@ pub(crate) fn provisioned_directory(volume: &Value, volumes_dir: &Path) -> Optio
     (is_provisioned_here && is_reclaimed).then(|| path.to_owned())
 }
 
-/// Returns the class of a claim, or the default class.
+/// Returns the class of a claim, or the default class if the claim does not name one.
 fn storage_class<'a>(claim: &Value, classes: &'a [Arc<Value>]) -> Option<&'a Value> {
     match claim.pointer("/spec/storageClassName").and_then(Value::as_str) {
         Some(name) => classes.iter().find(|class| object::name(class) == name).map(Arc::as_ref),
@@ -123,12 +123,13 @@ fn storage_class<'a>(claim: &Value, classes: &'a [Arc<Value>]) -> Option<&'a Val
     }
 }
 
-/// Whether the class is provisioned by this cluster.
+/// Whether this cluster runs the provisioner of the class.
 fn has_host_path_provisioner(class: &Value) -> bool {
     object::text(class, "/provisioner") == PROVISIONER
 }
 
-/// Whether a `claimRef` refers to this claim. A reference that was set before the claim existed has no UID.
+/// Whether a `claimRef` refers to this claim. A reference that was set before the claim existed has no UID and matches
+/// by name.
 fn refers_to(reference: &Value, claim: &Value) -> bool {
     let text = |field| object::text(reference, field);
     text("/namespace") == object::namespace(claim)
@@ -136,7 +137,7 @@ fn refers_to(reference: &Value, claim: &Value) -> bool {
         && (text("/uid").is_empty() || text("/uid") == object::uid(claim))
 }
 
-/// Returns a quantity of storage, 0 when absent or invalid.
+/// Returns a storage quantity, 0 if absent or invalid.
 fn storage_size(object: &Value, pointer: &str) -> Quantity {
     let quantity = object.pointer(pointer).and_then(|value| serde_json::from_value(value.clone()).ok());
     quantity.unwrap_or(Quantity::ZERO)

@@ -10,7 +10,7 @@ use crate::workloads::action::{Action, Plan};
 
 const PROTECTION_FINALIZER: &str = "kubernetes.io/pv-protection";
 
-/// Reconciles one volume. `claim` is the claim with the name in `claimRef`, if it exists.
+/// Reconciles one volume. `claim` is the claim that `claimRef` refers to by name, if it exists.
 pub(crate) fn plan(volume: &Value, claim: Option<&Value>) -> Plan {
     let mut plan = Plan::default();
     let reference = volume.pointer("/spec/claimRef").filter(|reference| !reference.is_null());
