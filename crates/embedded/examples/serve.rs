@@ -10,7 +10,7 @@ use embedded::{Cluster, Credentials, Server, kubeconfig, serve, write_kubeconfig
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-/// A container runtime without processes: containers run until they are stopped.
+/// A container runtime that starts no processes. Its containers are reported as running until they are stopped.
 struct IdleRuntime;
 
 impl ContainerRuntime for IdleRuntime {

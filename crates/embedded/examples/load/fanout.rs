@@ -1,4 +1,4 @@
-//! Fan-out: events per second over all watches of one collection.
+//! Fan-out phase: measures the total events per second that many watches of one collection receive.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::watch_reader::revision;
 use crate::writes::{create_request, patch_request, send, unique_run_name};
 use crate::{PhaseOptions, Result};
 
-/// Runs the phase.
+/// Runs the phase `fanout`.
 pub(crate) async fn run(target: &LoadTarget, options: &PhaseOptions) -> Result<Measurements> {
     let (watches, count, writers) =
         (options.get("watches", 500), options.get("count", 500), options.get("writers", 16));
@@ -46,7 +46,7 @@ pub(crate) async fn run(target: &LoadTarget, options: &PhaseOptions) -> Result<M
     Ok(measurements)
 }
 
-/// Waits for `count` events, one per line; returns when the last one arrived.
+/// Waits for `count` events, one per line. Returns the time at which the last one arrived.
 async fn wait_for_events(mut body: ResponseBody, count: usize) -> Result<Instant> {
     let mut received = 0;
     while received < count {

@@ -1,4 +1,4 @@
-//! Framing of HTTP/1.1 responses (RFC 9112): by `Content-Length` or in chunks.
+//! Framing of HTTP/1.1 responses by `Content-Length` or chunked transfer coding (RFC 9112).
 
 use bytes::{Buf, BytesMut};
 use memchr::memmem;
@@ -15,15 +15,15 @@ pub(crate) struct ResponseHead {
 /// The state of a body that is being received.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// `Content-Length`: this many bytes of the body remain.
+    /// `Content-Length`: the number of bytes of the body that remain.
     Length(usize),
-    /// The chunk-size line follows.
+    /// Chunked: the line with the size of the next chunk follows.
     ChunkSize,
-    /// This many bytes of a chunk remain.
+    /// Chunked: the number of bytes of the current chunk that remain.
     Chunk(usize),
-    /// The CRLF after a chunk follows.
+    /// Chunked: the CRLF after a chunk follows.
     ChunkEnd,
-    /// The CRLF after the last chunk follows.
+    /// Chunked: the final CRLF after the last chunk follows.
     FinalCrlf,
 }
 
@@ -38,7 +38,7 @@ pub(crate) enum BodyEvent {
 // === impl ResponseHead ===
 
 impl ResponseHead {
-    /// Removes the head from the front of `bytes`, `None` while it is incomplete.
+    /// Parses the head and removes it from the front of `bytes`. Returns `None` while the head is incomplete.
     pub(crate) fn parse(bytes: &mut BytesMut) -> Result<Option<Self>> {
         let Some(end) = memmem::find(bytes, b"\r\n\r\n") else { return Ok(None) };
         let head = bytes.split_to(end + 4);
@@ -59,7 +59,7 @@ impl ResponseHead {
 // === impl Framing ===
 
 impl Framing {
-    /// Removes the next chunk of the body from the front of `bytes`.
+    /// Removes the next chunk of the body from the front of `bytes` and returns it.
     pub(crate) fn next(&mut self, bytes: &mut BytesMut) -> Result<BodyEvent> {
         loop {
             match *self {

@@ -1,4 +1,4 @@
-//! Lists: in one response, and in pages.
+//! List phase: measures the time to list a collection in a single response and in pages.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::{PhaseOptions, Result};
 const CONTINUE_TOKEN: &[u8] = b"\"continue\":\"";
 const PATH: &str = "/api/v1/configmaps";
 
-/// Runs the phase.
+/// Runs the phase `list`.
 pub(crate) async fn run(target: &LoadTarget, options: &PhaseOptions) -> Result<Measurements> {
     let (rounds, page_size) = (options.get("rounds", 5), options.get("page", 500));
     let mut connection = target.connect().await?;
@@ -38,7 +38,7 @@ pub(crate) async fn run(target: &LoadTarget, options: &PhaseOptions) -> Result<M
     Ok(measurements)
 }
 
-/// Lists all objects in pages.
+/// Lists all objects in pages of `page_size` objects.
 async fn list_in_pages(connection: &mut Connection, page_size: usize) -> Result<()> {
     let mut path = format!("{PATH}?limit={page_size}");
     loop {
@@ -48,7 +48,7 @@ async fn list_in_pages(connection: &mut Connection, page_size: usize) -> Result<
     }
 }
 
-/// Returns the `continue` token of a list; tokens use the URL-safe alphabet.
+/// Returns the `continue` token of a list. It needs no URL encoding, because tokens use the URL-safe alphabet.
 fn continue_token(response: &[u8]) -> Option<&str> {
     let value = &response[memmem::find(response, CONTINUE_TOKEN)? + CONTINUE_TOKEN.len()..];
     std::str::from_utf8(&value[..memchr(b'"', value)?]).ok().filter(|token| !token.is_empty())

@@ -1,7 +1,8 @@
-//! Load generator for any Kubernetes API server over HTTPS with a kubeconfig; `cargo xtask bench load` runs it
-//! against this API server and kube-apiserver. Prints measurements as `name value` lines.
+//! Load generator for any Kubernetes API server, which it accesses over HTTPS with a kubeconfig. Prints measurements as
+//! `name value` lines. `cargo xtask bench load` runs it against the embedded API server and against kube-apiserver.
 //!
-//! `load KUBECONFIG PHASE [name=value…]`; the phases are `ready`, `create`, `patch`, `list`, `fanout` and `soak`.
+//! Usage: `load KUBECONFIG PHASE [name=value…]`. The phases are `ready`, `create`, `patch`, `list`, `fanout` and
+//! `soak`.
 
 mod connection;
 mod fanout;
@@ -38,7 +39,7 @@ impl PhaseOptions {
     }
 }
 
-// A single thread: the load generator should use as little of the host as possible.
+// A single-threaded runtime, so that the load generator uses as little CPU time of the host as possible.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     rustls::crypto::ring::default_provider().install_default().ok();

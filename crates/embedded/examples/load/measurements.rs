@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::Result;
 
-/// Named values in the order of measurement.
+/// Names and values in the order in which they were added.
 #[derive(Default)]
 pub(crate) struct Measurements(Vec<(String, f64)>);
 
@@ -15,7 +15,7 @@ impl Measurements {
         self.0.push((name.to_owned(), value));
     }
 
-    /// Adds operations per second and the latency percentiles of operations that were timed individually.
+    /// Adds the operations per second and the latency percentiles of a set of operations.
     pub(crate) fn add_latencies(&mut self, name: &str, mut latencies: Vec<Duration>, duration: Duration) {
         latencies.sort();
         let percentile = |percent: usize| {
@@ -26,7 +26,7 @@ impl Measurements {
         self.add(&format!("{name}_p99_ms"), percentile(99));
     }
 
-    /// Prints `name value` lines.
+    /// Prints each measurement as a line `name value`.
     pub(crate) fn print(&self) -> Result<()> {
         let mut stdout = std::io::stdout().lock();
         for (name, value) in &self.0 {

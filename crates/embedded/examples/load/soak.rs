@@ -1,5 +1,6 @@
-//! Soak test: concurrent writers, reading watches and idle watches. The revisions that each reading watch receives are
-//! compared with the acknowledged writes: no event may be lost, duplicated or out of order.
+//! Soak phase: concurrent writers, active watches, and idle watches that are read only at the end. The revisions that
+//! each active watch receives are compared with the acknowledged writes, to detect lost, duplicated and reordered
+//! events.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -17,20 +18,20 @@ use crate::{PhaseOptions, Result};
 
 /// Number of namespaces over which objects and watches are distributed.
 const NAMESPACES: usize = 50;
-/// Maximum time for a watch to receive the last write.
+/// Maximum time for a watch to receive the last write after the writers have finished.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The newest revision of each namespace, once the writers have finished.
+/// The last revision written in each namespace; `None` until the writers have finished.
 type FinalRevisions = watch::Receiver<Option<Vec<u64>>>;
 
-/// The revisions that a watch received, and the error that ended it.
+/// The revisions that a watch received and the error that ended it, if any.
 struct WatchResult {
     namespace: usize,
     revisions: Vec<u64>,
     error: Option<String>,
 }
 
-/// Runs the phase.
+/// Runs the phase `soak`.
 pub(crate) async fn run(target: &LoadTarget, options: &PhaseOptions) -> Result<Measurements> {
     let (objects, writers) = (options.get("objects", 50_000), options.get("writers", 64));
     let (watches, slow) = (options.get("watches", 500), options.get("slow", 8));
@@ -82,7 +83,7 @@ async fn latest_revision(target: &LoadTarget) -> Result<u64> {
     let mut connection = target.connect().await?;
     let path = "/api/v1/namespaces/soak-0/configmaps?limit=1";
     let list = connection.send_ok(&Request::get(path)).await?;
-    // Servers encode the metadata of a list before or after its items; the largest revision is that of the list.
+    // Servers may encode the metadata of a list before or after its items. The largest revision is that of the list.
     let mut latest = 0;
     let mut remaining: &[u8] = &list;
     while let Some(position) = memmem::find(remaining, b"\"resourceVersion\":\"") {
@@ -151,7 +152,7 @@ async fn watch_until(namespace: usize, mut lines: WatchLines, mut final_revision
     }
 }
 
-/// Returns the number of watches that did not receive exactly the acknowledged writes, and the number of received
+/// Returns the number of watches whose events differ from the acknowledged writes, and the total number of received
 /// events.
 async fn compare(mut watchers: JoinSet<WatchResult>, expected: &[Vec<u64>]) -> Result<(usize, usize)> {
     let (mut incorrect, mut events) = (0, 0);
@@ -167,7 +168,7 @@ async fn compare(mut watchers: JoinSet<WatchResult>, expected: &[Vec<u64>]) -> R
     Ok((incorrect, events))
 }
 
-/// Counts how idle watches ended: with status 410, closed, or still served.
+/// Counts the idle watches by result: ended with status 410, closed by the server, or still open.
 async fn idle_watch_results(idle_watches: Vec<ResponseBody>) -> Result<BTreeMap<&'static str, usize>> {
     let mut results = BTreeMap::new();
     for body in idle_watches {

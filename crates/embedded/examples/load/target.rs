@@ -1,4 +1,4 @@
-//! The server under load and its credentials.
+//! The server under load and the client credentials for it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::Result;
 use crate::connection::{Connection, Request};
 use crate::measurements::Measurements;
 
-/// Maximum time until the server is ready.
+/// Maximum time to wait until the server is ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Bytes per read from a socket; TLS alone would read 4 KiB at a time.
+/// Size of the read buffer of a socket in bytes. Without it, the TLS library reads only 4 KiB at a time.
 const READ_BUFFER_SIZE: usize = 64 * 1024;
 
 /// The server under load.
@@ -28,14 +28,14 @@ pub(crate) struct LoadTarget {
     address: String,
     server_name: ServerName<'static>,
     tls: TlsConnector,
-    /// Header lines of every request.
+    /// Header lines that are sent with every request.
     headers: Arc<str>,
 }
 
 // === impl LoadTarget ===
 
 impl LoadTarget {
-    /// Reads address and credentials from a kubeconfig.
+    /// Reads the server address and the credentials from a kubeconfig.
     pub(crate) async fn from_kubeconfig(kubeconfig: &Path) -> Result<Self> {
         let kubeconfig_file = Kubeconfig::read_from(kubeconfig)?;
         let config = kube::Config::from_custom_kubeconfig(kubeconfig_file, &KubeConfigOptions::default()).await?;
@@ -43,7 +43,7 @@ impl LoadTarget {
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
         let host = config.cluster_url.host().ok_or("the kubeconfig has no server")?.to_owned();
         let address = format!("{host}:{}", config.cluster_url.port_u16().unwrap_or(443));
-        // The type of the token hides its value, except in serialization.
+        // The token is a secret type whose value is accessible through serialization.
         let user = serde_json::to_value(&config.auth_info)?;
         let token = user["token"].as_str().map(|token| format!("authorization: Bearer {token}\r\n"));
         let headers =
@@ -84,7 +84,7 @@ impl LoadTarget {
         Err("the server did not become ready".into())
     }
 
-    /// Creates the namespaces `PREFIX-0`, `PREFIX-1`, …; existing ones are reused.
+    /// Creates the namespaces `PREFIX-0`, `PREFIX-1`, … unless they exist, and returns their names.
     pub(crate) async fn namespaces(&self, prefix: &str, count: usize) -> Result<Vec<String>> {
         const CONFLICT: u16 = 409;
         let mut connection = self.connect().await?;

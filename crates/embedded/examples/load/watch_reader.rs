@@ -1,4 +1,5 @@
-//! Reads a watch without parsing objects: only the revision of each line.
+//! Reads the events of a watch. To save CPU time, it extracts only the revision of each event and does not parse the
+//! JSON.
 
 use bytes::BytesMut;
 use memchr::{memchr, memmem};
@@ -8,7 +9,8 @@ use crate::connection::ResponseBody;
 
 const REVISION_KEY: &[u8] = b"\"resourceVersion\":\"";
 
-/// Returns the revision of an object by a text search; the data of the object must not contain the key.
+/// Finds the revision of an object by a text search for the key `resourceVersion`, which must not occur earlier in the
+/// object.
 pub(crate) fn revision(object: &[u8]) -> Result<u64> {
     let position = memmem::find(object, REVISION_KEY)
         .ok_or_else(|| format!("no revision in {}", String::from_utf8_lossy(object)))?;
@@ -17,7 +19,7 @@ pub(crate) fn revision(object: &[u8]) -> Result<u64> {
     Ok(std::str::from_utf8(&digits[..end])?.parse()?)
 }
 
-/// The lines of a watch.
+/// The lines of a watch response, one per event.
 pub(crate) struct WatchLines {
     body: ResponseBody,
     buffer: BytesMut,
@@ -32,7 +34,7 @@ impl WatchLines {
         Self { body, buffer: BytesMut::new(), search_start: 0 }
     }
 
-    /// Returns the next line, `None` at the end of the stream. Cancel-safe.
+    /// Returns the next line, or `None` at the end of the stream. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Result<Option<BytesMut>> {
         loop {
             if let Some(position) = memchr(b'\n', &self.buffer[self.search_start..]) {

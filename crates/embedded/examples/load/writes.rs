@@ -1,4 +1,4 @@
-//! Writes per second and their latency.
+//! Write phases: measure the throughput and latency of creating and patching objects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ pub(crate) struct AcknowledgedWrite {
     pub(crate) latency: Duration,
 }
 
-/// Returns a unique name for this run, so that phases can be repeated on one server.
+/// Returns a unique name for this run. It becomes part of object names, so that phases can be repeated on one server.
 pub(crate) fn unique_run_name() -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     format!("{:x}", now.as_millis())
@@ -41,7 +41,8 @@ pub(crate) fn patch_request(namespace: &str, name: &str, value: &str) -> Request
     Request::merge_patch(format!("/api/v1/namespaces/{namespace}/configmaps/{name}"), body.into())
 }
 
-/// Sends the writes `0..count` over the connections; each connection takes the next unsent write.
+/// Sends the writes `0..count` over the connections. Each connection sends the next unsent write as soon as its
+/// previous one is acknowledged.
 pub(crate) async fn send(
     connections: Vec<Connection>,
     count: usize,
@@ -76,7 +77,7 @@ pub(crate) async fn send(
     Ok(writes)
 }
 
-/// Runs the phase that creates objects.
+/// Runs the phase `create`.
 pub(crate) async fn create(target: &LoadTarget, options: &PhaseOptions) -> Result<Measurements> {
     let (count, writers) = (options.get("count", 5000), options.get("writers", 16));
     let namespace = target.namespaces("bench", 1).await?.remove(0);
@@ -84,7 +85,7 @@ pub(crate) async fn create(target: &LoadTarget, options: &PhaseOptions) -> Resul
     measure("create", send(connections, count, move |n| create_request(&namespace, &format!("c{run}-{n}")))).await
 }
 
-/// Runs the phase that patches objects: a tenth as many objects, each ten times.
+/// Runs the phase `patch`, which creates `count` / 10 objects and patches each of them ten times.
 pub(crate) async fn patch(target: &LoadTarget, options: &PhaseOptions) -> Result<Measurements> {
     let (count, writers) = (options.get("count", 5000), options.get("writers", 16));
     let namespace = target.namespaces("bench", 1).await?.remove(0);
@@ -97,7 +98,7 @@ pub(crate) async fn patch(target: &LoadTarget, options: &PhaseOptions) -> Result
     measure("patch", send(connections, count, make_request)).await
 }
 
-/// Measures the writes of a phase.
+/// Measures the throughput and latency of the writes of a phase.
 async fn measure(name: &str, writes: impl Future<Output = Result<Vec<AcknowledgedWrite>>>) -> Result<Measurements> {
     let started = Instant::now();
     let acknowledged = writes.await?;

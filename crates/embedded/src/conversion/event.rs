@@ -1,4 +1,5 @@
-//! Conversion between `events.k8s.io/v1` and core `v1` Events, which share one storage.
+//! Conversion between `events.k8s.io/v1` and core `v1` Events, which are two representations of the same stored
+//! objects.
 
 use serde_json::{Map, Value, json};
 

@@ -16,7 +16,7 @@ pub(crate) fn to_storage(resource: &Resource, object: Value) -> Value {
     }
 }
 
-/// Converts an object from the storage version to the version of `resource`; `None` if no conversion is needed.
+/// Converts an object from the storage version to the version of `resource`. Returns `None` if no conversion is needed.
 pub(crate) fn from_storage(resource: &Resource, stored: &Value) -> Option<Value> {
     match (resource.group.as_str(), is_autoscaling_v1(resource)) {
         ("events.k8s.io", _) => Some(event::from_core(stored)),
@@ -25,7 +25,7 @@ pub(crate) fn from_storage(resource: &Resource, stored: &Value) -> Option<Value>
     }
 }
 
-/// Returns group, version and plural name of the storage version if it differs from the version of `resource`.
+/// Returns the group, version and plural name of the storage version if it differs from the version of `resource`.
 pub(crate) fn storage_resource(resource: &Resource) -> Option<(&'static str, &'static str, &'static str)> {
     match (resource.group.as_str(), is_autoscaling_v1(resource)) {
         ("events.k8s.io", _) => Some(("", "v1", "events")),

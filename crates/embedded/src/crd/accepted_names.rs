@@ -1,4 +1,4 @@
-//! Accepts the names of a definition that no other definition of its group uses
+//! Accepts those names of a custom resource definition that no other definition in its API group uses
 //! (`apiextensions-apiserver/pkg/controller/status`).
 
 use std::collections::BTreeSet;
@@ -10,16 +10,16 @@ use crate::object;
 use crate::server::Server;
 use crate::workloads::condition::{self, Condition};
 
-/// Accepted names of the other definitions of a group.
+/// Names that the other definitions in the API group use.
 #[derive(Default)]
 struct NamesInUse {
-    /// Plural, singular and short names.
+    /// Accepted plural, singular and short names.
     resources: BTreeSet<String>,
-    /// Kinds and list kinds.
+    /// Accepted kinds and list kinds.
     kinds: BTreeSet<String>,
 }
 
-/// Returns the status of a definition with its accepted names and conditions.
+/// Returns the status of a definition with `acceptedNames` and the conditions updated.
 pub(super) fn naming_status(server: &Server, definition: &Value, now: &str) -> Value {
     let in_use = NamesInUse::in_group_of(server, definition);
     let mut status = definition.get("status").cloned().unwrap_or_else(|| json!({}));
@@ -35,7 +35,7 @@ pub(super) fn naming_status(server: &Server, definition: &Value, now: &str) -> V
     ] {
         let names = names_in(requested.get(field));
         let accepted_before = names_in(accepted.get(field));
-        // Names that were accepted before remain accepted.
+        // Names that are already accepted do not conflict.
         let conflicts: Vec<String> = names
             .iter()
             .filter(|name| !accepted_before.contains(name) && used.contains(**name))
@@ -91,7 +91,7 @@ impl NamesInUse {
     }
 }
 
-/// Returns the names in a non-empty string or a list of strings.
+/// Returns the names in a field that is either a string or a list of strings.
 fn names_in(value: Option<&Value>) -> Vec<&str> {
     match value {
         Some(Value::String(text)) if !text.is_empty() => vec![text],

@@ -6,7 +6,7 @@ use super::versions;
 use crate::object;
 use crate::resources::version_priority;
 
-/// Returns the warning for a deprecated version: `deprecationWarning` of the definition, or kube-apiserver's default.
+/// Returns the warning for a deprecated version: its `deprecationWarning`, or the default text of kube-apiserver.
 pub(super) fn warning(definition: &Value, version: &Value) -> Option<String> {
     if version["deprecated"] != true {
         return None;

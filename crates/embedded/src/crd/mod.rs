@@ -1,6 +1,7 @@
-//! Custom resource definitions. Their resources are served before the condition `Established` becomes visible.
+//! Custom resource definitions. The resources of a definition are served before its condition `Established` becomes
+//! visible.
 //!
-//! Versions are converted by changing `apiVersion` (`strategy: None`); conversion webhooks are rejected.
+//! Conversion between versions changes only `apiVersion` (`strategy: None`). Conversion webhooks are not supported.
 
 mod accepted_names;
 mod deprecation;
@@ -20,10 +21,10 @@ use crate::table::PrinterColumn;
 use crate::workloads::condition;
 use crate::write::{Proposal, Subresource, WriteOptions};
 
-/// Storage name of custom resource definitions.
+/// Name under which custom resource definitions are stored.
 pub(crate) const STORAGE: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
-/// Finalizer that retains a definition until its objects are deleted.
+/// Finalizer that retains a definition until its custom resources are deleted.
 pub(crate) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// Applies the defaults of a definition.
@@ -80,7 +81,7 @@ fn is_established(definition: &Value) -> bool {
     condition::is_true(definition, "Established")
 }
 
-/// Rebuilds the registry from the stored definitions.
+/// Rebuilds the registry from the stored definitions that are established, and reconciles the others.
 pub(crate) fn reload_all(server: &Server) {
     let definitions = server.list(STORAGE);
     server.update_registry(|registry| {
@@ -94,7 +95,7 @@ pub(crate) fn reload_all(server: &Server) {
     }
 }
 
-/// Replaces the served resources of a definition.
+/// Updates the served resources to those of the current definition.
 fn install(server: &Server, definition: &Value) {
     let resources: Vec<Resource> = resources(definition).collect();
     server.update_registry(|registry| {
@@ -158,7 +159,7 @@ fn resource(definition: &Value, version: &Value) -> Resource {
     resource
 }
 
-/// Reports whether a schema or a nested schema has the keyword.
+/// Reports whether a schema or one of its nested schemas contains the keyword.
 fn has_keyword(schema: &Value, keyword: &str) -> bool {
     match schema {
         Value::Object(members) => {

@@ -1,4 +1,5 @@
-//! Cascading deletion: starts garbage collection, namespace and definition cleanup after the writes that require it.
+//! Cascading deletion: starts garbage collection and the cleanup of namespaces and custom resource definitions after
+//! the writes that require it.
 
 use serde_json::Value;
 
@@ -8,12 +9,12 @@ use crate::server::Server;
 use crate::store::{CollectionKey, NamespacedName, ObjectKey};
 use crate::{crd, object};
 
-/// Deletes a new object if all its owners are absent.
+/// Deletes a new object if none of its owners exists.
 pub(crate) fn after_create(server: &Server, key: &ObjectKey, object: &Value) {
     garbage_collection::delete_if_owners_absent(server, key, object);
 }
 
-/// Runs garbage collection if the owner references changed.
+/// Runs garbage collection for an updated object if its owner references changed.
 pub(crate) fn after_update(server: &Server, key: &ObjectKey, old: &Value, new: &Value) {
     if old.pointer("/metadata/ownerReferences") == new.pointer("/metadata/ownerReferences") {
         return;
@@ -24,11 +25,11 @@ pub(crate) fn after_update(server: &Server, key: &ObjectKey, old: &Value, new: &
     }
 }
 
-/// Continues deletions that waited for the removed object.
+/// Continues the deletions that were waiting for the removed object.
 pub(crate) fn after_remove(server: &Server, resource: &Resource, removed: &Value) {
     if resource.storage == crd::STORAGE {
         crd::uninstall(server, removed);
-        // Other definitions may use its names now.
+        // Names of the removed definition are now available to other definitions.
         for other in server.list(crd::STORAGE) {
             crd::reconcile_status(server, object::name(&other));
         }
@@ -40,7 +41,7 @@ pub(crate) fn after_remove(server: &Server, resource: &Resource, removed: &Value
     }
 }
 
-/// Starts the deletions that an object marked for deletion waits for.
+/// Deletes the objects that must be deleted before the terminating `object` can be removed.
 pub(super) fn cascade(server: &Server, resource: &Resource, key: &ObjectKey, object: &Value) {
     match resource.storage.as_str() {
         "namespaces" => namespace_contents::delete_contents(server, &key.name),
@@ -49,8 +50,7 @@ pub(super) fn cascade(server: &Server, resource: &Resource, key: &ObjectKey, obj
     }
 }
 
-/// Resumes garbage collection and deletions that were interrupted by a restart of the process or by a rollback of
-/// writes.
+/// Resumes garbage collection and deletions that a restart of the process or a rollback of writes has interrupted.
 pub(crate) fn resume(server: &Server) {
     for resource in server.store().resources() {
         let Some(resource) = server.registry().by_name(&resource) else { continue };

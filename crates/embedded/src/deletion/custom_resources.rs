@@ -13,7 +13,7 @@ pub(super) fn delete_instances(server: &Server, name: &str) {
     finalize_if_unused(server, name);
 }
 
-/// Removes the finalizer of a terminating definition once no custom resources are left.
+/// Removes the finalizer of a terminating definition if none of its custom resources remain.
 pub(super) fn finalize_if_unused(server: &Server, name: &str) {
     let Some(definition) = server.get(crd::STORAGE, "", name) else { return };
     if object::is_deleting(&definition) && server.list(name).is_empty() {

@@ -1,4 +1,4 @@
-//! Marks objects for deletion: deletion timestamp, grace period and finalizers.
+//! Marks objects for deletion by setting the deletion timestamp, grace period and finalizers.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::{DeleteOptions, PropagationPolicy};
 use crate::resources::Resource;
 use crate::{crd, object};
 
-/// Sets the deletion timestamp and the finalizers of the propagation policy.
+/// Sets the deletion timestamp and the finalizer that the propagation policy requires.
 pub(super) fn mark_for_deletion(
     resource: &Resource,
     object: &mut Value,
@@ -28,7 +28,7 @@ pub(super) fn mark_for_deletion(
             object::set_metadata_field(object, "generation", Some(json!(generation + 1)));
         }
     } else if object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64) > Some(grace) {
-        // A second deletion may only shorten the grace period.
+        // A repeated deletion request can only shorten the grace period.
         let timestamp = now + jiff::SignedDuration::from_secs(grace);
         object::set_metadata_field(object, "deletionTimestamp", Some(json!(object::format_time(timestamp))));
         object::set_metadata_field(object, "deletionGracePeriodSeconds", Some(json!(grace)));
@@ -38,7 +38,7 @@ pub(super) fn mark_for_deletion(
     }
 }
 
-/// Sets the finalizer of the propagation policy.
+/// Sets the finalizer that the propagation policy requires, and the cleanup finalizer of custom resource definitions.
 fn set_propagation_finalizer(resource: &Resource, object: &mut Value, propagation: PropagationPolicy) {
     let mut finalizers: Vec<String> = object::finalizers(object).into_iter().map(str::to_owned).collect();
     finalizers.retain(|name| name != FOREGROUND && name != ORPHAN);
@@ -54,7 +54,8 @@ fn set_propagation_finalizer(resource: &Resource, object: &mut Value, propagatio
     object::set_metadata_field(object, "finalizers", (!finalizers.is_empty()).then(|| json!(finalizers)));
 }
 
-/// Returns the grace period in seconds: 0 for everything except Pods that run on a node.
+/// Returns the grace period in seconds. It is 0 for all objects except Pods that are bound to a node and have not
+/// finished.
 fn effective_grace_period(resource: &Resource, object: &Value, options: &DeleteOptions) -> i64 {
     let is_finished = matches!(object::text(object, "/status/phase"), "Succeeded" | "Failed");
     if resource.storage != "pods" || object::text(object, "/spec/nodeName").is_empty() || is_finished {

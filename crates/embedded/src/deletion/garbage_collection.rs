@@ -1,6 +1,6 @@
-//! Garbage collection by owner references.
+//! Garbage collection of objects through their owner references.
 //!
-//! Owners are identified by UID: an owner recreated with the same name is a different object.
+//! Owners are identified by UID, so an owner recreated with the same name is a different owner.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::store::ObjectKey;
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
 pub(super) const ORPHAN: &str = "orphan";
 
-/// Deletes an object that has owner references if all owners are absent.
+/// Deletes an object if it has owner references and none of the owners exists.
 pub(super) fn delete_if_owners_absent(server: &Server, key: &ObjectKey, object: &Value) {
     let mut owners = object::owner_references(object).peekable();
     if owners.peek().is_none() || owners.any(|owner| owner_exists(server, &key.namespace, owner)) {
@@ -22,7 +22,7 @@ pub(super) fn delete_if_owners_absent(server: &Server, key: &ObjectKey, object: 
     delete_in_background(server, &key.resource, object);
 }
 
-/// Orphans or deletes the dependents of a terminating owner, as its finalizers require.
+/// Orphans or deletes the dependents of a terminating owner, depending on its finalizers.
 pub(super) fn process_dependents(server: &Server, key: &ObjectKey, object: &Value) {
     let finalizers = object::finalizers(object);
     let uid = object::uid(object);
@@ -41,8 +41,8 @@ pub(super) fn process_dependents(server: &Server, key: &ObjectKey, object: &Valu
     }
 }
 
-/// Deletes dependents without remaining owners, and continues the deletion of owners that waited for the removed
-/// object.
+/// Deletes the dependents of the removed object that have no other owner, and continues the deletion of owners that
+/// were waiting for the removed object.
 pub(super) fn after_owner_remove(server: &Server, removed: &Value) {
     for (key, dependent) in server.store().dependents(object::uid(removed)) {
         delete_if_owners_absent(server, &key, &dependent);
@@ -52,7 +52,7 @@ pub(super) fn after_owner_remove(server: &Server, removed: &Value) {
     }
 }
 
-/// Removes the finalizer `foregroundDeletion` of a terminating owner once no blocking dependents are left.
+/// Removes the finalizer `foregroundDeletion` of a terminating owner if no dependents with `blockOwnerDeletion` remain.
 pub(super) fn finish_foreground_deletion(server: &Server, uid: &str) {
     let Some((key, owner)) = server.store().get_by_uid(uid) else { return };
     if !object::is_deleting(&owner) || !object::finalizers(&owner).contains(&FOREGROUND) {
@@ -67,8 +67,8 @@ pub(super) fn finish_foreground_deletion(server: &Server, uid: &str) {
     }
 }
 
-/// Reports whether an owner exists in the dependent's namespace or in cluster scope. Owners of kinds that are not
-/// served count as existing, as in the garbage collector of Kubernetes.
+/// Reports whether an owner exists, either in the dependent's namespace or as a cluster-scoped object. As in the
+/// garbage collector of Kubernetes, an owner counts as existing if its kind is not served.
 fn owner_exists(server: &Server, namespace: &str, owner: &Value) -> bool {
     let text = |field: &str| owner.get(field).and_then(Value::as_str).unwrap_or_default();
     if server.registry().by_kind(text("apiVersion"), text("kind")).is_none() {

@@ -1,7 +1,8 @@
-//! Deletion of objects, including garbage collection, namespace and definition cleanup.
+//! Deletion of objects, including garbage collection and the cleanup of namespaces and custom resource definitions.
 //!
-//! The garbage collector and the namespace controller of a real cluster run asynchronously; here they run in the same
-//! call: [`cascade`] starts [`garbage_collection`], [`namespace_contents`] and [`custom_resources`] after each write.
+//! In a real cluster, the garbage collector and the namespace controller run asynchronously. Here, their work is part
+//! of the write request: [`cascade`] starts [`garbage_collection`], [`namespace_contents`] and [`custom_resources`]
+//! after each write.
 
 mod cascade;
 mod custom_resources;
@@ -28,9 +29,9 @@ pub(crate) enum PropagationPolicy {
     /// Dependents are deleted after their owner.
     #[default]
     Background,
-    /// Dependents that block the owner are deleted before it.
+    /// Dependents with `blockOwnerDeletion` are deleted before their owner.
     Foreground,
-    /// Dependents are retained without the owner reference.
+    /// Dependents are retained, and their reference to the owner is removed.
     Orphan,
 }
 
@@ -39,22 +40,23 @@ pub(crate) enum PropagationPolicy {
 pub(crate) struct DeleteOptions {
     /// How the deletion propagates to dependents.
     pub(crate) propagation: PropagationPolicy,
-    /// Grace period; used by Pods only.
+    /// Grace period in seconds, which applies only to Pods.
     pub(crate) grace_period_seconds: Option<i64>,
-    /// Precondition: UID of the object.
+    /// Precondition: the UID that the object must have.
     pub(crate) uid: Option<String>,
-    /// Precondition: resource version of the object.
+    /// Precondition: the resource version that the object must have.
     pub(crate) resource_version: Option<String>,
-    /// Validates the deletion without storing it.
+    /// Whether to validate the deletion without deleting the object.
     pub(crate) dry_run: bool,
 }
 
 /// Result of a deletion.
 #[derive(Debug, Clone)]
 pub(crate) enum DeleteResult {
-    /// The object was removed; this is its last state.
+    /// The object was removed; the value is its last state.
     Removed(Arc<Value>),
-    /// The object waits for finalizers, its grace period or the deletion of its contents.
+    /// The object is marked for deletion and waits for its finalizers, its grace period or the deletion of its
+    /// contents.
     Terminating(Arc<Value>),
 }
 
@@ -80,7 +82,7 @@ impl Server {
         }
     }
 
-    /// Tries to delete an object; `None` on a conflict with a concurrent write.
+    /// Tries to delete an object. Returns `None` on a conflict with a concurrent write.
     fn try_delete(
         &self,
         resource: &Resource,
@@ -109,7 +111,7 @@ impl Server {
         let Some(committed) = self.store().try_commit(key, Some(&current), written)? else { return Ok(None) };
         if can_remove {
             after_remove(self, resource, &committed);
-            // An object removed in one step never had a visible deletion timestamp.
+            // Except for Pods, an object that is removed immediately is returned without a deletion timestamp.
             let mut object = if resource.storage == "pods" { object } else { Value::clone(&current) };
             object::copy_metadata_field(&mut object, "resourceVersion", &committed);
             return Ok(Some(DeleteResult::Removed(Arc::new(object))));
@@ -122,7 +124,7 @@ impl Server {
     }
 }
 
-/// Reports whether a terminating object can be removed: no finalizers and no grace period.
+/// Reports whether a terminating object can be removed, which requires that it has no finalizers and no grace period.
 pub(crate) fn is_removable(resource: &Resource, object: &Value) -> bool {
     let has_namespace_finalizers = resource.storage == "namespaces" && object.pointer("/spec/finalizers/0").is_some();
     let grace = object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or_default();

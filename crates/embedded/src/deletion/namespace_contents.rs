@@ -13,7 +13,7 @@ pub(super) fn delete_contents(server: &Server, namespace: &str) {
     finalize_if_empty(server, namespace);
 }
 
-/// Removes the finalizer of a terminating namespace once it is empty.
+/// Removes the finalizer of a terminating namespace if the namespace is empty.
 pub(super) fn finalize_if_empty(server: &Server, namespace: &str) {
     let Some(terminating) = server.get("namespaces", "", namespace) else { return };
     if !object::is_deleting(&terminating) || !server.store().list_namespace(namespace).is_empty() {

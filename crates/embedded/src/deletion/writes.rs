@@ -1,4 +1,4 @@
-//! Writes of the garbage collector. Failures are logged, because there is no client to report them to.
+//! Writes of the garbage collector. Errors are logged, because there is no client that could receive them.
 
 use serde_json::{Value, json};
 
@@ -39,7 +39,8 @@ pub(super) fn delete_in_background(server: &Server, resource: &str, object: &Val
     delete_with_policy(server, resource, object, PropagationPolicy::Background);
 }
 
-/// Deletes an object with a propagation policy and its UID as precondition.
+/// Deletes an object with a propagation policy. The object's UID is a precondition, so that a recreated object is not
+/// deleted.
 pub(super) fn delete_with_policy(server: &Server, resource: &str, object: &Value, propagation: PropagationPolicy) {
     let Some(resource) = server.registry().by_name(resource) else { return };
     let options = DeleteOptions { propagation, uid: Some(object::uid(object).to_owned()), ..DeleteOptions::default() };

@@ -1,4 +1,4 @@
-//! `PodAffinityTerm`s: the Pods that a term selects and its topology key.
+//! `PodAffinityTerm`s: which Pods a term selects, and its topology key.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,13 +33,13 @@ enum NamespaceSet {
     Named(BTreeSet<String>),
 }
 
-/// Returns the terms of `requiredDuringSchedulingIgnoredDuringExecution`.
+/// Returns the affinity terms in `requiredDuringSchedulingIgnoredDuringExecution`.
 pub(super) fn required_terms(pod: &Value, kind: AffinityKind, namespaces: &[Arc<Value>]) -> Vec<AffinityTerm> {
     let terms = term_list(pod, kind, "requiredDuringSchedulingIgnoredDuringExecution");
     terms.map(|term| AffinityTerm::new(term, pod, namespaces)).collect()
 }
 
-/// Returns the terms of `preferredDuringSchedulingIgnoredDuringExecution`, each with its weight.
+/// Returns the affinity terms in `preferredDuringSchedulingIgnoredDuringExecution`, each with its weight.
 pub(super) fn preferred_terms(pod: &Value, kind: AffinityKind, namespaces: &[Arc<Value>]) -> Vec<(i64, AffinityTerm)> {
     let terms = term_list(pod, kind, "preferredDuringSchedulingIgnoredDuringExecution");
     let weighted = terms.filter_map(|entry| Some((entry.get("weight")?.as_i64()?, entry.get("podAffinityTerm")?)));
@@ -60,9 +60,10 @@ pub(super) fn label_value<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object.pointer("/metadata/labels")?.get(key)?.as_str()
 }
 
-/// Returns the `labelSelector` of a term or constraint, extended by its `matchLabelKeys` and `mismatchLabelKeys` with
-/// the label values of the Pod. `None` when the selector is absent or invalid. An API server that has merged the keys
-/// already produces duplicate requirements, which do not change the result.
+/// Returns the `labelSelector` of an affinity term or topology spread constraint. For each key in `matchLabelKeys` and
+/// `mismatchLabelKeys`, it adds a requirement with the Pod's value of that label. Returns `None` when the selector is
+/// absent or invalid. If the API server has already merged the keys into the selector, the requirements are duplicated,
+/// which does not change the result.
 pub(super) fn label_selector(owner: &Value, pod: &Value) -> Option<LabelSelector> {
     let declared_selector = owner.get("labelSelector").filter(|label_selector| !label_selector.is_null())?;
     let mut label_selector = LabelSelector::from_json(declared_selector).ok()?;
@@ -99,7 +100,8 @@ impl AffinityTerm {
 }
 
 impl NamespaceSet {
-    /// The named and the selected namespaces; the namespace of the Pod itself when the term has neither.
+    /// Creates a term. It applies to the namespaces in `namespaces` and those that `namespaceSelector` selects, or to
+    /// the Pod's own namespace if neither is set.
     fn from_term(term: &Value, pod: &Value, all: &[Arc<Value>]) -> Self {
         let mut names: BTreeSet<String> =
             object::strings(term.get("namespaces")).into_iter().map(str::to_owned).collect();

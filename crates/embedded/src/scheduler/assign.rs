@@ -1,4 +1,4 @@
-//! Decides about all pending Pods of a snapshot. Pure.
+//! Computes the scheduling decisions for all pending Pods of a snapshot, without side effects.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -13,8 +13,8 @@ use super::snapshot::{self, SchedulingSnapshot};
 use super::{Decision, Outcome, bound_members, gang, is_pending, pod_group_of, priority};
 use crate::object;
 
-/// Returns a decision for every pending Pod: highest priority first, then oldest, then by name. A gang is sorted by
-/// the creation time of its PodGroup.
+/// Returns a decision for every pending Pod. Pods are scheduled in order of descending priority, then creation time,
+/// then name. The creation time of a gang is that of its PodGroup.
 pub(super) fn schedule_pending(snapshot: &SchedulingSnapshot) -> Vec<Decision> {
     let mut node_infos = node_infos(&snapshot.pods, &snapshot.nodes);
     let mut evaluator = PreemptionEvaluator::new(snapshot);
@@ -49,7 +49,7 @@ pub(super) fn schedule_pending(snapshot: &SchedulingSnapshot) -> Vec<Decision> {
     decisions
 }
 
-/// Schedules one Pod that belongs to no gang. The resources of its nominated node are reserved for it.
+/// Schedules one Pod that belongs to no gang. If the Pod has a nominated node, its requests are reserved there.
 fn schedule_single(
     pod: &Arc<Value>,
     node_infos: &mut [NodeInfo],

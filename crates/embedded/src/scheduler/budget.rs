@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets in preemption.
+//! PodDisruptionBudgets, as preemption considers them.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use serde_json::Value;
 use crate::object;
 use crate::workloads::disruption::covers;
 
-/// The disruptions that each PodDisruptionBudget still allows.
+/// The number of disruptions that each PodDisruptionBudget still allows.
 pub(super) struct DisruptionAllowance<'a> {
     budgets: Vec<(&'a Value, i64)>,
 }
 
 impl<'a> DisruptionAllowance<'a> {
-    /// Reads the budgets. A budget without a selector or with an empty one protects no Pod in preemption, as in
-    /// kube-scheduler.
+    /// Reads the budgets. As in kube-scheduler, a budget whose selector is absent or empty protects no Pod from
+    /// preemption.
     pub(super) fn new(budgets: &'a [Arc<Value>]) -> Self {
         let has_selector = |budget: &&Arc<Value>| {
             let selector = budget.pointer("/spec/selector").and_then(Value::as_object);
@@ -25,13 +25,13 @@ impl<'a> DisruptionAllowance<'a> {
         Self { budgets: budgets.iter().filter(has_selector).map(|budget| (budget.as_ref(), allowed(budget))).collect() }
     }
 
-    /// Subtracts the Pods from every budget that covers them; returns whether a budget is violated
+    /// Subtracts one disruption per Pod from every budget that covers the Pod. Returns whether a budget is violated
     /// (`filterPodsWithPDBViolation`).
     pub(super) fn subtract_disruptions(&mut self, pods: &[Arc<Value>]) -> bool {
         let mut violated = false;
         for pod in pods.iter().filter(|pod| !object::is_deleting(pod)) {
             for (budget, allowed) in self.budgets.iter_mut().filter(|(budget, _)| covers(budget, pod)) {
-                // The eviction API has already counted this Pod.
+                // The eviction API has already subtracted this Pod from `disruptionsAllowed`.
                 if budget.pointer("/status/disruptedPods").is_some_and(|pods| pods.get(object::name(pod)).is_some()) {
                     continue;
                 }

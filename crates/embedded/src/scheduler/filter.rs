@@ -26,7 +26,7 @@ impl<'a> CycleState<'a> {
         Self { pod, volume_binding, inter_pod: InterPodState::pre_filter(pod, node_infos, &snapshot.namespaces) }
     }
 
-    /// Returns `None` when the Pod fits on the node, otherwise the failure of the first plugin that rejects it.
+    /// Returns `None` if the Pod fits on the node, otherwise the failure of the first plugin that rejects the node.
     pub(super) fn filter(&self, node_info: &NodeInfo) -> Option<FilterFailure> {
         let (pod, node) = (self.pod, node_info.node.as_ref());
         taints::node_unschedulable(pod, node)

@@ -1,4 +1,4 @@
-//! Messages for unschedulable Pods, in the words of kube-scheduler.
+//! Formats the messages for unschedulable Pods exactly as kube-scheduler does.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use super::volume_binding::PreFilterFailure;
 /// The result of preemption for one Pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PreemptionOutcome {
-    /// No node has preemption victims.
+    /// Evicting Pods would not make the Pod schedulable on any node.
     NoVictims,
-    /// Victims were found and the Pod is nominated to their node.
+    /// Victims were found on a node, which is now the Pod's nominated node.
     Nominated,
     /// `preemptionPolicy: Never`.
     PolicyNever,
-    /// Victims on the nominated node are still terminating.
+    /// Preemption victims on the nominated node are still terminating.
     VictimsTerminating,
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn fit_error_message(failures: &[FilterFailure], outcome: PreemptionO
     format!("{available}: {reasons}. preemption: {preemption}.")
 }
 
-/// Returns the message for a PreFilter failure, where no node was filtered.
+/// Returns the message for a PreFilter failure, after which no Filter plugin runs.
 pub(super) fn pre_filter_message(failure: &PreFilterFailure, nodes: usize) -> String {
     let available = format!("0/{nodes} nodes are available");
     match failure {
@@ -51,7 +51,7 @@ pub(super) fn pre_filter_message(failure: &PreFilterFailure, nodes: usize) -> St
     }
 }
 
-/// Returns the preemption status of every node, counted by message.
+/// Returns the preemption status messages of all nodes, each with the number of nodes.
 fn preemption_statuses(failures: &[FilterFailure]) -> String {
     histogram(failures.iter().map(|failure| {
         let message = if failure.resolvable {
@@ -63,7 +63,7 @@ fn preemption_statuses(failures: &[FilterFailure]) -> String {
     }))
 }
 
-/// Returns `count reason` phrases, sorted as text as Kubernetes sorts them.
+/// Returns the phrases `COUNT REASON`, separated by commas and sorted lexicographically as in Kubernetes.
 fn histogram(reasons: impl Iterator<Item = String>) -> String {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for reason in reasons {

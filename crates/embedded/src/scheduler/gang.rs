@@ -1,12 +1,13 @@
 //! Gang scheduling: the Pods of a Volcano PodGroup are placed together or not at all.
 //!
-//! `spec.minMember` counts Pods. With `minTaskMember`, every task also needs its own minimum. With `subGroupPolicy`,
-//! the Pods that a policy selects form subgroups by the values of `matchLabelKeys`; all Pods of a subgroup are placed
-//! or none, and each policy needs `minSubGroups` complete subgroups before any Pod of the group is bound. Pods beyond
-//! the minimum are placed one subgroup at a time while resources are available; Pods without a subgroup are placed one
-//! at a time, sorted by the number at the end of their names, hence round-robin over the replicas. A group with
-//! `minResources` starts only when they fit into the cluster. The behavior was measured on Volcano 1.15 with its
-//! default actions; queues and preemption by gangs are not implemented.
+//! `spec.minMember` is the minimum number of Pods of the group; `minTaskMember` adds a minimum for each task. With
+//! `subGroupPolicy`, the Pods that a policy selects are divided into subgroups by their values of the labels in
+//! `matchLabelKeys`. Either all Pods of a subgroup are placed or none, and each policy requires `minSubGroups` complete
+//! subgroups before any Pod of the group is bound. Beyond the minimum, subgroups are placed one at a time while
+//! resources are available. Pods without a subgroup are placed one at a time in the order of the number at the end of
+//! their names, so the replicas fill up in round-robin order. A group with `minResources` starts only when these
+//! resources are available in the cluster. The behavior matches measurements on Volcano 1.15 with its default actions.
+//! Queues and preemption by gangs are not implemented.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,10 +22,10 @@ use super::{Decision, Outcome};
 use crate::object;
 use crate::workloads::ownership::string_map;
 
-/// Annotation or label with the task of a Pod.
+/// Annotation or label that names the Volcano task of a Pod.
 const TASK_SPEC: &str = "volcano.sh/task-spec";
 
-/// Schedules the `pending` Pods of `group`; `bound` are its other Pods. Reserves the resources of placed Pods in
+/// Schedules the `pending` Pods of `group`, whose other Pods are `bound`. Reserves the requests of placed Pods in
 /// `node_infos`.
 pub(super) fn schedule_gang(
     name: &str,
@@ -85,8 +86,8 @@ pub(super) fn schedule_gang(
     wait_decisions(pending, &message)
 }
 
-/// Returns `status.phase` of a PodGroup: `Running` while its minimum is bound. A group without a minimum that is not
-/// running is `Completed`.
+/// Returns `status.phase` of a PodGroup, which is `Running` while the required Pods are bound. Otherwise, a group
+/// without `minMember` is `Completed`.
 pub(super) fn group_phase(group: &Value, bound: &[Arc<Value>]) -> &'static str {
     let requirements = GangRequirements::new(group);
     let (subgroups, _) = subgroups(&requirements.subgroup_policies, &[], bound);
@@ -101,8 +102,8 @@ pub(super) fn group_phase(group: &Value, bound: &[Arc<Value>]) -> &'static str {
     }
 }
 
-/// Returns the Pods that have to be evicted together with `pod`, including itself: only the Pod or its subgroup while
-/// the rest still meets the minimum, otherwise all of `bound`.
+/// Returns the Pods that must be evicted if `pod` is evicted, including `pod` itself: only the Pod or its subgroup if
+/// the remaining Pods still meet the minimum, otherwise all `bound` Pods.
 pub(super) fn evicted_members(group: &Value, pod: &Arc<Value>, bound: &[Arc<Value>]) -> Vec<Arc<Value>> {
     let requirements = GangRequirements::new(group);
     let is_evicted = |member: &Arc<Value>| match subgroup_of(&requirements.subgroup_policies, pod) {
@@ -116,8 +117,8 @@ pub(super) fn evicted_members(group: &Value, pod: &Arc<Value>, bound: &[Arc<Valu
     if requirements.are_met(&members, &subgroups, &no_placement) { evicted } else { bound.to_vec() }
 }
 
-/// Volcano's `overcommit` plugin: a group may start when its `minResources` fit into 1.2 times the cluster, minus the
-/// requested resources.
+/// Whether Volcano's `overcommit` plugin admits the group: its `minResources` must not exceed 1.2 times the allocatable
+/// resources of the cluster minus the resources that Pods already request.
 fn is_enqueueable(group: &Value, node_infos: &[NodeInfo]) -> bool {
     const OVERCOMMIT_FACTOR: f64 = 1.2;
     let sum_over_nodes = |amount: &dyn Fn(&NodeInfo) -> f64| node_infos.iter().map(amount).sum::<f64>();
@@ -129,17 +130,17 @@ fn is_enqueueable(group: &Value, node_infos: &[NodeInfo]) -> bool {
     })
 }
 
-/// Returns the sort key of Volcano for the Pods of a job: priority, number at the end of the name, age.
+/// Returns the key by which Volcano sorts the Pods of a job: priority, number at the end of the name, creation time.
 fn task_order(pod: &Value) -> (std::cmp::Reverse<i64>, u64, String, String) {
     let number = object::name(pod).rsplit('-').next().and_then(|last| last.parse().ok()).unwrap_or(u64::MAX);
     let created = object::text(pod, "/metadata/creationTimestamp").to_owned();
     (std::cmp::Reverse(super::priority(pod)), number, created, object::name(pod).to_owned())
 }
 
-/// The minimum that must be placed before any Pod of a gang is bound.
+/// The minimum numbers of Pods and subgroups that must be placed before any Pod of a gang is bound.
 struct GangRequirements {
     min_member: u64,
-    /// `minTaskMember`; empty when it is not enforced.
+    /// `minTaskMember`: the minimum number of Pods of each task. Empty if it is not enforced.
     tasks: BTreeMap<String, u64>,
     subgroup_policies: Vec<SubGroupPolicy>,
 }
@@ -152,9 +153,9 @@ struct SubGroupPolicy {
     min_subgroups: usize,
 }
 
-/// The Pods with the same values of the `matchLabelKeys` of a policy.
+/// Pods that a policy selects and whose labels in `matchLabelKeys` have the same values.
 struct Subgroup {
-    /// Index of the policy.
+    /// Index of the policy in `subGroupPolicy`.
     policy: usize,
     pending: Vec<Arc<Value>>,
     bound: usize,
@@ -172,7 +173,7 @@ impl GangRequirements {
             .flatten()
             .filter_map(|(task, count)| Some((task.clone(), count.as_u64()?)))
             .collect();
-        // Volcano enforces the minimum of the tasks only when their sum is at most `minMember`.
+        // Volcano enforces `minTaskMember` only if the sum of its values is at most `minMember`.
         let is_enforced = tasks.values().sum::<u64>() <= members;
         let policies = spec.get("subGroupPolicy").and_then(Value::as_array).into_iter().flatten();
         Self {
@@ -197,7 +198,8 @@ impl GangRequirements {
 }
 
 impl SubGroupPolicy {
-    /// Reads a policy. A policy without `matchLabelKeys` has no subgroups, so no Pod of its group ever starts.
+    /// Reads a policy. A policy without `matchLabelKeys` never has a complete subgroup, so no Pod of its group is ever
+    /// bound.
     fn new(policy: &Value) -> Option<Self> {
         let number = |field: &str| policy.get(field).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
         let match_label_keys = object::strings(policy.get("matchLabelKeys")).into_iter().map(str::to_owned).collect();
@@ -209,7 +211,7 @@ impl SubGroupPolicy {
         })
     }
 
-    /// Returns the values of `matchLabelKeys`, `None` when the policy does not select the Pod.
+    /// Returns the Pod's values of the labels in `matchLabelKeys`, or `None` if the policy does not select the Pod.
     fn label_values(&self, pod: &Value) -> Option<Vec<String>> {
         let labels = string_map(pod.pointer("/metadata/labels"));
         if self.match_label_keys.is_empty() || !self.selector.matches(&labels) {
@@ -219,12 +221,12 @@ impl SubGroupPolicy {
     }
 }
 
-/// Returns policy index and label values of the subgroup of a Pod.
+/// Returns the policy index and the label values that identify the subgroup of a Pod.
 fn subgroup_of(policies: &[SubGroupPolicy], pod: &Value) -> Option<(usize, Vec<String>)> {
     policies.iter().enumerate().find_map(|(index, policy)| Some((index, policy.label_values(pod)?)))
 }
 
-/// Returns the subgroups sorted by policy and values, and the pending Pods without a subgroup.
+/// Returns the subgroups, sorted by policy and label values, and the pending Pods without a subgroup.
 fn subgroups(
     policies: &[SubGroupPolicy],
     pending: &[Arc<Value>],
@@ -252,12 +254,12 @@ fn subgroups(
 /// Tentative placements; they are committed only when the requirements are met.
 struct GangPlacement {
     node_infos: Vec<NodeInfo>,
-    /// By Pod name; a Pod that was not tried has no entry.
+    /// Outcome by Pod name, without an entry for Pods whose placement was not attempted.
     outcomes: BTreeMap<String, Outcome>,
 }
 
 impl GangPlacement {
-    /// Places as many subgroups of each policy as it requires, before surplus subgroups use the resources.
+    /// Places the subgroups that each policy requires, before any surplus subgroup takes resources.
     fn place_required(
         &mut self,
         requirements: &GangRequirements,
@@ -276,7 +278,7 @@ impl GangPlacement {
         }
     }
 
-    /// Places all pending Pods of the subgroup or none. Returns whether the subgroup is complete afterwards.
+    /// Places either all pending Pods of the subgroup or none. Returns whether the subgroup is complete afterwards.
     fn place_subgroup(&mut self, subgroup: &Subgroup, snapshot: &SchedulingSnapshot) -> bool {
         if self.is_complete(subgroup) || subgroup.bound + subgroup.pending.len() < subgroup.size {
             return self.is_complete(subgroup);
@@ -310,13 +312,13 @@ impl GangPlacement {
     }
 }
 
-/// Returns the task of a Pod from its annotation, else from its label.
+/// Returns the task of a Pod: the value of the annotation, or of the label if the annotation is absent.
 fn task_of(pod: &Value) -> String {
     let value = |field: &str| pod.pointer(&format!("/metadata/{field}"))?.get(TASK_SPEC)?.as_str().map(str::to_owned);
     value("annotations").or_else(|| value("labels")).unwrap_or_default()
 }
 
-/// Returns the decision to wait for all Pods.
+/// Returns a decision for each Pod that leaves it pending with this message.
 fn wait_decisions(pods: &[Arc<Value>], message: &str) -> Vec<Decision> {
     pods.iter().map(|pod| wait_decision(pod, message)).collect()
 }

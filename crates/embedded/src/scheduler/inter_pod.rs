@@ -9,7 +9,7 @@ use super::node_info::NodeInfo;
 use super::pod_topology_spread::PodTopologySpread;
 use super::reason::FilterFailure;
 
-/// The state for one incoming Pod; preemption updates it while it simulates the removal of Pods.
+/// The state for one incoming Pod. Preemption updates it while simulating the removal of other Pods.
 #[derive(Debug, Clone)]
 pub(super) struct InterPodState<'a> {
     pod: &'a Value,
@@ -24,7 +24,7 @@ impl<'a> InterPodState<'a> {
         Self { pod, namespaces, affinity, spread: PodTopologySpread::pre_filter(pod, node_infos) }
     }
 
-    /// Returns the reason why the node does not fit. kube-scheduler runs the topology spread plugin first.
+    /// Returns why the Pod does not fit on the node, or `None`. As in kube-scheduler, `PodTopologySpread` runs first.
     pub(super) fn filter(&self, node: &Value) -> Option<FilterFailure> {
         self.spread.filter(self.pod, node).or_else(|| self.affinity.filter(node))
     }

@@ -1,4 +1,4 @@
-//! Required Pod affinity and anti-affinity: the Filter extension point of `InterPodAffinity`.
+//! Required Pod affinity and anti-affinity: the Filter extension point of the `InterPodAffinity` plugin.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::affinity_term::{AffinityKind, AffinityTerm, label_value, required_ter
 use super::node_info::NodeInfo;
 use super::reason::{FilterFailure, UnschedulableReason};
 
-/// Number of Pods per topology pair: key and value of the node label.
+/// Number of Pods by topology pair, which is the key and value of a node label.
 type TopologyCounts = BTreeMap<(String, String), i64>;
 
 /// Precomputed counts of existing Pods for one incoming Pod (the PreFilter state of `InterPodAffinity`).
@@ -17,14 +17,14 @@ type TopologyCounts = BTreeMap<(String, String), i64>;
 pub(super) struct InterPodAffinity {
     affinity_terms: Vec<AffinityTerm>,
     anti_affinity_terms: Vec<AffinityTerm>,
-    /// Whether the incoming Pod matches its own affinity terms: the first Pod of such a group may be scheduled
-    /// although no existing Pod matches.
+    /// Whether the incoming Pod matches its own affinity terms. Such a Pod is schedulable even if no existing Pod
+    /// matches, so that the first Pod of a self-affine group can start.
     matches_own_terms: bool,
-    /// Pods that match all affinity terms, by topology pair.
+    /// Number of existing Pods that match all affinity terms of the incoming Pod.
     affinity_counts: TopologyCounts,
-    /// Pods that match an anti-affinity term, by topology pair.
+    /// Number of existing Pods that match an anti-affinity term of the incoming Pod.
     anti_affinity_counts: TopologyCounts,
-    /// Existing Pods whose anti-affinity terms match the incoming Pod, by topology pair.
+    /// Number of existing Pods whose own anti-affinity terms match the incoming Pod.
     existing_anti_affinity_counts: TopologyCounts,
 }
 
@@ -54,7 +54,8 @@ impl InterPodAffinity {
         affinity
     }
 
-    /// Updates the counts for an existing Pod that was added to the node (`delta` 1) or removed from it (-1).
+    /// Updates the counts after an existing Pod was added to the node (`delta` is 1) or removed from it (`delta` is
+    /// -1).
     pub(super) fn update(
         &mut self,
         pod: &Value,
@@ -76,7 +77,7 @@ impl InterPodAffinity {
         }
     }
 
-    /// Returns the affinity rule that the node violates, or `None`.
+    /// Returns the first affinity or anti-affinity rule that placing the Pod on the node would violate, or `None`.
     pub(super) fn filter(&self, node: &Value) -> Option<FilterFailure> {
         if !self.satisfies_affinity(node) {
             return Some(FilterFailure::unresolvable(UnschedulableReason::PodAffinity));
@@ -102,7 +103,7 @@ impl InterPodAffinity {
     }
 }
 
-/// Returns the topology pair of a term on a node, `None` when the node lacks the label.
+/// Returns the node's label for the topology key of a term as key and value, or `None` if the node lacks the label.
 fn topology_pair(term: &AffinityTerm, node: &Value) -> Option<(String, String)> {
     Some((term.topology_key.clone(), label_value(node, &term.topology_key)?.to_owned()))
 }

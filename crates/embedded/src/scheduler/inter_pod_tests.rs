@@ -1,5 +1,5 @@
-//! Topology spread constraints, Pod affinity and host ports. The expected results were measured on kube-scheduler
-//! v1.37.
+//! Tests of topology spread constraints, Pod affinity and host ports. The expected results were measured on
+//! kube-scheduler v1.37.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::assign::schedule_pending;
 use super::{Outcome, SchedulingSnapshot};
 use crate::object;
 
-/// Four nodes: `a` and `b` in zone 1, `c` in zone 2; `d` has no zone.
+/// Returns four nodes: `a` and `b` in zone 1, `c` in zone 2, and `d` without a zone label.
 fn nodes() -> Vec<Arc<Value>> {
     let node = |name: &str, zone: Option<&str>| {
         let mut labels = json!({"host": name});
@@ -63,7 +63,7 @@ fn spread(key: &str, additional_fields: Value) -> Value {
     json!({"topologySpreadConstraints": [constraint]})
 }
 
-/// Returns the nodes that fit the pending Pod, or the scheduling message.
+/// Returns the names of the nodes on which the pending Pod fits, or the message if it fits on none.
 fn feasible_nodes_or_message(snapshot: &SchedulingSnapshot) -> String {
     let pending = snapshot.pods.iter().find(|pod| pod.pointer("/spec/nodeName").is_none()).unwrap();
     let feasible: Vec<String> = super::filter_nodes(pending, snapshot)
@@ -148,7 +148,7 @@ fn filters_by_anti_affinity_of_existing_pods() {
 )]
 #[case::schedule_anyway(&["a"], spread("zone", json!({"whenUnsatisfiable": "ScheduleAnyway"})), "a b c d")]
 #[case::match_label_keys(&["a"], spread("zone", json!({"matchLabelKeys": ["version"]})), "c")]
-// Only zone 1 is included, so its skew is 0.
+// Only zone 1 counts, so its skew is 0.
 #[case::node_selector_limits_domains(
     &["a"],
     { let mut spec = spread("zone", json!({})); spec["nodeSelector"] = json!({"zone": "1"}); spec },
@@ -168,7 +168,7 @@ fn filters_by_topology_spread(#[case] on: &[&str], #[case] spec: Value, #[case] 
     );
 }
 
-/// Zone 2 has one node, which is tainted.
+/// The only node in zone 2 is tainted.
 #[rstest]
 #[case::taints_ignored(json!({}), "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 node(s) didn't match pod topology spread constraints")]
 #[case::taints_honored(json!({"nodeTaintsPolicy": "Honor"}), "a b")]

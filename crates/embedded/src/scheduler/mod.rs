@@ -1,9 +1,9 @@
-//! The scheduler: binds pending Pods to nodes, or records why a Pod is unschedulable.
+//! The scheduler, which binds pending Pods to nodes or records why they are unschedulable.
 //!
 //! A scheduling cycle ([`scheduling_cycle`]) lists the objects, calls the pure function [`assign::schedule_pending`]
-//! and writes its decisions. It runs after a change that can make a Pod schedulable, and not otherwise. Both values
-//! of `schedulerName`, `default-scheduler` and `volcano`, are served. Pods of a Volcano PodGroup are placed together
-//! ([`gang`]), and a Pod that fits on no node may preempt Pods of lower priority ([`preemption`]).
+//! and writes its decisions. It runs only after changes that can make a Pod schedulable. It schedules Pods whose
+//! `schedulerName` is `default-scheduler` or `volcano`. The Pods of a Volcano PodGroup are placed together ([`gang`]),
+//! and a Pod that fits on no node may preempt Pods of lower priority ([`preemption`]).
 //!
 //! Each plugin of kube-scheduler has its own file: [`taints`], [`node_affinity`], [`node_ports`], [`resources`],
 //! [`volume_binding`], [`pod_topology_spread`] and [`inter_pod_affinity`]. [`filter`] runs their Filter extension
@@ -46,7 +46,7 @@ use crate::object;
 
 /// Resource name of Volcano's PodGroups.
 const POD_GROUPS: &str = "podgroups.scheduling.volcano.sh";
-/// Annotation with the name of the PodGroup of a Pod.
+/// Pod annotation that names the PodGroup of the Pod.
 const GROUP_NAME: &str = "scheduling.k8s.io/group-name";
 
 /// The scheduling decision for one pending Pod.
@@ -65,10 +65,10 @@ enum Outcome {
     Wait {
         reason: &'static str,
         message: String,
-        /// Whether `status.nominatedNodeName` is retained.
+        /// Whether the Pod retains its `status.nominatedNodeName`.
         retains_nomination: bool,
     },
-    /// The victims on the node are deleted; the Pod waits until they have terminated.
+    /// Delete the victims on the node; the Pod waits until they have terminated.
     Preempt {
         node: String,
         victims: Vec<Arc<Value>>,
@@ -108,7 +108,7 @@ fn bound_members(group: &(String, String), pods: &[Arc<Value>]) -> Vec<Arc<Value
     pods.iter().filter(|pod| is_bound(pod) && pod_group_of(pod).as_ref() == Some(group)).cloned().collect()
 }
 
-/// Returns `spec.priority`, 0 when absent.
+/// Returns `spec.priority`, or 0 if it is absent.
 fn priority(pod: &Value) -> i64 {
     pod.pointer("/spec/priority").and_then(Value::as_i64).unwrap_or(0)
 }

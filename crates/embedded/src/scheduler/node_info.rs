@@ -1,4 +1,4 @@
-//! Nodes with the Pods that are bound to them or assumed during a scheduling cycle.
+//! Nodes and their Pods: those already bound and those that the current scheduling cycle has placed on the node.
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use serde_json::Value;
 use super::is_bound;
 use crate::object;
 
-/// A node with its Pods and their total requests (`framework.NodeInfo`).
+/// A node, its Pods and the sum of their requests (`framework.NodeInfo`).
 #[derive(Debug, Clone)]
 pub(crate) struct NodeInfo {
     pub(crate) node: Arc<Value>,
     pub(crate) requested: ResourceList,
-    /// Requests of cpu and memory for scoring (`NonZeroRequested`): a container without requests counts with a
-    /// default.
+    /// CPU and memory requests for scoring, with default requests for containers that specify none
+    /// (`NonZeroRequested`).
     pub(crate) non_zero_requested: CpuMemory,
     pub(crate) pods: Vec<Arc<Value>>,
-    /// The Pods that have Pod affinity or anti-affinity.
+    /// The Pods that specify Pod affinity or anti-affinity.
     pub(crate) pods_with_affinity: Vec<Arc<Value>>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct CpuMemory {
     pub(crate) memory: f64,
 }
 
-/// Returns the nodes sorted by name, each with its bound Pods. Nodes that are being deleted are omitted.
+/// Returns the nodes with their bound Pods, sorted by node name. Nodes that are being deleted are omitted.
 pub(super) fn node_infos(pods: &[Arc<Value>], nodes: &[Arc<Value>]) -> Vec<NodeInfo> {
     let active = nodes.iter().filter(|node| !object::is_deleting(node));
     let mut nodes: Vec<NodeInfo> = active.map(|node| NodeInfo::new(Arc::clone(node))).collect();
@@ -47,7 +47,7 @@ pub(super) fn find_node<'a>(nodes: &'a mut [NodeInfo], name: &str) -> Option<&'a
     nodes.get_mut(index)
 }
 
-/// Returns the allocatable resources of a node. A node without a limit on the number of Pods gets 110, the default of
+/// Returns the allocatable resources of a node. If the node does not report `pods`, the limit is 110, the default of
 /// the kubelet.
 pub(crate) fn allocatable(node: &Value) -> ResourceList {
     let status = node.get("status").unwrap_or(&Value::Null);
@@ -56,7 +56,7 @@ pub(crate) fn allocatable(node: &Value) -> ResourceList {
     resources
 }
 
-/// Returns the requests of a Pod, including one of the resource `pods`.
+/// Returns the resource requests of a Pod, including 1 unit of the resource `pods`.
 pub(crate) fn requests(pod: &Value) -> ResourceList {
     let mut total = apimachinery::pod_requests(pod);
     total.insert("pods".to_owned(), Quantity::from_units(1));
@@ -99,7 +99,7 @@ impl NodeInfo {
     }
 }
 
-/// Whether the Pod has Pod affinity or anti-affinity.
+/// Whether the Pod specifies Pod affinity or anti-affinity.
 fn has_pod_affinity(pod: &Value) -> bool {
     let affinity = pod.pointer("/spec/affinity");
     affinity.is_some_and(|affinity| affinity.get("podAffinity").or_else(|| affinity.get("podAntiAffinity")).is_some())
@@ -108,7 +108,7 @@ fn has_pod_affinity(pod: &Value) -> bool {
 // === impl CpuMemory ===
 
 impl CpuMemory {
-    /// Returns the requests of a Pod for scoring: a container without a cpu or memory request counts as 0.1 core or
+    /// Returns the requests of a Pod for scoring. A container without a CPU or memory request counts as 0.1 cores or
     /// 200 MiB (`k8s.io/kubernetes/pkg/scheduler/util`).
     pub(super) fn non_zero_requests(pod: &Value) -> Self {
         const DEFAULT_CPU: f64 = 0.1;
@@ -126,12 +126,12 @@ impl CpuMemory {
         Self { cpu: total("cpu", DEFAULT_CPU), memory: total("memory", DEFAULT_MEMORY) }
     }
 
-    /// Returns the sum.
+    /// Returns the sum of both amounts.
     pub(super) fn plus(self, other: Self) -> Self {
         Self { cpu: self.cpu + other.cpu, memory: self.memory + other.memory }
     }
 
-    /// Returns the difference.
+    /// Returns this amount minus `other`.
     fn minus(self, other: Self) -> Self {
         Self { cpu: self.cpu - other.cpu, memory: self.memory - other.memory }
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::node_info::NodeInfo;
 use crate::object;
 
-/// A host port; the address `0.0.0.0` conflicts with every address.
+/// A host port with its address and protocol. The address `0.0.0.0` conflicts with every address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct HostPort<'a> {
     protocol: &'a str,
@@ -13,7 +13,7 @@ struct HostPort<'a> {
     port: i64,
 }
 
-/// Returns the first host port of the Pod that another Pod on the node uses, compared as `NodePorts` does.
+/// Returns the first host port of the Pod that conflicts with a Pod on the node, as `NodePorts` defines conflicts.
 pub(super) fn conflicting_port(pod: &Value, node_info: &NodeInfo) -> Option<i64> {
     let requested = node_ports(pod);
     if requested.is_empty() {
@@ -23,8 +23,8 @@ pub(super) fn conflicting_port(pod: &Value, node_info: &NodeInfo) -> Option<i64>
     requested.iter().find(|port| used.iter().any(|other| port.conflicts_with(other))).map(|port| port.port)
 }
 
-/// Returns the host ports of the containers and sidecars; other init containers terminate before the main containers
-/// start.
+/// Returns the host ports of the main containers and sidecars. The ports of other init containers are ignored, because
+/// those containers terminate before the main containers start.
 fn node_ports(pod: &Value) -> Vec<HostPort<'_>> {
     let list = |field: &str| pod.pointer(field).and_then(Value::as_array).into_iter().flatten();
     let sidecars = list("/spec/initContainers").filter(|container| container["restartPolicy"] == "Always");

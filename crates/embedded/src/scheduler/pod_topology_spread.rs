@@ -11,7 +11,7 @@ use super::reason::{FilterFailure, UnschedulableReason};
 use super::{node_affinity, taints};
 use crate::object;
 
-/// `whenUnsatisfiable`.
+/// How a constraint treats nodes that violate it (`whenUnsatisfiable`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UnsatisfiableAction {
     /// Reject the node.
@@ -20,12 +20,12 @@ pub(super) enum UnsatisfiableAction {
     ScheduleAnyway,
 }
 
-/// One of `topologySpreadConstraints`.
+/// An entry of `topologySpreadConstraints`.
 #[derive(Debug, Clone)]
 pub(super) struct TopologySpreadConstraint {
     pub(super) topology_key: String,
     pub(super) max_skew: i64,
-    /// With fewer topology domains than this, the global minimum counts as 0.
+    /// If there are fewer topology domains than this, the global minimum is 0.
     min_domains: usize,
     /// `None` matches no Pod.
     label_selector: Option<LabelSelector>,
@@ -34,13 +34,13 @@ pub(super) struct TopologySpreadConstraint {
     honors_node_taints: bool,
 }
 
-/// Number of matching Pods per topology domain for one incoming Pod (the PreFilter state of `PodTopologySpread`).
+/// Number of matching Pods in each topology domain (the PreFilter state of `PodTopologySpread` for one incoming Pod).
 #[derive(Debug, Clone)]
 pub(super) struct PodTopologySpread {
     constraints: Vec<(TopologySpreadConstraint, BTreeMap<String, i64>)>,
 }
 
-/// Returns the constraints of a Pod with this `whenUnsatisfiable`.
+/// Returns the constraints of a Pod whose `whenUnsatisfiable` is `action`.
 pub(super) fn constraints(pod: &Value, action: UnsatisfiableAction) -> Vec<TopologySpreadConstraint> {
     let all = pod.pointer("/spec/topologySpreadConstraints").and_then(Value::as_array);
     let selected = all.into_iter().flatten().filter(|constraint| UnsatisfiableAction::from_json(constraint) == action);
@@ -79,7 +79,8 @@ impl PodTopologySpread {
         spread
     }
 
-    /// Updates the counts for an existing Pod that was added to the node (`delta` 1) or removed from it (-1).
+    /// Updates the counts after an existing Pod was added to the node (`delta` is 1) or removed from it (`delta` is
+    /// -1).
     pub(super) fn update(&mut self, pod: &Value, existing_pod: &Value, node: &Value, delta: i64) {
         if !self.has_topology_labels(node) {
             return;
@@ -93,7 +94,7 @@ impl PodTopologySpread {
         }
     }
 
-    /// Returns the first constraint that the node violates, or `None`.
+    /// Returns the first constraint that placing the Pod on the node would violate, or `None`.
     pub(super) fn filter(&self, pod: &Value, node: &Value) -> Option<FilterFailure> {
         self.constraints.iter().find_map(|(constraint, counts)| {
             let Some(domain) = label_value(node, &constraint.topology_key) else {
@@ -130,7 +131,7 @@ impl TopologySpreadConstraint {
             topology_key: object::text(constraint, "/topologyKey").to_owned(),
             max_skew: number("maxSkew"),
             min_domains: usize::try_from(number("minDomains")).unwrap_or(1),
-            // kube-scheduler counts no Pod for an empty selector.
+            // In kube-scheduler, an empty selector matches no Pod.
             label_selector: label_selector(constraint, pod).filter(|label_selector| !label_selector.is_empty()),
             namespace: object::namespace(pod).to_owned(),
             honors_node_affinity: honors("/nodeAffinityPolicy", "Honor"),
@@ -145,7 +146,7 @@ impl TopologySpreadConstraint {
             && self.label_selector.as_ref().is_some_and(|label_selector| label_selector.matches_object(pod))
     }
 
-    /// Returns the topology domain of a node, `None` when the node lacks the label or is excluded by
+    /// Returns the topology domain of a node, or `None` if the node lacks the label or is excluded by
     /// `nodeAffinityPolicy` or `nodeTaintsPolicy`.
     pub(super) fn domain<'a>(&self, pod: &Value, node: &'a Value) -> Option<&'a str> {
         let is_included = (!self.honors_node_affinity || node_affinity::filter(pod, node).is_none())
@@ -153,7 +154,7 @@ impl TopologySpreadConstraint {
         label_value(node, &self.topology_key).filter(|_| is_included)
     }
 
-    /// Returns the global minimum: the number of matching Pods in the domain with the fewest.
+    /// Returns the global minimum: the smallest number of matching Pods in any domain.
     fn min_match_num(&self, counts: &BTreeMap<String, i64>) -> i64 {
         match counts.len() < self.min_domains {
             true => 0,

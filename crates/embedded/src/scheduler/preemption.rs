@@ -1,11 +1,11 @@
-//! Preemption, as the default preemption of kube-scheduler performs it.
+//! Preemption, as the `DefaultPreemption` plugin of kube-scheduler performs it.
 //!
-//! On each node where the Pod would fit without the Pods of lower priority, those Pods are reprieved in the order of
-//! their importance as long as the incoming Pod still fits; the others are the victims. The node with the least
-//! important victims is chosen. A member of a gang is not evicted alone when its gang would fall below its minimum:
-//! then the whole gang is evicted, or none of it when one member has too high a priority. PodDisruptionBudgets are
-//! respected where possible ([`budget`]). Pods of the scheduler `volcano` preempt no Pods, as with Volcano's default
-//! actions.
+//! A node is a candidate if the incoming Pod would fit there without the Pods of lower priority. These Pods are
+//! reprieved in order of importance as long as the incoming Pod still fits; the others are the victims. The candidate
+//! with the least important victims is selected. If evicting a member would leave a gang below its minimum, the whole
+//! gang is evicted; a gang is not evicted at all if one of its members has too high a priority. PodDisruptionBudgets
+//! are respected where possible ([`budget`]). Pods with the scheduler name `volcano` do not preempt other Pods, as with
+//! Volcano's default actions.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,14 +21,14 @@ use super::snapshot::SchedulingSnapshot;
 use super::{Outcome, gang, is_bound, pod_group_of, priority};
 use crate::object;
 
-/// Evaluates preemption on a snapshot: its bound Pods, gangs and budgets.
+/// Evaluates preemption for the bound Pods, gangs and PodDisruptionBudgets of a snapshot.
 pub(super) struct PreemptionEvaluator<'a> {
     /// Bound Pods by node.
     pods_by_node: BTreeMap<&'a str, Vec<&'a Arc<Value>>>,
     gangs: BTreeMap<(String, String), Gang<'a>>,
     budgets: &'a [Arc<Value>],
     lowest_priority: i64,
-    /// UIDs of the victims of this scheduling cycle.
+    /// UIDs of the victims that this scheduling cycle has selected so far.
     victim_uids: BTreeSet<String>,
 }
 
@@ -45,7 +45,7 @@ struct EvictionUnit {
     members: Vec<Arc<Value>>,
 }
 
-/// A simulation of a node without some of its Pods.
+/// A simulation of scheduling on a node from which some Pods have been removed.
 struct DryRun<'a> {
     state: CycleState<'a>,
     node_info: NodeInfo,
@@ -78,8 +78,8 @@ impl<'a> PreemptionEvaluator<'a> {
         evaluator
     }
 
-    /// Returns the outcome for a Pod that fits on no node: preemption, waiting for victims, or `None` when preemption
-    /// does not change the message.
+    /// Returns the outcome for a Pod that fits on no node: preempt victims, or wait for terminating victims. Returns
+    /// `None` if preemption has no effect on the outcome of the Filter plugins.
     pub(super) fn preempt(
         &mut self,
         pod: &Value,
@@ -110,7 +110,7 @@ impl<'a> PreemptionEvaluator<'a> {
         Some(Outcome::Preempt { node, victims, message: fit_error_message(&failures, PreemptionOutcome::Nominated) })
     }
 
-    /// Whether Pods of lower priority are terminating on the nominated node of the Pod.
+    /// Whether Pods of lower priority are still terminating on the Pod's nominated node.
     fn has_terminating_victims(&self, pod: &Value) -> bool {
         let nominated = object::text(pod, "/status/nominatedNodeName");
         let pods = self.pods_by_node.get(nominated).into_iter().flatten();
@@ -120,7 +120,7 @@ impl<'a> PreemptionEvaluator<'a> {
                 .any(|existing_pod| object::is_deleting(existing_pod) && priority(existing_pod) < priority(pod))
     }
 
-    /// Returns the node with the least important victims, and the victims.
+    /// Returns the node with the least important victims, together with these victims.
     fn select_candidate(&self, state: &CycleState<'_>, node_infos: &[NodeInfo]) -> Option<(String, Vec<Arc<Value>>)> {
         let mut best: Option<(_, String, Vec<Arc<Value>>)> = None;
         for node_info in node_infos {
@@ -136,11 +136,12 @@ impl<'a> PreemptionEvaluator<'a> {
         best.map(|(_, node, victims)| (node, victims))
     }
 
-    /// Returns the victims on one node and how many of them violate a PodDisruptionBudget, `None` when the node has
-    /// no victims that would help. Pods that a budget protects are reprieved first (`SelectVictimsOnNode`).
+    /// Returns the victims on one node and the number of PodDisruptionBudget violations among them, or `None` if no
+    /// evictions would make the Pod fit on the node. Pods that a budget protects are reprieved first
+    /// (`SelectVictimsOnNode`).
     fn select_victims_on_node(&self, state: &CycleState<'_>, node_info: &NodeInfo) -> Option<(usize, Vec<Arc<Value>>)> {
         let mut units = self.eviction_units(node_info.name(), priority(state.pod));
-        // The most important first; terminating Pods last.
+        // Most important Pods first, terminating Pods last.
         units.sort_by_key(EvictionUnit::importance);
         let mut dry_run = DryRun { state: state.clone(), node_info: node_info.clone() };
         units.iter().for_each(|unit| dry_run.remove_unit(unit));
@@ -194,8 +195,8 @@ impl<'a> PreemptionEvaluator<'a> {
 // === impl EvictionUnit ===
 
 impl EvictionUnit {
-    /// Returns the sort key of importance: most important first, that is not terminating, of high priority, started
-    /// early.
+    /// Returns a key that sorts units by descending importance: Pods that are not terminating first, then by descending
+    /// priority, then by start time.
     fn importance(&self) -> (bool, Reverse<i64>, String) {
         let is_terminating = self.members.iter().all(|member| object::is_deleting(member));
         let highest = self.members.iter().map(|member| priority(member)).max().unwrap_or(i64::MIN);
@@ -203,7 +204,7 @@ impl EvictionUnit {
         (is_terminating, Reverse(highest), start_time.to_owned())
     }
 
-    /// Returns the members on a node.
+    /// Returns the members that are bound to a node.
     fn members_on(&self, node: &str) -> impl Iterator<Item = &Arc<Value>> {
         self.members.iter().filter(move |member| object::text(member, "/spec/nodeName") == node)
     }
@@ -212,7 +213,7 @@ impl EvictionUnit {
 // === impl DryRun ===
 
 impl DryRun<'_> {
-    /// Whether the incoming Pod does not fit.
+    /// Whether the incoming Pod does not fit on the simulated node.
     fn is_infeasible(&self) -> bool {
         self.state.filter(&self.node_info).is_some()
     }
@@ -235,7 +236,8 @@ impl DryRun<'_> {
         }
     }
 
-    /// Adds units back as long as the incoming Pod still fits; returns the Pods of the others.
+    /// Adds back each unit with which the incoming Pod still fits. Returns the Pods of the other units, which are the
+    /// victims.
     fn reprieve(&mut self, units: Vec<EvictionUnit>) -> Vec<Arc<Value>> {
         let mut victims = Vec::new();
         for unit in units {
@@ -249,18 +251,18 @@ impl DryRun<'_> {
     }
 }
 
-/// Returns the values by which kube-scheduler compares nodes after the number of violated budgets: highest priority
-/// among the victims, sum of their priorities, their number, and the start time of the oldest victim of the highest
-/// priority.
+/// Returns the values by which kube-scheduler compares nodes with equally many budget violations: the highest priority
+/// of the victims, the sum of their priorities, the number of victims, and the earliest start time among the victims
+/// with the highest priority.
 fn candidate_cost(victims: &[Arc<Value>]) -> (i64, i64, usize, Reverse<String>) {
     let highest = victims.iter().map(|victim| priority(victim)).max().unwrap_or(i64::MIN);
-    // Shifted, so that the sum grows with the number of Pods of negative priority, too.
+    // Shifts priorities to non-negative values, so that each additional victim increases the sum.
     let sum = victims.iter().map(|victim| priority(victim) + i64::from(i32::MAX) + 1).sum();
     let oldest = victims.iter().filter(|victim| priority(victim) == highest).map(|victim| start_time(victim)).min();
     (highest, sum, victims.len(), Reverse(oldest.unwrap_or_default().to_owned()))
 }
 
-/// Returns the start time of the Pod, or its creation time before it has started.
+/// Returns the start time of the Pod, or its creation time if it has not started.
 fn start_time(pod: &Value) -> &str {
     match object::text(pod, "/status/startTime") {
         "" => object::text(pod, "/metadata/creationTimestamp"),

@@ -1,4 +1,4 @@
-//! Preemption: victims and nominated nodes.
+//! Tests of preemption: victims and nominated nodes.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ fn node(name: &str, cpu: i64) -> Arc<Value> {
     Arc::new(json!({"metadata": {"name": name}, "status": {"allocatable": {"cpu": cpu.to_string()}}}))
 }
 
-/// Returns a Pod that runs on `node`, or is pending when `node` is empty.
+/// Returns a Pod that runs on `node`, or a pending Pod if `node` is empty.
 fn pod(name: &str, priority: i64, cpu: i64, node: &str) -> Value {
     json!({
         "metadata": {"name": name, "namespace": "n", "uid": name},
@@ -88,7 +88,7 @@ fn selects_node_with_least_important_victims(#[case] pods: Vec<Value>, #[case] e
     assert_eq!(outcome(pods, &[node("a", 4), node("b", 4)], &[]), expect);
 }
 
-/// Two Pods of equal priority on one node, one of which has to be preempted; `old-2` is younger.
+/// One of two Pods with equal priority on a node must be preempted; `old-2` is the younger one.
 #[rstest]
 #[case::no_budget(None, "new -> a: old-2")]
 #[case::protected_by_budget(Some(("old-2", 0)), "new -> a: old-1")]
@@ -134,7 +134,7 @@ fn violates_budget_only_without_alternative() {
         budgets: vec![Arc::new(budget)],
         ..SchedulingSnapshot::default()
     };
-    // A Pod of higher priority is preempted rather than a protected one.
+    // The Pod with the higher priority is preempted, because a budget protects the other one.
     assert_eq!(outcomes(&snapshot), "new -> b: y");
     snapshot.nodes.pop();
     assert_eq!(outcomes(&snapshot), "new -> a: x");
@@ -171,7 +171,7 @@ fn reserves_nominated_node_while_victims_terminate() {
     terminating["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z");
     let mut new = pod("new", 10, 4, "");
     new["status"]["nominatedNodeName"] = json!("a");
-    // Two of four cores are free already; the third Pod would fit there.
+    // Two of the four cores are already free, so `small` would fit without the reservation for `new`.
     let outcome = outcome(vec![terminating, new, pod("small", 0, 2, "")], &[node("a", 4)], &[]);
     assert!(
         outcome.starts_with("new waits: 0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to a terminating pod on the nominated node.; small waits: "),
@@ -183,7 +183,7 @@ fn gang(spec: Value) -> Arc<Value> {
     Arc::new(json!({"metadata": {"name": "g", "namespace": "n"}, "spec": spec}))
 }
 
-/// Two Pods of one gang on two nodes, and a Pod of higher priority that needs one of the nodes.
+/// A gang has one Pod on each of two nodes, and a Pod of higher priority needs one of these nodes.
 #[rstest]
 #[case::entire_gang(2, 0, "new -> a: one two")]
 #[case::above_minimum(1, 0, "new -> a: one")]

@@ -1,10 +1,11 @@
-//! Reasons for which a node is filtered out.
+//! Reasons why a node is filtered out.
 
 use std::fmt;
 
 use apimachinery::Quantity;
 
-/// The reason why a Pod cannot run on a node. `Display` prints the phrase of kube-scheduler, which omits the values.
+/// The reason why a Pod cannot run on a node. `Display` prints the text of kube-scheduler, without the values in the
+/// fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UnschedulableReason {
     /// The node is cordoned.
@@ -34,19 +35,19 @@ pub enum UnschedulableReason {
         resource: String,
         /// Amount that the Pod requests.
         requested: Quantity,
-        /// Amount that is not requested by other Pods.
+        /// Allocatable amount minus the requests of the Pods on the node.
         free: Quantity,
-        /// Allocatable amount of the node.
+        /// Allocatable amount on the node.
         allocatable: Quantity,
     },
-    /// A PersistentVolume of the Pod is not accessible from the node.
+    /// A PersistentVolume that the Pod uses is not accessible from the node.
     VolumeNodeAffinity {
-        /// Name of the claim.
+        /// Name of the PersistentVolumeClaim.
         claim: String,
     },
-    /// No PersistentVolume is available for a claim with delayed binding.
+    /// No PersistentVolume is available for a PersistentVolumeClaim with delayed binding (`WaitForFirstConsumer`).
     NoMatchingVolume {
-        /// Name of the claim.
+        /// Name of the PersistentVolumeClaim.
         claim: String,
     },
     /// The node lacks the topology label of a topology spread constraint.
@@ -54,8 +55,8 @@ pub enum UnschedulableReason {
         /// Topology key.
         key: String,
     },
-    /// A topology spread constraint would be violated: the topology domain would have `skew` Pods more than the
-    /// domain with the fewest.
+    /// The Pod would violate a topology spread constraint: its topology domain would have `skew` more matching Pods
+    /// than the domain with the fewest.
     TopologySkew {
         /// Topology key.
         key: String,
@@ -77,8 +78,8 @@ pub enum UnschedulableReason {
 pub(crate) struct FilterFailure {
     /// The reasons of the first plugin that rejected the node.
     pub(crate) reasons: Vec<UnschedulableReason>,
-    /// Whether the node could fit after the removal of other Pods (`Unschedulable` rather than
-    /// `UnschedulableAndUnresolvable`).
+    /// Whether the Pod could fit on the node after other Pods are removed: the status code is `Unschedulable` rather
+    /// than `UnschedulableAndUnresolvable`.
     pub(crate) resolvable: bool,
 }
 

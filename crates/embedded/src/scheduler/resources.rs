@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::node_info::{NodeInfo, allocatable, requests};
 use super::reason::{FilterFailure, UnschedulableReason};
 
-/// Returns the resources that the node lacks for the Pod, or `None`.
+/// Returns a failure that lists the resources of which the node has too little available, or `None` if the Pod fits.
 pub(super) fn filter(pod: &Value, node_info: &NodeInfo) -> Option<FilterFailure> {
     let allocatable = allocatable(&node_info.node);
     let amount = |amounts: &ResourceList, name: &str| amounts.get(name).copied().unwrap_or(Quantity::ZERO);

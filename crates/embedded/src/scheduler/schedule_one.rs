@@ -1,4 +1,4 @@
-//! Schedules one Pod: Filter, then Score.
+//! Schedules one Pod by running the Filter plugins, then the Score plugins.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use super::snapshot::SchedulingSnapshot;
 use super::{Outcome, score};
 use crate::binding::{SCHEDULING_GATED, is_gated};
 
-/// Returns the outcome for one Pod. A Pod that fits is added to its node in `node_infos`.
+/// Returns the scheduling outcome for one Pod. If the Pod fits, it is added to the selected node in `node_infos`.
 pub(super) fn schedule_pod(pod: &Arc<Value>, node_infos: &mut [NodeInfo], snapshot: &SchedulingSnapshot) -> Outcome {
     if is_gated(pod) {
         return Outcome::Wait {
@@ -57,7 +57,7 @@ fn find_feasible_nodes(state: &CycleState<'_>, node_infos: &[NodeInfo]) -> (Vec<
     (feasible, failures)
 }
 
-/// Returns the index of the node with the highest score; of equal scores the first.
+/// Returns the index of the node with the highest score. If several nodes have that score, the first one is selected.
 fn select_node(
     pod: &Value,
     feasible: &[usize],
@@ -73,8 +73,8 @@ fn select_node(
     highest.map(|(index, _)| *index)
 }
 
-/// Runs the Filter plugins for `pod` on every node. Returns the reasons by node name; an empty list means that the
-/// Pod fits. Bound Pods count with their requests on their node.
+/// Runs the Filter plugins for `pod` on every node. Returns the reasons by node name; an empty list means that the Pod
+/// fits. The requests of bound Pods are subtracted from their nodes.
 #[must_use]
 pub fn filter_nodes(pod: &Value, snapshot: &SchedulingSnapshot) -> BTreeMap<String, Vec<UnschedulableReason>> {
     let node_infos = node_infos(&snapshot.pods, &snapshot.nodes);

@@ -1,4 +1,4 @@
-//! The loop of the scheduler: it lists objects, schedules pending Pods and writes the decisions.
+//! The main loop of the scheduler, which lists objects, schedules pending Pods and writes the decisions.
 
 use std::sync::Arc;
 
@@ -32,12 +32,13 @@ pub async fn run_scheduler(server: Server, ports: Ports, stop: CancellationToken
                 break;
             }
         }
-        // One cycle handles all changes so far.
+        // The next cycle lists all objects, so it covers every change that is already queued.
         while changes.next().now_or_never().is_some() {}
     }
 }
 
-/// Whether a change can make a pending Pod schedulable: a new Pod or PodGroup, released resources or a changed node.
+/// Whether a change can make a pending Pod schedulable, such as a new Pod or PodGroup, released resources or a changed
+/// node.
 fn may_unblock_pods(change: &Change) -> bool {
     let value = |object: &Option<Arc<Value>>, pointer: &str| object.as_ref().and_then(|o| o.pointer(pointer).cloned());
     let is_changed = |pointer: &str| value(&change.old, pointer) != value(&change.new, pointer);
@@ -79,7 +80,7 @@ fn run_cycle(server: &Server, ports: &Ports) {
     for decision in schedule_pending(&snapshot) {
         let now = object::format_time(ports.clock.now());
         if let Err(status) = apply(server, &decision, &now) {
-            // A concurrent change of the Pod starts the next cycle.
+            // If the Pod changed concurrently, that change starts the next cycle.
             tracing::debug!(pod = object::name(&decision.pod), %status, "failed to write the scheduling decision");
         }
     }
@@ -122,7 +123,7 @@ fn update_group_phase(server: &Server, group: &Value, pods: &[Arc<Value>]) {
     }
 }
 
-/// Binds the Pod to the node and records the event.
+/// Binds the Pod to the node and records the `Scheduled` Event.
 fn bind(server: &Server, pod: &Value, node: &str) -> Result<(), apimachinery::Status> {
     let (namespace, name) = (object::namespace(pod), object::name(pod));
     let stored = server.bind(namespace, name, node)?;
@@ -131,7 +132,8 @@ fn bind(server: &Server, pod: &Value, node: &str) -> Result<(), apimachinery::St
     Ok(())
 }
 
-/// Deletes a preemption victim, with the event and the `DisruptionTarget` condition of kube-scheduler.
+/// Deletes a preemption victim. As in kube-scheduler, it first records an Event and sets the condition
+/// `DisruptionTarget`.
 fn evict_victim(server: &Server, victim: &Value, preemptor: &Value, node: &str, now: &str) {
     let (namespace, name) = (object::namespace(victim), object::name(victim));
     let message = format!("Preempted by pod {} on node {node}", object::uid(preemptor));
@@ -141,15 +143,15 @@ fn evict_victim(server: &Server, victim: &Value, preemptor: &Value, node: &str, 
     let message = "default-scheduler: preempting to accommodate a higher priority pod";
     let target = Condition { type_: "DisruptionTarget", status: true, reason: "PreemptionByScheduler", message };
     condition::set(status, target, now);
-    // The deletion does not depend on the condition.
+    // A failure to set the condition does not prevent the deletion.
     let _ = server.update_status("pods", updated);
     if let Err(status) = server.delete("pods", namespace, name, Some(object::uid(victim))) {
         tracing::debug!(namespace, name, %status, "failed to delete a preemption victim");
     }
 }
 
-/// Updates the `PodScheduled` condition and the nominated node. An unchanged status writes nothing and records no
-/// event.
+/// Updates the condition `PodScheduled` and the nominated node. If the status is unchanged, it writes nothing and
+/// records no Event.
 fn mark_unschedulable(
     server: &Server,
     pod: &Value,

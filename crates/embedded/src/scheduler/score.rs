@@ -1,5 +1,5 @@
-//! Scores of the feasible nodes: the Score plugins of kube-scheduler with their default weights. The caller breaks
-//! ties by name; kube-scheduler breaks them randomly. `ImageLocality` and the default constraints of
+//! Scores the feasible nodes with the Score plugins of kube-scheduler and their default weights. The caller breaks ties
+//! by node name, whereas kube-scheduler breaks them randomly. `ImageLocality` and the default constraints of
 //! `PodTopologySpread` are not implemented.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,10 +14,10 @@ use super::pod_topology_spread::{UnsatisfiableAction, constraints, has_topology_
 use super::taints;
 use crate::object;
 
-/// `MaxNodeScore` of the framework.
+/// `MaxNodeScore` of the scheduling framework.
 const MAX_NODE_SCORE: f64 = 100.0;
 
-/// Returns one score for each of the `feasible` nodes, which are a subset of `all`; higher is better.
+/// Returns a score for each of the `feasible` nodes, which are a subset of `all`. Higher scores are better.
 pub(super) fn scores(pod: &Value, feasible: &[&NodeInfo], all: &[NodeInfo], namespaces: &[Arc<Value>]) -> Vec<i64> {
     let score_nodes =
         |score: &dyn Fn(&NodeInfo) -> f64| -> Vec<f64> { feasible.iter().map(|node_info| score(node_info)).collect() };
@@ -44,7 +44,7 @@ fn normalize(raw_scores: Vec<f64>) -> Vec<f64> {
     raw_scores.into_iter().map(|score| if largest > 0.0 { score * MAX_NODE_SCORE / largest } else { 0.0 }).collect()
 }
 
-/// Scales and reverses the scores: 0 becomes 100, the largest becomes 0.
+/// Scales and reverses the scores, so that 0 becomes 100 and the largest score becomes 0.
 fn normalize_reversed(raw_scores: Vec<f64>) -> Vec<f64> {
     normalize(raw_scores).into_iter().map(|score| MAX_NODE_SCORE - score.trunc()).collect()
 }
@@ -56,7 +56,7 @@ fn untolerated_soft_taints(pod: &Value, node: &Value) -> f64 {
     soft_taints.filter(|taint| !taints::is_tolerated(pod, taint)).count() as f64
 }
 
-/// Returns the sum of the weights of the preferred node affinity terms that match (`NodeAffinity`).
+/// Returns the sum of the weights of the preferred node affinity terms that match the node (`NodeAffinity`).
 fn preferred_node_affinity(pod: &Value, node: &Value) -> f64 {
     let preferred_terms = "/spec/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution";
     let terms = pod.pointer(preferred_terms).and_then(Value::as_array);
@@ -64,7 +64,7 @@ fn preferred_node_affinity(pod: &Value, node: &Value) -> f64 {
     terms.into_iter().flatten().filter(matches).filter_map(|term| term.get("weight")?.as_f64()).sum()
 }
 
-/// Returns the average percentage of cpu and memory that would remain free (`LeastAllocated`).
+/// Returns the average percentage of CPU and memory that would remain unrequested on the node (`LeastAllocated`).
 fn least_allocated(pod: &Value, node_info: &NodeInfo) -> f64 {
     let total = capacity(&node_info.node);
     let non_zero_requested = node_info.non_zero_requested.plus(CpuMemory::non_zero_requests(pod));
@@ -77,7 +77,8 @@ fn least_allocated(pod: &Value, node_info: &NodeInfo) -> f64 {
     )
 }
 
-/// Returns the highest score when the same fraction of cpu and memory would be requested (`BalancedAllocation`).
+/// Returns a higher score the closer the requested fractions of CPU and memory would be to each other
+/// (`BalancedAllocation`).
 fn balanced_allocation(pod: &Value, node_info: &NodeInfo) -> f64 {
     let requests = apimachinery::pod_requests(pod);
     let total = capacity(&node_info.node);
@@ -89,15 +90,15 @@ fn balanced_allocation(pod: &Value, node_info: &NodeInfo) -> f64 {
     (1.0 - (fraction("cpu", total.cpu) - fraction("memory", total.memory)).abs() / 2.0) * MAX_NODE_SCORE
 }
 
-/// Returns the allocatable cpu and memory of a node.
+/// Returns the allocatable CPU and memory of a node.
 fn capacity(node: &Value) -> CpuMemory {
     let total = allocatable(node);
     let amount = |name: &str| total.get(name).map_or(0.0, Quantity::as_f64);
     CpuMemory { cpu: amount("cpu"), memory: amount("memory") }
 }
 
-/// Scores constraints with `ScheduleAnyway`: fewer matching Pods in the topology domain are better
-/// (`PodTopologySpread`).
+/// Scores nodes by the topology spread constraints with `ScheduleAnyway`: the fewer matching Pods in the node's
+/// topology domain, the higher the score (`PodTopologySpread`).
 fn topology_spread(pod: &Value, feasible: &[&NodeInfo], all: &[NodeInfo]) -> Vec<f64> {
     let constraints = constraints(pod, UnsatisfiableAction::ScheduleAnyway);
     let has_labels = |node_info: &NodeInfo| has_topology_labels(constraints.iter(), &node_info.node);
@@ -134,8 +135,8 @@ fn topology_spread(pod: &Value, feasible: &[&NodeInfo], all: &[NodeInfo]) -> Vec
     raw_scores.iter().map(|score| score.map_or(0.0, normalized)).collect()
 }
 
-/// Scores the preferred Pod affinity and anti-affinity of the incoming Pod and of existing Pods. The required
-/// affinity of existing Pods counts with weight 1 (`InterPodAffinity`).
+/// Scores nodes by the preferred Pod affinity and anti-affinity of the incoming Pod and of existing Pods. The required
+/// affinity terms of existing Pods count with weight 1 (`InterPodAffinity`).
 fn inter_pod_affinity(pod: &Value, feasible: &[&NodeInfo], all: &[NodeInfo], namespaces: &[Arc<Value>]) -> Vec<f64> {
     let own_terms: Vec<(i64, AffinityTerm)> = weighted_terms(pod, namespaces);
     let mut weights: BTreeMap<(String, String), i64> = BTreeMap::new();
@@ -208,8 +209,8 @@ mod tests {
         }))
     }
 
-    /// Returns the best of three nodes: `a` and `b` share a zone; `web` runs on `a`, and `b` has the fewest free
-    /// resources.
+    /// Returns the name of the best of three nodes. `a` and `b` are in the same zone, the Pod `web` runs on `a`, and
+    /// `b` has the fewest free resources.
     fn best_node(spec: Value) -> String {
         let mut all = [node("a", "z1"), node("b", "z1"), node("c", "z2")];
         all[0].add_pod(&existing_pod("web", "1"));

@@ -21,11 +21,11 @@ pub struct SchedulingSnapshot {
     pub namespaces: Vec<Arc<Value>>,
     /// PodDisruptionBudgets, which preemption respects where possible.
     pub budgets: Vec<Arc<Value>>,
-    /// Objects of the `VolumeBinding` plugin; with `None`, claims of Pods are ignored.
+    /// Objects that the `VolumeBinding` plugin reads. If `None`, the PersistentVolumeClaims of Pods are ignored.
     pub storage: Option<StorageObjects>,
 }
 
-/// The objects that volumes of Pods refer to.
+/// The storage objects that the volumes of Pods refer to.
 #[derive(Debug, Clone, Default)]
 pub struct StorageObjects {
     /// PersistentVolumeClaims.
@@ -44,7 +44,7 @@ pub(super) fn index_by_name(objects: &[Arc<Value>]) -> ObjectIndex<'_> {
     objects.iter().map(|object| ((object::namespace(object), object::name(object)), object.as_ref())).collect()
 }
 
-/// Returns the names of the namespaces that the selector matches.
+/// Returns the names of the namespaces whose labels match the selector.
 pub(super) fn select_namespaces(namespaces: &[Arc<Value>], selector: &LabelSelector) -> BTreeSet<String> {
     let matching = namespaces.iter().filter(|namespace| selector.matches_object(namespace));
     matching.map(|namespace| object::name(namespace).to_owned()).collect()

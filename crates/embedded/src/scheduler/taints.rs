@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::reason::UnschedulableReason;
 use crate::object;
 
-/// Returns the reason when the node is cordoned and the Pod does not tolerate it.
+/// Returns a reason if the node is cordoned and the Pod does not tolerate the `unschedulable` taint.
 pub(super) fn node_unschedulable(pod: &Value, node: &Value) -> Option<UnschedulableReason> {
     let taint = json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"});
     (node.pointer("/spec/unschedulable") == Some(&Value::Bool(true)) && !is_tolerated(pod, &taint))
@@ -21,13 +21,13 @@ pub(super) fn untolerated_taint(pod: &Value, node: &Value) -> Option<Unschedulab
     Some(UnschedulableReason::UntoleratedTaint { key: text("/key"), value: text("/value") })
 }
 
-/// Whether any toleration of the Pod covers the taint.
+/// Whether the Pod has a toleration that matches the taint.
 pub(crate) fn is_tolerated(pod: &Value, taint: &Value) -> bool {
     let tolerations = pod.pointer("/spec/tolerations").and_then(Value::as_array);
     tolerations.into_iter().flatten().any(|toleration| tolerates(toleration, taint))
 }
 
-/// Whether one toleration covers the taint.
+/// Whether the toleration matches the taint.
 pub(crate) fn tolerates(toleration: &Value, taint: &Value) -> bool {
     let (key, effect) = (object::text(toleration, "/key"), object::text(toleration, "/effect"));
     let exists = object::text(toleration, "/operator") == "Exists";

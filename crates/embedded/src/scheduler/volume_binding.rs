@@ -14,21 +14,21 @@ use crate::workloads::volume_claim::{self, BindingState};
 /// The PreFilter state of `VolumeBinding` for one Pod.
 #[derive(Debug, Clone, Default)]
 pub(super) struct VolumeBinding<'a> {
-    /// The reason why the Pod is unschedulable on every node.
+    /// The failure that makes the Pod unschedulable on every node.
     pub(super) pre_filter_failure: Option<PreFilterFailure>,
     /// Bound claims, each with its PersistentVolume.
     bound_claims: Vec<(&'a str, &'a Value)>,
-    /// Unbound claims with delayed binding, each with the PersistentVolumes that it can bind to. Claims whose class
-    /// provisions volumes are omitted.
+    /// Unbound claims with delayed binding (`WaitForFirstConsumer`), each with the PersistentVolumes that it can bind
+    /// to. Claims whose StorageClass provisions volumes dynamically are omitted.
     delayed_claims: Vec<(&'a str, Vec<&'a Value>)>,
 }
 
-/// A PreFilter failure: no node fits.
+/// A PreFilter failure, which makes the Pod unschedulable on every node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PreFilterFailure {
-    /// An object that does not exist, by kind and name.
+    /// An object does not exist: its kind and name.
     NotFound(String),
-    /// The reason, as a message.
+    /// The message of any other failure.
     Unschedulable(String),
 }
 
@@ -76,7 +76,7 @@ impl<'a> VolumeBinding<'a> {
         binding
     }
 
-    /// Returns the reason why the node does not fit, or `None`.
+    /// Returns why the Pod does not fit on the node, or `None`.
     pub(super) fn filter(&self, node: &Value) -> Option<UnschedulableReason> {
         let inaccessible = self.bound_claims.iter().find(|(_, volume)| !is_accessible_from(node, volume));
         if let Some((claim, _)) = inaccessible {
@@ -90,7 +90,7 @@ impl<'a> VolumeBinding<'a> {
     }
 }
 
-/// Whether the node matches the node affinity of the volume.
+/// Whether the node matches the node affinity of the PersistentVolume.
 fn is_accessible_from(node: &Value, volume: &Value) -> bool {
     volume
         .pointer("/spec/nodeAffinity/required/nodeSelectorTerms")

@@ -1,6 +1,6 @@
 //! Allocates cluster IPs and node ports of Services.
 //!
-//! Cluster IPs are loopback addresses, like the addresses of Pods, so that requests never leave the host.
+//! Cluster IPs and Pod IPs are loopback addresses, so that requests never leave the host.
 
 mod node_port;
 mod service_type;
@@ -14,14 +14,15 @@ use crate::object;
 use crate::resources::Resource;
 use crate::server::Server;
 
-/// Cluster IPs are 127.12.0.0/16; addresses of Pods start at 127.16.0.0.
+/// First address of the range of cluster IPs, 127.12.0.0/16. Pod IPs start at 127.16.0.0.
 const FIRST_ADDRESS: u32 = 0x7f0c_0001;
 const LAST_ADDRESS: u32 = 0x7f0c_fffe;
 
-/// Allocates the addresses and ports that a Service requires, retains existing ones and releases unneeded ones.
+/// Allocates the addresses and ports that a Service needs, retains those it already has and releases those it no longer
+/// needs.
 ///
 /// # Errors
-/// 422 for invalid or allocated addresses and ports; 500 if a range is full.
+/// 422 if a requested address or port is invalid or already allocated, 500 if the address or port range is full.
 pub(super) fn allocate_for_service(
     server: &Server,
     resource: &Resource,
@@ -45,7 +46,7 @@ fn allocate_cluster_ip(server: &Server, current: Option<&Value>, service: &mut V
     }
     let spec = object::members(service).entry("spec").or_insert_with(|| json!({}));
     let spec = object::members(spec);
-    // Read the families before existing fields are retained: only the families in the request are validated.
+    // Read the IP families of the request before the stored fields are copied, because only the former are validated.
     let families: Vec<String> = object::strings(spec.get("ipFamilies")).into_iter().map(str::to_owned).collect();
     if let Some(current) = current.filter(|current| service_type::has_cluster_ip(current)) {
         for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
@@ -67,7 +68,7 @@ fn allocate_cluster_ip(server: &Server, current: Option<&Value>, service: &mut V
     let spec = object::members(&mut service["spec"]);
     spec.insert("clusterIP".to_owned(), json!(address));
     spec.entry("clusterIPs").or_insert_with(|| json!([address]));
-    // The endpoints of a headless Service without a selector may be of both families.
+    // A headless Service without a selector may have endpoints of both IP families.
     let (families, family_policy) = match (address.as_str(), spec.get("selector").and_then(Value::as_object)) {
         ("None", None) => (json!(["IPv4", "IPv6"]), "RequireDualStack"),
         _ => (json!(["IPv4"]), "SingleStack"),
@@ -96,7 +97,7 @@ fn check_ip_families(service: &Value, address: &str, families: &[String]) -> Res
     if causes.is_empty() { Ok(()) } else { Err(Status::invalid("Service", object::name(service), causes)) }
 }
 
-/// Checks that an address requested by the client is valid and free.
+/// Checks that the address requested by the client is valid and not allocated.
 fn check_requested_address(server: &Server, service: &Value, requested: String) -> Result<String, Status> {
     let invalid = |message: &str| {
         let cause = StatusCause::invalid("spec.clusterIPs[0]", &json!(requested), message);
@@ -113,8 +114,8 @@ fn check_requested_address(server: &Server, service: &Value, requested: String) 
     Ok(requested)
 }
 
-/// Returns the next free address after the last allocated one, so that addresses are not reused soon and concurrent
-/// writers get different ones.
+/// Returns the next free address after the last allocated one. This order avoids early reuse of released addresses and
+/// gives concurrent writers different addresses.
 fn next_free_address(server: &Server) -> Result<Ipv4Addr, Status> {
     for _ in FIRST_ADDRESS..=LAST_ADDRESS {
         let address =

@@ -11,20 +11,20 @@ use crate::server::Server;
 use crate::store::ObjectKey;
 use crate::{crd, deletion, object};
 
-/// Update of an object in the store.
+/// An update that is about to be stored.
 pub(super) struct PendingUpdate<'a> {
     pub(super) key: &'a ObjectKey,
     pub(super) subresource: Subresource,
-    /// Object in the store.
+    /// Stored object, against which conflicts are detected.
     pub(super) stored: &'a Arc<Value>,
-    /// Object in the store with the current schema defaults.
+    /// Stored object with the current schema defaults applied.
     pub(super) current: &'a Value,
 }
 
-/// Creates an object; `None` if an object with this name exists.
+/// Creates an object. Returns `None` if an object with this name already exists.
 ///
 /// # Errors
-/// If the storage failed.
+/// Errors of the storage layer.
 pub(super) fn create(
     server: &Server,
     resource: &Resource,
@@ -39,10 +39,11 @@ pub(super) fn create(
     Ok(Some(object))
 }
 
-/// Updates an object; `None` on a conflict. Removing the last finalizer of a terminating object removes the object.
+/// Updates an object. Returns `None` if the object changed concurrently. An update that removes the last finalizer of a
+/// terminating object deletes the object.
 ///
 /// # Errors
-/// If the storage failed.
+/// Errors of the storage layer.
 pub(super) fn update(
     server: &Server,
     resource: &Resource,

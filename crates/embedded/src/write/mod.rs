@@ -16,8 +16,9 @@
 //! | [`admit`] | runs the built-in admission plugins and the admission port |
 //! | [`commit`] | stores the object and starts cascading deletion |
 //!
-//! [`pipeline`] runs the stages. Nothing is stored before [`commit`]: a stage works on the resource, the old and the
-//! new object, and stages that need other objects (allocated addresses, priority classes, namespaces) only read them.
+//! [`pipeline`] runs the stages. Nothing is stored before [`commit`]. The stages operate on the resource, the old
+//! object and the new object; stages that need other objects, such as Services, PriorityClasses or Namespaces, only
+//! read them.
 
 pub(crate) mod decode;
 
@@ -59,16 +60,17 @@ pub(crate) use decode::FieldWarnings;
 /// Options of a write request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WriteOptions {
-    /// Field manager of the written fields.
+    /// Field manager that is recorded for the written fields.
     pub(crate) manager: String,
     pub(crate) field_validation: FieldValidation,
-    /// Subresource for `managedFields` if it is not a [`Subresource`], such as `scale`.
+    /// Subresource name that is recorded in `managedFields` if it is not one of [`Subresource`], such as `scale`.
     pub(crate) subresource: Option<&'static str>,
     /// Duplicate fields found while decoding the body.
     pub(crate) field_warnings: FieldWarnings,
     /// Kind of the request body.
     pub(crate) body: RequestBody,
-    /// Resource of the request if its version differs from the storage version; `managedFields` use its field names.
+    /// Resource of the request if its version differs from the storage version. `managedFields` contain the field names
+    /// of this version.
     pub(crate) request_resource: Option<Arc<Resource>>,
     /// Whether to run all stages except the commit.
     pub(crate) dry_run: bool,
@@ -77,15 +79,15 @@ pub(crate) struct WriteOptions {
 /// Kind of a request body, which determines the error for values of the wrong type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum RequestBody {
-    /// Complete object: 400.
+    /// Complete object; the error is 400.
     #[default]
     Object,
-    /// Patch: 422 for the field `patch`.
+    /// Patch; the error is 422 for the field `patch`.
     Patch,
 }
 
-/// How unknown and duplicate fields are reported (`fieldValidation`). Unknown fields are always dropped, and the last
-/// duplicate wins.
+/// How unknown and duplicate fields are reported (`fieldValidation`). Unless the request is rejected, unknown fields
+/// are dropped, and the last of several duplicate fields wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum FieldValidation {
     /// Not reported.
@@ -106,12 +108,12 @@ pub(crate) enum Subresource {
     Status,
 }
 
-/// New object requested by a client.
+/// New object that a client proposes.
 #[derive(Debug, Clone)]
 pub(crate) enum Proposal {
-    /// Result of POST, PUT or a patch; field managers are derived from the differences from the current object.
+    /// Result of POST, PUT or a patch. Its field manager owns the fields that differ from the current object.
     Update(Value),
-    /// Result of server-side apply, which has updated `managedFields`.
+    /// Result of server-side apply, in which `managedFields` are already updated.
     Apply(Value),
 }
 
@@ -126,13 +128,14 @@ pub(crate) struct WriteResult {
     pub(crate) created: bool,
 }
 
-/// Computes the new object from the current one; called again after a conflict.
+/// Computes the new object from the current one, which is `None` if the object does not exist. It is called again after
+/// each conflict.
 pub(crate) type ProposeFn<'a> = &'a dyn Fn(Option<&Value>) -> Result<Proposal, Status>;
 
 // === impl RequestBody ===
 
 impl RequestBody {
-    /// Returns the error for an object with values of the wrong type.
+    /// Converts the error for values of the wrong type to the error for this kind of request body.
     fn type_error(self, status: Status) -> Status {
         if self == Self::Object || status.code != 400 {
             return status;

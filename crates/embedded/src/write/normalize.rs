@@ -1,6 +1,6 @@
 //! Normalizes objects to the JSON encoding of their Go type: adds zero values that are always encoded (`status: {}`,
-//! `eventTime: null`) and removes zero values that are omitted (`finalizers: []`, `namespace: ""`). This is observable,
-//! because clients compare objects and `managedFields` are computed relative to an empty object.
+//! `eventTime: null`) and removes zero values that are omitted (`finalizers: []`, `namespace: ""`). Clients can observe
+//! the difference, because they compare objects, and because `managedFields` are computed relative to an empty object.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ use crate::api_types::type_check::{self, TypeMismatch};
 use crate::api_types::{self, Cardinality, TypeField};
 use crate::resources::Resource;
 
-/// Returns the type mismatches of an object; for custom resources, only those of its metadata.
+/// Returns the type mismatches of an object. For custom resources, it checks only the metadata.
 pub(crate) fn type_mismatches(resource: &Resource, object: &Value) -> Vec<TypeMismatch> {
     if resource.custom {
         return type_check::type_mismatches_at(
@@ -20,7 +20,7 @@ pub(crate) fn type_mismatches(resource: &Resource, object: &Value) -> Vec<TypeMi
     type_check::type_mismatches(&api_types::type_name(&resource.api_version(), &resource.kind), object)
 }
 
-/// Replaces null by the empty string in maps of strings.
+/// Replaces null values by the empty string in maps with string values.
 pub(crate) fn replace_null_strings(resource: &Resource, mut object: Value) -> Value {
     let Value::Object(members) = &mut object else { return object };
     if let Some(Value::Object(metadata)) = members.get_mut("metadata") {
@@ -32,7 +32,7 @@ pub(crate) fn replace_null_strings(resource: &Resource, mut object: Value) -> Va
     object
 }
 
-/// Normalizes an object; for custom resources, only its metadata.
+/// Normalizes an object. For custom resources, it normalizes only the metadata.
 pub(crate) fn normalize(resource: &Resource, object: &mut Value) {
     let Value::Object(members) = object else { return };
     match type_fields(resource) {
@@ -47,7 +47,7 @@ pub(crate) fn normalize(resource: &Resource, object: &mut Value) {
     }
 }
 
-/// Returns the normalized empty object of a resource.
+/// Returns the normalized form of an empty object of a resource.
 pub(crate) fn empty_object(resource: &Resource) -> Value {
     let mut members = Map::new();
     if let Some(fields) = type_fields(resource) {
@@ -127,7 +127,7 @@ fn zero_value(field: &TypeField) -> Value {
                 normalize_fields(inner, &mut members);
                 Value::Object(members)
             }
-            // Timestamps and raw JSON.
+            // Timestamps and raw JSON are encoded as null.
             None => Value::Null,
         },
     }

@@ -7,7 +7,7 @@ use crate::object;
 use crate::resources::Resource;
 use crate::write::RequestBody;
 
-/// Checks UID, deletion timestamp and resource version of an update.
+/// Checks that the UID, deletion timestamp and resource version of an update match the current object.
 pub(crate) fn check_version(
     resource: &Resource,
     name: &str,
@@ -42,7 +42,7 @@ pub(crate) fn check_version(
     Ok(())
 }
 
-/// Checks that the name in the body equals the name in the path.
+/// Checks that the name in the request body equals the name in the URL.
 pub(crate) fn check_name(current: &Value, object: &Value) -> Result<(), Status> {
     let (name, body_name) = (object::name(current), object::name(object));
     if body_name.is_empty() {
@@ -58,7 +58,7 @@ pub(crate) fn check_name(current: &Value, object: &Value) -> Result<(), Status> 
     )))
 }
 
-/// Returns the key of the object in etcd, as in messages of kube-apiserver.
+/// Returns the etcd key of the object, which messages of kube-apiserver contain.
 fn storage_key(resource: &Resource, object: &Value) -> String {
     let group = if resource.custom { format!("{}/", resource.group) } else { String::new() };
     let namespace = object::namespace(object);

@@ -10,10 +10,10 @@ use crate::resources::Resource;
 
 const METADATA: FieldPath<'_> = FieldPath::Member(&FieldPath::Root, "metadata");
 
-/// Removes unknown fields and returns the warnings for them.
+/// Removes unknown fields. Returns warnings about unknown and duplicate fields.
 ///
 /// # Errors
-/// 400 with strict field validation.
+/// 400 for unknown or duplicate fields if field validation is strict.
 pub(crate) fn prune_unknown_fields(
     resource: &Resource,
     object: &mut Value,
@@ -68,7 +68,8 @@ pub(crate) fn prune_to_schema(resource: &Resource, object: &mut Value) {
     }
 }
 
-/// Removes nulls, which equal absent fields in built-in kinds (generated manifests contain `creationTimestamp: null`).
+/// Removes nulls, which are equivalent to absent fields in built-in kinds. Generated manifests often contain
+/// `creationTimestamp: null`.
 pub(super) fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(members) => {

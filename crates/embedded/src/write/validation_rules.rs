@@ -6,10 +6,10 @@ use serde_json::Value;
 use crate::object;
 use crate::resources::Resource;
 
-/// Evaluates the validation rules of the schema.
+/// Evaluates the CEL validation rules of the schema.
 ///
 /// # Errors
-/// 422 with the messages of failed rules.
+/// 422 with the messages of all failed rules.
 pub(super) fn check(resource: &Resource, object: &Value, old: Option<&Value>) -> Result<(), Status> {
     if !resource.custom {
         return Ok(());

@@ -8,12 +8,12 @@ use super::validate::kinds::items;
 use crate::object;
 use crate::resources::Resource;
 
-/// Returns the warnings for an accepted object; `current` is the object before the write.
+/// Returns the warnings for an accepted object. `current` is the object before the write, or `None` for a new object.
 pub(super) fn warnings_for(resource: &Resource, current: Option<&Value>, object: &Value) -> Vec<String> {
     let is_new = current.is_none_or(|current| generation(current) != generation(object));
     match resource.storage.as_str() {
         "services" => service_warnings(object),
-        // Only for new Pods: updates mostly come from controllers.
+        // Updates of Pods get no warnings, because most of them come from controllers.
         "pods" if current.is_none() => pod_spec_warnings(object.get("spec").unwrap_or(&Value::Null), "spec"),
         "deployments.apps" | "replicasets.apps" | "statefulsets.apps" | "jobs.batch" if is_new => {
             pod_spec_warnings(object.pointer("/spec/template/spec").unwrap_or(&Value::Null), "spec.template.spec")
@@ -23,7 +23,7 @@ pub(super) fn warnings_for(resource: &Resource, current: Option<&Value>, object:
     }
 }
 
-/// Warns about new finalizers without a domain.
+/// Warns about added finalizers without a domain.
 fn finalizer_warnings(current: Option<&Value>, object: &Value) -> Vec<String> {
     const STANDARD_FINALIZERS: [&str; 2] = ["orphan", "foregroundDeletion"];
     let previous = current.map(object::finalizers).unwrap_or_default();

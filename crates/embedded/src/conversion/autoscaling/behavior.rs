@@ -1,16 +1,17 @@
-//! Conversion of the scaling behavior, which `autoscaling/v1` stores in an annotation with Go's field names.
+//! Conversion of the scaling behavior, which `autoscaling/v1` stores in an annotation as JSON with the capitalized
+//! field names of the Go structs.
 
 use apimachinery::go_format_struct;
 use serde_json::{Map, Value};
 
 use super::{items_of, join_array};
 
-/// Parses the annotation.
+/// Converts the value of the annotation to the field `behavior` of `autoscaling/v2`.
 pub(super) fn from_annotation(behavior: &Value) -> Value {
     rename_members(behavior, lower_first)
 }
 
-/// Formats the annotation.
+/// Converts the field `behavior` of `autoscaling/v2` to the value of the annotation.
 pub(super) fn to_annotation(behavior: &Value) -> String {
     let rules = |name: &str| match behavior.get(name) {
         Some(rules) if !rules.is_null() => format_rules(rules),
@@ -34,7 +35,7 @@ fn format_rules(rules: &Value) -> String {
     )
 }
 
-/// Renames the members of objects recursively and drops nulls.
+/// Renames object members and removes null members, recursively.
 fn rename_members(value: &Value, rename: impl Fn(&str) -> String + Copy) -> Value {
     match value {
         Value::Object(members) => {

@@ -1,4 +1,4 @@
-//! Conversion of target and current metrics between `autoscaling/v1` and `autoscaling/v2`.
+//! Conversion of metrics in the spec and in the status between `autoscaling/v1` and `autoscaling/v2`.
 
 use apimachinery::go_format_struct;
 use serde_json::{Value, json};
@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use super::behavior::lower_first;
 use crate::object;
 
-/// Fields of the metric sources: name in `autoscaling/v1`, JSON pointer in `autoscaling/v2`.
+/// Fields of each metric source type, as pairs of the name in `autoscaling/v1` and the JSON pointer in
+/// `autoscaling/v2`.
 const SOURCES: &[(&str, &[(&str, &str)])] = &[
     (
         "object",
@@ -114,7 +115,7 @@ fn parse_v1(metric: &Value, names: impl Fn(&str, &str) -> (String, String)) -> V
     metric
 }
 
-/// Returns the name of a field in current metrics: `targetAverageValue` becomes `currentAverageValue`.
+/// Returns the status field that corresponds to a target field: `targetAverageValue` becomes `currentAverageValue`.
 fn current_name(name: &str) -> String {
     match name.strip_prefix("target").filter(|rest| !rest.is_empty()) {
         Some(rest) => format!("current{rest}"),

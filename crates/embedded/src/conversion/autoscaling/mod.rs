@@ -1,6 +1,6 @@
-//! Conversion of HorizontalPodAutoscalers. The storage version is `autoscaling/v2`; `autoscaling/v1`, which `kubectl
-//! autoscale` wrote until 1.33, has a field for CPU utilization and annotations for all other fields
-//! (`k8s.io/kubernetes/pkg/apis/autoscaling/v1/conversion.go`).
+//! Conversion of HorizontalPodAutoscalers. The storage version is `autoscaling/v2`. `autoscaling/v1`, which `kubectl
+//! autoscale` used until 1.33, has a field only for the CPU utilization; annotations hold all other metrics, the
+//! behavior and the conditions (`k8s.io/kubernetes/pkg/apis/autoscaling/v1/conversion.go`).
 
 mod behavior;
 mod metric;
@@ -122,7 +122,7 @@ fn format_condition(condition: &Value) -> String {
     go_format_struct(&present_fields.collect::<Vec<_>>())
 }
 
-/// Returns the items of a list; empty for other values.
+/// Returns the items of a list, or none if the value is not a list.
 fn items_of(value: Option<Value>) -> Vec<Value> {
     match value {
         Some(Value::Array(items)) => items,

@@ -1,4 +1,4 @@
-//! Approval of definitions in API groups of the Kubernetes project.
+//! Validation of the approval annotation, which definitions in API groups of the Kubernetes project require.
 
 use apimachinery::StatusCause;
 use serde_json::{Map, Value, json};
@@ -7,7 +7,7 @@ use crate::object;
 
 const APPROVAL: &str = "api-approved.kubernetes.io";
 
-/// Requires the approval annotation in protected groups.
+/// Checks the approval annotation of a definition in a protected API group (`*.k8s.io` and `*.kubernetes.io`).
 pub(super) fn check(definition: &Value, causes: &mut Vec<StatusCause>) {
     const REFERENCE: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
     let group = object::text(definition, "/spec/group");

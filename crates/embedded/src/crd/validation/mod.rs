@@ -1,8 +1,8 @@
-//! Validation of custom resource definitions (`apiextensions-apiserver/pkg/apis/apiextensions/validation`), with the
-//! messages of kube-apiserver in the same order.
+//! Validation of custom resource definitions (`apiextensions-apiserver/pkg/apis/apiextensions/validation`). The
+//! messages and their order are those of kube-apiserver.
 //!
-//! Errors in fields that are equal in all versions are reported at the top level: `spec.validation` is the schema of
-//! every version.
+//! If a field has the same value in all versions, its errors are reported once, at the top level of the spec. For
+//! example, the field path of a schema that all versions share is `spec.validation`.
 
 mod approval;
 mod conversion;
@@ -19,7 +19,7 @@ use super::versions;
 use crate::object;
 use crate::write::validate::names::{SUBDOMAIN_MESSAGE, is_label};
 
-/// Returns the validation errors of a definition; `current` is the stored one.
+/// Returns the validation errors of a definition. `current` is the stored definition, or `None` on creation.
 pub(crate) fn causes(current: Option<&Value>, definition: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let text = |pointer: &str| object::text(definition, pointer);

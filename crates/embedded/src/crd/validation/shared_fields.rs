@@ -1,4 +1,4 @@
-//! Fields that are equal in all versions of a definition, and checks over the list of versions.
+//! Detection of fields that all versions of a definition share, and validation of the list of versions.
 
 use apimachinery::{StatusCause, go_format_struct};
 use serde_json::{Value, json};
@@ -7,7 +7,8 @@ use super::super::versions;
 use crate::object;
 use crate::write::validate::names::{LABEL_1035_MESSAGE, is_label_1035};
 
-/// Which fields are equal in all versions of a definition; kube-apiserver reports their errors at the top level.
+/// Flags for the fields that have the same value in all versions of a definition. kube-apiserver reports errors in
+/// these fields at the top level.
 #[derive(Clone, Copy)]
 pub(super) struct SharedFields {
     pub(super) schema: bool,
@@ -64,7 +65,7 @@ pub(super) fn version_list_causes(definition: &Value, shared: &SharedFields, cau
     }
 }
 
-/// Formats the versions as Go formats their structs.
+/// Formats the list of versions as Go formats the structs.
 fn format_versions(definition: &Value, shared: &SharedFields) -> String {
     let formatted = versions(definition).map(|version| {
         let flag = |field: &str| json!(version[field] == true);

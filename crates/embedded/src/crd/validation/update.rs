@@ -1,4 +1,4 @@
-//! Validation of updates: immutable fields and stored versions.
+//! Validation of updates to definitions: immutable fields and stored versions.
 
 use apimachinery::StatusCause;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::super::versions;
 use crate::object;
 use crate::workloads::condition;
 
-/// Checks the immutable fields, which determine the storage name of objects.
+/// Checks the fields that are immutable because they determine under which name custom resources are stored.
 pub(super) fn immutable_causes(current: &Value, definition: &Value, causes: &mut Vec<StatusCause>) {
     let is_established = condition::is_true(current, "Established");
     for (pointer, is_always_immutable) in

@@ -1,4 +1,4 @@
-//! Validation of a version: name, schema, subresources, printer columns and selectable fields.
+//! Validation of a version of a definition: name, schema, subresources, printer columns and selectable fields.
 
 use std::collections::BTreeSet;
 
@@ -39,8 +39,8 @@ pub(super) fn version_causes(version: &Value, field_path: &str, causes: &mut Vec
     }
 }
 
-/// Validates the fields of a version that are set in `selected`: those that differ between versions, or those shared by
-/// all versions.
+/// Validates those fields of a version whose flag in `selected` is set: either the fields that differ between versions
+/// or those that all versions share.
 pub(super) fn field_causes(version: &Value, selected: SharedFields, field_path: &str, causes: &mut Vec<StatusCause>) {
     let schema = schema_of(version);
     if let (Some(schema), true) = (schema, selected.schema) {

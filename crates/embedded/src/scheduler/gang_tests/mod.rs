@@ -1,8 +1,8 @@
-//! Gang scheduling compared with measurements on a live Volcano: the Pods that each PodGroup spec binds with a number
-//! of GPUs.
+//! Compares gang scheduling with measurements on a real Volcano scheduler: which Pods are bound for a given PodGroup
+//! spec and number of GPUs in the cluster.
 //!
-//! The workload is Story 4 of the role-based service: prefill with 1 replica of 2 Pods, decode with 2 replicas of 4
-//! Pods; every Pod requests a whole node of 8 GPUs.
+//! The workload is a disaggregated multi-node service (seed 002, Story 4): 1 prefill replica of 2 Pods and 2 decode
+//! replicas of 4 Pods. Every Pod requests all 8 GPUs of a node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,27 +19,27 @@ mod running_services;
 
 const GPUS_PER_NODE: usize = 8;
 
-/// Objects of one cluster; `schedule` applies the bindings of one scheduling cycle.
+/// The objects of a simulated cluster. `schedule` runs one scheduling cycle and applies its bindings.
 struct SchedulerFixture {
     nodes: Vec<Arc<Value>>,
     pods: Vec<Arc<Value>>,
     groups: Vec<Arc<Value>>,
 }
 
-/// The assignment of Pods to tasks.
+/// How Pods are assigned to Volcano tasks.
 #[derive(Clone, Copy)]
 enum TaskNaming {
-    /// `decode-0`
+    /// One task per replica: `decode-0`, `decode-1`.
     PerReplica,
-    /// `decode`
+    /// One task per role: `decode`.
     PerRole,
 }
 
-/// The assignment of Pods to PodGroups.
+/// How Pods are assigned to PodGroups.
 #[derive(Clone, Copy)]
 enum Grouping {
     Single,
-    /// Prefill and decode-0 in one group, decode-1 in another.
+    /// `prefill-0` and `decode-0` are in one group, `decode-1` is in another.
     Surplus,
     PerReplica,
 }
@@ -64,7 +64,7 @@ fn replica(role: &str, index: usize, size: usize, tasks: TaskNaming, group: &str
     (0..size).map(pod).collect()
 }
 
-/// Returns the Pods of the workload with a number of decode replicas.
+/// Returns the Pods of the workload with `decodes` decode replicas.
 fn workload(decodes: usize, tasks: TaskNaming, groups: Grouping) -> Vec<Arc<Value>> {
     let group = |role: &str, index: usize| match (groups, role, index) {
         (Grouping::Single, ..) => "g".to_owned(),
@@ -76,13 +76,13 @@ fn workload(decodes: usize, tasks: TaskNaming, groups: Grouping) -> Vec<Arc<Valu
     replica("prefill", 0, 2, tasks, &group("prefill", 0)).into_iter().chain(decodes).map(Arc::new).collect()
 }
 
-/// Returns a PodGroup; `created` is the second of its creation.
+/// Returns a PodGroup. `created` is the seconds part of its creation timestamp.
 fn group(name: &str, created: u32, spec: Value) -> Arc<Value> {
     let created = format!("2026-01-01T00:00:{created:02}Z");
     Arc::new(json!({"metadata": {"name": name, "namespace": "n", "creationTimestamp": created}, "spec": spec}))
 }
 
-/// Returns a PodGroup spec with more fields.
+/// Returns the PodGroup spec `base` with the fields of `more` added.
 fn with_fields(base: Value, more: Value) -> Value {
     let mut spec = base;
     object::members(&mut spec).extend(more.as_object().cloned().unwrap_or_default());
@@ -94,7 +94,7 @@ fn without_field(mut base: Value, field: &str) -> Value {
     base
 }
 
-/// Encoding A of the specification: `minTaskMember` per replica, 2/4/4.
+/// Encoding A: `minTaskMember` with one task per replica, with 2, 4 and 4 Pods.
 fn encoding_a() -> Value {
     json!({"minMember": 10, "minTaskMember": {"prefill-0": 2, "decode-0": 4, "decode-1": 4}})
 }
@@ -104,12 +104,12 @@ fn policy(role: &str, size: u32) -> Value {
            "matchLabelKeys": ["fusioninfer.io/replica-index"], "subGroupSize": size, "minSubGroups": 1})
 }
 
-/// Encoding C: a `subGroupPolicy` per role (`MinimumAvailable`).
+/// Encoding C (`gangPolicy: MinimumAvailable`): a `subGroupPolicy` entry per role.
 fn encoding_c() -> Value {
     json!({"minMember": 6, "subGroupPolicy": [policy("prefill", 2), policy("decode", 4)]})
 }
 
-/// Returns `minResources` of a number of GPUs.
+/// Returns a `minResources` field that requires `gpus` GPUs.
 fn min_resources(gpus: usize) -> Value {
     json!({"minResources": {"nvidia.com/gpu": gpus.to_string()}})
 }
@@ -128,7 +128,7 @@ impl SchedulerFixture {
         cluster
     }
 
-    /// Adds nodes until the cluster has this many GPUs.
+    /// Adds nodes until the cluster has `gpus` GPUs.
     fn grow_to(&mut self, gpus: usize) {
         for index in self.nodes.len()..gpus / GPUS_PER_NODE {
             self.nodes.push(Arc::new(json!({
@@ -148,7 +148,7 @@ impl SchedulerFixture {
         }
     }
 
-    /// Removes a Pod together with its node; returns the Pod.
+    /// Removes a Pod and the node that it is bound to. Returns the Pod.
     fn remove_node_of(&mut self, pod: &str) -> Arc<Value> {
         let index = self.pods.iter().position(|candidate| object::name(candidate) == pod).unwrap();
         let removed = self.pods.remove(index);
@@ -156,7 +156,7 @@ impl SchedulerFixture {
         removed
     }
 
-    /// Recreates the Pods whose names start with `replica`, unbound.
+    /// Replaces the Pods whose names start with `replica` by unbound ones.
     fn recreate_pods(&mut self, replica: &str) {
         for pod in &mut self.pods {
             if object::name(pod).starts_with(replica) {
@@ -175,8 +175,7 @@ impl SchedulerFixture {
         self.groups = vec![group("g", 0, spec)];
     }
 
-    /// Returns the number of bound Pods of each replica: `decode-0:4 prefill-0:2`. Which of several incomplete
-    /// replicas of a role comes first is undefined.
+    /// Returns the number of bound Pods of each replica, for example `decode-0:4 prefill-0:2`.
     fn bound_counts(&self) -> String {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for pod in self.pods.iter().filter(|pod| !object::text(pod, "/spec/nodeName").is_empty()) {

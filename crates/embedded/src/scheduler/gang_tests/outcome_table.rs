@@ -1,20 +1,22 @@
-//! The outcome table: the Pods that one or several groups bind, also after nodes are added.
+//! Outcome tables: which Pods of one or several PodGroups are bound for a given cluster size, also after nodes are
+//! added.
 
 use rstest::rstest;
 
 use super::*;
 
-/// Measured: half of prefill, 1 and 2 Pods of decode; which decode replica is first is random.
+/// Four bound Pods: Volcano binds 1 prefill Pod and 3 decode Pods. Which decode replica gets 2 Pods is random in
+/// Volcano.
 const ROUND_ROBIN_4: &str = "decode-0:2 decode-1:1 prefill-0:1";
 const ROUND_ROBIN_2: &str = "decode-0:1 decode-1:1";
 
-/// The outcome table; the columns are 80, 64, 48, 32 and 16 GPUs.
+/// Bound Pods of one PodGroup. Each array has the results for clusters with 80, 64, 48, 32 and 16 GPUs.
 #[rstest]
 #[case::encoding_a(encoding_a(), TaskNaming::PerReplica, [ALL_BOUND, "", "", "", ""])]
 #[case::encoding_a_6(with_fields(encoding_a(), json!({"minMember": 6})), TaskNaming::PerReplica, [ALL_BOUND, ROUND_ROBIN_8, ROUND_ROBIN_6, "", ""])]
 #[case::encoding_a_without(without_field(encoding_a(), "minMember"), TaskNaming::PerReplica, [ALL_BOUND, ROUND_ROBIN_8, ROUND_ROBIN_6, ROUND_ROBIN_4, ROUND_ROBIN_2])]
-// With 64 GPUs, Volcano binds nothing or prefill, decode-0 and 2 Pods of decode-1, depending on the order of
-// creation.
+// With 64 GPUs, the result in Volcano depends on the creation order of the Pods: it binds either no Pod, or all Pods of
+// `prefill-0` and `decode-0` and 2 Pods of `decode-1`.
 #[case::encoding_b(json!({"minMember": 6, "minTaskMember": {"prefill-0": 2, "decode-0": 4}}), TaskNaming::PerReplica, [ALL_BOUND, "", "", "", ""])]
 #[case::encoding_b_by_role(json!({"minMember": 6, "minTaskMember": {"prefill": 2, "decode": 4}}), TaskNaming::PerRole, [ALL_BOUND, ROUND_ROBIN_8, ROUND_ROBIN_6, "", ""])]
 // spec: TOP-60
@@ -43,7 +45,8 @@ fn binds_one_group_as_in_table(#[case] spec: Value, #[case] tasks: TaskNaming, #
     assert_eq!([80, 64, 48, 32, 16].map(outcome), expect.map(str::to_owned));
 }
 
-/// Several groups; `first` is the creation second of the group of prefill and decode-0, the other is created at 5.
+/// Bound Pods of several PodGroups. The group of `prefill-0` and `decode-0` is created at second `first`, the other
+/// groups at second 5.
 #[rstest]
 #[case::encoding_d(Grouping::Surplus, 5, [ALL_BOUND, PREFILL_DECODE_0, PREFILL_DECODE_0, "decode-1:4", ""])]
 #[case::encoding_d_surplus_first(Grouping::Surplus, 9, [ALL_BOUND, "decode-1:4", "decode-1:4", "decode-1:4", ""])]
@@ -87,7 +90,7 @@ fn surplus_group_created_later_binds_as_in_table() {
     );
 }
 
-/// GPUs are added: 32, 48, 64, 80.
+/// The cluster grows from 32 to 48, 64 and 80 GPUs.
 #[rstest]
 #[case::encoding_a(vec![group("g", 0, encoding_a())], Grouping::Single, ["", "", "", ALL_BOUND])]
 #[case::encoding_c(vec![group("g", 0, encoding_c())], Grouping::Single, ["", PREFILL_DECODE_0, PREFILL_DECODE_0, ALL_BOUND])]

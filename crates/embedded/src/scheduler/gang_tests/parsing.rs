@@ -1,10 +1,10 @@
-//! Parsing of PodGroups and Pods, and the reported phase.
+//! Parsing of the PodGroup spec and of Pod annotations, and the phase in the PodGroup status.
 
 use rstest::rstest;
 
 use super::*;
 
-/// Pods may exist before their group; only one annotation names it.
+/// A Pod may exist before its PodGroup. Only the annotation `scheduling.k8s.io/group-name` assigns a Pod to a group.
 #[rstest]
 #[case::group_not_found("scheduling.k8s.io/group-name", "group g does not exist", "")]
 #[case::ignored_annotation("scheduling.volcano.sh/group-name", "the annotation is ignored", "prefill-0:1")]
@@ -32,7 +32,7 @@ fn reads_task_from_annotation_or_label() {
     let mut cluster = SchedulerFixture::new(16, pods.clone(), vec![group("g", 0, spec("prefill"))]);
     cluster.schedule();
     assert_eq!(cluster.bound_counts(), "prefill-0:2");
-    // A task without Pods blocks the group forever.
+    // A task in `minTaskMember` that has no Pods blocks the group forever.
     let mut blocked = SchedulerFixture::new(16, pods, vec![group("g", 0, spec("unused"))]);
     blocked.schedule();
     assert_eq!(blocked.bound_counts(), "");

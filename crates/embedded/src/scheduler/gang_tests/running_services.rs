@@ -1,4 +1,4 @@
-//! Running services: recreated Pods, lost nodes, scaling up, several services.
+//! Gang scheduling of running services: recreated Pods, node failures, scaling up, and several services in one cluster.
 
 use super::*;
 
@@ -27,7 +27,7 @@ fn rebinds_recreated_pod() {
 fn node_loss_affects_only_its_replica() {
     let mut cluster = scheduled_cluster(80, encoding_c());
     let lost_pod = Value::clone(&cluster.remove_node_of("decode-0-2"));
-    // The LeaderWorkerSet recreates the whole group.
+    // The LeaderWorkerSet controller recreates all Pods of the replica.
     cluster.add_pods(vec![unbound(lost_pod)]);
     cluster.recreate_pods("decode-0-");
     cluster.schedule();

@@ -1,4 +1,4 @@
-//! Admission: plugins that are built into kube-apiserver, then the admission port.
+//! Admission control: first the admission plugins that are built into kube-apiserver, then the admission port.
 
 mod namespace;
 pub(crate) mod priority;
@@ -13,10 +13,10 @@ use crate::resources::Resource;
 use crate::server::Server;
 pub(super) use namespace::check_namespace;
 
-/// Runs the mutating plugins on a new object.
+/// Runs the mutating admission plugins on a new object.
 ///
 /// # Errors
-/// 403 with the message of the plugin.
+/// 403 with the message of the plugin that rejects the object.
 pub(super) fn mutate(server: &Server, resource: &Resource, object: &mut Value) -> Result<(), Status> {
     if resource.storage == "pods" {
         tolerations::add_default_tolerations(object);
@@ -24,23 +24,23 @@ pub(super) fn mutate(server: &Server, resource: &Resource, object: &mut Value) -
     priority::admit(server, resource, object)
 }
 
-/// Runs the mutating plugins on an updated object.
+/// Runs the mutating admission plugins on an updated object.
 pub(super) fn mutate_update(resource: &Resource, object: &mut Value) {
     if resource.storage == "pods" {
         tolerations::add_default_tolerations(object);
     }
 }
 
-/// Runs admission for the deletion of an object.
+/// Runs admission control for the deletion of an object.
 ///
 /// # Errors
-/// 403 with the message of a plugin, or the rejection of the admission port.
+/// 403 with the message of the plugin that rejects the deletion, or the error of the admission port.
 pub(crate) fn check_deletion(server: &Server, resource: &Resource, current: &Value) -> Result<(), Status> {
     namespace::check_deletion_allowed(resource, object::name(current))?;
     review(server, resource, "DELETE", None, Some(current)).map(drop)
 }
 
-/// Calls the admission port and returns the warnings of an allowed write.
+/// Calls the admission port and returns its warnings if it allows the write.
 pub(crate) fn review(
     server: &Server,
     resource: &Resource,

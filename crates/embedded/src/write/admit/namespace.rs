@@ -7,13 +7,13 @@ use crate::object;
 use crate::resources::Resource;
 use crate::server::Server;
 
-/// Namespaces that cannot be deleted.
+/// Namespaces that clients cannot delete.
 const PROTECTED_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// Checks that a namespace may be deleted.
 ///
 /// # Errors
-/// 403 for protected namespaces.
+/// 403 if the namespace is protected.
 pub(super) fn check_deletion_allowed(resource: &Resource, name: &str) -> Result<(), Status> {
     if resource.storage != "namespaces" || !PROTECTED_NAMESPACES.contains(&name) {
         return Ok(());
@@ -24,7 +24,7 @@ pub(super) fn check_deletion_allowed(resource: &Resource, name: &str) -> Result<
 /// Checks that the namespace of a new object exists and is active.
 ///
 /// # Errors
-/// 404 for a missing namespace, 403 for a terminating one.
+/// 404 if the namespace does not exist, 403 if it is terminating.
 pub(in crate::write) fn check_namespace(
     server: &Server,
     resource: &Resource,

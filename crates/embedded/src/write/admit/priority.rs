@@ -1,4 +1,5 @@
-//! The admission plugin `Priority`: resolves the priority class of Pods and allows at most one default class.
+//! The admission plugin `Priority`, which resolves the PriorityClass of Pods and rejects a second global default
+//! PriorityClass.
 
 use apimachinery::Status;
 use serde_json::{Value, json};
@@ -9,10 +10,10 @@ use crate::server::Server;
 
 const PRIORITY_CLASSES: &str = "priorityclasses.scheduling.k8s.io";
 pub(in crate::write) const PREEMPT_LOWER_PRIORITY: &str = "PreemptLowerPriority";
-/// Maximum priority of user-defined classes; higher values are reserved for the system.
+/// Maximum value of a user-defined PriorityClass. Higher values are reserved for system classes.
 pub(in crate::write) const HIGHEST_USER_PRIORITY: i64 = 1_000_000_000;
 
-/// Returns the built-in priority classes.
+/// Returns the built-in PriorityClasses.
 pub(crate) fn system_classes() -> [Value; 2] {
     let class = |name: &str, value: i64, description: &str| json!({"metadata": {"name": name}, "value": value, "description": description, "preemptionPolicy": PREEMPT_LOWER_PRIORITY});
     let description_prefix = "Used for system critical pods that must";
@@ -30,10 +31,10 @@ pub(crate) fn system_classes() -> [Value; 2] {
     ]
 }
 
-/// Resolves the priority of a new Pod, and checks a new PriorityClass.
+/// Resolves the priority of a new Pod or checks a new PriorityClass.
 ///
 /// # Errors
-/// 403 with the message of the plugin.
+/// 403 with the message of the plugin in kube-apiserver.
 pub(super) fn admit(server: &Server, resource: &Resource, object: &mut Value) -> Result<(), Status> {
     match resource.storage.as_str() {
         "pods" => resolve_pod_priority(server, object),
@@ -81,7 +82,7 @@ fn resolve_pod_priority(server: &Server, pod: &mut Value) -> Result<(), Status> 
     Ok(())
 }
 
-/// Returns the global default class; the one with the lowest value if there are several.
+/// Returns the global default PriorityClass. If there are several, the one with the lowest value applies.
 fn default_class(server: &Server) -> Option<std::sync::Arc<Value>> {
     let defaults = server.list(PRIORITY_CLASSES).into_iter().filter(|class| class["globalDefault"] == json!(true));
     defaults.min_by_key(|class| class["value"].as_i64())
@@ -135,7 +136,7 @@ mod tests {
         })
     }
 
-    /// Returns class, priority and preemption policy of a created Pod, or the error.
+    /// Creates a Pod and returns its PriorityClass, priority and preemption policy, or the error message.
     fn create_pod(server: &Server, extra: Value) -> String {
         let mut spec = json!({"containers": [{"name": "c", "image": "x"}]});
         object::members(&mut spec).extend(extra.as_object().cloned().unwrap_or_default());

@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 
 use crate::write::default::spec;
 
-/// Time in seconds that Pods remain bound to a node that is not ready or unreachable.
+/// Time in seconds for which Pods remain bound to a node after it becomes not ready or unreachable.
 const DEFAULT_TOLERATION_SECONDS: u32 = 300;
 
 const NODE_FAILURE_TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
-/// Adds the default tolerations for the taints that the Pod does not tolerate.
+/// Adds the default tolerations for the taints `not-ready` and `unreachable` unless the Pod already tolerates them.
 pub(super) fn add_default_tolerations(pod: &mut Value) {
     let tolerations = spec(pod).entry("tolerations").or_insert_with(|| json!([]));
     let Some(list) = tolerations.as_array_mut() else { return };

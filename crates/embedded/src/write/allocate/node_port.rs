@@ -13,10 +13,10 @@ use crate::server::Server;
 /// Default of kube-apiserver's `--service-node-port-range`.
 const NODE_PORT_RANGE: RangeInclusive<i64> = 30000..=32767;
 
-/// Allocated ports as protocol and number.
+/// Protocol and number of each allocated node port.
 type AllocatedPorts = BTreeSet<(String, i64)>;
 
-/// Allocates a node port for each port, or retains the existing one.
+/// Sets the node port of each port of a Service: the requested one, the existing one, or else a newly allocated one.
 pub(super) fn allocate_node_ports(server: &Server, current: Option<&Value>, service: &mut Value) -> Result<(), Status> {
     if !service_type::has_node_ports(service) {
         return Ok(());

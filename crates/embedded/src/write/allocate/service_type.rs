@@ -1,17 +1,17 @@
-//! Determines the allocations that the type of a Service requires: cluster IP and node ports.
+//! Determines whether the type of a Service requires a cluster IP and node ports.
 
 use serde_json::Value;
 
 use crate::object;
 
-/// Fields of Services with a cluster IP.
+/// Fields that apply only to Services with a cluster IP.
 const CLUSTER_IP_FIELDS: [&str; 5] =
     ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"];
 
-/// Fields of Services with node ports.
+/// Fields that apply only to Services with node ports.
 const NODE_PORT_FIELDS: [&str; 1] = ["externalTrafficPolicy"];
 
-/// Fields of Services with a load balancer.
+/// Fields that apply only to Services with a load balancer.
 const LOAD_BALANCER_FIELDS: [&str; 2] = ["allocateLoadBalancerNodePorts", "loadBalancerClass"];
 
 pub(super) fn has_cluster_ip(service: &Value) -> bool {
@@ -26,7 +26,7 @@ pub(super) fn has_node_ports(service: &Value) -> bool {
     }
 }
 
-/// Clears the allocated fields that a new Service type does not need, unless the client changed them.
+/// Clears the fields that do not apply to the new type of a Service, unless the client changed them.
 pub(super) fn clear_unused_fields(current: &Value, service: &mut Value) {
     let is_load_balancer = |service: &Value| object::text(service, "/spec/type") == "LoadBalancer";
     let becomes_unused = |is_needed: fn(&Value) -> bool, service: &Value| is_needed(current) && !is_needed(service);

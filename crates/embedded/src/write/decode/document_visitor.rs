@@ -1,10 +1,10 @@
-//! Serde visitor for the maps and lists of a document, which ignores scalars.
+//! Serde visitor that visits the maps and lists of a document and ignores scalars.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-/// Callbacks for maps and lists. Nested values are visited with another [`ValueVisitor`].
+/// Callbacks for maps and lists. An implementation visits nested values with another [`ValueVisitor`].
 pub(super) trait DocumentVisitor {
     /// Visits a map.
     fn map<'de, A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error>;

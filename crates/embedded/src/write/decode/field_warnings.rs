@@ -6,14 +6,14 @@ use bytes::Bytes;
 
 use super::{json_members, yaml_keys};
 
-/// Duplicate fields of a request body, found independently of the type of the object.
+/// Duplicate fields of a request body, which are detected without knowledge of the object's type.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FieldWarnings {
     /// Paths of duplicate JSON members.
     duplicates: Vec<String>,
     /// Messages for duplicate YAML keys.
     yaml_messages: Vec<String>,
-    /// JSON document, which determines the order of messages.
+    /// JSON document; the messages are in the order of its members.
     document: Bytes,
 }
 
@@ -29,14 +29,15 @@ impl FieldWarnings {
         }
     }
 
-    /// Finds the duplicate members of a JSON patch. They are reported before the fields of the patched object.
+    /// Finds the duplicate members of a JSON patch. Their messages precede those for the patched object.
     pub(crate) fn patch(document: &[u8]) -> Self {
         Self { duplicates: json_members::duplicate_paths(document), ..Self::default() }
     }
 
     /// Finds the duplicate keys of a YAML document.
     pub(crate) fn yaml(document: &[u8]) -> Self {
-        // Most clients send JSON without duplicates with a YAML content type.
+        // Fast path for clients that send JSON with a YAML content type: if the JSON has no duplicates, the YAML parser
+        // is not needed.
         let is_json =
             document.trim_ascii_start().starts_with(b"{") && json_members::duplicate_paths(document).is_empty();
         let text = std::str::from_utf8(document).unwrap_or_default();
@@ -49,12 +50,12 @@ impl FieldWarnings {
         (!lines.is_empty()).then(|| format!("yaml: unmarshal errors:{lines}"))
     }
 
-    /// Returns a warning for each duplicate and unknown field.
+    /// Returns a warning for each duplicate field and each unknown field.
     pub(in crate::write) fn warnings(&self, is_typed: bool, unknown: &[String]) -> Vec<String> {
         self.yaml_messages.iter().cloned().chain(self.field_messages(is_typed, unknown)).collect()
     }
 
-    /// Returns an error for all duplicate and unknown fields, or `None`.
+    /// Returns a single error that lists all duplicate and unknown fields, or `None`.
     pub(in crate::write) fn error(&self, is_typed: bool, unknown: &[String]) -> Option<String> {
         let messages: Vec<String> =
             self.yaml_error().into_iter().chain(self.field_messages(is_typed, unknown)).collect();

@@ -1,4 +1,4 @@
-//! Lists the members of a JSON document in document order, and finds duplicates.
+//! Lists the members of a JSON document in document order and finds duplicates.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -10,16 +10,16 @@ use serde::de::{DeserializeSeed, MapAccess, SeqAccess};
 use super::document_visitor::{DocumentVisitor, ValueVisitor};
 use crate::api_types::field_path::FieldPath;
 
-/// Member of an object.
+/// Member of a JSON object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Member {
-    /// Path: `data.k`, `spec.containers[0].name`.
+    /// Field path, such as `data.k` or `spec.containers[0].name`.
     pub(super) path: String,
     /// Whether the same object has an earlier member with this name.
     pub(super) is_duplicate: bool,
 }
 
-/// Members to collect.
+/// Which members to collect.
 #[derive(Clone, Copy, PartialEq)]
 enum MemberFilter {
     Duplicates,
@@ -39,7 +39,7 @@ pub(super) fn members(bytes: &[u8]) -> Vec<Member> {
 fn collect_members(bytes: &[u8], filter: MemberFilter) -> Vec<Member> {
     let collected = RefCell::new(Vec::new());
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    // Decoding the object reports invalid JSON.
+    // Errors are ignored here, because decoding the object reports invalid JSON.
     let _ =
         ValueVisitor(MemberVisitor { path: &FieldPath::Root, collected: &collected, filter }).deserialize(&mut reader);
     collected.into_inner()

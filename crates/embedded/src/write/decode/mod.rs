@@ -14,14 +14,14 @@ use crate::protobuf::{self, DecodeError};
 use crate::resources::Resource;
 pub(crate) use field_warnings::FieldWarnings;
 
-/// Decoded object and the problems found in its encoding.
+/// A decoded object and the duplicate fields found in the request body.
 #[derive(Debug, Clone)]
 pub(crate) struct DecodedObject {
     pub(crate) object: Value,
     pub(crate) field_warnings: FieldWarnings,
 }
 
-/// Decodes the object of a write to `resource`.
+/// Decodes the request body of a write to `resource`.
 ///
 /// # Errors
 /// The errors of [`decode_body`], [`check_type_meta`] and [`check_field_types`].
@@ -40,10 +40,10 @@ pub(crate) fn decode_object(resource: &Resource, content_type: &str, bytes: &Byt
     Ok(DecodedObject { object, field_warnings })
 }
 
-/// Decodes JSON, YAML or protobuf, by content type.
+/// Decodes a JSON, YAML or protobuf body according to its content type.
 ///
 /// # Errors
-/// 415 for other content types, 400 for invalid documents.
+/// 415 if the content type is not supported, 400 if the document is invalid.
 pub(crate) fn decode_body(content_type: &str, bytes: &[u8]) -> Result<Value, Status> {
     match content_type {
         "" | "application/json" => decode_json(bytes),
@@ -58,10 +58,10 @@ pub(crate) fn decode_body(content_type: &str, bytes: &[u8]) -> Result<Value, Sta
     }
 }
 
-/// Checks that `apiVersion` and `kind`, if set, are those of the resource.
+/// Checks that `apiVersion` and `kind`, if set, match the resource.
 ///
 /// # Errors
-/// 400 if they differ.
+/// 400 if they do not match.
 pub(crate) fn check_type_meta(resource: &Resource, object: Value) -> Result<Value, Status> {
     if !object.is_object() {
         return Err(Status::bad_request("the object provided is not an object"));
@@ -81,7 +81,7 @@ pub(crate) fn check_type_meta(resource: &Resource, object: Value) -> Result<Valu
 /// Checks the field types of an object.
 ///
 /// # Errors
-/// 400 with the first mismatch.
+/// 400 with the first type mismatch.
 pub(crate) fn check_field_types(resource: &Resource, object: &Value) -> Result<(), Status> {
     let (kind, version) = (&resource.kind, &resource.version);
     match normalize::type_mismatches(resource, object).first() {
@@ -112,14 +112,14 @@ fn decode_json(bytes: &[u8]) -> Result<Value, Status> {
 }
 
 fn decode_yaml(bytes: &[u8]) -> Result<Value, Status> {
-    // kube clients send JSON with a YAML content type; parsing it as JSON is much faster.
+    // Kubernetes clients often send JSON with a YAML content type. Parsing it as JSON is much faster.
     if bytes.trim_ascii_start().starts_with(b"{")
         && let Ok(value) = serde_json::from_slice(bytes)
     {
         return Ok(value);
     }
     let text = std::str::from_utf8(bytes).map_err(|error| Status::bad_request(error.to_string()))?;
-    // The last duplicate wins; duplicates are reported separately.
+    // The last of several duplicate keys wins; `FieldWarnings` reports duplicates.
     let options = serde_saphyr::options! { duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins };
     serde_saphyr::from_str_with_options(text, options)
         .map_err(|error| Status::bad_request(format!("error decoding YAML: {error}")))

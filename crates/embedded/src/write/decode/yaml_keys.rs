@@ -1,4 +1,5 @@
-//! Finds duplicate keys in YAML documents, with the messages of Kubernetes: `line 5: key "k" already set in map`.
+//! Finds duplicate keys in YAML documents and reports them with the message of Kubernetes: `line 5: key "k" already set
+//! in map`.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -8,11 +9,11 @@ use serde_saphyr::{DuplicateKeyPolicy, Spanned};
 
 use super::document_visitor::{DocumentVisitor, ValueVisitor};
 
-/// Returns a message for each duplicate key in document order; empty for invalid YAML.
+/// Returns a message for each duplicate key, in document order. For invalid YAML, the list is empty.
 pub(super) fn duplicate_keys(text: &str) -> Vec<String> {
     let messages = RefCell::new(Vec::new());
     let options = serde_saphyr::options! { duplicate_keys: DuplicateKeyPolicy::PassThrough };
-    // Decoding the object reports invalid YAML.
+    // Errors are ignored here, because decoding the object reports invalid YAML.
     let _ = serde_saphyr::with_deserializer_from_str_with_options(text, options, |reader| {
         ValueVisitor(KeyVisitor { messages: &messages }).deserialize(reader)
     });

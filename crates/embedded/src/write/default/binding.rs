@@ -1,4 +1,4 @@
-//! Defaults of RoleBindings and ClusterRoleBindings: API groups of role and subjects.
+//! Defaults of RoleBindings and ClusterRoleBindings: the API groups of the role reference and of the subjects.
 
 use serde_json::{Value, json};
 

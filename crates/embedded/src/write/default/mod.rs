@@ -1,4 +1,4 @@
-//! Defaulting: schema defaults of custom resources, and the defaults of built-in kinds
+//! Defaulting: applies the schema defaults of custom resources and the defaults of built-in kinds
 //! (`k8s.io/kubernetes/pkg/apis/*/v1/defaults.go`).
 
 mod autoscaler;
@@ -20,8 +20,8 @@ pub(crate) fn apply_defaults(resource: &Resource, object: &mut Value) {
     apply_request_defaults(resource, object, false);
 }
 
-/// Applies the defaults of an object in a write request. Nulls are retained in applied objects, because validation
-/// rejects them.
+/// Applies the defaults of an object in a write request. In the result of server-side apply (`is_applied`), nulls are
+/// retained, because validation rejects them.
 pub(super) fn apply_request_defaults(resource: &Resource, object: &mut Value, is_applied: bool) {
     if resource.custom {
         if let Some(schema) = resource.schema() {
@@ -69,8 +69,9 @@ fn secret_defaults(object: &mut Value) {
 
 pub(super) fn namespace_defaults(object: &mut Value) {
     let name = object::name(object).to_owned();
-    // The finalizer is removed from a terminating Namespace once it is empty. A new Namespace gets the finalizer after
-    // its UID is set, so that it has no field manager.
+    // A terminating Namespace must not get the finalizer back, because namespace deletion removes it. A new Namespace
+    // gets the finalizer only after its UID is set, when field managers are already recorded, so that no manager owns
+    // the field.
     if !object::is_deleting(object) && !object::uid(object).is_empty() {
         set_default(spec(object), "finalizers", json!(["kubernetes"]));
     }

@@ -31,7 +31,7 @@ pub(super) fn pod_spec_defaults(spec: &mut Map<String, Value>) {
     items(spec.get_mut("volumes")).for_each(volume_defaults);
 }
 
-/// Applies the defaults that Pods have in addition to Pod templates: host ports, and requests derived from limits.
+/// Applies the defaults that apply to Pods but not to Pod templates: host ports, and requests derived from limits.
 fn standalone_pod_defaults(spec: &mut Map<String, Value>) {
     if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|seconds| seconds < 0) {
         spec.insert("terminationGracePeriodSeconds".to_owned(), json!(1));
@@ -45,7 +45,7 @@ fn standalone_pod_defaults(spec: &mut Map<String, Value>) {
     }
 }
 
-/// Sets the host port of each container port, for Pods in the host network.
+/// Sets the host port of each port of a container in the host network to the container port.
 fn default_host_ports(container: &mut Map<String, Value>) {
     for port in items(container.get_mut("ports")) {
         let container_port = port.get("containerPort").filter(|port| **port != 0).cloned();
@@ -91,7 +91,7 @@ fn container_defaults(container: &mut Map<String, Value>) {
     }
 }
 
-/// Converts quantities of limits and requests to canonical strings.
+/// Converts the quantities in limits and requests to their canonical string form.
 pub(super) fn canonicalize_resources(resources: &mut Map<String, Value>) {
     for field in ["limits", "requests"] {
         for quantity in resources.get_mut(field).and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
@@ -106,7 +106,7 @@ fn canonicalize(quantity: &mut Value) {
         Value::Number(number) => number.to_string(),
         _ => return,
     };
-    // Validation reports invalid quantities.
+    // Invalid quantities are left unchanged and reported by validation.
     if let Ok(parsed) = text.parse::<Quantity>() {
         *quantity = json!(parsed.to_string());
     }
@@ -145,7 +145,7 @@ fn volume_defaults(volume: &mut Map<String, Value>) {
     }
 }
 
-/// Sets the API version of downward API fields in volumes.
+/// Sets the API version of the field references in a downward API or projected volume.
 fn default_field_versions(source: &mut Value) {
     for file in items(source.get_mut("items")) {
         if let Some(field) = file.get_mut("fieldRef") {

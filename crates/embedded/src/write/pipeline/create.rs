@@ -14,7 +14,7 @@ impl Pipeline<'_> {
     /// Creates an object.
     ///
     /// # Errors
-    /// The errors of the stages; 409 if the name exists.
+    /// The errors of the stages, and 409 if an object with this name exists.
     pub(super) fn create(&self, mut object: Value, is_applied: bool) -> Result<WriteResult, Status> {
         let mut warnings = self.prepare_new(&mut object, is_applied)?;
         let created = |object, warnings| Ok(WriteResult { object, warnings, created: true });
@@ -42,7 +42,8 @@ impl Pipeline<'_> {
         created(object, warnings)
     }
 
-    /// Prepares the object written by the client. Fields set in later stages have no field manager.
+    /// Prepares the object that the client wrote and records its field manager. Fields that later stages set have no
+    /// field manager.
     fn prepare_new(&self, object: &mut Value, is_applied: bool) -> Result<Vec<String>, Status> {
         prepare::set_type_and_namespace(self.resource, self.namespace, object)?;
         prepare::generate_name(object, self.server.core.random.as_ref());

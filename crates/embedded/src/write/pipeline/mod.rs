@@ -1,4 +1,4 @@
-//! Runs the stages of a write, and retries after conflicts.
+//! Runs the stages of a write and retries after conflicts.
 
 mod create;
 mod update;
@@ -17,7 +17,7 @@ use crate::resources::Resource;
 use crate::server::{Server, object_key};
 use crate::store::ObjectKey;
 
-/// Maximum number of attempts to find a free generated name or to resolve conflicts.
+/// Maximum number of attempts, after name collisions of `generateName` or after conflicts with concurrent writes.
 const MAX_ATTEMPTS: usize = 8;
 
 /// Parameters of a write.
@@ -34,7 +34,7 @@ struct Pipeline<'a> {
 // === impl Server ===
 
 impl Server {
-    /// Creates an object. With `generateName`, the name gets a random suffix.
+    /// Creates an object. If only `generateName` is set, the server generates the name.
     pub(crate) fn create_object(
         &self,
         resource: &Resource,
@@ -60,7 +60,8 @@ impl Server {
     /// Updates an object. `propose` computes the new object and is called again after a conflict.
     ///
     /// # Errors
-    /// 404 unless the write creates the object (server-side apply), 409, 422, and the errors of `propose`.
+    /// 404 if the object does not exist and the write does not create it, 409 on a conflict, 422 if the object is
+    /// invalid, and the errors of `propose`.
     pub(crate) fn modify(
         &self,
         resource: &Resource,
@@ -87,7 +88,7 @@ impl Pipeline<'_> {
         object_key(self.resource, self.namespace, name)
     }
 
-    /// Checks field types and unknown fields of the object as the client sent it.
+    /// Checks the object that the client sent for type mismatches and unknown fields. Returns warnings.
     fn check_fields(&self, object: &mut Value) -> Result<Vec<String>, Status> {
         decode::check_field_types(self.resource, object)?;
         if self.resource.custom {
@@ -98,7 +99,7 @@ impl Pipeline<'_> {
 
     /// Applies defaults and normalizes the object.
     fn apply_defaults(&self, object: &mut Value, is_applied: bool) {
-        // A status update does not change fields with defaults of built-in kinds.
+        // No field in the status of a built-in kind has a default.
         if self.subresource == Subresource::Main || self.resource.custom {
             default::apply_request_defaults(self.resource, object, is_applied);
         }
@@ -108,7 +109,7 @@ impl Pipeline<'_> {
         normalize::normalize(self.resource, object);
     }
 
-    /// Records the field manager, except after server-side apply, which records it itself.
+    /// Records the field manager. For server-side apply, it is already recorded.
     fn track_managed_fields(&self, old: Option<&Value>, object: &mut Value, is_applied: bool) {
         if !is_applied {
             managed_fields::record_manager(
@@ -122,7 +123,7 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Returns a stored object with the current schema defaults, including defaults that were added after it was
+    /// Returns a stored object with the defaults of the current schema, which may have been added after the object was
     /// stored.
     fn with_schema_defaults(&self, stored: &Arc<Value>) -> Arc<Value> {
         if !self.resource.has_defaults {

@@ -14,7 +14,7 @@ use crate::write::{
 use crate::{crd, object};
 
 impl Pipeline<'_> {
-    /// Tries to update an object; `None` on a conflict.
+    /// Tries to update an object. Returns `None` on a conflict with a concurrent write.
     pub(super) fn modify(&self, name: &str, propose: ProposeFn<'_>) -> Result<Option<WriteResult>, Status> {
         let key = self.object_key(name);
         let Some(stored) = self.server.store().get(&key) else {
@@ -24,7 +24,7 @@ impl Pipeline<'_> {
         let (mut object, is_applied) = propose(Some(&current))?.into_parts();
         let mut warnings = self.prepare_update(name, &current, &mut object, is_applied)?;
         let result_without_write = |object, warnings| Ok(Some(WriteResult { object, warnings, created: false }));
-        // After defaulting, an object with applied nulls may equal the current one.
+        // Skip writes that change nothing. An applied object may equal the stored one only after defaulting.
         if object == *stored || is_applied && equal_ignoring_timestamps(&object, &stored) {
             return result_without_write(stored, warnings);
         }
@@ -56,7 +56,7 @@ impl Pipeline<'_> {
                 object::set_metadata_field(&mut object, "resourceVersion", None);
                 let proposal = Proposal::Update(object);
                 let mut result = self.server.create_object(self.resource, self.namespace, proposal, self.options)?;
-                // A dry run does not assign a resource version.
+                // Dry runs do not assign a resource version.
                 if requested_version.is_some() {
                     object::set_metadata_field(Arc::make_mut(&mut result.object), "resourceVersion", requested_version);
                 }
@@ -66,7 +66,8 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Prepares the object written by the client: checks preconditions, retains server fields, applies defaults.
+    /// Prepares the object that the client wrote: checks preconditions, restores the fields owned by the server and
+    /// applies defaults. Returns warnings.
     fn prepare_update(
         &self,
         name: &str,

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::default::{child_object, set_default, spec};
 use crate::object;
 
-/// Sets selector and labels of a Job to its UID, unless `manualSelector` is set.
+/// Generates the selector of a Job from its UID and adds the matching labels to the Job and its Pod template, unless
+/// `manualSelector` is set.
 pub(super) fn set_job_selector(job: &mut Value) {
     let (uid, name) = (object::uid(job).to_owned(), object::name(job).to_owned());
     let spec = spec(job);

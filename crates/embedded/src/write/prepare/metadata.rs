@@ -8,14 +8,14 @@ use crate::ports::Random;
 use crate::resources::Resource;
 use crate::write::Subresource;
 
-/// Maximum length of a generated name (`maxNameLength`) without the suffix.
+/// Maximum length of a generated name (`maxNameLength`) without the random suffix.
 const MAX_GENERATED_PREFIX: usize = 63 - 5;
 
 /// Metadata fields that only the server sets.
 const SERVER_OWNED_FIELDS: [&str; 6] =
     ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"];
 
-/// Sets the storage version, the kind and the namespace of the request.
+/// Sets the `apiVersion` of the storage version, the `kind`, and the namespace of the request.
 pub(in crate::write) fn set_type_and_namespace(
     resource: &Resource,
     namespace: &str,
@@ -39,7 +39,7 @@ pub(in crate::write) fn set_type_and_namespace(
     Ok(())
 }
 
-/// Sets an empty name to `generateName` followed by five random characters.
+/// If the name is empty, sets it to `generateName` followed by five random characters.
 pub(in crate::write) fn generate_name(object: &mut Value, random: &dyn Random) {
     if !object::name(object).is_empty() {
         return;
@@ -65,7 +65,7 @@ pub(in crate::write) fn initialize_metadata(resource: &Resource, object: &mut Va
     }
 }
 
-/// Restores the fields of the current object that this write must not change.
+/// Restores the fields that this write must not change to their values in the current object.
 pub(in crate::write) fn retain_server_fields(
     subresource: Subresource,
     resource: &Resource,
@@ -90,7 +90,7 @@ pub(in crate::write) fn retain_server_fields(
         }
     }
     object::copy_metadata_field(object, "resourceVersion", current);
-    // Absent managedFields are retained; an empty list resets them (kubectl's migration uses both).
+    // If the request has no `managedFields`, the current ones are retained. An empty list resets them.
     match managed_fields {
         Some(managed_fields) => object::set_metadata_field(object, "managedFields", Some(managed_fields)),
         None => object::copy_metadata_field(object, "managedFields", current),
@@ -113,9 +113,9 @@ pub(in crate::write) fn update_generation(resource: &Resource, current: &Value, 
     };
     let differs = |field: &str| current["metadata"].get(field) != object["metadata"].get(field);
     let has_relevant_metadata_change = match resource.storage.as_str() {
-        // Annotations of Deployments are copied to their ReplicaSets.
+        // The Deployment controller copies annotations to the ReplicaSets.
         "deployments.apps" => differs("annotations"),
-        // The labels of an EndpointSlice contain the name of its Service.
+        // A label of an EndpointSlice contains the name of its Service.
         "endpointslices.discovery.k8s.io" => differs("labels"),
         _ => false,
     };

@@ -1,4 +1,4 @@
-//! Sets the fields owned by the server and reverts changes by clients to them.
+//! Sets the fields owned by the server and reverts changes that clients make to them.
 
 mod job_selector;
 mod metadata;
@@ -17,7 +17,7 @@ pub(super) use metadata::{
 };
 pub(super) use pod_ips::default_pod_ips;
 
-/// Removes the status of new objects, except for Nodes, whose kubelet sets it at registration.
+/// Removes the status of a new object, except for Nodes, because the kubelet sets their status at registration.
 pub(super) fn drop_status(resource: &Resource, object: &mut Value) {
     if resource.has_status && resource.storage != "nodes" {
         object::members(object).remove("status");
@@ -53,7 +53,7 @@ pub(super) fn prepare_for_create(resource: &Resource, object: &mut Value) {
     }
 }
 
-/// Sets the transition time of a PersistentVolume whose phase changes.
+/// Sets `lastPhaseTransitionTime` of a PersistentVolume when its phase changes.
 pub(super) fn prepare_for_update(resource: &Resource, current: &Value, object: &mut Value, now: jiff::Timestamp) {
     let is_unchanged = |pointer: &str| current.pointer(pointer) == object.pointer(pointer);
     if resource.storage == "persistentvolumes"

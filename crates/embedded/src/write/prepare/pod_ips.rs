@@ -1,11 +1,11 @@
-//! Addresses in the status of Pods.
+//! Pod IPs in the status of Pods.
 
 use serde_json::{Value, json};
 
 use super::default::set_default;
 use crate::object;
 
-/// Sets `status.podIPs` to `status.podIP` if absent.
+/// If `status.podIPs` is absent, sets it to a list that contains `status.podIP`.
 pub(in crate::write) fn default_pod_ips(pod: &mut Value) {
     let address = object::text(pod, "/status/podIP").to_owned();
     if let Some(status) = pod.get_mut("status").filter(|_| !address.is_empty()) {

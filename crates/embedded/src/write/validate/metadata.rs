@@ -9,13 +9,13 @@ use crate::object;
 use crate::resources::Resource;
 use crate::write::Subresource;
 
-/// Resources whose finalizers are validated not only on creation but also on updates.
+/// Built-in resources whose finalizers are validated on updates as well as on creation.
 const FINALIZERS_VALIDATED_ON_UPDATE: [&str; 5] = ["configmaps", "pods", "secrets", "serviceaccounts", "services"];
 
 /// Built-in resources that accept finalizers without a domain.
 const UNQUALIFIED_FINALIZERS_ALLOWED: [&str; 2] = ["leases.coordination.k8s.io", "leasecandidates.coordination.k8s.io"];
 
-/// Maximum total size of the keys and values of annotations in bytes.
+/// Maximum total size of all annotation keys and values of an object in bytes.
 const TOTAL_ANNOTATION_SIZE_LIMIT: usize = 256 << 10;
 
 /// Validates the metadata of a new object.
@@ -64,7 +64,7 @@ fn check_annotations(field: &str, annotations: Option<&Map<String, Value>>) -> V
     let mut causes = Vec::new();
     let mut total_bytes = 0;
     for (key, value) in annotations.into_iter().flatten() {
-        // The domain of a key is case-insensitive.
+        // Annotation keys are validated in lower case, because their domain is case-insensitive.
         let hints = label_key_hints(&key.to_lowercase());
         causes.extend(hints.iter().map(|hint| StatusCause::invalid(field, &json!(key), hint)));
         total_bytes += key.len() + value.as_str().map_or(0, str::len);
@@ -76,7 +76,7 @@ fn check_annotations(field: &str, annotations: Option<&Map<String, Value>>) -> V
     causes
 }
 
-/// Validates labels, or a selector that consists of labels, at the field path `field`.
+/// Validates labels, or a selector in the form of labels, at the field path `field`.
 pub(super) fn check_labels(field: &str, labels: Option<&Map<String, Value>>) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let labels = labels.into_iter().flatten();
@@ -110,7 +110,7 @@ fn finalizer_causes(resource: &Resource, object: &Value) -> Vec<StatusCause> {
     malformed.chain(unqualified).collect()
 }
 
-/// Rejects new finalizers of a terminating object.
+/// Rejects finalizers that are added to a terminating object.
 fn check_new_finalizers(current: &Value, object: &Value) -> Option<StatusCause> {
     if !object::is_deleting(current) {
         return None;

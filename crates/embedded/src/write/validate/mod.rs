@@ -1,4 +1,4 @@
-//! Validation of objects. All causes are reported together, with the messages of Kubernetes.
+//! Validation of objects. All causes are reported together, with the messages of kube-apiserver.
 
 pub(crate) mod kinds;
 mod metadata;
@@ -16,7 +16,7 @@ use crate::{crd, object};
 /// Validates a new object.
 ///
 /// # Errors
-/// 422 with every cause, 400 for values of the wrong type in built-in kinds.
+/// 422 with all causes, or 400 if a value in a built-in kind has the wrong type.
 pub(super) fn create(resource: &Resource, object: &Value) -> Result<(), Status> {
     let mut causes = metadata::causes(resource, object);
     kinds::check_decodable(resource, object)?;
@@ -31,7 +31,7 @@ pub(super) fn create(resource: &Resource, object: &Value) -> Result<(), Status> 
 /// Validates an updated object.
 ///
 /// # Errors
-/// 422 with every cause, 400 for values of the wrong type in built-in kinds.
+/// 422 with all causes, or 400 if a value in a built-in kind has the wrong type.
 pub(super) fn update(
     resource: &Resource,
     subresource: Subresource,

@@ -10,7 +10,7 @@ pub(crate) const LABEL_VALUE_MESSAGE: &str = "a valid label must be an empty str
 
 pub(crate) const NO_DOTS_MESSAGE: &str = "must not contain dots";
 
-/// Returns the reason why `name` is invalid for an object of `resource`, or `None`.
+/// Returns why `name` is invalid for an object of `resource`, or `None` if it is valid.
 pub(super) fn name_error(resource: &Resource, name: &str) -> Option<String> {
     if resource.group == "rbac.authorization.k8s.io" {
         return ["/", "%"]
@@ -25,7 +25,7 @@ pub(super) fn name_error(resource: &Resource, name: &str) -> Option<String> {
     hints.into_iter().next()
 }
 
-/// Returns why `name` is not a DNS label, such as the name of a container; empty if it is valid.
+/// Returns why `name` is not a valid DNS label, as required for container names. The list is empty if it is valid.
 pub(crate) fn label_hints(name: &str) -> Vec<String> {
     let mut hints = Vec::new();
     if name.len() > 63 {
@@ -39,7 +39,8 @@ pub(crate) fn label_hints(name: &str) -> Vec<String> {
     hints
 }
 
-/// Returns why `name` is not a DNS subdomain, such as the name of most objects; empty if it is valid.
+/// Returns why `name` is not a valid DNS subdomain, as required for most object names. The list is empty if it is
+/// valid.
 pub(crate) fn subdomain_hints(name: &str) -> Vec<String> {
     let mut hints = Vec::new();
     if name.len() > 253 {
@@ -51,7 +52,7 @@ pub(crate) fn subdomain_hints(name: &str) -> Vec<String> {
     hints
 }
 
-/// Returns why `key` is not a valid key of a label or annotation; empty if it is valid.
+/// Returns why `key` is not a valid label or annotation key. The list is empty if it is valid.
 pub(crate) fn label_key_hints(key: &str) -> Vec<String> {
     let (prefix, name) = match key.split('/').collect::<Vec<_>>().as_slice() {
         [name] => (None, *name),
@@ -79,7 +80,7 @@ pub(crate) fn label_key_hints(key: &str) -> Vec<String> {
     hints
 }
 
-/// Returns why `name` is not a valid name of a container port; empty if it is valid.
+/// Returns why `name` is not a valid container port name. The list is empty if it is valid.
 pub(crate) fn port_name_hints(name: &str) -> Vec<String> {
     let mut hints = Vec::new();
     if name.len() > 15 {
@@ -100,7 +101,7 @@ pub(crate) fn port_name_hints(name: &str) -> Vec<String> {
     hints.into_iter().map(str::to_owned).collect()
 }
 
-/// Returns why `key` is not a valid key of a ConfigMap or Secret; empty if it is valid.
+/// Returns why `key` is not a valid key of a ConfigMap or Secret. The list is empty if it is valid.
 pub(crate) fn config_key_hints(key: &str) -> Vec<String> {
     const CONFIG_KEY_MESSAGE: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
     let mut hints = Vec::new();
@@ -137,7 +138,7 @@ pub(crate) fn is_label_1035(label: &str) -> bool {
     is_label(label) && !label.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// Reports whether `part` is a valid name part of a qualified name.
+/// Reports whether `part` is valid as the part of a qualified name after the optional prefix.
 pub(super) fn is_qualified_name_part(part: &str) -> bool {
     part.len() <= 63 && has_qualified_name_format(part)
 }

@@ -34,7 +34,7 @@ fn reference_causes(field: &str, owner: &Value) -> Vec<StatusCause> {
     }
     let missing_fields = ["kind", "name", "uid"].into_iter().filter(|name| text(name).is_empty());
     causes.extend(missing_fields.map(|name| StatusCause::required(format!("{field}.{name}"), "must not be empty")));
-    // Dependents of an Event would be deleted when it expires.
+    // Events cannot be owners, because their dependents would be deleted when the Event expires.
     if (text("apiVersion"), text("kind")) == ("v1", "Event") {
         let hint = "/v1, Kind=Event is disallowed from being an owner";
         causes.push(StatusCause::invalid_json(field, &format_reference(owner), hint));

@@ -1,4 +1,4 @@
-//! Validation against the schema, and validation of the replica counts of scalable custom resources.
+//! Validation of objects against their schema, and of the replica counts of custom resources with a scale subresource.
 
 use apimachinery::{Status, StatusCause};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::resources::Resource;
 use crate::write::{Subresource, prune};
 
-/// Built-in resources whose required fields are validated only by the schema.
+/// Built-in resources whose required fields only the schema validates.
 const REQUIRED_FIELDS_FROM_SCHEMA: [&str; 3] = ["events", "persistentvolumes", "priorityclasses.scheduling.k8s.io"];
 
 pub(super) fn causes(
@@ -23,13 +23,13 @@ pub(super) fn causes(
         causes.extend(replica_count_causes(resource, subresource, object));
         return Ok(causes);
     }
-    // In built-in kinds, a null field equals an absent one. Metadata is validated separately.
+    // In built-in kinds, a null field is equivalent to an absent one. Metadata is validated separately.
     let members = object.as_object().into_iter().flatten().filter(|(name, _)| *name != "metadata");
     let mut object: Value = members.map(|(name, value)| (name.clone(), value.clone())).collect();
     prune::drop_nulls(&mut object);
     let mut causes = schema.validate(&object);
-    // The status of built-in kinds is written by the built-in controllers, which omit some required fields. Required
-    // fields of specs are validated per kind, with the messages of kube-apiserver.
+    // The status of a built-in kind is not validated, because the built-in controllers omit some required fields.
+    // Required fields in specs are validated per kind with the messages of kube-apiserver.
     causes.retain(|cause| !cause.field.starts_with("status") && !cause.field.starts_with("metadata"));
     causes.retain(|cause| {
         cause.reason != "FieldValueRequired" || REQUIRED_FIELDS_FROM_SCHEMA.contains(&resource.storage.as_str())
@@ -51,7 +51,7 @@ pub(super) fn causes(
     )))
 }
 
-/// Makes a field path in a message relative to the status, as kube-apiserver does for status updates.
+/// Makes the field path in the message relative to `status`, as kube-apiserver does for status updates.
 fn shorten_status_path(cause: &mut StatusCause) {
     if let Some(relative) = cause.field.strip_prefix("status.") {
         cause.message =
@@ -59,8 +59,9 @@ fn shorten_status_path(cause: &mut StatusCause) {
     }
 }
 
-/// Returns the causes for a custom resource. In the metadata, a schema may restrict only the name. If an error prevents
-/// the evaluation of validation rules, an additional cause reports it.
+/// Returns the causes that are reported for a custom resource. Of those in the metadata, only causes for the name are
+/// reported, because a schema can restrict no other metadata field. If an error prevents the evaluation of validation
+/// rules, an additional cause says so.
 fn custom_resource_causes(resource: &Resource, causes: &[StatusCause]) -> Vec<StatusCause> {
     let is_reported = |cause: &&StatusCause| !cause.field.starts_with("metadata.") || cause.field == "metadata.name";
     let mut causes: Vec<StatusCause> = causes.iter().filter(is_reported).cloned().collect();
@@ -75,8 +76,8 @@ fn custom_resource_causes(resource: &Resource, causes: &[StatusCause]) -> Vec<St
     causes
 }
 
-/// Validates the replica counts of a scalable custom resource, which must be integers regardless of its schema. Status
-/// updates do not change the desired count.
+/// Validates the replica counts of a custom resource with a scale subresource. They must be integers, regardless of the
+/// schema. The desired count is not validated in status updates, which do not change it.
 fn replica_count_causes(resource: &Resource, subresource: Subresource, object: &Value) -> Vec<StatusCause> {
     let Some(paths) = resource.scale.as_ref().filter(|_| resource.custom) else { return Vec::new() };
     let desired = (subresource == Subresource::Main).then_some(&paths.spec_replicas);

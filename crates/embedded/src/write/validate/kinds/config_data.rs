@@ -1,4 +1,4 @@
-//! Validation of ConfigMaps and Secrets: keys, required keys of Secret types, immutability.
+//! Validation of ConfigMaps and Secrets: keys, keys that a Secret type requires, and immutability.
 
 use apimachinery::{Status, StatusCause};
 use base64::Engine as _;
@@ -34,7 +34,7 @@ pub(super) fn secret_causes(object: &Value) -> Vec<StatusCause> {
     causes.extend(match Field::root(object).get("type").text() {
         "kubernetes.io/tls" => missing(&["tls.crt", "tls.key"]),
         "kubernetes.io/ssh-auth" => missing(&["ssh-privatekey"]),
-        // One of the two keys is sufficient.
+        // Either of the two keys is sufficient.
         "kubernetes.io/basic-auth" if missing(&["username", "password"]).len() == 2 => {
             missing(&["username", "password"])
         }
@@ -56,7 +56,7 @@ pub(super) fn secret_causes(object: &Value) -> Vec<StatusCause> {
     causes
 }
 
-/// Validates registry credentials, which are JSON.
+/// Validates registry credentials, which must be JSON.
 fn docker_config_causes(data: &Field<'_>, key: &str) -> Vec<StatusCause> {
     let path = format!("data[{key}]");
     let Some(text) = data.value.get(key).and_then(Value::as_str) else { return vec![StatusCause::required(path, "")] };
@@ -70,7 +70,7 @@ fn docker_config_causes(data: &Field<'_>, key: &str) -> Vec<StatusCause> {
 /// Checks that binary data is valid base64.
 ///
 /// # Errors
-/// 400 as for other decoding errors.
+/// 400, as for other decoding errors.
 pub(in crate::write::validate) fn check_base64(resource: &Resource, object: &Value) -> Result<(), Status> {
     let field = match resource.storage.as_str() {
         "secrets" => "data",
@@ -95,7 +95,7 @@ pub(in crate::write::validate) fn check_base64(resource: &Resource, object: &Val
     Ok(())
 }
 
-/// Validates that immutable fields are unchanged: the type of Secrets, and all data if `immutable` is set.
+/// Validates that immutable fields are unchanged: the type of a Secret, and the data if `immutable` is set.
 pub(super) fn immutable_causes(resource: &Resource, current: &Value, object: &Value) -> Vec<StatusCause> {
     let changed = |field: &str| current.get(field) != object.get(field);
     let mut causes = Vec::new();
@@ -114,7 +114,7 @@ pub(super) fn immutable_causes(resource: &Resource, current: &Value, object: &Va
     causes
 }
 
-/// Validates the keys of a map, which must be valid file names.
+/// Validates the keys of a map, which become file names in volumes.
 fn key_causes(object: &Value, field: &str) -> Vec<StatusCause> {
     let data = object.get(field).and_then(Value::as_object).into_iter().flatten();
     let hints = data.flat_map(|(key, _)| config_key_hints(key).into_iter().map(move |hint| (key, hint)));

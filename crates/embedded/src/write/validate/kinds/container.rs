@@ -12,7 +12,7 @@ const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 const SIDECAR_ONLY_MESSAGE: &str = "may not be set for init containers without restartPolicy=Always";
 
-/// Validates `containers`, then `initContainers`.
+/// Validates the containers, then the init containers, of a Pod.
 pub(super) fn causes(spec: &Field<'_>) -> Vec<StatusCause> {
     let volumes: BTreeSet<&str> = spec.get("volumes").items().map(|volume| volume.get("name").text()).collect();
     let grace = spec.get("terminationGracePeriodSeconds").number().unwrap_or(30);

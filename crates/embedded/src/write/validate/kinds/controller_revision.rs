@@ -13,7 +13,7 @@ pub(super) fn causes(revision: &Value) -> Vec<StatusCause> {
     causes
 }
 
-/// Rejects a change of the data.
+/// Rejects a change to `data`.
 pub(super) fn check_data_unchanged(current: &Value, revision: &Value) -> Option<StatusCause> {
     (current.get("data") != revision.get("data"))
         .then(|| StatusCause::invalid("data", revision.get("data").unwrap_or(&Value::Null), "field is immutable"))

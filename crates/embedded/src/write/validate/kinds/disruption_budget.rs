@@ -12,7 +12,7 @@ pub(super) fn causes(budget: &Value) -> Vec<StatusCause> {
         (spec.get("minAvailable"), spec.get("maxUnavailable"), spec.get("unhealthyPodEvictionPolicy"));
     let mut causes = Vec::new();
     if min_available.is_set() && max_unavailable.is_set() {
-        // Formatted as in Go.
+        // Formatted as Go formats the struct.
         let formatted = format!(
             r#"{{"MinAvailable":{},"Selector":{},"MaxUnavailable":{},"UnhealthyPodEvictionPolicy":{}}}"#,
             min_available.value,

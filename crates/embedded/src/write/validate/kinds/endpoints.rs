@@ -1,5 +1,5 @@
-//! Validation of EndpointSlices and Endpoints. In contrast to kube-apiserver, loopback addresses are valid, because
-//! Pods have loopback addresses.
+//! Validation of EndpointSlices and Endpoints. Unlike kube-apiserver, it accepts loopback addresses, because Pod IPs
+//! are loopback addresses here.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -37,7 +37,7 @@ pub(super) fn endpoint_slice_causes(slice: &Value) -> Vec<StatusCause> {
     causes
 }
 
-/// Rejects a change of the address type. kube-apiserver reports only this error, and without the value.
+/// Rejects a change to the address type. As in kube-apiserver, the error omits the value and is the only one reported.
 pub(super) fn check_address_type_unchanged(resource: &Resource, current: &Value, slice: &Value) -> Option<StatusCause> {
     let is_slice = resource.storage == "endpointslices.discovery.k8s.io";
     (is_slice && current.get("addressType") != slice.get("addressType"))

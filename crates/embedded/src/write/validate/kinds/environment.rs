@@ -1,4 +1,4 @@
-//! Validation of environment variables and of references to Pod fields and resources.
+//! Validation of environment variables, and of references to Pod fields and container resources.
 
 use apimachinery::StatusCause;
 
@@ -31,10 +31,10 @@ const RESOURCES: [&str; 6] = [
     "requests.ephemeral-storage",
     "requests.memory",
 ];
-/// Additional selectable fields of Pods, some of which variables and files support.
+/// Field labels that are valid for Pods but not necessarily supported in environment variables or files.
 const SELECTABLE_FIELDS: [&str; 4] = ["metadata.labels", "metadata.annotations", "status.phase", "spec.restartPolicy"];
 
-/// Target of a field reference: an environment variable or a file.
+/// Where the value of a field reference is used: in an environment variable or in a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum FieldRefTarget {
     Variable,
@@ -113,7 +113,7 @@ pub(super) fn check_field_reference(reference: &Field<'_>, target: FieldRefTarge
     }
     let subscript = text.strip_suffix("']").and_then(|text| text.split_once("['"));
     if let Some((map_field, key)) = subscript.filter(|(map_field, _)| SELECTABLE_FIELDS[..2].contains(map_field)) {
-        // Annotation keys are case-insensitive.
+        // Annotation keys are validated in lower case, because their domain is case-insensitive.
         let normalized_key = if map_field.ends_with("annotations") { key.to_lowercase() } else { key.to_owned() };
         let hints = label_key_hints(&normalized_key);
         return hints.iter().map(|hint| StatusCause::invalid(&reference.path, &key.into(), hint)).collect();

@@ -1,4 +1,4 @@
-//! Validation of Events, which belong to the namespace of the involved object.
+//! Validation of Events, whose namespace must be that of the involved object.
 
 use apimachinery::StatusCause;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ pub(super) fn causes(event: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let involved_namespace = object::text(event, "/involvedObject/namespace");
     let event_namespace = object::namespace(event);
-    // Events about cluster-scoped objects are in the namespace `default`.
+    // Events about cluster-scoped objects belong to the namespace `default`.
     let is_valid =
         involved_namespace == event_namespace || involved_namespace.is_empty() && event_namespace == "default";
     if !is_valid && !involved_namespace.is_empty() {

@@ -1,4 +1,4 @@
-//! A value with its field path, for validation errors.
+//! A JSON value with its field path, which validation errors contain.
 
 use apimachinery::{Quantity, StatusCause};
 use serde_json::{Value, json};
@@ -7,49 +7,49 @@ use super::NEGATIVE_MESSAGE;
 
 static NULL_VALUE: Value = Value::Null;
 
-/// Field of an object; an absent field is null.
+/// Field of an object. The value of an absent field is null.
 #[derive(Clone)]
 pub(super) struct Field<'a> {
     pub(super) value: &'a Value,
-    /// Field path: `spec.containers[0].image`.
+    /// Field path, such as `spec.containers[0].image`.
     pub(super) path: String,
 }
 
 // === impl Field ===
 
 impl<'a> Field<'a> {
-    /// Returns the root of an object.
+    /// Returns the object itself as a field with an empty path.
     pub(super) fn root(object: &'a Value) -> Self {
         Self { value: object, path: String::new() }
     }
 
-    /// Returns a value with a given path.
+    /// Returns `value` as a field at `path`.
     pub(super) fn at(value: &'a Value, path: impl Into<String>) -> Self {
         Self { value, path: path.into() }
     }
 
-    /// Returns a nested field; dots separate the names.
+    /// Returns a nested field. Dots in `names` separate the levels.
     pub(super) fn get(&self, names: &str) -> Self {
         let value = names.split('.').fold(self.value, |value, name| value.get(name).unwrap_or(&NULL_VALUE));
         let path = if self.path.is_empty() { names.to_owned() } else { format!("{}.{names}", self.path) };
         Self { value, path }
     }
 
-    /// Returns the items of a list; empty for other values.
+    /// Returns the items of a list, or none if the value is not a list.
     pub(super) fn items(&self) -> impl Iterator<Item = Field<'a>> + use<'a> {
         let path = self.path.clone();
         let items = self.value.as_array().into_iter().flatten().enumerate();
         items.map(move |(index, value)| Field { value, path: format!("{path}[{index}]") })
     }
 
-    /// Returns the entries of a map.
+    /// Returns the keys and values of a map.
     pub(super) fn entries(&self) -> impl Iterator<Item = (&'a str, Field<'a>)> + use<'a> {
         let path = self.path.clone();
         let entries = self.value.as_object().into_iter().flatten();
         entries.map(move |(key, value)| (key.as_str(), Field { value, path: format!("{path}[{key}]") }))
     }
 
-    /// Returns the string, or `""` for other values.
+    /// Returns the string, or `""` if the value is not a string.
     pub(super) fn text(&self) -> &'a str {
         self.value.as_str().unwrap_or_default()
     }
@@ -70,7 +70,7 @@ impl<'a> Field<'a> {
         !self.value.is_null()
     }
 
-    /// Reports whether the value is null, or an empty string, list or map.
+    /// Reports whether the value is null or an empty string, list or map.
     pub(super) fn is_empty(&self) -> bool {
         match self.value {
             Value::Null => true,
@@ -107,12 +107,12 @@ impl<'a> Field<'a> {
         StatusCause::not_supported(&self.path, &value, &supported)
     }
 
-    /// Rejects a value that is not in `supported`; an absent value is valid.
+    /// Rejects a value that is not in `supported`. An absent value is valid.
     pub(super) fn check_one_of(&self, supported: &[&str]) -> Option<StatusCause> {
         (self.is_set() && !supported.contains(&self.text())).then(|| self.not_supported(supported))
     }
 
-    /// Validates the string with `rule`; an absent value counts as the empty string.
+    /// Validates the string with `rule`. An absent value counts as an empty string.
     pub(super) fn check(&self, rule: fn(&str) -> Vec<String>) -> Vec<StatusCause> {
         let reported = Value::from(self.text());
         rule(self.text()).iter().map(|hint| StatusCause::invalid(&self.path, &reported, hint)).collect()

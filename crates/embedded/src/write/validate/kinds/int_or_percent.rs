@@ -1,4 +1,4 @@
-//! Validation of `IntOrString` fields with percentages.
+//! Validation of `IntOrString` fields that are integers or percentages.
 
 use apimachinery::StatusCause;
 
@@ -6,7 +6,7 @@ use super::field::Field;
 
 const INVALID_PERCENT_MESSAGE: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
 
-/// Validates a non-negative number or percentage.
+/// Rejects values other than non-negative integers and percentages.
 pub(super) fn check_not_negative(field: &Field<'_>) -> Vec<StatusCause> {
     if field.value.is_string() && percent(field).is_none() {
         return vec![field.invalid(INVALID_PERCENT_MESSAGE)];

@@ -47,7 +47,8 @@ pub(super) fn causes(job: &Value) -> Vec<StatusCause> {
     causes
 }
 
-/// Checks that the selector is the generated one, unless `manualSelector` is set.
+/// Checks that the client did not specify a selector that differs from the generated one, unless `manualSelector` is
+/// set.
 fn check_generated_selector(job: &Value, spec: &Field<'_>) -> Option<StatusCause> {
     let selector = spec.get("selector");
     let generated_selector = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": object::uid(job)}});

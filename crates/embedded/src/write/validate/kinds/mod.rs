@@ -1,5 +1,6 @@
-//! Validation of the built-in kinds beyond their types (`k8s.io/kubernetes/pkg/apis/*/validation`), limited to the
-//! rules that are relevant in practice. There is one module per kind or group of kinds with common rules.
+//! Validation of the built-in kinds beyond the types of their fields. The rules are those in
+//! `k8s.io/kubernetes/pkg/apis/*/validation` that are relevant in practice. There is one module per kind or per group
+//! of kinds with common rules.
 
 mod autoscaler;
 mod config_data;
@@ -49,10 +50,10 @@ const IMMUTABLE_FIELDS: &[(&str, &str)] = &[
     ("jobs.batch", "spec.completionMode"),
 ];
 
-/// Message for negative numbers.
+/// Error message for negative numbers.
 pub(crate) const NEGATIVE_MESSAGE: &str = "must be greater than or equal to 0";
 
-/// Validates an object independently of its previous state.
+/// Validates an object without regard to its previous state.
 pub(super) fn causes(resource: &Resource, object: &Value) -> Vec<StatusCause> {
     match resource.storage.as_str() {
         "configmaps" => config_data::config_map_causes(object),
@@ -85,7 +86,7 @@ pub(super) fn causes(resource: &Resource, object: &Value) -> Vec<StatusCause> {
     }
 }
 
-/// Validates an updated object, with the causes in the order of kube-apiserver.
+/// Validates an updated object. The causes are in the order of kube-apiserver.
 pub(super) fn update_causes(resource: &Resource, current: &Value, object: &Value) -> Vec<StatusCause> {
     if let Some(cause) = endpoints::check_address_type_unchanged(resource, current, object) {
         return vec![cause];
@@ -117,10 +118,10 @@ pub(super) fn status_causes(resource: &Resource, object: &Value) -> Vec<StatusCa
     }
 }
 
-/// Rejects values that Go fails to decode.
+/// Rejects values that kube-apiserver fails to decode.
 ///
 /// # Errors
-/// 400 for invalid quantities and invalid base64.
+/// 400 for an invalid quantity or invalid base64.
 pub(super) fn check_decodable(resource: &Resource, object: &Value) -> Result<(), Status> {
     resources::check_quantities(resource, object)?;
     config_data::check_base64(resource, object)
@@ -132,7 +133,7 @@ fn immutable_field_causes(resource: &Resource, current: &Value, object: &Value) 
     fields.filter_map(|(_, name)| field_of(object)(name).check_unchanged(&field_of(current)(name))).collect()
 }
 
-/// Returns the items of a list; empty for other values.
+/// Returns the items of a list, or none if the value is not a list.
 pub(in crate::write) fn items(list: Option<&Value>) -> impl Iterator<Item = &Value> {
     list.and_then(Value::as_array).into_iter().flatten()
 }

@@ -128,7 +128,7 @@ pub(super) fn check_taints(taints: &Field<'_>) -> Vec<StatusCause> {
             causes.extend(effect.check_one_of(&EFFECTS));
         }
         if !effect.is_empty() && !key.is_empty() && !seen.insert((key.text(), effect.text())) {
-            // Formatted as in Go.
+            // Formatted as Go formats the struct.
             let [key, value, effect] = [key, value, effect].map(|field| json!(field.text()));
             let reported = format!(r#"{{"Key":{key},"Value":{value},"Effect":{effect},"TimeAdded":null}}"#);
             let message = format!("Duplicate value: {reported}: taints must be unique by key and effect pair");

@@ -1,4 +1,4 @@
-//! Validation of `PodSpec`, in Pods and in templates.
+//! Validation of `PodSpec` in Pods and in Pod templates.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +40,7 @@ pub(super) fn causes(spec: &Value, path: &str) -> Vec<StatusCause> {
     causes
 }
 
-/// Checks that host ports equal container ports in the host network.
+/// Checks that the host ports of Pods in the host network equal their container ports.
 fn check_host_ports(spec: &Field<'_>) -> Vec<StatusCause> {
     if *spec.get("hostNetwork").value != true {
         return Vec::new();

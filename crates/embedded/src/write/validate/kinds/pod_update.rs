@@ -26,7 +26,7 @@ fn check_container_count(before: &Field<'_>, after: &Field<'_>) -> Option<Status
     Some(after.get(list).forbidden("pod updates may not add or remove containers"))
 }
 
-/// Validates the active deadline, which may only be set or shortened.
+/// Validates `activeDeadlineSeconds`, which may be set or decreased but not increased or removed.
 fn check_deadline(before: &Field<'_>, after: &Field<'_>) -> Option<StatusCause> {
     const NAME: &str = "activeDeadlineSeconds";
     let (old, new) = (before.get(NAME), after.get(NAME));
@@ -40,7 +40,7 @@ fn check_deadline(before: &Field<'_>, after: &Field<'_>) -> Option<StatusCause> 
     }
 }
 
-/// Validates tolerations, which may be added; of existing tolerations, only `tolerationSeconds` may change.
+/// Validates tolerations. New ones may be added, and only `tolerationSeconds` of existing ones may change.
 fn check_tolerations(before: &Field<'_>, after: &Field<'_>) -> Option<StatusCause> {
     let without_seconds = |toleration: &Field<'_>| {
         let mut value = toleration.value.clone();
@@ -69,7 +69,7 @@ fn check_scheduling_gates(before: &Field<'_>, after: &Field<'_>) -> Vec<StatusCa
         .collect()
 }
 
-/// Rejects changes of all other fields except images.
+/// Rejects changes to any other field except container images.
 fn check_other_fields(current: &Value, object: &Value) -> Option<StatusCause> {
     let mut updated_spec = object.get("spec").cloned().unwrap_or_default();
     let current_spec = current.get("spec").cloned().unwrap_or_default();
@@ -85,7 +85,7 @@ fn check_other_fields(current: &Value, object: &Value) -> Option<StatusCause> {
     if is_unbound {
         restore(&mut updated_spec, &current_spec, "nodeName");
     }
-    // A gated Pod may change its node selector and affinity.
+    // The node selector and affinity of a Pod with scheduling gates may change.
     if current_spec.get("schedulingGates").and_then(Value::as_array).is_some_and(|gates| !gates.is_empty()) {
         restore(&mut updated_spec, &current_spec, "nodeSelector");
         restore(&mut updated_spec, &current_spec, "affinity");

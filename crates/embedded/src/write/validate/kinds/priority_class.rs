@@ -24,7 +24,7 @@ pub(super) fn causes(class: &Value) -> Vec<StatusCause> {
     causes
 }
 
-/// Validates immutable fields of a PriorityClass.
+/// Validates that the immutable fields of a PriorityClass are unchanged.
 pub(super) fn update_causes(current: &Value, class: &Value) -> Vec<StatusCause> {
     let fields = [("value", "may not be changed in an update."), ("preemptionPolicy", "field is immutable")];
     let field_of = |object: &Value, field: &str| object.get(field).cloned().unwrap_or_else(|| default_value(field));

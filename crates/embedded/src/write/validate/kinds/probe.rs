@@ -50,7 +50,7 @@ fn check_probe(probe: &Field<'_>, name: &str) -> Vec<StatusCause> {
     causes
 }
 
-/// Validates that exactly one handler type is set, and validates the handler.
+/// Validates the handler of a probe or lifecycle hook, which must have exactly one type.
 fn check_handler(field: &Field<'_>, types: &[&str]) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let handlers: Vec<_> =

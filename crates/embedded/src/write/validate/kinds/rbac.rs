@@ -13,7 +13,7 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 pub(super) fn role_causes(resource: &Resource, role: &Value) -> Vec<StatusCause> {
     let rules: Vec<_> = Field::root(role).get("rules").items().collect();
     let mut causes: Vec<StatusCause> = rules.iter().flat_map(|rule| rule_causes(rule, resource.namespaced)).collect();
-    // Reported last: kube-apiserver runs declarative validation after handwritten validation.
+    // These causes come last, because kube-apiserver runs declarative validation after handwritten validation.
     let without_verbs = rules.iter().map(|rule| rule.get("verbs")).filter(Field::is_empty);
     causes.extend(without_verbs.map(|verbs| verbs.required()));
     causes
@@ -67,19 +67,19 @@ pub(super) fn binding_causes(resource: &Resource, binding: &Value) -> Vec<Status
             _ => causes.push(kind.not_supported(&["ServiceAccount", "User", "Group"])),
         }
     }
-    // Reported last: kube-apiserver runs declarative validation after handwritten validation.
+    // These causes come last, because kube-apiserver runs declarative validation after handwritten validation.
     causes.extend(missing_names);
     let name = role.get("name");
     causes.extend(name.is_empty().then(|| name.required()));
     causes
 }
 
-/// Rejects a change of the role reference.
+/// Rejects a change to the role reference.
 pub(super) fn check_role_ref_unchanged(current: &Value, binding: &Value) -> Option<StatusCause> {
     let role = Field::root(binding).get("roleRef");
     let before = Field::root(current).get("roleRef");
     (role.value != before.value).then(|| {
-        // Formatted as in Go.
+        // Formatted as Go formats the struct.
         let [group, kind, name] = ["apiGroup", "kind", "name"].map(|field| Value::from(role.get(field).text()));
         let formatted = format!(r#"{{"APIGroup":{group},"Kind":{kind},"Name":{name}}}"#);
         StatusCause::invalid_json(&role.path, &formatted, "field is immutable")

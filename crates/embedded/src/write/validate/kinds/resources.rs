@@ -1,4 +1,4 @@
-//! Validation of container resources: quantities, and requests within limits.
+//! Validation of container resources: quantities, and requests that must not exceed limits.
 
 use apimachinery::{Quantity, Status, StatusCause};
 use serde_json::Value;
@@ -11,10 +11,10 @@ const STANDARD_RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 const INVALID_QUANTITY_MESSAGE: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
-/// Checks that limits and requests are quantities.
+/// Checks that limits and requests are valid quantities.
 ///
 /// # Errors
-/// 400 as for other decoding errors.
+/// 400, as for other decoding errors.
 pub(in crate::write::validate) fn check_quantities(resource: &Resource, object: &Value) -> Result<(), Status> {
     let spec = match resource.storage.as_str() {
         "pods" => object.get("spec"),
@@ -68,7 +68,7 @@ pub(super) fn causes(container: &Field<'_>) -> Vec<StatusCause> {
     causes
 }
 
-/// Validates the name and quantity of a resource.
+/// Validates the name and the quantity of a resource.
 fn resource_causes(name: &str, field: &Field<'_>) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let invalid_name = |hint: &str| StatusCause::invalid(&field.path, &name.into(), hint);
@@ -87,7 +87,7 @@ fn resource_causes(name: &str, field: &Field<'_>) -> Vec<StatusCause> {
     causes
 }
 
-/// Reports whether requests may be lower than limits, which is not allowed for extended resources and huge pages.
+/// Reports whether the request may be lower than the limit. This is not allowed for extended resources and huge pages.
 fn is_overcommittable(name: &str) -> bool {
     (!name.contains('/') || name.contains("kubernetes.io/")) && !name.starts_with("hugepages-")
 }

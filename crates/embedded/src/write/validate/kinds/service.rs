@@ -52,7 +52,7 @@ fn check_no_node_port(port: &Field<'_>, kind: &str) -> Option<StatusCause> {
     has_node_port.then(|| port.forbidden(&format!("may not be used when `type` is '{kind}'")))
 }
 
-/// Validates the numbers and names of ports. Names must be unique, and are required if there is more than one port.
+/// Validates the numbers and names of ports. Names must be unique and are required if there is more than one port.
 fn check_ports(ports: &Field<'_>) -> Vec<StatusCause> {
     let mut names = BTreeSet::new();
     let mut causes = Vec::new();
@@ -73,7 +73,7 @@ fn check_ports(ports: &Field<'_>) -> Vec<StatusCause> {
     causes
 }
 
-/// Rejects a change of the cluster IP.
+/// Rejects a change to the cluster IP.
 pub(super) fn check_cluster_ip_unchanged(current: &Value, object: &Value) -> Option<StatusCause> {
     let address = |service: &Value| object::text(service, "/spec/clusterIP").to_owned();
     let (before, after) = (address(current), address(object));

@@ -50,7 +50,7 @@ fn check_sources(volume: &Field<'_>) -> Vec<StatusCause> {
     causes
 }
 
-/// Returns the position of a source in the validation order of kube-apiserver.
+/// Returns the position of a volume source type in the order in which kube-apiserver validates them.
 fn validation_order(kind: &str) -> usize {
     let order = ["emptyDir", "hostPath", "gitRepo", "secret", "nfs", "persistentVolumeClaim", "configMap"];
     order.iter().position(|known| *known == kind).unwrap_or(order.len())
@@ -101,7 +101,7 @@ fn check_named_files(source: &Field<'_>, name: &str) -> Vec<StatusCause> {
     check_required(source, name).into_iter().chain(check_files(source)).collect()
 }
 
-/// Validates the files of a ConfigMap or Secret volume.
+/// Validates the file modes and items of a ConfigMap or Secret volume.
 fn check_files(source: &Field<'_>) -> Vec<StatusCause> {
     let mut causes: Vec<StatusCause> = check_mode(&source.get("defaultMode")).into_iter().collect();
     for item in source.get("items").items() {
@@ -119,7 +119,8 @@ fn check_files(source: &Field<'_>) -> Vec<StatusCause> {
     causes
 }
 
-/// Validates a downward API file. kube-apiserver reports its fields with the path of the volume source.
+/// Validates a file of a downward API volume. As in kube-apiserver, errors have the field path of the volume source,
+/// not of the file.
 fn check_downward_api_file(file: &Field<'_>, source: &Field<'_>) -> Vec<StatusCause> {
     let file_field = Field::at(file.value, source.path.clone());
     let (path, field, resource) =
@@ -156,7 +157,7 @@ fn check_no_backsteps(path: &Field<'_>) -> Option<StatusCause> {
     path.text().split('/').any(|sub_path| sub_path == "..").then(|| path.invalid("must not contain '..'"))
 }
 
-/// Validates `volumeMounts` of a container; `volumes` are the names of the Pod's volumes.
+/// Validates `volumeMounts` of a container. `volumes` contains the names of the Pod's volumes.
 pub(super) fn check_mounts(container: &Field<'_>, volumes: &BTreeSet<&str>) -> Vec<StatusCause> {
     let mounts = container.get("volumeMounts");
     let mut mount_paths = BTreeSet::new();
@@ -176,7 +177,7 @@ pub(super) fn check_mounts(container: &Field<'_>, volumes: &BTreeSet<&str>) -> V
         if !mount_paths.insert(mount_path.text()) {
             causes.push(mount_path.invalid("must be unique"));
         }
-        // kube-apiserver reports these without the index of the mount.
+        // kube-apiserver reports these fields without the index of the mount.
         causes.extend(check_relative_path(&Field::at(sub_path.value, format!("{}.subPath", mounts.path))));
         if !sub_path_expr.is_empty() {
             if !sub_path.is_empty() {

@@ -1,4 +1,4 @@
-//! Validation of PersistentVolumeClaims, whose spec is immutable except for the size.
+//! Validation of PersistentVolumeClaims, whose spec is largely immutable.
 
 use apimachinery::{Quantity, StatusCause};
 use serde_json::Value;
@@ -35,7 +35,8 @@ pub(super) fn causes(claim: &Value) -> Vec<StatusCause> {
     causes
 }
 
-/// Validates an update: the volume and the storage class may be set once, and the size of a bound claim may grow.
+/// Validates an update. The volume and the StorageClass may be set once, and the requested size of a bound claim may
+/// increase. All other fields of the spec are immutable.
 pub(super) fn update_causes(current: &Value, claim: &Value) -> Vec<StatusCause> {
     let [mut before, mut after] = [current, claim].map(|claim| claim.get("spec").cloned().unwrap_or_default());
     let is_bound = current.pointer("/status/phase").and_then(Value::as_str) == Some("Bound");

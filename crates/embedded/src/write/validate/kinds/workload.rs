@@ -57,7 +57,7 @@ pub(super) fn stateful_set_causes(object: &Value) -> Vec<StatusCause> {
     causes
 }
 
-/// Validates the replica counts of a Deployment status: no count may exceed the total that includes it.
+/// Validates the replica counts of a Deployment status. No count may be negative or exceed the count that includes it.
 pub(super) fn deployment_status_causes(object: &Value) -> Vec<StatusCause> {
     const SUBSET_AND_TOTAL: [(&str, &str); 4] = [
         ("updatedReplicas", "replicas"),
@@ -85,7 +85,7 @@ fn replicated_workload_causes(object: &Value, kind: &str) -> Vec<StatusCause> {
     causes
 }
 
-/// Validates the Pod template.
+/// Validates the Pod template of a workload.
 pub(super) fn check_template(object: &Value) -> Vec<StatusCause> {
     let labels = Field::root(object).get("spec.template.metadata.labels");
     let mut causes = metadata::check_labels(&labels.path, labels.value.as_object());
