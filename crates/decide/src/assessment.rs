@@ -54,7 +54,7 @@ impl<'a> RuntimeAssessment<'a> {
     }
 
     /// Returns the evaluation of every component in use; empty if the runtime is not compatible.
-    pub(crate) fn components(&self) -> &[ComponentEvaluation<'a>] {
+    pub(crate) fn component_evaluations(&self) -> &[ComponentEvaluation<'a>] {
         self.components.get_or_init(|| evaluate_components(self.context, self.runtime))
     }
 

@@ -29,7 +29,7 @@ pub(crate) fn selected(
     is_retained: bool,
 ) -> Decision {
     let Some(assessment) = assessments.get(index) else { return infeasible(demand, assessments) };
-    let components = assessment.components();
+    let components = assessment.component_evaluations();
     Decision {
         feasible: true,
         reason: if is_retained { code::outcome::KEPT } else { code::outcome::SELECTED }.into(),

@@ -18,7 +18,7 @@ pub(crate) fn retain_current_selection(
     };
     let index = assessments.iter().position(is_current)?;
     let assessment = assessments.get_mut(index)?;
-    let components = assessment.components().iter();
+    let components = assessment.component_evaluations().iter();
     let retained = components.map(|component| retain_component(component, current)).collect::<Option<_>>()?;
     assessment.set_components(retained);
     Some(index)

@@ -133,7 +133,7 @@ fn memory(candidate: &ScoringCandidate<'_>) -> Option<f64> {
     candidate.class.memory.map(|bytes| bytes as f64 * candidate.accelerators())
 }
 
-/// Returns the throughput at the model's precision. A device without FP8 or INT8 units computes such models in 16 bits.
+/// Returns the throughput at the model's precision. A device without FP8 or INT8 units runs such models at 16-bit precision.
 fn throughput(precision: Precision, class: &Class) -> Option<f64> {
     let performance = &class.performance;
     let half = performance.fp16.or(performance.fp32);

@@ -19,7 +19,7 @@ pub(crate) fn decision_warnings(
     index: usize,
 ) -> Vec<Warning> {
     let Some(selected) = assessments.get(index) else { return demand.warnings.clone() };
-    let components = selected.components();
+    let components = selected.component_evaluations();
     let mut warnings = demand.warnings.clone();
     warnings.extend(ambiguous_runtimes(assessments, selected));
     warnings.extend(no_compatible_runtime(demand, assessments, selected));
@@ -105,7 +105,7 @@ fn stale_selection<'a>(assessments: &[RuntimeAssessment<'a>], selected: &Runtime
             format!("The current selection is retained; runtime {best} would be selected instead of {current}; {hint}");
         return Some(Warning::new(code::warning::DECISION_STALE, message));
     }
-    let stale_component = selected.components().iter().find(|component| component.selected != 0)?;
+    let stale_component = selected.component_evaluations().iter().find(|component| component.selected != 0)?;
     let (best, current) = (&stale_component.ranked.first()?.class.name, &stale_component.selected_class()?.class.name);
     let message =
         format!("The current selection is retained; class {best} would be selected instead of {current}; {hint}");

@@ -316,7 +316,7 @@ fn sse_event(chunk: &impl Serialize) -> String {
 }
 
 #[derive(Serialize)]
-struct Models<'a> {
+struct ModelList<'a> {
     object: &'static str,
     data: Vec<Model<'a>>,
 }
@@ -364,7 +364,7 @@ pub(crate) fn models(names: &[&str], root: &str, max_model_len: usize, created: 
             permission: [permission(name, created)],
         })
         .collect();
-    serde_json::to_vec(&Models { object: "list", data }).unwrap_or_default()
+    serde_json::to_vec(&ModelList { object: "list", data }).unwrap_or_default()
 }
 
 fn permission(name: &str, created: i64) -> Permission {

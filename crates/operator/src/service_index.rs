@@ -71,7 +71,7 @@ impl ServiceIndex {
         items
     }
 
-    /// Returns the selecting services that are ready, the oldest first.
+    /// Returns the ready services that select runtimes and classes, oldest first.
     pub(crate) fn ready(&self) -> Vec<WorkItem> {
         let mut items = self.selecting();
         items.retain(

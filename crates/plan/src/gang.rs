@@ -154,7 +154,7 @@ impl Gang {
 
     /// Returns the number of Pods by task: one task per replica with an index, or one task per role whose Pods share a template.
     pub(crate) fn min_task_member(&self) -> BTreeMap<String, u32> {
-        let replicas = |member: &GangMember| -> Vec<(String, u32)> {
+        let tasks = |member: &GangMember| -> Vec<(String, u32)> {
             match member.replica_label {
                 ReplicaLabel::ReplicaIndex => {
                     (0..member.replicas).map(|index| (task_name(&member.role, index), member.pods)).collect()
@@ -162,7 +162,7 @@ impl Gang {
                 ReplicaLabel::GroupIndex => vec![(member.role.clone(), member.replicas * member.pods)],
             }
         };
-        self.members.iter().flat_map(replicas).collect()
+        self.members.iter().flat_map(tasks).collect()
     }
 }
 

@@ -89,7 +89,7 @@ impl RealCluster {
         if components.nodes {
             cluster.start_kwok()?;
         }
-        if components.controllers.create_service_accounts() {
+        if components.controllers.creates_service_accounts() {
             cluster.wait_for_default_service_account().await?;
         }
         Ok(cluster)
@@ -125,7 +125,7 @@ impl RealCluster {
         // No kube-proxy forwards cluster IPs, so the API server must call Services at their endpoints.
         command.arg("--enable-aggregator-routing=true");
         command.arg("--enable-admission-plugins=OwnerReferencesPermissionEnforcement");
-        if !components.controllers.create_service_accounts() {
+        if !components.controllers.creates_service_accounts() {
             command.arg("--disable-admission-plugins=ServiceAccount");
         }
         for (flag, file) in [

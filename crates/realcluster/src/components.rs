@@ -58,7 +58,7 @@ impl Components {
 
 impl Controllers {
     /// Returns whether the controllers create service accounts.
-    pub(crate) fn create_service_accounts(self) -> bool {
+    pub(crate) fn creates_service_accounts(self) -> bool {
         matches!(self, Self::Default)
     }
 }

@@ -66,13 +66,13 @@ fn format(index: usize, entry: &SupportedModelFormat) -> Result<SupportedFormat,
         configurations: entry
             .accelerator_config
             .iter()
-            .map(|(class, config)| deployed_configuration(class, config))
+            .map(|(class, config)| upstream_configuration(class, config))
             .collect(),
     })
 }
 
 /// Converts an entry of the deployed field `acceleratorConfig`, which corresponds to `acceleratorConfigurations`.
-fn deployed_configuration(class: &str, config: &AcceleratorModelConfig) -> ClassConfiguration {
+fn upstream_configuration(class: &str, config: &AcceleratorModelConfig) -> ClassConfiguration {
     let parallelism = config.tensor_parallelism_override.clone().unwrap_or_default();
     let flag = |name: &str, size: Option<i64>| size.map(|size| format!("--{name}={size}"));
     let sizes = [
@@ -101,15 +101,15 @@ fn requirements(spec: Option<&AcceleratorRequirements>) -> Result<ClassRequireme
     Ok(ClassRequirements {
         declared: true,
         supported_classes: (!classes.is_empty()).then_some(classes),
-        required: required.combine(&deployed_capabilities(spec, path)?),
+        required: required.combine(&upstream_capabilities(spec, path)?),
         preferences: preferences
             .map(|(index, entry)| preference(&format!("{path}.preferenceOrder[{index}]"), entry))
             .collect::<Result<_, _>>()?,
     })
 }
 
-/// Converts the requirements of the deployed API.
-fn deployed_capabilities(spec: &AcceleratorRequirements, path: &str) -> Result<Capabilities, FieldError> {
+/// Converts the requirements of the upstream OME API.
+fn upstream_capabilities(spec: &AcceleratorRequirements, path: &str) -> Result<Capabilities, FieldError> {
     Ok(Capabilities {
         memory: spec.min_memory.map(gibibytes),
         compute_capability: compute_capability(

@@ -75,7 +75,7 @@ impl Setting {
     }
 }
 
-/// Values from the three sources of a container, weakest first.
+/// Values from the three sources of a container, in order of increasing precedence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sources<T> {
     /// The runtime.

@@ -41,7 +41,7 @@ impl TerminationMessage {
     /// Creates the empty file for the next run and returns its mount.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// The file cannot be written.
     pub(super) fn create_file(&self) -> Result<Option<Mount>, String> {
         let Some(file) = &self.file else { return Ok(None) };
         let result = file.parent().map_or(Ok(()), create_private_dir).and_then(|()| fs::write(file, ""));

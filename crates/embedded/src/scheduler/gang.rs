@@ -156,7 +156,7 @@ struct SubGroupPolicy {
 /// Pods that a policy selects and whose labels in `matchLabelKeys` have the same values.
 struct Subgroup {
     /// Index of the policy in `subGroupPolicy`.
-    policy: usize,
+    policy_index: usize,
     pending: Vec<Arc<Value>>,
     bound: usize,
     size: usize,
@@ -186,7 +186,7 @@ impl GangRequirements {
     fn are_met(&self, members: &[&Arc<Value>], subgroups: &[Subgroup], placement: &GangPlacement) -> bool {
         let member_count = |task: &str| members.iter().filter(|pod| task_of(pod) == task).count() as u64;
         let complete_subgroups =
-            |policy: usize| subgroups.iter().filter(|s| s.policy == policy && placement.is_complete(s)).count();
+            |policy: usize| subgroups.iter().filter(|s| s.policy_index == policy && placement.is_complete(s)).count();
         members.len() as u64 >= self.min_member
             && self.tasks.iter().all(|(task, count)| member_count(task) >= *count)
             && self
@@ -242,7 +242,12 @@ fn subgroups(
             continue;
         };
         let (policy, size) = (key.0, policies.get(key.0).map_or(1, |policy| policy.size));
-        let subgroup = subgroups_by_key.entry(key).or_insert(Subgroup { policy, pending: Vec::new(), bound: 0, size });
+        let subgroup = subgroups_by_key.entry(key).or_insert(Subgroup {
+            policy_index: policy,
+            pending: Vec::new(),
+            bound: 0,
+            size,
+        });
         match is_bound {
             true => subgroup.bound += 1,
             false => subgroup.pending.push(Arc::clone(pod)),
@@ -267,7 +272,7 @@ impl GangPlacement {
         snapshot: &SchedulingSnapshot,
     ) {
         for (index, policy) in requirements.subgroup_policies.iter().enumerate() {
-            let subgroups_of_policy = || subgroups.iter().filter(|subgroup| subgroup.policy == index);
+            let subgroups_of_policy = || subgroups.iter().filter(|subgroup| subgroup.policy_index == index);
             let mut complete = subgroups_of_policy().filter(|subgroup| self.is_complete(subgroup)).count();
             for subgroup in subgroups_of_policy() {
                 if complete >= policy.min_subgroups {

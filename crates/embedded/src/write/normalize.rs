@@ -20,7 +20,7 @@ pub(crate) fn type_mismatches(resource: &Resource, object: &Value) -> Vec<TypeMi
     type_check::type_mismatches(&api_types::type_name(&resource.api_version(), &resource.kind), object)
 }
 
-/// Replaces null values by the empty string in maps with string values.
+/// Replaces null values with the empty string in maps with string values.
 pub(crate) fn replace_null_strings(resource: &Resource, mut object: Value) -> Value {
     let Value::Object(members) = &mut object else { return object };
     if let Some(Value::Object(metadata)) = members.get_mut("metadata") {

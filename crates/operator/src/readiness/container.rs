@@ -111,7 +111,7 @@ pub(super) fn readiness_probe_target(pod: &Value, name: &str) -> Option<String> 
     Some(format!("{target}{port}{hint}"))
 }
 
-/// Resolves a port that is given as number or as name of a container port.
+/// Resolves a port given as a number or as the name of a container port.
 fn port_number(container: &Value, port: &Value) -> Option<u64> {
     let has_name = |container_port: &&Value| container_port["name"] == *port;
     port.as_u64().or_else(|| container["ports"].as_array()?.iter().find(has_name)?["containerPort"].as_u64())

@@ -195,13 +195,13 @@ async fn keeps_and_describes_all_attributes() {
             test_cluster.server.get("customresourcedefinitions.apiextensions.k8s.io", "", resource).unwrap();
         let spec_schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
         let mut count = 0;
-        assert_described(spec_schema, &manifest["spec"], "spec", &mut count);
+        assert_fields_have_descriptions(spec_schema, &manifest["spec"], "spec", &mut count);
         assert!(count > 80, "{count}");
     }
 }
 
 /// Checks that every ostler field of `manifest` has a schema with a description.
-fn assert_described(schema: &Value, manifest: &Value, path: &str, count: &mut usize) {
+fn assert_fields_have_descriptions(schema: &Value, manifest: &Value, path: &str, count: &mut usize) {
     match manifest {
         Value::Object(fields) => {
             for (name, value) in fields {
@@ -213,10 +213,12 @@ fn assert_described(schema: &Value, manifest: &Value, path: &str, count: &mut us
                 }
                 assert!(field_schema["description"].as_str().is_some_and(|text| !text.is_empty()), "{path}.{name}");
                 *count += 1;
-                assert_described(field_schema, value, &format!("{path}.{name}"), count);
+                assert_fields_have_descriptions(field_schema, value, &format!("{path}.{name}"), count);
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| assert_described(&schema["items"], item, path, count)),
+        Value::Array(items) => {
+            items.iter().for_each(|item| assert_fields_have_descriptions(&schema["items"], item, path, count))
+        }
         _ => {}
     }
 }

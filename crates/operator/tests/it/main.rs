@@ -161,7 +161,7 @@ async fn reports_missing_integration_and_detects_its_installation() {
         .await;
 }
 
-/// The Pod template belongs to the user: newer fields and everything outside of the container reach the workload.
+/// Copies the Pod template unchanged to the workload, including unknown fields and fields outside of the container.
 // spec: TOP-8
 #[tokio::test(start_paused = true)]
 async fn role_template_is_passed_unchanged() {

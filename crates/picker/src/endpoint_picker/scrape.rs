@@ -31,7 +31,7 @@ const BUSY_INTERVAL: Duration = Duration::from_millis(200);
 const IDLE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Interval between scrapes of an endpoint that refuses connections; short, so that it is selected soon after it recovers.
-const REFUSED_INTERVAL: Duration = Duration::from_millis(500);
+const CONNECTION_REFUSED_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Minimum interval between scrapes, even if many requests fail.
 const MIN_INTERVAL: Duration = Duration::from_millis(20);
@@ -108,7 +108,7 @@ fn interval(result: &ScrapeResult, load: &EndpointLoad) -> Duration {
     match result {
         ScrapeResult::Metrics(metrics) if load.requests() > 0 || is_busy(metrics) => BUSY_INTERVAL,
         ScrapeResult::Metrics(_) | ScrapeResult::Failed => IDLE_INTERVAL,
-        ScrapeResult::Refused => REFUSED_INTERVAL,
+        ScrapeResult::Refused => CONNECTION_REFUSED_INTERVAL,
     }
 }
 

@@ -50,7 +50,7 @@ pub(crate) async fn wait_until(description: &str, condition: impl AsyncFn() -> b
 }
 
 /// Returns an address that refuses connections. The socket reserves it until it is dropped.
-pub(crate) fn refusing_address() -> (TcpSocket, SocketAddr) {
+pub(crate) fn unreachable_address() -> (TcpSocket, SocketAddr) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
     let address = socket.local_addr().unwrap();

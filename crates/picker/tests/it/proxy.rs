@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::gateway_fixture::{
-    HttpResponse, TIMEOUT, engine_config, get, metric, pool, post, receive, refusing_address, send, start,
-    start_with_listeners, wait_until,
+    HttpResponse, TIMEOUT, engine_config, get, metric, pool, post, receive, send, start, start_with_listeners,
+    unreachable_address, wait_until,
 };
 use engine::{Config, Timing};
 use tokio::{
@@ -179,7 +179,7 @@ async fn disconnect_before_response_aborts_request() {
 #[tokio::test]
 async fn unreachable_endpoint_is_skipped() {
     let fixture = start(vec![engine_config(&["chat"])], &[]).await;
-    let (_socket, unreachable) = refusing_address();
+    let (_socket, unreachable) = unreachable_address();
     fixture.datastore.replace(vec![pool(&fixture.datastore, &[unreachable, fixture.engines[0]], &[])]);
     for _ in 0..16 {
         let response = post(fixture.gateway, "/v1/chat/completions", CHAT).await;

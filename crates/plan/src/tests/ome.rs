@@ -1,4 +1,4 @@
-//! Services of `ome.io` (seed 001).
+//! Plans of `ome.io` InferenceServices (seed 001).
 
 use rstest::rstest;
 use serde_json::json;

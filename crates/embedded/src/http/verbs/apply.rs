@@ -92,7 +92,7 @@ fn read_configuration(target: &RequestTarget, request: &ApiRequest) -> Result<Va
 /// # Errors
 /// 400 for duplicate keys with strict field validation.
 pub(super) fn check_duplicate_keys(request: &ApiRequest, options: &WriteOptions) -> Result<FieldWarnings, Status> {
-    let field_warnings = FieldWarnings::yaml(&request.body);
+    let field_warnings = FieldWarnings::from_yaml(&request.body);
     match field_warnings.yaml_error().filter(|_| options.field_validation == FieldValidation::Strict) {
         Some(keys) => {
             Err(Status::bad_request(format!("error strict decoding patch: error converting YAML to JSON: {keys}")))

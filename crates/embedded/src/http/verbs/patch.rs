@@ -37,7 +37,11 @@ pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiReques
     let options = write_options(&target.resource, request)?;
     let options = match request.content_type.as_str() {
         APPLY_PATCH_TYPE => WriteOptions { field_warnings: apply::check_duplicate_keys(request, &options)?, ..options },
-        _ => WriteOptions { body: RequestBody::Patch, field_warnings: FieldWarnings::patch(&request.body), ..options },
+        _ => WriteOptions {
+            body: RequestBody::Patch,
+            field_warnings: FieldWarnings::from_patch(&request.body),
+            ..options
+        },
     };
     let result = server.modify(
         &storage_resource(server, &target.resource),

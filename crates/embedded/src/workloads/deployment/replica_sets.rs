@@ -88,7 +88,7 @@ pub(super) fn with_updated_annotations(deployment: &Value, new: &Value, next_rev
     })
 }
 
-/// Returns the Deployment with the revision of its new ReplicaSet, `None` when it is up to date.
+/// Returns the Deployment with the revision of its new ReplicaSet, or `None` if it is up to date.
 pub(super) fn with_updated_revision(deployment: &Value, new: &Value) -> Option<Value> {
     let revision = revision(new).to_string();
     if deployment.pointer("/metadata/annotations").is_some_and(|a| a[REVISION] == revision.as_str()) {

@@ -30,12 +30,12 @@ impl FieldWarnings {
     }
 
     /// Finds the duplicate members of a JSON patch. Their messages precede those for the patched object.
-    pub(crate) fn patch(document: &[u8]) -> Self {
+    pub(crate) fn from_patch(document: &[u8]) -> Self {
         Self { duplicates: json_members::duplicate_paths(document), ..Self::default() }
     }
 
     /// Finds the duplicate keys of a YAML document.
-    pub(crate) fn yaml(document: &[u8]) -> Self {
+    pub(crate) fn from_yaml(document: &[u8]) -> Self {
         // Fast path for clients that send JSON with a YAML content type: if the JSON has no duplicates, the YAML parser
         // is not needed.
         let is_json =

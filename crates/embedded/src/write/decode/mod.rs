@@ -34,7 +34,7 @@ pub(crate) fn decode_object(resource: &Resource, content_type: &str, bytes: &Byt
     check_field_types(resource, &object)?;
     let field_warnings = match content_type {
         "" | "application/json" => FieldWarnings::json(bytes),
-        "application/yaml" | "application/x-yaml" | "text/yaml" => FieldWarnings::yaml(bytes),
+        "application/yaml" | "application/x-yaml" | "text/yaml" => FieldWarnings::from_yaml(bytes),
         _ => FieldWarnings::default(),
     };
     Ok(DecodedObject { object, field_warnings })

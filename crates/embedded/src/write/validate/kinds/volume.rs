@@ -68,8 +68,8 @@ fn source_causes(kind: &str, source: &Field<'_>) -> Vec<StatusCause> {
             let path = source.get("path");
             if path.is_empty() { vec![path.required()] } else { check_no_backsteps(&path).into_iter().collect() }
         }
-        "secret" => check_named_files(source, "secretName"),
-        "configMap" => check_named_files(source, "name"),
+        "secret" => check_object_source(source, "secretName"),
+        "configMap" => check_object_source(source, "name"),
         "persistentVolumeClaim" => check_required(source, "claimName").into_iter().collect(),
         "nfs" => ["server", "path"].iter().filter_map(|name| check_required(source, name)).collect(),
         "downwardAPI" => {
@@ -97,7 +97,7 @@ fn check_required(source: &Field<'_>, name: &str) -> Option<StatusCause> {
     field.is_empty().then(|| field.required())
 }
 
-fn check_named_files(source: &Field<'_>, name: &str) -> Vec<StatusCause> {
+fn check_object_source(source: &Field<'_>, name: &str) -> Vec<StatusCause> {
     check_required(source, name).into_iter().chain(check_files(source)).collect()
 }
 
