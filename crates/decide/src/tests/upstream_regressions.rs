@@ -176,7 +176,6 @@ fn tuning_has_a_stable_order() {
 }
 
 /// Among runtimes that require missing model fields, the nearest is the one that would be eligible with these fields.
-
 #[test]
 fn nearest_runtime_with_missing_model_fields() {
     let runtime_requiring = |name: &str, architecture: &str, max: &str| {
