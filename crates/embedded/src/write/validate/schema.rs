@@ -61,7 +61,7 @@ fn shorten_status_path(cause: &mut StatusCause) {
 
 /// Returns the causes that are reported for a custom resource. Of those in the metadata, only causes for the name are
 /// reported, because a schema can restrict no other metadata field. If an error prevents the evaluation of validation
-/// rules, an additional cause says so.
+/// rules, an additional cause reports it.
 fn custom_resource_causes(resource: &Resource, causes: &[StatusCause]) -> Vec<StatusCause> {
     let is_reported = |cause: &&StatusCause| !cause.field.starts_with("metadata.") || cause.field == "metadata.name";
     let mut causes: Vec<StatusCause> = causes.iter().filter(is_reported).cloned().collect();
