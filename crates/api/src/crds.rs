@@ -82,8 +82,28 @@ fn generate_crd<K: CustomResourceExt>() -> Value {
     let mut crd = serde_json::to_value(K::crd()).unwrap_or_default();
     let names = &mut crd["spec"]["names"];
     names["listKind"] = Value::from(format!("{}List", names["kind"].as_str().unwrap_or_default()));
-    declare_metadata_name(&mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]);
+    let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    declare_metadata_name(schema);
+    add_null_to_optional_enums(schema);
     crd
+}
+
+/// Adds `null` to the values of optional enums, since `nullable` alone does not permit it. `schemars` omits it for enums
+/// whose variants have descriptions.
+fn add_null_to_optional_enums(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            if members.get("nullable") == Some(&Value::Bool(true))
+                && let Some(Value::Array(values)) = members.get_mut("enum")
+                && !values.contains(&Value::Null)
+            {
+                values.push(Value::Null);
+            }
+            members.values_mut().for_each(add_null_to_optional_enums);
+        }
+        Value::Array(items) => items.iter_mut().for_each(add_null_to_optional_enums),
+        _ => {}
+    }
 }
 
 /// Declares `metadata.name` if a rule uses it as its `fieldPath`, which must refer to a declared field.

@@ -9,6 +9,7 @@
 
 mod apply;
 mod go;
+mod hash;
 mod merge_schema;
 mod patch;
 mod quantity;
@@ -21,6 +22,7 @@ pub use apply::{
     ApplyOptions, UpdateOptions, equal_ignoring_timestamps, server_side_apply, track_update, typed_patch_error,
 };
 pub use go::{go_format_struct, go_format_syntax, go_format_value, go_type_name};
+pub use hash::fnv1a_32;
 pub use merge_schema::MergeSchema;
 pub use patch::{apply_json_patch, apply_merge_patch, apply_strategic_merge_patch};
 pub use quantity::{Quantity, QuantityError};

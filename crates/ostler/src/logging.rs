@@ -8,8 +8,8 @@ use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
-/// Environment variables with a filter for commands without `--log-level`, in the order of precedence.
-const FILTER_VARIABLES: [&str; 2] = ["OSTLER_LOG", "RUST_LOG"];
+/// Environment variable with a filter for commands without `--log-level`.
+const FILTER_VARIABLE: &str = "OSTLER_LOG";
 
 /// Filter of commands that run until they receive a signal: logs startup, leadership, state transitions and problems.
 pub(crate) const INFO: &str =
@@ -22,8 +22,8 @@ pub(crate) const WARN: &str = "warn";
 pub(crate) struct LogArgs {
     /// Log at LEVEL (error, warn, info, debug, trace) or by filter
     ///
-    /// A filter is a list of levels by module, such as `info,kube=warn`. Without this option, $OSTLER_LOG and then $RUST_LOG
-    /// set the filter. Log lines are written to standard error.
+    /// A filter is a list of levels by module, such as `info,kube=warn`. Without this option, $OSTLER_LOG sets the
+    /// filter. Log lines are written to standard error.
     #[arg(long, global = true, value_name = "LEVEL", display_order = 1000)]
     log_level: Option<LogFilter>,
     /// Write log lines as text or as JSON objects
@@ -60,9 +60,7 @@ impl LogArgs {
         if let Some(LogFilter(filter)) = &self.log_level {
             return EnvFilter::new(filter);
         }
-        let variables =
-            FILTER_VARIABLES.into_iter().filter(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
-        variables.map(EnvFilter::try_from_env).find_map(Result::ok).unwrap_or_else(|| EnvFilter::new(default_filter))
+        EnvFilter::try_from_env(FILTER_VARIABLE).unwrap_or_else(|_| EnvFilter::new(default_filter))
     }
 }
 

@@ -1,5 +1,9 @@
 //! Names of rendered objects, composed from the service's name and truncated to the limits of Kubernetes.
 
+use std::hash::Hasher as _;
+
+use fnv::FnvHasher;
+
 use crate::topology::{Owner, Role, Workload};
 
 /// Maximum length of Service names and label values.
@@ -72,7 +76,7 @@ pub(crate) fn truncate(name: &str, length: usize) -> String {
         return name.to_owned();
     }
     let start: String = name.chars().take(length - 9).collect();
-    format!("{}-{:08x}", start.trim_end_matches(['-', '.', '_']), fnv1a_32(name))
+    format!("{}-{:08x}", start.trim_end_matches(['-', '.', '_']), apimachinery::fnv1a_32(name.as_bytes()))
 }
 
 /// Converts any text into a label value: replaces other characters with `-`, trims the ends to alphanumeric characters, and
@@ -92,13 +96,11 @@ pub(crate) fn is_dns_1035(name: &str) -> bool {
         && name.chars().all(is_allowed)
 }
 
-fn fnv1a_32(text: &str) -> u32 {
-    text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
-}
-
 /// Returns the 64-bit FNV-1a hash of `text`, which is stable across processes and versions.
 pub fn fingerprint(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    let mut hasher = FnvHasher::default();
+    hasher.write(text.as_bytes());
+    hasher.finish()
 }
 
 #[cfg(test)]

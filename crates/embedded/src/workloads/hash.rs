@@ -4,15 +4,13 @@ use serde_json::Value;
 
 /// Returns the hash of a template: the 32-bit FNV-1a hash of its JSON (with sorted keys) and the collision count. The
 /// decimal digits of the hash are encoded with `rand.SafeEncodeString`. The values differ from those of
-/// kube-controller-manager, which hashes a dump of Go structs. The hash is implemented here because the crate `fnv`
-/// only provides the 64-bit variant.
+/// kube-controller-manager, which hashes a dump of Go structs.
 pub(crate) fn template_hash(template: &Value, collision_count: i64) -> String {
     let mut input = template.to_string();
     if collision_count > 0 {
         input.push_str(&collision_count.to_string());
     }
-    let hash = input.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    hash.to_string().bytes().map(safe_encode).collect()
+    apimachinery::fnv1a_32(input.as_bytes()).to_string().bytes().map(safe_encode).collect()
 }
 
 /// Encodes one byte as `rand.SafeEncodeString` does: without vowels, so that no words are formed.

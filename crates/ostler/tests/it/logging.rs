@@ -12,7 +12,7 @@ use crate::session::{ostler, outcome};
 /// Starts `ostler engine`, which logs a line at level `info`, and returns the standard error of the process.
 fn engine_log(args: &[&str], env: &[(&str, &str)]) -> String {
     let mut command = ostler(&["engine", "llama", "--listen", "127.0.0.1:0"]);
-    command.args(args).env_remove("OSTLER_LOG").env_remove("RUST_LOG").envs(env.iter().copied());
+    command.args(args).env_remove("OSTLER_LOG").envs(env.iter().copied());
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
@@ -49,11 +49,11 @@ fn piped_text_has_no_ansi_escapes() {
     assert!(!line.contains('\u{1b}'), "{line:?}");
 }
 
-/// The option has precedence over `$OSTLER_LOG`, which has precedence over `$RUST_LOG`.
+/// The option takes precedence over `$OSTLER_LOG`.
 #[rstest]
-#[case::option(&["--log-level", "info"], &[("OSTLER_LOG", "off"), ("RUST_LOG", "off")])]
-#[case::ostler_log(&[], &[("OSTLER_LOG", "info"), ("RUST_LOG", "off")])]
-#[case::rust_log(&[], &[("RUST_LOG", "ostler=info")])]
+#[case::option(&["--log-level", "info"], &[("OSTLER_LOG", "off")])]
+#[case::ostler_log(&[], &[("OSTLER_LOG", "info")])]
+#[case::default(&[], &[])]
 #[case::filter(&["--log-level", "off,ostler=info"], &[])]
 fn selects_level(#[case] args: &[&str], #[case] env: &[(&str, &str)]) {
     assert!(engine_log(args, env).contains("simulated engine is listening"));
