@@ -217,7 +217,7 @@ fn assert_fields_have_descriptions(schema: &Value, manifest: &Value, path: &str,
             }
         }
         Value::Array(items) => {
-            items.iter().for_each(|item| assert_fields_have_descriptions(&schema["items"], item, path, count))
+            items.iter().for_each(|item| assert_fields_have_descriptions(&schema["items"], item, path, count));
         }
         _ => {}
     }
