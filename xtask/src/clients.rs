@@ -4,6 +4,7 @@ use anyhow::{Result, bail};
 
 use crate::download::{self, Package};
 use crate::process::{self, cargo, command};
+use crate::workspace;
 
 /// The official Python client.
 const KUBERNETES: Package = Package { suite: "python", name: "kubernetes", version: "37.0.2" };
@@ -17,7 +18,7 @@ pub(crate) fn python() -> Result<()> {
 /// Tests client-go with a small program: an informer, leader election and server-side apply.
 pub(crate) fn client_go() -> Result<()> {
     let (program, source) =
-        (crate::root().join("target/client-go"), crate::root().join("crates/embedded/tests/clients/go"));
+        (workspace::root().join("target/client-go"), workspace::root().join("crates/embedded/tests/clients/go"));
     if !download::go_modules("client-go", &source)? {
         return Ok(());
     }

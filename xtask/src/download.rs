@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::process::{self, command};
+use crate::workspace;
 
 /// Delays between attempts, in seconds.
 const RETRY_DELAYS: [u64; 3] = [2, 8, 32];
@@ -34,7 +35,7 @@ enum DownloadOutcome {
 impl Package {
     /// Returns a Python interpreter with the package; `None` if the package index is unreachable.
     pub(crate) fn python(&self) -> Result<Option<PathBuf>> {
-        let venv = crate::root().join(format!("target/{}-venv", self.suite));
+        let venv = workspace::root().join(format!("target/{}-venv", self.suite));
         let python = venv.join("bin/python");
         if self.is_installed(&python) {
             return Ok(Some(python));

@@ -2,7 +2,8 @@
 //!
 //! `cargo xtask test`            all tests that require only this repository and Rust
 //! `cargo xtask test --with S,S` suites with external dependencies: client-go, corpus, kubectl, openai, python, realcluster, vllm
-//! `cargo xtask lint`            rustfmt and clippy
+//! `cargo xtask lint`            rustfmt, clippy and module cycles
+//! `cargo xtask lint modules [PACKAGE…]` only module cycles
 //! `cargo xtask bench`           benchmark of `ostler up`, then all `crates/*/examples/bench_*.rs`
 //! `cargo xtask bench load`      load test of the embedded API server; compares with a kube-apiserver with `--beside DIR`
 //! `cargo xtask bench scale`     benchmark of the operator on a large cluster
@@ -18,13 +19,13 @@ mod realcluster;
 mod spec;
 mod suites;
 mod test;
+mod workspace;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-const USAGE: &str = "usage: cargo xtask test [--with client-go,corpus,kubectl,openai,python,realcluster,vllm] | lint | bench [load|scale] | spec";
+const USAGE: &str = "usage: cargo xtask test [--with client-go,corpus,kubectl,openai,python,realcluster,vllm] | lint [modules [PACKAGE…]] | bench [load|scale] | spec";
 
 fn main() -> ExitCode {
     match run(std::env::args().skip(1).collect()) {
@@ -42,15 +43,10 @@ fn run(args: Vec<String>) -> Result<()> {
         ["test"] => test::all(),
         ["test", "--with", names] => suites::run(names),
         ["lint"] => lint::run(),
+        ["lint", "modules", packages @ ..] => lint::check_modules(packages),
         ["bench", options @ ..] => bench::run(options),
         ["spec"] => spec::write(),
         [] => bail!("no task given\n{USAGE}"),
         unknown => bail!("unknown task {unknown:?}\n{USAGE}"),
     }
-}
-
-/// Returns the workspace root.
-pub(crate) fn root() -> PathBuf {
-    let manifest = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    manifest.parent().map_or(manifest.clone(), PathBuf::from)
 }

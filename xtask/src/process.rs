@@ -5,16 +5,23 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::workspace;
+
 /// Creates a command that runs in the workspace root.
 pub(crate) fn command(program: impl AsRef<Path>, args: &[&str]) -> Command {
     let mut command = Command::new(program.as_ref());
-    command.args(args).current_dir(crate::root());
+    command.args(args).current_dir(workspace::root());
     command
 }
 
 /// Creates a cargo command.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     command(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()), args)
+}
+
+/// Creates the command that runs one ignored integration test of the `ostler` crate.
+pub(crate) fn ostler_suite(name: &str) -> Command {
+    cargo(&["test", "--package", "ostler", "--test", "it", "--", "--ignored", "--exact", name])
 }
 
 /// Prints and runs a command; fails unless it exits with status 0.

@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::process;
-use crate::{differential, suites};
+use crate::{differential, process};
 
 /// Binaries that the tests start.
 const BINARIES: [&str; 9] = [
@@ -35,7 +34,7 @@ pub(crate) fn run() -> Result<()> {
         return Ok(());
     }
     differential::run(&directory)?;
-    let mut journeys = suites::ostler_suite("realcluster::journeys");
+    let mut journeys = process::ostler_suite("realcluster::journeys");
     process::run(journeys.arg("--nocapture").env("OSTLER_REALCLUSTER", &directory))
 }
 

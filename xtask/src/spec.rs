@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use crate::workspace;
+
 /// Requirement ID → files, relative to the workspace, with tests that cite it.
 type Citations = BTreeMap<String, BTreeSet<String>>;
 
@@ -40,13 +42,13 @@ pub(crate) fn check() -> Result<Citations> {
 }
 
 fn table_files() -> Result<Vec<PathBuf>> {
-    let mut paths = files_under(&crate::root().join("docs/conformance"), "md")?;
+    let mut paths = files_under(&workspace::root().join("docs/conformance"), "md")?;
     paths.sort();
     Ok(paths)
 }
 
 fn citations() -> Result<Citations> {
-    let root = crate::root();
+    let root = workspace::root();
     let mut citations = Citations::new();
     for path in files_under(&root.join("crates"), "rs")? {
         let text = fs::read_to_string(&path)?;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 
 use crate::download::Package;
-use crate::process::{self, cargo};
-use crate::{clients, realcluster};
+use crate::process::{self, cargo, ostler_suite};
+use crate::{clients, realcluster, workspace};
 
 const OPENAI: Package = Package { suite: "openai", name: "openai", version: "3.54.0" };
 
@@ -34,7 +34,7 @@ pub(crate) fn run(names: &str) -> Result<()> {
 /// Parses the manifests of upstream projects, lints those of ostler kinds, and plans with the upstream runtimes and models.
 fn corpus() -> Result<()> {
     let directory =
-        std::env::var_os("OSTLER_CORPUS").map_or_else(|| crate::root().join("../shared/corpus"), PathBuf::from);
+        std::env::var_os("OSTLER_CORPUS").map_or_else(|| workspace::root().join("../shared/corpus"), PathBuf::from);
     if !directory.is_dir() {
         bail!(
             "suite corpus: directory {} not found\nhint: set OSTLER_CORPUS to a directory of Kubernetes manifests",
@@ -116,9 +116,4 @@ fn vllm() -> Result<()> {
     };
     eprintln!("suite vllm: {}", vllm.display());
     process::run(ostler_suite("vllm::real_engine_serves_requests").env("OSTLER_VLLM", vllm))
-}
-
-/// Creates the command that runs one ignored integration test of the `ostler` crate.
-pub(crate) fn ostler_suite(name: &str) -> std::process::Command {
-    cargo(&["test", "--package", "ostler", "--test", "it", "--", "--ignored", "--exact", name])
 }

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
+use super::results::{median, print_result};
 use super::server::Server;
-use super::{median, print_result};
 use crate::process::{self, cargo};
 
 const ROUNDS: usize = 3;

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use super::directories::{output_directory, target_directory};
 use super::measured_process::{MeasuredProcess, cpu_seconds, peak_mib, resident_mib};
+use super::results::{parse_results, print_result};
 use super::server::Server;
-use super::{output_directory, print_result, target_directory};
 use crate::process::{self, cargo};
 
 const METRICS_PORT: u16 = 26_799;
@@ -114,5 +115,5 @@ fn run_phase(server: &Server, name: &str, sizes: &Sizes) -> Result<Vec<(String, 
     if !output.status.success() {
         bail!("scale {name}: {}", String::from_utf8_lossy(&output.stderr));
     }
-    Ok(super::server::parse_results(&output.stdout))
+    Ok(parse_results(&output.stdout))
 }

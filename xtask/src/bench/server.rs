@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
+use super::directories::{output_directory, target_directory};
 use super::measured_process::{MeasuredProcess, cpu_seconds, peak_mib, resident_mib};
-use super::{output_directory, target_directory};
+use super::results::parse_results;
 
 /// Ports of the kube-apiserver, and of etcd for clients and peers.
 const PORTS: [u16; 3] = [26_790, 26_791, 26_792];
@@ -97,13 +98,6 @@ impl Server {
         eprint!("{}", String::from_utf8_lossy(&output.stderr));
         Ok(parse_results(&output.stdout))
     }
-}
-
-/// Parses lines of the form `name value`.
-pub(super) fn parse_results(output: &[u8]) -> Vec<(String, f64)> {
-    let text = String::from_utf8_lossy(output).into_owned();
-    let parse_line = |line: &str| Some((line.split_once(' ')?.0.to_owned(), line.split_once(' ')?.1.parse().ok()?));
-    text.lines().filter_map(parse_line).collect()
 }
 
 fn load(kubeconfig: &Path, arguments: &[&str]) -> Command {

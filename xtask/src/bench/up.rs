@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use super::directories::{output_directory, target_directory};
 use super::measured_process::{cpu_seconds, resident_mib, terminate};
-use super::{median, output_directory, print_result, target_directory};
+use super::results::{median, print_result};
 use crate::process;
 
 const SETTLE_TIME: Duration = Duration::from_secs(5);

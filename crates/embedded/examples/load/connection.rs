@@ -8,8 +8,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-use crate::Result;
 use crate::framing::{BodyEvent, Framing, ResponseHead};
+use crate::result::Result;
 
 /// Buffer capacity that is reserved before a read, in bytes.
 const READ_CAPACITY: usize = 16 * 1024;

@@ -9,10 +9,11 @@ use tokio::task::JoinSet;
 
 use crate::connection::ResponseBody;
 use crate::measurements::Measurements;
+use crate::phase_options::PhaseOptions;
+use crate::result::Result;
 use crate::target::LoadTarget;
 use crate::watch_reader::revision;
 use crate::writes::{create_request, patch_request, send, unique_run_name};
-use crate::{PhaseOptions, Result};
 
 /// Runs the phase `fanout`.
 pub(crate) async fn run(target: &LoadTarget, options: &PhaseOptions) -> Result<Measurements> {

@@ -3,7 +3,7 @@
 use bytes::{Buf, BytesMut};
 use memchr::memmem;
 
-use crate::Result;
+use crate::result::Result;
 
 /// Status code and framing of a response.
 #[derive(Debug, PartialEq, Eq)]

@@ -6,8 +6,9 @@ use memchr::{memchr, memmem};
 
 use crate::connection::{Connection, Request};
 use crate::measurements::Measurements;
+use crate::phase_options::PhaseOptions;
+use crate::result::Result;
 use crate::target::LoadTarget;
-use crate::{PhaseOptions, Result};
 
 const CONTINUE_TOKEN: &[u8] = b"\"continue\":\"";
 const PATH: &str = "/api/v1/configmaps";

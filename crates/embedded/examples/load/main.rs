@@ -9,35 +9,17 @@ mod fanout;
 mod framing;
 mod list;
 mod measurements;
+mod phase_options;
+mod result;
 mod soak;
 mod target;
 mod watch_reader;
 mod writes;
 
-use std::collections::BTreeMap;
-use std::error::Error;
-
 use measurements::Measurements;
+use phase_options::PhaseOptions;
+use result::Result;
 use target::LoadTarget;
-
-type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
-
-/// Numeric options of a phase by name.
-struct PhaseOptions(BTreeMap<String, usize>);
-
-impl PhaseOptions {
-    fn parse(arguments: impl Iterator<Item = String>) -> Result<Self> {
-        let pair = |argument: String| -> Result<(String, usize)> {
-            let (name, value) = argument.split_once('=').ok_or_else(|| format!("{argument}: expected name=value"))?;
-            Ok((name.to_owned(), value.parse()?))
-        };
-        Ok(Self(arguments.map(pair).collect::<Result<_>>()?))
-    }
-
-    fn get(&self, name: &str, default: usize) -> usize {
-        self.0.get(name).copied().unwrap_or(default)
-    }
-}
 
 // A single-threaded runtime, so that the load generator uses as little CPU time of the host as possible.
 #[tokio::main(flavor = "current_thread")]

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use crate::Result;
+use crate::result::Result;
 
 /// Names and values in the order in which they were added.
 #[derive(Default)]

@@ -11,10 +11,11 @@ use tokio::task::JoinSet;
 
 use crate::connection::{Request, ResponseBody};
 use crate::measurements::Measurements;
+use crate::phase_options::PhaseOptions;
+use crate::result::Result;
 use crate::target::LoadTarget;
 use crate::watch_reader::{WatchLines, revision};
 use crate::writes::{AcknowledgedWrite, create_request, patch_request, send, unique_run_name};
-use crate::{PhaseOptions, Result};
 
 /// Number of namespaces over which objects and watches are distributed.
 const NAMESPACES: usize = 50;

@@ -12,9 +12,9 @@ use tokio::io::BufReader;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::Result;
 use crate::connection::{Connection, Request};
 use crate::measurements::Measurements;
+use crate::result::Result;
 
 /// Maximum time to wait until the server is ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);

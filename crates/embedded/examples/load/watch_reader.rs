@@ -4,8 +4,8 @@
 use bytes::BytesMut;
 use memchr::{memchr, memmem};
 
-use crate::Result;
 use crate::connection::ResponseBody;
+use crate::result::Result;
 
 const REVISION_KEY: &[u8] = b"\"resourceVersion\":\"";
 

@@ -8,9 +8,10 @@ use tokio::task::JoinSet;
 
 use crate::connection::{Connection, Request};
 use crate::measurements::Measurements;
+use crate::phase_options::PhaseOptions;
+use crate::result::Result;
 use crate::target::LoadTarget;
 use crate::watch_reader::revision;
-use crate::{PhaseOptions, Result};
 
 /// Bytes of data per object.
 const DATA_LENGTH: usize = 256;

@@ -11,7 +11,7 @@ use kube::core::DynamicObject;
 use serde_json::Value;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
-use crate::Result;
+use crate::result::Result;
 
 /// Maximum number of concurrent requests.
 pub(crate) const MAX_CONCURRENT_REQUESTS: usize = 16;

@@ -10,8 +10,10 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::client::{Cluster, ObservedChange, next_change};
 use crate::cluster::{EVENT, namespace, node_name};
+use crate::measurements::Measurements;
+use crate::parameters::Parameters;
+use crate::result::Result;
 use crate::workloads::pod_status;
-use crate::{Measurements, Parameters, Result};
 
 /// Time without a write after which the reaction to an event counts as complete.
 const QUIET_PERIOD: Duration = Duration::from_millis(400);

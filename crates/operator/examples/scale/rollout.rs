@@ -10,8 +10,10 @@ use tokio::task::JoinSet;
 
 use crate::client::{Cluster, ObservedChange, next_change};
 use crate::cluster::{EVENT, service};
+use crate::measurements::Measurements;
+use crate::parameters::Parameters;
+use crate::result::Result;
 use crate::workloads::{self, NodeCapacity};
-use crate::{Measurements, Parameters, Result};
 
 /// Timeout if no change is observed.
 const TIMEOUT: Duration = Duration::from_secs(60);

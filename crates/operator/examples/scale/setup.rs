@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 
 use crate::client::{Cluster, MAX_CONCURRENT_REQUESTS};
 use crate::cluster::{NAMESPACE, NAMESPACE_COUNT, namespace, node, unrelated_pod};
-use crate::{Measurements, Parameters, Result};
+use crate::measurements::Measurements;
+use crate::parameters::Parameters;
+use crate::result::Result;
 
 const CRD: Kind =
     Kind::cluster_scoped("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");

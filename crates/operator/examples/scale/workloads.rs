@@ -5,9 +5,9 @@ use cluster::metadata_field;
 use operator::kinds::{DEPLOYMENT, POD};
 use serde_json::{Value, json};
 
-use crate::Result;
 use crate::client::{Cluster, string_at};
 use crate::cluster::{ACCELERATORS_PER_NODE, node_name};
+use crate::result::Result;
 
 /// Free accelerators of all nodes, allocated from the first to the last node.
 pub(crate) struct NodeCapacity {
