@@ -34,13 +34,38 @@ pub struct Warning {
     pub code: String,
     /// Message with the compared values.
     pub message: String,
+    /// What the warning is about, if it is not the service as a whole. Not serialized.
+    #[serde(skip)]
+    pub subject: Option<WarningSubject>,
 }
+
+/// What a warning is about, for callers that combine warnings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WarningSubject {
+    /// A runtime, model or class.
+    Object {
+        /// Kind of the object.
+        kind: &'static str,
+        /// Namespace; empty for cluster-scoped objects.
+        namespace: String,
+        /// Name.
+        name: String,
+    },
+}
+
+// === impl Warning ===
 
 impl Warning {
     /// Creates a warning.
     #[must_use]
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code: code.into(), message: message.into() }
+        Self { code: code.into(), message: message.into(), subject: None }
+    }
+
+    /// Returns the same warning with a subject.
+    #[must_use]
+    pub fn with_subject(self, subject: WarningSubject) -> Self {
+        Self { subject: Some(subject), ..self }
     }
 }
 

@@ -47,8 +47,7 @@ impl Decision {
         }
         omitted.warnings += self.warnings.len().saturating_sub(MAX_WARNINGS);
         let warnings = self.warnings.iter().take(MAX_WARNINGS);
-        let warnings =
-            warnings.map(|warning| Warning { code: warning.code.clone(), message: truncate(&warning.message) });
+        let warnings = warnings.map(|warning| Warning { message: truncate(&warning.message), ..warning.clone() });
         Self { message: truncate(&self.message), candidates, warnings: warnings.collect(), omitted, ..self.clone() }
     }
 }

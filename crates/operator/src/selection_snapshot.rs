@@ -5,7 +5,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use api::Document;
 use cluster::{Error, EventPolicy, Kind, NamespacedName, Transition, is_served, metadata_field};
-use decide::Warning;
+use decide::{Warning, WarningSubject};
 use plan::{AutoscalerSupport, ServicePlan, Snapshot};
 use serde_json::Value;
 
@@ -59,6 +59,12 @@ impl InvalidObject {
         format!("{} {name} is invalid and is ignored: {}", self.kind.kind, self.error)
     }
 
+    /// Returns the object as the subject of a warning.
+    fn subject(&self) -> WarningSubject {
+        let NamespacedName { namespace, name } = self.key.clone();
+        WarningSubject::Object { kind: self.kind.kind, namespace, name }
+    }
+
     /// Returns whether the service could select the object if it were valid.
     fn is_visible_to(&self, service: &Value) -> bool {
         !self.kind.namespaced || self.key.namespace == metadata_field(service, "namespace")
@@ -96,16 +102,16 @@ impl SelectionSnapshot {
     }
 }
 
+/// Adds a warning about an invalid object unless the plan already contains one.
 fn add_warning(warnings: &mut Vec<Warning>, object: &InvalidObject) {
     let code = match object.kind {
         SERVING_RUNTIME | CLUSTER_SERVING_RUNTIME => decide::code::warning::INVALID_RUNTIME,
         BASE_MODEL | CLUSTER_BASE_MODEL => decide::code::warning::INVALID_MODEL,
         _ => decide::code::warning::INVALID_CLASS,
     };
-    let name = format!(" {} ", object.key.name);
-    let is_about_object = |warning: &Warning| warning.code == code.as_str() && warning.message.contains(&name);
-    if !warnings.iter().any(is_about_object) {
-        warnings.push(Warning::new(code, object.message()));
+    let subject = object.subject();
+    if warnings.iter().all(|warning| warning.subject.as_ref() != Some(&subject)) {
+        warnings.push(Warning::new(code, object.message()).with_subject(subject));
     }
 }
 
@@ -236,6 +242,7 @@ pub(crate) fn document(kind: Kind, object: &Value) -> Document {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rstest::rstest;
     use serde_json::json;
 
     fn snapshot(kind: Kind, namespace: &str, name: &str) -> SelectionSnapshot {
@@ -275,5 +282,19 @@ mod tests {
             reason_and_warnings(&snapshot(SERVING_RUNTIME, "elsewhere", "r"), "RuntimeNotFound"),
             expected("RuntimeNotFound", &[])
         );
+    }
+
+    #[rstest]
+    #[case::cluster_scoped(CLUSTER_SERVING_RUNTIME, "", true)]
+    #[case::namespaced(SERVING_RUNTIME, "n", true)]
+    #[case::same_name_in_other_scope(SERVING_RUNTIME, "n", false)]
+    fn warning_of_the_plan_is_not_repeated(#[case] kind: Kind, #[case] namespace: &str, #[case] is_same: bool) {
+        let invalid = &snapshot(kind, namespace, "r").invalid_objects[0];
+        let other = &snapshot(CLUSTER_SERVING_RUNTIME, "", "r").invalid_objects[0];
+        let of_plan = if is_same { invalid } else { other };
+        let warning = Warning::new(decide::code::warning::INVALID_RUNTIME, "Runtime r is invalid and ignored: x");
+        let mut warnings = vec![warning.with_subject(of_plan.subject())];
+        add_warning(&mut warnings, invalid);
+        assert_eq!(warnings.len(), if is_same { 1 } else { 2 });
     }
 }

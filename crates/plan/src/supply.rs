@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::Code;
 use api::ome::{AcceleratorClass, ServingRuntimeSpec};
-use decide::{Availability, FieldError, Scope, Supply, Warning, code::warning};
+use decide::{Availability, FieldError, Scope, Supply, Warning, WarningSubject, code::warning};
 
 use crate::claims::{self, Claim};
 use crate::names;
@@ -43,6 +43,15 @@ impl Runtime {
         &self.spec
     }
 
+    /// Returns the runtime as the subject of a warning.
+    fn subject(&self) -> WarningSubject {
+        let kind = match self.scope {
+            Scope::Namespace => "ServingRuntime",
+            Scope::Cluster => "ClusterServingRuntime",
+        };
+        WarningSubject::Object { kind, namespace: self.namespace.clone(), name: self.name.clone() }
+    }
+
     /// Returns the parsed runtime that decisions use.
     ///
     /// # Errors
@@ -75,26 +84,37 @@ impl Class {
             parsed: decide::Class::from_api(class, availability).map(Arc::new),
         }
     }
+
+    /// Returns the class as the subject of a warning.
+    fn subject(&self) -> WarningSubject {
+        WarningSubject::Object { kind: "AcceleratorClass", namespace: String::new(), name: self.name.clone() }
+    }
 }
 
 /// Returns the runtimes and classes for a decision, and a warning for each invalid one, which is ignored. The service's
 /// own Pods and claim do not reduce its available capacity; claims of other services do.
 pub(crate) fn read_supply(snapshot: &Snapshot, claims: &[Claim], owner: &Owner) -> (Supply, Vec<Warning>) {
     let mut warnings = Vec::new();
-    let mut warn_invalid = |code: Code, kind: &str, name: &str, error: &FieldError| {
-        warnings.push(Warning::new(code, format!("{kind} {name} is invalid and ignored: {error}")));
+    let mut warn_invalid = |code: Code, message: String, subject: WarningSubject| {
+        warnings.push(Warning::new(code, message).with_subject(subject));
     };
     let mut supply = Supply { accelerator_aware: snapshot.accelerator_aware, ..Supply::default() };
     for runtime in &snapshot.runtimes {
         match &runtime.parsed {
             Ok(parsed) => supply.runtimes.push(Arc::clone(parsed)),
-            Err(error) => warn_invalid(warning::INVALID_RUNTIME, "Runtime", &runtime.name, error),
+            Err(error) => {
+                let message = format!("Runtime {} is invalid and ignored: {error}", runtime.name);
+                warn_invalid(warning::INVALID_RUNTIME, message, runtime.subject());
+            }
         }
     }
     for class in &snapshot.classes {
         match &class.parsed {
             Ok(parsed) => supply.classes.push(Arc::clone(parsed)),
-            Err(error) => warn_invalid(warning::INVALID_CLASS, "AcceleratorClass", &class.name, error),
+            Err(error) => {
+                let message = format!("AcceleratorClass {} is invalid and ignored: {error}", class.name);
+                warn_invalid(warning::INVALID_CLASS, message, class.subject());
+            }
         }
     }
     set_availability(snapshot, claims, owner, &mut supply.classes);
