@@ -69,6 +69,11 @@ pub(crate) fn strings(value: Option<&Value>) -> Vec<&str> {
     value.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
+/// Returns the items of a list, or none if the value is not a list.
+pub(crate) fn items(list: Option<&Value>) -> impl Iterator<Item = &Value> {
+    list.and_then(Value::as_array).into_iter().flatten()
+}
+
 /// Returns the members of a JSON object. A value of another type is replaced by an empty object.
 pub(crate) fn members(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
@@ -83,6 +88,21 @@ pub(crate) fn members(value: &mut Value) -> &mut Map<String, Value> {
 /// Returns `metadata`, creating it if absent.
 pub(crate) fn metadata(object: &mut Value) -> &mut Map<String, Value> {
     members(members(object).entry("metadata").or_insert_with(|| json!({})))
+}
+
+/// Returns `spec`, creating it if absent.
+pub(crate) fn spec(object: &mut Value) -> &mut Map<String, Value> {
+    child_object(members(object), "spec")
+}
+
+/// Returns the object in `field`, creating it if absent.
+pub(crate) fn child_object<'a>(object: &'a mut Map<String, Value>, field: &str) -> &'a mut Map<String, Value> {
+    members(object.entry(field).or_insert_with(|| json!({})))
+}
+
+/// Sets a field if it is absent.
+pub(crate) fn set_default(object: &mut Map<String, Value>, field: &str, value: Value) {
+    object.entry(field).or_insert(value);
 }
 
 /// Sets a field of `metadata`, or removes it if `value` is `None`.

@@ -15,9 +15,8 @@ use apimachinery::{MergeSchema, Schema};
 use serde_json::{Map, Value, json};
 
 use crate::object;
-use crate::resources::{Registry, Resource, ScalePaths};
+use crate::resources::{PrinterColumn, Registry, Resource, ScalePaths};
 use crate::server::Server;
-use crate::table::PrinterColumn;
 use crate::workloads::condition;
 use crate::write::{Proposal, Subresource, WriteOptions};
 

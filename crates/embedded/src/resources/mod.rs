@@ -10,4 +10,4 @@ mod resource;
 pub(crate) use registry::Registry;
 pub(crate) use registry::version_priority;
 pub(crate) use resource::openapi_definitions;
-pub(crate) use resource::{Resource, ScalePaths};
+pub(crate) use resource::{PrinterColumn, Resource, ScalePaths};

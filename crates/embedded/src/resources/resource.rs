@@ -5,8 +5,6 @@ use std::sync::{Arc, OnceLock};
 use apimachinery::{MergeSchema, Schema};
 use serde_json::{Map, Value, json};
 
-use crate::table::PrinterColumn;
-
 /// One served version of a kind.
 #[derive(Clone, Debug)]
 pub(crate) struct Resource {
@@ -66,6 +64,23 @@ pub(crate) struct ScalePaths {
     pub(crate) status_replicas: String,
     /// Label selector: a string in custom resources, an object in built-in kinds.
     pub(crate) selector: Option<String>,
+}
+
+/// Printer column of a custom resource definition.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct PrinterColumn {
+    /// Heading.
+    pub(crate) name: String,
+    /// Type: `string`, `integer`, `number`, `boolean` or `date`.
+    pub(crate) kind: String,
+    /// OpenAPI format.
+    pub(crate) format: String,
+    /// Description.
+    pub(crate) description: String,
+    /// Columns with a priority above 0 are shown only with `-o wide`.
+    pub(crate) priority: i64,
+    /// JSONPath of the value, without braces.
+    pub(crate) path: String,
 }
 
 /// Source of the OpenAPI schema.

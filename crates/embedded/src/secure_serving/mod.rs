@@ -6,10 +6,11 @@ mod credentials;
 pub(crate) mod credentials_file;
 mod kubeconfig;
 mod private_file;
+mod serve_error;
 mod tls;
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,29 +25,10 @@ use tokio_util::sync::CancellationToken;
 use crate::server::Server;
 pub use credentials::Credentials;
 pub use kubeconfig::{kubeconfig, write_kubeconfig};
+pub use serve_error::ServeError;
 
 /// Time limit for the TLS handshake, and then for the header of each request.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Reason why the server cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// A certificate cannot be generated.
-    #[error("failed to generate a certificate")]
-    Certificate(#[from] rcgen::Error),
-    /// The TLS configuration is invalid.
-    #[error("failed to set up TLS")]
-    Tls(#[from] rustls::Error),
-    /// The listener is unusable.
-    #[error("failed to set up the listener")]
-    Listen(#[from] io::Error),
-    /// The listener is not bound to a loopback address.
-    #[error("{0} is not a loopback address")]
-    NotLoopback(SocketAddr),
-    /// The verification of client certificates cannot be set up.
-    #[error("failed to set up client certificate verification")]
-    ClientVerifier(#[from] rustls::server::VerifierBuilderError),
-}
 
 /// Serves the API until `stop` is cancelled.
 ///

@@ -31,7 +31,7 @@ impl State {
         self.check_revision(revision)?;
         let newer_events = self.history.iter().rev().take_while(|event| event.revision > revision);
         let mut changed: BTreeMap<NamespacedName, Option<&Arc<StoredObject>>> = BTreeMap::new();
-        for event in newer_events.filter(|event| collection.contains(event)) {
+        for event in newer_events.filter(|event| collection.contains(&event.key)) {
             let key = (event.key.namespace.clone(), event.key.name.clone());
             if after.is_none_or(|after| key > *after) {
                 changed.insert(key, event.old.as_ref());

@@ -9,9 +9,13 @@
 //! client, it waits for [`Store::wait_durable`]. Writes that cannot be persisted are rolled back, and further writes
 //! are rejected until the journal can be written again.
 
+mod collection;
+mod commit_error;
 #[cfg(test)]
 mod crash_tests;
 pub(crate) mod depth;
+mod epoch;
+mod event;
 mod failure;
 #[cfg(test)]
 mod faults;
@@ -19,10 +23,12 @@ mod format;
 mod index;
 mod journal;
 mod journal_file;
+mod key;
 mod list;
 mod recovery;
 #[cfg(test)]
 mod server_tests;
+mod settings;
 mod state;
 pub(crate) mod storage;
 mod stored_object;
@@ -30,114 +36,24 @@ mod stored_object;
 mod tests;
 mod watch_cache;
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use apimachinery::Status;
 use serde_json::Value;
 use tokio::sync::watch;
 
+pub(crate) use collection::{Collection, CollectionSnapshot, ListPage};
+pub(crate) use commit_error::CommitError;
+pub(crate) use epoch::Epoch;
+pub(crate) use event::{CompactedError, StoreEvent};
 pub(crate) use failure::StorageFailure;
 use journal::Journal;
+pub(crate) use key::{CollectionKey, NamespacedName, ObjectKey};
 pub use recovery::StoreOpenError;
+pub use settings::{DEFAULT_HISTORY_SIZE, StoreSettings};
 use state::State;
 use storage::Storage;
 pub(crate) use stored_object::StoredObject;
-pub(crate) use watch_cache::CollectionKey;
-
-/// Default number of events in the history, which limits how far a watch may fall behind. An event contains its object
-/// as JSON text. This number of events covers hours in a busy small cluster; clients renew their watches within ten
-/// minutes.
-pub const DEFAULT_HISTORY_SIZE: usize = 50_000;
-
-/// Namespace (empty for cluster-scoped objects) and name; the sort order of lists.
-pub(crate) type NamespacedName = (String, String);
-
-/// The key of an object: the storage name of its resource (`deployments.apps`), its namespace and its name.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ObjectKey {
-    /// Storage name of the resource.
-    pub(crate) resource: String,
-    /// Empty for cluster-scoped objects.
-    pub(crate) namespace: String,
-    /// Name of the object.
-    pub(crate) name: String,
-}
-
-/// One write: the object before and after a revision.
-#[derive(Debug)]
-pub(crate) struct StoreEvent {
-    /// Revision of the write.
-    pub(crate) revision: u64,
-    /// The written object.
-    pub(crate) key: ObjectKey,
-    /// `None` when the object was created.
-    pub(crate) old: Option<Arc<StoredObject>>,
-    /// `None` when the object was deleted.
-    pub(crate) new: Option<Arc<StoredObject>>,
-    /// For a deletion: the last state of the object, with the revision of the deletion as `resourceVersion`, from which
-    /// clients resume watches.
-    pub(crate) deleted: Option<Arc<StoredObject>>,
-}
-
-/// The reason for rejecting a write.
-#[derive(Debug, Clone)]
-pub(crate) enum CommitError {
-    /// Conflict: the object was changed concurrently. Read it again and retry.
-    Conflict,
-    /// The store currently rejects writes.
-    Unavailable(Arc<StorageFailure>),
-    /// The object is nested too deeply to be read back.
-    TooDeep,
-}
-
-/// Settings of a store.
-#[derive(Debug, Clone, Copy)]
-pub struct StoreSettings {
-    /// Number of events in the history.
-    pub history_size: usize,
-    /// Minimum size in bytes of the writes after a checkpoint before a new journal file is written. If the checkpoint
-    /// is larger, its size applies instead.
-    pub checkpoint_after: u64,
-    /// Delay of the first retry after a write failure; it doubles with each retry.
-    pub retry_delay: Duration,
-}
-
-/// Number of rollbacks at the start of a request. If the number has changed since, data that the request read may be
-/// invalid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Epoch(u64);
-
-/// The requested revision is older than the history (`ErrCompacted` of etcd).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct CompactedError {
-    /// The oldest revision that can be requested.
-    pub(crate) oldest: u64,
-}
-
-/// A consistent page of a list, sorted by name.
-#[derive(Debug, Clone)]
-pub(crate) struct ListPage {
-    /// Revision of the list.
-    pub(crate) revision: u64,
-    /// The objects of the page.
-    pub(crate) objects: Vec<(Arc<NamespacedName>, Arc<StoredObject>)>,
-    /// Number of objects after this page.
-    pub(crate) remaining: usize,
-}
-
-/// The objects of a resource, sorted by name.
-pub(crate) type Collection = BTreeMap<Arc<NamespacedName>, Arc<StoredObject>>;
-
-/// All objects of a resource at one revision. The collection is shared rather than copied.
-#[derive(Debug, Clone)]
-pub(crate) struct CollectionSnapshot {
-    /// Revision of the snapshot.
-    pub(crate) revision: u64,
-    /// The objects.
-    pub(crate) objects: Arc<Collection>,
-}
 
 /// Handle of a store; clones share the state.
 #[derive(Clone)]
@@ -388,18 +304,6 @@ impl Store {
             Err(CommitError::Conflict) => Ok(None),
             Err(CommitError::Unavailable(failure)) => Err(failure.status()),
             Err(CommitError::TooDeep) => Err(depth::too_deep_error(&key.name)),
-        }
-    }
-}
-
-// === impl StoreSettings ===
-
-impl Default for StoreSettings {
-    fn default() -> Self {
-        Self {
-            history_size: DEFAULT_HISTORY_SIZE,
-            checkpoint_after: 8 * 1024 * 1024,
-            retry_delay: Duration::from_secs(1),
         }
     }
 }

@@ -6,16 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::StoreEvent;
-
-/// A collection: the storage name of a resource, in one namespace or in all.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct CollectionKey {
-    /// Storage name of the resource.
-    pub(crate) resource: String,
-    /// `None` for all namespaces.
-    pub(crate) namespace: Option<String>,
-}
+use super::{CollectionKey, StoreEvent};
 
 /// The events of the watched collections.
 #[derive(Default)]
@@ -29,22 +20,6 @@ struct CollectionEvents {
     latest_revision: watch::Sender<u64>,
 }
 
-// === impl CollectionKey ===
-
-impl CollectionKey {
-    /// Whether the event belongs to the collection.
-    pub(super) fn contains(&self, event: &StoreEvent) -> bool {
-        self.resource == event.key.resource
-            && self.namespace.as_ref().is_none_or(|namespace| *namespace == event.key.namespace)
-    }
-
-    /// Returns the two collections that contain the event: its resource in one namespace, and in all namespaces.
-    fn containing(event: &StoreEvent) -> [Self; 2] {
-        [None, Some(event.key.namespace.clone())]
-            .map(|namespace| Self { resource: event.key.resource.clone(), namespace })
-    }
-}
-
 // === impl WatchCache ===
 
 impl WatchCache {
@@ -56,7 +31,7 @@ impl WatchCache {
         history: impl Iterator<Item = &'a Arc<StoreEvent>>,
     ) -> watch::Receiver<u64> {
         let collection_events = self.0.entry(collection.clone()).or_insert_with(|| CollectionEvents {
-            events: history.filter(|event| collection.contains(event)).cloned().collect(),
+            events: history.filter(|event| collection.contains(&event.key)).cloned().collect(),
             compacted_revision: 0,
             latest_revision: watch::channel(0).0,
         });
@@ -65,7 +40,7 @@ impl WatchCache {
 
     /// Adds a durable event. Collections without receivers are dropped.
     pub(super) fn push(&mut self, event: &Arc<StoreEvent>) {
-        for collection in CollectionKey::containing(event) {
+        for collection in CollectionKey::containing(&event.key) {
             match self.0.get_mut(&collection) {
                 Some(collection_events) if collection_events.latest_revision.receiver_count() > 0 => {
                     collection_events.events.push_back(Arc::clone(event));
@@ -79,7 +54,7 @@ impl WatchCache {
 
     /// Removes the oldest event of the history.
     pub(super) fn remove_oldest(&mut self, event: &StoreEvent) {
-        for collection in CollectionKey::containing(event) {
+        for collection in CollectionKey::containing(&event.key) {
             let Some(collection_events) = self.0.get_mut(&collection) else { continue };
             if collection_events.events.front().is_some_and(|oldest| oldest.revision == event.revision) {
                 collection_events.events.pop_front();

@@ -3,8 +3,8 @@
 use apimachinery::go_format_value;
 use serde_json::{Value, json};
 
-use super::Column;
 use super::cell::{age, column, items, number, value_or};
+use super::column::Column;
 use crate::conversion::autoscaling;
 use crate::object;
 

@@ -4,7 +4,8 @@
 use serde_json::{Value, json};
 
 use super::cell::{age, column, entry_count, number, value_or_na};
-use super::{Column, autoscaler, event, job, node, pod, service, storage, workload};
+use super::column::Column;
+use super::{autoscaler, event, job, node, pod, service, storage, workload};
 use crate::conversion::autoscaling;
 use crate::object;
 use crate::workloads::volume_claim;

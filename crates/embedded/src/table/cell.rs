@@ -3,7 +3,8 @@
 use apimachinery::LabelSelector;
 use serde_json::{Value, json};
 
-use super::{Column, human_age};
+use super::age::human_age;
+use super::column::Column;
 use crate::object;
 
 /// Returns a column whose cells are computed from the object and the current time.

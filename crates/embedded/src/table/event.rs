@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::age::human_age;
 use super::cell::{column, first_text, number};
-use super::{Column, human_age};
+use super::column::Column;
 use crate::object;
 
 pub(super) fn columns() -> Vec<Column> {

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::age::human_age;
 use super::cell::{age, column, container_values, items, number, selector};
-use super::{Column, human_age};
+use super::column::Column;
 use crate::object;
 
 pub(super) fn columns() -> Vec<Column> {

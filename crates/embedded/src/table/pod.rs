@@ -5,8 +5,9 @@
 
 use serde_json::{Value, json};
 
+use super::age::human_age;
 use super::cell::{age, column, first_text, items, number, or_none};
-use super::{Column, human_age};
+use super::column::Column;
 use crate::object;
 
 /// Values of the columns Ready, Status and Restarts.

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::Column;
 use super::cell::{age, column, items, value_or};
+use super::column::Column;
 use crate::object;
 
 pub(super) fn claims() -> Vec<Column> {

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::Column;
 use super::cell::{age, column, container_values, number, selector};
+use super::column::Column;
 
 pub(super) fn deployments() -> Vec<Column> {
     vec![

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::validate::kinds::items;
-use crate::object;
+use crate::object::{self, items};
 use crate::resources::Resource;
 
 /// Returns the warnings for an accepted object. `current` is the object before the write, or `None` for a new object.

@@ -4,7 +4,7 @@
 use apimachinery::go_format_struct;
 use serde_json::{Map, Value};
 
-use super::{items_of, join_array};
+use super::annotation::{items_of, join_array};
 
 /// Converts the value of the annotation to the field `behavior` of `autoscaling/v2`.
 pub(super) fn from_annotation(behavior: &Value) -> Value {

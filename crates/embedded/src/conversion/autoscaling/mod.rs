@@ -2,6 +2,7 @@
 //! autoscale` used until 1.33, has a field only for the CPU utilization; annotations hold all other metrics, the
 //! behavior and the conditions (`k8s.io/kubernetes/pkg/apis/autoscaling/v1/conversion.go`).
 
+mod annotation;
 mod behavior;
 mod metric;
 
@@ -9,6 +10,7 @@ use apimachinery::go_format_struct;
 use serde_json::{Value, json};
 
 use crate::object;
+use annotation::{items_of, join_array, take_annotation};
 pub(crate) use metric::source_field;
 
 pub(crate) const STORAGE: &str = "horizontalpodautoscalers.autoscaling";
@@ -98,14 +100,6 @@ pub(crate) fn from_v2(scaler: &Value) -> Value {
     converted
 }
 
-/// Removes an annotation and returns its JSON value. An annotation with invalid JSON is retained.
-fn take_annotation(scaler: &mut Value, name: &str) -> Option<Value> {
-    let annotations = scaler.pointer_mut("/metadata/annotations")?.as_object_mut()?;
-    let value = serde_json::from_str(annotations.get(name)?.as_str()?).ok()?;
-    annotations.remove(name);
-    Some(value)
-}
-
 fn cpu_utilization_metric(percentage: &Value) -> Value {
     let target = json!({"type": "Utilization", "averageUtilization": percentage});
     json!({"type": "Resource", "resource": {"name": "cpu", "target": target}})
@@ -120,19 +114,6 @@ fn format_condition(condition: &Value) -> String {
     let fields = ["type", "status", "lastTransitionTime", "reason", "message"];
     let present_fields = fields.into_iter().filter_map(|field| Some((field, condition.get(field)?.clone())));
     go_format_struct(&present_fields.collect::<Vec<_>>())
-}
-
-/// Returns the items of a list, or none if the value is not a list.
-fn items_of(value: Option<Value>) -> Vec<Value> {
-    match value {
-        Some(Value::Array(items)) => items,
-        _ => Vec::new(),
-    }
-}
-
-/// Joins JSON texts into a JSON array.
-fn join_array(items: impl Iterator<Item = String>) -> String {
-    format!("[{}]", items.collect::<Vec<_>>().join(","))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::write::default::spec;
+use crate::object::spec;
 
 /// Time in seconds for which Pods remain bound to a node after it becomes not ready or unreachable.
 const DEFAULT_TOLERATION_SECONDS: u32 = 300;

@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{child_object, set_default};
-use crate::object;
+use crate::object::{self, child_object, set_default};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 

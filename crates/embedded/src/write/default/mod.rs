@@ -3,6 +3,7 @@
 
 mod autoscaler;
 mod binding;
+mod namespace;
 mod pod;
 mod service;
 mod storage;
@@ -10,10 +11,12 @@ mod workload;
 
 use apimachinery::NullPolicy;
 use base64::Engine as _;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use crate::crd;
+use crate::object::{self, child_object, set_default, spec};
 use crate::resources::Resource;
-use crate::{crd, object};
+pub(super) use namespace::namespace_defaults;
 
 /// Applies the defaults of an object.
 pub(crate) fn apply_defaults(resource: &Resource, object: &mut Value) {
@@ -65,31 +68,4 @@ fn secret_defaults(object: &mut Value) {
         let encoded = base64::engine::general_purpose::STANDARD.encode(text.as_str().unwrap_or_default());
         data.insert(key.clone(), json!(encoded));
     }
-}
-
-pub(super) fn namespace_defaults(object: &mut Value) {
-    let name = object::name(object).to_owned();
-    // A terminating Namespace must not get the finalizer back, because namespace deletion removes it. A new Namespace
-    // gets the finalizer only after its UID is set, when field managers are already recorded, so that no manager owns
-    // the field.
-    if !object::is_deleting(object) && !object::uid(object).is_empty() {
-        set_default(spec(object), "finalizers", json!(["kubernetes"]));
-    }
-    let labels = object::members(object::metadata(object).entry("labels").or_insert_with(|| json!({})));
-    labels.insert("kubernetes.io/metadata.name".to_owned(), json!(name));
-}
-
-/// Sets a field if it is absent.
-pub(super) fn set_default(members: &mut Map<String, Value>, field: &str, value: Value) {
-    members.entry(field).or_insert(value);
-}
-
-/// Returns the object in `field`, creating it if absent.
-pub(super) fn child_object<'a>(members: &'a mut Map<String, Value>, field: &str) -> &'a mut Map<String, Value> {
-    object::members(members.entry(field).or_insert_with(|| json!({})))
-}
-
-/// Returns `spec`, creating it if absent.
-pub(super) fn spec(object: &mut Value) -> &mut Map<String, Value> {
-    child_object(object::members(object), "spec")
 }

@@ -2,8 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{child_object, set_default};
-use crate::object;
+use crate::object::{self, child_object, set_default};
 
 pub(super) fn service_defaults(spec: &mut Map<String, Value>) {
     set_default(spec, "type", json!("ClusterIP"));

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{pod, set_default};
-use crate::object;
+use super::pod;
+use crate::object::{self, set_default};
 
 pub(super) fn volume_claim_defaults(spec: &mut Map<String, Value>) {
     set_default(spec, "volumeMode", json!("Filesystem"));

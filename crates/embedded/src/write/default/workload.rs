@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{child_object, pod, set_default, storage};
-use crate::object;
+use super::{pod, storage};
+use crate::object::{self, child_object, set_default};
 
 pub(super) fn deployment_defaults(spec: &mut Map<String, Value>) {
     template_defaults(spec);

@@ -6,7 +6,7 @@ mod pod_ips;
 
 use serde_json::{Value, json};
 
-use super::default;
+use super::default::namespace_defaults;
 use crate::binding::{SCHEDULING_GATED, is_gated};
 use crate::object;
 use crate::resources::Resource;
@@ -36,7 +36,7 @@ pub(super) fn prepare_for_create(resource: &Resource, object: &mut Value) {
             }
         }
         "namespaces" => {
-            default::namespace_defaults(object);
+            namespace_defaults(object);
             set_status(object, json!({"phase": "Active"}));
         }
         "persistentvolumeclaims" => {

@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::default::set_default;
-use crate::object;
+use crate::object::{self, set_default};
 
 /// If `status.podIPs` is absent, sets it to a list that contains `status.podIP`.
 pub(in crate::write) fn default_pod_ips(pod: &mut Value) {

@@ -3,7 +3,8 @@
 use apimachinery::{Quantity, StatusCause};
 use serde_json::{Value, json};
 
-use super::NEGATIVE_MESSAGE;
+/// Error message for negative numbers.
+pub(crate) const NEGATIVE_MESSAGE: &str = "must be greater than or equal to 0";
 
 static NULL_VALUE: Value = Value::Null;
 

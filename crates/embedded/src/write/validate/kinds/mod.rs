@@ -36,6 +36,7 @@ use serde_json::Value;
 use crate::conversion::autoscaling;
 use crate::resources::Resource;
 use field::Field;
+pub(crate) use field::NEGATIVE_MESSAGE;
 
 /// Immutable fields of workloads.
 const IMMUTABLE_FIELDS: &[(&str, &str)] = &[
@@ -49,9 +50,6 @@ const IMMUTABLE_FIELDS: &[(&str, &str)] = &[
     ("jobs.batch", "spec.selector"),
     ("jobs.batch", "spec.completionMode"),
 ];
-
-/// Error message for negative numbers.
-pub(crate) const NEGATIVE_MESSAGE: &str = "must be greater than or equal to 0";
 
 /// Validates an object without regard to its previous state.
 pub(super) fn causes(resource: &Resource, object: &Value) -> Vec<StatusCause> {
@@ -131,9 +129,4 @@ fn immutable_field_causes(resource: &Resource, current: &Value, object: &Value) 
     let fields = IMMUTABLE_FIELDS.iter().filter(|(storage, _)| *storage == resource.storage);
     let field_of = |object| move |name: &str| Field::root(object).get(name);
     fields.filter_map(|(_, name)| field_of(object)(name).check_unchanged(&field_of(current)(name))).collect()
-}
-
-/// Returns the items of a list, or none if the value is not a list.
-pub(in crate::write) fn items(list: Option<&Value>) -> impl Iterator<Item = &Value> {
-    list.and_then(Value::as_array).into_iter().flatten()
 }

@@ -3,8 +3,8 @@
 use apimachinery::{Quantity, Status, StatusCause};
 use serde_json::Value;
 
-use super::field::Field;
-use super::{NEGATIVE_MESSAGE, items};
+use super::field::{Field, NEGATIVE_MESSAGE};
+use crate::object::items;
 use crate::resources::Resource;
 
 const STANDARD_RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];

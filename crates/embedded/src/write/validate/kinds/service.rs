@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::super::names::{LABEL_MESSAGE, is_label, subdomain_hints};
 use super::field::Field;
-use super::{items, probe};
-use crate::object;
+use super::probe;
+use crate::object::{self, items};
 use crate::write::validate::metadata;
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];

@@ -1,0 +1,72 @@
+//! Columns of tables.
+
+use serde_json::{Value, json};
+
+use super::age::human_age;
+use super::json_path;
+use crate::object;
+use crate::resources::PrinterColumn;
+
+/// Column of a table.
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) kind: String,
+    pub(crate) priority: i64,
+    pub(crate) cell: CellSource,
+}
+
+/// How the cells of a column are computed.
+pub(crate) enum CellSource {
+    Function(fn(&Value, jiff::Timestamp) -> Value),
+    JsonPath { path: String, is_date: bool },
+}
+
+// === impl Column ===
+
+impl Column {
+    pub(crate) fn name(priority: i64) -> Self {
+        Self::with_function("Name", "string", priority, |object, _| json!(object::name(object)))
+    }
+
+    pub(crate) fn with_function(
+        name: &str,
+        kind: &str,
+        priority: i64,
+        cell: fn(&Value, jiff::Timestamp) -> Value,
+    ) -> Self {
+        Self { name: name.to_owned(), kind: kind.to_owned(), priority, cell: CellSource::Function(cell) }
+    }
+
+    /// Returns the column of a custom resource definition.
+    pub(super) fn from_printer_column(column: &PrinterColumn) -> Self {
+        Self {
+            name: column.name.clone(),
+            kind: column.kind.clone(),
+            priority: column.priority,
+            cell: CellSource::JsonPath { path: column.path.clone(), is_date: column.kind == "date" },
+        }
+    }
+
+    /// Returns the entry of `columnDefinitions`.
+    pub(super) fn definition(&self) -> Value {
+        let format = if self.name == "Name" { "name" } else { "" };
+        json!({"name": self.name, "type": self.kind, "format": format, "description": "", "priority": self.priority})
+    }
+}
+
+// === impl CellSource ===
+
+impl CellSource {
+    /// Computes the cell of an object.
+    pub(super) fn evaluate(&self, object: &Value, now: jiff::Timestamp) -> Value {
+        match self {
+            Self::Function(function) => function(object, now),
+            Self::JsonPath { path, is_date } => match json_path::find(object, path) {
+                Some(Value::String(at)) if *is_date => json!(human_age(&at, now)),
+                Some(value @ (Value::Object(_) | Value::Array(_))) => json!(value.to_string()),
+                Some(value) => value,
+                None => Value::Null,
+            },
+        }
+    }
+}
