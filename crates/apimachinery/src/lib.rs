@@ -3,6 +3,12 @@
 //! Input: objects as `serde_json::Value` and the schema of their type. Output: new objects, or a [`Status`] with the
 //! message of the Kubernetes API server. The crate uses no clock, socket or random number, and never converts objects
 //! to generated structs, so unknown and newer fields survive.
+//!
+//! Layers, from low to high:
+//! - values: `quantity`, `resource_list`, `hash`, `go` (Go's formatting), `status`;
+//! - `merge_schema`: how the fields of a type merge;
+//! - operations on objects: `apply`, `patch`, `selector`;
+//! - `schema`: definitions of custom resources.
 
 #![warn(missing_docs)]
 #![cfg_attr(test, allow(clippy::needless_pass_by_value, reason = "tests pass `json!(…)` by value"))]
@@ -23,7 +29,7 @@ pub use apply::{
 };
 pub use go::{go_format_struct, go_format_syntax, go_format_value, go_type_name};
 pub use hash::fnv1a_32;
-pub use merge_schema::MergeSchema;
+pub use merge_schema::{MergeSchema, builtin_merge_schema, openapi_merge_schema};
 pub use patch::{apply_json_patch, apply_merge_patch, apply_strategic_merge_patch};
 pub use quantity::{Quantity, QuantityError};
 pub use resource_list::{ResourceList, add_resources, parse_resource_list, pod_requests};

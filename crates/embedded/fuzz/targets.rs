@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use apimachinery::{
     ApplyOptions, FieldSelector, LabelSelector, MergeSchema, Schema, apply_json_patch, apply_merge_patch,
-    apply_strategic_merge_patch, server_side_apply,
+    apply_strategic_merge_patch, builtin_merge_schema, server_side_apply,
 };
 use embedded::Server;
 use embedded::ports::{
@@ -21,7 +21,7 @@ pub fn patches(bytes: &[u8]) {
     let mut lines = text.splitn(3, '\n');
     let kind = lines.next().unwrap_or_default();
     let (Some(object), Some(patch)) = (document(lines.next()), document(lines.next())) else { return };
-    let merge_schema = MergeSchema::builtin("apps", "Deployment");
+    let merge_schema = builtin_merge_schema("apps", "Deployment");
     match kind {
         "json" => drop(apply_json_patch(&object, &patch)),
         "merge" => {

@@ -11,6 +11,18 @@ const MAX_UPDATE_MANAGERS: usize = 10;
 /// Name of the manager that owns the fields of merged update managers.
 const ANCIENT_CHANGES_MANAGER: &str = "ancient-changes";
 
+/// Metadata fields that only the server writes; no manager owns or applies them.
+pub(super) const SERVER_MANAGED_METADATA: [&str; 8] = [
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+];
+
 /// The identity of a `managedFields` entry. Apply managers are identified by name and subresource, update managers also by
 /// API version.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -180,7 +192,7 @@ pub(super) fn without_server_fields(mut fields: FieldSet) -> FieldSet {
     }
     if let Some(metadata) = fields.children.get_mut(&field("metadata")) {
         metadata.is_member = false;
-        for name in super::SERVER_MANAGED_METADATA.iter().chain(&["name", "namespace"]) {
+        for name in SERVER_MANAGED_METADATA.iter().chain(&["name", "namespace"]) {
             metadata.children.remove(&field(name));
         }
         if metadata.is_empty() {

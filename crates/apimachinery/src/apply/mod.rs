@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 use crate::merge_schema::MergeSchema;
 use crate::status::{Status, StatusCause};
 use field_set::{FieldSet, PathElement};
-use managers::{ManagedFields, ManagerId, Managers, without_server_fields};
+use managers::{ManagedFields, ManagerId, Managers, SERVER_MANAGED_METADATA, without_server_fields};
 
 pub use update::{UpdateOptions, track_update};
 pub(crate) use view::list_element_path;
@@ -40,18 +40,6 @@ pub struct ApplyOptions {
     /// Current time: RFC 3339, whole seconds, UTC.
     pub now: String,
 }
-
-/// Metadata fields that only the server writes; no manager owns or applies them.
-const SERVER_MANAGED_METADATA: [&str; 8] = [
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "generation",
-    "managedFields",
-    "resourceVersion",
-    "selfLink",
-    "uid",
-];
 
 /// Returns `live` with the configuration `applied` merged into it and managedFields updated; equal to `live` if nothing
 /// changes.

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::merge_schema::builtin_merge_schema;
 
 fn options(manager: &str, force: bool) -> ApplyOptions {
     ApplyOptions {
@@ -26,7 +27,7 @@ fn update_options(manager: &str, now: &str) -> UpdateOptions {
 }
 
 fn deployment() -> MergeSchema {
-    MergeSchema::builtin("apps", "Deployment")
+    builtin_merge_schema("apps", "Deployment")
 }
 
 fn apply_as(manager: &str, live: Option<&Value>, applied: &Value) -> Result<Value, Status> {

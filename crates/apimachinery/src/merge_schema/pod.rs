@@ -1,9 +1,8 @@
 //! Merge schema of Pods and Pod templates.
 
-use super::builtin::{
-    atomic, conditions, deduced, key, key_with_default, list, map_by, metadata, object, patch_merge_by,
-};
-use super::{MergeSchema, MergeStrategy, PatchStrategy};
+use super::constructors::{atomic, deduced, key, key_with_default, list, map_by, object, patch_merge_by};
+use super::meta::{conditions, metadata};
+use super::node::{MergeSchema, MergeStrategy, PatchStrategy};
 
 pub(super) fn template() -> MergeSchema {
     object([("metadata", metadata()), ("spec", pod_spec())])

@@ -271,13 +271,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::merge_schema::builtin_merge_schema;
 
     fn containers(list: Value) -> Value {
         json!({"spec": {"containers": list}})
     }
 
     fn pod() -> MergeSchema {
-        MergeSchema::builtin("", "Pod")
+        builtin_merge_schema("", "Pod")
     }
 
     #[rstest]

@@ -2,13 +2,17 @@
 
 use serde_json::Value;
 
+use super::compiled::Schema;
+use super::openapi::{OBJECT_FIELDS, fields, flag};
+use super::paths::{self, join};
 use super::rules::Rules;
-use super::structural::{fields, flag};
-use super::{Schema, join, keywords, parse, paths, prune, structural, validate};
+use super::{keywords, parse, prune, structural, validate};
 use crate::status::StatusCause;
 
-/// Returns the errors of the schema at `path`, with the messages and in the order of kube-apiserver.
-pub(super) fn validate(schema: &Value, path: &str) -> Vec<StatusCause> {
+/// Returns the errors of the `openAPIV3Schema` at `path`, with the messages and in the order of kube-apiserver; empty if
+/// [`Schema::from_json`] and kube-apiserver accept it.
+#[must_use]
+pub fn validate_openapi_schema(schema: &Value, path: &str) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     if schema.get("nullable") == Some(&Value::Bool(true)) {
         causes.push(StatusCause::forbidden(format!("{path}.nullable"), "nullable cannot be true at the root"));
@@ -29,11 +33,11 @@ pub(super) fn validate(schema: &Value, path: &str) -> Vec<StatusCause> {
     causes
 }
 
-/// Returns the `type` of the field at a path such as `.spec.color`.
+/// Returns the `type` of the field at a path such as `.spec.color` in an `openAPIV3Schema`.
 ///
 /// # Errors
 /// Fails if `path` does not refer to a field of `schema`.
-pub(super) fn type_at<'s>(schema: &'s Value, path: &str) -> Result<&'s str, &'static str> {
+pub fn field_type_at<'s>(schema: &'s Value, path: &str) -> Result<&'s str, &'static str> {
     if path.contains('[') {
         return Err("array notation is not allowed");
     }
@@ -53,7 +57,7 @@ fn validate_defaults(schema: &Value, path: &str, causes: &mut Vec<StatusCause>) 
     let is_resource = path.ends_with("openAPIV3Schema") || flag(keywords, "x-kubernetes-embedded-resource");
     for (name, _) in fields(keywords) {
         // `metadata` has its own type, ObjectMeta.
-        if !(is_resource && super::OBJECT_FIELDS.contains(&name.as_str())) {
+        if !(is_resource && OBJECT_FIELDS.contains(&name.as_str())) {
             validate_defaults(&keywords["properties"][name], &format!("{path}.properties[{name}]"), causes);
         }
     }

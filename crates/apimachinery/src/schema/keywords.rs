@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::structural::{SchemaObject, fields, flag, preserve_unknown_fields, text};
-use super::{OBJECT_FIELDS, VALIDATION_RULES, rules};
+use super::openapi::{OBJECT_FIELDS, SchemaObject, VALIDATION_RULES, fields, flag, preserve_unknown_fields, text};
+use super::{paths, rules};
 use crate::go;
 use crate::status::StatusCause;
 
@@ -324,7 +324,7 @@ fn check_rule_fields(schema: &SchemaObject, path: &str, causes: &mut Vec<StatusC
                 "must not contain line breaks",
             ));
         }
-        if !value("fieldPath").is_empty() && super::paths::schema_at(schema, value("fieldPath")).is_err() {
+        if !value("fieldPath").is_empty() && paths::schema_at(schema, value("fieldPath")).is_err() {
             causes.push(StatusCause::invalid(field_path("fieldPath"), &rule["fieldPath"], "must be a valid path"));
         }
     }

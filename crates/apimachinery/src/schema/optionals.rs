@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
-use super::VALIDATION_RULES;
+use super::openapi::VALIDATION_RULES;
 
 /// Maximum length of a rewritten path; the result grows quadratically with it.
 const MAX_PATH_LENGTH: usize = 32;

@@ -3,10 +3,10 @@
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use super::join;
 use super::node::{
     AdditionalProperties, CountRange, Junctors, ListType, NumericBound, SchemaNode, SchemaType, ValueValidations,
 };
+use super::paths::join;
 
 type ParseResult<T> = Result<T, String>;
 

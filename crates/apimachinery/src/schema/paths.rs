@@ -1,6 +1,11 @@
-//! Field paths in definitions, such as `.spec.color` or `.metadata['a.b']`.
+//! Field paths: of values (`spec.items[0].name`), and in definitions (`.spec.color`, `.metadata['a.b']`).
 
 use serde_json::{Map, Value};
+
+/// Returns `path.field`, or `field` at the root.
+pub(super) fn join(path: &str, field: &str) -> String {
+    if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") }
+}
 
 /// Returns the schema of the field at `path`.
 ///

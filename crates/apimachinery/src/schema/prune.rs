@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::node::{AdditionalProperties, SchemaNode};
-use super::{OBJECT_FIELDS, join};
+use super::openapi::OBJECT_FIELDS;
+use super::paths::join;
 
 /// Removes unspecified fields from `value`; returns their paths, sorted.
 pub(super) fn apply(node: &SchemaNode, value: &mut Value) -> Vec<String> {

@@ -4,8 +4,8 @@
 use kube_cel::cel::common::ast::{Expr, LiteralValue};
 use serde_json::Value;
 
-use super::OBJECT_FIELDS;
 use super::cost::children;
+use super::openapi::OBJECT_FIELDS;
 
 /// Operators whose result is not a bool.
 const ARITHMETIC: [&str; 6] = ["_+_", "_-_", "_*_", "_/_", "_%_", "-_"];

@@ -11,9 +11,10 @@ use kube_cel::cel::Program;
 use kube_cel::{CompiledSchema, ValidationError, Validator};
 use serde_json::Value;
 
-use super::VALIDATION_RULES;
 use super::cost::{self, ValueSize};
+use super::openapi::VALIDATION_RULES;
 use super::optionals::{self, OldSelf};
+use super::paths::join;
 use super::rule_check;
 use crate::status::StatusCause;
 
@@ -141,11 +142,11 @@ fn check_rule_sizes(schema: &Value, path: &str) -> Result<(), String> {
             for (index, rule) in rules {
                 for field in ["rule", "messageExpression"] {
                     let text = rule.get(field).and_then(Value::as_str).unwrap_or_default();
-                    let path = || super::join(path, &format!("{VALIDATION_RULES}[{index}].{field}"));
+                    let path = || join(path, &format!("{VALIDATION_RULES}[{index}].{field}"));
                     check_size(text).map_err(|error| format!("{}: Too long: {error}", path()))?;
                 }
             }
-            map.iter().try_for_each(|(name, nested)| check_rule_sizes(nested, &super::join(path, name)))
+            map.iter().try_for_each(|(name, nested)| check_rule_sizes(nested, &join(path, name)))
         }
         Value::Array(list) => list.iter().try_for_each(|nested| check_rule_sizes(nested, path)),
         _ => Ok(()),
@@ -231,18 +232,16 @@ fn has_rules(schema: &Value) -> bool {
 fn first_error(schema: &CompiledSchema, path: &str) -> Option<String> {
     let own_error = schema.validations.iter().enumerate().find_map(|(index, rule)| {
         let error = rule.as_ref().err()?;
-        Some(format!("{}: {error}", super::join(path, &format!("{VALIDATION_RULES}[{index}].rule"))))
+        Some(format!("{}: {error}", join(path, &format!("{VALIDATION_RULES}[{index}].rule"))))
     });
     let mut properties: Vec<_> = schema.properties.iter().collect();
     properties.sort_by_key(|(name, _)| name.as_str());
     own_error
         .or_else(|| {
-            properties
-                .iter()
-                .find_map(|(name, child)| first_error(child, &super::join(path, &format!("properties[{name}]"))))
+            properties.iter().find_map(|(name, child)| first_error(child, &join(path, &format!("properties[{name}]"))))
         })
-        .or_else(|| first_error(schema.items.as_deref()?, &super::join(path, "items")))
-        .or_else(|| first_error(schema.additional_properties.as_deref()?, &super::join(path, "additionalProperties")))
+        .or_else(|| first_error(schema.items.as_deref()?, &join(path, "items")))
+        .or_else(|| first_error(schema.additional_properties.as_deref()?, &join(path, "additionalProperties")))
 }
 
 fn cause(error: &ValidationError, object: &Value) -> StatusCause {

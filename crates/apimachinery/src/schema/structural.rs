@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::VALIDATION_RULES;
+use super::openapi::{SchemaObject, VALIDATION_RULES, fields, flag, preserve_unknown_fields, text};
 use crate::status::StatusCause;
 
 /// Position of a schema, named in the error of a missing type.
@@ -15,9 +15,6 @@ enum Level {
     Item,
     Field,
 }
-
-/// A schema as a JSON object.
-pub(super) type SchemaObject = Map<String, Value>;
 
 /// Keywords that no structural schema may have; [`super::keywords`] reports them.
 const UNSUPPORTED_KEYWORDS: [&str; 7] =
@@ -292,27 +289,6 @@ fn for_each_junctor(schema: &SchemaObject, name: &str, path: &str, mut visit: im
 
 fn list<'s>(schema: &'s SchemaObject, name: &str) -> impl Iterator<Item = &'s Value> + use<'s> {
     schema.get(name).and_then(Value::as_array).into_iter().flatten()
-}
-
-/// Returns the properties that are schemas.
-pub(super) fn fields(schema: &SchemaObject) -> impl Iterator<Item = (&String, &SchemaObject)> {
-    let all = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
-    all.filter_map(|(name, field)| Some((name, field.as_object()?)))
-}
-
-/// Returns the string value of a keyword, or the empty string.
-pub(super) fn text<'s>(schema: &'s SchemaObject, keyword: &str) -> &'s str {
-    schema.get(keyword).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// Reports whether a keyword is `true`.
-pub(super) fn flag(schema: &SchemaObject, keyword: &str) -> bool {
-    schema.get(keyword) == Some(&Value::Bool(true))
-}
-
-/// Returns `x-kubernetes-preserve-unknown-fields`.
-pub(super) fn preserve_unknown_fields(schema: &SchemaObject) -> Option<bool> {
-    schema.get("x-kubernetes-preserve-unknown-fields").and_then(Value::as_bool)
 }
 
 /// Reports whether `value` decodes to a zero value in Go, which counts as unset.

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::OBJECT_FIELDS;
 use super::node::{AdditionalProperties, SchemaNode, SchemaType};
+use super::openapi::OBJECT_FIELDS;
 use crate::apply::list_element_path;
 use crate::go;
 use crate::merge_schema::{MergeSchema, MergeStrategy};
@@ -134,6 +134,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::merge_schema::openapi_merge_schema;
     use crate::schema::Schema;
 
     #[test]
@@ -149,7 +150,7 @@ mod tests {
         let applied = json!({"apiVersion": "x/v1", "metadata": {"any": 1}, "spec": {
             "extra": 1, "free": [1], "ratio": "1", "when": 7, "tags": ["a", "a", 1],
             "parts": [{"id": "x", "extra": 1}, {}, {"other": 1}]}});
-        let merge_schema = MergeSchema::from_schema(&schema);
+        let merge_schema = openapi_merge_schema(&schema);
         let errors = Schema::from_json(&schema).unwrap().typing_errors(&merge_schema, &applied, TypeCheck::FieldTypes);
         assert_eq!(
             errors.into_iter().collect::<Vec<_>>(),

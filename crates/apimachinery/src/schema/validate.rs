@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
+use super::formats;
 use super::node::{AdditionalProperties, CountRange, ListType, SchemaNode};
-use super::{OBJECT_FIELDS, formats, join};
+use super::openapi::OBJECT_FIELDS;
+use super::paths::join;
 use crate::status::StatusCause;
 
 /// Returns the validation errors of `value`.

@@ -11,7 +11,7 @@ pub(crate) use validation::causes;
 
 use std::sync::Arc;
 
-use apimachinery::{MergeSchema, Schema};
+use apimachinery::{Schema, openapi_merge_schema};
 use serde_json::{Map, Value, json};
 
 use crate::object;
@@ -145,7 +145,7 @@ fn resource(definition: &Value, version: &Value) -> Resource {
         resource.storage_api_version = format!("{group}/{}", object::text(storage, "/name"));
     }
     if let Some(raw) = version.pointer("/schema/openAPIV3Schema") {
-        resource.merge_schema = Arc::new(MergeSchema::from_schema(raw));
+        resource.merge_schema = Arc::new(openapi_merge_schema(raw));
         resource.has_defaults = has_keyword(raw, "default");
         resource.has_rules = has_keyword(raw, "x-kubernetes-validations");
         match Schema::from_json(raw) {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use apimachinery::MergeSchema;
+use apimachinery::builtin_merge_schema;
 use k8s_openapi::api;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
@@ -126,10 +126,10 @@ fn resource(row: &BuiltinResource) -> Resource {
         resource.storage = "events".to_owned();
         resource.storage_api_version = "v1".to_owned();
     }
-    resource.merge_schema = Arc::new(MergeSchema::builtin(row.group, row.kind));
+    resource.merge_schema = Arc::new(builtin_merge_schema(row.group, row.kind));
     if (row.group, row.version) == ("autoscaling", "v1") {
         resource.storage_api_version = "autoscaling/v2".to_owned();
-        resource.merge_schema = Arc::new(MergeSchema::builtin("autoscaling/v1", row.kind));
+        resource.merge_schema = Arc::new(builtin_merge_schema("autoscaling/v1", row.kind));
     }
     resource.schema = SchemaSource::Builtin {
         generate: row.schema.inline,

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use apimachinery::{MergeSchema, Schema};
+use apimachinery::{MergeSchema, Schema, builtin_merge_schema};
 use serde_json::{Map, Value, json};
 
 /// One served version of a kind.
@@ -174,7 +174,7 @@ impl Resource {
             has_defaults: false,
             has_rules: false,
             create_only: false,
-            merge_schema: Arc::new(MergeSchema::builtin("", "")),
+            merge_schema: Arc::new(builtin_merge_schema("", "")),
             printer_columns: Vec::new(),
             selectable_fields: Vec::new(),
             deprecation_warning: None,

@@ -2,11 +2,13 @@
 
 use serde_json::Value;
 
-use super::{ListMapKey, MergeSchema, MergeStrategy, PatchStrategy, builtin};
+use super::meta::metadata;
+use super::node::{ListMapKey, MergeSchema, MergeStrategy, PatchStrategy};
 
-pub(super) fn root(schema: &Value) -> MergeSchema {
+/// Reads the merge semantics of an `openAPIV3Schema`; fields that it does not specify are deduced.
+pub fn openapi_merge_schema(schema: &Value) -> MergeSchema {
     let mut root = node(schema);
-    root.fields.insert("metadata".into(), builtin::metadata());
+    root.fields.insert("metadata".into(), metadata());
     root
 }
 
@@ -25,7 +27,7 @@ fn node(schema: &Value) -> MergeSchema {
         nullable: flag("nullable"),
     };
     if flag("x-kubernetes-embedded-resource") {
-        result.fields.insert("metadata".into(), builtin::metadata());
+        result.fields.insert("metadata".into(), metadata());
     }
     result
 }
@@ -50,10 +52,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::merge_schema::constructors::{key, key_with_default};
 
     #[test]
     fn reads_list_and_map_types() {
-        let schema = root(&json!({"properties": {"spec": {"properties": {
+        let schema = openapi_merge_schema(&json!({"properties": {"spec": {"properties": {
             "ports": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["port", "protocol"],
                       "items": {"properties": {"protocol": {"default": "TCP"}}}},
             "selector": {"type": "object", "x-kubernetes-map-type": "atomic"},
@@ -62,7 +65,7 @@ mod tests {
         let spec = schema.field("spec");
         assert_eq!(
             spec.field("ports").merge,
-            MergeStrategy::Map(vec![builtin::key("port"), builtin::key_with_default("protocol", "TCP")])
+            MergeStrategy::Map(vec![key("port"), key_with_default("protocol", "TCP")])
         );
         assert_eq!(spec.field("selector").merge, MergeStrategy::Atomic);
         assert!(spec.field("labels").is_map_key("any"));
