@@ -4,8 +4,11 @@
 //! integrations include their own CRDs, which these must not replace.
 
 mod gateway;
+mod schema;
 
 use serde_json::{Value, json};
+
+use schema::{enum_schema, open_object, printer_column};
 
 pub use gateway::{http_route_crd, inference_pool_crd};
 
@@ -192,10 +195,6 @@ fn pod_group_schema() -> Value {
     }})
 }
 
-fn open_object() -> Value {
-    json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
-}
-
 /// Returns the schema of a condition: the key of a list of type `map` must be declared and required.
 fn condition_schema() -> Value {
     json!({
@@ -204,18 +203,6 @@ fn condition_schema() -> Value {
         "properties": {"type": {"type": "string"}},
         "x-kubernetes-preserve-unknown-fields": true,
     })
-}
-
-fn enum_schema(values: &[&str], default: Option<&str>) -> Value {
-    let mut schema = json!({"type": "string", "enum": values});
-    if let Some(default) = default {
-        schema["default"] = json!(default);
-    }
-    schema
-}
-
-fn printer_column(name: &str, column_type: &str, path: &str) -> Value {
-    json!({"name": name, "type": column_type, "jsonPath": path})
 }
 
 #[cfg(test)]

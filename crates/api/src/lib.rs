@@ -3,6 +3,12 @@
 //! Input: YAML or JSON manifests. Output: typed resources, their CRDs, and lint findings. Each finding concerns a single
 //! document; rules that relate several resources are in `decide`. Fields of the upstream projects that the specification does
 //! not contain are accepted, too.
+//!
+//! Layers, from low to high:
+//! - values: `code`, `capability`, `version`, and `duration`, `memory`, `parameter_count` with their schemas in `openapi`;
+//! - the API groups: `fusioninfer`, `inference`, `ome` (with `condition`); `integrations` defines those of other projects;
+//! - `crds` (the definitions of the kinds), `manifest` (documents);
+//! - `lint`: findings about a document.
 
 #![warn(missing_docs)]
 

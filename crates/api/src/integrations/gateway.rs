@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{enum_schema, open_object, printer_column};
+use super::schema::{enum_schema, open_object, printer_column};
 
 /// Returns the CRD of InferencePool v1, with the defaults and limits of the upstream CRD.
 pub fn inference_pool_crd() -> Value {

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Finding, metadata};
+use super::finding::Finding;
+use super::metadata;
 use crate::manifest::Document;
 use crate::ome::{CLASS_ANNOTATION, COST_THRESHOLD_ANNOTATION, STRATEGY_ANNOTATION};
 

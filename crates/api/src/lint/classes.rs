@@ -3,7 +3,8 @@
 use apimachinery::Quantity;
 use serde_json::Value;
 
-use super::{Finding, REQUIRED_FIELD_MISSING, abbreviate};
+use super::finding::{Finding, REQUIRED_FIELD_MISSING};
+use super::truncate::abbreviate;
 use crate::ome::{self, AcceleratorClassSpec};
 
 /// Returns the findings about an accelerator class.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::Finding;
+use super::finding::Finding;
 use crate::fusioninfer::{ComponentType, InferenceService};
 
 /// The type of a field of an HTTPRouteSpec.

@@ -1,9 +1,9 @@
 //! Unknown kinds and versions in the ostler API groups. Kinds of other API groups are not checked.
 
+use super::finding::Finding;
+use super::nearest_name::nearest_name;
 use crate::crds;
 use crate::manifest::Document;
-
-use super::{Finding, nearest_name};
 
 /// Returns a finding if the API group is served by ostler, but the kind or version is not.
 pub(super) fn check(document: &Document) -> Option<Finding> {

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Finding, REQUIRED_FIELD_MISSING, abbreviate};
+use super::finding::{Finding, REQUIRED_FIELD_MISSING};
+use super::truncate::abbreviate;
 use crate::manifest::{Document, MAX_NAME_LENGTH};
 
 /// Maximum length of a namespace name, a label value and the name part of a label key.

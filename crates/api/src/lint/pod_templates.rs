@@ -3,7 +3,8 @@
 
 use serde_json::Value;
 
-use super::Finding;
+use super::finding::Finding;
+use super::truncate::abbreviate;
 use crate::fusioninfer::{ComponentType, InferenceService};
 
 /// Prefixes of label and annotation keys that the operator uses to find Pods.
@@ -15,7 +16,7 @@ pub(super) fn check(service: &InferenceService) -> Vec<Finding> {
     let engines = roles.filter(|(_, role)| role.component_type != ComponentType::Router);
     let templates = engines.filter_map(|(index, role)| Some((index, role.template.as_ref()?)));
     let finding = |index: usize, (field, key): (&str, &str)| {
-        let path = format!("spec.roles[{index}].template.metadata.{field}[{}]", super::abbreviate(key));
+        let path = format!("spec.roles[{index}].template.metadata.{field}[{}]", abbreviate(key));
         Finding::error(path, "the prefix of this key is reserved for the operator")
             .with_hint("use a key with another prefix")
     };

@@ -3,7 +3,7 @@
 use apimachinery::Quantity;
 use serde_json::Value;
 
-use super::Finding;
+use super::finding::Finding;
 
 /// Checks all resource requirements below `spec`.
 pub(super) fn check(document: &Value) -> Vec<Finding> {

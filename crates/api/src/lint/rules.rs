@@ -1,6 +1,7 @@
 //! Rules between fields that CEL rules of a CRD cannot express, because the values are quantities in strings.
 
-use super::{Finding, annotations, classes, http_routes, models, pod_templates, runtimes};
+use super::finding::Finding;
+use super::{annotations, classes, http_routes, models, pod_templates, runtimes};
 use crate::manifest::Document;
 use crate::{fusioninfer, ome};
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{Finding, models};
-use crate::ome::{
-    AcceleratorPreference, BaseModelSpec, Component, ServingRuntimeSpec, SupportedModelFormat, VersionedName,
-};
-use crate::openapi;
-use crate::version::Version;
+use super::finding::Finding;
+use super::{model_size, version};
+use crate::ome::{AcceleratorPreference, Component, ServingRuntimeSpec, SupportedModelFormat, VersionedName};
+
+/// Identifies a model independently of versions: format, framework, architecture and quantization.
+type ModelKey = (Option<String>, Option<String>, Option<String>, Option<String>);
 
 /// Returns the findings about a runtime.
 pub(super) fn check(runtime: &ServingRuntimeSpec) -> Vec<Finding> {
@@ -15,32 +15,18 @@ pub(super) fn check(runtime: &ServingRuntimeSpec) -> Vec<Finding> {
     findings.extend(size_range(runtime));
     let range = runtime.model_size_range.unwrap_or_default();
     for (bound, size) in [("min", range.min), ("max", range.max)] {
-        findings.extend(size.and_then(|size| models::missing_unit(&format!("spec.modelSizeRange.{bound}"), size)));
+        findings.extend(size.and_then(|size| model_size::check_unit(&format!("spec.modelSizeRange.{bound}"), size)));
     }
     for (index, entry) in runtime.supported_model_formats.iter().enumerate() {
         let path = format!("spec.supportedModelFormats[{index}]");
-        findings.extend(version(&entry.model_format, &format!("{path}.modelFormat")));
-        findings.extend(version(&entry.model_framework, &format!("{path}.modelFramework")));
+        findings.extend(version::check(&entry.model_format, &format!("{path}.modelFormat")));
+        findings.extend(version::check(&entry.model_framework, &format!("{path}.modelFramework")));
     }
     findings.extend(model_formats(&runtime.supported_model_formats));
     findings.extend(incomplete_node_groups(runtime));
     findings.extend(ineffective_preferences(runtime));
     findings.extend(missing_container(runtime));
     findings
-}
-
-/// Returns the findings about the versions of a model.
-pub(super) fn versions(model: &BaseModelSpec) -> Vec<Finding> {
-    let format = version(&model.model_format, "spec.modelFormat");
-    format.into_iter().chain(version(&model.model_framework, "spec.modelFramework")).collect()
-}
-
-fn version(name: &Option<VersionedName>, path: &str) -> Option<Finding> {
-    let version = name.as_ref()?.version.as_deref()?;
-    version.parse::<Version>().is_err().then(|| {
-        let finding = Finding::error(format!("{path}.version"), format!("`{version}` is not a version"));
-        finding.with_hint(openapi::VERSION.hint)
-    })
 }
 
 fn size_range(runtime: &ServingRuntimeSpec) -> Option<Finding> {
@@ -53,9 +39,6 @@ fn size_range(runtime: &ServingRuntimeSpec) -> Option<Finding> {
     let message = format!("min {min} is greater than max {max}, so no model is in the range");
     (min > max).then(|| Finding::error("spec.modelSizeRange", message).with_hint("swap min and max"))
 }
-
-/// Identifies a model independently of versions: format, framework, architecture and quantization.
-type ModelKey = (Option<String>, Option<String>, Option<String>, Option<String>);
 
 /// Reports versions of one model with different priorities (seed 001) and, in a single finding, duplicate entries.
 fn model_formats(entries: &[SupportedModelFormat]) -> Vec<Finding> {
