@@ -23,6 +23,11 @@ pub(crate) struct PoolCapacity {
 }
 
 impl PoolCapacity {
+    /// Returns the capacity of all nodes of a class.
+    pub(crate) fn all_nodes(availability: &Availability) -> Self {
+        Self::for_nodes(availability, |_| true)
+    }
+
     /// Returns the capacity of the nodes for which `accepts` returns true; its argument is the index of the node.
     pub(crate) fn for_nodes(availability: &Availability, accepts: impl Fn(usize) -> bool) -> Self {
         let accepted = availability.nodes.iter().enumerate().filter(|(index, _)| accepts(*index));

@@ -5,12 +5,16 @@
 //! performs no I/O and reads no clock, random numbers or environment variables: [`decide`] cannot fail for reasons outside
 //! its input, and equal input gives byte-identical output.
 //!
-//! Module dependencies are acyclic:
-//! - types: `demand`, `supply` (with `configuration`, `role_placement`, `nodes`, `size`), `reason`;
-//! - checks of one runtime or one class: `compatibility`, `eligibility` (with `node_pool`, `capacity`, `fit`);
-//! - orders over all candidates: `ranking` (with `scoring`, `preference`, `variants`);
-//! - the decision: `context`, `assessment`, `retention`, and `record`, which builds the [`Decision`];
-//! - on top: `remedy` decides again with one change applied; `inventory` accounts for accelerators of nodes and Pods.
+//! Layers, from low to high:
+//! - types: `demand`, `supply` (with `configuration`, `role_placement`, `nodes`, `size`, `preference`), `reason`, `decision`
+//!   (with `rank_reason`, `shape`, `variants`); `merge` combines the fields of runtime, class and service;
+//! - input: `from_api` reads the types from manifests, `inventory` accounts for accelerators of nodes and Pods;
+//! - checks of one runtime or one class: `compatibility` (with `naming`), `eligibility` (with `match_context`, `node_pool`,
+//!   `capacity`, `fit`);
+//! - orders over all candidates: `ranking` (with `scoring`);
+//! - the decision: `context`, `assessment`, `retention`, `warnings`, and `record`, which builds the [`Decision`]; `status`
+//!   bounds its size; [`decide`] calls them;
+//! - `remedy` decides again with one change applied.
 
 #![warn(missing_docs)]
 

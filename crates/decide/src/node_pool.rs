@@ -78,7 +78,8 @@ impl ClassPool {
         let placement = placement::class_placement(class);
         let nodes = class.availability.iter().flat_map(|availability| &availability.nodes);
         let accepted_by_class = nodes.map(|node| placement.accepts(node)).collect();
-        let all = class.availability.as_ref().map(|known| Arc::new(ReplicaNodes::shared(known.capacity())));
+        let all =
+            class.availability.as_ref().map(|known| Arc::new(ReplicaNodes::shared(PoolCapacity::all_nodes(known))));
         let mut pool = Self { placement, accepted_by_class, all, unconstrained: None };
         pool.unconstrained = Some(Arc::new(pool.replica_nodes(class, &RuntimeComponent::default(), demand, &[])));
         pool

@@ -5,8 +5,6 @@ mod matching;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::capacity::PoolCapacity;
-
 pub use matching::{Discovery, labels_match_selector, matches_discovery, term_matches, term_matches_node};
 pub(crate) use matching::{MEMORY_TOLERANCE, bytes_per_label_unit, label_value_matches};
 
@@ -36,17 +34,12 @@ impl Availability {
     /// Returns the number of accelerators on all nodes.
     #[must_use]
     pub fn total(&self) -> u32 {
-        self.capacity().total()
+        self.nodes.iter().fold(0, |sum, node| sum.saturating_add(node.total))
     }
 
     /// Returns the number of free accelerators on all nodes.
     #[must_use]
     pub fn free(&self) -> u32 {
-        self.capacity().free()
-    }
-
-    /// Returns the capacity of all nodes.
-    pub(crate) fn capacity(&self) -> PoolCapacity {
-        PoolCapacity::for_nodes(self, |_| true)
+        self.nodes.iter().fold(0, |sum, node| sum.saturating_add(node.free))
     }
 }

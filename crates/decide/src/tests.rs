@@ -437,5 +437,6 @@ fn compares_memory_labels(#[case] operator: &str, #[case] value: &str, #[case] l
 #[test]
 fn counts_replica_slots_per_node() {
     let nodes = [3, 3].map(|free| nodes::ClassNode { free, ..Default::default() });
-    assert_eq!(Availability { nodes: nodes.to_vec() }.capacity().slots(2), 2);
+    let availability = Availability { nodes: nodes.to_vec() };
+    assert_eq!(capacity::PoolCapacity::all_nodes(&availability).slots(2), 2);
 }

@@ -1,6 +1,7 @@
 use rstest::rstest;
 use serde_json::json;
 
+use super::product::sanitize;
 use super::*;
 use crate::inventory::node_infos;
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::apply;
 use super::change::{CapabilityChange, ConstraintSource, ProposedChange};
 use super::what_if::{WhatIf, selected_classes};
+use crate::capacity::PoolCapacity;
 use crate::decision::{AcceleratorCandidate, ClassEvaluation, ComponentDecision, RuntimeCandidate};
 use crate::demand::{Capabilities, ClassSelector, Component, Demand};
 use crate::nodes::{Availability, ClassNode};
@@ -50,7 +51,7 @@ fn capacity_change(supply: &Supply, component: &ComponentDecision) -> Option<Pro
     let class = supply.class(component.accelerator_class.as_deref()?)?;
     let (per_node, pods) = (component.accelerators_per_node, component.nodes.saturating_mul(component.replicas.max(1)));
     let availability = class.availability.clone().unwrap_or_default();
-    let missing_slots = pods.saturating_sub(availability.capacity().slots(per_node));
+    let missing_slots = pods.saturating_sub(PoolCapacity::all_nodes(&availability).slots(per_node));
     let class = class.name.clone();
     Some(match accelerators_to_free(&availability, per_node.max(1), missing_slots) {
         Ok(count) => ProposedChange::FreeAccelerators { class, count },

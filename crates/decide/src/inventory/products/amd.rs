@@ -1,6 +1,7 @@
 //! AMD: labels of the AMD GPU node labeller in plain, `beta.` and counted form, and GPU partitions.
 
-use super::{NodeInfo, Product, clone_labels, label, sanitize, single_selector};
+use super::product::{Product, clone_labels, label, sanitize, single_selector};
+use crate::inventory::NodeInfo;
 
 const PRODUCTS: [&str; 4] =
     ["amd.com/gpu.product-name", "amd.com/gpu.product", "beta.amd.com/gpu.product-name", "gpu.amd.com/model"];

@@ -1,6 +1,7 @@
 //! AWS: Inferentia and Trainium, identified by the instance type.
 
-use super::{INSTANCE_TYPE, NodeInfo, Product, clone_labels, has_resource, label};
+use super::product::{INSTANCE_TYPE, Product, clone_labels, has_resource, label};
+use crate::inventory::NodeInfo;
 
 /// Instance type family, its sizes, and its chip.
 const FAMILIES: &[(&str, &[&str], &str)] = &[

@@ -1,6 +1,7 @@
 //! Cloud providers: node pool labels, for nodes without vendor labels.
 
-use super::{NodeInfo, Product, clone_labels, has_resource, label, sanitize, single_selector};
+use super::product::{Product, clone_labels, has_resource, label, sanitize, single_selector};
+use crate::inventory::NodeInfo;
 
 const PRODUCTS: [&str; 4] = [
     "cloud.google.com/gke-accelerator",

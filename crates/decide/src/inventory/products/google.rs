@@ -1,6 +1,7 @@
 //! Google: TPU node pools of GKE.
 
-use super::{NodeInfo, Product, clone_labels, label, sanitize, single_selector};
+use super::product::{Product, clone_labels, label, sanitize, single_selector};
+use crate::inventory::NodeInfo;
 
 const PRODUCT: &str = "cloud.google.com/gke-tpu-accelerator";
 

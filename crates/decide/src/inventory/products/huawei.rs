@@ -1,6 +1,7 @@
 //! Huawei: Ascend chips and virtual NPUs, detected by the labels of the device plugin.
 
-use super::{NodeInfo, Product, clone_labels, label, sanitize, single_selector};
+use super::product::{Product, clone_labels, label, sanitize, single_selector};
+use crate::inventory::NodeInfo;
 
 /// Labels in order of preference: chip type, chip series.
 const PRODUCTS: [&str; 2] = ["node.kubernetes.io/npu.chip.name", "accelerator"];

@@ -1,6 +1,7 @@
 //! Intel: GPUs, detected by the node feature rules of the GPU plugin, and Gaudi.
 
-use super::{INSTANCE_TYPE, NodeInfo, Product, clone_labels, has_resource, label, sanitize, single_selector};
+use super::product::{INSTANCE_TYPE, Product, clone_labels, has_resource, label, sanitize, single_selector};
+use crate::inventory::NodeInfo;
 
 const PRODUCT: &str = "gpu.intel.com/product";
 /// Resource names; the newer driver's comes first.

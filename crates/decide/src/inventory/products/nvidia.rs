@@ -2,7 +2,8 @@
 
 use api::{AcceleratorMemory, ComputeCapability};
 
-use super::{NodeInfo, Product, clone_labels, has_resource, label, sanitize, single_selector};
+use super::product::{Product, clone_labels, has_resource, label, sanitize, single_selector};
+use crate::inventory::NodeInfo;
 
 const PRODUCT: &str = "nvidia.com/gpu.product";
 const RESOURCE: &str = "nvidia.com/gpu";

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::super::flags;
-use super::super::origin::{Origin, OverriddenValue, Setting};
-use super::{FlagKey, segments};
+use super::segment::{FlagKey, segments};
+use crate::merge::flags;
+use crate::merge::origin::{Origin, OverriddenValue, Setting};
 
 /// Records the flags of several sources, weakest first, in the order of their first occurrence.
 #[derive(Default)]

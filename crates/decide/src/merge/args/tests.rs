@@ -1,4 +1,5 @@
 use super::*;
+use crate::merge::flags;
 use proptest::prelude::*;
 use rstest::rstest;
 
