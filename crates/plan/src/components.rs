@@ -1,85 +1,60 @@
 //! Converts an `ome.io` service into a topology: engine, decoder and router. Each is merged from the runtime, the
 //! accelerator configuration of the class, and the service (selection.md, Merging).
 
+mod component_input;
 mod engine;
+mod layout_input;
 mod metadata;
 mod pod_roles;
 mod pod_spec;
 mod router;
 mod scaling;
 
-use std::collections::BTreeMap;
-
-use api::ome::{Component, InferenceServiceSpec, ServingRuntimeSpec};
-use decide::{ComponentDemand, RuntimeComponent, TokenRange, Warning};
+use api::ome::{Component, ServingRuntimeSpec};
+use decide::Warning;
 use serde_json::Value;
 
+use self::component_input::ComponentInput;
+use self::metadata::selector;
 use self::pod_roles::ComponentSpecs;
+use self::router::ROUTER;
 use crate::code;
 use crate::gang::{self, PodGroupSchema};
-use crate::labels::{self, Labels};
+use crate::labels;
 use crate::launch;
 use crate::names;
-use crate::runner;
-use crate::topology::{AutoscalerSupport, Owner, PlanError, Role, Routing, Topology};
+use crate::owner::Owner;
+use crate::plan_error::PlanError;
+use crate::role::Role;
+use crate::topology::{Routing, Topology};
 
-/// Default port of a component, as in upstream OME.
-const PORT: u16 = 8080;
+pub(crate) use self::layout_input::{ComponentSelection, LayoutInput, ReplicaSet, SelectedModel, SelectedRuntime};
+
 const ENGINE: &str = "engine";
 const DECODER: &str = "decoder";
-const ROUTER: &str = "router";
 
-/// Input of the layout of a service: its spec, the selected objects and the cluster's capabilities.
-#[derive(Debug, Clone)]
-pub(crate) struct LayoutInput<'a> {
-    pub service: &'a InferenceServiceSpec,
-    pub runtime: Option<SelectedRuntime<'a>>,
-    pub model: Option<SelectedModel<'a>>,
-    /// Autoscalers that the cluster supports.
-    pub autoscaler_support: AutoscalerSupport,
-    /// Selections for the engine and, if present, the decoder.
-    pub components: BTreeMap<decide::Component, ComponentSelection>,
+/// Scope of gang scheduling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum GangScope {
+    /// No gang scheduling.
+    None,
+    /// The Pods of each multi-node replica.
+    Replicas,
+    /// Engine and decoder together.
+    Pair,
 }
 
-/// The selected runtime.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct SelectedRuntime<'a> {
-    /// Name of the runtime.
-    pub name: &'a str,
-    /// Spec of the runtime.
-    pub spec: &'a ServingRuntimeSpec,
-}
+// === impl GangScope ===
 
-/// The model of the service.
-#[derive(Debug, Clone)]
-pub(crate) struct SelectedModel<'a> {
-    /// Name of the model.
-    pub name: &'a str,
-    /// Spec of the model.
-    pub spec: &'a api::ome::BaseModelSpec,
-    /// Annotation `models.ome.io/category`.
-    pub category: Option<&'a str>,
-    /// Label key that a model agent sets on Nodes with the model's files; `None` if no Node has this label.
-    pub node_label: Option<String>,
-}
-
-/// The selection for one component.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ComponentSelection {
-    /// Component of the runtime, as parsed for the decision.
-    pub runtime_component: RuntimeComponent,
-    pub demand: ComponentDemand,
-    /// One replica set, or one per class if classes serve different request sizes.
-    pub replica_sets: Vec<ReplicaSet>,
-}
-
-/// A set of identical replicas of one component.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ReplicaSet {
-    /// `None` if the resources of the runtime apply.
-    pub accelerators: Option<runner::Accelerators>,
-    /// Prompt sizes that this set serves; `None` if it is the only set.
-    pub request_tokens: Option<TokenRange>,
+impl GangScope {
+    /// Returns whether the Pods of `component` are members of the gang.
+    fn contains(self, component: &ComponentInput<'_>) -> bool {
+        match self {
+            Self::None => false,
+            Self::Replicas => component.is_multi_node(),
+            Self::Pair => true,
+        }
+    }
 }
 
 /// Returns the topology of a service, with warnings. `schema` is the schema of the cluster's PodGroups.
@@ -112,48 +87,6 @@ pub(crate) fn topology(
     let routing = routing(&owner, &roles, &mut warnings);
     let labels = labels::from_pairs([(labels::OME_SERVICE, names::label_value(&owner.name).as_str())]);
     Ok((Topology { owner, labels, roles, gang, routing, router: None }, warnings))
-}
-
-/// A component with its specifications and its selection.
-struct ComponentInput<'a> {
-    component: decide::Component,
-    specs: ComponentSpecs,
-    selection: &'a ComponentSelection,
-}
-
-impl ComponentInput<'_> {
-    /// Returns the number of Pods of one replica of `set`.
-    fn nodes(&self, set: &ReplicaSet) -> u32 {
-        let accelerators = set.accelerators.as_ref().filter(|_| self.specs.has_workers());
-        accelerators.map_or_else(|| self.specs.nodes(), |accelerators| accelerators.shape.nodes.max(1))
-    }
-
-    /// Returns whether a replica has more than one Pod.
-    fn is_multi_node(&self) -> bool {
-        self.selection.replica_sets.iter().any(|set| self.nodes(set) > 1)
-    }
-}
-
-/// Scope of gang scheduling.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum GangScope {
-    /// No gang scheduling.
-    None,
-    /// The Pods of each multi-node replica.
-    Replicas,
-    /// Engine and decoder together.
-    Pair,
-}
-
-impl GangScope {
-    /// Returns whether the Pods of `component` are members of the gang.
-    fn contains(self, component: &ComponentInput<'_>) -> bool {
-        match self {
-            Self::None => false,
-            Self::Replicas => component.is_multi_node(),
-            Self::Pair => true,
-        }
-    }
 }
 
 /// Returns the scope of gang scheduling. By default, multi-node replicas are scheduled as a gang, together with the other
@@ -230,14 +163,6 @@ fn runtime_engine_spec(spec: &ServingRuntimeSpec) -> Component {
         pod,
         ..Component::default()
     }
-}
-
-/// Returns the labels that select the Pods of a component.
-fn selector(owner: &Owner, component: &str) -> Labels {
-    labels::from_pairs([
-        (labels::OME_SERVICE, names::label_value(&owner.name).as_str()),
-        (labels::COMPONENT, component),
-    ])
 }
 
 /// Returns the routing of a service. Requests go to the router; without a router to the decoder, which can process

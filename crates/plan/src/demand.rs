@@ -3,8 +3,8 @@
 use api::ome;
 use decide::{Demand, FieldError, ModelReference, ProposedChange, Remedy, Supply, nearest_name};
 
+use crate::owner::Owner;
 use crate::snapshot::{Model, Snapshot};
-use crate::topology::Owner;
 
 /// Returns the model that the service names, if it exists.
 pub(crate) fn find_model<'s>(

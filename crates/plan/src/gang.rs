@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::code;
 use crate::labels::{self, Labels};
-use crate::topology::{Role, Workload};
+use crate::role::{Role, Workload};
 
 /// Scheduler of gangs.
 pub(crate) const VOLCANO: &str = "volcano";

@@ -7,37 +7,58 @@
 //!
 //! The crate uses no client, clock, random numbers or environment variables, and Pod templates never contain a generation, time
 //! or resourceVersion. Equal snapshots give byte-identical plans.
+//!
+//! Layers, from low to high:
+//! - parts of a topology: `owner`, `role` (with `replicas`), `gang`, `pool_target`, `router`; then `topology` itself; `labels`
+//!   and `names` of objects;
+//! - input: `runtime`, `class`, `claims`, `snapshot`; `demand` and `supply` read the input of a decision from them;
+//! - Pods: `pod` (with `template`), `launch` (commands), `engine_container`, `runner` (merged containers), `multinode`,
+//!   `model_files`, `probe`;
+//! - topologies: `components` for `ome.io` (with `selection`), `roles` for `fusioninfer.io`;
+//! - `render` converts a topology into objects;
+//! - `service_plan` calls all of them.
 
 #![warn(missing_docs)]
 
 pub use claims::{Claim, PodSet, status_waits_for_capacity, waits_for_capacity};
+pub use class::Class;
 pub use gang::PodGroupSchema;
 pub use names::{LeaderWorkerSetNames, fingerprint, label_value};
+pub use plan_error::PlanError;
+pub use replicas::AutoscalerSupport;
 pub use roles::validate_roles;
+pub use runtime::Runtime;
 pub use service_plan::{
     CurrentSelectionPolicy, Plan, ServicePlan, plan, plan_service, plan_service_with_claims, remedies,
 };
 pub use snapshot::{DEFAULT_PICKER_IMAGE, Model, Service, Snapshot};
-pub use supply::{Class, Runtime};
-pub use topology::{AutoscalerSupport, PlanError};
 
+mod accelerator_request;
 mod claims;
+mod class;
 pub mod code;
 mod components;
 mod current_selection;
 mod demand;
+mod engine_container;
 mod gang;
 pub mod labels;
 mod launch;
 mod model_files;
 mod multinode;
 mod names;
+mod owner;
+mod plan_error;
 mod pod;
+mod pool_target;
 mod probe;
 mod render;
+mod replicas;
+mod role;
 mod roles;
 mod router;
 mod runner;
+mod runtime;
 mod selection;
 mod service_plan;
 mod smaller_models;

@@ -5,9 +5,9 @@ use decide::PodRole;
 use serde_json::{Value, json};
 
 use crate::code;
+use crate::engine_container::{engine_container, engine_container_mut};
 use crate::launch::{self, native, ray};
-use crate::pod;
-use crate::topology::PlanError;
+use crate::plan_error::PlanError;
 
 /// Pod templates of one replica.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,16 +27,16 @@ pub(crate) fn expand_template(
     backend: Option<MultinodeBackend>,
     port: u16,
 ) -> Result<ReplicaTemplates, PlanError> {
-    let container = pod::engine_container(template).unwrap_or(&Value::Null);
+    let container = engine_container(template).unwrap_or(&Value::Null);
     let rendezvous = Rendezvous::for_container(container, nodes, backend)?;
     let (mut leader, mut worker) = (template.clone(), template.clone());
-    if let Some(container) = pod::engine_container_mut(&mut leader) {
+    if let Some(container) = engine_container_mut(&mut leader) {
         rendezvous.configure(container, PodRole::Leader)?;
         if container.get("readinessProbe").is_none() {
             container["readinessProbe"] = crate::probe::health(port);
         }
     }
-    if let Some(container) = pod::engine_container_mut(&mut worker) {
+    if let Some(container) = engine_container_mut(&mut worker) {
         rendezvous.configure(container, PodRole::Worker)?;
     }
     Ok(ReplicaTemplates { leader, worker })

@@ -4,7 +4,8 @@ use std::hash::Hasher as _;
 
 use fnv::FnvHasher;
 
-use crate::topology::{Owner, Role, Workload};
+use crate::owner::Owner;
+use crate::role::{Role, Workload};
 
 /// Maximum length of Service names and label values.
 pub(crate) const LABEL_LENGTH: usize = 63;

@@ -1,12 +1,22 @@
-//! Pod templates as JSON: merging specifications and finding containers. Unknown fields are preserved, to support
-//! fields that are newer than ostler.
+//! Pod templates as JSON: merging specifications and expanding template variables. Unknown fields are preserved, to
+//! support fields that are newer than ostler.
 
 use decide::Warning;
 use serde_json::{Map, Value};
 
 use crate::code;
+use crate::owner::Owner;
 use crate::template;
-use crate::topology::Owner;
+
+/// Merge strategy of a list field.
+enum MergeStrategy {
+    /// Items with the same value of this field are merged.
+    ByKey(&'static str),
+    /// Items are added unless present.
+    Set,
+    /// The list is replaced.
+    Atomic,
+}
 
 /// Merges `over` into `base`: maps by key, and lists by the merge key of their Kubernetes type. Other values are
 /// replaced.
@@ -31,16 +41,6 @@ pub(crate) fn overlay_map(base: &mut Map<String, Value>, over: &Map<String, Valu
             }
         }
     }
-}
-
-/// Merge strategy of a list field.
-enum MergeStrategy {
-    /// Items with the same value of this field are merged.
-    ByKey(&'static str),
-    /// Items are added unless present.
-    Set,
-    /// The list is replaced.
-    Atomic,
 }
 
 /// Returns the merge strategy of a list field of Pods and containers.
@@ -72,28 +72,6 @@ fn merge_items(items: &mut Vec<Value>, more: &[Value], key: &str) {
             None => items.push(item.clone()),
         }
     }
-}
-
-/// Returns the container that serves requests: the one with a port named `http`, otherwise the one that requests
-/// accelerators, otherwise the one that starts a known engine, otherwise the first one.
-pub(crate) fn engine_container(template: &Value) -> Option<&Value> {
-    let containers = template.pointer("/spec/containers")?.as_array()?;
-    let criteria: [fn(&Value) -> bool; 3] = [
-        |container| container["ports"].as_array().is_some_and(|ports| ports.iter().any(|port| port["name"] == "http")),
-        |container| crate::runner::requested_accelerators(&container["resources"]).is_some(),
-        |container| crate::launch::inspect(container).engine.is_some(),
-    ];
-    criteria
-        .iter()
-        .find_map(|matches| containers.iter().find(|container| matches(container)))
-        .or_else(|| containers.first())
-}
-
-/// Returns the container of [`engine_container`] mutably.
-pub(crate) fn engine_container_mut(template: &mut Value) -> Option<&mut Value> {
-    let name = engine_container(template)?.get("name").cloned();
-    let containers = template.pointer_mut("/spec/containers")?.as_array_mut()?;
-    containers.iter_mut().find(|container| container.get("name") == name.as_ref())
 }
 
 /// Adds an item to a list field unless it has an item with the same `key`, so that values of the user are preserved. Returns
@@ -144,7 +122,6 @@ pub(crate) fn substitute_sidecars(spec: &mut Value, owner: &Owner, warnings: &mu
 
 #[cfg(test)]
 mod tests {
-    use rstest::rstest;
     use serde_json::json;
 
     use super::*;
@@ -175,15 +152,6 @@ mod tests {
                 "dnsPolicy": "None",
             })
         );
-    }
-
-    #[rstest]
-    #[case::by_port(json!([{"name": "x", "image": "vllm"}, {"name": "e", "ports": [{"name": "http"}]}]), "e")]
-    #[case::by_accelerators(json!([{"name": "x", "image": "vllm-log"}, {"name": "e", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]), "e")]
-    #[case::by_engine(json!([{"name": "x", "ports": [{"name": "metrics", "containerPort": 9100}]}, {"name": "e", "image": "lmsysorg/sglang:v1"}]), "e")]
-    #[case::first(json!([{"name": "e", "image": "a"}, {"name": "x", "image": "b"}]), "e")]
-    fn finds_the_engine_container(#[case] containers: Value, #[case] expect: &str) {
-        assert_eq!(engine_container(&json!({"spec": {"containers": containers}})).unwrap()["name"], expect);
     }
 
     #[test]

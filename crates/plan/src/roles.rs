@@ -8,14 +8,19 @@ use decide::Warning;
 use serde_json::Value;
 
 use crate::code;
+use crate::engine_container::engine_container;
 use crate::gang::{self, PodGroupSchema, VOLCANO, set_scheduler};
 use crate::labels;
 use crate::launch;
 use crate::multinode;
 use crate::names::LeaderWorkerSetNames;
-use crate::pod;
+use crate::owner::Owner;
+use crate::plan_error::PlanError;
+use crate::pool_target::PoolTarget;
+use crate::replicas::ReplicaRange;
+use crate::role::{Role, Workload};
 use crate::router;
-use crate::topology::{Owner, PlanError, ReplicaRange, Role, Routing, Topology, Workload};
+use crate::topology::{Routing, Topology};
 
 /// Default port of an engine (topology.md).
 const PORT: u16 = 8000;
@@ -174,7 +179,7 @@ fn engine_role(owner: &Owner, role: &ApiRole, gang: bool, scheduler: Option<&str
     let mut object_labels = selector.clone();
     object_labels.insert(labels::COMPONENT_TYPE.to_owned(), role.component_type.as_str().to_owned());
     labels::set_on_template(&mut template, "labels", &object_labels);
-    object_labels.extend(queue_label(owner));
+    object_labels.extend(owner.queue_label());
     let nodes = role.node_count().max(1).unsigned_abs();
     let (template, worker) = leader_and_worker_templates(template, nodes, role, port)?;
     let spread = role.multinode.as_ref().and_then(|multinode| multinode.spread);
@@ -202,7 +207,7 @@ fn engine_role(owner: &Owner, role: &ApiRole, gang: bool, scheduler: Option<&str
 fn validated_template(role: &ApiRole) -> Result<(Value, u16), PlanError> {
     let invalid = |cause: &str| PlanError::new(code::error::INVALID_TEMPLATE, format!("role {}, {cause}", role.name));
     let template = role.template.clone().ok_or_else(|| invalid("template: required for roles that run engines"))?;
-    let container = pod::engine_container(&template)
+    let container = engine_container(&template)
         .ok_or_else(|| invalid("template.spec.containers: at least one container is required"))?;
     if container["image"].as_str().is_none_or(str::is_empty) {
         let containers = template.pointer("/spec/containers").and_then(Value::as_array);
@@ -236,12 +241,6 @@ fn leader_and_worker_templates(
     let templates = multinode::expand_template(&template, nodes, backend, port)
         .map_err(|error| PlanError { message: format!("role {}, {}", role.name, error.message), ..error })?;
     Ok((templates.leader, Some(templates.worker)))
-}
-
-/// Returns the service's Kueue queue label, which its workloads inherit.
-pub(crate) fn queue_label(owner: &Owner) -> Option<(String, String)> {
-    let queue = owner.labels.get(labels::KUEUE_QUEUE)?;
-    Some((labels::KUEUE_QUEUE.to_owned(), queue.clone()))
 }
 
 /// Warns about fields that have no effect on a role of this type (TOP-10).
@@ -281,7 +280,7 @@ fn ignored_field_warnings(role: &ApiRole) -> Vec<Warning> {
 fn routing(owner: &Owner, roles: &[Role], disaggregated: bool, warnings: &mut Vec<Warning>) -> Option<Routing> {
     let component_type = disaggregated.then_some(ComponentType::Decoder);
     let PoolTarget { selector, port } = PoolTarget::select(owner, roles, component_type, warnings)?;
-    let launch = launch::inspect(pod::engine_container(&PoolTarget::roles(roles, component_type).next()?.template)?);
+    let launch = launch::inspect(engine_container(&PoolTarget::roles(roles, component_type).next()?.template)?);
     Some(Routing {
         selector,
         ports: vec![port],
@@ -289,45 +288,4 @@ fn routing(owner: &Owner, roles: &[Role], disaggregated: bool, warnings: &mut Ve
         model_name: owner.name.clone(),
         target_model: launch.served_model.filter(|served| *served != owner.name),
     })
-}
-
-/// Pods that a pool routes requests to, and their port.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct PoolTarget {
-    /// Selects leaders only.
-    pub selector: labels::Labels,
-    pub port: u16,
-}
-
-impl PoolTarget {
-    /// Returns the roles of a component type, or all roles.
-    fn roles(roles: &[Role], component_type: Option<ComponentType>) -> impl Iterator<Item = &Role> {
-        roles.iter().filter(move |role| {
-            component_type.is_none_or(|component_type| role.labels[labels::COMPONENT_TYPE] == component_type.as_str())
-        })
-    }
-
-    /// Returns the leaders of `roles`, optionally of one component type. Excludes roles with a different port than the
-    /// first one, because all Pods of a pool share the same ports. `None` without roles.
-    pub(crate) fn select(
-        owner: &Owner,
-        roles: &[Role],
-        component_type: Option<ComponentType>,
-        warnings: &mut Vec<Warning>,
-    ) -> Option<Self> {
-        let first = Self::roles(roles, component_type).next()?;
-        let mut selector = labels::from_pairs([(labels::SERVICE, owner.name.as_str()), (labels::WORKER_INDEX, "0")]);
-        if let Some(component_type) = component_type {
-            selector.insert(labels::COMPONENT_TYPE.to_owned(), component_type.as_str().to_owned());
-        }
-        if Self::roles(roles, component_type).any(|role| role.port != first.port) {
-            selector.insert(labels::ROLE_NAME.to_owned(), first.name.clone());
-            let message = format!(
-                "Roles serve on different ports; requests are routed only to role {} (port {})",
-                first.name, first.port
-            );
-            warnings.push(Warning::new(code::warning::PORTS_DIFFER, message));
-        }
-        Some(Self { selector, port: first.port })
-    }
 }

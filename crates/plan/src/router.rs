@@ -9,8 +9,11 @@ use serde_json::Value;
 
 use crate::code;
 use crate::labels::{self, Labels};
-use crate::roles::{PoolTarget, queue_label};
-use crate::topology::{Owner, PlanError, Role};
+use crate::names;
+use crate::owner::Owner;
+use crate::plan_error::PlanError;
+use crate::pool_target::PoolTarget;
+use crate::role::Role;
 
 /// Endpoint picker of a service with its pool and route.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,8 +36,31 @@ pub(crate) struct Router {
     pub route: Option<Value>,
 }
 
+/// Names of the router's objects, the same as upstream. A service has one router, so they derive from the service's name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RouterNames {
+    /// Name of the ServiceAccount, Role, RoleBinding, Deployment and Service.
+    pub picker: String,
+    /// Name of the ConfigMap.
+    pub config: String,
+    /// Name of the InferencePool.
+    pub pool: String,
+    /// Name of the HTTPRoute.
+    pub route: String,
+}
+
 /// Label key of the picker's Pods.
 const APP: &str = "app";
+
+// === impl RouterNames ===
+
+impl RouterNames {
+    /// Returns the names for the service `owner`, each with at most 63 characters.
+    pub(crate) fn for_owner(owner: &Owner) -> Self {
+        let name = |suffix| names::component(&owner.name, suffix);
+        Self { picker: name("epp"), config: name("epp-config"), pool: name("pool"), route: name("httproute") }
+    }
+}
 
 /// Builds the router for `role` of a service with these engine roles.
 ///
@@ -71,33 +97,12 @@ pub(crate) fn build_router(
         role: role.name.clone(),
         labels: object_labels,
         selector,
-        queue_labels: queue_label(owner).into_iter().collect(),
+        queue_labels: owner.queue_label().into_iter().collect(),
         image: image.to_owned(),
         config: custom_config.map_or_else(|| strategy::config(strategy), str::to_owned),
         pool: pool.ok_or_else(|| PlanError::new(code::error::INVALID_TEMPLATE, "No role has a container"))?,
         route: role.httproute.as_ref().map(|spec| http_route(role, spec, &names.pool, warnings)).transpose()?,
     })
-}
-
-/// Names of the router's objects, the same as upstream. A service has one router, so they derive from the service's name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct RouterNames {
-    /// Name of the ServiceAccount, Role, RoleBinding, Deployment and Service.
-    pub picker: String,
-    /// Name of the ConfigMap.
-    pub config: String,
-    /// Name of the InferencePool.
-    pub pool: String,
-    /// Name of the HTTPRoute.
-    pub route: String,
-}
-
-impl RouterNames {
-    /// Returns the names for the service `owner`, each with at most 63 characters.
-    pub(crate) fn for_owner(owner: &Owner) -> Self {
-        let name = |suffix| crate::names::component(&owner.name, suffix);
-        Self { picker: name("epp"), config: name("epp-config"), pool: name("pool"), route: name("httproute") }
-    }
 }
 
 /// Returns the number of engine roles of a component type.

@@ -1,7 +1,7 @@
 //! Merges the container and the placement of a component. Precedence: runtime < accelerator configuration < service
 //! (selection.md, Merging).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use api::ome::Component;
 use decide::{
@@ -10,9 +10,10 @@ use decide::{
 };
 use serde_json::{Map, Value, json};
 
+use crate::accelerator_request::requested_accelerators;
 use crate::code;
+use crate::plan_error::PlanError;
 use crate::pod;
-use crate::topology::PlanError;
 
 /// Sources of one component, in order of increasing precedence.
 #[derive(Debug, Clone)]
@@ -137,13 +138,6 @@ pub(crate) fn parallelism(container: &Value, accelerators: Option<&Accelerators>
         Some(accelerators) => accelerators.shape.accelerators(),
         None => requested_accelerators(&container["resources"]).map_or(1, |(_, count)| count.saturating_mul(nodes)),
     }
-}
-
-/// Returns resource name and number of the accelerators that a `resources` object requests from a known device plugin.
-pub(crate) fn requested_accelerators(resources: &Value) -> Option<(String, u32)> {
-    let units: BTreeMap<String, u32> = decide::extended_resources(resources);
-    let is_known = |name: &str| decide::ACCELERATOR_RESOURCES.contains(&name);
-    units.into_iter().find(|(name, count)| is_known(name) && *count > 0)
 }
 
 impl Accelerators {

@@ -10,10 +10,11 @@ use decide::{
 
 use crate::components::{ComponentSelection, LayoutInput, ReplicaSet, SelectedModel, SelectedRuntime};
 use crate::model_files::{self, READY};
+use crate::owner::Owner;
+use crate::replicas::AutoscalerSupport;
 use crate::runner::Accelerators;
+use crate::runtime::Runtime;
 use crate::snapshot::{Model, Snapshot};
-use crate::supply::Runtime;
-use crate::topology::{AutoscalerSupport, Owner};
 
 /// The result of a decision together with the objects that it refers to.
 pub(crate) struct Selection<'a> {

@@ -10,19 +10,22 @@ use decide::{
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::accelerator_request::requested_accelerators;
 use crate::claims::{self, Claim};
 use crate::code;
 use crate::components;
 use crate::current_selection::current_selection;
 use crate::demand;
+use crate::owner::Owner;
+use crate::plan_error::PlanError;
 use crate::render;
+use crate::role::Role;
 use crate::roles;
-use crate::runner;
 use crate::selection::Selection;
 use crate::smaller_models;
 use crate::snapshot::{Service, Snapshot};
 use crate::supply::read_supply;
-use crate::topology::{Owner, PlanError, Role, Topology};
+use crate::topology::Topology;
 
 /// Output of `ostler plan -o json`.
 #[derive(Debug, Clone, Serialize)]
@@ -231,7 +234,7 @@ fn record_requested_accelerators(component: &mut ComponentDecision, template: &V
     }
     let containers = template.pointer("/spec/containers").and_then(Value::as_array).into_iter().flatten();
     let requests: Vec<(String, u32)> =
-        containers.filter_map(|container| runner::requested_accelerators(&container["resources"])).collect();
+        containers.filter_map(|container| requested_accelerators(&container["resources"])).collect();
     if let Some((name, _)) = requests.first() {
         component.accelerators_per_node =
             requests.iter().filter(|(resource, _)| resource == name).map(|(_, count)| count).sum();

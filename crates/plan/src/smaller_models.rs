@@ -4,8 +4,8 @@ use api::ome;
 use decide::{Demand, ProposedChange, Remedy, Supply};
 
 use crate::demand;
+use crate::owner::Owner;
 use crate::snapshot::{Model, Snapshot};
-use crate::topology::Owner;
 
 /// Largest number of proposed models.
 const MAX_PROPOSED: usize = 2;

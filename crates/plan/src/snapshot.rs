@@ -12,10 +12,11 @@ use decide::{Inventory, Scope};
 use serde_json::Value;
 
 use crate::claims::Claim;
+use crate::class::Class;
 use crate::gang::PodGroupSchema;
 use crate::names;
-use crate::supply::{Class, Runtime};
-use crate::topology::AutoscalerSupport;
+use crate::replicas::AutoscalerSupport;
+use crate::runtime::Runtime;
 
 const OME: &str = ome::API_VERSION;
 const FUSION_INFER: &str = fusioninfer::API_VERSION;

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::topology::Owner;
+use crate::owner::Owner;
 
 /// Expands the variables in all strings of `value` except keys. Adds the names of missing metadata keys to `missing`.
 pub(crate) fn substitute(value: &mut Value, owner: &Owner, missing: &mut Vec<String>) {

@@ -3,8 +3,11 @@
 use decide::{Origin, PodRole, Setting, Warning};
 use serde_json::{Value, json};
 
+use super::component_input::ComponentInput;
+use super::layout_input::{LayoutInput, ReplicaSet};
+use super::metadata::{self, selector};
+use super::pod_spec;
 use super::scaling::ScalingInput;
-use super::{ComponentInput, LayoutInput, ReplicaSet, metadata, pod_spec, selector};
 use crate::code;
 use crate::gang::{self, VOLCANO};
 use crate::labels::{self, Labels};
@@ -12,11 +15,12 @@ use crate::launch;
 use crate::model_files::{self, ModelFiles};
 use crate::multinode::{self, Rendezvous};
 use crate::names;
+use crate::owner::Owner;
+use crate::plan_error::PlanError;
 use crate::pod;
 use crate::probe;
-use crate::roles::queue_label;
+use crate::role::{Role, Workload};
 use crate::runner::{self, Layers};
-use crate::topology::{Owner, PlanError, Role, Workload};
 
 /// Default name of the main container.
 pub(super) const CONTAINER: &str = "ome-container";
@@ -72,7 +76,7 @@ impl RoleBuilder<'_> {
         self.warn_if_not_joined(&leader.template, worker.as_ref(), warnings);
         let pod_selector = self.selector();
         let mut object_labels = pod_selector.clone();
-        object_labels.extend(queue_label(self.owner));
+        object_labels.extend(self.owner.queue_label());
         let scaling = self.scaling(&leader.template);
         let strategy = specs.service.deployment_strategy.as_ref().or(specs.runtime.deployment_strategy.as_ref());
         let workload = if self.gang || specs.has_workers() { Workload::LeaderWorkerSet } else { Workload::Deployment };
@@ -163,7 +167,7 @@ impl RoleBuilder<'_> {
             PodRole::Leader => pod_spec::complete_port_and_probe(container, |container, port| {
                 probe::readiness(&launch::inspect(container), port)
             }),
-            PodRole::Worker => launch::port(container, launch::default_port(container).unwrap_or(super::PORT)),
+            PodRole::Worker => launch::port(container, launch::default_port(container).unwrap_or(pod_spec::PORT)),
         }
     }
 

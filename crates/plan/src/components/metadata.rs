@@ -4,10 +4,11 @@ use api::ome::Component;
 use decide::Warning;
 use serde_json::{Value, json};
 
-use super::{LayoutInput, ReplicaSet};
+use super::layout_input::{LayoutInput, ReplicaSet};
 use crate::code;
 use crate::labels::{self, Labels};
 use crate::names;
+use crate::owner::Owner;
 
 /// Returns the metadata of a Pod template. Selector labels take precedence over those of runtime and service.
 pub(super) fn pod_metadata(
@@ -72,4 +73,12 @@ fn add_model_metadata(input: &LayoutInput<'_>, labels: &mut Labels, annotations:
     ];
     annotations
         .extend(fields.into_iter().filter_map(|(key, value)| Some((format!("ome.io/base-model-{key}"), value?))));
+}
+
+/// Returns the labels that select the Pods of a component.
+pub(super) fn selector(owner: &Owner, component: &str) -> Labels {
+    labels::from_pairs([
+        (labels::OME_SERVICE, names::label_value(&owner.name).as_str()),
+        (labels::COMPONENT, component),
+    ])
 }

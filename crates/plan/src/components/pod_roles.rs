@@ -4,7 +4,7 @@ use api::ome::{Component, NodeGroup};
 use decide::{ComponentDemand, PodRole, RuntimeComponent};
 use serde_json::{Map, Value, json};
 
-use super::ComponentSelection;
+use super::layout_input::ComponentSelection;
 use crate::pod;
 
 /// Specifications of one component in the runtime and the service.

@@ -3,11 +3,14 @@
 use decide::{Setting, Warning};
 use serde_json::{Map, Value, json};
 
-use super::PORT;
 use crate::launch;
+use crate::owner::Owner;
+use crate::plan_error::PlanError;
 use crate::pod;
 use crate::runner::{self, Layers};
-use crate::topology::{Owner, PlanError};
+
+/// Default port of a component, as in upstream OME.
+pub(super) const PORT: u16 = 8080;
 
 /// Returns the serving port of `container`, and adds the port declaration and a readiness probe if they are missing.
 pub(super) fn complete_port_and_probe(container: &mut Value, probe: impl FnOnce(&Value, u16) -> Value) -> u16 {

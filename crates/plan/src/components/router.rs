@@ -6,15 +6,21 @@ use api::ome::Component;
 use decide::{ComponentDemand, Origin, RuntimeComponent, Setting, Warning};
 use serde_json::{Value, json};
 
+use super::layout_input::{LayoutInput, ReplicaSet};
+use super::metadata::{self, selector};
+use super::pod_spec;
 use super::scaling::ScalingInput;
-use super::{LayoutInput, ROUTER, ReplicaSet, metadata, pod_spec, selector};
 use crate::code;
 use crate::names;
+use crate::owner::Owner;
+use crate::plan_error::PlanError;
 use crate::pod;
 use crate::probe;
-use crate::roles::queue_label;
+use crate::role::{Role, Workload};
 use crate::runner::{self, Layers};
-use crate::topology::{Owner, PlanError, Role, Workload};
+
+/// Name of the component and its role.
+pub(super) const ROUTER: &str = "router";
 
 /// Returns the role of the router, if runtime or service has one.
 pub(super) fn router_role(
@@ -45,7 +51,7 @@ pub(super) fn router_role(
     let spec = pod_spec::assemble(container, spec, owner, warnings);
     let selector = selector(owner, ROUTER);
     let mut labels = selector.clone();
-    labels.extend(queue_label(owner));
+    labels.extend(owner.queue_label());
     let replica_set = ReplicaSet::default();
     let scaling = ScalingInput {
         owner,

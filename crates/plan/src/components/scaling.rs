@@ -5,7 +5,9 @@ use decide::Warning;
 use serde_json::{Value, json};
 
 use crate::code;
-use crate::topology::{AutoscalerSupport, Disruption, Owner, ReplicaRange, ResourceMetric, Scaler};
+use crate::owner::Owner;
+use crate::replicas::{AutoscalerSupport, ReplicaRange, ResourceMetric, Scaler};
+use crate::role::Disruption;
 
 /// Default target utilization, in percent of the request.
 const DEFAULT_UTILIZATION: u32 = 80;

@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 
 use crate::labels;
 use crate::names;
-use crate::topology::{Owner, ResourceMetric, Role, Scaler, Workload};
+use crate::owner::Owner;
+use crate::replicas::{ResourceMetric, Scaler};
+use crate::role::{Role, Workload};
 
 /// Renders a HorizontalPodAutoscaler for a resource metric or a ScaledObject for a query. Returns `None` unless max > min.
 pub(crate) fn render(owner: &Owner, role: &Role) -> Option<Value> {

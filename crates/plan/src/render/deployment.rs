@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::labels;
 use crate::names;
-use crate::topology::{Owner, Role};
+use crate::owner::Owner;
+use crate::role::Role;
 
 /// Renders the Deployment `{service}-{component}`. Omits `replicas` if an autoscaler manages the number.
 pub(crate) fn render(owner: &Owner, role: &Role) -> Value {

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::labels;
 use crate::names;
-use crate::topology::{Disruption, Owner, Role};
+use crate::owner::Owner;
+use crate::role::{Disruption, Role};
 
 /// Renders a PodDisruptionBudget. Returns `None` for a single replica, where it would block every drain.
 pub(crate) fn render(owner: &Owner, role: &Role) -> Option<Value> {

@@ -6,7 +6,8 @@ use crate::gang;
 use crate::labels::{self, Labels};
 use crate::multinode;
 use crate::names;
-use crate::topology::{Owner, Role};
+use crate::owner::Owner;
+use crate::role::Role;
 
 /// Renders the LeaderWorkerSet `{service}-{role}-{index}` of one replica.
 pub(crate) fn replica(owner: &Owner, role: &Role, index: u32) -> Value {

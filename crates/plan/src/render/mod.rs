@@ -12,7 +12,9 @@ mod service;
 
 use serde_json::Value;
 
-use crate::topology::{Owner, Role, Topology, Workload};
+use crate::owner::Owner;
+use crate::role::{Role, Workload};
+use crate::topology::Topology;
 
 /// Renders all objects: the PodGroup first, then the workloads of each role, then the routing.
 pub(crate) fn objects(topology: &Topology) -> Vec<Value> {

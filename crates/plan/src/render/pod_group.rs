@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::gang::{Gang, GangMember};
 use crate::labels::{self, Labels};
-use crate::topology::Owner;
+use crate::owner::Owner;
 
 /// Renders a PodGroup with the service's name. `MinimumAvailable` has one subgroup per replica and requires one of each role;
 /// `All` has one task per replica and requires all of them.

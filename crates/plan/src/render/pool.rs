@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::labels::{self, Labels};
-use crate::topology::{Owner, Routing};
+use crate::owner::Owner;
+use crate::topology::Routing;
 
 const API_VERSION: &str = "inference.networking.x-k8s.io/v1alpha1";
 

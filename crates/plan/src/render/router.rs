@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::labels::{self, Labels};
 use crate::names;
+use crate::owner::Owner;
 use crate::router::{Router, RouterNames};
-use crate::topology::Owner;
 
 /// API group of InferencePool.
 const POOL_GROUP: &str = "inference.networking.k8s.io";

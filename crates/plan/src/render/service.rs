@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::labels;
 use crate::names;
-use crate::topology::{Owner, Role};
+use crate::owner::Owner;
+use crate::role::Role;
 
 /// Renders the ClusterIP Service of a component over all its replica sets. The Service port equals the engine's port.
 pub(crate) fn render(owner: &Owner, role: &Role) -> Option<Value> {

@@ -231,7 +231,7 @@ fn truncates_object_names() {
         .replace("qwen-inference", "short")
         .replace("name: entry", &format!("name: {}", "r".repeat(48)));
     assert!(plan_with_supply(&manifest).feasible);
-    let owner = crate::topology::Owner { name: service_name, ..crate::topology::Owner::default() };
+    let owner = crate::owner::Owner { name: service_name, ..crate::owner::Owner::default() };
     let names = crate::router::RouterNames::for_owner(&owner);
     for name in [names.picker, names.config, names.pool, names.route] {
         assert!(crate::names::is_dns_1035(&name), "{name}");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{codes, node, service, snapshot};
 use crate::ServicePlan;
-use crate::topology::AutoscalerSupport;
+use crate::replicas::AutoscalerSupport;
 
 fn plan_with_keda(spec: &str) -> ServicePlan {
     let mut snapshot = snapshot(&[&service("chat", spec)]);

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::gang::PodGroupSchema;
-use crate::topology::AutoscalerSupport;
+use crate::replicas::AutoscalerSupport;
 use crate::{Plan, Snapshot, names};
 
 type Labels = BTreeMap<String, String>;
@@ -127,7 +127,7 @@ fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
 }
 
 fn labels(value: &Value) -> Labels {
-    crate::topology::string_map(Some(value))
+    crate::owner::string_map(Some(value))
 }
 
 /// Returns the Pod templates of an object with the index of the first Pod and the number of Pods.
