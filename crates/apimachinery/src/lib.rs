@@ -14,10 +14,16 @@
 #![cfg_attr(test, allow(clippy::needless_pass_by_value, reason = "tests pass `json!(…)` by value"))]
 
 mod apply;
+pub mod condition;
+pub mod disruption_budget;
 mod go;
 mod hash;
+mod int_or_percent;
 mod merge_schema;
+pub mod object;
 mod patch;
+pub mod persistent_volume;
+pub mod pod;
 mod quantity;
 mod resource_list;
 mod schema;
@@ -29,6 +35,7 @@ pub use apply::{
 };
 pub use go::{go_format_struct, go_format_syntax, go_format_value, go_type_name};
 pub use hash::fnv1a_32;
+pub use int_or_percent::scaled_int_or_percent;
 pub use merge_schema::{MergeSchema, builtin_merge_schema, openapi_merge_schema};
 pub use patch::{apply_json_patch, apply_merge_patch, apply_strategic_merge_patch};
 pub use quantity::{Quantity, QuantityError};

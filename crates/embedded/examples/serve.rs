@@ -3,9 +3,7 @@
 use std::future::pending;
 use std::sync::Arc;
 
-use embedded::ports::{
-    AdmitAll, ContainerConfig, ContainerExit, ContainerRuntime, Ports, SystemClock, SystemRandom, TcpNetwork,
-};
+use embedded::ports::{ContainerConfig, ContainerExit, ContainerRuntime, Ports, ServerPorts, TcpNetwork};
 use embedded::{Cluster, Credentials, Server, kubeconfig, serve, write_kubeconfig};
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
@@ -27,19 +25,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let address = arguments.next().unwrap_or_else(|| "127.0.0.1:0".to_owned());
     let path = arguments.next().unwrap_or_else(|| "kubeconfig".to_owned());
-    let ports = Ports {
-        clock: Arc::new(SystemClock),
-        random: Arc::new(SystemRandom),
-        admission: Arc::new(AdmitAll),
-        runtime: Arc::new(IdleRuntime),
-        network: Arc::new(TcpNetwork),
-    };
+    let ports = Ports { server: ServerPorts::default(), runtime: Arc::new(IdleRuntime), network: Arc::new(TcpNetwork) };
     let listener = std::net::TcpListener::bind(address)?;
     let credentials = Credentials::generate()?;
     let url = format!("https://{}", listener.local_addr()?);
     write_kubeconfig(path.as_ref(), &kubeconfig(&credentials, &url))?;
     if std::env::args().any(|argument| argument == "--bare") {
-        serve(Server::new(&ports), listener, &credentials, CancellationToken::new()).await?;
+        serve(Server::new(&ports.server), listener, &credentials, CancellationToken::new()).await?;
     } else {
         let node = serde_json::json!({"metadata": {"name": "node-1"}, "status": {"allocatable": {"cpu": "8", "memory": "16Gi", "pods": "100"}}});
         let cluster = Cluster::start(ports, vec![node]);

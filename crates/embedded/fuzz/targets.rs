@@ -1,18 +1,14 @@
 //! Fuzz targets: parsers of untrusted input. Each accepts any bytes, terminates and checks invariants.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use apimachinery::{
     ApplyOptions, FieldSelector, LabelSelector, MergeSchema, Schema, apply_json_patch, apply_merge_patch,
     apply_strategic_merge_patch, builtin_merge_schema, server_side_apply,
 };
 use embedded::Server;
-use embedded::ports::{
-    AdmitAll, ContainerConfig, ContainerExit, ContainerRuntime, Ports, SystemClock, SystemRandom, TcpNetwork,
-};
-use futures::future::BoxFuture;
+use embedded::ports::ServerPorts;
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 /// Applies a patch. Input lines: kind (json, merge, strategic, apply), object, patch.
@@ -100,21 +96,5 @@ pub fn paths(bytes: &[u8]) {
 /// Server that all inputs share; it retains the objects that they create.
 fn server() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| {
-        Server::new(&Ports {
-            clock: Arc::new(SystemClock),
-            random: Arc::new(SystemRandom),
-            admission: Arc::new(AdmitAll),
-            runtime: Arc::new(NoopRuntime),
-            network: Arc::new(TcpNetwork),
-        })
-    })
-}
-
-struct NoopRuntime;
-
-impl ContainerRuntime for NoopRuntime {
-    fn run(&self, _container: ContainerConfig, _stop: CancellationToken) -> BoxFuture<'static, ContainerExit> {
-        Box::pin(async { ContainerExit { code: 0, message: String::new() } })
-    }
+    SERVER.get_or_init(|| Server::new(&ServerPorts::default()))
 }

@@ -1,16 +1,13 @@
 //! A complete cluster: API server, controllers, scheduler and node agent as tasks of this process.
 
-use apimachinery::Status;
+use apimachinery::{Status, object, persistent_volume};
+use apiserver::{DEFAULT_HISTORY_SIZE, Server, Store};
+use node_agent::NodeDirectories;
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::node::NodeDirectories;
 use crate::ports::Ports;
-use crate::server::Server;
-use crate::store::{DEFAULT_HISTORY_SIZE, Store};
-use crate::workloads::volume_claim;
-use crate::{node, node_lifecycle, object, scheduler, workloads};
 
 /// Running cluster.
 pub struct Cluster {
@@ -32,29 +29,30 @@ impl Cluster {
     /// Starts a cluster with an existing store and host directories for logs and volumes.
     #[must_use]
     pub fn start_with_store(store: Store, ports: Ports, nodes: Vec<Value>, directories: NodeDirectories) -> Self {
-        let server = Server::with_store(&ports, store);
+        let server = Server::with_store(&ports.server, store);
         for node in nodes {
             if let Err(error) = register_node(&server, node) {
                 tracing::error!(%error, "failed to register a node");
             }
         }
         if directories.volumes.is_some()
-            && server.list(volume_claim::CLASSES).is_empty()
-            && let Err(error) = server.create(volume_claim::CLASSES, volume_claim::standard_class())
+            && server.list(persistent_volume::CLASSES).is_empty()
+            && let Err(error) = server.create(persistent_volume::CLASSES, controllers::standard_storage_class())
         {
             tracing::error!(%error, "failed to create the default StorageClass");
         }
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
-        tasks.spawn(workloads::run_workload_controllers(
+        tasks.spawn(controllers::run_workload_controllers(server.clone(), directories.volumes.clone(), stop.clone()));
+        tasks.spawn(controllers::run_node_lifecycle_controller(server.clone(), stop.clone()));
+        tasks.spawn(controllers::run_scheduler(server.clone(), stop.clone()));
+        tasks.spawn(node_agent::run_node_agent(
             server.clone(),
-            ports.clone(),
-            directories.volumes.clone(),
+            ports.runtime,
+            ports.network,
+            directories,
             stop.clone(),
         ));
-        tasks.spawn(node_lifecycle::run_node_lifecycle_controller(server.clone(), ports.clone(), stop.clone()));
-        tasks.spawn(scheduler::run_scheduler(server.clone(), ports.clone(), stop.clone()));
-        tasks.spawn(node::run_node_agent(server.clone(), ports, directories, stop.clone()));
         tasks.spawn(watch_rollbacks(server.clone(), stop.clone()));
         Self { server, stop, tasks }
     }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use api::Document;
 use apimachinery::Status;
 use embedded::Cluster;
-use embedded::ports::{Ports, SystemClock, SystemRandom, TcpNetwork};
+use embedded::ports::{Ports, ServerPorts, TcpNetwork};
 use kube::Client;
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -139,9 +139,7 @@ impl ClusterTasks {
 
 fn ports(admission: Arc<OperatorAdmission>, runtime: HostRuntime) -> Ports {
     Ports {
-        clock: Arc::new(SystemClock),
-        random: Arc::new(SystemRandom),
-        admission,
+        server: ServerPorts { admission, ..ServerPorts::default() },
         runtime: Arc::new(runtime),
         network: Arc::new(TcpNetwork),
     }

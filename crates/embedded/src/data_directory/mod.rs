@@ -8,12 +8,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use lock::{DirectoryLock, DirectoryLockError};
+use apiserver::{
+    Credentials, CredentialsError, StorageDirectory, Store, StoreOpenError, StoreSettings, load_or_generate_credentials,
+};
 
-use crate::secure_serving::Credentials;
-use crate::secure_serving::credentials_file::{self, CredentialsError};
-use crate::store::storage::StorageDirectory;
-use crate::store::{Store, StoreOpenError, StoreSettings};
+pub use lock::{DirectoryLock, DirectoryLockError};
 
 /// A locked data directory.
 #[derive(Debug)]
@@ -54,7 +53,7 @@ impl DataDirectory {
     /// # Errors
     /// When the file is invalid or readable by other users.
     pub fn credentials(&self) -> Result<Credentials, CredentialsError> {
-        credentials_file::load_or_generate(&self.dir.join("credentials.json"))
+        load_or_generate_credentials(&self.dir.join("credentials.json"))
     }
 
     /// Returns the directory of container logs.

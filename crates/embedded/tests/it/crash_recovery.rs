@@ -11,6 +11,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
+use embedded::ports::ServerPorts;
 use embedded::{DataDirectory, DirectoryLock, Server, StoreSettings};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams};
@@ -62,7 +63,7 @@ fn server(directory: &Path) -> PersistentServer {
     let directory = DataDirectory::new(DirectoryLock::acquire(directory).unwrap());
     // A small value, so that a checkpoint is written every few batches.
     let settings = StoreSettings { checkpoint_after: 20_000, ..StoreSettings::default() };
-    PersistentServer(Server::with_store(&crate::ports(), directory.open_store(settings).unwrap()), directory)
+    PersistentServer(Server::with_store(&ServerPorts::default(), directory.open_store(settings).unwrap()), directory)
 }
 
 fn version(object: &serde_json::Value) -> u64 {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use embedded::Server;
+use embedded::ports::ServerPorts;
 use futures::StreamExt;
 use http_body_util::BodyExt;
 use kube::client::Body;
@@ -83,7 +84,7 @@ async fn watch_until(server: Server, path: String, mut end: watch::Receiver<Opti
 }
 
 fn server_with_history(history: usize) -> Server {
-    let server = Server::with_history(&crate::ports(), history);
+    let server = Server::with_history(&ServerPorts::default(), history);
     (0..NAMESPACES).for_each(|number| {
         server.create("namespaces", json!({"metadata": {"name": namespace(number)}})).unwrap();
     });

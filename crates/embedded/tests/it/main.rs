@@ -10,6 +10,7 @@ mod clients;
 mod crash_recovery;
 mod credentials;
 mod differential;
+mod full_disk;
 mod fuzz;
 mod load;
 mod nodes;
@@ -23,9 +24,7 @@ mod workloads;
 use std::sync::Arc;
 
 use embedded::Server;
-use embedded::ports::{
-    AdmitAll, ContainerConfig, ContainerExit, ContainerRuntime, Ports, SystemClock, SystemRandom, TcpNetwork,
-};
+use embedded::ports::{ContainerConfig, ContainerExit, ContainerRuntime, Ports, ServerPorts, TcpNetwork};
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -45,17 +44,11 @@ impl ContainerRuntime for NoopRuntime {
 }
 
 fn ports() -> Ports {
-    Ports {
-        clock: Arc::new(SystemClock),
-        random: Arc::new(SystemRandom),
-        admission: Arc::new(AdmitAll),
-        runtime: Arc::new(NoopRuntime),
-        network: Arc::new(TcpNetwork),
-    }
+    Ports { server: ServerPorts::default(), runtime: Arc::new(NoopRuntime), network: Arc::new(TcpNetwork) }
 }
 
 fn server() -> Server {
-    Server::new(&ports())
+    Server::new(&ServerPorts::default())
 }
 
 fn client(server: &Server) -> kube::Client {

@@ -1,6 +1,7 @@
 //! Pagination after a compaction, with the responses of kube-apiserver v1.37.0.
 
 use embedded::Server;
+use embedded::ports::ServerPorts;
 use serde_json::{Value, json};
 
 /// Lists the Leases in `default` and returns status code and body.
@@ -15,7 +16,7 @@ async fn leases(client: &kube::Client, parameters: &str) -> (u16, Value) {
 
 #[tokio::test]
 async fn expired_token_response_contains_new_token() {
-    let server = Server::with_history(&crate::ports(), 8);
+    let server = Server::with_history(&ServerPorts::default(), 8);
     let client = crate::client(&server);
     let kind = "leases.coordination.k8s.io";
     let create = |name: &str| server.create(kind, json!({"metadata": {"name": name, "namespace": "default"}})).unwrap();

@@ -234,7 +234,7 @@ async fn compare(client: &Client, tries: usize) {
 #[tokio::test]
 async fn schedules_like_kube_scheduler() {
     let (server, stop) = (crate::server(), CancellationToken::new());
-    let scheduler = tokio::spawn(embedded::run_scheduler(server.clone(), crate::ports(), stop.clone()));
+    let scheduler = tokio::spawn(embedded::run_scheduler(server.clone(), stop.clone()));
     compare(&crate::client(&server), 1).await;
     stop.cancel();
     scheduler.await.unwrap();

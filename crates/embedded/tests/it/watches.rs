@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use embedded::Server;
+use embedded::ports::ServerPorts;
 use http_body_util::BodyExt;
 use kube::client::Body;
 use serde_json::{Value, json};
@@ -41,7 +42,7 @@ fn summaries(events: &[Value]) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn watch_from_compacted_revision_expires() {
-    let server = Server::with_history(&crate::ports(), 3);
+    let server = Server::with_history(&ServerPorts::default(), 3);
     let first = create_config_map(&server, "a");
     for name in ["b", "c", "d", "e"] {
         create_config_map(&server, name);
@@ -60,7 +61,7 @@ async fn watch_from_compacted_revision_expires() {
 
 #[tokio::test(start_paused = true)]
 async fn continue_token_of_compacted_revision_expires() {
-    let server = Server::with_history(&crate::ports(), 3);
+    let server = Server::with_history(&ServerPorts::default(), 3);
     for name in ["a", "b", "c"] {
         create_config_map(&server, name);
     }
@@ -77,7 +78,7 @@ async fn continue_token_of_compacted_revision_expires() {
 
 #[tokio::test(start_paused = true)]
 async fn slow_watch_expires_without_blocking_writes() {
-    let server = Server::with_history(&crate::ports(), 3);
+    let server = Server::with_history(&ServerPorts::default(), 3);
     let from = create_config_map(&server, "a");
     let slow = get(&server, &format!("watch=true&resourceVersion={from}")).await;
     for number in 0..10 {

@@ -8,9 +8,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use embedded::ports::{
-    AdmitAll, Clock, ContainerConfig, ContainerExit, ContainerRuntime, Network, NetworkStream, Ports, SystemRandom,
-};
+use embedded::ports::{Clock, ContainerConfig, ContainerExit, ContainerRuntime, Network, NetworkStream, ServerPorts};
 use embedded::{NodeDirectories, Server};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -79,7 +77,6 @@ impl Network for HealthyNetwork {
 pub(crate) struct TestCluster {
     pub(crate) server: Server,
     runtime: SimulatedRuntime,
-    ports: Ports,
     stop: CancellationToken,
     tasks: Vec<tokio::task::JoinHandle<()>>,
 }
@@ -88,14 +85,8 @@ impl TestCluster {
     /// Starts a cluster with the nodes `n0`, `n1`… and the given numbers of GPUs.
     pub(crate) fn new(gpus: &[i64]) -> Self {
         let runtime = SimulatedRuntime::default();
-        let ports = Ports {
-            clock: Arc::new(PausedClock { base: "2026-01-01T00:00:00Z".parse().unwrap(), start: Instant::now() }),
-            random: Arc::new(SystemRandom),
-            admission: Arc::new(AdmitAll),
-            runtime: Arc::new(runtime.clone()),
-            network: Arc::new(HealthyNetwork),
-        };
-        let server = Server::new(&ports);
+        let clock = PausedClock { base: "2026-01-01T00:00:00Z".parse().unwrap(), start: Instant::now() };
+        let server = Server::new(&ServerPorts { clock: Arc::new(clock), ..ServerPorts::default() });
         for (index, gpus) in gpus.iter().enumerate() {
             let allocatable =
                 json!({"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": gpus.to_string()});
@@ -108,30 +99,31 @@ impl TestCluster {
             with_status["status"] = node["status"].clone();
             server.update_status("nodes", with_status).unwrap();
         }
-        Self::start_controllers(server, runtime, ports)
+        Self::start_controllers(server, runtime)
     }
 
-    fn start_controllers(server: Server, runtime: SimulatedRuntime, ports: Ports) -> Self {
+    fn start_controllers(server: Server, runtime: SimulatedRuntime) -> Self {
         let stop = CancellationToken::new();
         let tasks = vec![
-            tokio::spawn(embedded::run_workload_controllers(server.clone(), ports.clone(), None, stop.clone())),
-            tokio::spawn(embedded::run_node_lifecycle_controller(server.clone(), ports.clone(), stop.clone())),
-            tokio::spawn(embedded::run_scheduler(server.clone(), ports.clone(), stop.clone())),
+            tokio::spawn(embedded::run_workload_controllers(server.clone(), None, stop.clone())),
+            tokio::spawn(embedded::run_node_lifecycle_controller(server.clone(), stop.clone())),
+            tokio::spawn(embedded::run_scheduler(server.clone(), stop.clone())),
             tokio::spawn(embedded::run_node_agent(
                 server.clone(),
-                ports.clone(),
+                Arc::new(runtime.clone()),
+                Arc::new(HealthyNetwork),
                 NodeDirectories::default(),
                 stop.clone(),
             )),
         ];
-        Self { server, runtime, ports, stop, tasks }
+        Self { server, runtime, stop, tasks }
     }
 
     /// Restarts everything except the server.
     async fn restart_controllers(self) -> Self {
-        let (server, runtime, ports) = (self.server.clone(), self.runtime.clone(), self.ports.clone());
+        let (server, runtime) = (self.server.clone(), self.runtime.clone());
         self.stop().await;
-        Self::start_controllers(server, runtime, ports)
+        Self::start_controllers(server, runtime)
     }
 
     pub(crate) async fn stop(self) {

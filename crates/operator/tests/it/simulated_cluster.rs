@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use embedded::ports::{
-    AdmitAll, ContainerConfig, ContainerExit, ContainerPurpose, ContainerRuntime, Network, NetworkStream, Ports,
-    SystemRandom,
+    ContainerConfig, ContainerExit, ContainerPurpose, ContainerRuntime, Network, NetworkStream, ServerPorts,
 };
 use embedded::{NodeDirectories, Server};
 use futures::future::BoxFuture;
@@ -84,23 +83,18 @@ impl SimulatedCluster {
     }
 
     pub(crate) fn with_crds(gpus: usize, crds: Vec<Value>) -> SimulatedCluster {
-        let ports = Ports {
-            clock: Arc::new(PausedClock::start()),
-            random: Arc::new(SystemRandom),
-            admission: Arc::new(AdmitAll),
-            runtime: Arc::new(SimulatedContainerRuntime),
-            network: Arc::new(HealthyNetwork),
-        };
-        let server = Server::new(&ports);
+        let clock = Arc::new(PausedClock::start());
+        let server = Server::new(&ServerPorts { clock, ..ServerPorts::default() });
+        let (runtime, network) = (Arc::new(SimulatedContainerRuntime), Arc::new(HealthyNetwork));
         for definition in crds {
             server.create(CRDS, definition).unwrap();
         }
         let test_cluster = TestCluster::with_server(server.clone(), operator::Options::default());
         let stop = test_cluster.shutdown_token();
-        tokio::spawn(embedded::run_workload_controllers(server.clone(), ports.clone(), None, stop.clone()));
-        tokio::spawn(embedded::run_scheduler(server.clone(), ports.clone(), stop.clone()));
-        tokio::spawn(embedded::run_node_lifecycle_controller(server.clone(), ports.clone(), stop.clone()));
-        tokio::spawn(embedded::run_node_agent(server.clone(), ports, NodeDirectories::default(), stop));
+        tokio::spawn(embedded::run_workload_controllers(server.clone(), None, stop.clone()));
+        tokio::spawn(embedded::run_scheduler(server.clone(), stop.clone()));
+        tokio::spawn(embedded::run_node_lifecycle_controller(server.clone(), stop.clone()));
+        tokio::spawn(embedded::run_node_agent(server.clone(), runtime, network, NodeDirectories::default(), stop));
         let mut cluster = SimulatedCluster { test_cluster, server, nodes: 0 };
         cluster.scale_nodes_to(gpus);
         cluster

@@ -6,11 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use embedded::Server;
-use embedded::ports::{
-    Admission, AdmissionRequest, AdmissionResponse, AdmitAll, Clock, ContainerConfig, ContainerExit, ContainerRuntime,
-    Ports, SystemRandom, TcpNetwork,
-};
-use futures::future::BoxFuture;
+use embedded::ports::{Admission, AdmissionRequest, AdmissionResponse, AdmitAll, Clock, ServerPorts};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -55,14 +51,6 @@ impl ::cluster::Clock for PausedClock {
 }
 
 /// Runs no containers, because these tests check only the workload objects.
-struct NoContainerRuntime;
-
-impl ContainerRuntime for NoContainerRuntime {
-    fn run(&self, _: ContainerConfig, _: CancellationToken) -> BoxFuture<'static, ContainerExit> {
-        Box::pin(async { ContainerExit { code: 1, message: String::new() } })
-    }
-}
-
 /// Admission by direct function call instead of the webhook.
 #[derive(Default)]
 struct OperatorAdmission(OnceLock<Server>);
@@ -257,14 +245,7 @@ pub(crate) fn server_with_clock(clock: Arc<dyn Clock>, definitions: Vec<Value>) 
 }
 
 fn server(clock: Arc<dyn Clock>, definitions: Vec<Value>, admission: Arc<dyn Admission>) -> Server {
-    let ports = Ports {
-        clock,
-        random: Arc::new(SystemRandom),
-        admission,
-        runtime: Arc::new(NoContainerRuntime),
-        network: Arc::new(TcpNetwork),
-    };
-    let server = Server::new(&ports);
+    let server = Server::new(&ServerPorts { clock, admission, ..ServerPorts::default() });
     for definition in definitions {
         server.create("customresourcedefinitions.apiextensions.k8s.io", definition).unwrap();
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use embedded::Server;
+use apiserver::Server;
 use picker::{Datastore, watch_backend_pools};
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};

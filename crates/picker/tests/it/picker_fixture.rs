@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
+use apiserver::Server;
 use bytes::Bytes;
 use cluster::NamespacedName;
-use embedded::Server;
 use engine::{Config, Timing};
 use http::uri::PathAndQuery;
 use hyper_util::client::legacy::{Client, connect::HttpConnector};

@@ -1,0 +1,14 @@
+//! Fields that are a number or a percentage (`IntOrString`).
+
+use serde_json::Value;
+
+/// Returns a number, or a percentage of `total`; 25 % when absent (`GetScaledValueFromIntOrPercent`).
+pub fn scaled_int_or_percent(value: Option<&Value>, total: i64, round_up: bool) -> i64 {
+    if let Some(count) = value.and_then(Value::as_i64) {
+        return count;
+    }
+    let percent = value.and_then(Value::as_str).unwrap_or("25%");
+    let percent: i64 = percent.trim_end_matches('%').parse().unwrap_or(25);
+    let hundredths = percent * total;
+    if round_up { (hundredths + 99) / 100 } else { hundredths / 100 }
+}

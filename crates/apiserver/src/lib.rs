@@ -1,0 +1,41 @@
+//! A Kubernetes API server in one process, with the responses of kube-apiserver.
+//!
+//! [`Server`] takes the ports in [`ports`] (clock, randomness, admission, container logs) and a [`Store`]. Callers in the
+//! process use its methods or a [`kube::Client`](https://docs.rs/kube) over [`Server::router`]; kubectl connects through
+//! [`serve`]. Every accepted write is an entry in the journal of the store and a [`Change`] for the subscribers. The
+//! server has no built-in ostler kinds: they are installed as CustomResourceDefinitions, as in any cluster.
+//!
+//! Objects are JSON values and are never converted to generated structs, so no field is lost. The [`Store`] holds all
+//! state, and only the last stage of a write changes it; a write without changes creates neither a revision nor a watch
+//! event. The server must never run a controller or a container: those are clients, in crates above this one.
+
+#![warn(missing_docs)]
+
+mod api_types;
+mod binding;
+mod conversion;
+mod crd;
+mod deletion;
+mod discovery;
+mod events;
+mod http;
+mod openapi;
+pub mod ports;
+mod protobuf;
+mod resources;
+mod reviews;
+mod secure_serving;
+mod server;
+mod store;
+mod table;
+mod watch;
+mod write;
+
+use apimachinery::object;
+
+pub use secure_serving::credentials_file::{CredentialsError, load_or_generate_credentials};
+pub use secure_serving::{Credentials, ServeError, kubeconfig, serve, write_kubeconfig};
+pub use server::{KUBERNETES_VERSION, Server};
+pub use store::storage::{AppendFile, Storage, StorageDirectory};
+pub use store::{DEFAULT_HISTORY_SIZE, StorageFailure, Store, StoreOpenError, StoreSettings};
+pub use watch::{Change, Lagged, Subscription};

@@ -1,0 +1,309 @@
+//! The object store: all state of the cluster, under one revision counter, with the history of events that watches
+//! read.
+//!
+//! Every write has one revision; it becomes visible and part of the history under the same lock, so readers see
+//! revisions in order. Writers never wait for readers: a watch that falls behind the bounded history has to relist.
+//!
+//! A store is in memory, or is [opened](Store::open) on a directory: then a [`journal`] persists the writes, and no
+//! response is sent before its write is durable. Watches only see durable revisions; before the server responds to a
+//! client, it waits for [`Store::wait_durable`]. Writes that cannot be persisted are rolled back, and further writes
+//! are rejected until the journal can be written again.
+
+mod collection;
+mod commit_error;
+#[cfg(test)]
+mod crash_tests;
+pub(crate) mod depth;
+mod epoch;
+mod event;
+mod failure;
+#[cfg(test)]
+mod faults;
+mod format;
+mod index;
+mod journal;
+mod journal_file;
+mod key;
+mod list;
+mod recovery;
+#[cfg(test)]
+mod server_tests;
+mod settings;
+mod state;
+pub(crate) mod storage;
+mod stored_object;
+#[cfg(test)]
+mod tests;
+mod watch_cache;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use apimachinery::Status;
+use serde_json::Value;
+use tokio::sync::watch;
+
+pub(crate) use collection::{Collection, CollectionSnapshot, ListPage};
+pub(crate) use commit_error::CommitError;
+pub(crate) use epoch::Epoch;
+pub(crate) use event::{CompactedError, StoreEvent};
+pub use failure::StorageFailure;
+use journal::Journal;
+pub(crate) use key::{CollectionKey, NamespacedName, ObjectKey};
+pub use recovery::StoreOpenError;
+pub use settings::{DEFAULT_HISTORY_SIZE, StoreSettings};
+use state::State;
+use storage::Storage;
+pub(crate) use stored_object::StoredObject;
+
+/// Handle of a store; clones share the state.
+#[derive(Clone)]
+pub struct Store {
+    state: Arc<Mutex<State>>,
+    /// The newest durable revision. Receivers are also notified after a rollback.
+    durable_revisions: watch::Receiver<u64>,
+    /// `None` in memory. Dropping the last handle waits until all writes are persisted.
+    journal: Option<Arc<Journal>>,
+}
+
+// === impl Store ===
+
+impl Store {
+    /// Returns an empty store in memory with a history of `history_size` events.
+    #[must_use]
+    pub fn new(history_size: usize) -> Self {
+        let (sender, durable_revisions) = watch::channel(0);
+        Self { state: Arc::new(Mutex::new(State::new(history_size, sender))), durable_revisions, journal: None }
+    }
+
+    /// Opens the store in `storage`, or creates it if there is none.
+    ///
+    /// # Errors
+    /// When the files cannot be read or written, are corrupt or have a newer format.
+    pub fn open(storage: Arc<dyn Storage>, settings: StoreSettings) -> Result<Self, StoreOpenError> {
+        let (sender, durable_revisions) = watch::channel(0);
+        let mut state = State::new(settings.history_size, sender);
+        let recovered = recovery::load(storage.as_ref())?;
+        let lengths = recovered.map(|recovered| state.restore(recovered));
+        let state = Arc::new(Mutex::new(state));
+        let journal = Journal::start(storage, Arc::clone(&state), settings, lengths)?;
+        Ok(Self { state, durable_revisions, journal: Some(Arc::new(journal)) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A poisoned lock is ignored: only an allocation failure can panic while the lock is held, and the state is
+        // consistent between statements.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the current epoch, for [`Self::wait_durable`].
+    #[must_use]
+    pub(crate) fn epoch(&self) -> Epoch {
+        Epoch(if self.journal.is_some() { self.state().rollbacks } else { 0 })
+    }
+
+    /// Waits until all revisions that are visible now are durable. Returns immediately for a store in memory.
+    ///
+    /// # Errors
+    /// When writes have been rolled back since `epoch`: data that the caller has read or written may have been lost.
+    pub(crate) async fn wait_durable(&self, epoch: Epoch) -> Result<(), Arc<StorageFailure>> {
+        if self.journal.is_none() {
+            return Ok(());
+        }
+        let revision = self.revision();
+        let mut durable_revision = self.durable_revisions.clone();
+        loop {
+            durable_revision.borrow_and_update();
+            if self.state().is_durable(revision, epoch)? {
+                return Ok(());
+            }
+            if durable_revision.changed().await.is_err() {
+                // Unreachable: the state owns the sender, and this handle keeps the state alive.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Returns a receiver that is notified of every new durable revision.
+    #[must_use]
+    pub(crate) fn durable_revisions(&self) -> watch::Receiver<u64> {
+        self.durable_revisions.clone()
+    }
+
+    /// Returns the revision of the newest visible write.
+    #[must_use]
+    pub(crate) fn revision(&self) -> u64 {
+        self.state().revision
+    }
+
+    /// Keeps all parsed objects of a resource in memory from now on. Intended for resources that the controllers of
+    /// this process read frequently.
+    pub(crate) fn pin_resource(&self, resource: &str) {
+        self.state().pin_resource(resource);
+    }
+
+    /// Returns an object.
+    #[must_use]
+    pub(crate) fn get(&self, key: &ObjectKey) -> Option<Arc<Value>> {
+        self.get_stored(key).map(|stored| stored.value())
+    }
+
+    /// Returns an object as JSON text.
+    #[must_use]
+    pub(crate) fn get_stored(&self, key: &ObjectKey) -> Option<Arc<StoredObject>> {
+        self.state().get(key).cloned()
+    }
+
+    /// Returns the object with this UID.
+    #[must_use]
+    pub(crate) fn get_by_uid(&self, uid: &str) -> Option<(ObjectKey, Arc<Value>)> {
+        let state = self.state();
+        let key = state.index.by_uid(uid)?;
+        Some((key.clone(), state.get(key)?.value()))
+    }
+
+    /// Returns the objects with `uid` in their `ownerReferences`, sorted by key.
+    #[must_use]
+    pub(crate) fn dependents(&self, uid: &str) -> Vec<(ObjectKey, Arc<Value>)> {
+        let state = self.state();
+        let keys = state.index.dependents(uid);
+        keys.filter_map(|key| Some((key.clone(), state.get(key)?.value()))).collect()
+    }
+
+    /// Returns the current objects of one resource, in one namespace or in all.
+    #[must_use]
+    pub(crate) fn list(&self, collection: &CollectionKey) -> ListPage {
+        self.state().list(collection, None, usize::MAX)
+    }
+
+    /// Returns all current objects of one resource.
+    #[must_use]
+    pub(crate) fn snapshot(&self, resource: &str) -> CollectionSnapshot {
+        self.state().snapshot(resource)
+    }
+
+    /// Returns at most `limit` objects after the name `after`, optionally as they were at `revision`, so that later
+    /// pages of a list are consistent with the first.
+    ///
+    /// # Errors
+    /// [`CompactedError`] when the history no longer contains the revision.
+    pub(crate) fn list_page(
+        &self,
+        collection: &CollectionKey,
+        after: Option<&NamespacedName>,
+        revision: Option<u64>,
+        limit: usize,
+    ) -> Result<ListPage, CompactedError> {
+        let state = self.state();
+        match revision {
+            Some(revision) => state.list_at(collection, after, revision, limit),
+            None => Ok(state.list(collection, after, limit)),
+        }
+    }
+
+    /// Returns the resources that have or had objects.
+    #[must_use]
+    pub(crate) fn resources(&self) -> Vec<String> {
+        self.state().objects.keys().cloned().collect()
+    }
+
+    /// Returns the objects of a namespace, sorted by resource.
+    #[must_use]
+    pub(crate) fn list_namespace(&self, namespace: &str) -> Vec<(ObjectKey, Arc<Value>)> {
+        let state = self.state();
+        let all_objects = state.objects.iter().flat_map(|(resource, objects)| {
+            objects.iter().map(move |(key, object)| (resource, &key.0, &key.1, object))
+        });
+        all_objects
+            .filter(|(_, object_namespace, _, _)| *object_namespace == namespace)
+            .map(|(resource, object_namespace, name, object)| {
+                let key =
+                    ObjectKey { resource: resource.clone(), namespace: object_namespace.clone(), name: name.clone() };
+                (key, object.value())
+            })
+            .collect()
+    }
+
+    /// Returns the first `limit` durable events after `revision`, oldest first.
+    ///
+    /// # Errors
+    /// [`CompactedError`] when some of them are no longer in the history, or when writes have been rolled back since
+    /// `epoch`.
+    pub(crate) fn events_after(
+        &self,
+        revision: u64,
+        epoch: Option<Epoch>,
+        limit: usize,
+    ) -> Result<Vec<Arc<StoreEvent>>, CompactedError> {
+        self.state().events_after(revision, epoch, limit)
+    }
+
+    /// Returns a receiver that is notified of every new durable event of a collection.
+    #[must_use]
+    pub(crate) fn subscribe(&self, collection: &CollectionKey) -> watch::Receiver<u64> {
+        self.state().subscribe(collection)
+    }
+
+    /// Checks whether a watch can start after `revision`.
+    ///
+    /// # Errors
+    /// [`CompactedError`] when events after it are no longer in the history.
+    pub(crate) fn check_revision(&self, revision: u64) -> Result<(), CompactedError> {
+        self.state().check_revision(revision)
+    }
+
+    /// Returns the first `limit` durable events of a subscribed collection after `revision`, oldest first, and the
+    /// revision up to which they are complete.
+    ///
+    /// # Errors
+    /// [`CompactedError`] when some of them are no longer in the history.
+    pub(crate) fn collection_events_after(
+        &self,
+        collection: &CollectionKey,
+        revision: u64,
+        limit: usize,
+    ) -> Result<(Vec<Arc<StoreEvent>>, u64), CompactedError> {
+        self.state().collection_events_after(collection, revision, limit)
+    }
+
+    /// Writes `new` (`None` deletes the object) if the object is still `expected`, and sets its `resourceVersion` to
+    /// the new revision.
+    ///
+    /// # Errors
+    /// [`CommitError`] when the object has changed, is nested too deeply, or when the store rejects writes.
+    pub(crate) fn commit(
+        &self,
+        key: &ObjectKey,
+        expected: Option<&Arc<Value>>,
+        new: Option<Value>,
+    ) -> Result<Arc<Value>, CommitError> {
+        if new.as_ref().is_some_and(depth::is_too_deep) {
+            return Err(CommitError::TooDeep);
+        }
+        let mut state = self.state();
+        let (event, written) = state.write(key, expected, new)?;
+        match &self.journal {
+            // The event is queued under the lock, so that the journal is in the order of revisions.
+            Some(journal) => journal.write(event),
+            None => state.mark_durable(event.revision),
+        }
+        Ok(written)
+    }
+
+    /// Calls [`Self::commit`]; returns `None` on a conflict.
+    ///
+    /// # Errors
+    /// When the object is nested too deeply, or when the store rejects writes.
+    pub(crate) fn try_commit(
+        &self,
+        key: &ObjectKey,
+        expected: Option<&Arc<Value>>,
+        new: Option<Value>,
+    ) -> Result<Option<Arc<Value>>, Status> {
+        match self.commit(key, expected, new) {
+            Ok(written) => Ok(Some(written)),
+            Err(CommitError::Conflict) => Ok(None),
+            Err(CommitError::Unavailable(failure)) => Err(failure.status()),
+            Err(CommitError::TooDeep) => Err(depth::too_deep_error(&key.name)),
+        }
+    }
+}

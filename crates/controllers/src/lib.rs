@@ -1,0 +1,19 @@
+//! The controllers of a Kubernetes control plane: workload controllers, scheduler and node lifecycle controller.
+//!
+//! Each `run_…` function takes a [`Server`](apiserver::Server) and runs one controller until it is cancelled: it reads
+//! objects, computes a plan with pure functions and writes the result through the API server. [`filter_nodes`] is the
+//! scheduler's decision for one Pod without a cluster. The controllers must never change the store directly, start a
+//! container or use another clock than the server's.
+//!
+//! Layers: `workloads` and `scheduler` are independent of each other except for the state of volume claims, which the
+//! scheduler reads; `node_lifecycle` uses the scheduler's rule for tolerations.
+
+#![warn(missing_docs)]
+
+mod node_lifecycle;
+mod scheduler;
+mod workloads;
+
+pub use node_lifecycle::run_node_lifecycle_controller;
+pub use scheduler::{SchedulingSnapshot, StorageObjects, UnschedulableReason, filter_nodes, run_scheduler};
+pub use workloads::{run_workload_controllers, standard_storage_class};

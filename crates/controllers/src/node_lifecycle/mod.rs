@@ -1,0 +1,255 @@
+//! The node controllers of kube-controller-manager: taints derived from conditions, unreachable nodes, taint-based
+//! eviction, and garbage collection of Pods whose node no longer exists.
+//!
+//! Each rule is a pure function ([`taints`], [`heartbeat`], [`eviction`]); this module is the work queue that calls
+//! them. A Pod is evaluated only when it is bound or its node changes, so an idle cluster causes no work.
+
+mod eviction;
+mod heartbeat;
+mod taints;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use apimachinery::condition::{self, Condition};
+use apimachinery::object;
+use apiserver::{Change, Server};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use eviction::TolerationStatus;
+
+const LEASES: &str = "leases.coordination.k8s.io";
+const LEASE_NAMESPACE: &str = "kube-node-lease";
+
+/// A key of the work queue.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum QueueKey {
+    Node(String),
+    /// Namespace and name.
+    Pod(String, String),
+}
+
+/// The work queue of the controller and its dependencies.
+struct NodeLifecycleController {
+    server: Server,
+    /// Keys to evaluate now.
+    queue: BTreeSet<QueueKey>,
+    /// Keys to evaluate later, with their due times.
+    delayed: BTreeMap<QueueKey, Timestamp>,
+}
+
+/// Runs the node lifecycle controller until `stop` is cancelled. The loop sleeps until an object changes or a delayed
+/// key is due.
+pub async fn run_node_lifecycle_controller(server: Server, stop: CancellationToken) {
+    let mut changes = server.subscribe();
+    let mut controller = NodeLifecycleController { server, queue: BTreeSet::new(), delayed: BTreeMap::new() };
+    controller.enqueue_all();
+    loop {
+        controller.process_queue();
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = sleep_or_pend(controller.time_until_next_delayed()) => controller.enqueue_due(),
+            change = changes.next() => match change {
+                Ok(change) => controller.handle_change(&change),
+                Err(_lagged) => controller.enqueue_all(),
+            },
+        }
+    }
+}
+
+/// Sleeps for `duration`, forever when it is `None`.
+async fn sleep_or_pend(duration: Option<Duration>) {
+    match duration {
+        Some(duration) => tokio::time::sleep(duration).await,
+        None => std::future::pending().await,
+    }
+}
+
+// === impl NodeLifecycleController ===
+
+impl NodeLifecycleController {
+    /// Enqueues all nodes and Pods.
+    fn enqueue_all(&mut self) {
+        self.queue.extend(self.server.list("nodes").iter().map(|node| QueueKey::Node(object::name(node).to_owned())));
+        self.queue.extend(self.server.list("pods").iter().map(|pod| QueueKey::pod(pod)));
+    }
+
+    /// Enqueues the node or Pod that a change affects.
+    fn handle_change(&mut self, change: &Change) {
+        match change.resource.as_str() {
+            "nodes" if is_relevant(change) => {
+                self.queue.insert(QueueKey::Node(change.name.clone()));
+            }
+            LEASES if change.namespace == LEASE_NAMESPACE => {
+                self.queue.insert(QueueKey::Node(change.name.clone()));
+            }
+            "pods" => {
+                let node = |pod: &Option<Arc<Value>>| {
+                    pod.as_ref().map(|pod| object::text(pod, "/spec/nodeName").to_owned()).unwrap_or_default()
+                };
+                if node(&change.new) != node(&change.old) {
+                    self.queue.insert(QueueKey::Pod(change.namespace.clone(), change.name.clone()));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Evaluates all queued keys.
+    fn process_queue(&mut self) {
+        while let Some(key) = self.queue.pop_first() {
+            self.delayed.remove(&key);
+            match &key {
+                QueueKey::Node(name) => self.sync_node(name),
+                QueueKey::Pod(namespace, name) => self.sync_pod(namespace, name),
+            }
+        }
+    }
+
+    /// Checks the heartbeat of a node, updates its taints and enqueues its Pods.
+    fn sync_node(&mut self, name: &str) {
+        if let Some(node) = self.server.get("nodes", "", name) {
+            self.check_heartbeat(&node);
+        }
+        if let Some(node) = self.server.get("nodes", "", name) {
+            self.update_taints(&node);
+        }
+        let pods = self.server.list("pods");
+        let node_pods = pods.iter().filter(|pod| object::text(pod, "/spec/nodeName") == name);
+        self.queue.extend(node_pods.map(|pod| QueueKey::pod(pod)));
+    }
+
+    /// Checks the Lease of the node and marks the node as unreachable when it has expired.
+    fn check_heartbeat(&mut self, node: &Value) {
+        let name = object::name(node);
+        let lease = self.server.get(LEASES, LEASE_NAMESPACE, name);
+        let Some(unreachable_at) = heartbeat::unreachable_at(lease.as_deref()) else { return };
+        let now = self.server.now();
+        if unreachable_at > now {
+            self.delayed.insert(QueueKey::Node(name.to_owned()), unreachable_at);
+            return;
+        }
+        let Some(status) = heartbeat::unreachable_status(node, &object::format_time(now)) else { return };
+        let mut updated = node.clone();
+        object::members(&mut updated).insert("status".to_owned(), status);
+        let message = format!("Node {name} status is now: NodeNotReady");
+        match self.server.update_status("nodes", updated) {
+            Ok(stored) => self.server.record_event(&stored, "Normal", "NodeNotReady", &message, "node-controller"),
+            // A concurrent write enqueues the node again.
+            Err(status) => tracing::debug!(name, %status, "failed to mark an unreachable node"),
+        }
+    }
+
+    /// Updates the taints that are derived from the conditions of the node.
+    fn update_taints(&self, node: &Value) {
+        let now = object::format_time(self.server.now());
+        let Some(taints) = taints::desired_taints(node, &now) else { return };
+        let mut updated = node.clone();
+        let spec = object::members(&mut updated).entry("spec").or_insert_with(|| json!({}));
+        match taints.as_array().is_some_and(Vec::is_empty) {
+            true => object::members(spec).remove("taints"),
+            false => object::members(spec).insert("taints".to_owned(), taints),
+        };
+        if let Err(status) = self.server.update("nodes", updated) {
+            tracing::debug!(name = object::name(node), %status, "failed to update the taints of a node");
+        }
+    }
+
+    /// Evicts a Pod that may not stay on its node, or deletes it when its node no longer exists.
+    fn sync_pod(&mut self, namespace: &str, name: &str) {
+        let Some(pod) = self.server.get("pods", namespace, name) else { return };
+        let node = object::text(&pod, "/spec/nodeName");
+        if node.is_empty() {
+            return;
+        }
+        let Some(node) = self.server.get("nodes", "", node) else { return self.delete_orphaned_pod(&pod) };
+        if object::is_deleting(&pod) {
+            return;
+        }
+        match eviction::check_toleration(&pod, &node, self.server.now()) {
+            TolerationStatus::Tolerated => {}
+            TolerationStatus::TemporarilyTolerated(at) => {
+                self.delayed.insert(QueueKey::pod(&pod), at);
+            }
+            TolerationStatus::NotTolerated => self.evict(&pod),
+        }
+    }
+
+    /// Deletes a Pod that does not tolerate a taint of its node.
+    fn evict(&self, pod: &Value) {
+        let (namespace, name) = (object::namespace(pod), object::name(pod));
+        let message = format!("Marking for deletion Pod {namespace}/{name}");
+        self.server.record_event(pod, "Normal", "TaintManagerEviction", &message, "taint-eviction-controller");
+        self.set_disruption_target(
+            pod,
+            "DeletionByTaintManager",
+            "Taint manager: deleting due to NoExecute taint",
+            None,
+        );
+        if let Err(status) = self.server.delete("pods", namespace, name, Some(object::uid(pod))) {
+            tracing::debug!(namespace, name, %status, "failed to evict a Pod");
+        }
+    }
+
+    /// Removes a Pod whose node no longer exists, without a grace period, as no kubelet can terminate it.
+    fn delete_orphaned_pod(&self, pod: &Value) {
+        let (namespace, name) = (object::namespace(pod), object::name(pod));
+        let is_finished = matches!(object::text(pod, "/status/phase"), "Succeeded" | "Failed");
+        if !is_finished {
+            self.set_disruption_target(pod, "DeletionByPodGC", "PodGC: node no longer exists", Some("Failed"));
+        }
+        if let Err(status) = self.server.force_delete("pods", namespace, name, Some(object::uid(pod))) {
+            tracing::debug!(namespace, name, %status, "failed to delete a Pod without a node");
+        }
+    }
+
+    /// Sets the condition `DisruptionTarget`.
+    fn set_disruption_target(&self, pod: &Value, reason: &str, message: &str, phase: Option<&str>) {
+        let mut pod = pod.clone();
+        let status = object::members(&mut pod).entry("status").or_insert_with(|| json!({}));
+        let condition = Condition { type_: "DisruptionTarget", status: true, reason, message };
+        condition::set(status, condition, &object::format_time(self.server.now()));
+        if let Some(phase) = phase {
+            status["phase"] = json!(phase);
+        }
+        // An error is ignored, because the Pod is deleted with or without the condition.
+        let _ = self.server.update_status("pods", pod);
+    }
+
+    /// Returns the time until the next delayed key is due.
+    fn time_until_next_delayed(&self) -> Option<Duration> {
+        let next_at = self.delayed.values().min()?;
+        Some(next_at.duration_since(self.server.now()).try_into().unwrap_or_default())
+    }
+
+    /// Moves delayed keys that are due into the queue.
+    fn enqueue_due(&mut self) {
+        let now = self.server.now();
+        let due_keys = self.delayed.iter().filter(|(_, at)| **at <= now).map(|(key, _)| key.clone());
+        self.queue.extend(due_keys.collect::<Vec<_>>());
+    }
+}
+
+/// Whether a change of a node affects taints or Pods; heartbeats and images do not.
+fn is_relevant(change: &Change) -> bool {
+    let relevant_fields = |node: &Option<Arc<Value>>| {
+        let node = node.as_ref()?;
+        let conditions = node.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
+        let condition_statuses: Vec<String> = conditions
+            .map(|condition| format!("{}={}", object::text(condition, "/type"), object::text(condition, "/status")))
+            .collect();
+        Some((node.pointer("/spec/taints").cloned(), node.pointer("/spec/unschedulable").cloned(), condition_statuses))
+    };
+    change.old.is_none() || relevant_fields(&change.old) != relevant_fields(&change.new)
+}
+
+// === impl QueueKey ===
+
+impl QueueKey {
+    fn pod(pod: &Value) -> Self {
+        Self::Pod(object::namespace(pod).to_owned(), object::name(pod).to_owned())
+    }
+}

@@ -1,0 +1,166 @@
+//! The work queue of the workload controllers: reconciles every queued object and executes its plan.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use apimachinery::{disruption_budget, object, persistent_volume};
+use apiserver::Server;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::action::{Action, Plan};
+use super::kind::{WORKLOAD_KINDS, WorkloadKey, WorkloadKind};
+use super::{
+    deployment, disruption, endpoints, horizontal_pod_autoscaler, job, leader_worker_set, replica_set, stateful_set,
+    volume_claim,
+};
+
+/// Delay of a retry after an error other than a conflict.
+const RETRY_DELAY: SignedDuration = SignedDuration::from_secs(5);
+
+/// The work queue of the controllers and their dependencies.
+pub(super) struct ControllerManager {
+    pub(super) server: Server,
+    /// Directory in which volumes are provisioned.
+    volumes_dir: Option<PathBuf>,
+    /// Keys to reconcile now.
+    pub(super) queue: BTreeSet<WorkloadKey>,
+    /// Keys to reconcile later, with their due times.
+    delayed: BTreeMap<WorkloadKey, Timestamp>,
+}
+
+/// Runs the workload controllers until `stop` is cancelled. The loop sleeps until an object changes or a delayed key is
+/// due. If `volumes_dir` is set, the provisioner creates volumes for unbound claims as directories below it.
+pub async fn run_workload_controllers(server: Server, volumes_dir: Option<PathBuf>, stop: CancellationToken) {
+    let mut changes = server.subscribe();
+    server.cache_resources(&WORKLOAD_KINDS.map(WorkloadKind::resource));
+    server.cache_resources(&["pods", endpoints::RESOURCE, stateful_set::REVISIONS]);
+    let mut controller = ControllerManager { server, volumes_dir, queue: BTreeSet::new(), delayed: BTreeMap::new() };
+    controller.enqueue_all();
+    loop {
+        controller.process_queue();
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = sleep_or_pend(controller.time_until_next_delayed()) => controller.enqueue_due(),
+            change = changes.next() => match change {
+                Ok(change) => controller.handle_change(&change),
+                Err(_lagged) => controller.enqueue_all(),
+            },
+        }
+    }
+}
+
+/// Sleeps for `duration`, forever when it is `None`.
+async fn sleep_or_pend(duration: Option<std::time::Duration>) {
+    match duration {
+        Some(duration) => tokio::time::sleep(duration).await,
+        None => std::future::pending().await,
+    }
+}
+
+// === impl ControllerManager ===
+
+impl ControllerManager {
+    /// Reconciles all queued keys.
+    fn process_queue(&mut self) {
+        while let Some(key) = self.queue.pop_first() {
+            self.delayed.remove(&key);
+            let Some(object) = self.server.get(key.kind.resource(), &key.namespace, &key.name) else { continue };
+            let plan = self.plan(key.kind, &object);
+            if let Some(at) = plan.requeue_at {
+                self.delayed.insert(key.clone(), at);
+            }
+            self.execute(&key, &object, plan);
+        }
+    }
+
+    /// Returns the plan of the controller for this object.
+    fn plan(&self, kind: WorkloadKind, object: &Value) -> Plan {
+        let now = self.server.now();
+        let random = self.server.random();
+        let list_in_namespace = |resource: &str| self.server.list_namespace(resource, object::namespace(object));
+        let pods = list_in_namespace("pods");
+        match kind {
+            WorkloadKind::Deployment => deployment::plan(object, &list_in_namespace(replica_set::RESOURCE), &pods, now),
+            WorkloadKind::ReplicaSet => replica_set::plan(object, &pods, random, now),
+            WorkloadKind::StatefulSet => {
+                let (revisions, claims) =
+                    (list_in_namespace(stateful_set::REVISIONS), list_in_namespace(persistent_volume::CLAIMS));
+                stateful_set::plan(object, &pods, &revisions, &claims, now)
+            }
+            WorkloadKind::Job => job::plan(object, &pods, random, now),
+            WorkloadKind::LeaderWorkerSet => {
+                let node = |name: &str| self.server.get("nodes", "", name);
+                leader_worker_set::plan(object, &pods, &list_in_namespace("services"), &node, now)
+            }
+            WorkloadKind::PodDisruptionBudget => disruption::plan(
+                object,
+                &pods,
+                |pod| {
+                    disruption_budget::expected_scale(pod, |resource, namespace, name| {
+                        self.server.get(resource, namespace, name)
+                    })
+                },
+                &object::format_time(now),
+            ),
+            WorkloadKind::HorizontalPodAutoscaler => {
+                let name = object::text(object, "/spec/scaleTargetRef/name");
+                let target = horizontal_pod_autoscaler::target_resource(object)
+                    .and_then(|resource| self.server.get(resource, object::namespace(object), name));
+                horizontal_pod_autoscaler::plan(object, target.as_deref(), &object::format_time(now))
+            }
+            WorkloadKind::PersistentVolumeClaim => {
+                let (volumes, classes) =
+                    (self.server.list(persistent_volume::VOLUMES), self.server.list(persistent_volume::CLASSES));
+                volume_claim::plan_claim(object, &volumes, &classes, &pods, self.volumes_dir.as_deref())
+            }
+            WorkloadKind::PersistentVolume => {
+                let text = |field| object::text(object, field);
+                let (namespace, name) = (text("/spec/claimRef/namespace"), text("/spec/claimRef/name"));
+                let claim = self.server.get(persistent_volume::CLAIMS, namespace, name);
+                volume_claim::plan_volume(object, claim.as_deref())
+            }
+            WorkloadKind::Service => endpoints::plan(object, &pods, &list_in_namespace(endpoints::RESOURCE), random),
+        }
+    }
+
+    /// Executes the actions in order. A conflict requeues the key immediately, as the store already has the newer
+    /// object.
+    fn execute(&mut self, key: &WorkloadKey, object: &Value, plan: Plan) {
+        for action in plan.actions {
+            let is_create = matches!(action, Action::Create { .. });
+            let Err(status) = action.execute(&self.server, key.kind.component()) else { continue };
+            match status.code {
+                404 => {}
+                409 if !is_create => {
+                    self.queue.insert(key.clone());
+                }
+                _ => {
+                    tracing::debug!(?key, %status, "failed to execute an action");
+                    if is_create {
+                        let message = format!("Error creating: {status}");
+                        self.server.record_event(object, "Warning", "FailedCreate", &message, key.kind.component());
+                    }
+                    let due_at = self.server.now().checked_add(RETRY_DELAY).unwrap_or(Timestamp::MAX);
+                    self.delayed.insert(key.clone(), due_at);
+                }
+            }
+            return;
+        }
+    }
+
+    /// Returns the time until the next delayed key is due.
+    fn time_until_next_delayed(&self) -> Option<std::time::Duration> {
+        let next_at = self.delayed.values().min()?;
+        Some(next_at.duration_since(self.server.now()).try_into().unwrap_or_default())
+    }
+
+    /// Moves delayed keys that are due into the queue.
+    fn enqueue_due(&mut self) {
+        let now = self.server.now();
+        let due_keys: Vec<WorkloadKey> =
+            self.delayed.iter().filter(|(_, at)| **at <= now).map(|(key, _)| key.clone()).collect();
+        self.queue.extend(due_keys);
+    }
+}

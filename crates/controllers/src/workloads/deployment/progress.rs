@@ -1,0 +1,141 @@
+//! Status of a Deployment, and the progress of its rollout.
+
+use apimachinery::condition::{self, Condition};
+use apimachinery::object;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Map, Value, json};
+
+use super::super::action::Plan;
+use super::super::replica_set::replicas;
+use super::super::rolling_update;
+use super::{RESOURCE, ReplicaSets};
+
+/// Updates the status and its conditions.
+pub(super) fn sync_status(plan: &mut Plan, deployment: &Value, replica_sets: &ReplicaSets, now: Timestamp) {
+    let old: Vec<_> = replica_sets.old.iter().map(rolling_update::ReplicaCounts::new).collect();
+    let new = replica_sets.new.as_ref().map(rolling_update::ReplicaCounts::new).unwrap_or_default();
+    let sum = |field: fn(&rolling_update::ReplicaCounts) -> i64| old.iter().map(field).sum::<i64>() + field(&new);
+    let available = sum(|c| c.available);
+    let strategy = rolling_update::RollingUpdateStrategy::new(deployment);
+    let counts = [
+        ("replicas", sum(|c| c.current)),
+        ("updatedReplicas", new.current),
+        ("readyReplicas", sum(|c| c.ready)),
+        ("availableReplicas", available),
+        ("unavailableReplicas", (sum(|c| c.replicas) - available).max(0)),
+    ];
+    let mut status = Map::new();
+    for field in ["collisionCount", "conditions"] {
+        if let Some(value) = deployment.pointer(&format!("/status/{field}")) {
+            status.insert(field.to_owned(), value.clone());
+        }
+    }
+    if let Some(generation) = deployment.pointer("/metadata/generation") {
+        status.insert("observedGeneration".to_owned(), generation.clone());
+    }
+    for (field, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+        status.insert(field.to_owned(), json!(count));
+    }
+    let mut status = Value::Object(status);
+    let timestamp = object::format_time(now);
+    let is_available = available >= strategy.desired - strategy.max_unavailable;
+    set_condition(&mut status, available_condition(is_available), &timestamp, false);
+    sync_progress(plan, deployment, replica_sets, &mut status, now);
+    plan.update_status(RESOURCE, deployment, status);
+}
+
+/// Returns the `Available` condition.
+fn available_condition(is_available: bool) -> Condition<'static> {
+    let (reason, message) = if is_available {
+        ("MinimumReplicasAvailable", "Deployment has minimum availability.")
+    } else {
+        ("MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
+    };
+    Condition { type_: "Available", status: is_available, reason, message }
+}
+
+/// Updates the `Progressing` condition. `lastUpdateTime` is updated whenever the rollout progresses. The progress
+/// deadline is counted from it.
+fn sync_progress(plan: &mut Plan, deployment: &Value, replica_sets: &ReplicaSets, status: &mut Value, now: Timestamp) {
+    let Some(new) = &replica_sets.new else { return };
+    let timestamp = object::format_time(now);
+    let count = |s: &Value, name: &str| s.get(name).and_then(Value::as_i64).unwrap_or(0);
+    let desired = replicas(deployment);
+    let is_complete = count(status, "updatedReplicas") == desired
+        && count(status, "replicas") == desired
+        && count(status, "availableReplicas") == desired;
+    let name = object::name(new);
+    let previous = deployment.get("status").unwrap_or(&Value::Null);
+    let has_progressed =
+        ["updatedReplicas", "readyReplicas", "availableReplicas"].iter().any(|f| count(status, f) > count(previous, f))
+            || (count(status, "replicas") - count(status, "updatedReplicas"))
+                < (count(previous, "replicas") - count(previous, "updatedReplicas"));
+    let current = condition::find(status, "Progressing").cloned();
+    let reason = current.as_ref().map(|c| object::text(c, "/reason").to_owned());
+    if is_complete {
+        let message = format!("ReplicaSet \"{name}\" has successfully progressed.");
+        let condition =
+            Condition { type_: "Progressing", status: true, reason: "NewReplicaSetAvailable", message: &message };
+        set_condition(status, condition, &timestamp, reason.as_deref() != Some("NewReplicaSetAvailable"));
+        return;
+    }
+    let was_complete = reason.as_deref() == Some("NewReplicaSetAvailable");
+    if reason.is_none() || has_progressed || was_complete && names_other_replica_set(current.as_ref(), name) {
+        let message = format!("ReplicaSet \"{name}\" is progressing.");
+        let condition =
+            Condition { type_: "Progressing", status: true, reason: "ReplicaSetUpdated", message: &message };
+        set_condition(status, condition, &timestamp, true);
+        if let Some(deadline) = deadline(deployment, status) {
+            plan.requeue_at(deadline);
+        }
+        return;
+    }
+    // The deadline does not apply to a rollout that was complete before a Pod became unavailable.
+    if was_complete {
+        return;
+    }
+    match deadline(deployment, status) {
+        Some(deadline) if deadline <= now => {
+            let message = format!("ReplicaSet \"{name}\" has timed out progressing.");
+            let condition = Condition {
+                type_: "Progressing",
+                status: false,
+                reason: "ProgressDeadlineExceeded",
+                message: &message,
+            };
+            let is_new = reason.as_deref() != Some("ProgressDeadlineExceeded");
+            set_condition(status, condition, &timestamp, is_new);
+        }
+        Some(deadline) => plan.requeue_at(deadline),
+        None => {}
+    }
+}
+
+/// Whether the message of the condition does not name this ReplicaSet.
+fn names_other_replica_set(condition: Option<&Value>, name: &str) -> bool {
+    !condition.is_some_and(|c| object::text(c, "/message").contains(&format!("\"{name}\"")))
+}
+
+/// Returns when `progressDeadlineSeconds` of the rollout expires.
+fn deadline(deployment: &Value, status: &Value) -> Option<Timestamp> {
+    let seconds = deployment.pointer("/spec/progressDeadlineSeconds").and_then(Value::as_i64).unwrap_or(600);
+    let since = object::text(condition::find(status, "Progressing")?, "/lastUpdateTime");
+    since.parse::<Timestamp>().ok()?.checked_add(SignedDuration::from_secs(seconds)).ok()
+}
+
+/// Sets a condition. Updates its `lastUpdateTime` if `touch` is set or the condition changes.
+fn set_condition(status: &mut Value, condition: Condition<'_>, now: &str, touch: bool) {
+    let previous = condition::find(status, condition.type_).cloned();
+    condition::set(status, condition, now);
+    let Some(mut entry) = condition::find(status, condition.type_).cloned() else { return };
+    let is_unchanged = previous.as_ref().is_some_and(|previous| {
+        ["/status", "/reason", "/message"].iter().all(|p| previous.pointer(p) == entry.pointer(p))
+    });
+    let update_time = previous
+        .as_ref()
+        .filter(|_| is_unchanged && !touch)
+        .map_or(now, |b| object::text(b, "/lastUpdateTime"))
+        .to_owned();
+    entry["lastUpdateTime"] = json!(update_time);
+    condition::upsert(status, condition.type_, entry);
+}

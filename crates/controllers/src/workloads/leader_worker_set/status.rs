@@ -1,0 +1,49 @@
+//! The status of a LeaderWorkerSet.
+
+use apimachinery::condition::{self, Condition};
+use apimachinery::object;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::super::action::Plan;
+use super::{Group, LeaderWorkerSetSpec, NAME, RESOURCE, WORKER_INDEX};
+
+/// Updates counts and conditions if they changed.
+pub(super) fn update(plan: &mut Plan, spec: &LeaderWorkerSetSpec<'_>, groups: &[Group], now: Timestamp) {
+    let leaders = groups.iter().filter(|g| g.leader.as_ref().is_some_and(|l| !object::is_deleting(l))).count();
+    let ready = groups.iter().filter(|g| g.is_ready(spec)).count();
+    let updated = groups.iter().filter(|g| g.is_current(spec)).count();
+    let ready_and_updated =
+        groups.iter().filter(|g| g.index < spec.replicas && g.is_current(spec) && g.is_ready(spec)).count();
+    let mut status = Map::new();
+    if let Some(conditions) = spec.set.pointer("/status/conditions") {
+        status.insert("conditions".to_owned(), conditions.clone());
+    }
+    status.insert("hpaPodSelector".to_owned(), json!(format!("{NAME}={},{WORKER_INDEX}=0", spec.name)));
+    if let Some(generation) = spec.set.pointer("/metadata/generation") {
+        status.insert("observedGeneration".to_owned(), generation.clone());
+    }
+    for (field, count) in [("replicas", leaders), ("readyReplicas", ready), ("updatedReplicas", updated)] {
+        status.insert(field.to_owned(), json!(count));
+    }
+    let mut status = Value::Object(status);
+    let is_available = i64::try_from(ready_and_updated).unwrap_or(0) == spec.replicas;
+    let is_updating = groups.iter().any(|g| g.leader.is_some() && !g.is_current(spec));
+    let timestamp = object::format_time(now);
+    for (type_, is_true, reason, message) in [
+        ("Available", is_available, "AllGroupsReady", "All replicas are ready"),
+        ("Progressing", !is_available, "GroupsProgressing", "Replicas are progressing"),
+        ("UpdateInProgress", !is_available && is_updating, "GroupsUpdating", "Rolling Upgrade is in progress"),
+    ] {
+        // A condition that was never `True` is omitted instead of being set to `False`.
+        if is_true || condition::find(&status, type_).is_some() {
+            // `UpdateInProgress` stays true until all groups are available.
+            let is_true = is_true
+                || type_ == "UpdateInProgress"
+                    && !is_available
+                    && condition::find(&status, type_).is_some_and(|c| object::text(c, "/status") == "True");
+            condition::set(&mut status, Condition { type_, status: is_true, reason, message }, &timestamp);
+        }
+    }
+    plan.update_status(RESOURCE, spec.set, status);
+}

@@ -1,0 +1,196 @@
+//! The sync loop: starts a worker per Pod and forwards changes to it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use apimachinery::condition::{self, Condition};
+use apimachinery::{object, persistent_volume};
+use apiserver::{Change, Server};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::{HOST_IP, NodeContext, NodeDirectories};
+use crate::logs::ContainerLogs;
+use crate::network::Network;
+use crate::pod_ip_allocator::PodIpAllocator;
+use crate::pod_worker::{self, PodSignals};
+use crate::runtime::ContainerRuntime;
+
+/// The state of the sync loop.
+struct NodeAgent {
+    context: Arc<NodeContext>,
+    shutdown: CancellationToken,
+    /// Signals of the running workers by Pod UID.
+    pods: BTreeMap<String, PodSignals>,
+    tasks: JoinSet<String>,
+}
+
+/// Runs the Pods of all nodes until `stop` is cancelled, then terminates all containers and returns.
+pub async fn run_node_agent(
+    server: Server,
+    runtime: Arc<dyn ContainerRuntime>,
+    network: Arc<dyn Network>,
+    directories: NodeDirectories,
+    stop: CancellationToken,
+) {
+    let mut changes = server.subscribe();
+    let pods = server.list("pods").iter().map(|pod| object::uid(pod).to_owned()).collect();
+    let logs = ContainerLogs::new(directories.logs.clone(), Arc::clone(server.clock()), &pods);
+    server.set_pod_logs(Arc::new(logs.clone()));
+    let pod_ips = PodIpAllocator::new(server.random());
+    let context = Arc::new(NodeContext { server, runtime, network, logs, pod_ips, directories });
+    let mut agent =
+        NodeAgent { context, shutdown: CancellationToken::new(), pods: BTreeMap::new(), tasks: JoinSet::new() };
+    agent.context.remove_orphaned_pod_dirs();
+    agent.sync_all();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => break,
+            Some(ended) = agent.tasks.join_next() => {
+                if let Ok(uid) = ended {
+                    agent.pods.remove(&uid);
+                }
+            }
+            change = changes.next() => match change {
+                Ok(change) if change.resource == "pods" => match (&change.old, &change.new) {
+                    (_, Some(pod)) => agent.handle_pod(pod),
+                    (Some(pod), None) => agent.handle_removed_pod(object::uid(pod)),
+                    (None, None) => {}
+                },
+                Ok(change) if change.resource == "nodes" => match (&change.old, &change.new) {
+                    (None, Some(node)) => agent.mark_node_ready(node),
+                    (Some(old), Some(node)) if is_ready(old) != is_ready(node) => agent.refresh_pods_of_node(object::name(node)),
+                    _ => {}
+                },
+                Ok(Change { resource, old: Some(volume), new: None, .. }) if resource == persistent_volume::VOLUMES => {
+                    agent.context.remove_volume(&volume);
+                }
+                Ok(_) => {}
+                Err(_lagged) => agent.sync_all(),
+            },
+        }
+    }
+    agent.shutdown.cancel();
+    while agent.tasks.join_next().await.is_some() {}
+}
+
+// === impl NodeAgent ===
+
+impl NodeAgent {
+    /// Syncs all nodes and Pods. Stops the workers of Pods that no longer exist. The other workers update the Pod
+    /// status if it differs from the stored one, because an earlier write may have been rejected or rolled back.
+    fn sync_all(&mut self) {
+        for node in self.context.server.list("nodes") {
+            self.mark_node_ready(&node);
+        }
+        let pods = self.context.server.list("pods");
+        for (uid, signals) in &self.pods {
+            if !pods.iter().any(|pod| object::uid(pod) == uid) {
+                signals.removed.cancel();
+            }
+            signals.refresh.notify_one();
+        }
+        for pod in pods {
+            self.handle_pod(&pod);
+        }
+    }
+
+    /// Starts a worker for a bound Pod, or forwards its deletion to the worker.
+    fn handle_pod(&mut self, pod: &Arc<Value>) {
+        if object::text(pod, "/spec/nodeName").is_empty() {
+            return;
+        }
+        let uid = object::uid(pod).to_owned();
+        let is_deleting = object::is_deleting(pod);
+        if let Some(signals) = self.pods.get(&uid) {
+            if is_deleting {
+                signals.delete.cancel();
+            }
+            return;
+        }
+        if is_deleting {
+            // No worker exists that could terminate this Pod. An error means that the Pod no longer exists.
+            let _ = self.context.server.force_delete("pods", object::namespace(pod), object::name(pod), Some(&uid));
+        } else if !matches!(object::text(pod, "/status/phase"), "Succeeded" | "Failed") {
+            self.start_worker(uid, Arc::clone(pod));
+        }
+    }
+
+    /// Spawns the worker of a Pod.
+    fn start_worker(&mut self, uid: String, pod: Arc<Value>) {
+        let signals = PodSignals { shutdown: self.shutdown.clone(), ..PodSignals::default() };
+        self.pods.insert(uid.clone(), signals.clone());
+        let worker = pod_worker::run(Arc::clone(&self.context), pod, signals);
+        self.tasks.spawn(async move {
+            worker.await;
+            uid
+        });
+    }
+
+    /// Notifies the workers of all Pods on a node, which then update the Pod status.
+    fn refresh_pods_of_node(&self, node: &str) {
+        for pod in self.context.server.list("pods") {
+            if object::text(&pod, "/spec/nodeName") == node
+                && let Some(signals) = self.pods.get(object::uid(&pod))
+            {
+                signals.refresh.notify_one();
+            }
+        }
+    }
+
+    /// Stops the worker of a Pod that was removed from the API.
+    fn handle_removed_pod(&mut self, uid: &str) {
+        if let Some(signals) = self.pods.get(uid) {
+            signals.removed.cancel();
+        }
+    }
+
+    /// Acts as the kubelet of a node that is not ready: sets its condition `Ready` and `status.nodeInfo`.
+    fn mark_node_ready(&self, node: &Value) {
+        if condition::is_true(node, "Ready") {
+            return;
+        }
+        let now = object::format_time(self.context.server.now());
+        let name = object::name(node).to_owned();
+        let mut node = node.clone();
+        let status = object::members(&mut node).entry("status").or_insert_with(|| json!({}));
+        let info = object::members(status).entry("nodeInfo").or_insert_with(|| json!({}));
+        for (field, value) in node_info() {
+            let entry = object::members(info).entry(field).or_insert_with(|| json!(""));
+            if *entry == "" {
+                *entry = json!(value);
+            }
+        }
+        let addresses = json!([{"type": "InternalIP", "address": HOST_IP}, {"type": "Hostname", "address": name}]);
+        object::members(status).entry("addresses").or_insert(addresses);
+        let message = "kubelet is posting ready status";
+        condition::set(status, Condition { type_: "Ready", status: true, reason: "KubeletReady", message }, &now);
+        let conditions = status.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten();
+        for condition in conditions.filter(|condition| condition["type"] == "Ready") {
+            condition["lastHeartbeatTime"] = json!(now);
+        }
+        if let Err(status) = self.context.server.update_status("nodes", node) {
+            tracing::debug!(%status, "failed to update the status of the node");
+        }
+    }
+}
+
+fn is_ready(node: &Value) -> bool {
+    condition::is_true(node, "Ready")
+}
+
+/// Returns the node info of the host, as shown by `kubectl get nodes -o wide`.
+fn node_info() -> [(&'static str, String); 6] {
+    let read_file = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let release = read_file("/etc/os-release");
+    let pretty_name = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    [
+        ("kubeletVersion", apiserver::KUBERNETES_VERSION.to_owned()),
+        ("kernelVersion", read_file("/proc/sys/kernel/osrelease").trim().to_owned()),
+        ("osImage", pretty_name.unwrap_or(std::env::consts::OS).trim_matches('"').to_owned()),
+        ("operatingSystem", std::env::consts::OS.to_owned()),
+        ("architecture", std::env::consts::ARCH.replace("x86_64", "amd64").replace("aarch64", "arm64")),
+        ("containerRuntimeVersion", format!("processes://{}", env!("CARGO_PKG_VERSION"))),
+    ]
+}

@@ -1,0 +1,89 @@
+//! The context that all workers share.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use apimachinery::{condition, object, persistent_volume};
+use apiserver::Server;
+use serde_json::Value;
+
+use crate::logs::ContainerLogs;
+use crate::network::Network;
+use crate::pod_ip_allocator::PodIpAllocator;
+use crate::runtime::ContainerRuntime;
+use crate::volumes;
+
+/// Address of the host, which all nodes share.
+pub(super) const HOST_IP: &str = "127.0.0.1";
+
+/// The dependencies of the workers.
+pub(crate) struct NodeContext {
+    pub(crate) server: Server,
+    pub(crate) runtime: Arc<dyn ContainerRuntime>,
+    pub(crate) network: Arc<dyn Network>,
+    pub(crate) logs: ContainerLogs,
+    pub(crate) pod_ips: PodIpAllocator,
+    pub(super) directories: NodeDirectories,
+}
+
+/// Directories on the host in which the node agent stores data.
+#[derive(Debug, Clone, Default)]
+pub struct NodeDirectories {
+    /// Container logs; `None` keeps them in memory.
+    pub logs: Option<PathBuf>,
+    /// Directories of Pods whose containers use the host file system.
+    pub pods: Option<PathBuf>,
+    /// Directory of dynamically provisioned PersistentVolumes; `None` disables provisioning.
+    pub volumes: Option<PathBuf>,
+}
+
+// === impl NodeContext ===
+
+impl NodeContext {
+    /// Whether the node is ready. A node without a `Ready` condition is considered ready.
+    pub(crate) fn is_node_ready(&self, name: &str) -> bool {
+        let node = self.server.get("nodes", "", name);
+        let status = node.as_ref().and_then(|node| node.get("status"));
+        let ready = status.and_then(|status| condition::find(status, "Ready"));
+        ready.is_none_or(|ready| object::text(ready, "/status") == "True")
+    }
+
+    /// Returns the directory of a Pod, if any of these containers uses the host file system.
+    pub(crate) fn pod_dir<'a>(&self, pod: &Value, containers: impl IntoIterator<Item = &'a Value>) -> Option<PathBuf> {
+        let node = object::text(pod, "/spec/nodeName");
+        let uses_host_filesystem =
+            |container: &Value| self.runtime.uses_host_filesystem(node, object::text(container, "/image"));
+        let pods_dir = self.directories.pods.as_ref().filter(|_| containers.into_iter().any(uses_host_filesystem))?;
+        Some(pods_dir.join(object::uid(pod)))
+    }
+
+    /// Removes the directory of a provisioned volume whose reclaim policy is `Delete`.
+    pub(super) fn remove_volume(&self, volume: &Value) {
+        let dir = self
+            .directories
+            .volumes
+            .as_deref()
+            .and_then(|volumes_dir| persistent_volume::provisioned_directory(volume, volumes_dir));
+        if let Some(dir) = dir {
+            volumes::remove_dir(&dir);
+        }
+    }
+
+    /// Removes the directories of Pods that no longer exist.
+    pub(super) fn remove_orphaned_pod_dirs(&self) {
+        let pod_uids: Vec<String> = self.server.list("pods").iter().map(|pod| object::uid(pod).to_owned()).collect();
+        let entries = self.directories.pods.iter().filter_map(|dir| std::fs::read_dir(dir).ok()).flatten().flatten();
+        for entry in entries.filter(|entry| !pod_uids.iter().any(|uid| entry.file_name() == uid.as_str())) {
+            volumes::remove_dir(&entry.path());
+        }
+    }
+
+    /// Returns the internal IP of a node, 127.0.0.1 when it has none.
+    pub(crate) fn host_ip(&self, node: &str) -> String {
+        let node = self.server.get("nodes", "", node);
+        let addresses = node.as_ref().and_then(|node| node.pointer("/status/addresses")?.as_array());
+        let internal_ip =
+            addresses.into_iter().flatten().find(|address| object::text(address, "/type") == "InternalIP");
+        internal_ip.map_or(HOST_IP, |address| object::text(address, "/address")).to_owned()
+    }
+}

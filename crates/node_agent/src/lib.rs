@@ -1,0 +1,44 @@
+//! The node agent: the kubelet of all Nodes of the process.
+//!
+//! [`run_node_agent`] takes a [`Server`](apiserver::Server), a [`ContainerRuntime`] and a [`Network`]. Every Pod that is
+//! bound to a node gets a loopback address and a worker task ([`pod_worker`]), which runs its containers through the
+//! runtime, probes them and updates the status of the Pod. A Pod whose containers use the host file system has a
+//! directory with its [`volumes`]. The agent must never schedule Pods or act on behalf of a controller. Not implemented:
+//! ephemeral containers, node leases and node-pressure eviction.
+
+#![warn(missing_docs)]
+
+mod agent;
+mod container;
+mod context;
+mod environment;
+mod grpc;
+mod hooks;
+mod image;
+mod insecure_tls;
+mod logs;
+mod network;
+mod pod_ip_allocator;
+mod pod_termination;
+mod pod_worker;
+mod probes;
+mod proc;
+mod process_runtime;
+mod process_tracker;
+mod restart;
+mod runtime;
+mod sources;
+mod specs;
+mod status;
+mod status_recovery;
+mod termination_message;
+mod volume_updates;
+mod volumes;
+
+pub use agent::run_node_agent;
+pub use context::NodeDirectories;
+pub use logs::LogSink;
+pub use network::{Network, NetworkStream, TcpNetwork};
+pub use process_runtime::ProcessRuntime;
+pub use process_tracker::{OrphanedProcesses, ProcessTracker};
+pub use runtime::{ContainerConfig, ContainerExit, ContainerPurpose, ContainerRuntime, Mount};

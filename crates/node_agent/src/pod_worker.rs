@@ -1,0 +1,339 @@
+//! The worker of one Pod, from its first status to its removal.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use apimachinery::object;
+use serde_json::Value;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::container::{ContainerEvent, ContainerSupervisor};
+use crate::context::NodeContext;
+use crate::pod_termination::TerminationReason;
+use crate::probes::ProbeEvent;
+use crate::restart::RestartPolicy;
+use crate::runtime::ContainerPurpose;
+use crate::sources::{self, NamespaceSources};
+use crate::specs::{container_specs, main_container_count, waiting_status};
+use crate::status::{self, ContainerRole, ContainerState, ContainerStatus, PodPlacement};
+use crate::status_recovery;
+use crate::volume_updates;
+use crate::volumes::{self, VolumeError};
+
+/// Signals from the sync loop to the worker of a Pod.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PodSignals {
+    /// The Pod has a deletion timestamp: terminate it within its grace period.
+    pub(crate) delete: CancellationToken,
+    /// The Pod was removed from the API: kill it.
+    pub(crate) removed: CancellationToken,
+    /// The agent is shutting down: stop the containers, but do not modify the Pod in the API.
+    pub(crate) shutdown: CancellationToken,
+    /// The readiness of the node has changed, or change notifications were missed: update the Pod status.
+    pub(crate) refresh: Arc<Notify>,
+}
+
+/// The state of the worker of one Pod.
+pub(super) struct PodWorker {
+    pub(super) context: Arc<NodeContext>,
+    pub(super) pod: Arc<Value>,
+    pub(super) placement: PodPlacement,
+    /// The specs of `containers`, in the same order.
+    specs: Vec<Value>,
+    pub(super) containers: Vec<ContainerStatus>,
+    /// Whether containers of the Pod ran before this worker started. `containers` does not contain this information.
+    has_run: bool,
+    /// The directory of the Pod; `None` unless its containers use the host file system.
+    pub(super) pod_dir: Option<PathBuf>,
+    pub(super) stop: CancellationToken,
+    pub(super) tasks: JoinSet<()>,
+    /// In start order.
+    pub(super) sidecars: Vec<Sidecar>,
+    /// The task that updates volumes.
+    pub(super) volume_updater: Option<AbortOnDropHandle<()>>,
+    refresh: Arc<Notify>,
+    event_sender: mpsc::UnboundedSender<(usize, ContainerEvent)>,
+    events: mpsc::UnboundedReceiver<(usize, ContainerEvent)>,
+}
+
+/// A running sidecar: an init container with `restartPolicy: Always`.
+pub(super) struct Sidecar {
+    pub(super) stop: CancellationToken,
+    pub(super) task: AbortOnDropHandle<()>,
+}
+
+/// Interval between checks for missing volume sources that are not API objects, such as `hostPath` directories.
+const MOUNT_RETRY_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Runs one Pod until it is removed or the agent shuts down.
+pub(crate) async fn run(context: Arc<NodeContext>, pod: Arc<Value>, signals: PodSignals) {
+    let Some(pod_ip) = context.pod_ips.allocate() else {
+        context.server.record_event(&pod, "Warning", "FailedCreatePodSandBox", "no free loopback address", "kubelet");
+        return;
+    };
+    let mut worker = PodWorker::new(context, pod, pod_ip, Arc::clone(&signals.refresh));
+    worker.publish_initial_status();
+    let mut reason = worker.run_until_termination(&signals).await;
+    if matches!(reason, TerminationReason::DeadlineExceeded) {
+        worker.fail_on_deadline(&signals).await;
+        reason = worker.wait_for_termination(&signals).await;
+    }
+    worker.terminate(reason, &signals).await;
+    worker.context.pod_ips.release(pod_ip);
+}
+
+// === impl PodWorker ===
+
+impl PodWorker {
+    fn new(context: Arc<NodeContext>, pod: Arc<Value>, pod_ip: Ipv4Addr, refresh: Arc<Notify>) -> Self {
+        let (event_sender, events) = mpsc::unbounded_channel();
+        let specs = container_specs(&pod);
+        let initial_status = |(role, spec): &(ContainerRole, Value)| {
+            waiting_status(*role, spec, specs.len() > main_container_count(&pod))
+        };
+        let now = object::format_time(context.server.now());
+        let containers = status_recovery::recover_statuses(specs.iter().map(initial_status).collect(), &pod, &now);
+        let host_ip = context.host_ip(object::text(&pod, "/spec/nodeName"));
+        let previous_start_time =
+            Some(object::text(&pod, "/status/startTime").to_owned()).filter(|time| !time.is_empty());
+        let placement = PodPlacement {
+            pod_ip,
+            host_ip,
+            start_time: previous_start_time.unwrap_or(now),
+            node_ready: true,
+            deadline_exceeded: false,
+        };
+        Self {
+            pod_dir: context.pod_dir(&pod, specs.iter().map(|(_, spec)| spec)),
+            has_run: status_recovery::has_run(&pod),
+            context,
+            pod,
+            placement,
+            containers,
+            specs: specs.into_iter().map(|(_, spec)| spec).collect(),
+            stop: CancellationToken::new(),
+            tasks: JoinSet::new(),
+            sidecars: Vec::new(),
+            volume_updater: None,
+            refresh,
+            event_sender,
+            events,
+        }
+    }
+
+    /// Publishes the Pod IP and the `waiting` containers before any container starts.
+    fn publish_initial_status(&mut self) {
+        let (namespace, name) = (object::namespace(&self.pod), object::name(&self.pod));
+        // Main containers first: the order in which the error for a missing container name lists them.
+        let select_containers =
+            |main: bool| self.containers.iter().filter(move |c| (c.role == ContainerRole::Main) == main);
+        let names: Vec<String> =
+            select_containers(true).chain(select_containers(false)).map(|c| c.name.clone()).collect();
+        self.context.logs.add_pod(namespace, name, object::uid(&self.pod), &names);
+        self.sync_status();
+    }
+
+    /// Mounts the volumes, runs the init containers in order, then all other containers, and handles their events.
+    pub(super) async fn run_containers(&mut self) -> std::convert::Infallible {
+        if self.containers.iter().all(|container| container.done) {
+            return std::future::pending().await;
+        }
+        if self.has_run {
+            self.event("Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.");
+        }
+        self.mount_volumes().await;
+        for index in 0..self.containers.len() {
+            if self.containers[index].done {
+                continue;
+            }
+            let role = self.containers[index].role;
+            self.start_container(index);
+            while role != ContainerRole::Main && !self.can_start_next(index) {
+                self.handle_events().await;
+            }
+            if role == ContainerRole::Init && self.has_failed(index) {
+                self.stop.cancel();
+                self.stop_sidecars();
+                break;
+            }
+        }
+        loop {
+            self.handle_events().await;
+            let is_finished = self.containers.iter().filter(|c| c.role == ContainerRole::Main).all(|c| c.done);
+            if is_finished {
+                self.stop_sidecars(); // sidecars do not keep a Pod running
+            }
+        }
+    }
+
+    /// Waits until all volumes of the Pod are set up.
+    async fn mount_volumes(&mut self) {
+        let mut changes = self.context.server.subscribe();
+        let mut last_message = String::new();
+        while let Err(error) = self.set_up_volumes() {
+            let message = error.to_string();
+            if message != last_message {
+                self.event("Warning", "FailedMount", &message);
+                last_message = message;
+            }
+            tokio::select! {
+                () = sources::wait_for_change(&mut changes, &self.pod) => {}
+                () = tokio::time::sleep(MOUNT_RETRY_INTERVAL), if self.pod_dir.is_some() => {}
+            }
+        }
+        if let Some(pod_dir) = self.pod_dir.clone().filter(|_| volumes::has_updatable_volumes(&self.pod)) {
+            let update_task =
+                volume_updates::update_volumes(Arc::clone(&self.context), Arc::clone(&self.pod), pod_dir, changes);
+            self.volume_updater = Some(AbortOnDropHandle::new(tokio::spawn(update_task)));
+        }
+    }
+
+    /// Sets up the volumes, or checks that their objects exist.
+    fn set_up_volumes(&self) -> Result<(), VolumeError> {
+        let sources = NamespaceSources::new(&self.context.server, &self.pod);
+        match &self.pod_dir {
+            Some(pod_dir) => volumes::set_up(&self.pod, &sources, pod_dir),
+            None => volumes::check(&self.pod, &sources),
+        }
+    }
+
+    fn stop_sidecars(&self) {
+        self.sidecars.iter().for_each(|sidecar| sidecar.stop.cancel());
+    }
+
+    /// Whether the next container may start.
+    fn can_start_next(&self, index: usize) -> bool {
+        let container = &self.containers[index];
+        container.done || container.role == ContainerRole::Sidecar && container.started
+    }
+
+    /// Whether the container terminated with an error.
+    fn has_failed(&self, index: usize) -> bool {
+        matches!(&self.containers[index].state, ContainerState::Terminated(terminated) if terminated.exit_code != 0)
+    }
+
+    /// Spawns the task of a container.
+    fn start_container(&mut self, index: usize) {
+        let (restart_policy, purpose) = match self.containers[index].role {
+            ContainerRole::Main => {
+                (RestartPolicy::for_container(&self.pod, &self.specs[index]), ContainerPurpose::Service)
+            }
+            ContainerRole::Init => {
+                (RestartPolicy::for_init_container(&self.pod, &self.specs[index]), ContainerPurpose::Init)
+            }
+            ContainerRole::Sidecar => (RestartPolicy::Always, ContainerPurpose::Service),
+        };
+        let is_sidecar = self.containers[index].role == ContainerRole::Sidecar;
+        let stop = if is_sidecar { CancellationToken::new() } else { self.stop.clone() };
+        let supervisor = ContainerSupervisor {
+            context: Arc::clone(&self.context),
+            pod: Arc::clone(&self.pod),
+            spec: self.specs[index].clone(),
+            index,
+            restart_policy,
+            purpose,
+            pod_ip: IpAddr::V4(self.placement.pod_ip),
+            stop: stop.clone(),
+            event_sender: self.event_sender.clone(),
+        };
+        if is_sidecar {
+            let task = AbortOnDropHandle::new(tokio::spawn(supervisor.run()));
+            self.sidecars.push(Sidecar { stop, task });
+        } else {
+            self.tasks.spawn(supervisor.run());
+        }
+    }
+
+    /// Waits for an event, handles all available ones, and updates the status once. Cancel-safe.
+    async fn handle_events(&mut self) {
+        tokio::select! {
+            // The channel is never closed, because the worker itself owns a sender.
+            Some((index, event)) = self.events.recv() => self.handle_event(index, event),
+            () = self.refresh.notified() => {}
+        }
+        self.drain_events();
+        self.sync_status();
+    }
+
+    /// Handles all available events.
+    pub(super) fn drain_events(&mut self) {
+        while let Ok((index, event)) = self.events.try_recv() {
+            self.handle_event(index, event);
+        }
+    }
+
+    fn handle_event(&mut self, index: usize, event: ContainerEvent) {
+        let now = object::format_time(self.context.server.now());
+        let state = event.state(&now);
+        let container = &mut self.containers[index];
+        let name = container.name.clone();
+        match event {
+            ContainerEvent::Waiting { .. } | ContainerEvent::Running => {
+                if let ContainerState::Terminated(terminated) = &container.state {
+                    container.last_termination = Some(terminated.clone());
+                }
+                if matches!(event, ContainerEvent::Running) {
+                    container.restart_count += u32::from(container.last_termination.is_some());
+                    self.event("Normal", "Started", &format!("Started container {name}"));
+                }
+            }
+            ContainerEvent::Probe(ProbeEvent::Started) => container.started = true,
+            ContainerEvent::Probe(ProbeEvent::Ready) => container.ready = true,
+            ContainerEvent::Probe(ProbeEvent::Unready) => container.ready = false,
+            ContainerEvent::Probe(ProbeEvent::Failed { probe, message }) => {
+                self.event("Warning", "Unhealthy", &format!("{probe} probe failed: {message}"));
+            }
+            ContainerEvent::Terminated(_) => {
+                container.ready = false;
+                container.started = false;
+            }
+            ContainerEvent::Done => container.done = true,
+        }
+        if let Some(state) = state {
+            self.containers[index].state = state;
+        }
+    }
+
+    /// Returns the stored Pod, `None` if it no longer exists or another Pod now has its name.
+    pub(super) fn stored_pod(&self) -> Option<Arc<Value>> {
+        let pod = self.context.server.get("pods", object::namespace(&self.pod), object::name(&self.pod))?;
+        (object::uid(&pod) == object::uid(&self.pod)).then_some(pod)
+    }
+
+    /// Updates the status if it differs from the stored one. Retries on conflict.
+    pub(super) fn sync_status(&mut self) {
+        for _ in 0..5 {
+            let Some(current) = self.stored_pod() else { return };
+            self.placement.node_ready = self.context.is_node_ready(object::text(&current, "/spec/nodeName"));
+            let now = object::format_time(self.context.server.now());
+            let status = status::pod_status(&current, &self.containers, &self.placement, &now);
+            if current.get("status") == Some(&status) {
+                self.pod = current;
+                return;
+            }
+            let mut pod = current.as_ref().clone();
+            object::members(&mut pod).insert("status".to_owned(), status);
+            match self.context.server.update_status("pods", pod) {
+                Ok(stored) => {
+                    self.pod = stored;
+                    return;
+                }
+                Err(status) if status.code == 409 => {}
+                Err(status) => {
+                    tracing::debug!(pod = object::name(&self.pod), %status, "failed to update the status of the Pod");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Records an event of the kubelet for the Pod.
+    pub(super) fn event(&self, type_: &str, reason: &str, message: &str) {
+        self.context.server.record_event(&self.pod, type_, reason, message, "kubelet");
+    }
+}
