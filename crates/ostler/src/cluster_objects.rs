@@ -2,28 +2,20 @@
 
 use anyhow::{Context, Result};
 use api::Document;
+use cluster::Kind;
 use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams};
-use kube::core::{ApiResource, GroupVersionKind};
+use operator::kinds;
 use plan::Snapshot;
 use serde_json::Value;
 
-use crate::report::explain::pod_diagnostics::PodDiagnostics;
-
-/// Group, version and kind.
-pub(crate) type StaticGvk = (&'static str, &'static str, &'static str);
-
-pub(crate) const OME_SERVICE: StaticGvk = ("ome.io", "v1beta1", "InferenceService");
-pub(crate) const ROLE_BASED_SERVICE: StaticGvk = ("fusioninfer.io", "v1alpha1", "InferenceService");
-pub(crate) const NODE: StaticGvk = ("", "v1", "Node");
-pub(crate) const POD: StaticGvk = ("", "v1", "Pod");
 /// The kinds of runtimes, models and classes, which ostler defines.
-const SUPPLY_KINDS: [StaticGvk; 5] = [
-    ("ome.io", "v1beta1", "ServingRuntime"),
-    ("ome.io", "v1beta1", "ClusterServingRuntime"),
-    ("ome.io", "v1beta1", "BaseModel"),
-    ("ome.io", "v1beta1", "ClusterBaseModel"),
-    ("ome.io", "v1beta1", "AcceleratorClass"),
+const SUPPLY_KINDS: [Kind; 5] = [
+    kinds::SERVING_RUNTIME,
+    kinds::CLUSTER_SERVING_RUNTIME,
+    kinds::BASE_MODEL,
+    kinds::CLUSTER_BASE_MODEL,
+    kinds::ACCELERATOR_CLASS,
 ];
 /// Maximum number of objects per page of a list.
 const PAGE_SIZE: u32 = 500;
@@ -39,8 +31,6 @@ pub(crate) struct ClusterObjects {
     pub supply: Vec<Value>,
     /// `ome.io` services.
     pub services: Vec<Value>,
-    /// Diagnostics of the Pods of the explained service.
-    pub pod_diagnostics: PodDiagnostics,
 }
 
 impl ClusterObjects {
@@ -50,9 +40,9 @@ impl ClusterObjects {
         for kind in SUPPLY_KINDS {
             supply.extend(list(client, kind).await?);
         }
-        let (nodes, pods) = (list(client, NODE).await?, list(client, POD).await?);
-        let services = list(client, OME_SERVICE).await?;
-        Ok(Self { nodes, pods, supply, services, pod_diagnostics: PodDiagnostics::new() })
+        let (nodes, pods) = (list(client, kinds::NODE).await?, list(client, kinds::POD).await?);
+        let services = list(client, kinds::OME_SERVICE).await?;
+        Ok(Self { nodes, pods, supply, services })
     }
 
     /// Returns all objects that a decision depends on, as documents.
@@ -73,14 +63,14 @@ impl ClusterObjects {
 }
 
 /// Lists the objects of a kind in all namespaces. Returns an empty list if the cluster does not serve the kind.
-pub(crate) async fn list(client: &Client, kind: StaticGvk) -> Result<Vec<Value>> {
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource(kind));
+pub(crate) async fn list(client: &Client, kind: Kind) -> Result<Vec<Value>> {
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind.api_resource());
     let mut objects = Vec::new();
     let mut params = ListParams::default().limit(PAGE_SIZE);
     loop {
         let page = match api.list(&params).await {
             Err(kube::Error::Api(status)) if status.code == NOT_FOUND => return Ok(objects),
-            page => page.with_context(|| format!("failed to list {} objects", kind.2))?,
+            page => page.with_context(|| format!("failed to list {} objects", kind.kind))?,
         };
         for object in page.items {
             objects.push(with_type_meta(serde_json::to_value(object)?, kind));
@@ -92,21 +82,11 @@ pub(crate) async fn list(client: &Client, kind: StaticGvk) -> Result<Vec<Value>>
     }
 }
 
-/// Reads an object if it exists. `namespace` is `None` for cluster-scoped kinds.
-pub(crate) async fn get(
-    client: &Client,
-    kind: StaticGvk,
-    namespace: Option<&str>,
-    name: &str,
-) -> Result<Option<Value>> {
-    let resource = resource(kind);
-    let api: Api<DynamicObject> = match namespace {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-        None => Api::all_with(client.clone(), &resource),
-    };
-    let object = match api.get_opt(name).await {
+/// Reads an object if it exists. `namespace` applies to namespaced kinds.
+pub(crate) async fn get(client: &Client, kind: Kind, namespace: &str, name: &str) -> Result<Option<Value>> {
+    let object = match kind.api(client.clone(), namespace).get_opt(name).await {
         Err(kube::Error::Api(status)) if status.code == NOT_FOUND => None,
-        response => response.with_context(|| format!("{}.{}/{name}", kind.2.to_lowercase(), kind.0))?,
+        response => response.with_context(|| format!("{}.{}/{name}", kind.kind.to_lowercase(), kind.group))?,
     };
     object.map(|object| Ok(with_type_meta(serde_json::to_value(object)?, kind))).transpose()
 }
@@ -117,14 +97,8 @@ pub(crate) fn document(value: Value) -> Document {
 }
 
 /// Sets apiVersion and kind, which some servers omit from the items of a list.
-fn with_type_meta(mut object: Value, (group, version, kind): StaticGvk) -> Value {
-    let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-    object["apiVersion"] = api_version.into();
-    object["kind"] = kind.into();
+fn with_type_meta(mut object: Value, kind: Kind) -> Value {
+    object["apiVersion"] = kind.api_version().into();
+    object["kind"] = kind.kind.into();
     object
-}
-
-/// Returns the resource of a kind, for dynamic clients.
-pub(crate) fn resource((group, version, kind): StaticGvk) -> ApiResource {
-    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }

@@ -18,9 +18,6 @@ use crate::stub_container;
 /// Environment variable with the path of the kubeconfig.
 const KUBECONFIG_ENV: &str = "KUBECONFIG";
 
-/// Exit code of a process that SIGTERM terminated, as shells report it: 128 + 15.
-pub(crate) const EXIT_CODE_SIGTERM: i32 = 143;
-
 /// Runs the containers of all nodes.
 #[derive(Default)]
 pub(crate) struct HostRuntime {
@@ -317,6 +314,6 @@ mod tests {
         stream.read_to_string(&mut response).await.unwrap();
         assert!(response.starts_with(expected), "{response}");
         shutdown.cancel();
-        assert_eq!(task.await.unwrap().code, EXIT_CODE_SIGTERM);
+        assert_eq!(task.await.unwrap().code, stub_container::EXIT_CODE_SIGTERM);
     }
 }

@@ -10,28 +10,32 @@ mod cluster_objects;
 mod commands;
 mod connect;
 mod demo;
+mod exit;
 mod files;
 mod gpus;
 mod host_node;
 mod host_runtime;
 mod images;
+mod listener;
 mod local_cluster;
 mod logging;
 mod node_groups;
 mod output;
+mod pod_diagnostics;
 mod progress;
 mod report;
+mod shutdown;
 mod state_directory;
 mod stub_container;
 
 use std::ffi::OsStr;
 use std::path::Path;
-use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser};
 
 use commands::Command;
+use exit::Exit;
 use logging::LogArgs;
 
 /// Run LLM inference services on Kubernetes
@@ -58,7 +62,7 @@ Commands connect to the cluster of --kubeconfig, $KUBECONFIG or a running `ostle
 Installed on PATH as `kubectl-ostler`, the binary is the kubectl plugin `kubectl ostler`.";
 
 #[tokio::main]
-async fn main() -> ExitCode {
+async fn main() -> Exit {
     let Cli { command, log } = match parse() {
         Ok(cli) => cli,
         Err(error) => return report_usage_error(&error),
@@ -67,11 +71,11 @@ async fn main() -> ExitCode {
     // Fails only if a provider is installed already; nothing else in this process installs one.
     rustls::crypto::ring::default_provider().install_default().ok();
     match commands::run(command).await {
-        Ok(code) => code,
-        Err(error) if output::is_stdout_closed(&error) => ExitCode::SUCCESS,
+        Ok(exit) => exit,
+        Err(error) if output::is_stdout_closed(&error) => Exit::Success,
         Err(error) => {
             output::print_message(&report::errors::render(&error));
-            ExitCode::FAILURE
+            Exit::Failure
         }
     }
 }
@@ -83,16 +87,15 @@ fn parse() -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&Cli::command().bin_name(name).try_get_matches()?)
 }
 
-/// Prints help and version to standard output, and usage errors to standard error. The exit code of an error is 1,
-/// as for other invalid input: clap's own code 2 means "infeasible" in `ostler plan`.
-fn report_usage_error(error: &clap::Error) -> ExitCode {
+/// Prints help and version to standard output, and usage errors to standard error.
+fn report_usage_error(error: &clap::Error) -> Exit {
     let is_output =
         [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion, ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand];
     if is_output.contains(&error.kind()) {
         output::print(&error.to_string()).ok();
-        return ExitCode::SUCCESS;
+        return Exit::Success;
     }
     let args: Vec<String> = std::env::args().skip(1).collect();
     output::print_message(&report::usage_error::render(error, &args));
-    ExitCode::FAILURE
+    Exit::Failure
 }

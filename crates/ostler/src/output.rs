@@ -5,6 +5,13 @@ use std::io::{self, Write};
 
 use anyhow::{Context, Result};
 
+/// Format of the result of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum OutputFormat {
+    Text,
+    Json,
+}
+
 /// The reader of standard output has closed the pipe; the command ends without an error message.
 #[derive(Debug)]
 pub(crate) struct StdoutClosed;

@@ -10,7 +10,8 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::host_runtime::EXIT_CODE_SIGTERM;
+/// Exit code of a process that SIGTERM terminated, as shells report it: 128 + 15.
+pub(crate) const EXIT_CODE_SIGTERM: i32 = 143;
 
 /// Serves the declared ports until `shutdown` is cancelled.
 pub(crate) async fn run(container: ContainerConfig, shutdown: CancellationToken) -> ContainerExit {

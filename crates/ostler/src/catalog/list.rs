@@ -6,7 +6,7 @@ use api::ome::{AcceleratorClass, ClusterBaseModel, ClusterServingRuntime, Compon
 use decide::{DisplayCount, SizeRange};
 
 use super::{CatalogKind, find};
-use crate::report::service_table::table;
+use crate::report::table::table;
 
 /// Cell of a value that the object does not set.
 const UNSET: &str = "–";

@@ -1,13 +1,13 @@
 //! `ostler catalog`: lists and shows the shipped objects.
 
 use std::io::Write;
-use std::process::ExitCode;
 
 use anyhow::Result;
 use api::Document;
 use serde_json::{Value, json};
 
 use crate::catalog::{self, CatalogKind};
+use crate::exit::Exit;
 
 #[derive(clap::Args)]
 pub(crate) struct CatalogArgs {
@@ -50,7 +50,7 @@ enum ShowOutput {
     Yaml,
 }
 
-pub(super) fn run(args: CatalogArgs) -> Result<ExitCode> {
+pub(super) fn run(args: CatalogArgs) -> Result<Exit> {
     let documents = catalog::documents()?;
     let text = match args.action {
         CatalogCommand::List { kind, output } => list(&documents, kind, output)?,
@@ -63,7 +63,7 @@ pub(super) fn run(args: CatalogArgs) -> Result<ExitCode> {
         }
     };
     writeln!(std::io::stdout().lock(), "{}", text.trim_end())?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Success)
 }
 
 fn list(documents: &[Document], kind: Option<CatalogKind>, output: ListOutput) -> Result<String> {

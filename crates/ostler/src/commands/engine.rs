@@ -1,12 +1,12 @@
 //! `ostler engine`: runs a simulated OpenAI-compatible engine.
 
 use std::net::SocketAddr;
-use std::process::ExitCode;
 
 use anyhow::Result;
-use tokio::net::TcpListener;
 
-use super::{bind_error, shutdown_token};
+use crate::exit::Exit;
+use crate::listener;
+use crate::shutdown::shutdown_token;
 
 #[derive(clap::Args)]
 pub(crate) struct EngineArgs {
@@ -20,10 +20,10 @@ pub(crate) struct EngineArgs {
     listen: SocketAddr,
 }
 
-pub(super) async fn run(args: EngineArgs) -> Result<ExitCode> {
-    let listener = TcpListener::bind(args.listen).await.map_err(|error| bind_error(args.listen, "--listen", &error))?;
+pub(super) async fn run(args: EngineArgs) -> Result<Exit> {
+    let listener = listener::bind(args.listen, "--listen").await?;
     tracing::info!(model = args.model, address = %listener.local_addr()?, "simulated engine is listening");
     let config = engine::Config { served_model_names: args.served_model_name, ..engine::Config::new(args.model) };
     engine::serve(listener, config, shutdown_token()?).await?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Success)
 }

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::Result;
 use api::{Document, Finding, Severity, fusioninfer, lint_document, ome};
 use operator::{AdmissionContext, validate_picker_config};
 use plan::{Service, Snapshot};
 
-use crate::report::tree::format_count;
+use crate::exit::Exit;
+use crate::report::names::format_count;
 use crate::{catalog, files, output, report};
 
 #[derive(clap::Args)]
@@ -23,7 +23,7 @@ pub(crate) struct LintArgs {
 }
 
 /// Runs the command. The exit code is 1 if any finding is an error; warnings do not change it.
-pub(super) fn run(args: LintArgs) -> Result<ExitCode> {
+pub(super) fn run(args: LintArgs) -> Result<Exit> {
     let (mut documents, mut errors, mut warnings) = (Vec::new(), 0, 0);
     for file in files::manifests(&args.filenames)? {
         match files::read(&file) {
@@ -62,7 +62,7 @@ pub(super) fn run(args: LintArgs) -> Result<ExitCode> {
         format_count(errors, "error"),
         format_count(warnings, "warning")
     ));
-    Ok(if errors == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if errors == 0 { Exit::Success } else { Exit::Failure })
 }
 
 /// Plans a role-based service, which needs no cluster. Returns the reason why it cannot be deployed, if any, and its

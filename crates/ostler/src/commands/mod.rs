@@ -3,10 +3,11 @@
 mod catalog;
 mod crds;
 mod engine;
-pub(crate) mod explain;
+mod explain;
 mod feature_gates;
 mod gateway;
 mod lint;
+mod object;
 mod operator;
 mod picker;
 mod plan;
@@ -16,18 +17,13 @@ mod scale;
 mod target;
 mod up;
 
-use std::io;
-use std::net::SocketAddr;
-use std::process::ExitCode;
-
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Subcommand;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio_util::sync::CancellationToken;
 
+use crate::exit::Exit;
 use crate::logging;
-use crate::report::errors::error_with_hint;
 
+/// A subcommand with its arguments.
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Run a local cluster: Kubernetes API, controllers and gateway
@@ -69,7 +65,8 @@ impl Command {
     }
 }
 
-pub(crate) async fn run(command: Command) -> Result<ExitCode> {
+/// Runs the command.
+pub(crate) async fn run(command: Command) -> Result<Exit> {
     match command {
         Command::Up(args) => up::run(args).await,
         Command::Plan(args) => plan::run(args).await,
@@ -85,40 +82,4 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
         Command::Picker(args) => picker::run(*args).await,
         Command::Engine(args) => engine::run(args).await,
     }
-}
-
-/// Exit code of a process that SIGINT terminated, as shells report it: 128 + 2.
-const EXIT_CODE_SIGINT: i32 = 130;
-
-/// Returns a token that SIGINT or SIGTERM cancels. A second signal exits the process immediately.
-fn shutdown_token() -> Result<CancellationToken> {
-    // The handlers are registered first, so that no signal is missed.
-    let mut interrupt = signal(SignalKind::interrupt()).context("signals")?;
-    let mut terminate = signal(SignalKind::terminate()).context("signals")?;
-    let shutdown = CancellationToken::new();
-    let token = shutdown.clone();
-    tokio::spawn(async move {
-        let mut next_signal = async || {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-        };
-        next_signal().await;
-        token.cancel();
-        next_signal().await;
-        std::process::exit(EXIT_CODE_SIGINT);
-    });
-    Ok(shutdown)
-}
-
-/// Returns the error of a failed bind, with a hint that names the flag for another address.
-fn bind_error(address: SocketAddr, flag: &str, error: &io::Error) -> anyhow::Error {
-    let hint = match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            format!("another process uses this address; choose another one with {flag} 127.0.0.1:0")
-        }
-        _ => format!("choose another address with {flag}"),
-    };
-    error_with_hint(format!("cannot listen on {address}: {error}"), hint)
 }

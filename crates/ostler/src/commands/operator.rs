@@ -1,18 +1,17 @@
 //! `ostler operator`: runs the controllers against a Kubernetes cluster.
 
 use std::net::SocketAddr;
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use operator::{LeaderElection, Options, WebhookOptions, WebhookTarget};
-use tokio::net::TcpListener;
 
 use super::feature_gates::FeatureGates;
-use super::{bind_error, shutdown_token};
-use crate::catalog;
 use crate::connect::{self, ConnectArgs};
+use crate::exit::Exit;
 use crate::report::errors::error_with_hint;
+use crate::shutdown::shutdown_token;
+use crate::{catalog, listener};
 
 #[derive(clap::Args)]
 pub(crate) struct OperatorArgs {
@@ -53,11 +52,10 @@ pub(crate) struct OperatorArgs {
     metrics: SocketAddr,
 }
 
-pub(super) async fn run(args: OperatorArgs) -> Result<ExitCode> {
+pub(super) async fn run(args: OperatorArgs) -> Result<Exit> {
     let shutdown = shutdown_token()?;
     let webhook = args.webhook.map(|address| webhook(address, args.webhook_service.as_deref())).transpose()?;
-    let listener =
-        TcpListener::bind(args.metrics).await.map_err(|error| bind_error(args.metrics, "--metrics", &error))?;
+    let listener = listener::bind(args.metrics, "--metrics").await?;
     let client = connect::client(&args.connect).await?;
     client.apiserver_version().await.context("the Kubernetes API server does not respond")?;
     let picker_image = picker_image(&client, &args).await;
@@ -78,7 +76,7 @@ pub(super) async fn run(args: OperatorArgs) -> Result<ExitCode> {
         result = operator::run(client, options, shutdown) => result.context("operator")?,
         result = metrics_server => result.context("metrics")?,
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Success)
 }
 
 /// Returns the image of endpoint pickers: the flag, else the image of the operator's own Pod, else that of this release.
@@ -100,7 +98,7 @@ fn identity() -> String {
 }
 
 fn webhook(address: SocketAddr, service: Option<&str>) -> Result<WebhookOptions> {
-    let listener = std::net::TcpListener::bind(address).map_err(|error| bind_error(address, "--webhook", &error))?;
+    let listener = listener::bind_blocking(address, "--webhook")?;
     let target = match service {
         Some(service) => {
             let (namespace, name) = service

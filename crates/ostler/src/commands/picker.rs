@@ -5,7 +5,6 @@ mod compatibility;
 use std::env;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -18,11 +17,12 @@ use picker::{
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::shutdown_token;
 use crate::connect::{self, ConnectArgs};
+use crate::exit::Exit;
 use crate::files;
 use crate::output;
 use crate::report::errors::error_with_hint;
+use crate::shutdown::shutdown_token;
 use compatibility::CompatibilityArgs;
 
 // The flags have the names of the upstream endpoint picker (EPP), so that `ostler picker` can replace it.
@@ -127,7 +127,7 @@ impl PickerArgs {
     }
 }
 
-pub(super) async fn run(args: PickerArgs) -> Result<ExitCode> {
+pub(super) async fn run(args: PickerArgs) -> Result<Exit> {
     args.compatibility.check()?;
     let (config, tls) = (args.config()?, args.tls()?);
     let connection = connect::connect(&args.connect).await?;
@@ -157,7 +157,7 @@ pub(super) async fn run(args: PickerArgs) -> Result<ExitCode> {
     serve_grpc(ext_proc, ListenerRole::ExtProc(tls), picker, shutdown).await?;
     health_server.await??;
     watch_task.await?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Success)
 }
 
 /// Returns a token that is cancelled `drain` after a signal. The signal makes the health checks fail.

@@ -1,7 +1,6 @@
 //! `ostler plan`: prints the decision and the objects of services, offline or against a cluster.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::Result;
 use api::Document;
@@ -13,12 +12,11 @@ use serde_json::Value;
 use super::feature_gates::FeatureGates;
 use crate::cluster_objects::ClusterObjects;
 use crate::connect::{self, ConnectArgs};
+use crate::exit::Exit;
 use crate::report::errors::error_with_hint;
-use crate::report::tree::format_count;
+use crate::report::names::format_count;
 use crate::{catalog, files, node_groups, output, report};
 
-/// Exit code if a service is infeasible. Invalid input has exit code 1.
-const EXIT_CODE_INFEASIBLE: u8 = 2;
 /// The namespaced kinds that a plan reads.
 const NAMESPACED_KINDS: [&str; 3] = ["InferenceService", "ServingRuntime", "BaseModel"];
 
@@ -82,12 +80,12 @@ struct PlanInput {
     namespace: Option<String>,
 }
 
-pub(super) async fn run(args: PlanArgs) -> Result<ExitCode> {
+pub(super) async fn run(args: PlanArgs) -> Result<Exit> {
     let documents = files::read_valid(&args.filenames)?;
     let input = read_input(&args).await?;
     let plan = plan::plan(&snapshot(&args, documents, &input)?);
     print(&plan, &args)?;
-    Ok(if plan.is_feasible() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_CODE_INFEASIBLE) })
+    Ok(if plan.is_feasible() { Exit::Success } else { Exit::Infeasible })
 }
 
 async fn read_input(args: &PlanArgs) -> Result<PlanInput> {

@@ -1,86 +1,75 @@
 //! `ostler redecide KIND/NAME`: re-runs selection for a service.
 
-use std::process::ExitCode;
-
 use anyhow::{Context, Result};
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
-use kube::core::{ApiResource, GroupVersionKind};
+use decide::Decision;
+use kube::api::{Patch, PatchParams};
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use crate::connect::{self, ConnectArgs};
+use super::object::{AcceptedObjects, ObjectReference};
+use super::target::{ClusterArgs, Target};
+use crate::exit::Exit;
 use crate::output;
-use crate::report::errors::error_with_hint;
 
 #[derive(clap::Args)]
 pub(crate) struct RedecideArgs {
     /// Service: inferenceservice/NAME
     #[arg(value_name = "KIND/NAME")]
     object: String,
-    /// Use this namespace [default: that of the context]
-    #[arg(short, long, value_name = "NAME")]
-    namespace: Option<String>,
+    /// Name of the service, if the first argument is only the kind
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
     #[command(flatten)]
-    connect: ConnectArgs,
+    cluster: ClusterArgs,
 }
 
 /// The operator re-runs selection once for each value of this annotation.
 const ANNOTATION: &str = plan::labels::REDECIDE;
 
-pub(super) async fn run(args: RedecideArgs) -> Result<ExitCode> {
-    let name = parse(&args.object)?;
-    let connection = connect::connect(&args.connect).await?;
-    let namespace = args.namespace.unwrap_or(connection.namespace);
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("ome.io", "v1beta1", "InferenceService"));
-    let api: Api<DynamicObject> = Api::namespaced_with(connection.client, &namespace, &resource);
-    let response = api.get_opt(name).await.with_context(|| format!("inferenceservice.ome.io/{name}"))?;
-    let service = response.ok_or_else(|| {
-        error_with_hint(
-            format!("InferenceService `{name}` of ome.io not found in namespace `{namespace}`"),
-            "`kubectl get inferenceservices.ome.io -A` lists them; set the namespace with -n",
-        )
-    })?;
-    let message = success_message(name, &serde_json::to_value(&service)?);
+pub(super) async fn run(args: RedecideArgs) -> Result<Exit> {
+    let accepted = AcceptedObjects::ServicesWithSelection;
+    let reference = ObjectReference::parse(&args.object, args.name.as_deref(), accepted)?;
+    let target = Target::find(&reference, &args.cluster).await?;
     let now = jiff::Timestamp::now().to_string();
     let patch = json!({"metadata": {"annotations": {ANNOTATION: now}}});
-    api.patch(name, &PatchParams::default(), &Patch::Merge(&patch))
-        .await
-        .context("failed to request a new decision")?;
-    output::print_line(&message)?;
-    Ok(ExitCode::SUCCESS)
+    let response = target.api.patch(&target.name, &PatchParams::default(), &Patch::Merge(&patch)).await;
+    response.context("failed to request a new decision")?;
+    output::print_line(&format!(
+        "{}: new selection requested ({})\nrun `ostler explain inferenceservice/{}` to see the result",
+        target.display_name,
+        expected_change(&target.service),
+        target.name
+    ))?;
+    Ok(Exit::Success)
 }
 
-/// Returns the name of the service. Role-based services are rejected, since they do not use selection.
-fn parse(object: &str) -> Result<&str> {
-    const HINT: &str = "write inferenceservice/NAME";
-    let invalid_object =
-        || error_with_hint(format!("`{object}` is not KIND/NAME of an InferenceService of ome.io"), HINT);
-    let (kind, name) = object.split_once('/').ok_or_else(invalid_object)?;
-    let (kind, group) = kind.split_once('.').map_or((kind, "ome.io"), |(kind, group)| (kind, group));
-    if group == "fusioninfer.io" || kind == "fisvc" {
-        return Err(error_with_hint(
-            format!("{object}: role-based services do not use selection"),
-            "edit the roles of the service instead",
-        ));
+/// Describes what a new selection is expected to change, according to the status of the service.
+fn expected_change(service: &Value) -> String {
+    let stale_condition = cluster::find_condition(&service["status"]["conditions"], "DecisionStale");
+    if stale_condition.is_none_or(|condition| condition["status"] != "True") {
+        return "the operator has not reported a better selection".to_owned();
     }
-    let is_service =
-        ["inferenceservice", "inferenceservices", "isvc"].iter().any(|name| kind.eq_ignore_ascii_case(name));
-    if is_service && group == "ome.io" && !name.is_empty() { Ok(name) } else { Err(invalid_object()) }
+    let decision = Decision::deserialize(&service["status"]["decision"]).ok();
+    let change = decision.as_ref().and_then(|decision| runtime_change(decision).or_else(|| class_change(decision)));
+    change.unwrap_or_else(|| "re-running selection would change the result".to_owned())
 }
 
-/// Returns the message after the request, with the selection that the operator has reported as better.
-fn success_message(name: &str, service: &Value) -> String {
-    let conditions = service["status"]["conditions"].as_array().into_iter().flatten();
-    let stale_condition =
-        conditions.into_iter().find(|condition| condition["type"] == "DecisionStale" && condition["status"] == "True");
-    let message = stale_condition
-        .and_then(|stale| stale["message"].as_str())
-        .unwrap_or("the operator has not reported a better selection");
-    // Omit the end of the message, which advises to run this command.
-    let advice_start = message.find("`ostler redecide").and_then(|start| message[..start].rfind("; "));
-    let reason = advice_start.map_or(message, |end| &message[..end]);
-    format!(
-        "inferenceservice.ome.io/{name}: new selection requested ({reason})\nrun `ostler explain inferenceservice/{name}` to see the result"
-    )
+/// Describes the change of the runtime, if another one ranks first.
+fn runtime_change(decision: &Decision) -> Option<String> {
+    let selected = decision.candidates.iter().find(|candidate| candidate.selected)?;
+    let best = decision.candidates.iter().find(|candidate| candidate.rank == Some(1))?;
+    (!best.selected).then(|| format!("runtime {} would be selected instead of {}", best.runtime, selected.runtime))
+}
+
+/// Describes the change of the class of a component, if another class ranks first for the selected runtime.
+fn class_change(decision: &Decision) -> Option<String> {
+    let selected_runtime = decision.candidates.iter().find(|candidate| candidate.selected)?;
+    decision.components.iter().find_map(|(name, component)| {
+        let selected = component.accelerator_class.as_ref()?;
+        let mut classes = selected_runtime.accelerators.iter().filter(|class| class.component == *name);
+        let best = classes.find(|class| class.rank == Some(1))?;
+        (best.class != *selected).then(|| format!("class {} would be selected instead of {selected}", best.class))
+    })
 }
 
 #[cfg(test)]
@@ -89,27 +78,45 @@ mod tests {
 
     use super::*;
 
-    #[rstest]
-    #[case("inferenceservice/chat", Some("chat"))]
-    #[case("isvc/chat", Some("chat"))]
-    #[case("InferenceService.ome.io/chat", Some("chat"))]
-    #[case("inferenceservice.fusioninfer.io/chat", None)]
-    #[case("fisvc/chat", None)]
-    #[case("pod/chat", None)]
-    #[case("chat", None)]
-    #[case("isvc/", None)]
-    fn parses_objects(#[case] object: &str, #[case] name: Option<&str>) {
-        assert_eq!(parse(object).ok(), name);
+    fn service(decision_stale: &str, candidates: &Value) -> Value {
+        let components = json!({"engine": {"acceleratorClass": "h100", "nodes": 1, "replicas": 1}});
+        json!({"status": {
+            "conditions": [{"type": "DecisionStale", "status": decision_stale, "message": "m"}],
+            "decision": {"feasible": true, "reason": "Kept", "message": "m", "components": components, "candidates": candidates},
+        }})
     }
 
-    #[test]
-    fn message_names_the_better_selection() {
-        let service = json!({"status": {"conditions": [{"type": "DecisionStale", "status": "True",
-            "message": "Re-running selection would change the result: x on 1 × l40s ($1/h; next: h100); run `ostler redecide inferenceservice/chat` to accept it"}]}});
-        assert!(
-            success_message("chat", &service)
-                .contains("(Re-running selection would change the result: x on 1 × l40s ($1/h; next: h100))")
-        );
-        assert!(success_message("chat", &Value::Null).contains("the operator has not reported a better selection"));
+    fn class(name: &str, rank: usize) -> Value {
+        json!({"component": "engine", "class": name, "rank": rank, "code": "Eligible", "message": "m"})
+    }
+
+    fn runtime(name: &str, rank: usize, selected: bool, classes: &[Value]) -> Value {
+        json!({"runtime": name, "scope": "Cluster", "rank": rank, "selected": selected, "accelerators": classes})
+    }
+
+    #[rstest]
+    #[case::runtime(
+        service("True", &json!([runtime("b", 1, false, &[]), runtime("a", 2, true, &[class("h100", 1)])])),
+        "runtime b would be selected instead of a"
+    )]
+    #[case::class(
+        service("True", &json!([runtime("a", 1, true, &[class("l40s", 1), class("h100", 2)])])),
+        "class l40s would be selected instead of h100"
+    )]
+    #[case::shape(
+        service("True", &json!([runtime("a", 1, true, &[class("h100", 1)])])),
+        "re-running selection would change the result"
+    )]
+    #[case::no_record(
+        json!({"status": {"conditions": [{"type": "DecisionStale", "status": "True"}]}}),
+        "re-running selection would change the result"
+    )]
+    #[case::not_stale(
+        service("False", &json!([runtime("b", 1, false, &[])])),
+        "the operator has not reported a better selection"
+    )]
+    #[case::no_status(Value::Null, "the operator has not reported a better selection")]
+    fn describes_the_expected_change(#[case] service: Value, #[case] expected: &str) {
+        assert_eq!(expected_change(&service), expected);
     }
 }

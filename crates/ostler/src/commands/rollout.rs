@@ -2,24 +2,25 @@
 
 use std::collections::BTreeSet;
 use std::fmt::{Display, Formatter};
-use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
 use futures::{StreamExt, pin_mut};
-use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::runtime::watcher::watch_object;
-use operator::{is_rollout_paused, rollout_pause_annotation};
-use operator::{restore_revision, revision_content, revision_number};
+use operator::{
+    is_rollout_paused, kinds, restore_revision, revision_content, revision_number, rollout_pause_annotation,
+};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::target::{Target, TargetArgs};
+use crate::exit::Exit;
+use crate::output;
 use crate::report::errors::error_with_hint;
 use crate::report::rollout::{RolloutPhase, describe_changes, history, progress};
-use crate::{cluster_objects, output};
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -68,9 +69,20 @@ struct StatusArgs {
     progress_deadline: TimeLimit,
 }
 
+#[derive(clap::Args)]
+struct UndoArgs {
+    #[command(flatten)]
+    target: TargetArgs,
+    /// Roll back to this revision [default: the previous one]
+    #[arg(long, value_name = "N")]
+    to_revision: Option<i64>,
+}
+
 /// A time limit, written `90`, `90s`, `15m` or `2h`; `None` for 0, which means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TimeLimit(Option<Duration>);
+
+// === impl TimeLimit ===
 
 impl FromStr for TimeLimit {
     type Err = String;
@@ -104,16 +116,7 @@ impl TimeLimit {
     }
 }
 
-#[derive(clap::Args)]
-struct UndoArgs {
-    #[command(flatten)]
-    target: TargetArgs,
-    /// Roll back to this revision [default: the previous one]
-    #[arg(long, value_name = "N")]
-    to_revision: Option<i64>,
-}
-
-pub(super) async fn run(args: RolloutArgs) -> Result<ExitCode> {
+pub(super) async fn run(args: RolloutArgs) -> Result<Exit> {
     match args.action {
         RolloutCommand::Status(args) => return status(args).await,
         RolloutCommand::History(target) => print_history(&target.find().await?).await?,
@@ -121,10 +124,10 @@ pub(super) async fn run(args: RolloutArgs) -> Result<ExitCode> {
         RolloutCommand::Resume(target) => set_paused(&target.find().await?, false).await?,
         RolloutCommand::Undo(args) => undo(&args.target.find().await?, args.to_revision).await?,
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Success)
 }
 
-async fn status(args: StatusArgs) -> Result<ExitCode> {
+async fn status(args: StatusArgs) -> Result<Exit> {
     let target = args.target.find().await?;
     if args.no_wait {
         let (phase, message) = progress(&target.service);
@@ -145,7 +148,7 @@ async fn status(args: StatusArgs) -> Result<ExitCode> {
 
 /// Prints each new status of the rollout until it ends or makes no progress for `deadline`. A status that was printed before
 /// does not count as progress, so an engine that repeatedly starts and crashes reaches the deadline.
-async fn watch_rollout(target: &Target, deadline: TimeLimit) -> Result<ExitCode> {
+async fn watch_rollout(target: &Target, deadline: TimeLimit) -> Result<Exit> {
     let updates = watch_object(target.api.clone(), &target.name);
     pin_mut!(updates);
     let (mut last_message, mut messages, mut last_progress) = (String::new(), BTreeSet::new(), Instant::now());
@@ -175,7 +178,7 @@ async fn watch_rollout(target: &Target, deadline: TimeLimit) -> Result<ExitCode>
             RolloutPhase::Complete | RolloutPhase::Paused => return Ok(exit_code(phase)),
         }
     }
-    Ok(ExitCode::FAILURE)
+    Ok(Exit::Failure)
 }
 
 fn progress_deadline_exceeded(target: &Target, deadline: TimeLimit, last_message: &str) -> anyhow::Error {
@@ -188,11 +191,11 @@ fn progress_deadline_exceeded(target: &Target, deadline: TimeLimit, last_message
     )
 }
 
-fn exit_code(phase: RolloutPhase) -> ExitCode {
+fn exit_code(phase: RolloutPhase) -> Exit {
     match phase {
-        RolloutPhase::Failed => ExitCode::FAILURE,
+        RolloutPhase::Failed => Exit::Failure,
         RolloutPhase::Complete | RolloutPhase::Paused | RolloutPhase::Progressing | RolloutPhase::Degraded => {
-            ExitCode::SUCCESS
+            Exit::Success
         }
     }
 }
@@ -214,8 +217,7 @@ fn no_revisions(target: &Target) -> anyhow::Error {
 
 /// Lists the service's ControllerRevisions, oldest first.
 async fn list_revisions(target: &Target) -> Result<Vec<Value>> {
-    let resource = cluster_objects::resource(("apps", "v1", "ControllerRevision"));
-    let api: Api<DynamicObject> = Api::namespaced_with(target.client.clone(), &target.namespace, &resource);
+    let api = kinds::CONTROLLER_REVISION.api(target.client.clone(), &target.namespace);
     let params = ListParams::default().labels(&format!("{}={}", plan::labels::MANAGED_BY, plan::labels::MANAGER));
     let list = api.list(&params).await.context("failed to list revisions")?;
     let mut revisions = Vec::new();

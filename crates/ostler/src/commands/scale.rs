@@ -1,23 +1,29 @@
 //! `ostler scale KIND/NAME ROLE=N`: sets the number of replicas of a role or a component.
 
-use std::process::ExitCode;
 use std::str::FromStr;
 
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::target::TargetArgs;
+use super::object::{AcceptedObjects, ObjectReference};
+use super::target::{ClusterArgs, Target};
+use crate::exit::Exit;
 use crate::output;
 use crate::report::errors::error_with_hint;
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ScaleArgs {
-    #[command(flatten)]
-    target: TargetArgs,
+    /// Service: inferenceservice/NAME, or inferenceservice.GROUP/NAME if ambiguous
+    #[arg(value_name = "KIND/NAME")]
+    object: String,
     /// Number of replicas, or MIN..MAX for the autoscaler of an `ome.io` component
+    ///
+    /// The name of the service precedes the assignments if the first argument is only the kind.
     #[arg(required = true, value_name = "ROLE=N")]
-    assignments: Vec<Assignment>,
+    arguments: Vec<Argument>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -35,17 +41,42 @@ struct Assignment {
     replicas: Replicas,
 }
 
+/// The replicas of an [`Assignment`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Replicas {
     Fixed(i32),
+    /// The minimum and the maximum of an autoscaler.
     Range(i32, i32),
 }
+
+/// An argument after the object. clap cannot tell an optional name from the assignments that follow it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Argument {
+    /// The name of a service whose kind is the first argument.
+    Name(String),
+    Assignment(Assignment),
+}
+
+/// The form of an assignment, as the error of an invalid one describes it.
+const EXPECTED_ASSIGNMENT: &str = "expected ROLE=N, such as decode=3";
+
+// === impl Argument ===
+
+impl FromStr for Argument {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.contains('=') { text.parse().map(Self::Assignment) } else { Ok(Self::Name(text.to_owned())) }
+    }
+}
+
+// === impl Assignment ===
 
 impl FromStr for Assignment {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let invalid_assignment = || "expected ROLE=N, such as decode=3".to_owned();
+        let invalid_assignment = || EXPECTED_ASSIGNMENT.to_owned();
         let (role, replicas) =
             text.split_once('=').filter(|(role, _)| !role.is_empty()).ok_or_else(invalid_assignment)?;
         let number = |text: &str| text.parse().ok().filter(|count: &i32| *count >= 0).ok_or_else(invalid_assignment);
@@ -60,18 +91,40 @@ impl FromStr for Assignment {
     }
 }
 
-pub(super) async fn run(args: ScaleArgs) -> Result<ExitCode> {
-    let target = args.target.find().await?;
+pub(super) async fn run(args: ScaleArgs) -> Result<Exit> {
+    let (name, assignments) = split_arguments(&args.object, args.arguments)?;
+    let reference = ObjectReference::parse(&args.object, name.as_deref(), AcceptedObjects::Services)?;
+    let target = Target::find(&reference, &args.cluster).await?;
     let mut service = target.service.clone();
     let mut lines = Vec::new();
-    for assignment in &args.assignments {
+    for assignment in &assignments {
         lines.push(format!("{}: {}", target.display_name, scale(&mut service, assignment)?));
     }
     if service["spec"] != target.service["spec"] {
         target.replace_spec(&service["spec"]).await?;
     }
     output::print_line(&lines.join("\n"))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Success)
+}
+
+/// Separates the name, which may follow a kind, from the assignments.
+fn split_arguments(object: &str, arguments: Vec<Argument>) -> Result<(Option<String>, Vec<Assignment>)> {
+    const HINT: &str = "run `ostler scale --help` for usage";
+    let (mut name, mut assignments) = (None, Vec::new());
+    for (index, argument) in arguments.into_iter().enumerate() {
+        match argument {
+            Argument::Assignment(assignment) => assignments.push(assignment),
+            Argument::Name(text) if index == 0 && !object.contains('/') => name = Some(text),
+            Argument::Name(text) => {
+                let cause = format!("invalid value `{text}` for <ROLE=N>...: {EXPECTED_ASSIGNMENT}");
+                return Err(error_with_hint(cause, HINT));
+            }
+        }
+    }
+    if assignments.is_empty() {
+        return Err(error_with_hint("`ostler scale` requires <ROLE=N>...", HINT));
+    }
+    Ok((name, assignments))
 }
 
 /// Sets the replicas in `service` and returns a description of the change.
@@ -216,5 +269,23 @@ mod tests {
     #[case("decode=99999999999")]
     fn rejects_invalid_assignments(#[case] text: &str) {
         assert!(text.parse::<Assignment>().is_err());
+    }
+
+    #[rstest]
+    #[case::one_word("isvc/chat", &["decode=3", "prefill=1"], Ok((None, 2)))]
+    #[case::two_words("isvc", &["chat", "decode=3"], Ok((Some("chat"), 1)))]
+    #[case::no_name("isvc", &["decode=3"], Ok((None, 1)))]
+    #[case::no_assignment("isvc", &["chat"], Err("`ostler scale` requires <ROLE=N>..."))]
+    #[case::name_twice("isvc/chat", &["x", "decode=3"], Err("invalid value `x` for <ROLE=N>...: expected ROLE=N, such as decode=3"))]
+    #[case::late_name("isvc", &["decode=3", "x"], Err("invalid value `x` for <ROLE=N>...: expected ROLE=N, such as decode=3"))]
+    fn separates_the_name_from_assignments(
+        #[case] object: &str,
+        #[case] arguments: &[&str],
+        #[case] expected: Result<(Option<&str>, usize), &str>,
+    ) {
+        let arguments = arguments.iter().map(|text| text.parse().unwrap()).collect();
+        let result = split_arguments(object, arguments).map_err(|error| error.to_string());
+        let result = result.as_ref().map(|(name, assignments)| (name.as_deref(), assignments.len()));
+        assert_eq!(result.map_err(String::as_str), expected);
     }
 }

@@ -1,19 +1,29 @@
-//! The service that a command applies to: `KIND/NAME`, read from the cluster.
+//! The service that a command applies to, read from the cluster.
 
 use anyhow::{Context, Result};
 use kube::api::{Api, DynamicObject, PostParams};
 use serde_json::Value;
 
-use super::explain;
-use crate::cluster_objects;
+use super::object::{AcceptedObjects, ObjectReference};
 use crate::connect::{self, ConnectArgs};
 use crate::report::errors::error_with_hint;
 
+/// Arguments of commands that apply to a service of either group.
 #[derive(clap::Args)]
 pub(super) struct TargetArgs {
     /// Service: inferenceservice/NAME, or inferenceservice.GROUP/NAME if ambiguous
     #[arg(value_name = "KIND/NAME")]
     object: String,
+    /// Name of the service, if the first argument is only the kind
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+}
+
+/// The cluster and the namespace of the service.
+#[derive(clap::Args)]
+pub(super) struct ClusterArgs {
     /// Use this namespace [default: that of the context]
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
@@ -39,26 +49,35 @@ const MAX_ATTEMPTS: usize = 50;
 /// HTTP status of an update with an outdated resource version.
 const CONFLICT: u16 = 409;
 
+// === impl TargetArgs ===
+
 impl TargetArgs {
     /// Reads the service from the cluster.
     pub(super) async fn find(&self) -> Result<Target> {
-        explain::service_kinds(&self.object)?;
-        let connection = connect::connect(&self.connect).await?;
-        let namespace = self.namespace.clone().unwrap_or(connection.namespace);
-        let (kind, service) = explain::find_service(&connection.client, &namespace, &self.object).await?;
-        let name = cluster::metadata_field(&service, "name").to_owned();
-        Ok(Target {
-            api: Api::namespaced_with(connection.client.clone(), &namespace, &cluster_objects::resource(kind)),
-            client: connection.client,
-            display_name: format!("{}.{}/{name}", kind.2.to_lowercase(), kind.0),
-            namespace,
-            name,
-            service,
-        })
+        let reference = ObjectReference::parse(&self.object, self.name.as_deref(), AcceptedObjects::Services)?;
+        Target::find(&reference, &self.cluster).await
     }
 }
 
+// === impl Target ===
+
 impl Target {
+    /// Reads the service from the cluster.
+    pub(super) async fn find(reference: &ObjectReference, args: &ClusterArgs) -> Result<Self> {
+        let connection = connect::connect(&args.connect).await?;
+        let namespace = args.namespace.clone().unwrap_or(connection.namespace);
+        let object = reference.read(&connection.client, &namespace).await?;
+        let name = cluster::metadata_field(&object.value, "name").to_owned();
+        Ok(Self {
+            api: object.kind.kind.api(connection.client.clone(), &namespace),
+            client: connection.client,
+            display_name: object.kind.qualified_name(&name),
+            namespace,
+            name,
+            service: object.value,
+        })
+    }
+
     /// Replaces the spec of the service. Concurrent changes outside the spec, such as status, are retained.
     ///
     /// # Errors

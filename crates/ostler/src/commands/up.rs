@@ -2,24 +2,24 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Result;
 use api::Document;
-use clap::ValueEnum;
 use embedded::{ProcessRuntime, ProcessTracker};
 use serde_json::Value;
 
 use super::feature_gates::FeatureGates;
-use super::{bind_error, shutdown_token};
+use crate::exit::Exit;
 use crate::gpus::GpuInventory;
 use crate::host_runtime::HostRuntime;
 use crate::images::Images;
 use crate::local_cluster::{Listeners, LocalCluster};
+use crate::output::{self, OutputFormat};
 use crate::report::errors::error_with_hint;
+use crate::shutdown::shutdown_token;
 use crate::state_directory::{self, StateDirectory};
-use crate::{apply, demo, files, node_groups, output, progress, report};
+use crate::{apply, demo, files, listener, node_groups, progress, report};
 
 #[derive(clap::Args)]
 pub(crate) struct UpArgs {
@@ -59,19 +59,13 @@ pub(crate) struct UpArgs {
     #[arg(long, requires = "demo")]
     once: bool,
     /// Print the result of the demo in this format
-    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Output::Text)]
-    output: Output,
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
     #[command(flatten)]
     gates: FeatureGates,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Text,
-    Json,
-}
-
-pub(super) async fn run(args: UpArgs) -> Result<ExitCode> {
+pub(super) async fn run(args: UpArgs) -> Result<Exit> {
     let start_time = Instant::now();
     let shutdown = shutdown_token()?;
     // All input is validated before anything starts.
@@ -108,7 +102,7 @@ pub(super) async fn run(args: UpArgs) -> Result<ExitCode> {
     };
     local_cluster.stop(tasks).await;
     std::fs::remove_file(&kubeconfig).ok();
-    result.map(|()| ExitCode::SUCCESS)
+    result.map(|()| Exit::Success)
 }
 
 async fn run_session(
@@ -124,7 +118,7 @@ async fn run_session(
     output::print_message(&format!("ostler {version} · embedded Kubernetes · data {}", state_directory.describe()));
     output::print_message(&format!(
         "  nodes     {}",
-        report::service_table::nodes(&local_cluster.cluster.server().list("nodes"))
+        report::nodes::summary(&local_cluster.cluster.server().list("nodes"))
     ));
     engines.into_iter().for_each(output::print_message);
     apply::documents(&local_cluster.client, documents).await?;
@@ -140,7 +134,7 @@ async fn run_session(
     }
     let (api, gateway) = (local_cluster.api, local_cluster.gateway);
     output::print_message(&format!("  metrics   http://{}/metrics", local_cluster.metrics));
-    if args.output == Output::Text {
+    if args.output == OutputFormat::Text {
         let kubeconfig = kubeconfig.display();
         output::print_line(&format!("ready: api=https://{api} gateway=http://{gateway} kubeconfig={kubeconfig}"))?;
     }
@@ -149,8 +143,8 @@ async fn run_session(
     if args.demo {
         let outcome = demo::run(local_cluster, start_time).await?;
         match args.output {
-            Output::Json => output::print_line(&serde_json::to_string(&outcome)?)?,
-            Output::Text => output::print_line(&report::demo::render(&outcome, session, args.once))?,
+            OutputFormat::Json => output::print_line(&serde_json::to_string(&outcome)?)?,
+            OutputFormat::Text => output::print_line(&report::demo::render(&outcome, session, args.once))?,
         }
         return Ok(());
     }
@@ -169,7 +163,7 @@ fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
             format!("`ostler up` serves only this host; set {flag} 127.0.0.1:{}", address.port()),
         ));
     }
-    let listener = TcpListener::bind(address).map_err(|error| bind_error(address, flag, &error))?;
+    let listener = listener::bind_blocking(address, flag)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }

@@ -8,12 +8,11 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::rt::TokioExecutor;
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::local_cluster::LocalCluster;
 use crate::progress;
-use crate::report::explain::service::omitted_rejections;
+use crate::report::demo::{DemoOutcome, RequestOutcome, ServiceOutcome};
 
 /// Nodes with three kinds of accelerators, so that selection has alternatives.
 pub(crate) const NODES: &str = "big=8×H100-80G, mid=8×A100-40G, small=4×L40S";
@@ -26,60 +25,10 @@ pub(crate) fn manifests() -> Result<Vec<Document>> {
     Ok(parse_manifest("demo/manifests.yaml", include_str!("manifests.yaml"))?)
 }
 
-/// The result of the demo. Its JSON form is the stable output of `--demo -o json`.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct DemoOutcome {
-    pub services: Vec<ServiceOutcome>,
-    pub request: RequestOutcome,
-    /// Milliseconds from the start of the process to the first token.
-    pub start_to_first_token_ms: u64,
-}
-
-/// The decision for a service of the demo.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct ServiceOutcome {
-    pub kind: String,
-    pub name: String,
-    pub runtime: Option<String>,
-    pub accelerator_class: Option<String>,
-    /// The best candidate that was not selected.
-    pub runner_up: Option<UnselectedCandidate>,
-    /// The rejected candidate that passed the most checks.
-    pub nearest_rejected: Option<UnselectedCandidate>,
-    /// Number of rejected candidates.
-    pub rejected: usize,
-    /// Message of the decision.
-    pub message: String,
-}
-
-/// A candidate that was not selected, with the reason.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct UnselectedCandidate {
-    pub runtime: String,
-    pub code: String,
-    pub message: String,
-    #[serde(skip)]
-    pub is_rejected: bool,
-}
-
-/// The request of the demo, its routing and its response.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct RequestOutcome {
-    pub model: String,
-    #[serde(rename = "question")]
-    pub prompt: String,
-    pub endpoint: String,
-    /// Reason for the endpoint, as reported by the gateway.
-    pub decision: String,
-    #[serde(rename = "answer")]
-    pub completion: String,
-    pub prompt_tokens: u64,
-    pub completion_tokens: u64,
-    pub ttft_ms: u64,
-    pub total_ms: u64,
+/// Parser of server-sent events in a body whose chunks may end anywhere.
+#[derive(Default)]
+struct EventParser {
+    pending: Vec<u8>,
 }
 
 /// Sends the request through the gateway and collects the decisions of services and gateway.
@@ -89,7 +38,7 @@ pub(crate) async fn run(local_cluster: &LocalCluster, start_time: Instant) -> Re
     Ok(DemoOutcome {
         services: progress::services(local_cluster.cluster.server())
             .iter()
-            .map(|service| service_outcome(service))
+            .map(|service| ServiceOutcome::from_service(service))
             .collect(),
         request,
         start_to_first_token_ms: millis(start_time, first_token),
@@ -156,49 +105,7 @@ fn millis(from: Instant, to: Instant) -> u64 {
     u64::try_from(to.duration_since(from).as_millis()).unwrap_or(u64::MAX)
 }
 
-fn service_outcome(service: &Value) -> ServiceOutcome {
-    let decision = &service["status"]["decision"];
-    let text = |value: &Value| value.as_str().map(str::to_owned);
-    let candidates = unselected_candidates(decision);
-    let nearest_rejected = candidates.iter().find(|candidate| candidate.is_rejected).cloned();
-    let recorded_rejections = candidates.iter().filter(|candidate| candidate.is_rejected).count();
-    ServiceOutcome {
-        kind: text(&service["kind"]).unwrap_or_default(),
-        name: text(&service["metadata"]["name"]).unwrap_or_default(),
-        runtime: text(&decision["runtime"]["name"]),
-        accelerator_class: text(&decision["components"]["engine"]["acceleratorClass"]),
-        runner_up: candidates.into_iter().next(),
-        nearest_rejected,
-        rejected: recorded_rejections + omitted_rejections(decision),
-        message: text(&decision["message"]).unwrap_or_default(),
-    }
-}
-
-/// Returns the outranked candidates, then the rejected ones, in the order of the decision.
-fn unselected_candidates(decision: &Value) -> Vec<UnselectedCandidate> {
-    let candidates = decision["candidates"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let unselected_candidate = |candidate: &Value| {
-        let is_rejected = candidate["rejected"].is_object();
-        let reason = &candidate[if is_rejected { "rejected" } else { "outranked" }];
-        UnselectedCandidate {
-            runtime: text(&candidate["runtime"]),
-            code: text(&reason["code"]),
-            message: text(&reason["message"]),
-            is_rejected,
-        }
-    };
-    let mut unselected: Vec<UnselectedCandidate> =
-        candidates.iter().filter(|candidate| candidate["selected"] != true).map(unselected_candidate).collect();
-    unselected.sort_by_key(|candidate| candidate.is_rejected);
-    unselected
-}
-
-/// Parser of server-sent events in a body whose chunks may end anywhere.
-#[derive(Default)]
-struct EventParser {
-    pending: Vec<u8>,
-}
+// === impl EventParser ===
 
 impl EventParser {
     /// Returns the JSON data of the events that `chunk` completes.

@@ -1,10 +1,69 @@
-//! Renders the result of the demo as text.
+//! The result of the demo, and its text.
 
 use std::net::SocketAddr;
 use std::path::Path;
 
-use super::tree::format_count;
-use crate::demo::{DemoOutcome, ServiceOutcome, UnselectedCandidate};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::explain::omitted_rejections;
+use super::names::format_count;
+
+/// The result of the demo. Its JSON form is the stable output of `--demo -o json`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DemoOutcome {
+    pub services: Vec<ServiceOutcome>,
+    pub request: RequestOutcome,
+    /// Milliseconds from the start of the process to the first token.
+    pub start_to_first_token_ms: u64,
+}
+
+/// The decision for a service of the demo.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ServiceOutcome {
+    pub kind: String,
+    pub name: String,
+    pub runtime: Option<String>,
+    pub accelerator_class: Option<String>,
+    /// The best candidate that was not selected.
+    pub runner_up: Option<UnselectedCandidate>,
+    /// The rejected candidate that passed the most checks.
+    pub nearest_rejected: Option<UnselectedCandidate>,
+    /// Number of rejected candidates.
+    pub rejected: usize,
+    /// Message of the decision.
+    pub message: String,
+}
+
+/// A candidate that was not selected, with the reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct UnselectedCandidate {
+    pub runtime: String,
+    pub code: String,
+    pub message: String,
+    #[serde(skip)]
+    pub is_rejected: bool,
+}
+
+/// The request of the demo, its routing and its response.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RequestOutcome {
+    pub model: String,
+    #[serde(rename = "question")]
+    pub prompt: String,
+    pub endpoint: String,
+    /// Reason for the endpoint, as reported by the gateway.
+    pub decision: String,
+    #[serde(rename = "answer")]
+    pub completion: String,
+    pub prompt_tokens: u64,
+    pub completion_tokens: u64,
+    pub ttft_ms: u64,
+    pub total_ms: u64,
+}
 
 /// Values for the example commands.
 #[derive(Clone, Copy)]
@@ -13,6 +72,49 @@ pub(crate) struct SessionInfo<'a> {
     pub program: &'a str,
     pub gateway: SocketAddr,
     pub kubeconfig: &'a Path,
+}
+
+// === impl ServiceOutcome ===
+
+impl ServiceOutcome {
+    /// Returns the decision in the status of a service.
+    pub(crate) fn from_service(service: &Value) -> Self {
+        let decision = &service["status"]["decision"];
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let candidates = unselected_candidates(decision);
+        let nearest_rejected = candidates.iter().find(|candidate| candidate.is_rejected).cloned();
+        let recorded_rejections = candidates.iter().filter(|candidate| candidate.is_rejected).count();
+        Self {
+            kind: text(&service["kind"]).unwrap_or_default(),
+            name: text(&service["metadata"]["name"]).unwrap_or_default(),
+            runtime: text(&decision["runtime"]["name"]),
+            accelerator_class: text(&decision["components"]["engine"]["acceleratorClass"]),
+            runner_up: candidates.into_iter().next(),
+            nearest_rejected,
+            rejected: recorded_rejections + omitted_rejections(decision),
+            message: text(&decision["message"]).unwrap_or_default(),
+        }
+    }
+}
+
+/// Returns the outranked candidates, then the rejected ones, in the order of the decision.
+fn unselected_candidates(decision: &Value) -> Vec<UnselectedCandidate> {
+    let candidates = decision["candidates"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let unselected_candidate = |candidate: &Value| {
+        let is_rejected = candidate["rejected"].is_object();
+        let reason = &candidate[if is_rejected { "rejected" } else { "outranked" }];
+        UnselectedCandidate {
+            runtime: text(&candidate["runtime"]),
+            code: text(&reason["code"]),
+            message: text(&reason["message"]),
+            is_rejected,
+        }
+    };
+    let mut unselected: Vec<UnselectedCandidate> =
+        candidates.iter().filter(|candidate| candidate["selected"] != true).map(unselected_candidate).collect();
+    unselected.sort_by_key(|candidate| candidate.is_rejected);
+    unselected
 }
 
 /// Renders the outcome, followed by example commands unless the demo exits (`once`).

@@ -1,13 +1,14 @@
-//! Renders data as text. The functions are pure.
+//! Renders data as text. The functions are pure: they neither read nor write anything, and use no command.
 
 pub(crate) mod demo;
 pub(crate) mod errors;
 pub(crate) mod explain;
+pub(crate) mod names;
+pub(crate) mod nodes;
 pub(crate) mod plan;
 pub(crate) mod rollout;
 pub(crate) mod service_table;
-mod settings;
-pub(crate) mod tree;
+pub(crate) mod settings;
+pub(crate) mod table;
+mod tree;
 pub(crate) mod usage_error;
-
-pub(crate) use settings::settings;

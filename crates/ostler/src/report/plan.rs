@@ -7,8 +7,8 @@ use decide::{
 use plan::{Plan, ServicePlan};
 use serde_json::Value;
 
-use crate::report;
-use crate::report::service_table::table;
+use super::settings;
+use super::table::table;
 
 /// Number of ranked and of rejected candidates that are shown without `--all`.
 const SHOWN_CANDIDATES: usize = 3;
@@ -74,7 +74,7 @@ fn setting_blocks(service: &ServicePlan) -> Vec<(String, Vec<String>)> {
     let has_several_components = service.settings.len() > 1;
     let block = |(component, settings): (&String, &Vec<Setting>)| {
         let title = if has_several_components { format!("Settings ({component})") } else { "Settings".to_owned() };
-        (title, report::settings(settings.iter()))
+        (title, settings::lines(settings.iter()))
     };
     service.settings.iter().map(block).collect()
 }

@@ -5,7 +5,7 @@ use operator::is_rollout_paused;
 use operator::revision_number;
 use serde_json::Value;
 
-use super::service_table::table;
+use super::table::table;
 
 /// Maximum number of changes that a line lists.
 const MAX_CHANGES: usize = 3;

@@ -1,11 +1,9 @@
-//! The table of services of `ostler up`, and the summary of its nodes.
-
-use std::sync::Arc;
+//! The table of services of `ostler up`.
 
 use cluster::find_condition;
 use serde_json::Value;
 
-use crate::node_groups::{ACCELERATORS_ANNOTATION, product_name};
+use super::table::table;
 
 /// A row of the table, from the status of a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,60 +65,6 @@ fn roles(service: &Value) -> String {
     let role =
         |role: &Value| format!("{}×{}", role["name"].as_str().unwrap_or("?"), role["replicas"].as_u64().unwrap_or(1));
     roles.iter().map(role).collect::<Vec<_>>().join(" ")
-}
-
-/// Summarizes nodes: `vm 2 CPUs 24Gi (this host)   big-0 8×H100-80G   mid-0 8×A100-40G   (simulated)`.
-pub(crate) fn nodes(nodes: &[Arc<Value>]) -> String {
-    let has_annotation = |node: &Arc<Value>, key: &str| node["metadata"]["annotations"][key] == "true";
-    let (simulated, real): (Vec<_>, Vec<_>) =
-        nodes.iter().partition(|node| has_annotation(node, "ostler.dev/simulated"));
-    let summary = |node: &&Arc<Value>| {
-        let name = name_and_accelerators(node);
-        if has_annotation(node, "ostler.dev/this-machine") {
-            format!("{name} {} (this host)", size(node))
-        } else {
-            name
-        }
-    };
-    let mut summaries: Vec<String> = real.iter().map(summary).collect();
-    summaries.extend(simulated.iter().map(|node| name_and_accelerators(node)));
-    summaries.extend(simulated.first().map(|_| "(simulated)".to_owned()));
-    summaries.join("   ")
-}
-
-fn size(node: &Value) -> String {
-    let capacity = &node["status"]["capacity"];
-    let kib = capacity["memory"].as_str().and_then(|text| text.strip_suffix("Ki")?.parse::<f64>().ok());
-    let memory = kib.map_or_else(String::new, |kib| format!(" {:.0}Gi", kib / f64::from(1 << 20)));
-    format!("{} CPUs{memory}", capacity["cpu"].as_str().unwrap_or("?"))
-}
-
-fn name_and_accelerators(node: &Value) -> String {
-    let label = |name: &str| node["metadata"]["labels"][name].as_str();
-    let name = node["metadata"]["name"].as_str().unwrap_or("?");
-    match label("nvidia.com/gpu.product") {
-        Some(product) => format!("{name} {}×{}", label("nvidia.com/gpu.count").unwrap_or("?"), product_name(product)),
-        None => match node["metadata"]["annotations"][ACCELERATORS_ANNOTATION].as_str() {
-            Some(accelerators) => format!("{name} {accelerators}"),
-            None => name.to_owned(),
-        },
-    }
-}
-
-/// Renders a table. Columns are as wide as their widest cell and separated by two spaces.
-pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
-        cells.chain([header[column].chars().count()]).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..header.len()).map(width).collect();
-    let line = |cells: Vec<&str>| {
-        let padded_cells = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        padded_cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    let mut lines = vec![line(header.to_vec())];
-    lines.extend(rows.iter().map(|row| line(row.iter().map(String::as_str).collect())));
-    lines.join("\n")
 }
 
 /// Renders the table of services.

@@ -6,7 +6,7 @@ use decide::{OverriddenValue, Setting};
 const MAX_VALUE_WIDTH: usize = 64;
 
 /// Renders `field  value  origin` and the overridden values, one line per setting.
-pub(crate) fn settings<'s>(settings: impl Iterator<Item = &'s Setting>) -> Vec<String> {
+pub(crate) fn lines<'s>(settings: impl Iterator<Item = &'s Setting>) -> Vec<String> {
     let rows: Vec<[String; 3]> = settings.map(row).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let (field, value) = (width(0), width(1));
@@ -41,7 +41,7 @@ mod tests {
         let mut max_model_len = Setting::new("args --max-model-len", "4096", Origin::Runtime);
         max_model_len.override_with("8192".to_owned(), Origin::Service);
         let probe = Setting::new("livenessProbe", "x".repeat(100), Origin::Runtime);
-        let lines = settings([max_model_len, probe].iter());
+        let lines = lines([max_model_len, probe].iter());
         assert_eq!(
             lines[0].split_whitespace().collect::<Vec<_>>().join(" "),
             "args --max-model-len 8192 service; overrides 4096 (runtime)"

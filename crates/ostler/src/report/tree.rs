@@ -1,25 +1,82 @@
 //! Trees of sentences: each line is a fact, and its children explain it.
 
+use std::fmt;
+
 use serde::Serialize;
+
+use super::names::names_with_noun;
 
 /// A line with the lines that explain it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct TreeNode {
     pub text: String,
+    /// The message in `text`, without the names and the code before it; empty if there is none.
+    #[serde(skip)]
+    pub message: String,
     #[serde(rename = "below", skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<TreeNode>,
 }
 
-/// Maximum number of names that a line lists; further ones are counted.
-const MAX_NAMES: usize = 4;
+/// The reason for a state: `CODE: message`, or only one of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Reason {
+    code: String,
+    message: String,
+}
+
+/// Names of this width and wider ones do not determine the width of the column of names.
+const MAX_NAMES_WIDTH: usize = 40;
+
+// === impl TreeNode ===
 
 impl TreeNode {
+    /// Returns a line without children.
     pub(crate) fn leaf(text: impl Into<String>) -> Self {
-        Self { text: text.into(), children: Vec::new() }
+        Self::new(text, Vec::new())
     }
 
+    /// Returns a line that is a message or a title.
     pub(crate) fn new(text: impl Into<String>, children: Vec<TreeNode>) -> Self {
-        Self { text: text.into(), children }
+        let text = text.into();
+        Self { message: text.clone(), text, children }
+    }
+
+    /// Returns the line `names  CODE: message`. The names are padded to `width` characters.
+    pub(crate) fn with_reason(names: &str, width: usize, reason: Reason, children: Vec<TreeNode>) -> Self {
+        let text = format!("{names:<width$}  {reason}").trim_end().to_owned();
+        Self { text, message: reason.message, children }
+    }
+
+    /// Returns a branch with a title, or `None` if it has no children.
+    pub(crate) fn branch(title: impl Into<String>, children: Vec<TreeNode>) -> Option<Self> {
+        (!children.is_empty()).then(|| Self::new(title, children))
+    }
+
+    /// Returns the messages of this line and all lines below it.
+    pub(crate) fn messages(&self) -> Vec<String> {
+        let own_message = Some(&self.message).filter(|message| !message.is_empty()).cloned();
+        self.children.iter().flat_map(Self::messages).chain(own_message).collect()
+    }
+}
+
+// === impl Reason ===
+
+impl Reason {
+    /// Returns a reason with a code, and a message that may be empty.
+    pub(crate) fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code: code.into(), message: message.into() }
+    }
+
+    /// Returns a reason without a code.
+    pub(crate) fn message(message: impl Into<String>) -> Self {
+        Self::new("", message)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let separator = if self.code.is_empty() || self.message.is_empty() { "" } else { ": " };
+        write!(f, "{}{separator}{}", self.code, self.message)
     }
 }
 
@@ -42,10 +99,10 @@ fn draw(nodes: &[TreeNode], indent: &str, lines: &mut Vec<String>) {
 /// leaves, and a count of the remaining names. `noun` is written before the names and may be empty.
 pub(crate) fn group_by_reason(
     noun: &str,
-    rows: impl IntoIterator<Item = (String, String)>,
+    rows: impl IntoIterator<Item = (String, Reason)>,
     max_groups: usize,
 ) -> Vec<TreeNode> {
-    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
+    let mut groups: Vec<(Reason, Vec<String>)> = Vec::new();
     for (name, reason) in rows {
         match groups.iter_mut().find(|(group_key, _)| *group_key == reason) {
             Some((_, names)) => names.push(name),
@@ -54,41 +111,19 @@ pub(crate) fn group_by_reason(
     }
     let shown_count = groups.len().min(max_groups);
     let omitted_count: usize = groups[shown_count..].iter().map(|(_, names)| names.len()).sum();
-    let rows: Vec<(String, String)> = groups
+    let rows: Vec<(String, Reason)> = groups
         .into_iter()
         .take(shown_count)
         .map(|(reason, mut names)| (names_with_noun(noun, &mut names), reason))
         .collect();
-    let width = rows.iter().map(|(names, _)| names.chars().count()).filter(|width| *width < 40).max().unwrap_or(0);
-    let mut leaves: Vec<TreeNode> = rows
-        .into_iter()
-        .map(|(names, reason)| TreeNode::leaf(format!("{names:<width$}  {reason}").trim_end()))
-        .collect();
+    let width =
+        rows.iter().map(|(names, _)| names.chars().count()).filter(|width| *width < MAX_NAMES_WIDTH).max().unwrap_or(0);
+    let mut leaves: Vec<TreeNode> =
+        rows.into_iter().map(|(names, reason)| TreeNode::with_reason(&names, width, reason, Vec::new())).collect();
     if omitted_count > 0 {
         leaves.push(TreeNode::leaf(format!("… {omitted_count} more")));
     }
     leaves
-}
-
-/// Formats `node a` or `nodes a, b`, or only the names if `noun` is empty.
-pub(crate) fn names_with_noun(noun: &str, names: &mut Vec<String>) -> String {
-    match (noun, names.len()) {
-        ("", _) => join_names(names),
-        (noun, 1) => format!("{noun} {}", join_names(names)),
-        (noun, _) => format!("{noun}s {}", join_names(names)),
-    }
-}
-
-/// Formats a count with its noun: `1 node`, `3 nodes`.
-pub(crate) fn format_count(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
-}
-
-/// Joins names: `a, b, c, d and 3 more`.
-pub(crate) fn join_names(names: &mut Vec<String>) -> String {
-    let omitted_count = names.len().saturating_sub(MAX_NAMES);
-    names.truncate(MAX_NAMES);
-    if omitted_count == 0 { names.join(", ") } else { format!("{} and {omitted_count} more", names.join(", ")) }
 }
 
 #[cfg(test)]
@@ -113,12 +148,10 @@ mod tests {
 
     #[test]
     fn groups_names_by_reason() {
-        let row = |name: &str, reason: &str| (name.to_owned(), reason.to_owned());
+        let row = |name: &str, reason: &str| (name.to_owned(), Reason::message(reason));
         let rows =
             [row("a", "full"), row("b", "cordoned"), row("c", "full"), row("d", "x"), row("e", "y"), row("f", "y")];
         let lines: Vec<_> = group_by_reason("", rows, 3).into_iter().map(|leaf| leaf.text).collect();
         assert_eq!(lines, ["a, c  full", "b     cordoned", "d     x", "… 2 more"]);
-        let mut names: Vec<String> = ('a'..='g').map(String::from).collect();
-        assert_eq!(join_names(&mut names), "a, b, c, d and 3 more");
     }
 }

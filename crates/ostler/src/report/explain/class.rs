@@ -7,9 +7,11 @@ use jiff::Timestamp;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use super::{Explanation, text, text_of};
+use super::explanation::Explanation;
+use super::fields::{namespaced_name, text, text_of};
 use crate::cluster_objects::ClusterObjects;
-use crate::report::tree::{TreeNode, format_count, group_by_reason};
+use crate::report::names::format_count;
+use crate::report::tree::{Reason, TreeNode, group_by_reason};
 
 /// Maximum number of lines of a list.
 const MAX_LINES: usize = 12;
@@ -41,7 +43,7 @@ pub(crate) fn explain(object: &Value, objects: &ClusterObjects, now: Timestamp) 
         explanation.message = format!("{free} of {total} × {resource} free");
         let row = |node: &decide::ClassNode| {
             let state = if node.schedulable { "" } else { ", cordoned or not ready" };
-            (node.name.clone(), format!("{} of {} free{state}", node.free, node.total))
+            (node.name.clone(), Reason::message(format!("{} of {} free{state}", node.free, node.total)))
         };
         explanation.tree = group_by_reason("node", availability.nodes.iter().map(row), MAX_LINES);
     }
@@ -83,7 +85,7 @@ fn format_value(value: &Value) -> String {
 }
 
 /// Returns for each node why the class does not match it.
-fn mismatches(class: &Class, node_infos: &[NodeInfo], objects: &ClusterObjects) -> Vec<(String, String)> {
+fn mismatches(class: &Class, node_infos: &[NodeInfo], objects: &ClusterObjects) -> Vec<(String, Reason)> {
     let mismatch = |node: &NodeInfo| {
         let reason = match accelerators(node) {
             None => "has no accelerators".to_owned(),
@@ -93,7 +95,7 @@ fn mismatches(class: &Class, node_infos: &[NodeInfo], objects: &ClusterObjects) 
                 format!("{count} × {name}{other_class}: {}", first_mismatch(&class.discovery, &node.labels))
             }
         };
-        (node.name.clone(), reason)
+        (node.name.clone(), Reason::message(reason))
     };
     node_infos.iter().map(mismatch).collect()
 }
@@ -176,13 +178,13 @@ fn services_on(objects: &ClusterObjects, class: &str) -> Option<TreeNode> {
     };
     let row = |service: &Value| {
         let ready = cluster::find_condition(&service["status"]["conditions"], "Ready");
-        let state = match ready.map(|ready| ready["status"] == "True") {
-            Some(true) => "ready".to_owned(),
-            _ => ready
-                .map_or_else(|| "not ready".to_owned(), |ready| format!("not ready: {}", text_of(&ready["reason"]))),
+        let reason = match ready {
+            Some(ready) if ready["status"] == "True" => Reason::message("ready"),
+            Some(ready) => Reason::new("not ready", text_of(&ready["reason"])),
+            None => Reason::message("not ready"),
         };
-        (format!("{}/{}", text(service, "/metadata/namespace"), text(service, "/metadata/name")), state)
+        (namespaced_name(service), reason)
     };
     let services = group_by_reason("", objects.services.iter().filter(uses_class).map(row), MAX_LINES);
-    (!services.is_empty()).then(|| TreeNode::new("services that use it", services))
+    TreeNode::branch("services that use it", services)
 }

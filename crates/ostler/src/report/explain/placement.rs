@@ -4,21 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use apimachinery::Quantity;
+use cluster::Kind;
 use embedded::{SchedulingSnapshot, UnschedulableReason, filter_nodes};
 use serde_json::Value;
 
-use super::{text, text_of};
-use crate::report::tree::{TreeNode, group_by_reason};
+use super::fields::{text, text_of};
+use super::service_pods::service_of;
+use crate::report::tree::{Reason, TreeNode, group_by_reason};
 
 /// Maximum number of lines for nodes.
 const MAX_LINES: usize = 12;
 /// Maximum number of deletions that are suggested.
 const MAX_SUGGESTIONS: usize = 2;
-/// Labels of the Pods of services, and the kind of the service as written on the command line.
-pub(super) const SERVICE_LABELS: [(&str, &str); 2] = [
-    ("ome.io/inferenceservice", "inferenceservice.ome.io"),
-    ("fusioninfer.io/service", "inferenceservice.fusioninfer.io"),
-];
 
 /// Current nodes, Pods and classes.
 pub(super) struct PlacementAnalysis {
@@ -30,11 +27,21 @@ pub(super) struct PlacementAnalysis {
 /// A service, or a Pod without a service, that uses resources of a node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Workload {
-    /// Kind as written on the command line: `inferenceservice.ome.io`, or `pod` without a service.
-    kind: &'static str,
+    kind: WorkloadKind,
     namespace: String,
     name: String,
 }
+
+/// The kind of a [`Workload`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum WorkloadKind {
+    /// A service of this kind.
+    Service(Kind),
+    /// A Pod without a service.
+    Pod,
+}
+
+// === impl PlacementAnalysis ===
 
 impl PlacementAnalysis {
     pub(super) fn new(nodes: &[Value], pods: &[Value], supply: &[Value]) -> Self {
@@ -63,7 +70,7 @@ impl PlacementAnalysis {
         }
         let line = |(node, reasons): (&String, &Vec<UnschedulableReason>)| {
             let reasons = reasons.iter().map(|reason| self.describe(reason, pod, node, class));
-            (node.clone(), reasons.collect::<Vec<_>>().join("; "))
+            (node.clone(), Reason::message(reasons.collect::<Vec<_>>().join("; ")))
         };
         group_by_reason("", rejections.iter().map(line), MAX_LINES)
     }
@@ -185,7 +192,7 @@ impl PlacementAnalysis {
     ) -> Option<(usize, Quantity, String)> {
         let own_workload = Workload::from_pod(pod);
         let mut workloads = self.workloads(node, resource);
-        workloads.retain(|(workload, _)| workload.kind != POD && *workload != own_workload);
+        workloads.retain(|(workload, _)| workload.kind != WorkloadKind::Pod && *workload != own_workload);
         let workloads_to_delete: Vec<(Workload, Quantity)> =
             match workloads.iter().rev().find(|(_, quantity)| *quantity >= shortage) {
                 Some(smallest) => vec![smallest.clone()],
@@ -208,20 +215,24 @@ impl PlacementAnalysis {
     }
 }
 
-/// Kind of a Pod as written on the command line.
-const POD: &str = "pod";
+// === impl Workload ===
 
 impl Workload {
     /// Returns the service of the Pod, or the Pod itself.
     fn from_pod(pod: &Value) -> Self {
-        let labels = &pod["metadata"]["labels"];
-        let owner = SERVICE_LABELS.iter().find_map(|(label, kind)| Some((*kind, labels[label].as_str()?)));
-        let (kind, name) = owner.unwrap_or((POD, text(pod, "/metadata/name")));
+        let (kind, name) = match service_of(pod) {
+            Some((kind, name)) => (WorkloadKind::Service(kind), name),
+            None => (WorkloadKind::Pod, text(pod, "/metadata/name")),
+        };
         Self { kind, namespace: text(pod, "/metadata/namespace").to_owned(), name: name.to_owned() }
     }
 
     fn delete_command(&self) -> String {
-        format!("kubectl delete {} {} -n {}", self.kind, self.name, self.namespace)
+        let kind = match self.kind {
+            WorkloadKind::Service(kind) => format!("{}.{}", kind.kind.to_lowercase(), kind.group),
+            WorkloadKind::Pod => "pod".to_owned(),
+        };
+        format!("kubectl delete {kind} {} -n {}", self.name, self.namespace)
     }
 }
 

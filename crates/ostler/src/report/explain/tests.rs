@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 
 use api::parse_manifest;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 use serde_json::{Value, json};
 
+use super::fields::text;
+use super::service::ServiceContext;
 use super::*;
 use crate::cluster_objects::ClusterObjects;
+use crate::pod_diagnostics::PodDiagnostics;
 
 const SUPPLY: &str = include_str!("../../../tests/it/supply.yaml");
 
@@ -80,7 +83,8 @@ fn running_pod(name: &str, node: &str) -> Value {
 }
 
 fn render_explanation(service: &Value, objects: &ClusterObjects) -> String {
-    let text = render(&service::explain(service, crate::commands::explain::explain_context(objects, service, now())));
+    let context = ServiceContext::new(service, objects, PodDiagnostics::new(), now());
+    let text = render(&service::explain(service, context));
     assert_no_repeated_sentence(&text);
     text
 }
@@ -258,7 +262,7 @@ fn explains_unschedulable_role() {
         "metadata": {"name": "pd", "namespace": "default", "generation": 1},
         "status": {"observedGeneration": 1, "conditions": [condition("Active"), condition("Failed"), condition("Ready")]},
     });
-    let context = crate::commands::explain::explain_context(&objects, &service, now());
+    let context = ServiceContext::new(&service, &objects, PodDiagnostics::new(), now());
     insta::assert_snapshot!(render(&service::explain(&service, context)));
 }
 
@@ -291,7 +295,7 @@ fn explain_runtime(name: &str) -> String {
         service(json!({"model": {"name": "llama-3-2-3b-instruct"}}), &objects, &[("Ready", "True", "Ready", "")]);
     objects.services.push(user);
     let runtime = objects.supply.iter().find(|object| object["metadata"]["name"] == name).cloned().unwrap();
-    render(&runtime::explain_runtime(&runtime, &objects, now()))
+    render(&runtime::explain(&runtime, &objects, now()))
 }
 
 #[test]
@@ -309,16 +313,5 @@ fn explains_model() {
     let objects = cluster();
     let model =
         objects.supply.iter().find(|object| object["metadata"]["name"] == "llama-3-3-70b-instruct").cloned().unwrap();
-    insta::assert_snapshot!(render(&runtime::explain_model(&model, &objects, now())));
-}
-
-#[rstest]
-#[case(1, "1 second")]
-#[case(119, "119 seconds")]
-#[case(120, "2 minutes")]
-#[case(7200, "2 hours")]
-#[case(200_000, "2 days")]
-#[case(-5, "0 seconds")]
-fn formats_age(#[case] seconds: i64, #[case] text: &str) {
-    assert_eq!(age(now() - SignedDuration::from_secs(seconds), now()).as_deref(), Some(text));
+    insta::assert_snapshot!(render(&model::explain(&model, &objects, now())));
 }

@@ -3,13 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use cluster::metadata_field;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{Api, ListParams, LogParams};
 use kube::{Client, ResourceExt};
 use operator::WorkloadReason;
 use serde_json::Value;
-
-use super::text;
 
 /// Diagnostic messages by Pod name.
 pub(crate) type PodDiagnostics = BTreeMap<String, String>;
@@ -24,7 +23,7 @@ pub(crate) async fn collect(client: &Client, namespace: &str, pods: &[&Value]) -
     let mut diagnostics = PodDiagnostics::new();
     let with_problems = pods.iter().filter_map(|pod| Some((*pod, operator::pod_problem(pod)?.reason)));
     for (pod, reason) in with_problems.take(MAX_PODS) {
-        let name = text(pod, "/metadata/name");
+        let name = metadata_field(pod, "name");
         let diagnostic = match reason {
             WorkloadReason::Starting => last_warning_event(client, namespace, pod).await,
             WorkloadReason::CrashLoop => last_log_line(client, namespace, pod).await,
@@ -37,7 +36,7 @@ pub(crate) async fn collect(client: &Client, namespace: &str, pods: &[&Value]) -
 
 /// Returns the last warning event of the Pod: `FailedMount: …`.
 async fn last_warning_event(client: &Client, namespace: &str, pod: &Value) -> Option<String> {
-    let field_selector = format!("involvedObject.uid={},type=Warning", text(pod, "/metadata/uid"));
+    let field_selector = format!("involvedObject.uid={},type=Warning", metadata_field(pod, "uid"));
     let events: Api<Event> = Api::namespaced(client.clone(), namespace);
     let list = events.list(&ListParams::default().fields(&field_selector)).await.ok()?;
     let time = |event: &Event| {
@@ -64,8 +63,8 @@ async fn last_log_line(client: &Client, namespace: &str, pod: &Value) -> Option<
         tail_lines: Some(LOG_LINES),
         ..LogParams::default()
     };
-    let name = text(pod, "/metadata/name");
-    let has_failed = text(pod, "/status/phase") == "Failed";
+    let name = metadata_field(pod, "name");
+    let has_failed = pod["status"]["phase"] == "Failed";
     let log = pods.logs(name, &params(!has_failed)).await.ok()?;
     Some(format!("last log line: `{}`", operator::last_log_line(&log)?))
 }
