@@ -4,9 +4,7 @@
 //! `cargo xtask test --with S,S` suites with external dependencies: client-go, corpus, kubectl, openai, python, realcluster, vllm
 //! `cargo xtask lint`            rustfmt, clippy and module cycles
 //! `cargo xtask lint modules [PACKAGE…]` only module cycles
-//! `cargo xtask bench`           benchmark of `ostler up`, then all `crates/*/examples/bench_*.rs`
-//! `cargo xtask bench load`      load test of the embedded API server; compares with a kube-apiserver with `--beside DIR`
-//! `cargo xtask bench scale`     benchmark of the operator on a large cluster
+//! `cargo xtask bench`           every benchmark; see `docs/benchmarks.md`
 //! `cargo xtask spec`            updates the tests column of docs/conformance
 
 mod bench;
@@ -25,7 +23,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-const USAGE: &str = "usage: cargo xtask test [--with client-go,corpus,kubectl,openai,python,realcluster,vllm] | lint [modules [PACKAGE…]] | bench [load|scale] | spec";
+const USAGE: &str = "usage: cargo xtask test [--with client-go,corpus,kubectl,openai,python,realcluster,vllm] | lint [modules [PACKAGE…]] | bench [up|examples|load|scale] | spec";
 
 fn main() -> ExitCode {
     match run(std::env::args().skip(1).collect()) {

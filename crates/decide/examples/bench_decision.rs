@@ -1,6 +1,6 @@
 //! Measures decisions over 500 runtimes × 60 classes and prints the results.
 //!
-//! `cargo run --release -p decide --example bench_decision [FILTER]`
+//! `cargo run --release -p decide --example bench_decision [--small] [FILTER]`. `--small` measures few rounds.
 
 use std::hint::black_box;
 use std::io::Write;
@@ -13,18 +13,22 @@ use serde_json::{Value, json};
 const RUNTIMES: usize = 500;
 const CLASSES: usize = 60;
 const NODES: usize = 8;
-const ROUNDS: u32 = 300;
+const ROUNDS: usize = 300;
+/// Rounds with `--small`.
+const SMALL_ROUNDS: usize = 3;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let service = demand()?;
     let mut stdout = std::io::stdout().lock();
-    let filter = std::env::args().nth(1).unwrap_or_default();
-    for (name, vary) in VARIATIONS.into_iter().filter(|(name, _)| name.contains(&filter)) {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let rounds = if arguments.iter().any(|argument| argument == "--small") { SMALL_ROUNDS } else { ROUNDS };
+    let filter = arguments.iter().find(|argument| !argument.starts_with("--")).map_or("", String::as_str);
+    for (name, vary) in VARIATIONS.into_iter().filter(|(name, _)| name.contains(filter)) {
         let supply = supply(vary)?;
         let decision = decide::decide(&service, &supply, None);
         let compatible = decision.candidates.iter().filter(|candidate| candidate.rank.is_some()).count();
-        let decision_time = measure(|| drop(black_box(decide::decide(&service, &supply, None))));
-        let for_status = measure(|| drop(black_box(decide::decide(&service, &supply, None).for_status())));
+        let decision_time = measure(rounds, || drop(black_box(decide::decide(&service, &supply, None))));
+        let for_status = measure(rounds, || drop(black_box(decide::decide(&service, &supply, None).for_status())));
         writeln!(
             stdout,
             "decision, {name:<24} {compatible:>3} of {RUNTIMES} × {CLASSES}   {decision_time}   with status form {}",
@@ -32,10 +36,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         )?;
     }
     let catalog = supply(by_architecture)?;
-    let remedies = measure(|| drop(black_box(decide::find_remedies(&service, &catalog))));
+    let remedies = measure(rounds, || drop(black_box(decide::find_remedies(&service, &catalog))));
     writeln!(stdout, "remedies, feasible decision                            {remedies}")?;
     let infeasible = Demand { protocol: "openInference-v2".to_owned(), ..service };
-    let remedies = measure(|| drop(black_box(decide::find_remedies(&infeasible, &catalog))));
+    let remedies = measure(rounds, || drop(black_box(decide::find_remedies(&infeasible, &catalog))));
     writeln!(stdout, "remedies, no compatible runtime                          {remedies}")?;
     Ok(())
 }
@@ -102,6 +106,7 @@ struct Measurement {
     best: Duration,
     median: Duration,
     worst: Duration,
+    rounds: usize,
 }
 
 impl Measurement {
@@ -112,20 +117,24 @@ impl Measurement {
 
 impl std::fmt::Display for Measurement {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "best {:>9.1?}   median {:>9.1?}   worst {:>9.1?} of {ROUNDS}", self.best, self.median, self.worst)
+        write!(
+            f,
+            "best {:>9.1?}   median {:>9.1?}   worst {:>9.1?} of {}",
+            self.best, self.median, self.worst, self.rounds
+        )
     }
 }
 
-fn measure(mut decide: impl FnMut()) -> Measurement {
+fn measure(rounds: usize, mut decide: impl FnMut()) -> Measurement {
     let mut times: Vec<Duration> = Vec::new();
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         let start = Instant::now();
         decide();
         times.push(start.elapsed());
     }
     times.sort_unstable();
     let time_at = |index: usize| times.get(index).copied().unwrap_or_default();
-    Measurement { best: time_at(0), median: time_at(times.len() / 2), worst: time_at(times.len().saturating_sub(1)) }
+    Measurement { best: time_at(0), median: time_at(times.len() / 2), worst: time_at(rounds.saturating_sub(1)), rounds }
 }
 
 fn demand() -> Result<Demand, Box<dyn std::error::Error>> {

@@ -1,6 +1,6 @@
 //! Measures the inventory with 5,000 nodes, 40,000 Pods and 50 classes and prints the results.
 //!
-//! `cargo run --release -p decide --example bench_inventory`
+//! `cargo run --release -p decide --example bench_inventory [--small]`. `--small` uses a tenth of the nodes and Pods.
 
 #![allow(clippy::print_stdout, reason = "prints measurements")]
 
@@ -15,17 +15,19 @@ const PODS_PER_NODE: usize = 8;
 const CLASSES: usize = 50;
 
 fn main() {
-    let nodes: Vec<Value> = (0..NODES).map(|number| node(number, 8, false)).collect();
-    let pods: Vec<Value> = (0..NODES * PODS_PER_NODE).map(|number| pod(number, "Running")).collect();
+    let is_small = std::env::args().any(|argument| argument == "--small");
+    let (node_count, changed_count) = if is_small { (NODES / 10, 100) } else { (NODES, 1000) };
+    let nodes: Vec<Value> = (0..node_count).map(|number| node(number, 8, false)).collect();
+    let pods: Vec<Value> = (0..node_count * PODS_PER_NODE).map(|number| pod(number, "Running")).collect();
     let mut inventory = Inventory::default();
-    measure("first list of nodes", NODES, || set_nodes(&mut inventory, &nodes));
+    measure("first list of nodes", node_count, || set_nodes(&mut inventory, &nodes));
     measure("first list of pods", pods.len(), || set_pods(&mut inventory, &pods));
     measure("classes", CLASSES, || set_classes(&mut inventory, CLASSES));
-    let heartbeats: Vec<Value> = (0..NODES).map(|number| node(number, 8, true)).collect();
-    measure("heartbeat", NODES, || set_nodes(&mut inventory, &heartbeats));
-    let terminated: Vec<Value> = (0..1000).map(|number| pod(number, "Succeeded")).collect();
+    let heartbeats: Vec<Value> = (0..node_count).map(|number| node(number, 8, true)).collect();
+    measure("heartbeat", node_count, || set_nodes(&mut inventory, &heartbeats));
+    let terminated: Vec<Value> = (0..changed_count).map(|number| pod(number, "Succeeded")).collect();
     measure("terminated pod", terminated.len(), || set_pods(&mut inventory, &terminated));
-    let changed_nodes: Vec<Value> = (0..1000).map(|number| node(number, 7, false)).collect();
+    let changed_nodes: Vec<Value> = (0..changed_count).map(|number| node(number, 7, false)).collect();
     measure("node with changed capacity", changed_nodes.len(), || set_nodes(&mut inventory, &changed_nodes));
     measure("modified class", 10, || set_classes(&mut inventory, 10));
     measure("availability of one class", CLASSES, || {

@@ -17,3 +17,8 @@ pub(super) fn output_directory(name: &str) -> Result<PathBuf> {
     std::fs::create_dir_all(&directory)?;
     Ok(directory)
 }
+
+/// Returns the program of an example.
+pub(super) fn example(name: &str) -> PathBuf {
+    target_directory().join("release/examples").join(name)
+}

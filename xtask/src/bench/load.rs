@@ -2,15 +2,13 @@
 //! kube-apiserver and etcd, using the same load generator on both in turn.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
+use super::options::Options;
 use super::results::{median, print_result};
 use super::server::Server;
-use crate::process::{self, cargo};
 
-const ROUNDS: usize = 3;
 const TARGET_START_MS: f64 = 100.0;
 /// Target factor of improvement over kube-apiserver for each metric.
 const TARGET_FACTOR: f64 = 5.0;
@@ -52,25 +50,7 @@ enum Better {
 /// Samples by metric.
 type Samples = BTreeMap<String, Vec<f64>>;
 
-struct Options {
-    /// Directory with the binaries of etcd and kube-apiserver to compare with.
-    compare_binaries: Option<PathBuf>,
-    /// Divisor of all benchmark sizes.
-    divisor: usize,
-}
-
-pub(super) fn run(arguments: &[&str]) -> Result<()> {
-    let options = Options::parse(arguments)?;
-    process::run(&mut cargo(&[
-        "build",
-        "--release",
-        "--package",
-        "embedded",
-        "--example",
-        "serve",
-        "--example",
-        "load",
-    ]))?;
+pub(super) fn run(options: &Options) -> Result<()> {
     let mut servers = vec![Server::embedded()?];
     if let Some(binaries) = &options.compare_binaries {
         servers.push(Server::real(binaries)?);
@@ -79,7 +59,7 @@ pub(super) fn run(arguments: &[&str]) -> Result<()> {
     for (server, samples) in servers.iter().zip(&mut samples) {
         record(samples, [("start_ms", server.start_ms), ("idle_mib", server.resident_mib()?)]);
     }
-    run_phases(&options, &servers, &mut samples)?;
+    run_phases(options, &servers, &mut samples)?;
     for (server, samples) in servers.iter().zip(&mut samples) {
         record(samples, [("resident_mib", server.resident_mib()?), ("peak_mib", server.peak_mib()?)]);
     }
@@ -89,11 +69,11 @@ pub(super) fn run(arguments: &[&str]) -> Result<()> {
 
 /// Runs the short phases in turn on all servers, so that other load on the host affects them equally, then the long ones.
 fn run_phases(options: &Options, servers: &[Server], samples: &mut [Samples]) -> Result<()> {
-    let size = |name: &str, full: usize| format!("{name}={}", (full / options.divisor).max(1));
+    let size = |name: &str, full: usize| format!("{name}={}", options.size.scale(full));
     let (count, events) = (size("count", 5000), size("count", 500));
     let (objects, watches) = (size("objects", 50_000), size("watches", 500));
     let mut phases: Vec<Vec<&str>> = Vec::new();
-    for _ in 0..ROUNDS {
+    for _ in 0..options.size.choose(3, 1) {
         phases.extend([vec!["create", &count], vec!["patch", &count], vec!["fanout", &events, &watches]]);
     }
     phases.extend([vec!["soak", &objects, &watches], vec!["list"]]);
@@ -149,26 +129,4 @@ fn report(servers: &[Server], samples: &[Samples]) {
 
 fn total(samples: &Samples, name: &str) -> f64 {
     samples.get(name).map_or(0.0, |values| values.iter().sum())
-}
-
-// === impl Options ===
-
-impl Options {
-    fn parse(arguments: &[&str]) -> Result<Self> {
-        let mut options = Self { compare_binaries: None, divisor: 1 };
-        let mut arguments = arguments.iter();
-        while let Some(argument) = arguments.next() {
-            match (*argument, arguments.as_slice().first()) {
-                ("--small", _) => options.divisor = 10,
-                ("--beside", Some(directory)) => {
-                    options.compare_binaries = Some(PathBuf::from(directory));
-                    arguments.next();
-                }
-                _ => bail!(
-                    "bench load: unexpected argument {argument}\nhint: use --beside DIR with a directory of the binaries etcd and kube-apiserver, or --small to divide the sizes by 10"
-                ),
-            }
-        }
-        Ok(options)
-    }
 }

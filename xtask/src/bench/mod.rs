@@ -1,8 +1,10 @@
 //! Benchmarks. Results are printed with their targets, or next to those of another server, but not asserted.
 
 mod directories;
+mod examples;
 mod load;
 mod measured_process;
+mod options;
 mod results;
 mod scale;
 mod server;
@@ -11,47 +13,59 @@ mod up;
 use anyhow::{Result, bail};
 
 use crate::process::{self, cargo};
-use crate::workspace;
+use options::Options;
 
-const USAGE: &str =
-    "usage: cargo xtask bench [up | examples | load [--beside DIR] [--small] | scale [--small | --half]]";
+const USAGE: &str = "usage: cargo xtask bench [up | examples | load | scale] [--half | --small] [--beside DIR]";
 
-pub(crate) fn run(args: &[&str]) -> Result<()> {
-    match args {
-        [] => {
-            up::run()?;
-            examples()
-        }
-        ["up"] => up::run(),
-        ["examples"] => examples(),
-        ["load", options @ ..] => load::run(options),
-        ["scale", options @ ..] => scale::run(options),
-        unknown => bail!("unknown benchmark {unknown:?}\n{USAGE}"),
-    }
+/// A benchmark and the programs that it runs.
+struct Benchmark {
+    name: &'static str,
+    /// Package and target of each program, for example `("embedded", "--example", "serve")`.
+    programs: Vec<(String, &'static str, String)>,
+    run: fn(&Options) -> Result<()>,
 }
 
-/// Runs all examples with the name `bench_*`.
-fn examples() -> Result<()> {
-    for (package, example) in bench_examples()? {
-        process::run(&mut cargo(&["run", "--release", "--quiet", "--package", &package, "--example", &example]))?;
+/// Runs the benchmark named by the first argument, or all.
+pub(crate) fn run(arguments: &[&str]) -> Result<()> {
+    let mut benchmarks = benchmarks()?;
+    let options = match arguments {
+        [name, options @ ..] if !name.starts_with('-') => {
+            benchmarks.retain(|benchmark| benchmark.name == *name);
+            if benchmarks.is_empty() {
+                bail!("unknown benchmark {name:?}\n{USAGE}");
+            }
+            options
+        }
+        options => options,
+    };
+    let options = Options::parse(options)?;
+    build(&benchmarks)?;
+    for benchmark in &benchmarks {
+        println!("# {}", benchmark.name);
+        (benchmark.run)(&options)?;
     }
     Ok(())
 }
 
-/// Returns package and name of all `crates/PACKAGE/examples/bench_*.rs`, sorted.
-fn bench_examples() -> Result<Vec<(String, String)>> {
-    let mut examples = Vec::new();
-    for package in std::fs::read_dir(workspace::root().join("crates"))? {
-        let package = package?;
-        let Ok(files) = std::fs::read_dir(package.path().join("examples")) else { continue };
-        for file in files {
-            let path = file?.path();
-            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            if name.starts_with("bench_") && path.extension().is_some_and(|extension| extension == "rs") {
-                examples.push((package.file_name().to_string_lossy().into_owned(), name));
-            }
-        }
+fn benchmarks() -> Result<Vec<Benchmark>> {
+    let example = |package: &str, name: &str| (package.to_owned(), "--example", name.to_owned());
+    let ostler = || ("ostler".to_owned(), "--bin", "ostler".to_owned());
+    let (serve, load) = (example("embedded", "serve"), example("embedded", "load"));
+    let functions = examples::list()?.iter().map(|(package, name)| example(package, name)).collect();
+    Ok(vec![
+        Benchmark { name: "up", programs: vec![ostler()], run: up::run },
+        Benchmark { name: "examples", programs: functions, run: examples::run },
+        Benchmark { name: "load", programs: vec![serve.clone(), load], run: load::run },
+        Benchmark { name: "scale", programs: vec![ostler(), serve, example("operator", "scale")], run: scale::run },
+    ])
+}
+
+/// Builds the programs of the benchmarks with one command, because separate builds would compile shared dependencies
+/// with different features.
+fn build(benchmarks: &[Benchmark]) -> Result<()> {
+    let mut arguments = vec!["build", "--release"];
+    for (package, kind, name) in benchmarks.iter().flat_map(|benchmark| &benchmark.programs) {
+        arguments.extend(["--package", package, *kind, name]);
     }
-    examples.sort();
-    Ok(examples)
+    process::run(&mut cargo(&arguments))
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::directories::{output_directory, target_directory};
+use super::directories::{example, output_directory, target_directory};
 use super::measured_process::{MeasuredProcess, cpu_seconds, peak_mib, resident_mib};
+use super::options::Options;
 use super::results::{parse_results, print_result};
 use super::server::Server;
-use crate::process::{self, cargo};
 
 const METRICS_PORT: u16 = 26_799;
 /// Targets, printed with the results.
@@ -19,41 +19,23 @@ const TARGET_WRITE_FACTOR: f64 = 1.1;
 const TARGET_OPERATOR_MIB: f64 = 200.0;
 /// Time for the operator to fill its caches.
 const SETTLE_TIME: Duration = Duration::from_secs(5);
-const IDLE_SECONDS: usize = 60;
 
 struct Sizes {
     services: usize,
     unmanaged_pods: usize,
     nodes: usize,
+    /// Length of the phase `quiet`.
+    idle_seconds: usize,
 }
 
-// === impl Sizes ===
-
-impl Sizes {
-    fn divided(&self, divisor: usize) -> Sizes {
-        Sizes {
-            services: self.services / divisor,
-            unmanaged_pods: self.unmanaged_pods / divisor,
-            nodes: self.nodes / divisor,
-        }
-    }
-}
-
-pub(super) fn run(arguments: &[&str]) -> Result<()> {
-    let full_size = Sizes { services: 2000, unmanaged_pods: 8000, nodes: 500 };
-    let sizes = match arguments {
-        [] => full_size,
-        ["--half"] => full_size.divided(2),
-        ["--small"] => full_size.divided(10),
-        unexpected => bail!(
-            "bench scale: unexpected arguments {unexpected:?}\nhint: use --small to divide the sizes by 10, or --half to divide them by 2"
-        ),
+pub(super) fn run(options: &Options) -> Result<()> {
+    let size = options.size;
+    let sizes = Sizes {
+        services: size.scale(2000),
+        unmanaged_pods: size.scale(8000),
+        nodes: size.scale(500),
+        idle_seconds: size.choose(60, 5),
     };
-    // Build all programs with one command, because separate builds would compile shared dependencies with different
-    // features.
-    const PACKAGES: [&str; 6] = ["--package", "ostler", "--package", "embedded", "--package", "operator"];
-    const PROGRAMS: [&str; 6] = ["--bin", "ostler", "--example", "serve", "--example", "scale"];
-    process::run(&mut cargo(&[&["build", "--release"], PACKAGES.as_slice(), PROGRAMS.as_slice()].concat()))?;
     let server = Server::embedded()?;
     run_phase(&server, "setup", &sizes)?;
     let operator = start_operator(&server)?;
@@ -68,7 +50,7 @@ pub(super) fn run(arguments: &[&str]) -> Result<()> {
     }
     let cpu_before = cpu_seconds(operator.pid())?;
     results.extend(run_phase(&server, "quiet", &sizes)?);
-    let cpu_percent = (cpu_seconds(operator.pid())? - cpu_before) / IDLE_SECONDS as f64 * 100.0;
+    let cpu_percent = (cpu_seconds(operator.pid())? - cpu_before) / sizes.idle_seconds as f64 * 100.0;
     results.push(("quiet_cpu_percent".to_owned(), cpu_percent));
     results.push(("operator_peak_mib".to_owned(), peak_mib(operator.pid())?));
     results.push(("server_mib".to_owned(), server.resident_mib()?));
@@ -98,14 +80,14 @@ fn start_operator(server: &Server) -> Result<MeasuredProcess> {
 }
 
 fn run_phase(server: &Server, name: &str, sizes: &Sizes) -> Result<Vec<(String, f64)>> {
-    let mut command = Command::new(target_directory().join("release/examples/scale"));
+    let mut command = Command::new(example("scale"));
     command.arg(&server.kubeconfig).arg(name);
     for (name, value) in [
         ("services", sizes.services),
         ("unmanaged_pods", sizes.unmanaged_pods),
         ("nodes", sizes.nodes),
         ("metrics", usize::from(METRICS_PORT)),
-        ("seconds", IDLE_SECONDS),
+        ("seconds", sizes.idle_seconds),
         ("edits", sizes.services / 10),
         ("flips", sizes.services / 20),
     ] {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use super::directories::{output_directory, target_directory};
+use super::directories::{example, output_directory};
 use super::measured_process::{MeasuredProcess, cpu_seconds, peak_mib, resident_mib};
 use super::results::parse_results;
 
@@ -30,7 +30,7 @@ impl Server {
         let kubeconfig = directory.join("kubeconfig");
         std::fs::remove_file(&kubeconfig).ok();
         let start = Instant::now();
-        let mut command = Command::new(target_directory().join("release/examples/serve"));
+        let mut command = Command::new(example("serve"));
         command.arg("127.0.0.1:0").arg(&kubeconfig).arg("--bare");
         let server = MeasuredProcess::start(&mut command, &directory.join("serve.log"))?;
         while !kubeconfig.exists() {
@@ -101,7 +101,7 @@ impl Server {
 }
 
 fn load(kubeconfig: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(target_directory().join("release/examples/load"));
+    let mut command = Command::new(example("load"));
     command.arg(kubeconfig).args(arguments);
     command
 }

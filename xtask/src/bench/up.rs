@@ -9,28 +9,24 @@ use anyhow::{Context, Result, bail};
 
 use super::directories::{output_directory, target_directory};
 use super::measured_process::{cpu_seconds, resident_mib, terminate};
+use super::options::Options;
 use super::results::{median, print_result};
-use crate::process;
 
 const SETTLE_TIME: Duration = Duration::from_secs(5);
-const MEASUREMENT_TIME: Duration = Duration::from_secs(30);
-
-const RUNS: usize = 5;
 /// Targets, printed with the results.
 const TARGET_FIRST_TOKEN_MS: f64 = 2000.0;
 const TARGET_IDLE_PERCENT: f64 = 1.0;
 const TARGET_RESIDENT_MIB: f64 = 80.0;
 
-pub(super) fn run() -> Result<()> {
-    process::run(&mut process::cargo(&["build", "--release", "--package", "ostler"]))?;
+pub(super) fn run(options: &Options) -> Result<()> {
     let binary = target_directory().join("release/ostler");
-    measure_first_token(&binary)?;
-    run_idle(&binary)
+    measure_first_token(&binary, options.size.choose(5, 1))?;
+    run_idle(&binary, Duration::from_secs(options.size.choose(30, 3)))
 }
 
-fn measure_first_token(binary: &Path) -> Result<()> {
+fn measure_first_token(binary: &Path, runs: usize) -> Result<()> {
     let mut samples = Vec::new();
-    for _ in 0..RUNS {
+    for _ in 0..runs {
         let output = up(binary)?.args(["--once", "-o", "json"]).output().context("ostler up")?;
         if !output.status.success() {
             bail!("ostler up --demo --once: {}", String::from_utf8_lossy(&output.stderr));
@@ -44,9 +40,9 @@ fn measure_first_token(binary: &Path) -> Result<()> {
     Ok(())
 }
 
-fn run_idle(binary: &Path) -> Result<()> {
+fn run_idle(binary: &Path, time: Duration) -> Result<()> {
     let mut child = up(binary)?.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-    let result = measure_idle(&mut child);
+    let result = measure_idle(&mut child, time);
     // SIGTERM lets `ostler up` clean up its processes.
     terminate(child.id());
     let status = child.wait()?;
@@ -57,15 +53,15 @@ fn run_idle(binary: &Path) -> Result<()> {
     Ok(())
 }
 
-fn measure_idle(child: &mut Child) -> Result<()> {
+fn measure_idle(child: &mut Child, time: Duration) -> Result<()> {
     let stdout = child.stdout.take().context("stdout is not captured")?;
     let mut lines = BufReader::new(stdout).lines();
     lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("Ctrl-C"))).context("the demo exited early")??;
     std::thread::sleep(SETTLE_TIME);
     let cpu_before = cpu_seconds(child.id())?;
-    std::thread::sleep(MEASUREMENT_TIME);
+    std::thread::sleep(time);
     let cpu_used = cpu_seconds(child.id())? - cpu_before;
-    print_result("idle CPU of one core", cpu_used / MEASUREMENT_TIME.as_secs_f64() * 100.0, "%", TARGET_IDLE_PERCENT);
+    print_result("idle CPU of one core", cpu_used / time.as_secs_f64() * 100.0, "%", TARGET_IDLE_PERCENT);
     print_result("resident memory", resident_mib(child.id())?, "MiB", TARGET_RESIDENT_MIB);
     Ok(())
 }
