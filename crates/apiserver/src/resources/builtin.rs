@@ -1,16 +1,10 @@
 //! Table of the built-in resources.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use apimachinery::builtin_merge_schema;
-use k8s_openapi::api;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
-use schemars::JsonSchema;
-use serde_json::Value;
-
-use super::resource::{DefinitionsFn, Resource, ScalePaths, SchemaSource};
-use crate::openapi::{definitions, generate};
+use super::resource::{Resource, ScalePaths, SchemaSource};
 
 /// Row of the table of built-in resources.
 #[derive(Clone, Copy)]
@@ -22,7 +16,6 @@ struct BuiltinResource {
     short_names: &'static [&'static str],
     traits: &'static [ResourceTrait],
     selectable: &'static [&'static str],
-    schema: TypeSchema,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -36,70 +29,54 @@ enum ResourceTrait {
     CreateOnly,
 }
 
-/// Schema of a type, for validation and for OpenAPI documents.
-#[derive(Clone, Copy)]
-struct TypeSchema {
-    /// Generates the schema with everything inlined. `None` for recursive types; [`crate::crd`] validates definitions.
-    inline: Option<fn() -> Value>,
-    definitions: DefinitionsFn,
-}
-
-const fn typed<T: JsonSchema>() -> TypeSchema {
-    TypeSchema { inline: Some(generate::<T>), definitions: definitions::<T> }
-}
-
-const fn recursive<T: JsonSchema>() -> TypeSchema {
-    TypeSchema { inline: None, definitions: definitions::<T> }
-}
-
 use ResourceTrait::{All, CreateOnly, Generation, Namespaced, Scale, Status};
 
 const NONE: &[&str] = &[];
 
 #[rustfmt::skip]
 const BUILTIN_RESOURCES: &[BuiltinResource] = &[
-    row("", "v1", "namespaces", "Namespace", &["ns"], &[Status], &["status.phase"], typed::<api::core::v1::Namespace>()),
-    row("", "v1", "nodes", "Node", &["no"], &[Status], &["spec.unschedulable"], typed::<api::core::v1::Node>()),
-    row("", "v1", "pods", "Pod", &["po"], &[Namespaced, Status, Generation, All], &["spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork", "status.phase", "status.podIP", "status.nominatedNodeName"], typed::<api::core::v1::Pod>()),
-    row("", "v1", "services", "Service", &["svc"], &[Namespaced, Status, All], &["spec.clusterIP", "spec.type"], typed::<api::core::v1::Service>()),
-    row("", "v1", "endpoints", "Endpoints", &["ep"], &[Namespaced], NONE, typed::<api::core::v1::Endpoints>()),
-    row("", "v1", "configmaps", "ConfigMap", &["cm"], &[Namespaced], NONE, typed::<api::core::v1::ConfigMap>()),
-    row("", "v1", "secrets", "Secret", NONE, &[Namespaced], &["type"], typed::<api::core::v1::Secret>()),
-    row("", "v1", "serviceaccounts", "ServiceAccount", &["sa"], &[Namespaced], NONE, typed::<api::core::v1::ServiceAccount>()),
-    row("", "v1", "events", "Event", &["ev"], &[Namespaced], &["involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid", "involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath", "reason", "reportingComponent", "source", "type"], typed::<api::core::v1::Event>()),
-    row("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", &["pvc"], &[Namespaced, Status], NONE, typed::<api::core::v1::PersistentVolumeClaim>()),
-    row("", "v1", "persistentvolumes", "PersistentVolume", &["pv"], &[Status], NONE, typed::<api::core::v1::PersistentVolume>()),
-    row("apps", "v1", "deployments", "Deployment", &["deploy"], &[Namespaced, Status, Scale, Generation, All], NONE, typed::<api::apps::v1::Deployment>()),
-    row("apps", "v1", "replicasets", "ReplicaSet", &["rs"], &[Namespaced, Status, Scale, Generation, All], &["status.replicas"], typed::<api::apps::v1::ReplicaSet>()),
-    row("apps", "v1", "statefulsets", "StatefulSet", &["sts"], &[Namespaced, Status, Scale, Generation, All], NONE, typed::<api::apps::v1::StatefulSet>()),
-    row("apps", "v1", "controllerrevisions", "ControllerRevision", NONE, &[Namespaced], NONE, typed::<api::apps::v1::ControllerRevision>()),
-    row("batch", "v1", "jobs", "Job", NONE, &[Namespaced, Status, Generation, All], &["status.successful"], typed::<api::batch::v1::Job>()),
-    row("coordination.k8s.io", "v1", "leases", "Lease", NONE, &[Namespaced], NONE, typed::<api::coordination::v1::Lease>()),
-    row("rbac.authorization.k8s.io", "v1", "roles", "Role", NONE, &[Namespaced], NONE, typed::<api::rbac::v1::Role>()),
-    row("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", NONE, &[Namespaced], NONE, typed::<api::rbac::v1::RoleBinding>()),
-    row("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", NONE, &[], NONE, typed::<api::rbac::v1::ClusterRole>()),
-    row("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", NONE, &[], NONE, typed::<api::rbac::v1::ClusterRoleBinding>()),
-    row("networking.k8s.io", "v1", "ingresses", "Ingress", &["ing"], &[Namespaced, Status, Generation], NONE, typed::<api::networking::v1::Ingress>()),
-    row("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", NONE, &[Namespaced, Generation], NONE, typed::<api::discovery::v1::EndpointSlice>()),
-    row("autoscaling", "v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler", &["hpa"], &[Namespaced, Status, Generation, All], NONE, typed::<api::autoscaling::v1::HorizontalPodAutoscaler>()),
-    row("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", &["hpa"], &[Namespaced, Status, Generation, All], NONE, typed::<api::autoscaling::v2::HorizontalPodAutoscaler>()),
-    row("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", &["pdb"], &[Namespaced, Status, Generation], NONE, typed::<api::policy::v1::PodDisruptionBudget>()),
-    row("events.k8s.io", "v1", "events", "Event", &["ev"], &[Namespaced], &["regarding.kind", "regarding.namespace", "regarding.name", "regarding.uid", "regarding.apiVersion", "reason", "reportingController", "type"], typed::<api::events::v1::Event>()),
-    row("storage.k8s.io", "v1", "storageclasses", "StorageClass", &["sc"], &[], NONE, typed::<api::storage::v1::StorageClass>()),
-    row("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", &["pc"], &[], NONE, typed::<api::scheduling::v1::PriorityClass>()),
-    row("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", &["crd", "crds"], &[Status, Generation], NONE, recursive::<CustomResourceDefinition>()),
-    row("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", NONE, &[CreateOnly], NONE, typed::<api::authentication::v1::SelfSubjectReview>()),
-    row("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", NONE, &[CreateOnly], NONE, typed::<api::authorization::v1::SelfSubjectRulesReview>()),
-    row("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", NONE, &[CreateOnly], NONE, typed::<api::authorization::v1::SelfSubjectAccessReview>()),
+    row("", "v1", "namespaces", "Namespace", &["ns"], &[Status], &["status.phase"]),
+    row("", "v1", "nodes", "Node", &["no"], &[Status], &["spec.unschedulable"]),
+    row("", "v1", "pods", "Pod", &["po"], &[Namespaced, Status, Generation, All], &["spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork", "status.phase", "status.podIP", "status.nominatedNodeName"]),
+    row("", "v1", "services", "Service", &["svc"], &[Namespaced, Status, All], &["spec.clusterIP", "spec.type"]),
+    row("", "v1", "endpoints", "Endpoints", &["ep"], &[Namespaced], NONE),
+    row("", "v1", "configmaps", "ConfigMap", &["cm"], &[Namespaced], NONE),
+    row("", "v1", "secrets", "Secret", NONE, &[Namespaced], &["type"]),
+    row("", "v1", "serviceaccounts", "ServiceAccount", &["sa"], &[Namespaced], NONE),
+    row("", "v1", "events", "Event", &["ev"], &[Namespaced], &["involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid", "involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath", "reason", "reportingComponent", "source", "type"]),
+    row("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", &["pvc"], &[Namespaced, Status], NONE),
+    row("", "v1", "persistentvolumes", "PersistentVolume", &["pv"], &[Status], NONE),
+    row("apps", "v1", "deployments", "Deployment", &["deploy"], &[Namespaced, Status, Scale, Generation, All], NONE),
+    row("apps", "v1", "replicasets", "ReplicaSet", &["rs"], &[Namespaced, Status, Scale, Generation, All], &["status.replicas"]),
+    row("apps", "v1", "statefulsets", "StatefulSet", &["sts"], &[Namespaced, Status, Scale, Generation, All], NONE),
+    row("apps", "v1", "controllerrevisions", "ControllerRevision", NONE, &[Namespaced], NONE),
+    row("batch", "v1", "jobs", "Job", NONE, &[Namespaced, Status, Generation, All], &["status.successful"]),
+    row("coordination.k8s.io", "v1", "leases", "Lease", NONE, &[Namespaced], NONE),
+    row("rbac.authorization.k8s.io", "v1", "roles", "Role", NONE, &[Namespaced], NONE),
+    row("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", NONE, &[Namespaced], NONE),
+    row("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", NONE, &[], NONE),
+    row("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", NONE, &[], NONE),
+    row("networking.k8s.io", "v1", "ingresses", "Ingress", &["ing"], &[Namespaced, Status, Generation], NONE),
+    row("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", NONE, &[Namespaced, Generation], NONE),
+    row("autoscaling", "v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler", &["hpa"], &[Namespaced, Status, Generation, All], NONE),
+    row("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", &["hpa"], &[Namespaced, Status, Generation, All], NONE),
+    row("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", &["pdb"], &[Namespaced, Status, Generation], NONE),
+    row("events.k8s.io", "v1", "events", "Event", &["ev"], &[Namespaced], &["regarding.kind", "regarding.namespace", "regarding.name", "regarding.uid", "regarding.apiVersion", "reason", "reportingController", "type"]),
+    row("storage.k8s.io", "v1", "storageclasses", "StorageClass", &["sc"], &[], NONE),
+    row("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", &["pc"], &[], NONE),
+    row("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", &["crd", "crds"], &[Status, Generation], NONE),
+    row("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", NONE, &[CreateOnly], NONE),
+    row("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", NONE, &[CreateOnly], NONE),
+    row("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", NONE, &[CreateOnly], NONE),
 ];
 
 #[rustfmt::skip]
 #[allow(clippy::too_many_arguments)] // Constructor of a table row.
 const fn row(
     group: &'static str, version: &'static str, plural: &'static str, kind: &'static str,
-    short_names: &'static [&'static str], traits: &'static [ResourceTrait], selectable: &'static [&'static str], schema: TypeSchema,
+    short_names: &'static [&'static str], traits: &'static [ResourceTrait], selectable: &'static [&'static str],
 ) -> BuiltinResource {
-    BuiltinResource { group, version, plural, kind, short_names, traits, selectable, schema }
+    BuiltinResource { group, version, plural, kind, short_names, traits, selectable }
 }
 
 /// Returns all built-in resources.
@@ -131,11 +108,7 @@ fn resource(row: &BuiltinResource) -> Resource {
         resource.storage_api_version = "autoscaling/v2".to_owned();
         resource.merge_schema = Arc::new(builtin_merge_schema("autoscaling/v1", row.kind));
     }
-    resource.schema = SchemaSource::Builtin {
-        generate: row.schema.inline,
-        definitions: row.schema.definitions,
-        cached: Arc::new(OnceLock::new()),
-    };
+    resource.schema = SchemaSource::Builtin(Arc::default());
     resource
 }
 

@@ -4,6 +4,7 @@
 //! of a custom resource or both API groups of Events.
 
 mod builtin;
+mod builtin_schemas;
 mod registry;
 mod resource;
 

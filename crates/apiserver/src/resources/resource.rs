@@ -5,6 +5,8 @@ use std::sync::{Arc, OnceLock};
 use apimachinery::{MergeSchema, Schema, builtin_merge_schema};
 use serde_json::{Map, Value, json};
 
+use super::builtin_schemas;
+
 /// One served version of a kind.
 #[derive(Clone, Debug)]
 pub(crate) struct Resource {
@@ -90,12 +92,9 @@ pub(super) enum SchemaSource {
     Open,
     /// Schema of a custom resource definition.
     Custom { schema: Arc<Schema>, raw: Arc<Value> },
-    /// Generated from the Rust type at first use, because most kinds are never written.
-    Builtin { generate: Option<fn() -> Value>, definitions: DefinitionsFn, cached: Arc<OnceLock<Option<Arc<Schema>>>> },
+    /// Schema in [`builtin_schemas`], parsed at first use, because most kinds are never written.
+    Builtin(Arc<OnceLock<Option<Arc<Schema>>>>),
 }
-
-/// Returns the name of a schema and all schemas that it references.
-pub(super) type DefinitionsFn = fn() -> (String, Map<String, Value>);
 
 // === impl Resource ===
 
@@ -137,16 +136,18 @@ impl Resource {
         match &self.schema {
             SchemaSource::Open => None,
             SchemaSource::Custom { schema, .. } => Some(Arc::clone(schema)),
-            SchemaSource::Builtin { generate: None, .. } => None,
-            SchemaSource::Builtin { generate: Some(generate), cached, .. } => cached
-                .get_or_init(|| match Schema::from_json(&generate()) {
-                    Ok(schema) => Some(Arc::new(schema)),
-                    Err(error) => {
-                        tracing::error!(kind = self.kind, error, "failed to parse the schema of a built-in kind");
-                        None
-                    }
-                })
-                .clone(),
+            SchemaSource::Builtin(parsed) => parsed.get_or_init(|| self.parse_builtin_schema()).clone(),
+        }
+    }
+
+    fn parse_builtin_schema(&self) -> Option<Arc<Schema>> {
+        let schema = builtin_schemas::structural_schema(&self.api_version(), &self.kind)?;
+        match Schema::from_json(&schema) {
+            Ok(schema) => Some(Arc::new(schema)),
+            Err(error) => {
+                tracing::error!(kind = self.kind, error, "failed to parse the schema of a built-in kind");
+                None
+            }
         }
     }
 
@@ -188,8 +189,9 @@ pub(crate) fn openapi_definitions(resource: &Resource) -> (String, Map<String, V
     let reversed_group: Vec<&str> = resource.group.split('.').rev().collect();
     let name = format!("{}.{}.{}", reversed_group.join("."), resource.version, resource.kind);
     match &resource.schema {
-        SchemaSource::Builtin { definitions, .. } => definitions(),
-        SchemaSource::Open => (name.clone(), Map::from_iter([(name, json!({"type": "object"}))])),
+        SchemaSource::Builtin(_) => builtin_schemas::definitions(&resource.api_version(), &resource.kind)
+            .unwrap_or_else(|| open_definition(name)),
+        SchemaSource::Open => open_definition(name),
         SchemaSource::Custom { raw, .. } => {
             let mut schema = Value::clone(raw);
             let properties = schema.pointer_mut("/properties").and_then(Value::as_object_mut);
@@ -204,4 +206,9 @@ pub(crate) fn openapi_definitions(resource: &Resource) -> (String, Map<String, V
             (name.clone(), Map::from_iter([(name, schema)]))
         }
     }
+}
+
+/// Returns the definition of a kind without a schema.
+fn open_definition(name: String) -> (String, Map<String, Value>) {
+    (name.clone(), Map::from_iter([(name, json!({"type": "object"}))]))
 }
