@@ -131,36 +131,33 @@ fn not_preferred(candidate: &Candidate<'_>) -> ClassRejection {
     ClassRejection::NotPreferred { preferred: candidate.context.demand.selector.preferred.clone() }
 }
 
-/// The constraint that excludes a class.
-enum ExclusionCause {
-    Name,
-    Family,
-    Memory { allowed: u64, offered: u64 },
-}
-
-fn exclusion_cause(candidate: &Candidate<'_>) -> Option<ExclusionCause> {
-    let (selector, class) = (&candidate.context.demand.selector, candidate.class);
-    if selector.excluded.contains(&class.name) {
-        return Some(ExclusionCause::Name);
-    }
-    if !selector.families.is_empty() && !is_of_family(&selector.families, class) {
-        return Some(ExclusionCause::Family);
-    }
-    let (allowed, offered) = (candidate.context.required.max_memory?, class.memory?);
-    (scale_bytes(offered, 1.0 - MEMORY_TOLERANCE) > allowed).then_some(ExclusionCause::Memory { allowed, offered })
-}
-
 fn is_excluded(candidate: &Candidate<'_>) -> bool {
-    exclusion_cause(candidate).is_some()
+    is_excluded_by_name(candidate) || is_excluded_by_family(candidate) || excess_memory(candidate).is_some()
 }
 
 fn excluded_class(candidate: &Candidate<'_>) -> ClassRejection {
-    let reason = match exclusion_cause(candidate) {
-        Some(ExclusionCause::Memory { allowed, offered }) => ExclusionReason::TooMuchMemory { allowed, offered },
-        Some(ExclusionCause::Family) => ExclusionReason::ByFamily { family: candidate.class.family.clone() },
-        Some(ExclusionCause::Name) | None => ExclusionReason::ByName,
+    let reason = match excess_memory(candidate) {
+        _ if is_excluded_by_name(candidate) => ExclusionReason::ByName,
+        _ if is_excluded_by_family(candidate) => ExclusionReason::ByFamily { family: candidate.class.family.clone() },
+        Some((allowed, offered)) => ExclusionReason::TooMuchMemory { allowed, offered },
+        None => ExclusionReason::ByName,
     };
     ClassRejection::ExcludedClass { reason }
+}
+
+fn is_excluded_by_name(candidate: &Candidate<'_>) -> bool {
+    candidate.context.demand.selector.excluded.contains(&candidate.class.name)
+}
+
+fn is_excluded_by_family(candidate: &Candidate<'_>) -> bool {
+    let families = &candidate.context.demand.selector.families;
+    !families.is_empty() && !is_of_family(families, candidate.class)
+}
+
+/// Returns the maximum memory that the service allows and the memory of the class, if it is greater.
+fn excess_memory(candidate: &Candidate<'_>) -> Option<(u64, u64)> {
+    let (allowed, offered) = (candidate.context.required.max_memory?, candidate.class.memory?);
+    (scale_bytes(offered, 1.0 - MEMORY_TOLERANCE) > allowed).then_some((allowed, offered))
 }
 
 /// Matches `hopper` or `nvidia-hopper`, ignoring case.
