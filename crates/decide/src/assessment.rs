@@ -5,8 +5,9 @@ use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
 
 use crate::compatibility;
+use crate::component::Component;
 use crate::context::{ComponentEvaluation, ComponentTarget, DecisionContext, Feasibility};
-use crate::demand::{Component, Demand};
+use crate::demand::Demand;
 use crate::lazy_list::LazyList;
 use crate::naming;
 use crate::node_pool::Reservation;

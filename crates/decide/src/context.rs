@@ -9,7 +9,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
-use crate::demand::{Capabilities, Component, ComponentDemand, Demand};
+use crate::component::Component;
+use crate::demand::{Capabilities, ComponentDemand, Demand};
 use crate::eligibility::Candidate;
 use crate::fit::{self, AcceleratorRequest};
 use crate::match_context::MatchContext;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::{ComputeCapability, Version};
 use serde_json::Value;
 
+use crate::component::Component;
 use crate::configuration::ClassConfiguration;
 use crate::reason::Warning;
 use crate::role_placement::RolePlacements;
@@ -87,29 +88,6 @@ pub struct NamedVersion {
     pub name: String,
     /// The version, if set.
     pub version: Option<Version>,
-}
-
-/// A component of a service that uses accelerators.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Component {
-    /// The engine, or the prefill side of a disaggregated pair.
-    Engine,
-    /// The decode side of a disaggregated pair.
-    Decoder,
-}
-
-impl Component {
-    /// All components, in the order in which they are decided.
-    pub const ALL: [Self; 2] = [Self::Engine, Self::Decoder];
-
-    /// Returns the name of the component in manifests and records.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Engine => "engine",
-            Self::Decoder => "decoder",
-        }
-    }
 }
 
 /// Requirements of one component of a service.

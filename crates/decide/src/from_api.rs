@@ -25,11 +25,28 @@ pub struct FieldError {
     pub path: String,
     /// Why the value is invalid.
     pub cause: String,
+    /// What the path refers to.
+    pub kind: FieldKind,
+}
+
+/// What a field path refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldKind {
+    /// A field of the spec.
+    Spec,
+    /// An annotation.
+    Annotation,
 }
 
 impl FieldError {
+    /// Creates an error about a field of the spec.
     pub(crate) fn new(path: impl Into<String>, cause: impl std::fmt::Display) -> Self {
-        Self { path: path.into(), cause: format!("{cause}") }
+        Self { path: path.into(), cause: format!("{cause}"), kind: FieldKind::Spec }
+    }
+
+    /// Creates an error about an annotation.
+    pub(crate) fn annotation(path: impl Into<String>, cause: impl std::fmt::Display) -> Self {
+        Self { kind: FieldKind::Annotation, ..Self::new(path, cause) }
     }
 }
 

@@ -6,7 +6,7 @@
 //! its input, and equal input gives byte-identical output.
 //!
 //! Layers, from low to high:
-//! - types: `demand`, `supply` (with `configuration`, `role_placement`, `nodes`, `size`, `preference`), `reason`, `decision`
+//! - types: `demand`, `supply` (with `component`, `configuration`, `role_placement`, `nodes`, `size`, `preference`), `reason`, `decision`
 //!   (with `rank_reason`, `shape`, `variants`); `merge` combines the fields of runtime, class and service;
 //! - input: `from_api` reads the types from manifests, `inventory` accounts for accelerators of nodes and Pods;
 //! - checks of one runtime or one class: `compatibility` (with `naming`), `eligibility` (with `match_context`, `node_pool`,
@@ -23,6 +23,7 @@ pub mod code;
 mod assessment;
 mod capacity;
 mod compatibility;
+mod component;
 mod configuration;
 mod context;
 mod decision;
@@ -58,17 +59,18 @@ mod variants;
 mod warnings;
 
 pub use compatibility::check_compatibility;
+pub use component::Component;
 pub use configuration::ClassConfiguration;
 pub use decision::{
     AcceleratorCandidate, AcceleratorCandidates, ClassEvaluation, ComponentDecision, CurrentSelection, Decision,
     Eligibility, OmittedCounts, RankBasis, RuntimeCandidate, RuntimeRef,
 };
 pub use demand::{
-    Capabilities, ClassSelector, Component, ComponentDemand, CustomContainer, Demand, Model, ModelReference,
-    NamedVersion, Performance, PreferenceSource, RankingPolicy,
+    Capabilities, ClassSelector, ComponentDemand, CustomContainer, Demand, Model, ModelReference, NamedVersion,
+    Performance, PreferenceSource, RankingPolicy,
 };
 pub use fit::{AcceleratorRequest, estimated_memory};
-pub use from_api::FieldError;
+pub use from_api::{FieldError, FieldKind};
 pub use inventory::{
     BaseSet, ClassTotals, FlavorError, FlavorLink, Inventory, NodeInfo, Provenance, SERVICE_LABEL, ServiceUsage,
     class_availability, class_from_flavor, discover_classes, flavor_from_class, flavor_link, is_accelerator_flavor,

@@ -11,6 +11,8 @@ mod runtime;
 use api::Code;
 use serde::{Deserialize, Serialize};
 
+use crate::component::Component;
+
 pub(crate) use class::class_stage;
 pub use class::{ClassRejection, CountLimit, ExclusionReason};
 pub(crate) use missing_field::field_assignments;
@@ -51,6 +53,8 @@ pub enum WarningSubject {
         /// Name.
         name: String,
     },
+    /// A component of the service.
+    Component(Component),
 }
 
 // === impl Warning ===

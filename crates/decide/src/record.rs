@@ -7,12 +7,13 @@ use api::Code;
 
 use crate::assessment::{self, AssessmentOutcome, RuntimeAssessment};
 use crate::code;
+use crate::component::Component;
 use crate::context::ComponentEvaluation;
 use crate::decision::{
     AcceleratorCandidate, AcceleratorCandidates, ClassEvaluation, ComponentDecision, Decision, OmittedCounts,
     RankBasis, RuntimeCandidate, RuntimeRef,
 };
-use crate::demand::{Component, Demand};
+use crate::demand::Demand;
 use crate::ranking::{self, RankedClass, RuntimeOrder};
 use crate::reason::RuntimeRejection;
 use crate::size::SizeRange;

@@ -8,8 +8,9 @@ use api::{ComputeCapability, ome};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::component::Component;
 use crate::configuration::ClassConfiguration;
-use crate::demand::{Capabilities, Component, ComponentDemand, NamedVersion, Performance};
+use crate::demand::{Capabilities, ComponentDemand, NamedVersion, Performance};
 use crate::nodes::{Availability, Discovery};
 use crate::preference::ClassPreference;
 use crate::role_placement::RolePlacements;

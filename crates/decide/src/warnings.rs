@@ -8,7 +8,7 @@ use crate::context::ComponentEvaluation;
 use crate::demand::{ComponentDemand, Demand, ModelReference};
 use crate::merge::placement;
 use crate::ranking::RankedClass;
-use crate::reason::Warning;
+use crate::reason::{Warning, WarningSubject};
 use crate::supply::{Runtime, RuntimeComponent, Supply};
 
 /// Returns all warnings of a decision that selects the runtime at `index`, without duplicates.
@@ -171,14 +171,16 @@ fn capacity_warning(evaluation: &ComponentEvaluation<'_>, selected: &RankedClass
     if eligibility.has_capacity {
         return None;
     }
-    let (component, shape) = (evaluation.component.as_str(), eligibility.shape);
+    let (component, shape) = (evaluation.component, eligibility.shape);
     let required = shape.accelerators().saturating_mul(evaluation.replicas.max(1));
     let fragmented = if free >= required { format!(", but not {} on one node", shape.per_node) } else { String::new() };
     let message = format!(
-        "Waiting for free accelerators: the {component} requires {required} × {}, and {free} of {total} are free on eligible nodes{fragmented}",
+        "Waiting for free accelerators: the {} requires {required} × {}, and {free} of {total} are free on eligible nodes{fragmented}",
+        component.as_str(),
         class.name
     );
-    Some(Warning::new(code::warning::NO_FREE_CAPACITY, message))
+    let warning = Warning::new(code::warning::NO_FREE_CAPACITY, message);
+    Some(warning.with_subject(WarningSubject::Component(component)))
 }
 
 /// Warns if runtime or service request accelerators by another vendor's resource. Pods request the class's resource

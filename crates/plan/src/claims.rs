@@ -7,7 +7,7 @@ mod least_allocated;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use decide::{Class, ComponentDecision, Decision, Inventory, NodeInfo, ServiceUsage, Warning};
+use decide::{Class, ComponentDecision, Decision, Inventory, NodeInfo, ServiceUsage, Warning, WarningSubject};
 use serde_json::Value;
 
 use crate::labels;
@@ -113,14 +113,10 @@ pub fn status_waits_for_capacity(decision: &Value) -> bool {
 
 /// Adds the claims of other services to the capacity warnings of a decision.
 pub(crate) fn describe_claims(decision: &mut Decision, claims: &[Claim], inventory: &Inventory, service: (&str, &str)) {
-    for (name, component) in &decision.components {
-        // Prefix of the message of this warning in `decide`.
-        let prefix = format!("Waiting for free accelerators: the {name} requires ");
-        let warning = decision
-            .warnings
-            .iter_mut()
-            .find(|warning| warning.code == NO_FREE_CAPACITY && warning.message.starts_with(&prefix));
-        let (Some(warning), Some(class)) = (warning, &component.accelerator_class) else { continue };
+    for warning in decision.warnings.iter_mut().filter(|warning| warning.code == NO_FREE_CAPACITY) {
+        let Some(WarningSubject::Component(component)) = &warning.subject else { continue };
+        let component = decision.components.get(component.as_str());
+        let Some(class) = component.and_then(|component| component.accelerator_class.as_deref()) else { continue };
         let other_claims = claims.iter().filter(|claim| !claim.belongs_to(service.0, service.1));
         let descriptions: Vec<String> =
             other_claims.filter_map(|claim| describe_claim(claim, class, inventory)).collect();

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use api::{fusioninfer, ome};
 use decide::{
-    ComponentDecision, CurrentSelection, Decision, OmittedCounts, Remedy, RuntimeCandidate, RuntimeRef, Setting,
-    Warning,
+    ComponentDecision, CurrentSelection, Decision, FieldKind, OmittedCounts, Remedy, RuntimeCandidate, RuntimeRef,
+    Setting, Warning,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -269,9 +269,10 @@ fn plan_ome_service(
     let demand = match demand::read_demand(snapshot, service, model, &owner) {
         Ok(demand) => demand,
         Err(error) => {
-            let is_annotation =
-                ["metadata.annotations[", "spec.annotations["].iter().any(|prefix| error.path.starts_with(prefix));
-            let code = if is_annotation { code::error::INVALID_ANNOTATION } else { code::error::INVALID_SERVICE };
+            let code = match error.kind {
+                FieldKind::Annotation => code::error::INVALID_ANNOTATION,
+                FieldKind::Spec => code::error::INVALID_SERVICE,
+            };
             return plan.with_error(PlanError::new(code, error.to_string()));
         }
     };

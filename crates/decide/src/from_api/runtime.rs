@@ -11,7 +11,8 @@ use api::ome::{
 use serde_json::{Map, Value, json};
 
 use super::{FieldError, capabilities, compute_capability, configurations, named_version};
-use crate::demand::{Capabilities, Component, Performance};
+use crate::component::Component;
+use crate::demand::{Capabilities, Performance};
 use crate::merge::ClassConfiguration;
 use crate::preference::{ClassPreference, Comparison, ComparisonOperator, PreferenceCondition};
 use crate::size::SizeRange;

@@ -11,9 +11,10 @@ use super::runtime::{gibibytes, tflops};
 use super::{FieldError, capabilities, compute_capability, configurations, named_version};
 use crate::code;
 use crate::compatibility::DEFAULT_PROTOCOL;
+use crate::component::Component;
 use crate::demand::{
-    Capabilities, ClassSelector, Component, ComponentDemand, Demand, Model, ModelReference, Performance,
-    PreferenceSource, RankingPolicy,
+    Capabilities, ClassSelector, ComponentDemand, Demand, Model, ModelReference, Performance, PreferenceSource,
+    RankingPolicy,
 };
 use crate::reason::Warning;
 
@@ -240,7 +241,7 @@ fn apply_annotations(
             "performance" => RankingPolicy::Performance,
             other => {
                 let cause = format!("unknown strategy `{other}`; use one of performance, cost, balanced");
-                return Err(FieldError::new(path(STRATEGY_ANNOTATION), cause));
+                return Err(FieldError::annotation(path(STRATEGY_ANNOTATION), cause));
             }
         };
     }
@@ -249,7 +250,7 @@ fn apply_annotations(
             text.trim().trim_start_matches('$').parse::<f64>().ok().filter(|price| price.is_finite() && *price > 0.0);
         let cause = || format!("`{text}` is not a valid price; use dollars per hour and replica, such as \"2.50\"");
         selector.cost_threshold =
-            Some(dollars.ok_or_else(|| FieldError::new(path(COST_THRESHOLD_ANNOTATION), cause()))?);
+            Some(dollars.ok_or_else(|| FieldError::annotation(path(COST_THRESHOLD_ANNOTATION), cause()))?);
     }
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! The current decision, and decisions with hypothetical edits.
 
+use crate::component::Component;
 use crate::decision::Decision;
-use crate::demand::{Component, Demand};
+use crate::demand::Demand;
 use crate::supply::Supply;
 
 /// The current decision with its input.
