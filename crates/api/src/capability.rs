@@ -15,6 +15,8 @@ pub struct ComputeCapability {
 #[error("`{0}` is not a compute capability; write a dotted number, such as `9.0`")]
 pub struct ComputeCapabilityError(String);
 
+// === impl ComputeCapability ===
+
 impl ComputeCapability {
     /// Creates a compute capability from the values of the labels `nvidia.com/gpu.compute.major` and `.minor`.
     pub fn new(major: u32, minor: u32) -> Self {

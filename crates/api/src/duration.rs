@@ -20,6 +20,8 @@ pub struct DurationError(String);
 const UNITS: [(&str, f64); 7] =
     [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 60e9), ("h", 3600e9)];
 
+// === impl Duration ===
+
 impl FromStr for Duration {
     type Err = DurationError;
 
@@ -27,24 +29,6 @@ impl FromStr for Duration {
         let nanos = parse(text.trim()).ok_or_else(|| DurationError(text.to_owned()))?;
         Ok(Self(std::time::Duration::from_nanos(nanos)))
     }
-}
-
-fn parse(text: &str) -> Option<u64> {
-    if text == "0" {
-        return Some(0);
-    }
-    let mut rest = text;
-    let mut nanos = 0.0;
-    while !rest.is_empty() {
-        let number_end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (number, tail) = rest.split_at(number_end);
-        let unit_end = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
-        let (unit, next) = tail.split_at(unit_end);
-        let scale = UNITS.iter().find(|(name, _)| *name == unit)?.1;
-        nanos += number.parse::<f64>().ok()? * scale;
-        rest = next;
-    }
-    (!text.is_empty() && nanos < u64::MAX as f64).then_some(nanos.round() as u64)
 }
 
 impl fmt::Display for Duration {
@@ -86,6 +70,24 @@ impl JsonSchema for Duration {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({"type": "string", "pattern": openapi::DURATION.pattern})
     }
+}
+
+fn parse(text: &str) -> Option<u64> {
+    if text == "0" {
+        return Some(0);
+    }
+    let mut rest = text;
+    let mut nanos = 0.0;
+    while !rest.is_empty() {
+        let number_end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, tail) = rest.split_at(number_end);
+        let unit_end = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
+        let (unit, next) = tail.split_at(unit_end);
+        let scale = UNITS.iter().find(|(name, _)| *name == unit)?.1;
+        nanos += number.parse::<f64>().ok()? * scale;
+        rest = next;
+    }
+    (!text.is_empty() && nanos < u64::MAX as f64).then_some(nanos.round() as u64)
 }
 
 #[cfg(test)]

@@ -103,18 +103,6 @@ pub struct Role {
     pub max_unavailable: Option<i32>,
 }
 
-impl Role {
-    /// Returns the number of desired replicas; 1 if unset.
-    pub fn replica_count(&self) -> i32 {
-        self.replicas.unwrap_or(1)
-    }
-
-    /// Returns the number of nodes, and thus Pods, of one replica; 1 if unset.
-    pub fn node_count(&self) -> i32 {
-        self.multinode.as_ref().map_or(1, |multinode| multinode.node_count)
-    }
-}
-
 /// Type of the component of a role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -128,18 +116,6 @@ pub enum ComponentType {
     /// Engine for both prefill and decode.
     #[default]
     Worker,
-}
-
-impl ComponentType {
-    /// Returns the name in manifests and labels.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Router => "router",
-            Self::Prefiller => "prefiller",
-            Self::Decoder => "decoder",
-            Self::Worker => "worker",
-        }
-    }
 }
 
 /// How a router selects endpoints.
@@ -251,6 +227,34 @@ pub enum ComponentPhase {
     Failed,
     /// The state is not known.
     Unknown,
+}
+
+// === impl Role ===
+
+impl Role {
+    /// Returns the number of desired replicas; 1 if unset.
+    pub fn replica_count(&self) -> i32 {
+        self.replicas.unwrap_or(1)
+    }
+
+    /// Returns the number of nodes, and thus Pods, of one replica; 1 if unset.
+    pub fn node_count(&self) -> i32 {
+        self.multinode.as_ref().map_or(1, |multinode| multinode.node_count)
+    }
+}
+
+// === impl ComponentType ===
+
+impl ComponentType {
+    /// Returns the name in manifests and labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Router => "router",
+            Self::Prefiller => "prefiller",
+            Self::Decoder => "decoder",
+            Self::Worker => "worker",
+        }
+    }
 }
 
 /// Schema of the list of roles, with the rules between roles.

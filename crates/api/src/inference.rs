@@ -179,17 +179,6 @@ pub struct LLMUseCaseSpec {
     pub target_models: Vec<TargetModel>,
 }
 
-impl LLMUseCaseSpec {
-    /// Returns the use case without the pool references.
-    pub fn use_case(&self) -> UseCase {
-        UseCase {
-            model_name: self.model_name.clone(),
-            objective: self.objective.clone(),
-            target_models: self.target_models.clone(),
-        }
-    }
-}
-
 /// A reference to a BackendPool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -254,6 +243,19 @@ pub struct UseCaseStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "openapi::conditions")]
     pub conditions: Vec<Condition>,
+}
+
+// === impl LLMUseCaseSpec ===
+
+impl LLMUseCaseSpec {
+    /// Returns the use case without the pool references.
+    pub fn use_case(&self) -> UseCase {
+        UseCase {
+            model_name: self.model_name.clone(),
+            objective: self.objective.clone(),
+            target_models: self.target_models.clone(),
+        }
+    }
 }
 
 fn ports(_: &mut schemars::SchemaGenerator) -> schemars::Schema {

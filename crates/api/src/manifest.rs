@@ -34,29 +34,21 @@ pub struct ManifestError {
     pub hint: Option<String>,
 }
 
-impl fmt::Display for ManifestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, document {}", self.source_name, self.document)?;
-        if let Some(object) = &self.object {
-            write!(f, " ({object})")?;
-        }
-        if let Some(path) = &self.path {
-            write!(f, ", {path}")?;
-        }
-        write!(f, ": {}", self.cause)
-    }
-}
-
-/// Truncates a name for use in a message.
-fn truncate_name(name: &str) -> String {
-    match name.char_indices().nth(MAX_NAME_LENGTH) {
-        Some((end, _)) => format!("{}…", &name[..end]),
-        None => name.to_owned(),
-    }
-}
-
 /// Maximum length of a Kubernetes object name.
 pub(crate) const MAX_NAME_LENGTH: usize = 253;
+
+/// Parses one document of a source.
+struct DocumentParser<'a> {
+    source: &'a str,
+    index: usize,
+    first_line: usize,
+}
+
+/// The text of one document and the number of its first line in the source, starting at 1.
+struct Chunk {
+    text: String,
+    first_line: usize,
+}
 
 /// Parses all resources of `text`. Empty documents are counted but skipped; `List`s are flattened.
 ///
@@ -84,6 +76,23 @@ pub fn parse_each_document(source_name: &str, text: &str) -> Vec<Result<Vec<Docu
     };
     split(&text).into_iter().enumerate().map(parse_chunk).collect()
 }
+
+// === impl ManifestError ===
+
+impl fmt::Display for ManifestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, document {}", self.source_name, self.document)?;
+        if let Some(object) = &self.object {
+            write!(f, " ({object})")?;
+        }
+        if let Some(path) = &self.path {
+            write!(f, ", {path}")?;
+        }
+        write!(f, ": {}", self.cause)
+    }
+}
+
+// === impl Document ===
 
 impl Document {
     /// Returns `apiVersion`, or the empty string.
@@ -154,12 +163,7 @@ impl Document {
     }
 }
 
-/// Parses one document of a source.
-struct DocumentParser<'a> {
-    source: &'a str,
-    index: usize,
-    first_line: usize,
-}
+// === impl DocumentParser ===
 
 impl DocumentParser<'_> {
     fn parse(&self, text: &str) -> Result<Option<Value>, ManifestError> {
@@ -227,10 +231,12 @@ impl DocumentParser<'_> {
     }
 }
 
-/// The text of one document and the number of its first line in the source, starting at 1.
-struct Chunk {
-    text: String,
-    first_line: usize,
+/// Truncates a name for use in a message.
+fn truncate_name(name: &str) -> String {
+    match name.char_indices().nth(MAX_NAME_LENGTH) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
 }
 
 /// Removes a byte order mark and converts Windows line endings.

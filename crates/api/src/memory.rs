@@ -23,6 +23,10 @@ const TIB: u64 = 1 << 40;
 /// Largest number without a unit that is read as GiB; larger numbers are bytes, as in a Kubernetes quantity.
 const MAX_UNITLESS_GIB: f64 = 10_000.0;
 
+struct AcceleratorMemoryVisitor;
+
+// === impl AcceleratorMemory ===
+
 impl AcceleratorMemory {
     /// Creates an amount from GiB.
     pub fn from_gib(gib: u64) -> Self {
@@ -83,7 +87,21 @@ impl<'de> Deserialize<'de> for AcceleratorMemory {
     }
 }
 
-struct AcceleratorMemoryVisitor;
+impl JsonSchema for AcceleratorMemory {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "AcceleratorMemory".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"x-kubernetes-int-or-string": true, "pattern": openapi::MEMORY.pattern, "minimum": 0})
+    }
+}
+
+// === impl AcceleratorMemoryVisitor ===
 
 impl de::Visitor<'_> for AcceleratorMemoryVisitor {
     type Value = AcceleratorMemory;
@@ -106,20 +124,6 @@ impl de::Visitor<'_> for AcceleratorMemoryVisitor {
 
     fn visit_f64<E: de::Error>(self, number: f64) -> Result<AcceleratorMemory, E> {
         self.visit_str(&number.to_string())
-    }
-}
-
-impl JsonSchema for AcceleratorMemory {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "AcceleratorMemory".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"x-kubernetes-int-or-string": true, "pattern": openapi::MEMORY.pattern, "minimum": 0})
     }
 }
 

@@ -18,6 +18,10 @@ pub struct ParameterCount(pub u64);
 #[error("`{0}` is not a model size; write a number with K, M, B or T, such as `7B`")]
 pub struct ParameterCountError(String);
 
+struct ParameterCountVisitor;
+
+// === impl ParameterCount ===
+
 impl ParameterCount {
     /// Returns the count as a float.
     pub fn as_f64(self) -> f64 {
@@ -46,24 +50,6 @@ impl FromStr for ParameterCount {
         let count = integer.checked_mul(scale).and_then(|n| n.checked_add(scaled_fraction)).ok_or_else(error)?;
         u64::try_from(count).map(Self).map_err(|_| error())
     }
-}
-
-/// Splits off the suffix; returns the number and the power of ten of the suffix.
-fn split_suffix(text: &str) -> (&str, u32) {
-    let exponent = match text.chars().next_back().map(|last| last.to_ascii_uppercase()) {
-        Some('K') => 3,
-        Some('M') => 6,
-        Some('B') => 9,
-        Some('T') => 12,
-        _ => return (text, 0),
-    };
-    (text[..text.len() - 1].trim_end(), exponent)
-}
-
-/// Returns the digits after the decimal point, scaled; digits below one parameter are truncated.
-fn scale_fraction(fraction: &str, exponent: u32) -> u128 {
-    let digits = fraction.bytes().chain(std::iter::repeat(b'0')).take(exponent as usize);
-    digits.fold(0, |sum, digit| sum * 10 + u128::from(digit - b'0'))
 }
 
 impl fmt::Display for ParameterCount {
@@ -95,7 +81,21 @@ impl<'de> Deserialize<'de> for ParameterCount {
     }
 }
 
-struct ParameterCountVisitor;
+impl JsonSchema for ParameterCount {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "ParameterCount".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"x-kubernetes-int-or-string": true, "pattern": openapi::MODEL_SIZE.pattern, "minimum": 0})
+    }
+}
+
+// === impl ParameterCountVisitor ===
 
 impl de::Visitor<'_> for ParameterCountVisitor {
     type Value = ParameterCount;
@@ -117,18 +117,22 @@ impl de::Visitor<'_> for ParameterCountVisitor {
     }
 }
 
-impl JsonSchema for ParameterCount {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "ParameterCount".into()
-    }
+/// Splits off the suffix; returns the number and the power of ten of the suffix.
+fn split_suffix(text: &str) -> (&str, u32) {
+    let exponent = match text.chars().next_back().map(|last| last.to_ascii_uppercase()) {
+        Some('K') => 3,
+        Some('M') => 6,
+        Some('B') => 9,
+        Some('T') => 12,
+        _ => return (text, 0),
+    };
+    (text[..text.len() - 1].trim_end(), exponent)
+}
 
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"x-kubernetes-int-or-string": true, "pattern": openapi::MODEL_SIZE.pattern, "minimum": 0})
-    }
+/// Returns the digits after the decimal point, scaled; digits below one parameter are truncated.
+fn scale_fraction(fraction: &str, exponent: u32) -> u128 {
+    let digits = fraction.bytes().chain(std::iter::repeat(b'0')).take(exponent as usize);
+    digits.fold(0, |sum, digit| sum * 10 + u128::from(digit - b'0'))
 }
 
 #[cfg(test)]

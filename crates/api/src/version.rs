@@ -27,6 +27,16 @@ pub struct Version {
 #[error("`{0}` is not a version; write major[.minor[.patch]], such as `4.36.2`")]
 pub struct VersionError(String);
 
+/// Position of a version relative to the release with the same numbers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum ReleasePhase {
+    PreRelease,
+    Release,
+    PostRelease,
+}
+
+// === impl Version ===
+
 impl Version {
     /// Compares the specified parts of `self` (the version of a runtime) with those of `other` (the version of a model).
     ///
@@ -63,12 +73,28 @@ impl Version {
     }
 }
 
-/// Position of a version relative to the release with the same numbers.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum ReleasePhase {
-    PreRelease,
-    Release,
-    PostRelease,
+impl FromStr for Version {
+    type Err = VersionError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        parse(text.trim()).ok_or_else(|| VersionError(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.major)?;
+        for part in [self.minor, self.patch].into_iter().flatten() {
+            write!(f, ".{part}")?;
+        }
+        if let Some(pre_release) = &self.pre_release {
+            write!(f, "-{pre_release}")?;
+        }
+        if let Some(build) = &self.build {
+            write!(f, "+{build}")?;
+        }
+        Ok(())
+    }
 }
 
 /// Compares dotted identifiers as in semantic versioning: numbers are compared by value and precede words.
@@ -99,14 +125,6 @@ fn cmp_words(a: &str, b: &str) -> Ordering {
         (word[..prefix_length].to_owned(), word[prefix_length..].parse::<u64>().ok())
     };
     split(a).cmp(&split(b)).then_with(|| a.cmp(b))
-}
-
-impl FromStr for Version {
-    type Err = VersionError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        parse(text.trim()).ok_or_else(|| VersionError(text.to_owned()))
-    }
 }
 
 fn parse(text: &str) -> Option<Version> {
@@ -168,22 +186,6 @@ fn are_identifiers(text: &str) -> bool {
     let is_identifier =
         |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     text.split('.').all(is_identifier)
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.major)?;
-        for part in [self.minor, self.patch].into_iter().flatten() {
-            write!(f, ".{part}")?;
-        }
-        if let Some(pre_release) = &self.pre_release {
-            write!(f, "-{pre_release}")?;
-        }
-        if let Some(build) = &self.build {
-            write!(f, "+{build}")?;
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -39,6 +39,12 @@ pub struct QuantityError {
     text: String,
 }
 
+#[derive(Clone, Copy)]
+enum Scale {
+    Ten(i32),
+    Two(u32),
+}
+
 // === impl Quantity ===
 
 impl Quantity {
@@ -227,12 +233,6 @@ fn parse(text: &str) -> Option<Quantity> {
     let (scale, notation) = parse_suffix(suffix)?;
     let nanos = to_nanos(integer, fraction, scale);
     Some(Quantity::capped(if negative { -nanos } else { nanos }, notation))
-}
-
-#[derive(Clone, Copy)]
-enum Scale {
-    Ten(i32),
-    Two(u32),
 }
 
 fn parse_suffix(suffix: &str) -> Option<(Scale, Notation)> {

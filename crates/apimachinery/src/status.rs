@@ -29,6 +29,8 @@ pub struct StatusCause {
     pub message: String,
 }
 
+// === impl StatusCause ===
+
 impl StatusCause {
     /// Creates `Required value: <hint>`.
     pub fn required(field: impl Into<String>, hint: &str) -> Self {
@@ -85,6 +87,8 @@ impl std::fmt::Display for StatusCause {
         if self.field.is_empty() { f.write_str(&self.message) } else { write!(f, "{}: {}", self.field, self.message) }
     }
 }
+
+// === impl Status ===
 
 impl Status {
     /// Creates a 404 `NotFound`. `resource` is plural with its group: `deployments.apps`, `pods`.

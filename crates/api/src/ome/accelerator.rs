@@ -41,23 +41,6 @@ pub struct AcceleratorSelector {
     pub policy: Option<SelectionPolicy>,
 }
 
-impl AcceleratorSelector {
-    /// Returns the preferred classes in order: `preferredClasses`, otherwise the upstream `acceleratorClass`.
-    pub fn class_preferences(&self) -> Vec<&str> {
-        if self.preferred_classes.is_empty() {
-            self.accelerator_class.as_deref().into_iter().collect()
-        } else {
-            self.preferred_classes.iter().map(String::as_str).collect()
-        }
-    }
-
-    /// Returns the excluded classes of both `excludedClasses` and `constraints`.
-    pub fn all_excluded_classes(&self) -> impl Iterator<Item = &str> {
-        let constraints = self.constraints.iter().flat_map(|c| &c.excluded_classes);
-        self.excluded_classes.iter().chain(constraints).map(String::as_str)
-    }
-}
-
 /// Optimization goal of a service (seed 000).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -158,13 +141,6 @@ pub struct AcceleratorRequirements {
     pub preferred_precisions: Vec<String>,
 }
 
-impl AcceleratorRequirements {
-    /// Returns the classes of both `supportedClasses` and `acceleratorClasses`, in order.
-    pub fn all_supported_classes(&self) -> impl Iterator<Item = &str> {
-        self.supported_classes.iter().chain(&self.accelerator_classes).map(String::as_str)
-    }
-}
-
 /// Preference of a runtime for one class.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -243,4 +219,32 @@ pub struct ParallelismOverride {
     /// Degree of data parallelism.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_parallel_size: Option<i64>,
+}
+
+// === impl AcceleratorSelector ===
+
+impl AcceleratorSelector {
+    /// Returns the preferred classes in order: `preferredClasses`, otherwise the upstream `acceleratorClass`.
+    pub fn class_preferences(&self) -> Vec<&str> {
+        if self.preferred_classes.is_empty() {
+            self.accelerator_class.as_deref().into_iter().collect()
+        } else {
+            self.preferred_classes.iter().map(String::as_str).collect()
+        }
+    }
+
+    /// Returns the excluded classes of both `excludedClasses` and `constraints`.
+    pub fn all_excluded_classes(&self) -> impl Iterator<Item = &str> {
+        let constraints = self.constraints.iter().flat_map(|c| &c.excluded_classes);
+        self.excluded_classes.iter().chain(constraints).map(String::as_str)
+    }
+}
+
+// === impl AcceleratorRequirements ===
+
+impl AcceleratorRequirements {
+    /// Returns the classes of both `supportedClasses` and `acceleratorClasses`, in order.
+    pub fn all_supported_classes(&self) -> impl Iterator<Item = &str> {
+        self.supported_classes.iter().chain(&self.accelerator_classes).map(String::as_str)
+    }
 }

@@ -68,47 +68,6 @@ pub struct AcceleratorClassSpec {
     pub node_selector: BTreeMap<String, String>,
 }
 
-impl AcceleratorClassSpec {
-    /// Returns the labels of the nodes of the class: `spec.nodeSelector`, overridden by `discovery.nodeSelector`.
-    pub fn merged_node_selector(&self) -> BTreeMap<String, String> {
-        let mut merged = self.node_selector.clone();
-        merged.extend(self.discovery.node_selector.clone());
-        merged
-    }
-}
-
-/// Returns the extended resource that the device plugin of a vendor advertises; `None` for an unknown vendor, whose
-/// classes must set `resources`.
-pub fn vendor_resource(vendor: &str) -> Option<&'static str> {
-    Some(match vendor.to_ascii_lowercase().as_str() {
-        "nvidia" => "nvidia.com/gpu",
-        "amd" => "amd.com/gpu",
-        "intel" => "gpu.intel.com/i915",
-        "habana" => "habana.ai/gaudi",
-        "google" => "google.com/tpu",
-        "aws" | "amazon" => "aws.amazon.com/neuron",
-        "huawei" => "huawei.com/Ascend910",
-        _ => return None,
-    })
-}
-
-/// The vendor of a class that does not specify one.
-pub const DEFAULT_VENDOR: &str = "nvidia";
-
-/// Returns the vendor whose tools set a node label.
-pub fn vendor_for_label(key: &str) -> Option<&'static str> {
-    const DOMAINS: [(&str, &str); 6] = [
-        ("nvidia.com/", "nvidia"),
-        ("amd.com/", "amd"),
-        ("habana.ai/", "habana"),
-        ("intel.com/", "intel"),
-        ("cloud.google.com/gke-tpu", "google"),
-        ("huawei.com/", "huawei"),
-    ];
-    let has_domain = |domain: &str| key.strip_prefix(domain).is_some() || key.contains(&format!(".{domain}"));
-    DOMAINS.iter().find(|(domain, _)| has_domain(domain)).map(|(_, vendor)| *vendor)
-}
-
 /// Selects nodes. Selector and terms are ORed; an empty discovery matches no node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -279,6 +238,49 @@ pub struct AcceleratorClassStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "openapi::conditions")]
     pub conditions: Vec<Condition>,
+}
+
+// === impl AcceleratorClassSpec ===
+
+impl AcceleratorClassSpec {
+    /// Returns the labels of the nodes of the class: `spec.nodeSelector`, overridden by `discovery.nodeSelector`.
+    pub fn merged_node_selector(&self) -> BTreeMap<String, String> {
+        let mut merged = self.node_selector.clone();
+        merged.extend(self.discovery.node_selector.clone());
+        merged
+    }
+}
+
+/// Returns the extended resource that the device plugin of a vendor advertises; `None` for an unknown vendor, whose
+/// classes must set `resources`.
+pub fn vendor_resource(vendor: &str) -> Option<&'static str> {
+    Some(match vendor.to_ascii_lowercase().as_str() {
+        "nvidia" => "nvidia.com/gpu",
+        "amd" => "amd.com/gpu",
+        "intel" => "gpu.intel.com/i915",
+        "habana" => "habana.ai/gaudi",
+        "google" => "google.com/tpu",
+        "aws" | "amazon" => "aws.amazon.com/neuron",
+        "huawei" => "huawei.com/Ascend910",
+        _ => return None,
+    })
+}
+
+/// The vendor of a class that does not specify one.
+pub const DEFAULT_VENDOR: &str = "nvidia";
+
+/// Returns the vendor whose tools set a node label.
+pub fn vendor_for_label(key: &str) -> Option<&'static str> {
+    const DOMAINS: [(&str, &str); 6] = [
+        ("nvidia.com/", "nvidia"),
+        ("amd.com/", "amd"),
+        ("habana.ai/", "habana"),
+        ("intel.com/", "intel"),
+        ("cloud.google.com/gke-tpu", "google"),
+        ("huawei.com/", "huawei"),
+    ];
+    let has_domain = |domain: &str| key.strip_prefix(domain).is_some() || key.contains(&format!(".{domain}"));
+    DOMAINS.iter().find(|(domain, _)| has_domain(domain)).map(|(_, vendor)| *vendor)
 }
 
 /// Makes `capabilities` required (seed 000) and removes its default, which applies to offline parsing only.

@@ -118,13 +118,6 @@ pub struct BaseModelSpec {
 #[serde(transparent)]
 pub struct ClusterBaseModelSpec(pub BaseModelSpec);
 
-impl Deref for ClusterBaseModelSpec {
-    type Target = BaseModelSpec;
-    fn deref(&self) -> &BaseModelSpec {
-        &self.0
-    }
-}
-
 /// A format or framework with a version and a comparison operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -211,4 +204,13 @@ pub struct BaseModelStatus {
     /// Nodes that failed to download the files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes_failed: Vec<String>,
+}
+
+// === impl ClusterBaseModelSpec ===
+
+impl Deref for ClusterBaseModelSpec {
+    type Target = BaseModelSpec;
+    fn deref(&self) -> &BaseModelSpec {
+        &self.0
+    }
 }

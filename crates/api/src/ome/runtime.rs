@@ -120,13 +120,6 @@ pub struct ServingRuntimeSpec {
 #[serde(transparent)]
 pub struct ClusterServingRuntimeSpec(pub ServingRuntimeSpec);
 
-impl Deref for ClusterServingRuntimeSpec {
-    type Target = ServingRuntimeSpec;
-    fn deref(&self) -> &ServingRuntimeSpec {
-        &self.0
-    }
-}
-
 /// Models that a runtime supports; a model must match all specified attributes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -170,6 +163,29 @@ pub struct SupportedModelFormat {
     pub accelerator_config: BTreeMap<String, AcceleratorModelConfig>,
 }
 
+/// Inclusive range of model sizes in parameters; either bound is optional.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelSizeRange {
+    /// Minimum number of parameters, such as `5B`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min: Option<ParameterCount>,
+    /// Maximum number of parameters, such as `9B`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<ParameterCount>,
+}
+
+// === impl ClusterServingRuntimeSpec ===
+
+impl Deref for ClusterServingRuntimeSpec {
+    type Target = ServingRuntimeSpec;
+    fn deref(&self) -> &ServingRuntimeSpec {
+        &self.0
+    }
+}
+
+// === impl SupportedModelFormat ===
+
 impl SupportedModelFormat {
     /// Returns `modelFormat`, otherwise the deprecated `name` and `version`.
     pub fn format(&self) -> Option<VersionedName> {
@@ -181,18 +197,6 @@ impl SupportedModelFormat {
             })
         })
     }
-}
-
-/// Inclusive range of model sizes in parameters; either bound is optional.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ModelSizeRange {
-    /// Minimum number of parameters, such as `5B`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub min: Option<ParameterCount>,
-    /// Maximum number of parameters, such as `9B`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max: Option<ParameterCount>,
 }
 
 /// Sets the default of `minReplicas` for engines of runtimes only; components of services inherit it from the runtime.

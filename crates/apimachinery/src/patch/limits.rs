@@ -101,6 +101,14 @@ impl PatchUsage {
     }
 }
 
+// === impl Extent ===
+
+impl Extent {
+    fn combine(self, other: Self) -> Self {
+        Self { depth: self.depth.max(other.depth), values: self.values + other.values }
+    }
+}
+
 fn check_depth(path: &Pointer, value: Extent) -> Result<(), Status> {
     if path.count() + value.depth <= MAX_DEPTH {
         return Ok(());
@@ -115,14 +123,6 @@ fn extent(value: &Value) -> Extent {
         _ => return Extent { depth: 0, values: 1 },
     };
     Extent { depth: nested.depth + 1, values: nested.values + 1 }
-}
-
-// === impl Extent ===
-
-impl Extent {
-    fn combine(self, other: Self) -> Self {
-        Self { depth: self.depth.max(other.depth), values: self.values + other.values }
-    }
 }
 
 #[cfg(test)]

@@ -27,6 +27,12 @@ struct CostEstimate {
     size: ValueSize,
 }
 
+/// Estimates the cost of one expression.
+struct CostEstimator {
+    size: ValueSize,
+    variables: BTreeMap<String, ValueSize>,
+}
+
 /// Returns the maximum cost of evaluating `expression` if `self` and `oldSelf` together have at most this size.
 pub(super) fn max_cost(expression: &Expr, size: ValueSize) -> u64 {
     CostEstimator { size, variables: BTreeMap::new() }.estimate(expression).cost
@@ -62,13 +68,6 @@ pub(super) fn children(expression: &Expr) -> Vec<&Expr> {
         Expr::Struct(message) => message.entries.iter().flat_map(|entry| entry_expressions(&entry.expr)).collect(),
         Expr::Select(select) => vec![&select.operand.expr],
         Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => Vec::new(),
-    }
-}
-
-fn entry_expressions(entry: &EntryExpr) -> Vec<&Expr> {
-    match entry {
-        EntryExpr::MapEntry(entry) => vec![&entry.key.expr, &entry.value.expr],
-        EntryExpr::StructField(field) => vec![&field.value.expr],
     }
 }
 
@@ -108,12 +107,6 @@ impl ValueSize {
 
     const UNBOUNDED: Self = Self { max_length: u64::MAX, total: u64::MAX };
     const ONE: Self = Self { max_length: 1, total: 1 };
-}
-
-/// Estimates the cost of one expression.
-struct CostEstimator {
-    size: ValueSize,
-    variables: BTreeMap<String, ValueSize>,
 }
 
 // === impl CostEstimator ===
@@ -216,6 +209,13 @@ impl CostEstimator {
             _ => (total.size.total / 10, combined_size(total.size, &sizes)),
         };
         CostEstimate { cost: total.cost.saturating_add(traversal_cost), size }
+    }
+}
+
+fn entry_expressions(entry: &EntryExpr) -> Vec<&Expr> {
+    match entry {
+        EntryExpr::MapEntry(entry) => vec![&entry.key.expr, &entry.value.expr],
+        EntryExpr::StructField(field) => vec![&field.value.expr],
     }
 }
 

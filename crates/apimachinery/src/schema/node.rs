@@ -88,6 +88,8 @@ pub(super) struct Junctors {
     pub not: Option<Box<SchemaNode>>,
 }
 
+// === impl SchemaType ===
+
 impl SchemaType {
     pub(super) fn name(self) -> &'static str {
         match self {

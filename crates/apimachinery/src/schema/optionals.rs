@@ -21,11 +21,21 @@ pub(super) enum OldSelf {
     Optional,
 }
 
-impl OldSelf {
-    /// Returns the type that `optionalOldSelf` of a rule specifies.
-    pub(super) fn from_rule(rule: &Value) -> Self {
-        if rule.get("optionalOldSelf") == Some(&json!(true)) { Self::Optional } else { Self::Value }
-    }
+struct Rewriter<'t> {
+    /// Text not yet rewritten.
+    input: &'t str,
+    output: String,
+    old_self: OldSelf,
+    /// Text to insert after the closing bracket of each open bracket.
+    closing_suffixes: Vec<&'static str>,
+}
+
+/// A field path whose value may be absent.
+struct OptionalPath<'t> {
+    text: String,
+    /// Conditions under which the value is absent.
+    guards: Vec<String>,
+    rest: &'t str,
 }
 
 /// Returns the schema with its rules rewritten; default messages still quote the original rule.
@@ -43,22 +53,6 @@ pub(super) fn rewrite_rules(schema: &Value) -> Value {
     }
 }
 
-fn rewrite_rule(rule: &Value) -> Value {
-    let mut lowered = rule.clone();
-    let old_self = OldSelf::from_rule(rule);
-    let Some(text) = rule.get("rule").and_then(Value::as_str) else { return lowered };
-    for field in ["rule", "messageExpression"] {
-        if let Some(Cow::Owned(rewritten)) = rule.get(field).and_then(Value::as_str).map(|text| rewrite(text, old_self))
-        {
-            lowered[field] = json!(rewritten);
-        }
-    }
-    if rule.get("message").and_then(Value::as_str).is_none() {
-        lowered["message"] = json!(format!("failed rule: {text}"));
-    }
-    lowered
-}
-
 /// Rewrites the optionals in the text of a rule.
 pub(super) fn rewrite(text: &str, old_self: OldSelf) -> Cow<'_, str> {
     if !text.contains(".?") && (old_self == OldSelf::Value || !text.contains("oldSelf")) {
@@ -69,14 +63,16 @@ pub(super) fn rewrite(text: &str, old_self: OldSelf) -> Cow<'_, str> {
     Cow::Owned(rewriter.output)
 }
 
-struct Rewriter<'t> {
-    /// Text not yet rewritten.
-    input: &'t str,
-    output: String,
-    old_self: OldSelf,
-    /// Text to insert after the closing bracket of each open bracket.
-    closing_suffixes: Vec<&'static str>,
+// === impl OldSelf ===
+
+impl OldSelf {
+    /// Returns the type that `optionalOldSelf` of a rule specifies.
+    pub(super) fn from_rule(rule: &Value) -> Self {
+        if rule.get("optionalOldSelf") == Some(&json!(true)) { Self::Optional } else { Self::Value }
+    }
 }
+
+// === impl Rewriter ===
 
 impl<'t> Rewriter<'t> {
     /// Rewrites the next token; returns false at the end of the input.
@@ -125,13 +121,7 @@ impl<'t> Rewriter<'t> {
     }
 }
 
-/// A field path whose value may be absent.
-struct OptionalPath<'t> {
-    text: String,
-    /// Conditions under which the value is absent.
-    guards: Vec<String>,
-    rest: &'t str,
-}
+// === impl OptionalPath ===
 
 impl<'t> OptionalPath<'t> {
     fn parse(text: &'t str, old_self: OldSelf) -> Self {
@@ -164,6 +154,22 @@ impl<'t> OptionalPath<'t> {
         let rest = &remainder[field.len()..];
         (!field.is_empty() && !rest.trim_start().starts_with('(')).then_some((is_optional, field, rest))
     }
+}
+
+fn rewrite_rule(rule: &Value) -> Value {
+    let mut lowered = rule.clone();
+    let old_self = OldSelf::from_rule(rule);
+    let Some(text) = rule.get("rule").and_then(Value::as_str) else { return lowered };
+    for field in ["rule", "messageExpression"] {
+        if let Some(Cow::Owned(rewritten)) = rule.get(field).and_then(Value::as_str).map(|text| rewrite(text, old_self))
+        {
+            lowered[field] = json!(rewritten);
+        }
+    }
+    if rule.get("message").and_then(Value::as_str).is_none() {
+        lowered["message"] = json!(format!("failed rule: {text}"));
+    }
+    lowered
 }
 
 fn is_identifier_start(c: char) -> bool {

@@ -43,6 +43,8 @@ struct CompiledRules {
     depth: usize,
 }
 
+// === impl Rules ===
+
 impl Rules {
     /// Compiles the rules of `schema`.
     pub(super) fn compile(schema: &Value) -> Result<Self, String> {

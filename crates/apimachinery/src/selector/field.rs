@@ -51,6 +51,8 @@ impl FieldSelector {
     }
 }
 
+// === impl Term ===
+
 impl Term {
     fn parse(text: &str) -> Result<Self, SelectorError> {
         let position = unescaped_positions(text, '=').next().ok_or_else(|| SelectorError::Field(text.to_owned()))?;

@@ -100,6 +100,15 @@ impl LabelSelector {
     }
 }
 
+impl fmt::Display for LabelSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts: Vec<String> = self.requirements.iter().map(Requirement::to_string).collect();
+        f.write_str(&parts.join(","))
+    }
+}
+
+// === impl Requirement ===
+
 impl Requirement {
     /// Reads `{key, operator, values}`.
     pub(super) fn from_json(expression: &Value) -> Result<Self, SelectorError> {
@@ -134,13 +143,6 @@ impl Requirement {
             SelectorOperator::Gt(bound) => number().is_some_and(|n| n > *bound),
             SelectorOperator::Lt(bound) => number().is_some_and(|n| n < *bound),
         }
-    }
-}
-
-impl fmt::Display for LabelSelector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts: Vec<String> = self.requirements.iter().map(Requirement::to_string).collect();
-        f.write_str(&parts.join(","))
     }
 }
 
