@@ -39,6 +39,8 @@ pub(crate) type Progress = (Reverse<u8>, u64);
 /// One evaluation per component in use.
 pub(crate) type ComponentEvaluations<'a> = Vec<ComponentEvaluation<'a>>;
 
+// === impl RuntimeAssessment ===
+
 impl<'a> RuntimeAssessment<'a> {
     pub(crate) fn order(&self) -> Option<&RuntimeOrder<'a>> {
         match &self.outcome {
@@ -64,6 +66,8 @@ impl<'a> RuntimeAssessment<'a> {
         self.components = components.into();
     }
 }
+
+// === impl AssessmentOutcome ===
 
 impl AssessmentOutcome<'_> {
     fn rejected(rejection: RuntimeRejection) -> Self {

@@ -22,6 +22,23 @@ pub(crate) struct PoolCapacity {
     is_exact: bool,
 }
 
+/// Maximum number of Pods that [`PoolCapacity::reserve`] places.
+const MAX_RESERVED_PODS: u32 = 10_000;
+
+/// Nodes that the Pods of a replica may use.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ReplicaNodes {
+    /// Nodes that at least one Pod of the replica may use.
+    pub(crate) all: PoolCapacity,
+    /// Nodes of the leader and of the workers, if their placements differ.
+    by_role: Option<(PoolCapacity, PoolCapacity)>,
+}
+
+/// Nodes of a class that satisfy the merged placement; `None` if the nodes of the class are unknown.
+pub(crate) type EligibleNodes = Option<Arc<ReplicaNodes>>;
+
+// === impl PoolCapacity ===
+
 impl PoolCapacity {
     /// Returns the capacity of all nodes of a class.
     pub(crate) fn all_nodes(availability: &Availability) -> Self {
@@ -78,26 +95,13 @@ impl PoolCapacity {
     }
 }
 
-/// Maximum number of Pods that [`PoolCapacity::reserve`] places.
-const MAX_RESERVED_PODS: u32 = 10_000;
-
 impl Default for PoolCapacity {
     fn default() -> Self {
         Self { nodes: Vec::new(), is_exact: true }
     }
 }
 
-/// Nodes that the Pods of a replica may use.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ReplicaNodes {
-    /// Nodes that at least one Pod of the replica may use.
-    pub(crate) all: PoolCapacity,
-    /// Nodes of the leader and of the workers, if their placements differ.
-    by_role: Option<(PoolCapacity, PoolCapacity)>,
-}
-
-/// Nodes of a class that satisfy the merged placement; `None` if the nodes of the class are unknown.
-pub(crate) type EligibleNodes = Option<Arc<ReplicaNodes>>;
+// === impl ReplicaNodes ===
 
 impl ReplicaNodes {
     /// Returns nodes that leader and workers share.

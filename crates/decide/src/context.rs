@@ -40,20 +40,6 @@ pub(crate) struct ComponentEvaluation<'a> {
     pub(crate) classes_considered: bool,
 }
 
-impl<'a> ComponentEvaluation<'a> {
-    pub(crate) fn selected_class(&self) -> Option<&RankedClass<'a>> {
-        self.ranked.get(self.selected)
-    }
-
-    /// Returns the accelerators of the selected class that later components cannot use.
-    pub(crate) fn reservation(&self) -> Option<Reservation<'a>> {
-        let selected = self.selected_class()?;
-        let shape = selected.eligibility.shape;
-        let pods = shape.nodes.saturating_mul(self.replicas);
-        Some(Reservation { class: &selected.class.name, per_node: shape.per_node, pods })
-    }
-}
-
 /// Summary of a component's class evaluation, sufficient to rank the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feasibility {
@@ -92,7 +78,40 @@ pub(crate) struct DecisionContext {
 }
 
 static EMPTY_DEMAND: LazyLock<ComponentDemand> = LazyLock::new(ComponentDemand::default);
+
 static EMPTY_RUNTIME_COMPONENT: LazyLock<RuntimeComponent> = LazyLock::new(RuntimeComponent::default);
+
+// === impl ComponentEvaluation ===
+
+impl<'a> ComponentEvaluation<'a> {
+    pub(crate) fn selected_class(&self) -> Option<&RankedClass<'a>> {
+        self.ranked.get(self.selected)
+    }
+
+    /// Returns the accelerators of the selected class that later components cannot use.
+    pub(crate) fn reservation(&self) -> Option<Reservation<'a>> {
+        let selected = self.selected_class()?;
+        let shape = selected.eligibility.shape;
+        let pods = shape.nodes.saturating_mul(self.replicas);
+        Some(Reservation { class: &selected.class.name, per_node: shape.per_node, pods })
+    }
+}
+
+impl ComponentEvaluation<'_> {
+    /// Returns the same feasibility as [`DecisionContext::feasibility`].
+    pub(crate) fn feasibility(&self) -> Feasibility {
+        match self.ranked.first() {
+            _ if !self.classes_considered => Feasibility::NotConsidered,
+            Some(best) => Feasibility::Feasible { has_capacity: best.eligibility.has_capacity },
+            None => {
+                let furthest_stage = self.rejected.iter().map(|(_, rejection)| rejection.stage()).max();
+                Feasibility::Infeasible { furthest_stage: furthest_stage.unwrap_or(0) }
+            }
+        }
+    }
+}
+
+// === impl DecisionContext ===
 
 impl DecisionContext {
     pub(crate) fn new(demand: &Demand, supply: &Supply, custom_engine: Runtime) -> Self {
@@ -254,20 +273,6 @@ impl DecisionContext {
             .sort_by_cached_key(|(name, rejection)| (!is_preferred(name), Reverse(rejection.stage()), name.clone()));
         let (ranked, notes) = ranking::rank_classes(context, evaluation.replicas, eligible);
         ComponentEvaluation { ranked, notes, rejected, classes_considered: true, ..evaluation }
-    }
-}
-
-impl ComponentEvaluation<'_> {
-    /// Returns the same feasibility as [`DecisionContext::feasibility`].
-    pub(crate) fn feasibility(&self) -> Feasibility {
-        match self.ranked.first() {
-            _ if !self.classes_considered => Feasibility::NotConsidered,
-            Some(best) => Feasibility::Feasible { has_capacity: best.eligibility.has_capacity },
-            None => {
-                let furthest_stage = self.rejected.iter().map(|(_, rejection)| rejection.stage()).max();
-                Feasibility::Infeasible { furthest_stage: furthest_stage.unwrap_or(0) }
-            }
-        }
     }
 }
 

@@ -68,18 +68,6 @@ pub struct OmittedCounts {
     pub warnings: usize,
 }
 
-fn is_zero(count: &usize) -> bool {
-    *count == 0
-}
-
-impl OmittedCounts {
-    /// Whether nothing is omitted.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 /// The shape of one component. Without a class the component runs as runtime and service define it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -151,10 +139,6 @@ pub enum RankBasis {
 /// then those that passed the most checks.
 pub type AcceleratorCandidates = LazyList<AcceleratorCandidate>;
 
-fn is_false(value: &bool) -> bool {
-    !value
-}
-
 /// A class that was evaluated for one component of a runtime.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AcceleratorCandidate {
@@ -210,6 +194,27 @@ pub struct Eligibility {
     pub has_capacity: bool,
 }
 
+/// The current selection of a service, read from its status or its workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CurrentSelection {
+    /// `None` if the service runs its own engine.
+    pub runtime: Option<RuntimeRef>,
+    /// Recorded shape of each component, by name.
+    pub components: BTreeMap<String, ComponentDecision>,
+}
+
+// === impl OmittedCounts ===
+
+impl OmittedCounts {
+    /// Whether nothing is omitted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+// === impl ClassEvaluation ===
+
 impl ClassEvaluation {
     /// Returns the published code.
     #[must_use]
@@ -231,6 +236,20 @@ impl std::fmt::Display for ClassEvaluation {
         }
     }
 }
+
+impl Serialize for ClassEvaluation {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        RecordedReason { code: self.code().to_owned(), message: self.to_string() }.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for ClassEvaluation {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        RecordedReason::deserialize(deserializer).map(Self::Recorded)
+    }
+}
+
+// === impl Eligibility ===
 
 impl std::fmt::Display for Eligibility {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -258,6 +277,8 @@ impl std::fmt::Display for Eligibility {
     }
 }
 
+// === impl RankBasis ===
+
 impl std::fmt::Display for RankBasis {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (size, priority) = match self {
@@ -284,26 +305,7 @@ impl<'de> Deserialize<'de> for RankBasis {
     }
 }
 
-impl Serialize for ClassEvaluation {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        RecordedReason { code: self.code().to_owned(), message: self.to_string() }.serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for ClassEvaluation {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        RecordedReason::deserialize(deserializer).map(Self::Recorded)
-    }
-}
-
-/// The current selection of a service, read from its status or its workload.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CurrentSelection {
-    /// `None` if the service runs its own engine.
-    pub runtime: Option<RuntimeRef>,
-    /// Recorded shape of each component, by name.
-    pub components: BTreeMap<String, ComponentDecision>,
-}
+// === impl CurrentSelection ===
 
 impl CurrentSelection {
     /// Returns the selection of a recorded decision; `None` if it is infeasible.
@@ -312,4 +314,12 @@ impl CurrentSelection {
         let selection = || Self { runtime: decision.runtime.clone(), components: decision.components.clone() };
         decision.feasible.then(selection)
     }
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }

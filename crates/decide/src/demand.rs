@@ -51,17 +51,6 @@ pub enum ModelReference {
     Resolved(Model),
 }
 
-impl ModelReference {
-    /// Returns the model if it exists and is enabled.
-    #[must_use]
-    pub fn resolved(&self) -> Option<&Model> {
-        match self {
-            Self::Resolved(model) => Some(model),
-            Self::Unspecified | Self::NotFound { .. } | Self::Disabled(_) => None,
-        }
-    }
-}
-
 /// Properties of a model that runtimes and classes are matched against.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
@@ -167,18 +156,6 @@ pub enum PreferenceSource {
     Annotation,
 }
 
-impl PreferenceSource {
-    /// Returns the field path or annotation key for messages.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Selector => "spec.acceleratorSelector.preferredClasses",
-            Self::Override => "acceleratorOverride.preferredClasses",
-            Self::Annotation => "annotation ome.io/accelerator-class",
-        }
-    }
-}
-
 /// Policy that ranks classes after preference and free capacity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RankingPolicy {
@@ -193,20 +170,6 @@ pub enum RankingPolicy {
     BestFit,
     /// Upstream policy `FirstAvailable`: the order of the runtime's list.
     FirstAvailable,
-}
-
-impl RankingPolicy {
-    /// Returns the name of the policy in messages.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Balanced => "balanced",
-            Self::Performance => "performance",
-            Self::Cost => "cost",
-            Self::BestFit => "BestFit",
-            Self::FirstAvailable => "FirstAvailable",
-        }
-    }
 }
 
 /// Required capabilities of a class; `None` requires nothing.
@@ -226,6 +189,66 @@ pub struct Capabilities {
     pub performance: Performance,
 }
 
+/// Dense throughput: TFLOPS for floating point, TOPS for integers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Performance {
+    /// FP8.
+    pub fp8: Option<f64>,
+    /// FP16.
+    pub fp16: Option<f64>,
+    /// FP32.
+    pub fp32: Option<f64>,
+    /// INT8.
+    pub int8: Option<f64>,
+    /// INT4.
+    pub int4: Option<f64>,
+}
+
+// === impl ModelReference ===
+
+impl ModelReference {
+    /// Returns the model if it exists and is enabled.
+    #[must_use]
+    pub fn resolved(&self) -> Option<&Model> {
+        match self {
+            Self::Resolved(model) => Some(model),
+            Self::Unspecified | Self::NotFound { .. } | Self::Disabled(_) => None,
+        }
+    }
+}
+
+// === impl PreferenceSource ===
+
+impl PreferenceSource {
+    /// Returns the field path or annotation key for messages.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Selector => "spec.acceleratorSelector.preferredClasses",
+            Self::Override => "acceleratorOverride.preferredClasses",
+            Self::Annotation => "annotation ome.io/accelerator-class",
+        }
+    }
+}
+
+// === impl RankingPolicy ===
+
+impl RankingPolicy {
+    /// Returns the name of the policy in messages.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Balanced => "balanced",
+            Self::Performance => "performance",
+            Self::Cost => "cost",
+            Self::BestFit => "BestFit",
+            Self::FirstAvailable => "FirstAvailable",
+        }
+    }
+}
+
+// === impl Capabilities ===
+
 impl Capabilities {
     /// Returns capabilities that satisfy both: the stricter value of each, and the features of both (ACC-65).
     #[must_use]
@@ -243,20 +266,7 @@ impl Capabilities {
     }
 }
 
-/// Dense throughput: TFLOPS for floating point, TOPS for integers.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Performance {
-    /// FP8.
-    pub fp8: Option<f64>,
-    /// FP16.
-    pub fp16: Option<f64>,
-    /// FP32.
-    pub fp32: Option<f64>,
-    /// INT8.
-    pub int8: Option<f64>,
-    /// INT4.
-    pub int4: Option<f64>,
-}
+// === impl Performance ===
 
 impl Performance {
     fn combine(&self, other: &Self) -> Self {

@@ -41,25 +41,6 @@ struct Check {
 static CHECKS: LazyLock<Vec<Check>> =
     LazyLock::new(|| code::class::ALL.iter().filter_map(|code| check_for_code(*code)).collect());
 
-/// Returns the check for `code`; `None` for codes of fit and placement.
-fn check_for_code(code: Code) -> Option<Check> {
-    type CheckFunctions = (fn(&Candidate<'_>) -> bool, fn(&Candidate<'_>) -> ClassRejection);
-    let (fails, rejection): CheckFunctions = match code {
-        code::class::NOT_SUPPORTED_BY_RUNTIME => (is_not_supported, not_supported_by_runtime),
-        code::class::NOT_PREFERRED => (is_not_preferred, not_preferred),
-        code::class::EXCLUDED_CLASS => (is_excluded, excluded_class),
-        code::class::NO_MATCHING_NODES => (has_no_matching_node, no_matching_nodes),
-        code::class::RESOURCE_UNKNOWN => (has_unknown_resource, resource_unknown),
-        code::class::INSUFFICIENT_MEMORY => (has_insufficient_memory, insufficient_memory),
-        code::class::COMPUTE_CAPABILITY_TOO_LOW => (has_low_compute_capability, compute_capability_too_low),
-        code::class::MISSING_FEATURE => (is_missing_feature, missing_feature),
-        code::class::BANDWIDTH_TOO_LOW => (has_low_bandwidth, bandwidth_too_low),
-        code::class::PERFORMANCE_TOO_LOW => (has_low_performance, performance_too_low),
-        _ => return None,
-    };
-    Some(Check { stage: class_stage(code), fails, rejection })
-}
-
 /// The check that a class failed; the rejection is built on demand.
 pub(crate) enum FailedCheck {
     /// Index in [`CHECKS`].
@@ -67,6 +48,8 @@ pub(crate) enum FailedCheck {
     /// A rejection because of fit or placement.
     Rejection(ClassRejection),
 }
+
+// === impl FailedCheck ===
 
 impl FailedCheck {
     /// Returns the stage of the rejection, see [`ClassRejection::stage`].
@@ -87,6 +70,8 @@ impl FailedCheck {
         }
     }
 }
+
+// === impl Candidate ===
 
 impl Candidate<'_> {
     /// Returns the fit of the model on the class and the nodes that the component may use.
@@ -109,6 +94,25 @@ impl Candidate<'_> {
             None => Ok((fit, eligible)),
         }
     }
+}
+
+/// Returns the check for `code`; `None` for codes of fit and placement.
+fn check_for_code(code: Code) -> Option<Check> {
+    type CheckFunctions = (fn(&Candidate<'_>) -> bool, fn(&Candidate<'_>) -> ClassRejection);
+    let (fails, rejection): CheckFunctions = match code {
+        code::class::NOT_SUPPORTED_BY_RUNTIME => (is_not_supported, not_supported_by_runtime),
+        code::class::NOT_PREFERRED => (is_not_preferred, not_preferred),
+        code::class::EXCLUDED_CLASS => (is_excluded, excluded_class),
+        code::class::NO_MATCHING_NODES => (has_no_matching_node, no_matching_nodes),
+        code::class::RESOURCE_UNKNOWN => (has_unknown_resource, resource_unknown),
+        code::class::INSUFFICIENT_MEMORY => (has_insufficient_memory, insufficient_memory),
+        code::class::COMPUTE_CAPABILITY_TOO_LOW => (has_low_compute_capability, compute_capability_too_low),
+        code::class::MISSING_FEATURE => (is_missing_feature, missing_feature),
+        code::class::BANDWIDTH_TOO_LOW => (has_low_bandwidth, bandwidth_too_low),
+        code::class::PERFORMANCE_TOO_LOW => (has_low_performance, performance_too_low),
+        _ => return None,
+    };
+    Some(Check { stage: class_stage(code), fails, rejection })
 }
 
 fn is_not_supported(candidate: &Candidate<'_>) -> bool {

@@ -25,6 +25,8 @@ pub struct AcceleratorRequest {
     pub per_node: Option<u32>,
 }
 
+// === impl AcceleratorRequest ===
+
 impl AcceleratorRequest {
     /// Whether the manifests fix the number of accelerators.
     #[must_use]

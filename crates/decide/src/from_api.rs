@@ -38,6 +38,8 @@ pub enum FieldKind {
     Annotation,
 }
 
+// === impl FieldError ===
+
 impl FieldError {
     /// Creates an error about a field of the spec.
     pub(crate) fn new(path: impl Into<String>, cause: impl std::fmt::Display) -> Self {

@@ -35,6 +35,8 @@ struct ClassPool {
     unconstrained: EligibleNodes,
 }
 
+// === impl NodePool ===
+
 impl NodePool {
     pub(crate) fn new(classes: usize) -> Self {
         Self { classes: std::iter::repeat_with(OnceLock::new).take(classes).collect() }

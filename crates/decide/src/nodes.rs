@@ -30,6 +30,8 @@ pub struct Availability {
     pub nodes: Vec<ClassNode>,
 }
 
+// === impl Availability ===
+
 impl Availability {
     /// Returns the number of accelerators on all nodes.
     #[must_use]

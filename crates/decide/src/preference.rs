@@ -47,6 +47,14 @@ pub enum ComparisonOperator {
     Greater,
 }
 
+/// Returns the runtime's score for `class`: the highest one whose conditions hold, else 0.
+pub(crate) fn preference_score(preferences: &[ClassPreference], class: &str, model: Option<&Model>) -> i32 {
+    let entries = preferences.iter().filter(|entry| entry.class == class);
+    entries.filter(|entry| any_holds(&entry.conditions, model)).map(|entry| entry.score).max().unwrap_or(0)
+}
+
+// === impl Comparison ===
+
 impl Comparison {
     /// Whether the comparison holds for `value`.
     #[must_use]
@@ -62,15 +70,7 @@ impl Comparison {
     }
 }
 
-/// Returns the runtime's score for `class`: the highest one whose conditions hold, else 0.
-pub(crate) fn preference_score(preferences: &[ClassPreference], class: &str, model: Option<&Model>) -> i32 {
-    let entries = preferences.iter().filter(|entry| entry.class == class);
-    entries.filter(|entry| any_holds(&entry.conditions, model)).map(|entry| entry.score).max().unwrap_or(0)
-}
-
-fn any_holds(conditions: &[PreferenceCondition], model: Option<&Model>) -> bool {
-    conditions.is_empty() || conditions.iter().any(|condition| condition.holds_for(model))
-}
+// === impl PreferenceCondition ===
 
 impl PreferenceCondition {
     /// Whether the comparison with the model's size holds. No comparison holds for a model of unknown size.
@@ -79,4 +79,8 @@ impl PreferenceCondition {
         let parameters = model.and_then(|model| model.parameters);
         self.model_size.is_none_or(|comparison| parameters.is_some_and(|parameters| comparison.holds(parameters)))
     }
+}
+
+fn any_holds(conditions: &[PreferenceCondition], model: Option<&Model>) -> bool {
+    conditions.is_empty() || conditions.iter().any(|condition| condition.holds_for(model))
 }

@@ -120,6 +120,8 @@ pub enum ClassRankReason {
     Recorded(RecordedReason),
 }
 
+// === impl SizeFit ===
+
 impl fmt::Display for SizeFit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -130,6 +132,8 @@ impl fmt::Display for SizeFit {
         }
     }
 }
+
+// === impl RuntimeRankReason ===
 
 impl fmt::Display for RuntimeRankReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -162,6 +166,20 @@ impl fmt::Display for RuntimeRankReason {
     }
 }
 
+impl Serialize for RuntimeRankReason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        RecordedReason { code: OUTRANKED.to_owned(), message: self.to_string() }.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for RuntimeRankReason {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        RecordedReason::deserialize(deserializer).map(Self::Recorded)
+    }
+}
+
+// === impl ClassRankReason ===
+
 impl fmt::Display for ClassRankReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -181,18 +199,6 @@ impl fmt::Display for ClassRankReason {
             Self::CurrentRetained => f.write_str("ranks higher, but the current selection is retained"),
             Self::Recorded(recorded) => f.write_str(&recorded.message),
         }
-    }
-}
-
-impl Serialize for RuntimeRankReason {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        RecordedReason { code: OUTRANKED.to_owned(), message: self.to_string() }.serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for RuntimeRankReason {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        RecordedReason::deserialize(deserializer).map(Self::Recorded)
     }
 }
 

@@ -33,6 +33,8 @@ pub struct RolePlacements {
     pub worker: Option<RolePlacement>,
 }
 
+// === impl RolePlacements ===
+
 impl RolePlacements {
     /// Whether leader or workers have a node selector or an affinity.
     #[must_use]

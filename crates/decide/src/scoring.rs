@@ -12,17 +12,6 @@ pub(crate) struct ScoringCandidate<'a> {
     pub(crate) shape: ReplicaShape,
 }
 
-impl ScoringCandidate<'_> {
-    fn accelerators(&self) -> f64 {
-        f64::from(self.shape.accelerators())
-    }
-
-    /// Returns the price of one replica in dollars per hour.
-    pub(crate) fn price_per_hour(&self) -> Option<f64> {
-        self.class.cost.per_accelerator_hour().map(|price| price * self.accelerators())
-    }
-}
-
 /// Values that were not used for the scores.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ScoringNotes {
@@ -48,6 +37,25 @@ pub(crate) struct Score {
     pub(crate) performance: f64,
     /// Whether the class has no price while others have one; it then ranks below them.
     pub(crate) unpriced: bool,
+}
+
+struct CostTerms {
+    terms: Vec<Option<f64>>,
+    /// See [`ScoringNotes::other_prices`].
+    other_prices: Option<(&'static str, usize)>,
+}
+
+// === impl ScoringCandidate ===
+
+impl ScoringCandidate<'_> {
+    fn accelerators(&self) -> f64 {
+        f64::from(self.shape.accelerators())
+    }
+
+    /// Returns the price of one replica in dollars per hour.
+    pub(crate) fn price_per_hour(&self) -> Option<f64> {
+        self.class.cost.per_accelerator_hour().map(|price| price * self.accelerators())
+    }
 }
 
 /// Scores all candidates by `ranking`.
@@ -151,12 +159,6 @@ const PRICE_KINDS: [PriceKind; 3] = [
     ("cost.perMillionTokens", |candidate| candidate.class.cost.per_million_tokens),
     ("cost.tier", tier),
 ];
-
-struct CostTerms {
-    terms: Vec<Option<f64>>,
-    /// See [`ScoringNotes::other_prices`].
-    other_prices: Option<(&'static str, usize)>,
-}
 
 /// Returns the cheapest price relative to each price, of the first kind of price that any class declares. A class that only
 /// declares another kind counts as unpriced.

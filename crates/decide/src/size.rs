@@ -11,6 +11,11 @@ pub struct SizeRange {
     pub max: Option<u64>,
 }
 
+/// Formats a parameter count with a unit and at most two decimals: `3.2B`, `405B`, `350M`.
+pub struct DisplayCount(pub u64);
+
+// === impl SizeRange ===
+
 impl fmt::Display for SizeRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.min, self.max) {
@@ -22,8 +27,7 @@ impl fmt::Display for SizeRange {
     }
 }
 
-/// Formats a parameter count with a unit and at most two decimals: `3.2B`, `405B`, `350M`.
-pub struct DisplayCount(pub u64);
+// === impl DisplayCount ===
 
 impl fmt::Display for DisplayCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -27,22 +27,6 @@ pub struct Supply {
     pub accelerator_aware: bool,
 }
 
-impl Supply {
-    /// Returns the class of this name.
-    #[must_use]
-    pub fn class(&self, name: &str) -> Option<&Class> {
-        self.classes.iter().find(|class| class.name == name).map(Arc::as_ref)
-    }
-
-    /// Returns the names of all accelerator resources: those of the classes and those of known device plugins.
-    #[must_use]
-    pub fn accelerator_resources(&self) -> BTreeSet<String> {
-        let class_resources =
-            self.classes.iter().flat_map(|class| class.resources.iter().map(|resource| resource.name.clone()));
-        class_resources.chain(ACCELERATOR_RESOURCES.iter().map(|name| (*name).to_owned())).collect()
-    }
-}
-
 /// Resource names under which device plugins advertise whole accelerators; classes may add others.
 pub const ACCELERATOR_RESOURCES: [&str; 9] = [
     "amd.com/gpu",
@@ -90,45 +74,6 @@ pub struct Runtime {
     pub configurations: Vec<ClassConfiguration>,
     /// The components that the runtime defines.
     pub components: BTreeMap<Component, RuntimeComponent>,
-}
-
-impl Runtime {
-    /// Returns the pseudo-runtime of a service that defines its own engine: it has no name and accepts any model.
-    #[must_use]
-    pub fn custom_engine() -> Self {
-        Self {
-            name: String::new(),
-            scope: Scope::Namespace,
-            namespace: String::new(),
-            created: None,
-            disabled: false,
-            formats: Vec::new(),
-            size: SizeRange::default(),
-            protocols: Vec::new(),
-            requirements: ClassRequirements::default(),
-            configurations: Vec::new(),
-            components: BTreeMap::new(),
-        }
-    }
-
-    /// Whether this is [`Self::custom_engine`].
-    #[must_use]
-    pub fn is_custom_engine(&self) -> bool {
-        self.name.is_empty()
-    }
-
-    /// Returns the configurations of one component, weakest layer first: runtime, matching format entry, the runtime's
-    /// component, the service's component.
-    #[must_use]
-    pub fn configuration_layers<'a>(
-        &'a self,
-        format: Option<&'a SupportedFormat>,
-        component: &'a RuntimeComponent,
-        demand: &'a ComponentDemand,
-    ) -> [&'a [ClassConfiguration]; 4] {
-        let format_configurations = format.map(|format| format.configurations.as_slice()).unwrap_or_default();
-        [&self.configurations, format_configurations, &component.configurations, &demand.configurations]
-    }
 }
 
 /// An entry of `supportedModelFormats`. All fields that it sets must match; an unset field accepts any value.
@@ -226,6 +171,102 @@ pub struct Class {
     pub availability: Option<Availability>,
 }
 
+/// A resource that Pods request for accelerators of a class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassResource {
+    /// Name of the resource.
+    pub name: String,
+    /// Units per accelerator.
+    pub quantity: u32,
+    /// Whether one unit is a partition of a device.
+    pub divisible: bool,
+}
+
+/// Prices of one accelerator in dollars. Missing prices are never estimated.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// On-demand price per hour.
+    pub per_hour: Option<f64>,
+    /// Spot price per hour.
+    pub spot_per_hour: Option<f64>,
+    /// Price per million tokens.
+    pub per_million_tokens: Option<f64>,
+    /// Relative price.
+    pub tier: Option<CostTier>,
+}
+
+/// Relative price of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CostTier {
+    /// Cheapest.
+    Low,
+    /// Between low and high.
+    Medium,
+    /// Most expensive.
+    High,
+}
+
+// === impl Supply ===
+
+impl Supply {
+    /// Returns the class of this name.
+    #[must_use]
+    pub fn class(&self, name: &str) -> Option<&Class> {
+        self.classes.iter().find(|class| class.name == name).map(Arc::as_ref)
+    }
+
+    /// Returns the names of all accelerator resources: those of the classes and those of known device plugins.
+    #[must_use]
+    pub fn accelerator_resources(&self) -> BTreeSet<String> {
+        let class_resources =
+            self.classes.iter().flat_map(|class| class.resources.iter().map(|resource| resource.name.clone()));
+        class_resources.chain(ACCELERATOR_RESOURCES.iter().map(|name| (*name).to_owned())).collect()
+    }
+}
+
+// === impl Runtime ===
+
+impl Runtime {
+    /// Returns the pseudo-runtime of a service that defines its own engine: it has no name and accepts any model.
+    #[must_use]
+    pub fn custom_engine() -> Self {
+        Self {
+            name: String::new(),
+            scope: Scope::Namespace,
+            namespace: String::new(),
+            created: None,
+            disabled: false,
+            formats: Vec::new(),
+            size: SizeRange::default(),
+            protocols: Vec::new(),
+            requirements: ClassRequirements::default(),
+            configurations: Vec::new(),
+            components: BTreeMap::new(),
+        }
+    }
+
+    /// Whether this is [`Self::custom_engine`].
+    #[must_use]
+    pub fn is_custom_engine(&self) -> bool {
+        self.name.is_empty()
+    }
+
+    /// Returns the configurations of one component, weakest layer first: runtime, matching format entry, the runtime's
+    /// component, the service's component.
+    #[must_use]
+    pub fn configuration_layers<'a>(
+        &'a self,
+        format: Option<&'a SupportedFormat>,
+        component: &'a RuntimeComponent,
+        demand: &'a ComponentDemand,
+    ) -> [&'a [ClassConfiguration]; 4] {
+        let format_configurations = format.map(|format| format.configurations.as_slice()).unwrap_or_default();
+        [&self.configurations, format_configurations, &component.configurations, &demand.configurations]
+    }
+}
+
+// === impl Class ===
+
 impl Class {
     /// Returns the resource that Pods request: the first one that is not a partition of a device.
     #[must_use]
@@ -257,29 +298,7 @@ impl Class {
     }
 }
 
-/// A resource that Pods request for accelerators of a class.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClassResource {
-    /// Name of the resource.
-    pub name: String,
-    /// Units per accelerator.
-    pub quantity: u32,
-    /// Whether one unit is a partition of a device.
-    pub divisible: bool,
-}
-
-/// Prices of one accelerator in dollars. Missing prices are never estimated.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Cost {
-    /// On-demand price per hour.
-    pub per_hour: Option<f64>,
-    /// Spot price per hour.
-    pub spot_per_hour: Option<f64>,
-    /// Price per million tokens.
-    pub per_million_tokens: Option<f64>,
-    /// Relative price.
-    pub tier: Option<CostTier>,
-}
+// === impl Cost ===
 
 impl Cost {
     /// Returns the hourly price of one accelerator: on-demand if declared, otherwise spot.
@@ -287,15 +306,4 @@ impl Cost {
     pub fn per_accelerator_hour(&self) -> Option<f64> {
         self.per_hour.or(self.spot_per_hour)
     }
-}
-
-/// Relative price of a class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CostTier {
-    /// Cheapest.
-    Low,
-    /// Between low and high.
-    Medium,
-    /// Most expensive.
-    High,
 }

@@ -23,14 +23,6 @@ pub struct Variant {
     pub request_tokens: TokenRange,
 }
 
-fn default_nodes() -> u32 {
-    1
-}
-
-fn is_one_node(nodes: &u32) -> bool {
-    *nodes == 1
-}
-
 /// A range of prompt sizes in tokens with inclusive bounds; an unset bound is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenRange {
@@ -41,6 +33,8 @@ pub struct TokenRange {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<u64>,
 }
+
+// === impl TokenRange ===
 
 impl TokenRange {
     /// Whether the range contains a prompt of `tokens` tokens.
@@ -69,6 +63,14 @@ impl TokenRange {
         let maximum = |a: Option<u64>, b: Option<u64>| Some(a?.max(b?));
         Self { min: minimum(self.min, other.min), max: maximum(self.max, other.max) }
     }
+}
+
+fn default_nodes() -> u32 {
+    1
+}
+
+fn is_one_node(nodes: &u32) -> bool {
+    *nodes == 1
 }
 
 /// Returns the request sizes for which the runtime prefers `class`: those of the `requestSize` conditions, any size if

@@ -41,6 +41,8 @@ pub struct PodSet {
     pub count: u32,
 }
 
+// === impl Claim ===
+
 impl Claim {
     /// Returns the claim of a decision; `None` if it needs no accelerators.
     pub fn new(namespace: &str, service: &str, components: &BTreeMap<String, ComponentDecision>) -> Option<Self> {

@@ -25,19 +25,6 @@ pub enum PodGroupSchema {
     MinTaskMember,
 }
 
-impl PodGroupSchema {
-    /// Returns the schema of a Volcano version such as `1.14` or `v1.15.1`; `None` for an invalid version.
-    pub fn from_volcano_version(version: &str) -> Option<Self> {
-        let version: api::Version = version.parse().ok()?;
-        let first_with_subgroups: api::Version = "1.14".parse().ok()?;
-        Some(if version.cmp_specified(&first_with_subgroups).is_lt() {
-            Self::MinTaskMember
-        } else {
-            Self::SubGroupPolicy
-        })
-    }
-}
-
 /// Pods that Volcano schedules together.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Gang {
@@ -71,16 +58,6 @@ pub(crate) enum ReplicaLabel {
     GroupIndex,
 }
 
-impl ReplicaLabel {
-    /// Returns the label key.
-    pub(crate) fn label(self) -> &'static str {
-        match self {
-            Self::ReplicaIndex => labels::REPLICA_INDEX,
-            Self::GroupIndex => labels::GROUP_INDEX,
-        }
-    }
-}
-
 /// Returns the gang of `roles`, if any role with replicas is a member. The default policy is `MinimumAvailable` if `schema`
 /// supports it. Returns a warning if `schema` does not support the policy.
 pub(crate) fn build_gang(
@@ -108,26 +85,34 @@ pub(crate) fn build_gang(
     (Some(Gang { policy: effective_policy, members, priority_class }), warning)
 }
 
-fn gang_member(role: &Role) -> GangMember {
-    let mut requests = pod_requests(&role.template);
-    if let Some(worker) = &role.worker_template {
-        let worker_requests = pod_requests(worker);
-        (1..role.nodes).for_each(|_| add_resources(&mut requests, &worker_requests));
-    }
-    let replicas_by = match role.workload {
-        Workload::LeaderWorkerSetPerReplica => ReplicaLabel::ReplicaIndex,
-        Workload::LeaderWorkerSet | Workload::Deployment => ReplicaLabel::GroupIndex,
-    };
-    GangMember {
-        role: role.name.clone(),
-        selector: role.selector.clone(),
-        replica_label: replicas_by,
-        // Counts one replica for a role scaled to zero, so that its first replica can join the gang.
-        replicas: role.replicas.min.max(1),
-        pods: role.nodes,
-        requests,
+// === impl PodGroupSchema ===
+
+impl PodGroupSchema {
+    /// Returns the schema of a Volcano version such as `1.14` or `v1.15.1`; `None` for an invalid version.
+    pub fn from_volcano_version(version: &str) -> Option<Self> {
+        let version: api::Version = version.parse().ok()?;
+        let first_with_subgroups: api::Version = "1.14".parse().ok()?;
+        Some(if version.cmp_specified(&first_with_subgroups).is_lt() {
+            Self::MinTaskMember
+        } else {
+            Self::SubGroupPolicy
+        })
     }
 }
+
+// === impl ReplicaLabel ===
+
+impl ReplicaLabel {
+    /// Returns the label key.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::ReplicaIndex => labels::REPLICA_INDEX,
+            Self::GroupIndex => labels::GROUP_INDEX,
+        }
+    }
+}
+
+// === impl Gang ===
 
 impl Gang {
     /// Returns the number of replicas of `member` that must be scheduled together.
@@ -163,6 +148,27 @@ impl Gang {
             }
         };
         self.members.iter().flat_map(tasks).collect()
+    }
+}
+
+fn gang_member(role: &Role) -> GangMember {
+    let mut requests = pod_requests(&role.template);
+    if let Some(worker) = &role.worker_template {
+        let worker_requests = pod_requests(worker);
+        (1..role.nodes).for_each(|_| add_resources(&mut requests, &worker_requests));
+    }
+    let replicas_by = match role.workload {
+        Workload::LeaderWorkerSetPerReplica => ReplicaLabel::ReplicaIndex,
+        Workload::LeaderWorkerSet | Workload::Deployment => ReplicaLabel::GroupIndex,
+    };
+    GangMember {
+        role: role.name.clone(),
+        selector: role.selector.clone(),
+        replica_label: replicas_by,
+        // Counts one replica for a role scaled to zero, so that its first replica can join the gang.
+        replicas: role.replicas.min.max(1),
+        pods: role.nodes,
+        requests,
     }
 }
 

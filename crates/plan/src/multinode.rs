@@ -16,6 +16,17 @@ pub(crate) struct ReplicaTemplates {
     pub worker: Value,
 }
 
+/// How the Pods of a replica form one distributed engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rendezvous {
+    /// A Ray cluster.
+    Ray,
+    /// The engine's own rendezvous over the given number of nodes.
+    Native(native::Engine, u32),
+    /// The command configures the rendezvous and is left unchanged.
+    Explicit,
+}
+
 /// Returns the templates for a replica of `nodes` Pods. `port` is the serving port of the leader; `backend` is the backend that
 /// the user requests.
 ///
@@ -42,45 +53,7 @@ pub(crate) fn expand_template(
     Ok(ReplicaTemplates { leader, worker })
 }
 
-/// How the Pods of a replica form one distributed engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rendezvous {
-    /// A Ray cluster.
-    Ray,
-    /// The engine's own rendezvous over the given number of nodes.
-    Native(native::Engine, u32),
-    /// The command configures the rendezvous and is left unchanged.
-    Explicit,
-}
-
-/// Selects the rendezvous of a container. SGLang has its own and does not support Ray; Ray is the default of the specification
-/// for other engines. A command that distinguishes leader and workers is left unchanged.
-fn select(container: &Value, nodes: u32, backend: Option<MultinodeBackend>) -> Result<Rendezvous, PlanError> {
-    use native::Engine::{Sglang, Vllm};
-    let unsupported = |message: String| Err(PlanError::new(code::error::BACKEND_UNSUPPORTED, message));
-    let engine = launch::inspect(container).engine;
-    match (engine, backend) {
-        (Some("sglang"), Some(MultinodeBackend::Ray)) => {
-            unsupported("multinode.backend: SGLang does not support Ray; remove the field or set Native".to_owned())
-        }
-        (Some("sglang"), _) => Ok(Rendezvous::Native(Sglang, nodes)),
-        (Some("vllm") | None, Some(MultinodeBackend::Ray)) => Ok(Rendezvous::Ray),
-        (Some("vllm") | None, Some(MultinodeBackend::Native)) => Ok(Rendezvous::Native(Vllm, nodes)),
-        (Some("vllm"), None) if has_rank_flag(container) => Ok(Rendezvous::Native(Vllm, nodes)),
-        (Some("vllm") | None, None) if launch::distinguishes_pods(container) => Ok(Rendezvous::Explicit),
-        (Some("vllm") | None, None) => Ok(Rendezvous::Ray),
-        (Some(_), None) if configures_rendezvous(container) => Ok(Rendezvous::Explicit),
-        (Some(other), _) => unsupported(format!(
-            "multinode: multi-node arguments of {other} are not known; omit backend and pass $(LWS_LEADER_ADDRESS) and $(LWS_WORKER_INDEX) in command or args"
-        )),
-    }
-}
-
-/// Returns whether the command has a flag for the node rank.
-fn has_rank_flag(container: &Value) -> bool {
-    let words = ["command", "args"].map(|field| container[field].to_string());
-    words.iter().any(|text| text.contains("--node-rank") || text.contains("--node_rank"))
-}
+// === impl Rendezvous ===
 
 impl Rendezvous {
     /// Returns the rendezvous for the engine of `container` over `nodes` Pods. `backend` is the backend that the user requests.
@@ -118,6 +91,35 @@ impl Rendezvous {
         }
         Ok(())
     }
+}
+
+/// Selects the rendezvous of a container. SGLang has its own and does not support Ray; Ray is the default of the specification
+/// for other engines. A command that distinguishes leader and workers is left unchanged.
+fn select(container: &Value, nodes: u32, backend: Option<MultinodeBackend>) -> Result<Rendezvous, PlanError> {
+    use native::Engine::{Sglang, Vllm};
+    let unsupported = |message: String| Err(PlanError::new(code::error::BACKEND_UNSUPPORTED, message));
+    let engine = launch::inspect(container).engine;
+    match (engine, backend) {
+        (Some("sglang"), Some(MultinodeBackend::Ray)) => {
+            unsupported("multinode.backend: SGLang does not support Ray; remove the field or set Native".to_owned())
+        }
+        (Some("sglang"), _) => Ok(Rendezvous::Native(Sglang, nodes)),
+        (Some("vllm") | None, Some(MultinodeBackend::Ray)) => Ok(Rendezvous::Ray),
+        (Some("vllm") | None, Some(MultinodeBackend::Native)) => Ok(Rendezvous::Native(Vllm, nodes)),
+        (Some("vllm"), None) if has_rank_flag(container) => Ok(Rendezvous::Native(Vllm, nodes)),
+        (Some("vllm") | None, None) if launch::distinguishes_pods(container) => Ok(Rendezvous::Explicit),
+        (Some("vllm") | None, None) => Ok(Rendezvous::Ray),
+        (Some(_), None) if configures_rendezvous(container) => Ok(Rendezvous::Explicit),
+        (Some(other), _) => unsupported(format!(
+            "multinode: multi-node arguments of {other} are not known; omit backend and pass $(LWS_LEADER_ADDRESS) and $(LWS_WORKER_INDEX) in command or args"
+        )),
+    }
+}
+
+/// Returns whether the command has a flag for the node rank.
+fn has_rank_flag(container: &Value) -> bool {
+    let words = ["command", "args"].map(|field| container[field].to_string());
+    words.iter().any(|text| text.contains("--node-rank") || text.contains("--node_rank"))
 }
 
 /// Returns whether the command of `container` configures the rendezvous.

@@ -140,6 +140,8 @@ pub(crate) fn parallelism(container: &Value, accelerators: Option<&Accelerators>
     }
 }
 
+// === impl Accelerators ===
+
 impl Accelerators {
     fn accelerator_allocation(&self) -> decide::AcceleratorAllocation<'_> {
         decide::AcceleratorAllocation { class: &self.class, shape: self.shape, names: &self.resource_names }

@@ -36,13 +36,6 @@ pub struct Plan {
     pub services: Vec<ServicePlan>,
 }
 
-impl Plan {
-    /// Returns whether all services are feasible.
-    pub fn is_feasible(&self) -> bool {
-        self.services.iter().all(|service| service.feasible)
-    }
-}
-
 /// Plan of one service: the decision, its reasons and the objects to apply.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -80,6 +73,15 @@ pub struct ServicePlan {
     pub omitted: OmittedCounts,
 }
 
+/// Whether planning retains the current selection of a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CurrentSelectionPolicy {
+    /// Retain the current selection while it is feasible.
+    Retain,
+    /// Select again, ignoring the current selection.
+    Ignore,
+}
+
 /// Plans every service of the snapshot. Accelerators claimed by earlier services are not available to later ones.
 pub fn plan(snapshot: &Snapshot) -> Plan {
     let mut claims = snapshot.claims.clone();
@@ -101,15 +103,6 @@ pub fn plan_service(snapshot: &Snapshot, service: &Service) -> ServicePlan {
     plan_service_with_claims(snapshot, &snapshot.claims, service, CurrentSelectionPolicy::Retain)
 }
 
-/// Whether planning retains the current selection of a service.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CurrentSelectionPolicy {
-    /// Retain the current selection while it is feasible.
-    Retain,
-    /// Select again, ignoring the current selection.
-    Ignore,
-}
-
 /// Plans one service with `claims` instead of the snapshot's claims, so that many services can share one snapshot.
 pub fn plan_service_with_claims(
     snapshot: &Snapshot,
@@ -125,6 +118,17 @@ pub fn plan_service_with_claims(
         Service::RoleBased(service) => plan_role_based_service(snapshot, service),
     }
 }
+
+// === impl Plan ===
+
+impl Plan {
+    /// Returns whether all services are feasible.
+    pub fn is_feasible(&self) -> bool {
+        self.services.iter().all(|service| service.feasible)
+    }
+}
+
+// === impl ServicePlan ===
 
 impl ServicePlan {
     fn for_owner(owner: &Owner) -> Self {

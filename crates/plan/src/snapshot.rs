@@ -58,6 +58,21 @@ pub struct Snapshot {
 /// Default image of endpoint pickers: ostler at the version of this crate.
 pub const DEFAULT_PICKER_IMAGE: &str = concat!("ostler:", env!("CARGO_PKG_VERSION"));
 
+/// A BaseModel or ClusterBaseModel.
+#[derive(Debug, Clone)]
+pub struct Model {
+    /// Name of the model.
+    pub name: String,
+    /// Namespace; `None` for cluster scope.
+    pub namespace: Option<String>,
+    /// Annotation `models.ome.io/category`.
+    pub category: Option<String>,
+    /// Spec of the model.
+    pub spec: BaseModelSpec,
+}
+
+// === impl Snapshot ===
+
 impl Default for Snapshot {
     fn default() -> Self {
         Self {
@@ -72,41 +87,6 @@ impl Default for Snapshot {
             autoscaler_support: AutoscalerSupport::default(),
             picker_image: DEFAULT_PICKER_IMAGE.to_owned(),
         }
-    }
-}
-
-/// A BaseModel or ClusterBaseModel.
-#[derive(Debug, Clone)]
-pub struct Model {
-    /// Name of the model.
-    pub name: String,
-    /// Namespace; `None` for cluster scope.
-    pub namespace: Option<String>,
-    /// Annotation `models.ome.io/category`.
-    pub category: Option<String>,
-    /// Spec of the model.
-    pub spec: BaseModelSpec,
-}
-
-impl Service {
-    /// Parses an InferenceService. Returns `None` for a document of another kind.
-    ///
-    /// # Errors
-    /// A field of a wrong type, or a name that is invalid for the objects of the service.
-    pub fn from_document(document: &Document) -> Result<Option<Self>, ManifestError> {
-        Ok(match (document.api_version(), document.kind()) {
-            (OME, "InferenceService") => {
-                validate_service_name(document)?;
-                Some(Self::Ome(Box::new(document.parse()?)))
-            }
-            (FUSION_INFER, "InferenceService") => {
-                validate_service_name(document)?;
-                let service: fusioninfer::InferenceService = document.parse()?;
-                validate_role_names(document, &service)?;
-                Some(Self::RoleBased(Box::new(service)))
-            }
-            _ => None,
-        })
     }
 }
 
@@ -210,6 +190,30 @@ impl Snapshot {
             // The API server defaults `kind` to ClusterBaseModel, so that value does not exclude a BaseModel.
             _ => find(Some(namespace)).or_else(|| find(None)),
         }
+    }
+}
+
+// === impl Service ===
+
+impl Service {
+    /// Parses an InferenceService. Returns `None` for a document of another kind.
+    ///
+    /// # Errors
+    /// A field of a wrong type, or a name that is invalid for the objects of the service.
+    pub fn from_document(document: &Document) -> Result<Option<Self>, ManifestError> {
+        Ok(match (document.api_version(), document.kind()) {
+            (OME, "InferenceService") => {
+                validate_service_name(document)?;
+                Some(Self::Ome(Box::new(document.parse()?)))
+            }
+            (FUSION_INFER, "InferenceService") => {
+                validate_service_name(document)?;
+                let service: fusioninfer::InferenceService = document.parse()?;
+                validate_role_names(document, &service)?;
+                Some(Self::RoleBased(Box::new(service)))
+            }
+            _ => None,
+        })
     }
 }
 

@@ -55,6 +55,8 @@ struct ReferenceInventory {
     classes: BTreeMap<String, Class>,
 }
 
+// === impl ReferenceInventory ===
+
 impl ReferenceInventory {
     fn availability(&self, class: &Class) -> Availability {
         let nodes: Vec<Value> = self.nodes.values().cloned().collect();

@@ -16,13 +16,6 @@ pub struct MergedAffinity {
     other_fields: Value,
 }
 
-/// Returns the required node selector terms of an affinity; `None` if it has none.
-pub(crate) fn required_terms(affinity: &Value) -> Option<&[Value]> {
-    // Avoids `Value::pointer`, which parses its path on each call, because this runs for every node.
-    let node = affinity.get("nodeAffinity")?.get("requiredDuringSchedulingIgnoredDuringExecution")?;
-    node.get("nodeSelectorTerms")?.as_array().map(Vec::as_slice).filter(|terms| !terms.is_empty())
-}
-
 /// The merged required terms exceed the maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the node affinities of class, runtime and service multiply to {terms} terms; the maximum is {MAX_TERMS}")]
@@ -30,6 +23,15 @@ pub struct TooManyTerms {
     /// Number of merged terms.
     pub terms: usize,
 }
+
+/// Returns the required node selector terms of an affinity; `None` if it has none.
+pub(crate) fn required_terms(affinity: &Value) -> Option<&[Value]> {
+    // Avoids `Value::pointer`, which parses its path on each call, because this runs for every node.
+    let node = affinity.get("nodeAffinity")?.get("requiredDuringSchedulingIgnoredDuringExecution")?;
+    node.get("nodeSelectorTerms")?.as_array().map(Vec::as_slice).filter(|terms| !terms.is_empty())
+}
+
+// === impl MergedAffinity ===
 
 impl MergedAffinity {
     /// Adds an affinity that must match in addition to the existing ones.

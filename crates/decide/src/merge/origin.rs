@@ -20,21 +20,6 @@ pub enum Origin {
     Annotation,
 }
 
-impl Origin {
-    /// Returns the name for messages.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ostler => "ostler",
-            Self::Runtime => "runtime",
-            Self::Class => "accelerator class",
-            Self::Configuration => "accelerator configuration",
-            Self::Service => "service",
-            Self::Annotation => "annotation",
-        }
-    }
-}
-
 /// A merged value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
@@ -58,6 +43,36 @@ pub struct OverriddenValue {
     pub value: String,
 }
 
+/// Values from the three sources of a container, in order of increasing precedence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sources<T> {
+    /// The runtime.
+    pub runtime: T,
+    /// The accelerator configuration.
+    pub configuration: T,
+    /// The service.
+    pub service: T,
+}
+
+// === impl Origin ===
+
+impl Origin {
+    /// Returns the name for messages.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ostler => "ostler",
+            Self::Runtime => "runtime",
+            Self::Class => "accelerator class",
+            Self::Configuration => "accelerator configuration",
+            Self::Service => "service",
+            Self::Annotation => "annotation",
+        }
+    }
+}
+
+// === impl Setting ===
+
 impl Setting {
     /// Creates a setting that overrides nothing.
     #[must_use]
@@ -75,16 +90,7 @@ impl Setting {
     }
 }
 
-/// Values from the three sources of a container, in order of increasing precedence.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sources<T> {
-    /// The runtime.
-    pub runtime: T,
-    /// The accelerator configuration.
-    pub configuration: T,
-    /// The service.
-    pub service: T,
-}
+// === impl Sources ===
 
 impl<T> Sources<T> {
     /// Returns the values with their origins, weakest first.

@@ -27,29 +27,12 @@ pub struct Placement {
     pub warnings: Vec<Warning>,
 }
 
-impl Placement {
-    /// Whether the placement allows a node with this name and these labels.
-    #[must_use]
-    pub fn accepts(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
-        let matches = |terms: &Vec<Value>| terms.iter().any(|term| nodes::term_matches_node(term, name, labels));
-        nodes::labels_match_selector(labels, &self.node_selector) && self.affinity.required.iter().all(matches)
-    }
-}
-
 /// Placement that a class requires for its Pods.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ClassPlacement {
     pub(crate) node_selector: BTreeMap<String, String>,
     /// `NodeSelectorTerm`s, at least one of which must match; empty if the node selector suffices.
     pub(crate) terms: Vec<Value>,
-}
-
-impl ClassPlacement {
-    /// Whether the terms match the node. A node without known labels always matches.
-    pub(crate) fn accepts(&self, node: &ClassNode) -> bool {
-        let Some(labels) = &node.labels else { return true };
-        self.terms.is_empty() || self.terms.iter().any(|term| nodes::term_matches_node(term, &node.name, labels))
-    }
 }
 
 /// The merged placement without the terms of the class, as a filter that borrows its layers.
@@ -59,6 +42,29 @@ pub(crate) struct PlacementFilter<'a> {
     /// Lists of terms; at least one term of each list must match.
     required: Vec<&'a [Value]>,
 }
+
+// === impl Placement ===
+
+impl Placement {
+    /// Whether the placement allows a node with this name and these labels.
+    #[must_use]
+    pub fn accepts(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
+        let matches = |terms: &Vec<Value>| terms.iter().any(|term| nodes::term_matches_node(term, name, labels));
+        nodes::labels_match_selector(labels, &self.node_selector) && self.affinity.required.iter().all(matches)
+    }
+}
+
+// === impl ClassPlacement ===
+
+impl ClassPlacement {
+    /// Whether the terms match the node. A node without known labels always matches.
+    pub(crate) fn accepts(&self, node: &ClassNode) -> bool {
+        let Some(labels) = &node.labels else { return true };
+        self.terms.is_empty() || self.terms.iter().any(|term| nodes::term_matches_node(term, &node.name, labels))
+    }
+}
+
+// === impl PlacementFilter ===
 
 impl<'a> PlacementFilter<'a> {
     pub(crate) fn new(

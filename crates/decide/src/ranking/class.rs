@@ -43,6 +43,13 @@ enum Capacity {
     Insufficient,
 }
 
+/// Rank keys that are known before a class is evaluated, see [`pre_capacity_keys`].
+pub(crate) struct PreCapacityKeys<'a> {
+    preferred: &'a [String],
+    preferences: &'a [ClassPreference],
+    model: Option<&'a Model>,
+}
+
 /// Ranks eligible classes, best first, and returns notes about the scores.
 pub(crate) fn rank_classes<'a>(
     context: &MatchContext<'_>,
@@ -58,6 +65,81 @@ pub(crate) fn rank_classes<'a>(
     sort_by_rank(&mut ranked);
     rank_variants_first(&mut ranked);
     (ranked, scores.notes)
+}
+
+/// Whether enough accelerators are free for all replicas; true if the nodes are unknown.
+pub(crate) fn has_capacity(nodes: &EligibleNodes, fit: AcceleratorFit, replicas: u32) -> bool {
+    capacity(nodes, fit, replicas) != Capacity::Insufficient
+}
+
+/// Returns the keys that rank classes before their capacity: the service's list and the runtime's preferences. `None` if a
+/// price or a request size also ranks before capacity.
+pub(crate) fn pre_capacity_keys<'a>(context: &'a MatchContext<'_>) -> Option<PreCapacityKeys<'a>> {
+    let has_request_size =
+        |preference: &ClassPreference| preference.conditions.iter().any(|condition| condition.request_size.is_some());
+    let preferences = &context.requirements.preferences;
+    let preferred = &context.demand.selector.preferred;
+    let ranks_by_price = context.demand.selector.cost_threshold.is_some();
+    let is_known = !ranks_by_price && !preferences.iter().any(has_request_size);
+    is_known.then(|| PreCapacityKeys { preferred, preferences, model: context.model })
+}
+
+/// Position in the service's list, then score of the runtime's preference; the smallest key ranks first.
+type PreCapacityKey = (usize, Reverse<i32>);
+
+/// Key of a class that neither the service nor the runtime names.
+const UNNAMED: PreCapacityKey = (usize::MAX, Reverse(0));
+
+// === impl PreCapacityKeys ===
+
+impl PreCapacityKeys<'_> {
+    /// Returns the indices of `classes` classes with their keys, in rank order. `index_of` finds a class by name.
+    pub(crate) fn in_order(
+        &self,
+        classes: usize,
+        index_of: impl Fn(&str) -> Option<usize>,
+    ) -> impl Iterator<Item = (PreCapacityKey, usize)> {
+        let names = self.preferred.iter().chain(self.preferences.iter().map(|preference| &preference.class));
+        let mut named: Vec<_> = names.filter_map(|name| Some((self.key(name), index_of(name)?))).collect();
+        named.sort_unstable();
+        named.dedup();
+        let indices: Vec<usize> = named.iter().map(|(_, index)| *index).collect();
+        let unnamed = (0..classes).filter(move |index| !indices.contains(index)).map(|index| (UNNAMED, index));
+        let after_unnamed = named.split_off(named.partition_point(|(key, _)| *key < UNNAMED));
+        named.into_iter().chain(unnamed).chain(after_unnamed)
+    }
+
+    fn key(&self, class: &str) -> PreCapacityKey {
+        (position(self.preferred, class), Reverse(preference_score(self.preferences, class, self.model)))
+    }
+}
+
+// === impl RankedClass ===
+
+impl RankedClass<'_> {
+    /// Whether a replica costs at most the threshold; true without a threshold.
+    pub(crate) fn is_within_threshold(&self) -> bool {
+        self.cost_threshold
+            .is_none_or(|threshold| self.eligibility.price_per_hour.is_some_and(|price| price <= threshold))
+    }
+
+    /// Returns the price of a replica if it exceeds the threshold, otherwise 0, so that the cheapest class above the
+    /// threshold ranks first.
+    fn price_over_threshold(&self) -> f64 {
+        if self.is_within_threshold() { 0.0 } else { self.eligibility.price_per_hour.unwrap_or(f64::INFINITY) }
+    }
+
+    fn price_reason(&self, selected: &Self) -> ClassRankReason {
+        match self.eligibility.price_per_hour.zip(selected.eligibility.price_per_hour) {
+            Some((candidate, selected)) => ClassRankReason::Price { candidate, selected },
+            None => ClassRankReason::Unpriced,
+        }
+    }
+
+    fn score_reason(&self, selected: &Self) -> ClassRankReason {
+        let (candidate, selected) = (round_score(self.score.total), round_score(selected.score.total));
+        ClassRankReason::Score { ranking: self.eligibility.ranking, candidate, selected }
+    }
 }
 
 fn sort_by_rank(ranked: &mut [RankedClass<'_>]) {
@@ -115,11 +197,6 @@ fn ranked_class<'a>(
     }
 }
 
-/// Whether enough accelerators are free for all replicas; true if the nodes are unknown.
-pub(crate) fn has_capacity(nodes: &EligibleNodes, fit: AcceleratorFit, replicas: u32) -> bool {
-    capacity(nodes, fit, replicas) != Capacity::Insufficient
-}
-
 fn capacity(nodes: &EligibleNodes, fit: AcceleratorFit, replicas: u32) -> Capacity {
     match nodes {
         None => Capacity::Unknown,
@@ -128,81 +205,8 @@ fn capacity(nodes: &EligibleNodes, fit: AcceleratorFit, replicas: u32) -> Capaci
     }
 }
 
-/// Returns the keys that rank classes before their capacity: the service's list and the runtime's preferences. `None` if a
-/// price or a request size also ranks before capacity.
-pub(crate) fn pre_capacity_keys<'a>(context: &'a MatchContext<'_>) -> Option<PreCapacityKeys<'a>> {
-    let has_request_size =
-        |preference: &ClassPreference| preference.conditions.iter().any(|condition| condition.request_size.is_some());
-    let preferences = &context.requirements.preferences;
-    let preferred = &context.demand.selector.preferred;
-    let ranks_by_price = context.demand.selector.cost_threshold.is_some();
-    let is_known = !ranks_by_price && !preferences.iter().any(has_request_size);
-    is_known.then(|| PreCapacityKeys { preferred, preferences, model: context.model })
-}
-
-/// Position in the service's list, then score of the runtime's preference; the smallest key ranks first.
-type PreCapacityKey = (usize, Reverse<i32>);
-
-/// Key of a class that neither the service nor the runtime names.
-const UNNAMED: PreCapacityKey = (usize::MAX, Reverse(0));
-
-/// Rank keys that are known before a class is evaluated, see [`pre_capacity_keys`].
-pub(crate) struct PreCapacityKeys<'a> {
-    preferred: &'a [String],
-    preferences: &'a [ClassPreference],
-    model: Option<&'a Model>,
-}
-
-impl PreCapacityKeys<'_> {
-    /// Returns the indices of `classes` classes with their keys, in rank order. `index_of` finds a class by name.
-    pub(crate) fn in_order(
-        &self,
-        classes: usize,
-        index_of: impl Fn(&str) -> Option<usize>,
-    ) -> impl Iterator<Item = (PreCapacityKey, usize)> {
-        let names = self.preferred.iter().chain(self.preferences.iter().map(|preference| &preference.class));
-        let mut named: Vec<_> = names.filter_map(|name| Some((self.key(name), index_of(name)?))).collect();
-        named.sort_unstable();
-        named.dedup();
-        let indices: Vec<usize> = named.iter().map(|(_, index)| *index).collect();
-        let unnamed = (0..classes).filter(move |index| !indices.contains(index)).map(|index| (UNNAMED, index));
-        let after_unnamed = named.split_off(named.partition_point(|(key, _)| *key < UNNAMED));
-        named.into_iter().chain(unnamed).chain(after_unnamed)
-    }
-
-    fn key(&self, class: &str) -> PreCapacityKey {
-        (position(self.preferred, class), Reverse(preference_score(self.preferences, class, self.model)))
-    }
-}
-
 fn position(names: &[String], class: &str) -> usize {
     names.iter().position(|name| name == class).unwrap_or(usize::MAX)
-}
-
-impl RankedClass<'_> {
-    /// Whether a replica costs at most the threshold; true without a threshold.
-    pub(crate) fn is_within_threshold(&self) -> bool {
-        self.cost_threshold
-            .is_none_or(|threshold| self.eligibility.price_per_hour.is_some_and(|price| price <= threshold))
-    }
-
-    /// Returns the price of a replica if it exceeds the threshold, otherwise 0, so that the cheapest class above the
-    /// threshold ranks first.
-    fn price_over_threshold(&self) -> f64 {
-        if self.is_within_threshold() { 0.0 } else { self.eligibility.price_per_hour.unwrap_or(f64::INFINITY) }
-    }
-
-    fn price_reason(&self, selected: &Self) -> ClassRankReason {
-        match self.eligibility.price_per_hour.zip(selected.eligibility.price_per_hour) {
-            Some((candidate, selected)) => ClassRankReason::Price { candidate, selected },
-            None => ClassRankReason::Unpriced,
-        }
-    }
-
-    fn score_reason(&self, selected: &Self) -> ClassRankReason {
-        let (candidate, selected) = (round_score(self.score.total), round_score(selected.score.total));
-        ClassRankReason::Score { ranking: self.eligibility.ranking, candidate, selected }
-    }
 }
 
 /// The keys in order. An annotation takes precedence over fields, so the cost threshold precedes the preferred classes.

@@ -134,6 +134,8 @@ pub(crate) fn class_stage(code: Code) -> u8 {
     super::position(code::class::ALL, code).saturating_sub(1)
 }
 
+// === impl ClassRejection ===
+
 impl ClassRejection {
     /// Returns the number of checks of a class.
     pub(crate) fn stages() -> u8 {
@@ -225,6 +227,8 @@ impl fmt::Display for ClassRejection {
     }
 }
 
+// === impl ExclusionReason ===
+
 impl fmt::Display for ExclusionReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -239,6 +243,8 @@ impl fmt::Display for ExclusionReason {
         }
     }
 }
+
+// === impl CountLimit ===
 
 impl fmt::Display for CountLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

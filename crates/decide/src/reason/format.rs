@@ -8,6 +8,22 @@ pub(super) const MAX_LISTED: usize = 5;
 /// Formats a list as `a, b, c and 7 more`.
 pub(super) struct AbbreviatedList<'a>(pub(super) &'a [String]);
 
+/// Formats bytes in GiB, as accelerator memory is usually given.
+pub(super) struct Gibibytes(pub(super) u64);
+
+/// Formats bytes in GB, as model sizes are usually given.
+pub(super) struct Gigabytes(pub(super) u64);
+
+/// Formats a capability of a class: `has 40 GiB`, or `declares none`.
+pub(super) struct DeclaredValue<T>(pub(super) Option<T>);
+
+/// Returns the text, or a placeholder for an unset field.
+pub(super) fn or_unset(text: Option<&str>) -> &str {
+    text.unwrap_or("(unset)")
+}
+
+// === impl AbbreviatedList ===
+
 impl fmt::Display for AbbreviatedList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let items = self.0.get(..MAX_LISTED).unwrap_or(self.0);
@@ -19,13 +35,7 @@ impl fmt::Display for AbbreviatedList<'_> {
     }
 }
 
-/// Returns the text, or a placeholder for an unset field.
-pub(super) fn or_unset(text: Option<&str>) -> &str {
-    text.unwrap_or("(unset)")
-}
-
-/// Formats bytes in GiB, as accelerator memory is usually given.
-pub(super) struct Gibibytes(pub(super) u64);
+// === impl Gibibytes ===
 
 impl fmt::Display for Gibibytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -34,8 +44,7 @@ impl fmt::Display for Gibibytes {
     }
 }
 
-/// Formats bytes in GB, as model sizes are usually given.
-pub(super) struct Gigabytes(pub(super) u64);
+// === impl Gigabytes ===
 
 impl fmt::Display for Gigabytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -44,8 +53,7 @@ impl fmt::Display for Gigabytes {
     }
 }
 
-/// Formats a capability of a class: `has 40 GiB`, or `declares none`.
-pub(super) struct DeclaredValue<T>(pub(super) Option<T>);
+// === impl DeclaredValue ===
 
 impl<T: fmt::Display> fmt::Display for DeclaredValue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

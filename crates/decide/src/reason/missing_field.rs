@@ -28,6 +28,8 @@ pub enum ModelField {
     Architecture,
 }
 
+// === impl ModelField ===
+
 impl ModelField {
     /// Returns the path of the field in the model.
     #[must_use]

@@ -220,6 +220,8 @@ pub enum RuntimeField {
     Protocol(String),
 }
 
+// === impl ProposedChange ===
+
 impl ProposedChange {
     /// Whether editing existing manifests suffices, without additional hardware or different model weights.
     #[must_use]
@@ -294,9 +296,7 @@ impl fmt::Display for ProposedChange {
     }
 }
 
-fn pluralize(count: u32, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
-}
+// === impl ConstraintSource ===
 
 impl ConstraintSource {
     fn object(&self) -> String {
@@ -323,6 +323,8 @@ impl ConstraintSource {
     }
 }
 
+// === impl CapabilityChange ===
+
 impl fmt::Display for CapabilityChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let gibibytes = |bytes: &u64| *bytes as f64 / f64::from(1 << 30);
@@ -345,6 +347,8 @@ impl fmt::Display for CapabilityChange {
         }
     }
 }
+
+// === impl RuntimeField ===
 
 impl RuntimeField {
     /// Returns the models or the protocol that a runtime with this field value serves, for messages.
@@ -388,4 +392,8 @@ impl fmt::Display for RuntimeField {
             Self::Protocol(name) => write!(f, "add {name} to protocolVersions"),
         }
     }
+}
+
+fn pluralize(count: u32, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }

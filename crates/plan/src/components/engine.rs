@@ -25,6 +25,25 @@ use crate::runner::{self, Layers};
 /// Default name of the main container.
 pub(super) const CONTAINER: &str = "ome-container";
 
+/// Builds the role of one replica set.
+struct RoleBuilder<'a> {
+    owner: &'a Owner,
+    input: &'a LayoutInput<'a>,
+    component_input: &'a ComponentInput<'a>,
+    replica_set: &'a ReplicaSet,
+    /// Number of Pods of one replica.
+    nodes: u32,
+    gang: bool,
+}
+
+/// Pod template of the leader or the workers of a replica.
+struct PodTemplate {
+    template: Value,
+    /// Serving port; unused for workers.
+    port: u16,
+    settings: Vec<Setting>,
+}
+
 /// Returns one role per replica set: `engine`, or `engine-{class}` if several classes share the requests. In a gang every
 /// replica is a group of a LeaderWorkerSet, because Volcano recognizes replicas by the group index.
 pub(super) fn roles(
@@ -44,24 +63,7 @@ pub(super) fn roles(
     Ok(roles)
 }
 
-/// Builds the role of one replica set.
-struct RoleBuilder<'a> {
-    owner: &'a Owner,
-    input: &'a LayoutInput<'a>,
-    component_input: &'a ComponentInput<'a>,
-    replica_set: &'a ReplicaSet,
-    /// Number of Pods of one replica.
-    nodes: u32,
-    gang: bool,
-}
-
-/// Pod template of the leader or the workers of a replica.
-struct PodTemplate {
-    template: Value,
-    /// Serving port; unused for workers.
-    port: u16,
-    settings: Vec<Setting>,
-}
+// === impl RoleBuilder ===
 
 impl RoleBuilder<'_> {
     fn role(&self, warnings: &mut Vec<Warning>) -> Result<Role, PlanError> {

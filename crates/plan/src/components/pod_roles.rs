@@ -19,6 +19,8 @@ pub(super) struct Placement {
     pub demand: ComponentDemand,
 }
 
+// === impl ComponentSpecs ===
+
 impl ComponentSpecs {
     /// Returns runtime and service, in order of increasing precedence.
     fn layers(&self) -> [&Component; 2] {

@@ -21,6 +21,8 @@ struct Flag {
     values: Vec<String>,
 }
 
+// === impl SettingRecorder ===
+
 impl SettingRecorder {
     /// Records the flags in `words`, which override those of weaker sources.
     pub(super) fn record(&mut self, words: &[String], origin: Origin) {
