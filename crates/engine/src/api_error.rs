@@ -6,9 +6,13 @@ use serde::Serialize;
 /// An error response: HTTP status and the `error` object of the body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ApiError {
+    /// HTTP status, also `code` of the body.
     pub(crate) status: StatusCode,
+    /// `type`: vLLM's class of the error.
     pub(crate) error_type: &'static str,
+    /// `message`.
     pub(crate) message: String,
+    /// `param`: the field of the request that is wrong, if it is one field.
     pub(crate) param: Option<String>,
 }
 
@@ -18,6 +22,7 @@ struct ErrorBody<'a> {
     error: ErrorObject<'a>,
 }
 
+/// `error` of the body, in the order of vLLM.
 #[derive(Serialize)]
 struct ErrorObject<'a> {
     message: &'a str,
@@ -25,6 +30,8 @@ struct ErrorObject<'a> {
     param: Option<&'a str>,
     code: u16,
 }
+
+// === impl ApiError ===
 
 impl ApiError {
     /// Returns the error for a well-formed request that vLLM rejects.

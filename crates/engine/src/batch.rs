@@ -26,7 +26,10 @@ pub(crate) struct Sequence {
 /// Counts a request as waiting until the guard is dropped.
 struct WaitingGuard<'a>(&'a AtomicUsize);
 
+// === impl Batch ===
+
 impl Batch {
+    /// Returns an empty batch of at most `max_num_seqs` sequences, at least 1.
     pub(crate) fn new(max_num_seqs: usize) -> Arc<Self> {
         Arc::new(Self {
             slots: Arc::new(Semaphore::new(max_num_seqs.max(1))),
@@ -69,6 +72,8 @@ impl Batch {
     }
 }
 
+// === impl Sequence ===
+
 impl Sequence {
     /// Adds one token to the KV cache.
     pub(crate) fn append_token(&mut self) {
@@ -83,6 +88,8 @@ impl Drop for Sequence {
         self.batch.kv_tokens.fetch_sub(self.kv_tokens, Relaxed);
     }
 }
+
+// === impl WaitingGuard ===
 
 impl<'a> WaitingGuard<'a> {
     fn new(counter: &'a AtomicUsize) -> Self {

@@ -40,9 +40,13 @@ struct Timestamps {
 
 /// Text of one decode step, and the finish reason if it is the last step.
 pub(crate) struct TokenOutput {
+    /// Text to send, possibly empty.
     pub(crate) text: String,
+    /// Finish reason; present in the last output.
     pub(crate) finish: Option<Finish>,
 }
+
+// === impl Generation ===
 
 impl Generation {
     /// Validates `request`. The first call of [`Generation::next_output`] queues the request.

@@ -16,17 +16,31 @@ use serde::Serialize;
 use crate::{
     api_error::ApiError,
     generation::Generation,
-    metrics,
+    metrics_page,
     request::{Endpoint, GenerationRequest, StreamOptions},
-    response::{self, ResponseMetadata},
+    response::{ResponseMetadata, VLLM_VERSION, completion, event_stream, model_list},
     simulator::Simulator,
     tokenizer,
 };
 
-/// The simulated vLLM release.
-pub(crate) const VLLM_VERSION: &str = "0.32.0";
-
 const JSON: &str = "application/json";
+
+/// A validated request that is ready for generation.
+struct AcceptedRequest {
+    generation: Generation,
+    metadata: ResponseMetadata,
+    /// Present if the response is streamed.
+    stream: Option<StreamOptions>,
+}
+
+/// Body of a response of `/tokenize`.
+#[derive(Serialize)]
+struct TokenizeResponse {
+    count: usize,
+    max_model_len: usize,
+    tokens: Vec<u32>,
+    token_strs: (),
+}
 
 /// Returns the router with all routes of `engine`.
 pub(crate) fn router(engine: Arc<Simulator>) -> Router {
@@ -61,14 +75,6 @@ async fn generate(
         }
         Ok(AcceptedRequest { generation, metadata, stream: None }) => completion_response(generation, &metadata).await,
     }
-}
-
-/// A validated request that is ready for generation.
-struct AcceptedRequest {
-    generation: Generation,
-    metadata: ResponseMetadata,
-    /// Present if the response is streamed.
-    stream: Option<StreamOptions>,
 }
 
 fn accept(
@@ -116,7 +122,7 @@ async fn completion_response(mut generation: Generation, metadata: &ResponseMeta
             return build_response(
                 StatusCode::OK,
                 Some(JSON),
-                response::completion_body(metadata, &text, &finish, generation.usage()),
+                completion::completion_body(metadata, &text, &finish, generation.usage()),
             );
         }
     }
@@ -144,31 +150,31 @@ fn events(
         let usage = options.continuous_usage_stats.then(|| generation.usage());
         let mut text = String::new();
         if is_first && metadata.endpoint == Endpoint::Chat {
-            text.push_str(&response::role_chunk(&metadata, usage));
+            text.push_str(&event_stream::role_chunk(&metadata, usage));
         }
         let is_finished = output.finish.is_some();
         let is_last = is_finished && !options.include_usage;
-        text.push_str(&response::token_chunk(&metadata, &output.text, output.finish.as_ref(), usage, is_last));
+        text.push_str(&event_stream::token_chunk(&metadata, &output.text, output.finish.as_ref(), usage, is_last));
         if !is_finished {
             return Some((Ok(Bytes::from(text)), Some((generation, metadata, false))));
         }
         if options.include_usage {
-            text.push_str(&response::usage_chunk(&metadata, generation.usage()));
+            text.push_str(&event_stream::usage_chunk(&metadata, generation.usage()));
         }
-        text.push_str(response::DONE);
+        text.push_str(event_stream::DONE);
         Some((Ok(Bytes::from(text)), None))
     })
 }
 
 async fn models(State(engine): State<Arc<Simulator>>) -> Response<Body> {
     let config = &engine.config;
-    let body = response::models(&config.model_names(), &config.model, config.max_model_len, engine.started_at);
+    let body = model_list::models(&config.model_names(), &config.model, config.max_model_len, engine.started_at);
     build_response(StatusCode::OK, Some(JSON), body)
 }
 
 async fn prometheus_metrics(State(engine): State<Arc<Simulator>>) -> Response<Body> {
     let content_type = "text/plain; version=1.0.0; charset=utf-8";
-    build_response(StatusCode::OK, Some(content_type), metrics::render(&engine).into_bytes())
+    build_response(StatusCode::OK, Some(content_type), metrics_page::render(&engine).into_bytes())
 }
 
 async fn version() -> Response<Body> {
@@ -177,15 +183,6 @@ async fn version() -> Response<Body> {
 
 async fn health() -> Response<Body> {
     build_response(StatusCode::OK, None, Vec::new())
-}
-
-/// Body of a response of `/tokenize`.
-#[derive(Serialize)]
-struct TokenizeResponse {
-    count: usize,
-    max_model_len: usize,
-    tokens: Vec<u32>,
-    token_strs: (),
 }
 
 /// Tokenizes a prompt with the simulated tokenizer; token IDs are hashes.

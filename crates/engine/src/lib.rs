@@ -7,6 +7,14 @@
 //! The crate does not depend on Kubernetes. Text is generated from seed and prompt. Features that are not simulated (`n > 1`,
 //! several prompts in one request, log probabilities) are rejected or `null`.
 //!
+//! Layers; each uses only those before it:
+//!
+//! 1. Parts of the model: `timing`, `batch`, `prefix_cache`, `tokenizer`, `text_generator`, `stop_strings`, `metrics`
+//!    (recording), `server_command`, `config`.
+//! 2. Formats: `api_error`, `request`, `prompt`, `response`.
+//! 3. The simulated engine: `simulator` (state that requests share) and `generation` (one request).
+//! 4. HTTP: `metrics_page`, `http_api`, `serve`. Only this layer opens sockets.
+//!
 //! vLLM does not listen until its weights are loaded, and neither does [`run`]. [`serve`] gets a listening socket; while
 //! loading, it responds 503 with an empty body to every request.
 
@@ -18,6 +26,7 @@ mod config;
 mod generation;
 mod http_api;
 mod metrics;
+mod metrics_page;
 mod prefix_cache;
 mod prompt;
 mod request;

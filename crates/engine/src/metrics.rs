@@ -1,37 +1,48 @@
-//! `/metrics` with vLLM's metric names. Metrics of the Python process and web framework are not simulated.
+//! Records counters and histograms with vLLM's metric names.
 
-mod families;
+pub(crate) mod families;
 
 use std::{
     collections::BTreeMap,
-    fmt::Write as _,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use crate::simulator::Simulator;
-use families::{FAMILIES, Family, MetricType};
+use families::{FAMILIES, Family};
 
 /// Counters and histograms since the start.
 pub(crate) struct Metrics(Mutex<MetricValues>);
 
+/// Recorded values; families without a record are absent.
 #[derive(Default)]
-struct MetricValues {
+pub(crate) struct MetricValues {
     /// Counters by metric family and value of its additional label (`""` if it has none).
-    counters: BTreeMap<(&'static str, &'static str), f64>,
-    histograms: BTreeMap<&'static str, Histogram>,
+    pub(crate) counters: BTreeMap<(&'static str, &'static str), f64>,
+    /// Histograms by metric family.
+    pub(crate) histograms: BTreeMap<&'static str, Histogram>,
 }
 
+/// Observations of a histogram.
 #[derive(Default, Clone)]
-struct Histogram {
+pub(crate) struct Histogram {
     /// Observations per bucket, not cumulative; the last one is `+Inf`.
-    buckets: Vec<u64>,
-    count: u64,
-    sum: f64,
+    pub(crate) buckets: Vec<u64>,
+    /// Number of observations.
+    pub(crate) count: u64,
+    /// Sum of the observed values.
+    pub(crate) sum: f64,
 }
+
+// === impl Metrics ===
 
 impl Metrics {
+    /// Returns metrics without records.
     pub(crate) fn new() -> Self {
         Self(Mutex::default())
+    }
+
+    /// Returns the recorded values. Requests wait to record values until the guard is dropped.
+    pub(crate) fn values(&self) -> MutexGuard<'_, MetricValues> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records the prefill of `prompt` tokens, of which `cached` came from the prefix cache.
@@ -64,7 +75,7 @@ impl Metrics {
     /// Adds an observation to a histogram; unknown names are ignored.
     pub(crate) fn observe(&self, name: &'static str, value: f64) {
         let Some(bounds) = FAMILIES.iter().find(|family| family.name == name).and_then(Family::bounds) else { return };
-        let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut values = self.values();
         let histogram = values.histograms.entry(name).or_default();
         histogram.buckets.resize(bounds.len() + 1, 0);
         let bucket = bounds.iter().position(|bound| value <= *bound).unwrap_or(bounds.len());
@@ -74,190 +85,7 @@ impl Metrics {
     }
 
     fn add(&self, name: &'static str, label: &'static str, value: f64) {
-        let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut values = self.values();
         *values.counters.entry((name, label)).or_default() += value;
-    }
-}
-
-impl Family {
-    /// Returns the upper bounds of a histogram's buckets.
-    fn bounds(&self) -> Option<&'static [f64]> {
-        match self.kind {
-            MetricType::Histogram(bounds) => Some(bounds),
-            MetricType::Counter | MetricType::Gauge => None,
-        }
-    }
-}
-
-/// Renders all metrics in the Prometheus text format.
-pub(crate) fn render(engine: &Simulator) -> String {
-    let values = engine.metrics.0.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut encoder = TextEncoder { text: String::with_capacity(32 * 1024), engine, values: &values };
-    for family in FAMILIES {
-        encoder.write_family(family);
-    }
-    encoder.write_cache_config();
-    encoder.text
-}
-
-/// Encodes metric families in the Prometheus text format.
-struct TextEncoder<'a> {
-    text: String,
-    engine: &'a Simulator,
-    values: &'a MetricValues,
-}
-
-// Writing to a String cannot fail, so the results of `write!` are ignored.
-impl TextEncoder<'_> {
-    fn write_family(&mut self, family: &Family) {
-        match family.kind {
-            MetricType::Counter => {
-                self.write_header(family.name, family.help, "counter");
-                self.write_series(family, family.name, |encoder, label| {
-                    encoder.values.counters.get(&(family.name, label)).copied().unwrap_or(0.0)
-                });
-                self.write_created(family, family.name.trim_end_matches("_total"));
-            }
-            MetricType::Gauge => {
-                self.write_header(family.name, family.help, "gauge");
-                self.write_series(family, family.name, |encoder, label| encoder.gauge_value(family.name, label));
-            }
-            MetricType::Histogram(bounds) => {
-                self.write_header(family.name, family.help, "histogram");
-                self.write_histogram(family.name, bounds);
-                self.write_created(family, family.name);
-            }
-        }
-    }
-
-    fn write_header(&mut self, name: &str, help: &str, kind: &str) {
-        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    fn write_series(&mut self, family: &Family, name: &str, value: impl Fn(&Self, &'static str) -> f64) {
-        let (key, label_values) = family.label.unwrap_or(("", &[""]));
-        for label in label_values {
-            let labels = self.format_labels(family.name, key, label);
-            let value = format_value(value(self, label));
-            let _ = writeln!(self.text, "{name}{{{labels}}} {value}");
-        }
-    }
-
-    fn write_created(&mut self, family: &Family, stem: &str) {
-        let name = format!("{stem}_created");
-        self.write_header(&name, family.help, "gauge");
-        self.write_series(family, &name, |encoder, _| encoder.engine.started_at as f64);
-    }
-
-    fn write_histogram(&mut self, name: &str, bounds: &[f64]) {
-        let histogram = self.values.histograms.get(name).cloned().unwrap_or_default();
-        let mut cumulative = 0;
-        for (index, bound) in bounds.iter().copied().chain([f64::INFINITY]).enumerate() {
-            cumulative += histogram.buckets.get(index).copied().unwrap_or(0);
-            let labels = self.format_labels(name, "le", &format_value(bound));
-            let _ = writeln!(self.text, "{name}_bucket{{{labels}}} {}", format_value(cumulative as f64));
-        }
-        let labels = self.format_labels(name, "", "");
-        let _ = writeln!(self.text, "{name}_count{{{labels}}} {}", format_value(histogram.count as f64));
-        let _ = writeln!(self.text, "{name}_sum{{{labels}}} {}", format_value(histogram.sum));
-    }
-
-    /// Returns the labels sorted by name, as the Python client prints them. Admission counters have no `engine` label.
-    fn format_labels(&self, family: &str, key: &str, value: &str) -> String {
-        let mut labels = BTreeMap::from([("model_name", self.engine.config.default_model_name())]);
-        if family != "vllm:admission_rejections_total" {
-            labels.insert("engine", "0");
-        }
-        if !key.is_empty() {
-            labels.insert(key, value);
-        }
-        let quoted: Vec<String> =
-            labels.iter().map(|(key, value)| format!("{key}=\"{}\"", escape_label_value(value))).collect();
-        quoted.join(",")
-    }
-
-    fn gauge_value(&self, name: &str, label: &str) -> f64 {
-        let batch = &self.engine.batch;
-        match (name, label) {
-            ("vllm:num_requests_running", _) => batch.running() as f64,
-            ("vllm:num_requests_waiting", _) | ("vllm:num_requests_waiting_by_reason", "capacity") => {
-                batch.waiting() as f64
-            }
-            ("vllm:kv_cache_usage_perc", _) => self.engine.kv_cache_usage(),
-            ("vllm:engine_sleep_state", "awake") => 1.0,
-            _ => 0.0,
-        }
-    }
-
-    fn write_cache_config(&mut self) {
-        let config = &self.engine.config;
-        self.write_header("vllm:cache_config_info", "Information of the LLMEngine CacheConfig", "gauge");
-        let _ = writeln!(
-            self.text,
-            "vllm:cache_config_info{{block_size=\"{}\",enable_prefix_caching=\"True\",engine=\"0\",kv_cache_size_tokens=\"{}\",num_gpu_blocks=\"{}\"}} 1.0",
-            config.block_size,
-            config.block_size * config.num_gpu_blocks,
-            config.num_gpu_blocks,
-        );
-    }
-}
-
-fn escape_label_value(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-}
-
-/// Formats a value as Python does: integers end in `.0`, infinity is `+Inf`.
-fn format_value(value: f64) -> String {
-    match value {
-        _ if value == f64::INFINITY => "+Inf".to_owned(),
-        _ if value.fract() == 0.0 => format!("{value:.1}"),
-        _ => value.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Config;
-    use std::collections::BTreeSet;
-
-    const RECORDED: &str = include_str!("../tests/data/metrics-idle.txt");
-
-    /// Returns the names and labels of all series, and the TYPE lines.
-    fn series_and_types(page: &str) -> BTreeSet<String> {
-        let lines = page.lines().filter(|line| line.contains("vllm:") && !line.contains("# HELP"));
-        lines
-            .filter(|line| !line.contains("cache_config_info{") && !line.contains("lora_requests_info"))
-            .map(
-                |line| {
-                    if line.starts_with('#') { line.to_owned() } else { line.rsplit_once(' ').unwrap().0.to_owned() }
-                },
-            )
-            .collect()
-    }
-
-    #[test]
-    fn idle_engine_has_exactly_the_recorded_series() {
-        let engine =
-            Simulator::new(Config { served_model_names: vec!["tiny".to_owned()], ..Config::new("/models/base") });
-        let (actual, recorded) = (series_and_types(&render(&engine)), series_and_types(RECORDED));
-        assert_eq!(actual.symmetric_difference(&recorded).collect::<Vec<_>>(), Vec::<&String>::new());
-    }
-
-    #[test]
-    fn histograms_are_cumulative() {
-        let engine = Simulator::new(Config::new("m"));
-        for value in [0.5, 3.0, 5000.0] {
-            engine.metrics.observe("vllm:request_prompt_tokens", value);
-        }
-        let page = render(&engine);
-        for line in [
-            "vllm:request_prompt_tokens_bucket{engine=\"0\",le=\"1.0\",model_name=\"m\"} 1.0",
-            "vllm:request_prompt_tokens_bucket{engine=\"0\",le=\"1000.0\",model_name=\"m\"} 2.0",
-            "vllm:request_prompt_tokens_bucket{engine=\"0\",le=\"+Inf\",model_name=\"m\"} 3.0",
-            "vllm:request_prompt_tokens_sum{engine=\"0\",model_name=\"m\"} 5003.5",
-        ] {
-            assert!(page.contains(line), "{line}");
-        }
     }
 }

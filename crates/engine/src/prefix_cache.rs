@@ -16,6 +16,7 @@ pub(crate) struct PrefixCache {
 }
 
 impl PrefixCache {
+    /// Returns an empty cache of `capacity` blocks with `block_size` tokens each.
     pub(crate) fn new(block_size: usize, capacity: usize) -> Self {
         Self {
             block_size: block_size.max(1),

@@ -8,25 +8,37 @@ use crate::api_error::ApiError;
 /// Body of `/v1/completions` or `/v1/chat/completions` with the fields that the simulation uses.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct GenerationRequest {
+    /// Model name; absent or empty means the default name.
     pub(crate) model: Option<String>,
+    /// Messages of a chat.
     pub(crate) messages: Option<Vec<Message>>,
+    /// Prompt of a completion: text or token ids.
     pub(crate) prompt: Option<Value>,
+    /// Maximum number of tokens to generate.
     pub(crate) max_tokens: Option<usize>,
+    /// Takes precedence over `max_tokens`.
     pub(crate) max_completion_tokens: Option<usize>,
+    /// Number of tokens to generate before the end-of-sequence token has an effect.
     #[serde(default)]
     pub(crate) min_tokens: usize,
+    /// Strings that end generation.
     pub(crate) stop: Option<Stop>,
+    /// Number of choices; only 1 is simulated.
     pub(crate) n: Option<usize>,
+    /// Whether generation continues after the end-of-sequence token.
     #[serde(default)]
     pub(crate) ignore_eos: bool,
+    /// Whether the response is streamed.
     #[serde(default)]
     pub(crate) stream: bool,
+    /// Options of a streamed response.
     pub(crate) stream_options: Option<StreamOptions>,
 }
 
 /// A message of a chat.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Message {
+    /// Author, such as `user`.
     pub(crate) role: String,
     /// Text, a list of parts, or null.
     #[serde(default)]
@@ -37,15 +49,19 @@ pub(crate) struct Message {
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Stop {
+    /// A string.
     One(String),
+    /// A list of strings.
     Many(Vec<String>),
 }
 
 /// Options of a streamed response.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 pub(crate) struct StreamOptions {
+    /// Whether a last chunk contains the usage.
     #[serde(default)]
     pub(crate) include_usage: bool,
+    /// Whether each chunk contains the usage so far.
     #[serde(default)]
     pub(crate) continuous_usage_stats: bool,
 }
@@ -53,9 +69,13 @@ pub(crate) struct StreamOptions {
 /// Endpoint that generates text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Endpoint {
+    /// `/v1/chat/completions`.
     Chat,
+    /// `/v1/completions`.
     Completion,
 }
+
+// === impl GenerationRequest ===
 
 impl GenerationRequest {
     /// Parses the body of a request to `endpoint`.

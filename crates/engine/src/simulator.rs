@@ -14,13 +14,16 @@ use crate::{
     metrics::Metrics,
     prefix_cache::PrefixCache,
     request::{Endpoint, GenerationRequest},
-    response::ResponseMetadata,
+    response::{ResponseMetadata, VLLM_VERSION},
 };
 
 /// A simulated engine: configuration, batch, prefix cache and metrics.
 pub(crate) struct Simulator {
+    /// Configuration of the engine.
     pub(crate) config: Config,
+    /// Running and waiting sequences.
     pub(crate) batch: Arc<Batch>,
+    /// Counters and histograms since the start.
     pub(crate) metrics: Metrics,
     prefix_cache: Mutex<PrefixCache>,
     response_count: AtomicU64,
@@ -29,6 +32,7 @@ pub(crate) struct Simulator {
 }
 
 impl Simulator {
+    /// Returns an idle engine with an empty prefix cache.
     pub(crate) fn new(config: Config) -> Arc<Self> {
         Arc::new(Self {
             batch: Batch::new(config.max_num_seqs),
@@ -59,11 +63,7 @@ impl Simulator {
             id: format!("{prefix}-{}", request_id.map_or_else(generated_id, str::to_owned)),
             created: unix_seconds(),
             model: model.unwrap_or(self.config.default_model_name()).to_owned(),
-            fingerprint: format!(
-                "vllm-{}-{:08x}",
-                crate::http_api::VLLM_VERSION,
-                xxh64(self.config.model.as_bytes(), 0) as u32
-            ),
+            fingerprint: format!("vllm-{VLLM_VERSION}-{:08x}", xxh64(self.config.model.as_bytes(), 0) as u32),
         }
     }
 

@@ -13,10 +13,18 @@ pub(crate) enum StopCheck {
     /// Text to send, possibly empty.
     Text(String),
     /// The text before a stop string, and the stop string.
-    Stopped { text: String, stop_string: String },
+    Stopped {
+        /// Text to send, possibly empty.
+        text: String,
+        /// The string that ends generation.
+        stop_string: String,
+    },
 }
 
+// === impl StopStrings ===
+
 impl StopStrings {
+    /// Returns a search for `strings`; empty strings are ignored.
     pub(crate) fn new(strings: Vec<String>) -> Self {
         let strings: Vec<String> = strings.into_iter().filter(|text| !text.is_empty()).collect();
         let max_length = strings.iter().map(String::len).max().unwrap_or(0);

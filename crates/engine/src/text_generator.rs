@@ -21,6 +21,7 @@ pub(crate) struct TextGenerator {
 }
 
 impl TextGenerator {
+    /// Returns the generator of the completion of `prompt`.
     pub(crate) fn new(seed: u64, model: &str, prompt: &[u32]) -> Self {
         let bytes: Vec<u8> = prompt.iter().flat_map(|token| token.to_le_bytes()).collect();
         let mut rng = Rng::with_seed(xxh64(&bytes, xxh64(model.as_bytes(), seed)));

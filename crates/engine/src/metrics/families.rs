@@ -1,20 +1,37 @@
 //! Metric families of vLLM 0.32 as recorded: names, help texts, labels and buckets.
 
 /// A metric family.
-pub(super) struct Family {
-    pub(super) name: &'static str,
-    pub(super) help: &'static str,
-    pub(super) kind: MetricType,
+pub(crate) struct Family {
+    /// Name of the family and of its series, for counters with the suffix `_total`.
+    pub(crate) name: &'static str,
+    /// Text of the HELP line.
+    pub(crate) help: &'static str,
+    /// Type of the family.
+    pub(crate) kind: MetricType,
     /// A label in addition to `engine` and `model_name`, and its values.
-    pub(super) label: Option<(&'static str, &'static [&'static str])>,
+    pub(crate) label: Option<(&'static str, &'static [&'static str])>,
 }
 
 /// Prometheus type of a metric family.
-pub(super) enum MetricType {
+pub(crate) enum MetricType {
+    /// A sum since the start.
     Counter,
+    /// A current value.
     Gauge,
     /// Upper bounds of the buckets without `+Inf`.
     Histogram(&'static [f64]),
+}
+
+// === impl Family ===
+
+impl Family {
+    /// Returns the upper bounds of a histogram's buckets.
+    pub(crate) fn bounds(&self) -> Option<&'static [f64]> {
+        match self.kind {
+            MetricType::Histogram(bounds) => Some(bounds),
+            MetricType::Counter | MetricType::Gauge => None,
+        }
+    }
 }
 
 const TOKEN_BUCKETS: &[f64] = &[1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0];
@@ -34,7 +51,7 @@ const REQUEST_LATENCY_BUCKETS: &[f64] = &[
 const PREEMPTION_BUCKETS: &[f64] = &[1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 20.0];
 
 /// Families in vLLM's order, without `cache_config_info` and `lora_requests_info`.
-pub(super) const FAMILIES: &[Family] = &[
+pub(crate) const FAMILIES: &[Family] = &[
     Family {
         name: "vllm:estimated_flops_per_gpu_total",
         help: "Estimated number of floating point operations per GPU (for Model Flops Utilization calculations).",
