@@ -1,20 +1,23 @@
 //! Parses an `EndpointPickerConfig`, the configuration file format of endpoint pickers.
 //!
-//! `document` defines the file format, `plugins` the plugins that this picker implements, and `plugin_support` the plugins
-//! of other pickers; `profiles` and `profile_handler` build a [`SchedulingPolicy`] from them. As in other pickers, unknown
+//! `document` defines the file format, `plugin_types` the types of plugins of this picker and of others, and `plugins` parses
+//! them; `profiles` and `profile_handler` build a [`SchedulingPolicy`] from them. As in other pickers, unknown
 //! types, parameters and fields are errors. A plugin that this picker does not implement causes a [`ConfigWarning`], or an
 //! error if requests would fail without it.
 
 mod document;
+mod error;
 mod parameters;
-mod plugin_support;
+mod plugin_types;
 mod plugins;
 mod profile_handler;
 mod profiles;
 
 use crate::policy::{Parser, SchedulingPolicy};
-use document::{EndpointPickerConfig, PluginReference};
+use document::{API_VERSIONS, DEFAULT_CONFIG, EndpointPickerConfig, PluginReference};
 use plugins::Plugins;
+
+pub use error::{ConfigError, ConfigWarning};
 
 /// A parsed configuration.
 #[derive(Debug)]
@@ -23,54 +26,6 @@ pub struct ParsedConfig {
     pub policy: SchedulingPolicy,
     /// Parts of the configuration that have no effect.
     pub warnings: Vec<ConfigWarning>,
-}
-
-/// A part of the configuration that has no effect.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {message}")]
-pub struct ConfigWarning {
-    /// Path of the field.
-    pub field: String,
-    /// Unsupported feature, and the behavior instead.
-    pub message: String,
-}
-
-/// An error in a configuration. The message is a single line.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)] // the messages describe the variants
-pub enum ConfigError {
-    #[error("invalid EndpointPickerConfig: {0}")]
-    Syntax(String),
-    #[error("apiVersion {api_version:?}, kind {kind:?}: expected kind EndpointPickerConfig of {}", document::API_VERSIONS.join(" or "))]
-    WrongKind { api_version: String, kind: String },
-    #[error("featureGates: unknown feature gate {0:?}")]
-    UnknownFeatureGate(String),
-    #[error("plugins[{index}].type: unknown plugin type {plugin_type:?}")]
-    UnknownType { index: usize, plugin_type: String },
-    #[error("plugins[{index}].type: {plugin_type} is not supported: {reason}")]
-    UnsupportedPlugin { index: usize, plugin_type: String, reason: &'static str },
-    #[error("dataLayer.discovery is not supported: the endpoints are those of the InferencePool")]
-    UnsupportedDiscovery,
-    #[error("plugins[{index}].parameters: invalid parameters of {plugin_type}: {cause}")]
-    InvalidParameters { index: usize, plugin_type: String, cause: String },
-    #[error("plugins[{index}].name: duplicate name {name:?}")]
-    DuplicateName { index: usize, name: String },
-    #[error("{field}: no plugin is named {name:?}")]
-    UnknownPlugin { field: String, name: String },
-    #[error("{field}: plugin {name:?} is not a {expected}")]
-    WrongPluginType { field: String, name: String, expected: &'static str },
-    #[error(
-        "schedulingProfiles[{profile}].plugins: the weight of {name:?} must be a number greater than or equal to 0"
-    )]
-    InvalidWeight { profile: String, name: String },
-    #[error("schedulingProfiles[{profile}].plugins: {name:?} is a second picker, but a profile has one picker")]
-    MultiplePickers { profile: String, name: String },
-    #[error("schedulingProfiles: duplicate name {name:?}")]
-    DuplicateProfile { name: String },
-    #[error("plugins: {first:?} and {second:?} are both profile handlers")]
-    MultipleProfileHandlers { first: String, second: String },
-    #[error("schedulingProfiles: {handler} requires {required}")]
-    InvalidProfiles { handler: String, required: String },
 }
 
 /// Feature gates without effect: the feature is always enabled in this picker, or not observable.
@@ -85,7 +40,7 @@ const FLOW_CONTROL: &str = "flowControl";
 /// Returns the first [`ConfigError`]. No field is ignored silently: a field takes effect, causes a warning, or is an
 /// error.
 pub fn parse_config(text: &str) -> Result<ParsedConfig, ConfigError> {
-    let config = document::parse_document(text)?;
+    let config = parse_document(text)?;
     let mut warnings = Vec::new();
     check_feature_gates(&config, &mut warnings)?;
     check_data_layer(&config, &mut warnings)?;
@@ -96,6 +51,23 @@ pub fn parse_config(text: &str) -> Result<ParsedConfig, ConfigError> {
         profile_handler::build_profile_handler(&mut plugins, profiles, &mut warnings)?;
     let prefix_configs = plugins.prefix_configs;
     Ok(ParsedConfig { policy: SchedulingPolicy { profile_handler, prefix_configs, parser, primary_port }, warnings })
+}
+
+/// Parses the file; empty text results in the default configuration.
+fn parse_document(text: &str) -> Result<EndpointPickerConfig, ConfigError> {
+    let text = if text.trim().is_empty() { DEFAULT_CONFIG } else { text };
+    let config: EndpointPickerConfig =
+        serde_saphyr::from_str(text).map_err(|error| ConfigError::Syntax(first_line(&error)))?;
+    if !API_VERSIONS.contains(&config.api_version.as_str()) || config.kind != "EndpointPickerConfig" {
+        return Err(ConfigError::WrongKind { api_version: config.api_version, kind: config.kind });
+    }
+    Ok(config)
+}
+
+fn first_line(error: &impl ToString) -> String {
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }
 
 fn check_feature_gates(config: &EndpointPickerConfig, warnings: &mut Vec<ConfigWarning>) -> Result<(), ConfigError> {
@@ -148,26 +120,6 @@ fn select_parser(config: &EndpointPickerConfig, plugins: &Plugins) -> Result<Par
         plugins.require_known("saturationDetector", plugin_ref)?;
     }
     Ok(parser)
-}
-
-impl ConfigError {
-    /// Returns a hint for how to fix the error.
-    pub fn hint(&self) -> String {
-        match self {
-            ConfigError::UnknownType { plugin_type, .. } => {
-                match api::nearest_name(plugin_type, plugins::known_types()) {
-                    Some(nearest) => format!("did you mean {nearest}?"),
-                    None => format!("supported types are {}", plugins::SUPPORTED_TYPES.join(", ")),
-                }
-            }
-            ConfigError::UnknownFeatureGate(_) => "remove the feature gate".to_owned(),
-            ConfigError::UnsupportedPlugin { .. } => "remove the plugin, or use a picker that supports it".to_owned(),
-            ConfigError::UnsupportedDiscovery => "remove it, and select the pool with --pool-name".to_owned(),
-            ConfigError::UnknownPlugin { .. } => "add it to plugins, or correct the pluginRef".to_owned(),
-            ConfigError::MultipleProfileHandlers { .. } => "remove one of them".to_owned(),
-            _ => "correct the configuration, or omit --config-file".to_owned(),
-        }
-    }
 }
 
 #[cfg(test)]

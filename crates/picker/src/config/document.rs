@@ -3,14 +3,12 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::ConfigError;
-
 /// Supported API versions. Later versions add fields, but do not change the meaning of existing ones.
 pub(super) const API_VERSIONS: [&str; 3] =
     ["llm-d.ai/v1alpha1", "llm-d.ai/v1", "inference.networking.x-k8s.io/v1alpha1"];
 
 /// Default configuration.
-const DEFAULT_CONFIG: &str = "
+pub(super) const DEFAULT_CONFIG: &str = "
 apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig
 plugins: [{type: queue-scorer}, {type: kv-cache-utilization-scorer}, {type: prefix-cache-scorer}]
@@ -26,22 +24,31 @@ schedulingProfiles:
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct EndpointPickerConfig {
+    /// One of [`API_VERSIONS`].
     #[serde(default)]
-    api_version: String,
+    pub(super) api_version: String,
+    /// `EndpointPickerConfig`.
     #[serde(default)]
-    kind: String,
+    pub(super) kind: String,
+    /// `NAME` or `NAME=false`.
     pub(super) feature_gates: Option<Vec<String>>,
+    /// Plugins that profiles and other plugins reference by name.
     #[serde(default, deserialize_with = "null_as_empty")]
     pub(super) plugins: Vec<PluginEntry>,
+    /// Profiles; if empty, one profile contains all plugins.
     #[serde(default, deserialize_with = "null_as_empty")]
     pub(super) scheduling_profiles: Vec<ProfileEntry>,
+    /// Sources of metrics and endpoints.
     #[serde(default)]
     pub(super) data_layer: Value,
     /// Ignored, because the feature gate `flowControl` already causes a warning.
     #[serde(default, rename = "flowControl")]
     _flow_control: Value,
+    /// Detector of overload. Only the reference is checked.
     pub(super) saturation_detector: Option<PluginReference>,
+    /// Parser of request bodies.
     pub(super) parser: Option<PluginReference>,
+    /// Parsers of request bodies by path.
     pub(super) request_handler: Option<RequestHandler>,
 }
 
@@ -50,7 +57,9 @@ pub(super) struct EndpointPickerConfig {
 #[serde(deny_unknown_fields)]
 pub(super) struct PluginEntry {
     name: Option<String>,
+    /// Type of the plugin.
     pub(super) r#type: String,
+    /// Parameters, whose names depend on the type.
     #[serde(default)]
     pub(super) parameters: Value,
 }
@@ -59,7 +68,9 @@ pub(super) struct PluginEntry {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ProfileEntry {
+    /// Name that profile handlers use to reference the profile.
     pub(super) name: String,
+    /// Filters, scorers and at most one picker.
     #[serde(default, deserialize_with = "null_as_empty")]
     pub(super) plugins: Vec<PluginReference>,
 }
@@ -68,40 +79,26 @@ pub(super) struct ProfileEntry {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct PluginReference {
+    /// Name of the plugin.
     pub(super) plugin_ref: String,
+    /// Weight of a scorer; 1 by default.
     pub(super) weight: Option<f64>,
 }
 
+/// `requestHandler`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RequestHandler {
+    /// Parsers of request bodies.
     pub(super) parsers: Option<Vec<PluginReference>>,
-}
-
-/// Parses the file; empty text results in the default configuration.
-///
-/// # Errors
-/// The text is not valid YAML, contains unknown fields, or is of another kind.
-pub(super) fn parse_document(text: &str) -> Result<EndpointPickerConfig, ConfigError> {
-    let text = if text.trim().is_empty() { DEFAULT_CONFIG } else { text };
-    let config: EndpointPickerConfig =
-        serde_saphyr::from_str(text).map_err(|error| ConfigError::Syntax(first_line(&error)))?;
-    if !API_VERSIONS.contains(&config.api_version.as_str()) || config.kind != "EndpointPickerConfig" {
-        return Err(ConfigError::WrongKind { api_version: config.api_version, kind: config.kind });
-    }
-    Ok(config)
-}
-
-fn first_line(error: &impl ToString) -> String {
-    let text = error.to_string();
-    let line = text.lines().next().unwrap_or_default();
-    line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }
 
 /// Deserializes a list; `null` is an empty list.
 fn null_as_empty<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
+
+// === impl PluginEntry ===
 
 impl PluginEntry {
     /// Returns the name that other plugins and profiles use to reference the plugin.

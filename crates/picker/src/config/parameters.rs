@@ -5,12 +5,16 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
-use super::{ConfigError, document::PluginEntry};
+use super::{document::PluginEntry, error::ConfigError};
 use crate::{
     filter::{Operator, Requirement},
     request::BYTES_PER_TOKEN,
     score::prefix::PrefixConfig,
 };
+
+/// Default maximum number of endpoints. Not all proxies support several endpoints: Envoy's `ORIGINAL_DST` cluster ignores a
+/// header with two addresses.
+pub(super) const DEFAULT_MAX_ENDPOINTS: usize = 1;
 
 /// Parameters of plugin types that accept no parameters.
 #[derive(Deserialize)]
@@ -37,26 +41,29 @@ pub(super) struct PrefixParameters {
     pub(super) prefix_match_info_producer_name: Option<String>,
 }
 
-/// Default maximum number of endpoints. Not all proxies support several endpoints: Envoy's `ORIGINAL_DST` cluster ignores a
-/// header with two addresses.
-pub(super) const DEFAULT_MAX_ENDPOINTS: usize = 1;
-
+/// Parameters of pickers.
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct PickerParameters {
+    /// Maximum number of returned endpoints.
     pub(super) max_num_of_endpoints: Option<usize>,
 }
 
+/// Parameters of `by-label`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct LabelFilterParameters {
+    /// Name of the label.
     pub(super) label: String,
+    /// Accepted values.
     #[serde(default)]
     pub(super) valid_values: Vec<String>,
+    /// Whether Pods without the label match.
     #[serde(default)]
     pub(super) allows_no_label: bool,
 }
 
+/// Parameters of `by-label-selector` and `label-selector-filter`.
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct SelectorFilterParameters {
@@ -64,6 +71,7 @@ pub(super) struct SelectorFilterParameters {
     match_expressions: Vec<MatchExpression>,
 }
 
+/// An entry of `matchExpressions`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MatchExpression {
@@ -73,25 +81,32 @@ struct MatchExpression {
     values: Vec<String>,
 }
 
+/// Parameters of `active-request-scorer`.
 #[derive(Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct ActiveRequestParameters {
+    /// Maximum number of requests of an idle endpoint.
     pub(super) idle_threshold: usize,
+    /// Maximum score of a busy endpoint.
     pub(super) max_busy_score: f64,
     /// Ignored: a request is in flight until its stream ends.
     #[serde(rename = "requestTimeout")]
     _request_timeout: Option<String>,
 }
 
+/// Parameters of `load-aware-scorer`.
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct LoadAwareParameters {
+    /// Number of queued requests with the score 0.
     pub(super) threshold: f64,
 }
 
+/// Parameters of `token-load-scorer`.
 #[derive(Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct TokenLoadParameters {
+    /// Number of tokens in flight with the score 0.
     pub(super) queue_threshold_tokens: f64,
 }
 
@@ -113,7 +128,9 @@ pub(super) struct NoHitLruParameters {
 #[derive(Debug, Clone, Copy, Deserialize, Default)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct PrefillDeciderParameters {
+    /// Minimum number of uncached tokens; 0 never uses a prefill endpoint.
     pub(super) non_cached_tokens: usize,
+    /// Minimum number of tokens of the prompt.
     pub(super) prompt_tokens: usize,
 }
 
@@ -123,9 +140,13 @@ pub(super) struct PrefillDeciderParameters {
 pub(super) struct PrefillDecodeParameters {
     /// Maximum number of uncached bytes that the decode endpoint prefills itself.
     pub(super) threshold: Option<usize>,
+    /// Name of the profile that selects the prefill endpoint.
     pub(super) prefill_profile: String,
+    /// Name of the profile that selects the decode endpoint.
     pub(super) decode_profile: String,
+    /// Name of the decider; takes precedence over `threshold`.
     pub(super) decider_plugin_name: Option<String>,
+    /// Port that forwards to all engines of a Pod; 0 means none.
     pub(super) primary_port: Option<u16>,
     /// Ignored: the block size of the prefix scorer is used.
     #[serde(rename = "hashBlockSize")]
@@ -142,21 +163,29 @@ pub(super) struct PrefillDecodeParameters {
 #[derive(Debug, Clone, Deserialize, Default)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct DisaggregatedParameters {
+    /// Names of the profiles.
     pub(super) profiles: DisaggregatedNames,
+    /// Names of the deciders.
     pub(super) deciders: DisaggregatedNames,
     /// Previous name of `deciders.prefill`.
     pub(super) decider_plugin_name: Option<String>,
+    /// Previous name of `profiles.prefill`.
     pub(super) prefill_profile: Option<String>,
+    /// Previous name of `profiles.decode`.
     pub(super) decode_profile: Option<String>,
     #[serde(rename = "prefixMatchInfoProducerName")]
     _producer: Option<String>,
 }
 
+/// Names of plugins or profiles by stage.
 #[derive(Debug, Clone, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct DisaggregatedNames {
+    /// Generation of tokens.
     pub(super) decode: Option<String>,
+    /// Computation of the prompt.
     pub(super) prefill: Option<String>,
+    /// Encoding of images.
     pub(super) encode: Option<String>,
 }
 
@@ -164,6 +193,7 @@ pub(super) struct DisaggregatedNames {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct DataParallelParameters {
+    /// Port that forwards to all engines of a Pod.
     pub(super) primary_port: u16,
 }
 
@@ -179,6 +209,8 @@ pub(super) fn parse_parameters<T: DeserializeOwned>(index: usize, entry: &Plugin
         cause: error.to_string(),
     })
 }
+
+// === impl PrefixParameters ===
 
 impl PrefixParameters {
     /// Returns the prefix configuration, or `None` if no parameter is set.
@@ -207,7 +239,10 @@ impl PrefixParameters {
     }
 }
 
+// === impl SelectorFilterParameters ===
+
 impl SelectorFilterParameters {
+    /// Returns the requirements of the label selector.
     pub(super) fn requirements(self) -> Vec<Requirement> {
         let equal = |(key, value)| Requirement { key, operator: Operator::In, values: vec![value] };
         let expression = |MatchExpression { key, operator, values }| Requirement { key, operator, values };
@@ -215,11 +250,15 @@ impl SelectorFilterParameters {
     }
 }
 
+// === impl ActiveRequestParameters ===
+
 impl Default for ActiveRequestParameters {
     fn default() -> Self {
         Self { idle_threshold: 0, max_busy_score: 1.0, _request_timeout: None }
     }
 }
+
+// === impl LoadAwareParameters ===
 
 impl Default for LoadAwareParameters {
     fn default() -> Self {
@@ -227,17 +266,23 @@ impl Default for LoadAwareParameters {
     }
 }
 
+// === impl TokenLoadParameters ===
+
 impl Default for TokenLoadParameters {
     fn default() -> Self {
         Self { queue_threshold_tokens: 4_194_304.0 }
     }
 }
 
+// === impl DataParallelParameters ===
+
 impl Default for DataParallelParameters {
     fn default() -> Self {
         Self { primary_port: 8000 }
     }
 }
+
+// === impl PrefillDecodeParameters ===
 
 impl Default for PrefillDecodeParameters {
     fn default() -> Self {

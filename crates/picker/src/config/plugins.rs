@@ -1,15 +1,15 @@
-//! Plugins that this picker implements.
+//! Parses plugins.
 
 use super::{
-    ConfigError, ConfigWarning,
     document::PluginEntry,
+    error::{ConfigError, ConfigWarning},
     parameters::{
         ActiveRequestParameters, DEFAULT_MAX_ENDPOINTS, DataParallelParameters, DisaggregatedParameters,
         LabelFilterParameters, LoadAwareParameters, NoHitLruParameters, NoParameters, PickerParameters,
         PrefillDeciderParameters, PrefillDecodeParameters, PrefixParameters, SelectorFilterParameters,
         TokenLoadParameters, parse_parameters,
     },
-    plugin_support::{self, Support},
+    plugin_types::{self, Support},
 };
 use crate::{
     filter::{Filter, Role},
@@ -21,14 +21,19 @@ use crate::{
 /// A parsed plugin.
 #[derive(Debug, Clone)]
 pub(super) enum Plugin {
+    /// Scores candidates.
     Scorer(Scorer),
+    /// Removes candidates.
     Filter(Filter),
     /// Picker and maximum number of endpoints.
     Picker(Picker, usize),
+    /// Selects the profiles of a request.
     ProfileHandler(ProfileHandlerConfig),
-    /// `None` never uses a prefill endpoint.
+    /// Condition for using a prefill endpoint. `None` never uses a prefill endpoint.
     Decider(Option<Decider>),
+    /// Prefix configuration for scorers that define none.
     PrefixProducer(PrefixConfig),
+    /// Parses request bodies.
     Parser(Parser),
     /// A plugin without effect.
     NoEffect,
@@ -37,9 +42,13 @@ pub(super) enum Plugin {
 /// A profile handler with its parameters.
 #[derive(Debug, Clone)]
 pub(super) enum ProfileHandlerConfig {
+    /// `single-profile-handler`.
     Single,
+    /// `data-parallel-profile-handler`.
     DataParallel(DataParallelParameters),
+    /// `pd-profile-handler`.
     PrefillDecode(PrefillDecodeParameters),
+    /// `disagg-profile-handler`.
     Disaggregated(DisaggregatedParameters),
 }
 
@@ -51,54 +60,13 @@ pub(super) struct Plugins {
     pub(super) prefix_configs: Vec<PrefixConfig>,
 }
 
-/// Plugin types that this picker implements.
-pub(super) const SUPPORTED_TYPES: [&str; 33] = [
-    "queue-scorer",
-    "running-requests-size-scorer",
-    "kv-cache-utilization-scorer",
-    "prefix-cache-scorer",
-    "precise-prefix-cache-scorer",
-    "lora-affinity-scorer",
-    "active-request-scorer",
-    "load-aware-scorer",
-    "token-load-scorer",
-    "no-hit-lru-scorer",
-    "max-score-picker",
-    "random-picker",
-    "weighted-random-picker",
-    "single-profile-handler",
-    "pd-profile-handler",
-    "disagg-profile-handler",
-    "data-parallel-profile-handler",
-    "prefix-based-pd-decider",
-    "always-disagg-pd-decider",
-    "always-disagg-multimodal-decider",
-    "by-label",
-    "by-label-selector",
-    "label-selector-filter",
-    "encode-filter",
-    "prefill-filter",
-    "decode-filter",
-    "approx-prefix-cache-producer",
-    "precise-prefix-cache-producer",
-    "openai-parser",
-    "anthropic-parser",
-    "vllmhttp-parser",
-    "sglanghttp-parser",
-    "passthrough-parser",
-];
-
 const CACHE_EVENTS_NOT_READ: &str =
     "KV cache events of engines are not read: an endpoint is assumed to cache the prompts that were sent to it";
 
-/// Returns all accepted plugin types.
-pub(super) fn known_types() -> impl Iterator<Item = &'static str> {
-    SUPPORTED_TYPES
-        .into_iter()
-        .chain(plugin_support::PLUGINS_OF_OTHER_PICKERS.iter().map(|(plugin_type, _)| *plugin_type))
-}
+// === impl Plugins ===
 
 impl Plugins {
+    /// Parses `plugins` of a configuration.
     pub(super) fn parse_all(entries: &[PluginEntry], warnings: &mut Vec<ConfigWarning>) -> Result<Self, ConfigError> {
         let mut plugins = Self::default();
         let is_producer = |(_, entry): &(usize, &PluginEntry)| entry.r#type.ends_with("-prefix-cache-producer");
@@ -115,10 +83,12 @@ impl Plugins {
         Ok(plugins)
     }
 
+    /// Returns the plugin named `name`.
     pub(super) fn get(&self, name: &str) -> Option<&Plugin> {
         self.plugins.iter().find(|(plugin_name, _)| plugin_name == name).map(|(_, plugin)| plugin)
     }
 
+    /// Returns the profile handlers with their names.
     pub(super) fn profile_handlers(&self) -> impl Iterator<Item = (&str, &ProfileHandlerConfig)> {
         self.plugins.iter().filter_map(|(name, plugin)| match plugin {
             Plugin::ProfileHandler(handler) => Some((name.as_str(), handler)),
@@ -151,7 +121,7 @@ impl Plugins {
     /// Checks that `name` is a listed plugin or a plugin type: as in other pickers, plugins may be referenced by their
     /// type.
     pub(super) fn require_known(&self, field: &str, name: &str) -> Result<(), ConfigError> {
-        if self.get(name).is_some() || known_types().any(|plugin_type| plugin_type == name) {
+        if self.get(name).is_some() || plugin_types::known_types().any(|plugin_type| plugin_type == name) {
             return Ok(());
         }
         Err(ConfigError::UnknownPlugin { field: format!("{field}.pluginRef"), name: name.to_owned() })
@@ -221,7 +191,7 @@ impl Plugins {
                 warn(CACHE_EVENTS_NOT_READ);
                 Ok(Plugin::PrefixProducer(PrefixParameters::default().prefix_config()))
             }
-            plugin_type => match plugin_support::support_for(plugin_type) {
+            plugin_type => match plugin_types::support_for(plugin_type) {
                 Some(Support::Unsupported(reason)) => {
                     Err(ConfigError::UnsupportedPlugin { index, plugin_type: plugin_type.to_owned(), reason })
                 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    ConfigError, ConfigWarning,
+    error::{ConfigError, ConfigWarning},
     parameters::{DisaggregatedParameters, PrefillDecodeParameters},
     plugins::{Plugin, Plugins, ProfileHandlerConfig},
 };

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    ConfigError,
     document::{EndpointPickerConfig, PluginReference, ProfileEntry},
+    error::ConfigError,
     parameters::DEFAULT_MAX_ENDPOINTS,
     plugins::{Plugin, Plugins},
 };

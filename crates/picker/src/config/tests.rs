@@ -372,7 +372,7 @@ fn other_kind_is_rejected() {
 /// Each known plugin type is listed once and accepted.
 #[test]
 fn known_types_are_unique_and_accepted() {
-    let mut types: Vec<&str> = plugins::known_types().collect();
+    let mut types: Vec<&str> = plugin_types::known_types().collect();
     types.sort_unstable();
     assert_eq!(types.windows(2).find(|pair| pair[0] == pair[1]), None);
     for plugin_type in types {

@@ -1,4 +1,4 @@
-//! Plugins of other endpoint pickers that this picker does not implement.
+//! Plugin types: those that this picker implements, and those of other endpoint pickers.
 
 /// How this picker handles a plugin of another picker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +13,43 @@ pub(super) enum Support {
 }
 
 use Support::{Ignored, Implicit, Unsupported};
+
+/// Plugin types that this picker implements.
+pub(super) const SUPPORTED_TYPES: [&str; 33] = [
+    "queue-scorer",
+    "running-requests-size-scorer",
+    "kv-cache-utilization-scorer",
+    "prefix-cache-scorer",
+    "precise-prefix-cache-scorer",
+    "lora-affinity-scorer",
+    "active-request-scorer",
+    "load-aware-scorer",
+    "token-load-scorer",
+    "no-hit-lru-scorer",
+    "max-score-picker",
+    "random-picker",
+    "weighted-random-picker",
+    "single-profile-handler",
+    "pd-profile-handler",
+    "disagg-profile-handler",
+    "data-parallel-profile-handler",
+    "prefix-based-pd-decider",
+    "always-disagg-pd-decider",
+    "always-disagg-multimodal-decider",
+    "by-label",
+    "by-label-selector",
+    "label-selector-filter",
+    "encode-filter",
+    "prefill-filter",
+    "decode-filter",
+    "approx-prefix-cache-producer",
+    "precise-prefix-cache-producer",
+    "openai-parser",
+    "anthropic-parser",
+    "vllmhttp-parser",
+    "sglanghttp-parser",
+    "passthrough-parser",
+];
 
 const LATENCY_NOT_PREDICTED: &str =
     "latency is not predicted: the plugin does not affect scores, and latency objectives are ignored";
@@ -80,4 +117,9 @@ pub(super) const PLUGINS_OF_OTHER_PICKERS: &[(&str, Support)] = &[
 /// Returns how a plugin type of another picker is handled, or `None` for other types.
 pub(super) fn support_for(plugin_type: &str) -> Option<Support> {
     PLUGINS_OF_OTHER_PICKERS.iter().find(|(name, _)| *name == plugin_type).map(|(_, support)| *support)
+}
+
+/// Returns all accepted plugin types.
+pub(super) fn known_types() -> impl Iterator<Item = &'static str> {
+    SUPPORTED_TYPES.into_iter().chain(PLUGINS_OF_OTHER_PICKERS.iter().map(|(plugin_type, _)| *plugin_type))
 }
