@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::{engine_metrics::EngineMetrics, pool::Endpoint};
+use crate::{endpoint::Endpoint, engine_metrics::EngineMetrics};
 
 /// Metrics up to this age have full confidence.
 const FULL_CONFIDENCE_AGE: Duration = Duration::from_secs(3);
@@ -32,6 +32,8 @@ pub(crate) struct MetricsSample {
     pub(crate) age: Duration,
 }
 
+// === impl Candidate ===
+
 impl Candidate {
     /// Returns the confidence in the metrics, 0 to 1. It decreases with age instead of dropping at a limit: engines that
     /// are too busy to be scraped must not make their whole pool unavailable.
@@ -52,7 +54,7 @@ impl Candidate {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::pool::Datastore;
+    use crate::datastore::Datastore;
     use rstest::rstest;
 
     /// Returns a candidate at `10.0.0.N:8000`; `scraped` contains its metrics and their age in seconds.

@@ -4,7 +4,9 @@
 //! ([`serve_grpc`]). Output: the endpoints that a [`SchedulingPolicy`] selects. `ext_proc_stream` implements the protocol
 //! without its transport, as a pure state machine.
 
+mod discovery;
 mod endpoint_state;
+mod ext_proc_service;
 mod ext_proc_stream;
 mod metrics;
 mod metrics_server;
@@ -28,8 +30,9 @@ use tokio::time::Instant;
 
 use crate::{
     candidate::Candidate,
-    policy::{SchedulingPolicy, SchedulingRequest, SchedulingResult},
-    score::SchedulerState,
+    policy::{SchedulingPolicy, SchedulingResult},
+    scheduling_request::SchedulingRequest,
+    score::state::SchedulerState,
 };
 use endpoint_state::EndpointState;
 use ext_proc_stream::CompleteRequest;
@@ -97,7 +100,7 @@ impl EndpointPicker {
     /// Updates the endpoints from the pool and the Pods of its namespace. Retained endpoints keep their state.
     fn update(&self, pool: Option<&Value>, pods: &[Arc<Value>]) {
         let old = self.endpoint_states();
-        let discovered = pool.map(|pool| endpoint_state::discover_endpoints(pool, pods)).unwrap_or_default();
+        let discovered = pool.map(|pool| discovery::discover_endpoints(pool, pods)).unwrap_or_default();
         let new: Vec<EndpointState> =
             discovered.into_iter().map(|endpoint| EndpointState::new(endpoint, &old, &self.scraper)).collect();
         self.log_changes(&old, &new);

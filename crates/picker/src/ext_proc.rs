@@ -397,6 +397,8 @@ pub enum ServingStatus {
     NotServing = 2,
 }
 
+// === impl Struct ===
+
 impl Struct {
     /// Returns a structure with one field.
     #[must_use]
@@ -404,6 +406,8 @@ impl Struct {
         Self { fields: [(key.to_owned(), Value { kind: Some(kind) })].into() }
     }
 }
+
+// === impl HeaderValue ===
 
 impl HeaderValue {
     /// Returns the value as text, from `raw_value` if it is set.

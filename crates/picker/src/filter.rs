@@ -43,19 +43,28 @@ pub(crate) struct Requirement {
 /// Operators of Kubernetes label selectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 pub(crate) enum Operator {
+    /// The label has one of the values.
     In,
+    /// The label is absent or has another value.
     NotIn,
+    /// The label is present.
     Exists,
+    /// The label is absent.
     DoesNotExist,
 }
 
 /// Role of a Pod in disaggregated serving.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
+    /// Encodes images and other media.
     Encode,
+    /// Computes prompts.
     Prefill,
+    /// Generates tokens.
     Decode,
 }
+
+// === impl Filter ===
 
 impl Filter {
     /// Returns whether a Pod with these labels matches.
@@ -70,6 +79,8 @@ impl Filter {
     }
 }
 
+// === impl Requirement ===
+
 impl Requirement {
     fn matches(&self, labels: &Labels) -> bool {
         let value = labels.get(&self.key);
@@ -83,6 +94,8 @@ impl Requirement {
         }
     }
 }
+
+// === impl Role ===
 
 impl Role {
     /// Returns whether a Pod has this role. A Pod without a role processes whole requests, as a decoder does.

@@ -2,8 +2,11 @@
 
 mod activity;
 mod engine_client;
-pub(crate) mod openai;
+mod forwarded_headers;
+mod models;
+mod proxied_request;
 mod proxy;
+mod response;
 mod response_body;
 mod route;
 
@@ -20,7 +23,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{connections::Connections, pool::Datastore};
+use crate::{connections::Connections, datastore::Datastore};
 use activity::ConnectionActivity;
 use proxy::Proxy;
 

@@ -1,39 +1,43 @@
 //! Builds the pools from the watched objects: which Pods are endpoints, which use case owns a model name, and the status
 //! conditions.
 
+mod conditions;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     sync::Arc,
 };
 
 use api::inference::{BackendPool, ImplicitUseCases, LLMUseCase, LLMUseCaseSet, PoolRef, UseCase as ApiUseCase};
-use cluster::Condition;
+use cluster::{Condition, NamespacedName, metadata_field};
 use serde_json::Value;
 
-use crate::code;
 use crate::{
-    pool::{Endpoint, EndpointLoad, Pool, PromptTokenRange},
+    endpoint::{Endpoint, EndpointLoad},
+    pod::{is_active, prompt_token_range, ready_address},
+    pool::Pool,
     use_case::{TargetModel, UseCase},
 };
-use cluster::NamespacedName;
-
-/// Annotations with the range of prompt sizes that a Pod is intended for, in tokens; both bounds are inclusive.
-const PROMPT_TOKENS_MIN: &str = "ome.io/prompt-tokens-min";
-const PROMPT_TOKENS_MAX: &str = "ome.io/prompt-tokens-max";
+use conditions::Activation;
 
 /// The watched objects that the index is built from.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WatchedObjects {
+    /// BackendPools.
     pub(crate) pools: Vec<Arc<Value>>,
+    /// LLMUseCaseSets.
     pub(crate) use_case_sets: Vec<Arc<Value>>,
+    /// LLMUseCases.
     pub(crate) use_cases: Vec<Arc<Value>>,
+    /// Pods of all namespaces.
     pub(crate) pods: Vec<Arc<Value>>,
 }
 
 /// Pools and status conditions, built from the watched objects.
 #[derive(Debug, Default)]
 pub(crate) struct PoolIndex {
+    /// Pools with their active use cases.
     pub(crate) pools: Vec<Pool>,
     /// Conditions by pool.
     pub(crate) pool_conditions: BTreeMap<NamespacedName, Vec<Condition>>,
@@ -62,15 +66,15 @@ pub(crate) fn build_index(objects: &WatchedObjects, load: impl Fn(SocketAddr) ->
     sources.extend(objects.use_cases.iter().filter_map(use_case_source));
     // The oldest object owns a model name. Namespace and name break ties, so that all replicas agree.
     sources.sort_by_cached_key(|source| {
-        (
-            source.creation_timestamp.clone(),
-            source.namespace.clone(),
-            string_at(&source.object, "/metadata/name").to_owned(),
-        )
+        (source.creation_timestamp.clone(), source.namespace.clone(), metadata_field(&source.object, "name").to_owned())
     });
-    let use_case_conditions =
-        sources.into_iter().map(|source| (source.object.clone(), activate_use_cases(&mut pools, &source))).collect();
-    let pool_conditions = pools.values().map(|pool| (pool.key.clone(), vec![ready_condition(pool)])).collect();
+    let mut use_case_conditions = Vec::new();
+    for source in sources {
+        let activation = activate_use_cases(&mut pools, &source);
+        use_case_conditions.push((source.object, conditions::use_case_conditions(&activation)));
+    }
+    let pool_conditions =
+        pools.values().map(|pool| (pool.key.clone(), vec![conditions::ready_condition(pool)])).collect();
     PoolIndex { pools: pools.into_values().collect(), pool_conditions, use_case_conditions }
 }
 
@@ -80,14 +84,14 @@ fn build_pool(
     load: &impl Fn(SocketAddr) -> Arc<EndpointLoad>,
 ) -> Option<Pool> {
     let parsed: BackendPool = parse_object(object)?;
-    let (namespace, name) = (string_at(object, "/metadata/namespace"), string_at(object, "/metadata/name"));
+    let (namespace, name) = (metadata_field(object, "namespace"), metadata_field(object, "name"));
     let mut pool = Pool {
         key: NamespacedName { namespace: namespace.to_owned(), name: name.to_owned() },
         ready_endpoints: Vec::new(),
         endpoint_count: 0,
         use_cases: BTreeMap::new(),
         allows_implicit_use_cases: parsed.spec.implicit_use_cases == Some(ImplicitUseCases::Allow),
-        creation_timestamp: string_at(object, "/metadata/creationTimestamp").to_owned(),
+        creation_timestamp: metadata_field(object, "creationTimestamp").to_owned(),
     };
     // As for a Service, an empty selector selects nothing.
     let selector = &parsed.spec.selector;
@@ -95,7 +99,7 @@ fn build_pool(
         let labels = &pod["metadata"]["labels"];
         !selector.is_empty() && selector.iter().all(|(key, value)| labels[key] == value.as_str())
     };
-    let in_namespace = pods.iter().filter(|pod| string_at(pod, "/metadata/namespace") == namespace);
+    let in_namespace = pods.iter().filter(|pod| metadata_field(pod, "namespace") == namespace);
     for pod in in_namespace.filter(is_selected).filter(|pod| is_active(pod)) {
         let ports: BTreeSet<u16> = parsed.spec.target_ports.iter().copied().collect();
         pool.endpoint_count += ports.len();
@@ -104,7 +108,7 @@ fn build_pool(
             let address = SocketAddr::new(ip, *port);
             Endpoint {
                 address,
-                pod: string_at(pod, "/metadata/name").to_owned(),
+                pod: metadata_field(pod, "name").to_owned(),
                 prompt_tokens: prompt_token_range(pod),
                 load: load(address),
             }
@@ -112,24 +116,6 @@ fn build_pool(
     }
     pool.ready_endpoints.sort_by_key(|endpoint| endpoint.address);
     Some(pool)
-}
-
-/// Returns the range of prompt sizes in the annotations of a Pod. Bounds that are not numbers are ignored.
-pub(crate) fn prompt_token_range(pod: &Value) -> PromptTokenRange {
-    let parse_bound = |name: &str| pod["metadata"]["annotations"][name].as_str()?.parse().ok();
-    PromptTokenRange { min: parse_bound(PROMPT_TOKENS_MIN), max: parse_bound(PROMPT_TOKENS_MAX) }
-}
-
-/// Returns whether a Pod is running or may start, and is not terminating.
-pub(crate) fn is_active(pod: &Value) -> bool {
-    pod["metadata"]["deletionTimestamp"].is_null() && !matches!(string_at(pod, "/status/phase"), "Succeeded" | "Failed")
-}
-
-/// Returns the IP address of a ready Pod.
-pub(crate) fn ready_address(pod: &Value) -> Option<IpAddr> {
-    let conditions = pod["status"]["conditions"].as_array()?;
-    let is_ready = conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
-    is_ready.then(|| string_at(pod, "/status/podIP").parse().ok())?
 }
 
 fn use_case_set_source(object: &Arc<Value>) -> Option<UseCaseSource> {
@@ -146,43 +132,39 @@ fn use_case_source(object: &Arc<Value>) -> Option<UseCaseSource> {
 fn new_source(object: &Arc<Value>, pool_refs: Vec<PoolRef>, use_cases: Vec<ApiUseCase>) -> UseCaseSource {
     UseCaseSource {
         object: Arc::clone(object),
-        creation_timestamp: string_at(object, "/metadata/creationTimestamp").to_owned(),
-        namespace: string_at(object, "/metadata/namespace").to_owned(),
+        creation_timestamp: metadata_field(object, "creationTimestamp").to_owned(),
+        namespace: metadata_field(object, "namespace").to_owned(),
         pool_refs,
         use_cases,
     }
 }
 
-/// Adds the use cases of one object to its pools, and returns the conditions of the object.
-fn activate_use_cases(pools: &mut BTreeMap<NamespacedName, Pool>, source: &UseCaseSource) -> Vec<Condition> {
-    let (mut missing_pools, mut conflicting_use_cases, mut zero_weight_use_cases) =
-        (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    let mut found_pools = BTreeSet::new();
+/// Adds the use cases of one object to its pools, and returns which of them are active.
+fn activate_use_cases(pools: &mut BTreeMap<NamespacedName, Pool>, source: &UseCaseSource) -> Activation {
+    let mut activation = Activation::default();
     for reference in &source.pool_refs {
         let is_backend_pool = reference.kind.as_deref().is_none_or(|kind| kind == "BackendPool");
         let key = NamespacedName { namespace: source.namespace.clone(), name: reference.name.clone() };
         let Some(pool) = pools.get_mut(&key).filter(|_| is_backend_pool) else {
-            missing_pools.insert(reference.name.clone());
+            activation.missing_pools.insert(reference.name.clone());
             continue;
         };
-        found_pools.insert(reference.name.clone());
+        activation.found_pools.insert(reference.name.clone());
         for use_case in &source.use_cases {
             if !use_case.target_models.is_empty()
                 && use_case.target_models.iter().all(|target| target.weight == Some(0))
             {
-                zero_weight_use_cases.insert(use_case.model_name.clone());
+                activation.zero_weight_use_cases.insert(use_case.model_name.clone());
             } else if pool.use_cases.contains_key(&use_case.model_name) {
-                conflicting_use_cases.insert(format!("{} on pool {}", use_case.model_name, pool.key.name));
+                let conflict = format!("{} on pool {}", use_case.model_name, pool.key.name);
+                activation.conflicting_use_cases.insert(conflict);
             } else {
                 pool.use_cases
                     .insert(use_case.model_name.clone(), active_use_case(use_case, &source.creation_timestamp));
             }
         }
     }
-    vec![
-        accepted_condition(&conflicting_use_cases, &zero_weight_use_cases, &found_pools, &missing_pools),
-        resolved_refs_condition(&missing_pools),
-    ]
+    activation
 }
 
 fn active_use_case(use_case: &ApiUseCase, creation_timestamp: &str) -> UseCase {
@@ -198,91 +180,20 @@ fn active_use_case(use_case: &ApiUseCase, creation_timestamp: &str) -> UseCase {
     }
 }
 
-fn accepted_condition(
-    conflicting_use_cases: &BTreeSet<String>,
-    zero_weight_use_cases: &BTreeSet<String>,
-    found_pools: &BTreeSet<String>,
-    missing_pools: &BTreeSet<String>,
-) -> Condition {
-    if !conflicting_use_cases.is_empty() {
-        let message = format!(
-            "Use cases are inactive because an older object declares the same model name: {}.",
-            join_names(conflicting_use_cases)
-        );
-        return Condition::new("Accepted", false, code::MODEL_NAME_CONFLICT, message);
-    }
-    if !zero_weight_use_cases.is_empty() {
-        let message = format!(
-            "All target weights of {} are 0; set at least one positive weight.",
-            join_names(zero_weight_use_cases)
-        );
-        return Condition::new("Accepted", false, code::INVALID_WEIGHTS, message);
-    }
-    match (found_pools.is_empty(), missing_pools.is_empty()) {
-        (_, true) => Condition::new("Accepted", true, code::ACCEPTED, "All use cases are active."),
-        (false, false) => {
-            let message = format!(
-                "All use cases are active on {}; other referenced pools do not exist.",
-                join_names(found_pools)
-            );
-            Condition::new("Accepted", true, code::ACCEPTED, message)
-        }
-        (true, false) => {
-            let message = format!("No use case is active: waiting for BackendPool {}.", join_names(missing_pools));
-            Condition::new("Accepted", false, code::POOL_NOT_FOUND, message)
-        }
-    }
-}
-
-fn resolved_refs_condition(missing_pools: &BTreeSet<String>) -> Condition {
-    match missing_pools.is_empty() {
-        true => Condition::new("ResolvedRefs", true, code::RESOLVED_REFS, "All referenced pools exist."),
-        false => Condition::new(
-            "ResolvedRefs",
-            false,
-            code::POOL_NOT_FOUND,
-            format!("BackendPool {} not found in this namespace.", join_names(missing_pools)),
-        ),
-    }
-}
-
-fn ready_condition(pool: &Pool) -> Condition {
-    match pool.ready_endpoints.len() {
-        0 if pool.endpoint_count == 0 => {
-            Condition::new("Ready", false, code::NO_ENDPOINTS, "The selector matches no running Pod.")
-        }
-        0 => Condition::new("Ready", false, code::NO_READY_ENDPOINTS, "No selected Pod is ready."),
-        ready => Condition::new(
-            "Ready",
-            true,
-            code::ENDPOINTS_READY,
-            format!("{ready} of {} endpoints are ready.", pool.endpoint_count),
-        ),
-    }
-}
-
-fn join_names(names: &BTreeSet<String>) -> String {
-    names.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
-}
-
 /// Parses an object; returns `None` if it does not match the schema (possible if the API server accepted it without a
 /// schema).
 fn parse_object<T: serde::de::DeserializeOwned>(object: &Value) -> Option<T> {
     T::deserialize(object)
         .inspect_err(
-            |error| tracing::warn!(kind = string_at(object, "/kind"), namespace = string_at(object, "/metadata/namespace"), name = string_at(object, "/metadata/name"), %error, "ignoring invalid object"),
+            |error| tracing::warn!(kind = object["kind"].as_str(), namespace = metadata_field(object, "namespace"), name = metadata_field(object, "name"), %error, "ignoring invalid object"),
         )
         .ok()
-}
-
-/// Returns the string at a JSON pointer, or an empty string.
-pub(crate) fn string_at<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::endpoint::PromptTokenRange;
     use serde_json::json;
 
     fn pool(name: &str, ports: &[u16]) -> Arc<Value> {
@@ -333,9 +244,9 @@ mod tests {
                 .ready_endpoints[0]
                 .prompt_tokens
         };
-        assert_eq!(range(json!({PROMPT_TOKENS_MAX: "2047"})), PromptTokenRange { min: None, max: Some(2047) });
+        assert_eq!(range(json!({"ome.io/prompt-tokens-max": "2047"})), PromptTokenRange { min: None, max: Some(2047) });
         assert_eq!(
-            range(json!({PROMPT_TOKENS_MIN: "4097", PROMPT_TOKENS_MAX: "x"})),
+            range(json!({"ome.io/prompt-tokens-min": "4097", "ome.io/prompt-tokens-max": "x"})),
             PromptTokenRange { min: Some(4097), max: None }
         );
         assert_eq!(range(Value::Null), PromptTokenRange::default());

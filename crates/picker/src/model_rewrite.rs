@@ -56,6 +56,8 @@ enum Position {
     InOtherString,
 }
 
+// === impl ModelRestorer ===
+
 impl ModelRestorer {
     /// Returns a restorer that replaces `engine_model` with `client_model`.
     pub(crate) fn new(engine_model: &str, client_model: &str, is_event_stream: bool) -> Self {

@@ -6,21 +6,24 @@ use fastrand::Rng;
 
 use crate::{
     candidate::Candidate,
-    pool::Endpoint,
+    endpoint::Endpoint,
     profile::Profile,
     request::{RequestInfo, estimate_tokens},
+    scheduling_request::SchedulingRequest,
     score::{
-        SchedulerState,
         prefix::{PrefixConfig, PrefixIndex},
+        state::SchedulerState,
     },
 };
 
 /// How an endpoint picker selects endpoints. [`crate::parse_config`] builds it from an EndpointPickerConfig.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SchedulingPolicy {
+    /// Which profiles run.
     pub(crate) profile_handler: ProfileHandler,
     /// Configurations of the prefix indexes. Scorers reference them by position.
     pub(crate) prefix_configs: Vec<PrefixConfig>,
+    /// Which request bodies are accepted.
     pub(crate) parser: Parser,
     /// Port that forwards requests to the engines on the other ports of its Pod (data parallelism). A request header names
     /// the selected engine.
@@ -39,11 +42,15 @@ pub(crate) enum Parser {
 /// Determines which profiles run for a request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ProfileHandler {
+    /// The profile runs for every request.
     Single(Profile),
     /// The decode endpoint serves the request. If the decider requires it, the prefill endpoint computes the prompt first.
     PrefillDecode {
+        /// Selects the endpoint that computes the prompt.
         prefill: Profile,
+        /// Selects the endpoint that serves the request.
         decode: Profile,
+        /// Whether the prompt is sent to a prefill endpoint.
         decider: Decider,
     },
 }
@@ -51,27 +58,20 @@ pub(crate) enum ProfileHandler {
 /// Condition for sending a prompt to a prefill endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decider {
+    /// Every prompt.
     Always,
-    /// More than `bytes` bytes of the prompt are not cached by the decode endpoint.
+    /// A prompt of which the decode endpoint caches too little.
     UncachedBytesAbove {
+        /// Maximum number of uncached bytes that the decode endpoint computes itself.
         bytes: usize,
     },
-    /// At least `uncached` tokens of the prompt are not cached by the decode endpoint, and the prompt has at least `prompt`
-    /// tokens.
+    /// A long prompt of which the decode endpoint caches too little.
     MinTokens {
+        /// Minimum number of uncached tokens.
         uncached: usize,
+        /// Minimum number of tokens of the prompt.
         prompt: usize,
     },
-}
-
-/// A request to schedule.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct SchedulingRequest<'a> {
-    /// Model name of the engines.
-    pub(crate) model: &'a str,
-    pub(crate) prompt_bytes: usize,
-    /// Block hashes of the prompt, one list per prefix index.
-    pub(crate) prefix_hashes: &'a [Vec<u64>],
 }
 
 /// Endpoints that a request is sent to.
@@ -84,6 +84,8 @@ pub(crate) struct SchedulingResult {
     /// Bytes of the prompt that the selected endpoint has presumably cached.
     pub(crate) cached_bytes: usize,
 }
+
+// === impl SchedulingPolicy ===
 
 impl SchedulingPolicy {
     /// Returns the block hashes of a prompt for [`SchedulingRequest::prefix_hashes`].
@@ -157,6 +159,8 @@ impl SchedulingPolicy {
         request.prompt_bytes.saturating_sub(self.cached_bytes(request, state, endpoint.address))
     }
 }
+
+// === impl Decider ===
 
 impl Decider {
     fn needs_prefill(self, prompt_bytes: usize, uncached_bytes: usize) -> bool {

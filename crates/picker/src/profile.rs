@@ -7,8 +7,8 @@ use fastrand::Rng;
 use crate::{
     candidate::Candidate,
     filter::Filter,
-    policy::SchedulingRequest,
-    score::{SchedulerState, Scorer, least_loaded},
+    scheduling_request::SchedulingRequest,
+    score::{Scorer, least_loaded, state::SchedulerState},
 };
 
 /// Scores that differ by at most this fraction of the total weight count as equal. Metrics are slightly outdated: without
@@ -18,8 +18,11 @@ const SCORE_TOLERANCE: f64 = 0.01;
 /// Filters, weighted scorers and a picker.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Profile {
+    /// A candidate must pass all filters.
     pub(crate) filters: Vec<Filter>,
+    /// Scorers with their weights.
     pub(crate) scorers: Vec<(Scorer, f64)>,
+    /// How endpoints are picked by score.
     pub(crate) picker: Picker,
     /// Maximum number of returned endpoints: the selected endpoint and fallbacks.
     pub(crate) max_endpoints: usize,
@@ -35,6 +38,8 @@ pub(crate) enum Picker {
     /// Random endpoint, with a probability proportional to its score.
     WeightedRandom,
 }
+
+// === impl Profile ===
 
 impl Profile {
     /// Returns the endpoints to try in order; empty if no candidate passes the filters.

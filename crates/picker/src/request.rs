@@ -41,10 +41,21 @@ pub(crate) struct ModelField {
 /// A request body that cannot be scheduled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ScanError {
+    /// The body is not a JSON object.
     #[error("The request body is not a JSON object (at byte {offset})")]
-    NotJson { offset: usize },
+    NotJson {
+        /// Position of the first byte that does not fit.
+        offset: usize,
+    },
+    /// `model` is a number, a list or another value.
     #[error("`model` must be a string")]
     ModelNotString,
+}
+
+/// Position in a request body.
+struct Scanner<'a> {
+    body: &'a [u8],
+    position: usize,
 }
 
 /// Parses `body` without allocating a JSON tree. Values of other fields are skipped by matching brackets and quotes;
@@ -90,6 +101,8 @@ pub(crate) fn parse_request(body: &[u8]) -> Result<RequestInfo, ScanError> {
     scanner.expect_end().map(|()| info)
 }
 
+// === impl RequestInfo ===
+
 impl RequestInfo {
     /// Returns the size of the prompt in bytes, as encoded in JSON.
     pub(crate) fn prompt_bytes(&self) -> usize {
@@ -121,10 +134,7 @@ fn parse_number(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
-struct Scanner<'a> {
-    body: &'a [u8],
-    position: usize,
-}
+// === impl Scanner ===
 
 impl Scanner<'_> {
     fn peek(&self) -> Option<u8> {

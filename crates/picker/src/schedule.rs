@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use fastrand::Rng;
 
 use crate::{
-    pool::{Endpoint, Pool, RoutingTable},
-    score,
+    endpoint::Endpoint,
+    pool::{Pool, RoutingTable},
+    score::least_loaded,
 };
 use cluster::NamespacedName;
 
@@ -43,10 +44,13 @@ pub(crate) struct EndpointSelection {
 /// A request that cannot be routed. The message is returned to the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RoutingError {
+    /// No pool serves the model.
     #[error("The model `{0}` does not exist.")]
     ModelNotFound(String),
+    /// The pool in the request path does not exist.
     #[error("The pool {0} does not exist.")]
     PoolNotFound(NamespacedName),
+    /// No endpoint of the pool is ready, or all attempts failed.
     #[error("No endpoint of pool {0} is available.")]
     NoEndpointAvailable(NamespacedName),
 }
@@ -68,6 +72,8 @@ pub(crate) fn resolve_route<'a>(
     Ok(ModelRoute { pool, target_model: use_case.draw_target(rng).to_owned(), prompt_tokens: request.prompt_tokens })
 }
 
+// === impl ModelRoute ===
+
 impl ModelRoute<'_> {
     /// Selects an endpoint that is not in `attempts`: the least loaded endpoint that is intended for prompts of this size,
     /// or the least loaded of all if there is none.
@@ -86,7 +92,7 @@ impl ModelRoute<'_> {
         if candidates.iter().any(matches_prompt) {
             candidates.retain(matches_prompt);
         }
-        let endpoint = score::least_loaded::least_loaded(&candidates, rng)
+        let endpoint = least_loaded::least_loaded(&candidates, rng)
             .ok_or_else(|| RoutingError::NoEndpointAvailable(self.pool.key.clone()))?;
         let plural = if endpoints.len() == 1 { "" } else { "s" };
         let retries = if attempts.is_empty() { String::new() } else { format!(", after {} failed", attempts.len()) };
@@ -101,7 +107,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::pool::{Datastore, PromptTokenRange};
+    use crate::{datastore::Datastore, endpoint::PromptTokenRange};
 
     /// Returns a pool with one endpoint for prompts up to 2047 tokens, and one for prompts from 4097 tokens.
     fn pool(datastore: &Datastore) -> Pool {

@@ -6,15 +6,12 @@ pub(crate) mod lora;
 pub(crate) mod no_hit_lru;
 pub(crate) mod prefix;
 pub(crate) mod queue;
+mod relative;
 pub(crate) mod requests;
+pub(crate) mod state;
 
-use std::net::SocketAddr;
-
-use crate::{
-    candidate::Candidate,
-    policy::SchedulingRequest,
-    score::{no_hit_lru::ColdPlacement, prefix::PrefixIndex},
-};
+use crate::{candidate::Candidate, scheduling_request::SchedulingRequest};
+use state::SchedulerState;
 
 /// A scorer. It returns a score from 0 (worst) to 1 (best) for each candidate.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -22,7 +19,10 @@ pub(crate) enum Scorer {
     /// `queue-scorer`: few queued requests.
     Queue,
     /// `load-aware-scorer`: few queued requests, relative to a threshold instead of the other candidates.
-    LoadAware { threshold: f64 },
+    LoadAware {
+        /// Number of queued requests with the score 0.
+        threshold: f64,
+    },
     /// `running-requests-size-scorer`: few running requests.
     RunningRequests,
     /// `kv-cache-utilization-scorer`: high fraction of free KV cache.
@@ -31,22 +31,21 @@ pub(crate) enum Scorer {
     Lora,
     /// `active-request-scorer`: few requests in flight. The score is 1 up to `idle_threshold` requests and at most
     /// `max_busy_score` above.
-    ActiveRequests { idle_threshold: usize, max_busy_score: f64 },
+    ActiveRequests {
+        /// Maximum number of requests of an idle endpoint.
+        idle_threshold: usize,
+        /// Maximum score of a busy endpoint.
+        max_busy_score: f64,
+    },
     /// `token-load-scorer`: few tokens in flight, relative to a threshold.
-    TokenLoad { threshold: f64 },
+    TokenLoad {
+        /// Number of tokens with the score 0.
+        threshold: f64,
+    },
     /// `prefix-cache-scorer`: the endpoint caches a prefix of the prompt. Contains the position of the prefix index.
     Prefix(usize),
     /// `no-hit-lru-scorer`: a prompt that no endpoint caches goes to the endpoint that least recently received one.
     NoHitLru,
-}
-
-/// State of the scorers that depends on previous requests.
-#[derive(Debug, Default)]
-pub(crate) struct SchedulerState {
-    /// Prefix indexes, in the order of the prefix configurations of the policy.
-    pub(crate) prefix_indexes: Vec<PrefixIndex>,
-    /// Placement of prompts that no endpoint cached.
-    pub(crate) cold_placement: ColdPlacement,
 }
 
 impl Scorer {
@@ -84,30 +83,4 @@ impl Scorer {
             Scorer::NoHitLru => state.cold_placement.scores(candidates),
         }
     }
-}
-
-impl SchedulerState {
-    /// Removes endpoints for which `keep` is false. Another Pod may reuse the address of a removed endpoint.
-    pub(crate) fn retain(&mut self, keep: impl Fn(SocketAddr) -> bool) {
-        self.prefix_indexes.iter_mut().for_each(|index| index.retain(&keep));
-        self.cold_placement.retain(keep);
-    }
-
-    /// Returns whether any of `candidates` caches a prefix of the prompt.
-    pub(crate) fn has_prefix_hit(&self, request: &SchedulingRequest<'_>, candidates: &[&Candidate]) -> bool {
-        let is_cached = |index: &PrefixIndex, hashes: &[u64]| {
-            candidates.iter().any(|candidate| index.matched_blocks(hashes, candidate.endpoint.address) > 0)
-        };
-        self.prefix_indexes.iter().zip(request.prefix_hashes).any(|(index, hashes)| is_cached(index, hashes))
-    }
-}
-
-/// Returns linear scores: 1 for the lowest value, 0 for the highest; 1 for all values if they are equal.
-fn lower_is_better(values: impl Iterator<Item = f64>) -> Vec<f64> {
-    let values: Vec<f64> = values.collect();
-    let (low, high) = values
-        .iter()
-        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(*value), high.max(*value)));
-    let range = high - low;
-    values.iter().map(|value| if range > 0.0 { (high - value) / range } else { 1.0 }).collect()
 }

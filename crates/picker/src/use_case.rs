@@ -24,6 +24,8 @@ pub struct TargetModel {
     pub weight: u32,
 }
 
+// === impl UseCase ===
+
 impl UseCase {
     /// Returns the use case of a model without a declared use case.
     pub fn implicit(model_name: &str) -> Self {

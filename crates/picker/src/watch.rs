@@ -10,8 +10,10 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    datastore::Datastore,
+    endpoint::Endpoint,
     index::{self, PoolIndex, WatchedObjects},
-    pool::{Datastore, Endpoint, RoutingTable},
+    pool::RoutingTable,
 };
 
 /// Field manager of the gateway.

@@ -7,8 +7,6 @@
 use std::{collections::BTreeMap, net::SocketAddr};
 
 use bytes::{Bytes, BytesMut};
-use cluster::NamespacedName;
-use http::StatusCode;
 use tonic::Status;
 
 use crate::{
@@ -19,8 +17,8 @@ use crate::{
         StreamedBodyResponse, Struct, TrailersResponse, processing_request::Request, processing_response::Response,
         value::Kind,
     },
-    gateway::openai::error_body,
     model_rewrite,
+    openai_error::OpenAiError,
     policy::{Parser, SchedulingResult},
     request::{self, MAX_BODY_BYTES, RequestInfo},
 };
@@ -81,16 +79,18 @@ pub(super) enum Action {
     Continue,
     /// Send these messages.
     Respond(Vec<ProcessingResponse>),
-    /// Schedule the request; [`CompleteRequest::responses`] or [`no_endpoint_response`] returns the messages to send.
+    /// Schedule the request; [`CompleteRequest::responses`] or [`immediate_response`] returns the messages to send.
     Schedule(CompleteRequest),
-    /// Send this message and end the stream.
-    Reject(ProcessingResponse),
+    /// Send [`immediate_response`] and end the stream.
+    Reject(OpenAiError),
 }
 
 /// A completely received request.
 #[derive(Debug)]
 pub(super) struct CompleteRequest {
+    /// The whole body.
     pub(super) body: Bytes,
+    /// Fields of the body; empty if the body is not sent or not parsed.
     pub(super) info: RequestInfo,
     /// Model name of the engines.
     pub(super) target_model: String,
@@ -102,12 +102,18 @@ pub(super) struct CompleteRequest {
 /// Message that completed the request: it determines which messages the proxy waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RequestEnd {
+    /// A request without a body, or with a body that the proxy does not send.
     Headers,
+    /// The last chunk of the body.
     Body,
+    /// Trailers after the body.
     Trailers,
 }
 
+// === impl ExtProcStream ===
+
 impl ExtProcStream {
+    /// Returns the state before the first message.
     pub(super) fn new(parser: Parser) -> Self {
         Self {
             parser,
@@ -161,8 +167,7 @@ impl ExtProcStream {
 
     fn request_body(&mut self, message: &HttpBody) -> Action {
         if self.body.len() + message.body.len() > MAX_BODY_BYTES {
-            let text = format!("The request body is larger than {} MiB.", MAX_BODY_BYTES / (1024 * 1024));
-            return Action::Reject(immediate_response(StatusCode::PAYLOAD_TOO_LARGE, &text, None, "request_too_large"));
+            return Action::Reject(OpenAiError::body_too_large());
         }
         self.body.extend_from_slice(&message.body);
         if message.end_of_stream { self.finish_request(RequestEnd::Body) } else { Action::Continue }
@@ -170,7 +175,7 @@ impl ExtProcStream {
 
     fn finish_request(&mut self, end: RequestEnd) -> Action {
         let body = self.body.split().freeze();
-        let (info, model) = match (self.request_info(&body), self.parser) {
+        let (info, model) = match (request_info(&body), self.parser) {
             (Ok(found), _) => found,
             // The whole body counts as the prompt.
             (Err(_), Parser::Passthrough) => {
@@ -178,22 +183,11 @@ impl ExtProcStream {
                 let info = RequestInfo { prompt_spans, ..RequestInfo::default() };
                 return Action::Schedule(self.complete_request(info, body, String::new(), end));
             }
-            (Err(rejection), Parser::RequireModel) => return Action::Reject(*rejection),
+            (Err(error), Parser::RequireModel) => return Action::Reject(error),
         };
         let rewrite = MODEL_REWRITE_HEADERS.iter().find_map(|name| self.headers.get(*name));
         let target_model = rewrite.filter(|name| !name.is_empty()).cloned().unwrap_or(model);
         Action::Schedule(self.complete_request(info, body, target_model, end))
-    }
-
-    /// Returns the parsed body and its model name, or the response that rejects the request.
-    fn request_info(&self, body: &[u8]) -> Result<(RequestInfo, String), Box<ProcessingResponse>> {
-        let reject =
-            |message: &str, param, code| Box::new(immediate_response(StatusCode::BAD_REQUEST, message, param, code));
-        let info = request::parse_request(body).map_err(|error| reject(&format!("{error}."), None, "invalid_body"))?;
-        let model = info.model.as_ref().map(|model| model.name.clone()).filter(|name| !name.is_empty());
-        let model =
-            model.ok_or_else(|| reject("You must provide a model parameter.", Some("model"), "missing_model"))?;
-        Ok((info, model))
     }
 
     fn complete_request(
@@ -206,6 +200,8 @@ impl ExtProcStream {
         CompleteRequest { body, info, target_model, subset: self.subset.take(), end }
     }
 }
+
+// === impl CompleteRequest ===
 
 impl CompleteRequest {
     /// Returns whether the proxy allows this endpoint.
@@ -231,6 +227,19 @@ impl CompleteRequest {
         }
         responses
     }
+}
+
+/// Returns the parsed body and its model name. Unlike the gateway, the picker states a code for both errors: proxies write
+/// it to their access log.
+fn request_info(body: &[u8]) -> Result<(RequestInfo, String), OpenAiError> {
+    let info = request::parse_request(body).map_err(|error| OpenAiError {
+        param: None,
+        code: Some("invalid_body"),
+        ..error.into()
+    })?;
+    let model = info.model.as_ref().map(|model| model.name.clone()).filter(|name| !name.is_empty());
+    let missing = || OpenAiError { code: Some("missing_model"), ..OpenAiError::missing_model() };
+    Ok((info, model.ok_or_else(missing)?))
 }
 
 /// Returns the response to the request headers, with the selected endpoints as a header and as metadata.
@@ -271,27 +280,18 @@ fn header_response(
     }
 }
 
-/// Returns the response to a request for which no endpoint is available.
-pub(super) fn no_endpoint_response(pool: &NamespacedName) -> ProcessingResponse {
-    let message = format!("No endpoint of pool {pool} is available.");
-    let mut response = immediate_response(StatusCode::SERVICE_UNAVAILABLE, &message, None, "no_endpoint");
-    if let Some(Response::ImmediateResponse(ImmediateResponse { headers: Some(headers), .. })) = &mut response.response
-    {
-        headers.set_headers.push(set_header("retry-after", "1"));
-        headers.set_headers.push(set_header("x-llm-d-request-dropped-reason", "rejected-no-endpoints"));
-    }
-    response
-}
-
-fn immediate_response(status: StatusCode, message: &str, param: Option<&str>, code: &str) -> ProcessingResponse {
+/// Returns the message that rejects a request: the proxy sends the error to the client.
+pub(super) fn immediate_response(error: &OpenAiError) -> ProcessingResponse {
+    let content_type = [("content-type", "application/json")];
+    let headers = content_type.iter().chain(&error.headers);
     processing_response(Response::ImmediateResponse(ImmediateResponse {
-        status: Some(HttpStatus { code: i32::from(status.as_u16()) }),
+        status: Some(HttpStatus { code: i32::from(error.status.as_u16()) }),
         headers: Some(HeaderMutation {
-            set_headers: vec![set_header("content-type", "application/json")],
+            set_headers: headers.map(|(name, value)| set_header(name, value)).collect(),
             remove_headers: Vec::new(),
         }),
-        body: Bytes::from(error_body(status, message, param, Some(code)).to_string()),
-        details: code.to_owned(),
+        body: Bytes::from(error.body().to_string()),
+        details: error.code.unwrap_or_default().to_owned(),
     }))
 }
 

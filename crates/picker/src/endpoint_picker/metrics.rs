@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use http::StatusCode;
 use prometheus_client::{
     encoding::text::encode,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -52,7 +53,10 @@ struct PoolGauges {
 #[derive(Debug)]
 pub(super) struct RunningRequest(Gauge);
 
+// === impl Metrics ===
+
 impl Metrics {
+    /// Returns metrics without records.
     pub(super) fn new() -> Self {
         let mut metrics = Self {
             registry: Registry::default(),
@@ -136,8 +140,8 @@ impl Metrics {
     }
 
     /// Counts a request that the picker rejects with an HTTP status.
-    pub(super) fn record_rejection(&self, model: &str, target: &str, status: i32) {
-        let code = match status {
+    pub(super) fn record_rejection(&self, model: &str, target: &str, status: StatusCode) {
+        let code = match status.as_u16() {
             503 => "ServiceUnavailable",
             429 => "InferencePoolResourceExhausted",
             500.. => "Internal",
@@ -185,6 +189,8 @@ fn label_value(models: &mut BTreeSet<String>, name: &str) -> String {
     name
 }
 
+// === impl PoolGauges ===
+
 impl PoolGauges {
     fn update(&self, pool: &str, candidates: &[Candidate]) {
         let pool_labels = || vec![("name", pool.to_owned())];
@@ -214,6 +220,8 @@ impl PoolGauges {
     }
 }
 
+// === impl RunningRequest ===
+
 impl Drop for RunningRequest {
     fn drop(&mut self) {
         self.0.dec();
@@ -229,7 +237,7 @@ mod tests {
     fn renders_metrics() {
         let metrics = Metrics::new();
         let running = metrics.record_request("chat", "chat-v2", 1_000);
-        metrics.record_rejection("chat", "chat", 503);
+        metrics.record_rejection("chat", "chat", StatusCode::SERVICE_UNAVAILABLE);
         metrics.record_decision(Duration::from_micros(300), 64, 256);
         let engine_metrics =
             EngineMetrics { waiting: Some(3.0), kv_cache_usage: Some(0.5), ..EngineMetrics::default() };

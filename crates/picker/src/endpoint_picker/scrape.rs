@@ -4,7 +4,10 @@ use std::{
     error::Error,
     io,
     net::SocketAddr,
-    sync::{Arc, PoisonError, atomic::Ordering::Relaxed},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -15,13 +18,15 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
-use tokio::time::{Instant, sleep, timeout};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep, timeout},
+};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::endpoint_state::ScrapeState;
 use crate::{
+    endpoint::EndpointLoad,
     engine_metrics::{EngineMetrics, parse_metrics},
-    pool::EndpointLoad,
 };
 
 /// Interval between scrapes of a busy engine.
@@ -47,7 +52,31 @@ pub(super) struct Scraper {
     client: Client<HttpConnector, Empty<Bytes>>,
 }
 
+/// Results of scraping an endpoint.
+#[derive(Debug, Default)]
+pub(super) struct ScrapeState {
+    /// Last scraped metrics and when they were scraped.
+    pub(super) last_metrics: Mutex<Option<(EngineMetrics, Instant)>>,
+    /// Whether the last scrape failed with `ECONNREFUSED`.
+    pub(super) connection_refused: AtomicBool,
+    /// Notified to request a scrape before the next one is due.
+    pub(super) scrape_requested: Notify,
+}
+
+/// Result of one scrape.
+enum ScrapeResult {
+    /// The engine returned its metrics.
+    Metrics(EngineMetrics),
+    /// The connection was refused.
+    Refused,
+    /// The scrape timed out or did not return metrics: the engine may be too busy to respond.
+    Failed,
+}
+
+// === impl Scraper ===
+
 impl Scraper {
+    /// Returns a scraper without connections.
     pub(super) fn new() -> Self {
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(TIMEOUT));
@@ -79,14 +108,7 @@ impl Scraper {
     }
 }
 
-/// Result of one scrape.
-enum ScrapeResult {
-    Metrics(EngineMetrics),
-    /// The connection was refused.
-    Refused,
-    /// The scrape timed out or did not return metrics: the engine may be too busy to respond.
-    Failed,
-}
+// === impl ScrapeState ===
 
 impl ScrapeState {
     fn record(&self, result: ScrapeResult, address: SocketAddr) {

@@ -1,6 +1,6 @@
 //! gRPC server for `ext_proc` and health checks over HTTP/2, with or without TLS.
 
-use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
 use http::{Request, Response};
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
@@ -8,28 +8,17 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
-    sync::mpsc,
     time::timeout,
 };
 use tokio_rustls::TlsAcceptor;
-use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming, body::Body, server::Grpc};
 use tonic_prost::ProstCodec;
 
-use super::{
-    EndpointPicker,
-    ext_proc_stream::{self, Action, CompleteRequest, ExtProcStream},
-    metrics::RunningRequest,
-    serving_certificate::ServingCertificate,
-};
+use super::{EndpointPicker, ext_proc_service::process, serving_certificate::ServingCertificate};
 use crate::{
     connections::Connections,
-    ext_proc::{
-        HealthCheckRequest, HealthCheckResponse, ProcessingRequest, ProcessingResponse, ServingStatus,
-        processing_response,
-    },
-    pool::InFlight,
+    ext_proc::{HealthCheckRequest, HealthCheckResponse, ProcessingRequest, ProcessingResponse, ServingStatus},
     request::MAX_BODY_BYTES,
 };
 
@@ -40,9 +29,6 @@ const HEALTH_CHECK_PATH: &str = "/grpc.health.v1.Health/Check";
 /// Maximum number of concurrent requests per connection of a proxy. The stream of a request is open until its response
 /// ends.
 const MAX_CONCURRENT_STREAMS: u32 = 65_536;
-
-/// Maximum number of messages buffered per stream until the proxy receives them.
-const RESPONSE_CHANNEL_CAPACITY: usize = 16;
 
 /// How long requests in flight may continue after shutdown begins.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -157,99 +143,4 @@ fn check_health(service: &str, picker: &EndpointPicker) -> Result<HealthCheckRes
     };
     let status = if is_serving { ServingStatus::Serving } else { ServingStatus::NotServing };
     Ok(HealthCheckResponse { status: status.into() })
-}
-
-type ResponseStream = ReceiverStream<Result<ProcessingResponse, Status>>;
-
-/// Processes the stream of one request in a new task.
-fn process(messages: Streaming<ProcessingRequest>, picker: Arc<EndpointPicker>) -> ResponseStream {
-    let (sender, responses) = mpsc::channel(RESPONSE_CHANNEL_CAPACITY);
-    tokio::spawn(async move {
-        if let Err(status) = run_stream(messages, &picker, &sender).await {
-            sender.send(Err(status)).await.ok();
-        }
-    });
-    ReceiverStream::new(responses)
-}
-
-/// A scheduled request whose stream is open.
-struct ScheduledRequest {
-    endpoint: SocketAddr,
-    prefix_hashes: Vec<Vec<u64>>,
-    /// Counts the request as in flight until the proxy ends the stream at the end of the response.
-    _in_flight: InFlight,
-    _running: RunningRequest,
-}
-
-async fn run_stream(
-    mut messages: Streaming<ProcessingRequest>,
-    picker: &EndpointPicker,
-    sender: &mpsc::Sender<Result<ProcessingResponse, Status>>,
-) -> Result<(), Status> {
-    let mut stream = ExtProcStream::new(picker.policy.parser);
-    let mut scheduled: Option<ScheduledRequest> = None;
-    while let Some(message) = messages.message().await? {
-        let (responses, is_last) = match stream.handle(message)? {
-            Action::Continue => (Vec::new(), false),
-            Action::Respond(responses) => (responses, false),
-            Action::Reject(rejection) => {
-                picker.metrics.record_rejection("", "", immediate_status(&rejection));
-                (vec![rejection], true)
-            }
-            Action::Schedule(request) => match schedule(picker, &request) {
-                Ok((responses, request)) => {
-                    scheduled = request;
-                    (responses, false)
-                }
-                Err(rejection) => (vec![*rejection], true),
-            },
-        };
-        if let (Some(served), Some(scheduled)) = (stream.served_endpoint.take(), &scheduled)
-            && picker.is_other_endpoint(scheduled.endpoint, served)
-        {
-            picker.record_served_endpoint(&scheduled.prefix_hashes, served);
-        }
-        if let (true, Some(scheduled)) = (std::mem::take(&mut stream.response_failed), &scheduled) {
-            picker.report_failure(scheduled.endpoint);
-        }
-        for response in responses {
-            // The receiver is dropped when the client or the proxy disconnects.
-            if sender.send(Ok(response)).await.is_err() {
-                return Ok(());
-            }
-        }
-        if is_last {
-            return Ok(());
-        }
-    }
-    Ok(())
-}
-
-/// Schedules a request. Returns the messages for the proxy and the request in flight, or the response that rejects it.
-fn schedule(
-    picker: &EndpointPicker,
-    request: &CompleteRequest,
-) -> Result<(Vec<ProcessingResponse>, Option<ScheduledRequest>), Box<ProcessingResponse>> {
-    let model = request.info.model.as_ref().map_or("", |model| model.name.as_str());
-    let Some((result, prefix_hashes)) = picker.schedule(request) else {
-        let rejection = ext_proc_stream::no_endpoint_response(&picker.pool);
-        picker.metrics.record_rejection(model, &request.target_model, immediate_status(&rejection));
-        return Err(Box::new(rejection));
-    };
-    let scheduled = result.endpoints.first().map(|endpoint| ScheduledRequest {
-        endpoint: endpoint.address,
-        prefix_hashes,
-        _in_flight: endpoint.load.begin(request.info.estimated_tokens()),
-        _running: picker.metrics.record_request(model, &request.target_model, request.body.len()),
-    });
-    Ok((request.responses(&result, picker.policy.primary_port), scheduled))
-}
-
-fn immediate_status(response: &ProcessingResponse) -> i32 {
-    match &response.response {
-        Some(processing_response::Response::ImmediateResponse(response)) => {
-            response.status.map_or(0, |status| status.code)
-        }
-        _ => 0,
-    }
 }

@@ -71,6 +71,8 @@ struct CertificateContents {
     key: Vec<u8>,
 }
 
+// === impl ServingCertificate ===
+
 impl ServingCertificate {
     /// Generates a self-signed certificate.
     ///
@@ -125,6 +127,8 @@ impl ServingCertificate {
         Ok(true)
     }
 }
+
+// === impl CertificateContents ===
 
 impl CertificateContents {
     fn read(directory: &Path) -> Result<Self, CertificateError> {

@@ -21,11 +21,15 @@ pub(super) struct ConnectionActivity {
 #[derive(Debug)]
 pub(super) struct ActiveRequest(Arc<ConnectionActivity>);
 
+// === impl ConnectionActivity ===
+
 impl ConnectionActivity {
+    /// Returns the activity of a new connection.
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self { active_requests: AtomicUsize::new(0), last_active: Mutex::new(Instant::now()) })
     }
 
+    /// Counts a request as active until the returned guard is dropped.
     pub(super) fn begin_request(self: &Arc<Self>) -> ActiveRequest {
         self.active_requests.fetch_add(1, Relaxed);
         ActiveRequest(Arc::clone(self))
@@ -47,6 +51,8 @@ impl ConnectionActivity {
         *self.last_active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+// === impl ActiveRequest ===
 
 impl Drop for ActiveRequest {
     fn drop(&mut self) {

@@ -58,7 +58,10 @@ struct TrackedConnection {
     reused: ReusedFlag,
 }
 
+// === impl EngineClient ===
+
 impl EngineClient {
+    /// Returns a client without connections.
     pub(super) fn new() -> Self {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
@@ -101,6 +104,8 @@ fn is_on_reused_connection(error: &Error) -> bool {
     }
     extras.get().is_some_and(|ReusedFlag(reused)| reused.load(Relaxed))
 }
+
+// === impl TrackedConnection ===
 
 impl Connection for TrackedConnection {
     fn connected(&self) -> Connected {

@@ -1,45 +1,31 @@
 //! Handles one request: reads it, selects an endpoint, forwards it, and streams the response.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::Full;
 use hyper::body::Incoming;
-use tokio::time::timeout;
 
 use super::{
     engine_client::EngineClient,
-    openai,
+    forwarded_headers::forwarded_headers,
+    models,
+    proxied_request::{ProxiedRequest, read_request},
+    response,
     response_body::ResponseBody,
     route::{Route, match_path},
 };
 use crate::{
+    datastore::Datastore,
+    endpoint::InFlight,
     model_rewrite::{self, ModelRestorer},
-    pool::{Datastore, InFlight},
-    request::{self, MAX_BODY_BYTES, ModelField, RequestInfo},
+    openai_error::OpenAiError,
     schedule::{self, EndpointSelection, RouteRequest, RoutingError},
 };
-use cluster::NamespacedName;
-
-/// Maximum time between two chunks of a request body.
-const BODY_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum number of endpoints to which one request is sent.
 const MAX_ATTEMPTS: usize = 3;
-
-/// Headers that belong to one connection (RFC 9110 §7.6.1).
-const HOP_BY_HOP_HEADERS: &[&str] = &[
-    "connection",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
 
 /// Handles the requests of all connections.
 pub(super) struct Proxy {
@@ -47,35 +33,34 @@ pub(super) struct Proxy {
     engine_client: EngineClient,
 }
 
-/// A request that is ready to be forwarded.
-struct ProxiedRequest {
-    path: String,
-    pool: Option<NamespacedName>,
-    headers: HeaderMap,
-    body: Bytes,
-    info: RequestInfo,
-    model: ModelField,
-}
-
 impl Proxy {
+    /// Returns a proxy to the endpoints in `datastore`.
     pub(super) fn new(datastore: Arc<Datastore>) -> Self {
         Self { datastore, engine_client: EngineClient::new() }
     }
 
+    /// Returns the response to one request.
     pub(super) async fn handle(&self, request: Request<Incoming>) -> Response<ResponseBody> {
+        self.respond(request).await.unwrap_or_else(|error| response::error(&error))
+    }
+
+    async fn respond(&self, request: Request<Incoming>) -> Result<Response<ResponseBody>, OpenAiError> {
         let path = request.uri().path().to_owned();
         let is_get = request.method() == Method::GET;
         match match_path(&path) {
-            Route::Health => openai::health_response(),
-            Route::Models(_) | Route::Model(..) if !is_get => openai::method_not_allowed("GET"),
-            Route::Models(pool) => openai::list_models(&self.datastore.routing_table(), pool.as_ref()),
-            Route::Model(pool, name) => openai::get_model(&self.datastore.routing_table(), pool.as_ref(), name),
-            Route::Inference { .. } if request.method() != Method::POST => openai::method_not_allowed("POST"),
-            Route::Inference { pool, path } => match read_request(request, pool, path).await {
-                Ok(request) => self.forward(request).await.unwrap_or_else(|error| openai::routing_error(&error)),
-                Err(response) => response,
-            },
-            Route::NotFound => openai::path_not_found(&path),
+            Route::Health => Ok(response::health()),
+            Route::Models(_) | Route::Model(..) if !is_get => Err(OpenAiError::method_not_allowed("GET")),
+            Route::Models(pool) => {
+                let models = models::list_models(&self.datastore.routing_table(), pool.as_ref())?;
+                Ok(response::json(StatusCode::OK, &models))
+            }
+            Route::Model(pool, name) => {
+                let model = models::get_model(&self.datastore.routing_table(), pool.as_ref(), name)?;
+                Ok(response::json(StatusCode::OK, &model))
+            }
+            Route::Inference { .. } if request.method() != Method::POST => Err(OpenAiError::method_not_allowed("POST")),
+            Route::Inference { pool, path } => Ok(self.forward(read_request(request, pool, path).await?).await?),
+            Route::NotFound => Err(OpenAiError::unknown_path(&path)),
         }
     }
 
@@ -122,52 +107,6 @@ fn should_retry(status: StatusCode) -> bool {
     matches!(status, StatusCode::NOT_FOUND | StatusCode::SERVICE_UNAVAILABLE)
 }
 
-async fn read_request(
-    request: Request<Incoming>,
-    pool: Option<NamespacedName>,
-    path: &str,
-) -> Result<ProxiedRequest, Response<ResponseBody>> {
-    let (head, body) = request.into_parts();
-    // Reject an excessive `Content-Length` before reading the body.
-    if http_body::Body::size_hint(&body).lower() > MAX_BODY_BYTES as u64 {
-        return Err(openai::body_too_large());
-    }
-    let body = read_body(body).await?;
-    let mut info = request::parse_request(&body).map_err(openai::scan_error)?;
-    let model = info.model.take().filter(|model| !model.name.is_empty()).ok_or_else(openai::missing_model)?;
-    let path = match head.uri.query() {
-        Some(query) => format!("{path}?{query}"),
-        None => path.to_owned(),
-    };
-    Ok(ProxiedRequest { path, pool, headers: head.headers, body, info, model })
-}
-
-/// Reads the whole body. Returns an error response if it is too large, incomplete, or stalls.
-async fn read_body(body: Incoming) -> Result<Bytes, Response<ResponseBody>> {
-    let mut body = Limited::new(body, MAX_BODY_BYTES);
-    let (mut first, mut rest) = (Bytes::new(), BytesMut::new());
-    loop {
-        let frame = match timeout(BODY_STALL_TIMEOUT, body.frame()).await {
-            Ok(Some(Ok(frame))) => frame,
-            Ok(Some(Err(error))) if error.is::<LengthLimitError>() => return Err(openai::body_too_large()),
-            Ok(Some(Err(_))) => return Err(openai::invalid_body("The request body ended early.")),
-            Ok(None) => break,
-            Err(_) => return Err(openai::body_timeout()),
-        };
-        let Ok(data) = frame.into_data() else { continue };
-        match (first.is_empty(), rest.is_empty()) {
-            // Most bodies are a single chunk, which is not copied.
-            (true, true) => first = data,
-            (_, true) => {
-                rest.extend_from_slice(&first);
-                rest.extend_from_slice(&data);
-            }
-            _ => rest.extend_from_slice(&data),
-        }
-    }
-    Ok(if rest.is_empty() { first } else { rest.freeze() })
-}
-
 /// Returns the request for the engine.
 fn upstream_request(
     original: &ProxiedRequest,
@@ -193,27 +132,6 @@ fn upstream_request(
     }
     *request.headers_mut() = headers;
     request
-}
-
-/// Returns `headers` without hop-by-hop headers and without internal headers of gateways and pickers.
-fn forwarded_headers(headers: &HeaderMap) -> HeaderMap {
-    let connection = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    let connection_headers: Vec<String> =
-        connection.flat_map(|list| list.split(',')).map(|name| name.trim().to_ascii_lowercase()).collect();
-    let is_internal =
-        |name: &str| ["x-gateway-", "x-llm-d-", "x-ostler-"].iter().any(|prefix| name.starts_with(prefix));
-    let mut forwarded = HeaderMap::with_capacity(headers.len());
-    for (name, value) in headers {
-        let text = name.as_str();
-        if !HOP_BY_HOP_HEADERS.contains(&text)
-            && !is_internal(text)
-            && !connection_headers.iter().any(|other| other == text)
-        {
-            // A header may have several values.
-            forwarded.append(name, value.clone());
-        }
-    }
-    forwarded
 }
 
 /// Returns the response for the client. If the model was rewritten, `models` contains the model names of the engine and the
@@ -254,31 +172,5 @@ fn add_explanation_headers(headers: &mut HeaderMap, selection: &EndpointSelectio
         if let Ok(value) = HeaderValue::from_str(value) {
             headers.insert(HeaderName::from_static(name), value);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn removes_hop_by_hop_and_internal_headers() {
-        let mut headers = HeaderMap::new();
-        for (name, value) in [
-            ("connection", "close, X-Mine"),
-            ("x-mine", "1"),
-            ("te", "trailers"),
-            ("x-gateway-destination-endpoint", "10.0.0.1:1"),
-            ("x-ostler-pod", "p"),
-            ("authorization", "Bearer t"),
-            ("x-request-id", "abc"),
-            ("accept", "a/b"),
-            ("accept", "c/d"),
-        ] {
-            headers.append(name, HeaderValue::from_static(value));
-        }
-        let forwarded = forwarded_headers(&headers);
-        let names: Vec<&str> = forwarded.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, ["authorization", "x-request-id", "accept", "accept"]);
     }
 }

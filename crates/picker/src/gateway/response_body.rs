@@ -10,7 +10,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::activity::ActiveRequest;
-use crate::{model_rewrite::ModelRestorer, pool::InFlight};
+use crate::{endpoint::InFlight, model_rewrite::ModelRestorer};
 
 /// Body of a response. The request counts as active until the body is sent.
 #[derive(Debug)]
@@ -27,15 +27,19 @@ enum Content {
     Upstream(UpstreamBody),
 }
 
+/// Body from an engine.
 #[derive(Debug)]
-pub(super) struct UpstreamBody {
+struct UpstreamBody {
     incoming: Incoming,
     restorer: Option<ModelRestorer>,
     /// Counts the request as in flight until the end of the body.
     _in_flight: InFlight,
 }
 
+// === impl ResponseBody ===
+
 impl ResponseBody {
+    /// Returns a complete body.
     pub(super) fn full(bytes: Bytes) -> Self {
         Self { content: Content::Full(Some(bytes).filter(|bytes| !bytes.is_empty())), _active_request: None }
     }
@@ -45,6 +49,7 @@ impl ResponseBody {
         Self { _active_request: Some(active_request), ..self }
     }
 
+    /// Returns the body of an engine. `restorer` changes it if the model was rewritten.
     pub(super) fn upstream(incoming: Incoming, restorer: Option<ModelRestorer>, in_flight: InFlight) -> Self {
         Self {
             content: Content::Upstream(UpstreamBody { incoming, restorer, _in_flight: in_flight }),
@@ -79,6 +84,8 @@ impl http_body::Body for ResponseBody {
         }
     }
 }
+
+// === impl UpstreamBody ===
 
 impl UpstreamBody {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {

@@ -25,8 +25,13 @@ pub(super) enum Route<'a> {
     Models(Option<NamespacedName>),
     /// One model.
     Model(Option<NamespacedName>, &'a str),
-    /// A proxied inference request; `path` is the path for the engine.
-    Inference { pool: Option<NamespacedName>, path: &'a str },
+    /// A proxied inference request.
+    Inference {
+        /// Pool in the path, if any.
+        pool: Option<NamespacedName>,
+        /// Path without the prefix that addresses a pool.
+        path: &'a str,
+    },
     /// Unknown path.
     NotFound,
 }

@@ -3,7 +3,7 @@
 
 use fastrand::Rng;
 
-use crate::pool::Endpoint;
+use crate::endpoint::Endpoint;
 
 /// Returns the least loaded of `endpoints`, or `None` if there are none.
 pub(crate) fn least_loaded<'a>(endpoints: &[&'a Endpoint], rng: &mut Rng) -> Option<&'a Endpoint> {
@@ -18,7 +18,7 @@ pub(crate) fn least_loaded<'a>(endpoints: &[&'a Endpoint], rng: &mut Rng) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pool::{Datastore, PromptTokenRange};
+    use crate::{datastore::Datastore, endpoint::PromptTokenRange};
 
     fn endpoints(datastore: &Datastore, number: u16) -> Vec<Endpoint> {
         let endpoint = |port| {

@@ -37,6 +37,8 @@ struct LruBlocks {
     clock: u64,
 }
 
+// === impl PrefixConfig ===
+
 impl PrefixConfig {
     /// Returns one hash per complete block of the prompt. The hashes include `model`, since models do not share KV caches.
     pub(crate) fn block_hashes<'a>(&self, model: &str, chunks: impl Iterator<Item = &'a [u8]>) -> Vec<u64> {
@@ -60,6 +62,8 @@ impl PrefixConfig {
         hashes
     }
 }
+
+// === impl PrefixIndex ===
 
 impl PrefixIndex {
     /// Returns the number of leading blocks in `hashes` that the endpoint has cached.
@@ -91,6 +95,8 @@ impl PrefixIndex {
         self.by_endpoint.retain(|address, _| keep(*address));
     }
 }
+
+// === impl LruBlocks ===
 
 impl LruBlocks {
     fn touch(&mut self, hash: u64) {

@@ -1,6 +1,6 @@
 //! Queue scorers: prefer endpoints with few queued requests.
 
-use super::lower_is_better;
+use super::relative::lower_is_better;
 use crate::candidate::Candidate;
 
 /// Scores the queue lengths relative to each other. Without metrics, the requests in flight count as queued.

@@ -1,6 +1,6 @@
 //! Request scorers: prefer endpoints with few running requests, or with few requests or tokens in flight.
 
-use super::lower_is_better;
+use super::relative::lower_is_better;
 use crate::candidate::Candidate;
 
 /// Scores the running requests relative to each other. Without metrics, the requests in flight count as running.

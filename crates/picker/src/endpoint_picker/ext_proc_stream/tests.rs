@@ -2,7 +2,8 @@ use rstest::rstest;
 
 use super::*;
 use crate::ext_proc::{HttpTrailers, ListValue, Value};
-use crate::pool::{Datastore, Endpoint};
+use crate::{datastore::Datastore, endpoint::Endpoint, schedule::RoutingError};
+use cluster::NamespacedName;
 
 fn endpoint(number: u8) -> Endpoint {
     let address = ([10, 0, 0, number], 8000).into();
@@ -63,11 +64,9 @@ fn complete_request(messages: Vec<ProcessingRequest>) -> CompleteRequest {
 fn rejection(messages: Vec<ProcessingRequest>) -> (i32, String) {
     let mut stream = ExtProcStream::new(Parser::RequireModel);
     let last = messages.into_iter().map(|message| stream.handle(message).unwrap()).last();
-    let Some(Action::Reject(ProcessingResponse { response: Some(Response::ImmediateResponse(responses)), .. })) = last
-    else {
-        panic!("{last:?}")
-    };
-    (responses.status.unwrap().code, String::from_utf8(responses.body.to_vec()).unwrap())
+    let Some(Action::Reject(error)) = last else { panic!("{last:?}") };
+    let Some(Response::ImmediateResponse(response)) = immediate_response(&error).response else { panic!("{error:?}") };
+    (response.status.unwrap().code, String::from_utf8(response.body.to_vec()).unwrap())
 }
 
 /// Returns the headers that are set and those that are removed.
@@ -231,8 +230,9 @@ fn body_size_is_limited() {
 // spec: GW-79
 #[test]
 fn missing_endpoint_is_503_with_reason() {
-    let key = NamespacedName { namespace: "ns".to_owned(), name: "p".to_owned() };
-    let Some(Response::ImmediateResponse(responses)) = no_endpoint_response(&key).response else { panic!() };
+    let pool = NamespacedName { namespace: "ns".to_owned(), name: "p".to_owned() };
+    let error = RoutingError::NoEndpointAvailable(pool).into();
+    let Some(Response::ImmediateResponse(responses)) = immediate_response(&error).response else { panic!() };
     assert_eq!(responses.status.unwrap().code, 503);
     let set = responses.headers.unwrap().set_headers.into_iter().map(|option| option.header.unwrap());
     let set: BTreeMap<String, String> = set.map(|header| (header.key.clone(), header.text())).collect();

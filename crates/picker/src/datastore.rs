@@ -1,0 +1,69 @@
+//! State that the watch of BackendPools and the native gateway share.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError, RwLock},
+};
+
+use fastrand::Rng;
+
+use crate::{
+    endpoint::EndpointLoad,
+    pool::{Pool, RoutingTable},
+};
+
+/// Current routing table and endpoint loads, shared by the watch and the gateway.
+#[derive(Debug)]
+pub struct Datastore {
+    table: RwLock<Arc<RoutingTable>>,
+    loads: Mutex<BTreeMap<SocketAddr, Arc<EndpointLoad>>>,
+    rng: Mutex<Rng>,
+}
+
+impl Datastore {
+    /// Returns a datastore without pools. `seed` makes random selections reproducible.
+    pub fn new(seed: u64) -> Self {
+        Self { table: RwLock::default(), loads: Mutex::default(), rng: Mutex::new(Rng::with_seed(seed)) }
+    }
+
+    /// Replaces all pools atomically; the loads of retained endpoints are preserved.
+    pub fn replace(&self, pools: Vec<Pool>) {
+        let routing = Arc::new(RoutingTable::new(pools));
+        *self.table.write().unwrap_or_else(PoisonError::into_inner) = routing;
+        // Remove loads of removed endpoints without requests: only this map references them.
+        self.loads.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, load| Arc::strong_count(load) > 1);
+    }
+
+    /// Returns the current routing table.
+    pub fn routing_table(&self) -> Arc<RoutingTable> {
+        Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the load of `address`, which all pools share.
+    pub fn load(&self, address: SocketAddr) -> Arc<EndpointLoad> {
+        let mut loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(loads.entry(address).or_default())
+    }
+
+    /// Returns a random number generator for one request, derived from the seed.
+    pub fn rng(&self) -> Rng {
+        self.rng.lock().unwrap_or_else(PoisonError::into_inner).fork()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn load_counts_requests_in_flight_and_survives_replacement() {
+        let pools = Datastore::new(0);
+        let address = "127.0.0.1:1".parse().unwrap();
+        let running = pools.load(address).begin(10);
+        pools.replace(Vec::new());
+        assert_eq!((pools.load(address).requests(), pools.load(address).tokens()), (1, 10));
+        drop(running);
+        assert_eq!((pools.load(address).requests(), pools.load(address).tokens()), (0, 0));
+    }
+}

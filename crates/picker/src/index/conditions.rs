@@ -1,0 +1,89 @@
+//! Status conditions of pools and use cases.
+
+use std::collections::BTreeSet;
+
+use cluster::Condition;
+
+use crate::{code, pool::Pool};
+
+/// Which use cases of one object are active, and why the others are not.
+#[derive(Debug, Default)]
+pub(super) struct Activation {
+    /// Names of the referenced pools that exist.
+    pub(super) found_pools: BTreeSet<String>,
+    /// Names of the referenced pools that do not exist.
+    pub(super) missing_pools: BTreeSet<String>,
+    /// `MODEL on pool POOL` for each model name that an older object declares.
+    pub(super) conflicting_use_cases: BTreeSet<String>,
+    /// Model names of use cases whose target weights are all 0.
+    pub(super) zero_weight_use_cases: BTreeSet<String>,
+}
+
+/// Returns the conditions of an LLMUseCaseSet or LLMUseCase.
+pub(super) fn use_case_conditions(activation: &Activation) -> Vec<Condition> {
+    vec![accepted_condition(activation), resolved_refs_condition(&activation.missing_pools)]
+}
+
+/// Returns the condition `Ready` of a BackendPool.
+pub(super) fn ready_condition(pool: &Pool) -> Condition {
+    match pool.ready_endpoints.len() {
+        0 if pool.endpoint_count == 0 => {
+            Condition::new("Ready", false, code::NO_ENDPOINTS, "The selector matches no running Pod.")
+        }
+        0 => Condition::new("Ready", false, code::NO_READY_ENDPOINTS, "No selected Pod is ready."),
+        ready => Condition::new(
+            "Ready",
+            true,
+            code::ENDPOINTS_READY,
+            format!("{ready} of {} endpoints are ready.", pool.endpoint_count),
+        ),
+    }
+}
+
+fn accepted_condition(activation: &Activation) -> Condition {
+    let Activation { found_pools, missing_pools, conflicting_use_cases, zero_weight_use_cases } = activation;
+    if !conflicting_use_cases.is_empty() {
+        let message = format!(
+            "Use cases are inactive because an older object declares the same model name: {}.",
+            join_names(conflicting_use_cases)
+        );
+        return Condition::new("Accepted", false, code::MODEL_NAME_CONFLICT, message);
+    }
+    if !zero_weight_use_cases.is_empty() {
+        let message = format!(
+            "All target weights of {} are 0; set at least one positive weight.",
+            join_names(zero_weight_use_cases)
+        );
+        return Condition::new("Accepted", false, code::INVALID_WEIGHTS, message);
+    }
+    match (found_pools.is_empty(), missing_pools.is_empty()) {
+        (_, true) => Condition::new("Accepted", true, code::ACCEPTED, "All use cases are active."),
+        (false, false) => {
+            let message = format!(
+                "All use cases are active on {}; other referenced pools do not exist.",
+                join_names(found_pools)
+            );
+            Condition::new("Accepted", true, code::ACCEPTED, message)
+        }
+        (true, false) => {
+            let message = format!("No use case is active: waiting for BackendPool {}.", join_names(missing_pools));
+            Condition::new("Accepted", false, code::POOL_NOT_FOUND, message)
+        }
+    }
+}
+
+fn resolved_refs_condition(missing_pools: &BTreeSet<String>) -> Condition {
+    match missing_pools.is_empty() {
+        true => Condition::new("ResolvedRefs", true, code::RESOLVED_REFS, "All referenced pools exist."),
+        false => Condition::new(
+            "ResolvedRefs",
+            false,
+            code::POOL_NOT_FOUND,
+            format!("BackendPool {} not found in this namespace.", join_names(missing_pools)),
+        ),
+    }
+}
+
+fn join_names(names: &BTreeSet<String>) -> String {
+    names.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+}

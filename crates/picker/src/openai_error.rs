@@ -1,0 +1,107 @@
+//! Errors that both frontends return to clients, in the format of the OpenAI API.
+
+use std::borrow::Cow;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::{
+    request::{MAX_BODY_BYTES, ScanError},
+    schedule::RoutingError,
+};
+
+/// An error response to a client. Each frontend encodes it in its own protocol.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OpenAiError {
+    /// HTTP status.
+    pub(crate) status: StatusCode,
+    /// `error.message`.
+    pub(crate) message: Cow<'static, str>,
+    /// `error.param`: the field of the request that is wrong.
+    pub(crate) param: Option<&'static str>,
+    /// `error.code`.
+    pub(crate) code: Option<&'static str>,
+    /// Headers in addition to `content-type`.
+    pub(crate) headers: Vec<(&'static str, &'static str)>,
+}
+
+impl OpenAiError {
+    /// Returns an error without `param`, `code` and headers.
+    fn new(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, message: message.into(), param: None, code: None, headers: Vec::new() }
+    }
+
+    /// Returns the error for a path that the gateway does not serve.
+    pub(crate) fn unknown_path(path: &str) -> Self {
+        let message = format!("Unknown request URL: {path}.");
+        Self { code: Some("unknown_url"), ..Self::new(StatusCode::NOT_FOUND, message) }
+    }
+
+    /// Returns the error for a method other than `allowed`.
+    pub(crate) fn method_not_allowed(allowed: &'static str) -> Self {
+        Self {
+            code: Some("method_not_supported"),
+            headers: vec![("allow", allowed)],
+            ..Self::new(StatusCode::METHOD_NOT_ALLOWED, format!("Only {allowed} is allowed for this URL."))
+        }
+    }
+
+    /// Returns the error for a body of more than [`MAX_BODY_BYTES`].
+    pub(crate) fn body_too_large() -> Self {
+        let message = format!("The request body is larger than {} MiB.", MAX_BODY_BYTES / (1024 * 1024));
+        Self { code: Some("request_too_large"), ..Self::new(StatusCode::PAYLOAD_TOO_LARGE, message) }
+    }
+
+    /// Returns the error for a body that the client stopped sending.
+    pub(crate) fn body_timeout() -> Self {
+        let message = "Timed out while reading the request body.";
+        Self { code: Some("request_timeout"), ..Self::new(StatusCode::REQUEST_TIMEOUT, message) }
+    }
+
+    /// Returns the error for a body that is shorter than announced.
+    pub(crate) fn incomplete_body() -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "The request body ended early.")
+    }
+
+    /// Returns the error for a body without a model name.
+    pub(crate) fn missing_model() -> Self {
+        Self { param: Some("model"), ..Self::new(StatusCode::BAD_REQUEST, "You must provide a model parameter.") }
+    }
+
+    /// Returns the JSON body of the response.
+    pub(crate) fn body(&self) -> Value {
+        let error_type = if self.status.is_server_error() { "server_error" } else { "invalid_request_error" };
+        json!({"error": {"message": self.message, "type": error_type, "param": self.param, "code": self.code}})
+    }
+}
+
+impl From<ScanError> for OpenAiError {
+    fn from(error: ScanError) -> Self {
+        let param = match error {
+            ScanError::NotJson { .. } => None,
+            ScanError::ModelNotString => Some("model"),
+        };
+        Self { param, ..Self::new(StatusCode::BAD_REQUEST, format!("{error}.")) }
+    }
+}
+
+impl From<RoutingError> for OpenAiError {
+    fn from(error: RoutingError) -> Self {
+        let message = error.to_string();
+        match error {
+            RoutingError::ModelNotFound(_) => Self {
+                param: Some("model"),
+                code: Some("model_not_found"),
+                ..Self::new(StatusCode::NOT_FOUND, message)
+            },
+            RoutingError::PoolNotFound(_) => {
+                Self { code: Some("pool_not_found"), ..Self::new(StatusCode::NOT_FOUND, message) }
+            }
+            RoutingError::NoEndpointAvailable(_) => Self {
+                code: Some("no_endpoint"),
+                headers: vec![("retry-after", "1"), ("x-llm-d-request-dropped-reason", "rejected-no-endpoints")],
+                ..Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
+            },
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Facts that scheduling reads from a Pod object.
+
+use std::net::IpAddr;
+
+use serde_json::Value;
+
+use crate::endpoint::PromptTokenRange;
+
+/// Annotations with the range of prompt sizes that a Pod is intended for, in tokens; both bounds are inclusive.
+const PROMPT_TOKENS_MIN: &str = "ome.io/prompt-tokens-min";
+const PROMPT_TOKENS_MAX: &str = "ome.io/prompt-tokens-max";
+
+/// Returns the range of prompt sizes in the annotations of a Pod. Bounds that are not numbers are ignored.
+pub(crate) fn prompt_token_range(pod: &Value) -> PromptTokenRange {
+    let parse_bound = |name: &str| pod["metadata"]["annotations"][name].as_str()?.parse().ok();
+    PromptTokenRange { min: parse_bound(PROMPT_TOKENS_MIN), max: parse_bound(PROMPT_TOKENS_MAX) }
+}
+
+/// Returns whether a Pod is running or may start, and is not terminating.
+pub(crate) fn is_active(pod: &Value) -> bool {
+    pod["metadata"]["deletionTimestamp"].is_null()
+        && !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+}
+
+/// Returns the IP address of a ready Pod.
+pub(crate) fn ready_address(pod: &Value) -> Option<IpAddr> {
+    let conditions = pod["status"]["conditions"].as_array()?;
+    let is_ready = conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+    is_ready.then(|| pod["status"]["podIP"].as_str()?.parse().ok())?
+}
