@@ -5,27 +5,30 @@ use std::hash::Hasher as _;
 use apimachinery::Status;
 use serde_json::{Value, json};
 
+use crate::core::Core;
 use crate::object;
-use crate::server::Server;
 use crate::store::{CollectionKey, ObjectKey};
+use crate::write::{self, Proposal, Subresource, WriteOptions, WriteRequest};
 
+/// Name under which Events are stored.
+const EVENTS: &str = "events";
 /// Lifetime of an Event in seconds; the default of kube-apiserver's `--event-ttl`.
 const TTL_SECONDS: i64 = 3600;
 /// Minimum interval between two sweeps of expired Events, in seconds.
 const SWEEP_INTERVAL_SECONDS: i64 = 60;
 
 /// Records an Event about the object `subject`, or increments the count if the same Event already exists.
-pub(crate) fn record(server: &Server, subject: &Value, kind: &str, reason: &str, message: &str, component: &str) {
-    remove_expired(server);
+pub(crate) fn record(core: &Core, subject: &Value, kind: &str, reason: &str, message: &str, component: &str) {
+    remove_expired(core);
     let namespace = match object::namespace(subject) {
         "" => "default",
         namespace => namespace,
     };
-    let now = object::format_time(server.now());
+    let now = object::format_time(core.now());
     let name = event_name(subject, kind, reason, message, component);
-    let result = match server.get("events", namespace, &name) {
-        Some(event) => increment_count(server, &event, &now),
-        None => server.create("events", event(subject, namespace, &name, &now, [kind, reason, message, component])),
+    let result = match core.get(EVENTS, namespace, &name) {
+        Some(event) => increment_count(core, &event, &now),
+        None => create(core, event(subject, namespace, &name, &now, [kind, reason, message, component])),
     };
     if let Err(error) = result {
         tracing::debug!(%error, reason, "failed to record an event");
@@ -34,13 +37,13 @@ pub(crate) fn record(server: &Server, subject: &Value, kind: &str, reason: &str,
 
 /// Deletes expired Events. Runs when an Event is recorded, so that an idle cluster does no work, and at most once per
 /// minute, to limit the load on a busy cluster.
-pub(crate) fn remove_expired(server: &Server) {
-    if !server.start_event_sweep(SWEEP_INTERVAL_SECONDS) {
+pub(crate) fn remove_expired(core: &Core) {
+    if !core.start_event_sweep(SWEEP_INTERVAL_SECONDS) {
         return;
     }
-    let cutoff = object::format_time(server.now() - jiff::SignedDuration::from_secs(TTL_SECONDS));
-    let all_namespaces = CollectionKey { resource: "events".to_owned(), namespace: None };
-    for (key, stored) in server.store().list(&all_namespaces).objects {
+    let cutoff = object::format_time(core.now() - jiff::SignedDuration::from_secs(TTL_SECONDS));
+    let all_namespaces = CollectionKey { resource: EVENTS.to_owned(), namespace: None };
+    for (key, stored) in core.store.list(&all_namespaces).objects {
         let event = stored.value();
         let last_seen = ["/lastTimestamp", "/metadata/creationTimestamp"]
             .map(|field| object::text(&event, field))
@@ -48,9 +51,9 @@ pub(crate) fn remove_expired(server: &Server) {
             .find(|time| !time.is_empty());
         if last_seen.is_some_and(|last| last < cutoff.as_str()) {
             let (namespace, name) = (key.0.clone(), key.1.clone());
-            let event_key = ObjectKey { resource: "events".to_owned(), namespace, name };
+            let event_key = ObjectKey { resource: EVENTS.to_owned(), namespace, name };
             // A conflict means that the Event was updated concurrently and has not expired.
-            let _ = server.store().commit(&event_key, Some(&event), None);
+            let _ = core.store.commit(&event_key, Some(&event), None);
         }
     }
 }
@@ -89,10 +92,29 @@ fn event(
     })
 }
 
-fn increment_count(server: &Server, event: &Value, now: &str) -> Result<std::sync::Arc<Value>, Status> {
-    let mut event = event.clone();
+/// Creates an Event. Nothing follows from the write, because Events have no owners.
+fn create(core: &Core, event: Value) -> Result<(), Status> {
+    let resource = core.registry().by_name(EVENTS).ok_or_else(Status::path_not_found)?;
+    let namespace = object::namespace(&event).to_owned();
+    let options = WriteOptions::controller_manager();
+    let request =
+        WriteRequest { resource: &resource, subresource: Subresource::Main, namespace: &namespace, options: &options };
+    write::create(core, &request, Proposal::Update(event)).map(drop)
+}
+
+fn increment_count(core: &Core, event: &Value, now: &str) -> Result<(), Status> {
+    let resource = core.registry().by_name(EVENTS).ok_or_else(Status::path_not_found)?;
     let count = event["count"].as_i64().unwrap_or(1);
+    let mut event = event.clone();
     event["count"] = json!(count + 1);
     event["lastTimestamp"] = json!(now);
-    server.update("events", event)
+    let options = WriteOptions::controller_manager();
+    let request = WriteRequest {
+        resource: &resource,
+        subresource: Subresource::Main,
+        namespace: object::namespace(&event),
+        options: &options,
+    };
+    let propose = |_: Option<&Value>| Ok(Proposal::Update(event.clone()));
+    write::modify(core, &request, object::name(&event), &propose).map(drop)
 }

@@ -1,7 +1,7 @@
 //! A Kubernetes API server in one process, with the responses of kube-apiserver.
 //!
 //! [`Server`] takes the ports in [`ports`] (clock, randomness, admission, container logs) and a [`Store`]. Callers in the
-//! process use its methods or a [`kube::Client`](https://docs.rs/kube) over [`Server::router`]; kubectl connects through
+//! process use its methods or a [`kube::Client`](https://docs.rs/kube) over [`router`]; kubectl connects through
 //! [`serve`]. Every accepted write is an entry in the journal of the store and a [`Change`] for the subscribers. The
 //! server has no built-in ostler kinds: they are installed as CustomResourceDefinitions, as in any cluster.
 //!
@@ -13,7 +13,9 @@
 
 mod api_types;
 mod binding;
+mod cascade;
 mod conversion;
+mod core;
 mod crd;
 mod deletion;
 mod discovery;
@@ -28,14 +30,17 @@ mod secure_serving;
 mod server;
 mod store;
 mod table;
+mod version;
 mod watch;
 mod write;
 
 use apimachinery::object;
 
+pub use http::router;
 pub use secure_serving::credentials_file::{CredentialsError, load_or_generate_credentials};
 pub use secure_serving::{Credentials, ServeError, kubeconfig, serve, write_kubeconfig};
-pub use server::{KUBERNETES_VERSION, Server};
+pub use server::Server;
 pub use store::storage::{AppendFile, Storage, StorageDirectory};
 pub use store::{DEFAULT_HISTORY_SIZE, StorageFailure, Store, StoreOpenError, StoreSettings};
+pub use version::KUBERNETES_VERSION;
 pub use watch::{Change, Lagged, Subscription};

@@ -88,7 +88,7 @@ pub fn paths(bytes: &[u8]) {
     let (method, path) = request_line.split_once(' ').unwrap_or(("GET", request_line));
     let request = http::Request::builder().method(method).uri(path).header("Content-Type", "application/json");
     let Ok(request) = request.body(axum::body::Body::from(body.to_owned())) else { return };
-    let response = futures::executor::block_on(server().router().oneshot(request));
+    let response = futures::executor::block_on(embedded::router(server()).oneshot(request));
     let code = response.map_or(0, |response| response.status().as_u16());
     assert!((200..=501).contains(&code), "{code}");
 }

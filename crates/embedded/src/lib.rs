@@ -13,7 +13,7 @@ pub mod ports;
 
 pub use apiserver::{
     Change, Credentials, CredentialsError, DEFAULT_HISTORY_SIZE, Lagged, ServeError, Server, Store, StoreOpenError,
-    StoreSettings, Subscription, kubeconfig, serve, write_kubeconfig,
+    StoreSettings, Subscription, kubeconfig, router, serve, write_kubeconfig,
 };
 pub use cluster::Cluster;
 pub use controllers::{

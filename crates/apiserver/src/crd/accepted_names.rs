@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use apimachinery::condition::{self, Condition};
 use serde_json::{Map, Value, json};
 
-use super::STORAGE;
+use crate::core::Core;
 use crate::object;
-use crate::server::Server;
+use crate::resources::definition::STORAGE;
 
 /// Names that the other definitions in the API group use.
 #[derive(Default)]
@@ -20,8 +20,8 @@ struct NamesInUse {
 }
 
 /// Returns the status of a definition with `acceptedNames` and the conditions updated.
-pub(super) fn naming_status(server: &Server, definition: &Value, now: &str) -> Value {
-    let in_use = NamesInUse::in_group_of(server, definition);
+pub(super) fn naming_status(core: &Core, definition: &Value, now: &str) -> Value {
+    let in_use = NamesInUse::in_group_of(core, definition);
     let mut status = definition.get("status").cloned().unwrap_or_else(|| json!({}));
     let requested = definition.pointer("/spec/names").cloned().unwrap_or_default();
     let mut accepted = status.get("acceptedNames").cloned().unwrap_or_default();
@@ -74,9 +74,9 @@ pub(super) fn naming_status(server: &Server, definition: &Value, now: &str) -> V
 // === impl NamesInUse ===
 
 impl NamesInUse {
-    fn in_group_of(server: &Server, definition: &Value) -> Self {
+    fn in_group_of(core: &Core, definition: &Value) -> Self {
         let mut in_use = Self::default();
-        for other in server.list(STORAGE) {
+        for other in core.list(STORAGE) {
             let same_group = object::text(&other, "/spec/group") == object::text(definition, "/spec/group");
             if !same_group || object::name(&other) == object::name(definition) {
                 continue;

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::garbage_collection::{FOREGROUND, ORPHAN};
-use super::{DeleteOptions, PropagationPolicy};
+use super::options::{DeleteOptions, FOREGROUND, ORPHAN, PropagationPolicy};
+use crate::object;
 use crate::resources::Resource;
-use crate::{crd, object};
+use crate::resources::definition::{self, CLEANUP_FINALIZER};
 
 /// Sets the deletion timestamp and the finalizer that the propagation policy requires.
 pub(super) fn mark_for_deletion(
@@ -42,14 +42,9 @@ pub(super) fn mark_for_deletion(
 fn set_propagation_finalizer(resource: &Resource, object: &mut Value, propagation: PropagationPolicy) {
     let mut finalizers: Vec<String> = object::finalizers(object).into_iter().map(str::to_owned).collect();
     finalizers.retain(|name| name != FOREGROUND && name != ORPHAN);
-    let propagation = match propagation {
-        PropagationPolicy::Background => None,
-        PropagationPolicy::Foreground => Some(FOREGROUND),
-        PropagationPolicy::Orphan => Some(ORPHAN),
-    };
-    finalizers.extend(propagation.map(str::to_owned));
-    if resource.storage == crd::STORAGE && !finalizers.iter().any(|name| name == crd::CLEANUP_FINALIZER) {
-        finalizers.push(crd::CLEANUP_FINALIZER.to_owned());
+    finalizers.extend(propagation.finalizer().map(str::to_owned));
+    if resource.storage == definition::STORAGE && !finalizers.iter().any(|name| name == CLEANUP_FINALIZER) {
+        finalizers.push(CLEANUP_FINALIZER.to_owned());
     }
     object::set_metadata_field(object, "finalizers", (!finalizers.is_empty()).then(|| json!(finalizers)));
 }

@@ -1,54 +1,20 @@
-//! Deletion of objects, including garbage collection and the cleanup of namespaces and custom resource definitions.
-//!
-//! In a real cluster, the garbage collector and the namespace controller run asynchronously. Here, their work is part
-//! of the write request: [`cascade`] starts [`garbage_collection`], [`namespace_contents`] and [`custom_resources`]
-//! after each write.
+//! Deletion of objects. An object with finalizers, a grace period or contents is only marked; what has to happen before
+//! it can be removed is up to [`crate::cascade`].
 
-mod cascade;
-mod custom_resources;
 mod deletion_timestamp;
-mod garbage_collection;
-mod namespace_contents;
-mod writes;
+mod options;
 
 use std::sync::Arc;
 
 use apimachinery::Status;
 use serde_json::Value;
 
+use crate::core::Core;
 use crate::object;
 use crate::resources::Resource;
-use crate::server::{Server, object_key};
 use crate::store::ObjectKey;
-use crate::write::admit;
-pub(crate) use cascade::{after_create, after_remove, after_update, resume};
-
-/// What happens to the dependents of a deleted object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum PropagationPolicy {
-    /// Dependents are deleted after their owner.
-    #[default]
-    Background,
-    /// Dependents with `blockOwnerDeletion` are deleted before their owner.
-    Foreground,
-    /// Dependents are retained, and their reference to the owner is removed.
-    Orphan,
-}
-
-/// Options of a deletion (`meta/v1` DeleteOptions).
-#[derive(Debug, Clone, Default)]
-pub(crate) struct DeleteOptions {
-    /// How the deletion propagates to dependents.
-    pub(crate) propagation: PropagationPolicy,
-    /// Grace period in seconds, which applies only to Pods.
-    pub(crate) grace_period_seconds: Option<i64>,
-    /// Precondition: the UID that the object must have.
-    pub(crate) uid: Option<String>,
-    /// Precondition: the resource version that the object must have.
-    pub(crate) resource_version: Option<String>,
-    /// Whether to validate the deletion without deleting the object.
-    pub(crate) dry_run: bool,
-}
+use crate::write::{Committed, Transition, admit, is_removable};
+pub(crate) use options::{DeleteOptions, FOREGROUND, ORPHAN, PropagationPolicy};
 
 /// Result of a deletion.
 #[derive(Debug, Clone)]
@@ -60,75 +26,67 @@ pub(crate) enum DeleteResult {
     Terminating(Arc<Value>),
 }
 
-// === impl Server ===
+/// A deletion request that was carried out.
+pub(crate) struct Deletion {
+    /// Result for the client.
+    pub(crate) result: DeleteResult,
+    /// What was stored; `None` for dry runs and repeated requests that change nothing.
+    pub(crate) committed: Option<Committed>,
+}
 
-impl Server {
-    /// Deletes an object.
-    ///
-    /// # Errors
-    /// 404 if the object does not exist, 403 if admission rejects the deletion, 409 if a precondition fails.
-    pub(crate) fn delete_object(
-        &self,
-        resource: &Resource,
-        namespace: &str,
-        name: &str,
-        options: &DeleteOptions,
-    ) -> Result<DeleteResult, Status> {
-        let key = object_key(resource, namespace, name);
-        loop {
-            if let Some(deleted) = self.try_delete(resource, &key, options)? {
-                return Ok(deleted);
-            }
+/// Deletes an object.
+///
+/// # Errors
+/// 404 if the object does not exist, 403 if admission rejects the deletion, 409 if a precondition fails.
+pub(crate) fn delete(
+    core: &Core,
+    resource: &Arc<Resource>,
+    namespace: &str,
+    name: &str,
+    options: &DeleteOptions,
+) -> Result<Deletion, Status> {
+    let key = resource.object_key(namespace, name);
+    loop {
+        if let Some(deletion) = try_delete(core, resource, &key, options)? {
+            return Ok(deletion);
         }
-    }
-
-    /// Tries to delete an object. Returns `None` on a conflict with a concurrent write.
-    fn try_delete(
-        &self,
-        resource: &Resource,
-        key: &ObjectKey,
-        options: &DeleteOptions,
-    ) -> Result<Option<DeleteResult>, Status> {
-        let name = &key.name;
-        let current = self.store().get(key).ok_or_else(|| Status::not_found(&resource.group_resource(), name))?;
-        check_preconditions(resource, name, &current, options)?;
-        admit::check_deletion(self, resource, &current)?;
-        let mut object = Value::clone(&current);
-        deletion_timestamp::mark_for_deletion(resource, &mut object, options, self.now());
-        let can_remove = is_removable(resource, &object);
-        if options.dry_run {
-            let preview = if can_remove && resource.storage != "pods" { current } else { Arc::new(object) };
-            return Ok(Some(if can_remove {
-                DeleteResult::Removed(preview)
-            } else {
-                DeleteResult::Terminating(preview)
-            }));
-        }
-        if !can_remove && object == *current {
-            return Ok(Some(DeleteResult::Terminating(current)));
-        }
-        let written = if can_remove { None } else { Some(object.clone()) };
-        let Some(committed) = self.store().try_commit(key, Some(&current), written)? else { return Ok(None) };
-        if can_remove {
-            after_remove(self, resource, &committed);
-            // Except for Pods, an object that is removed immediately is returned without a deletion timestamp.
-            let mut object = if resource.storage == "pods" { object } else { Value::clone(&current) };
-            object::copy_metadata_field(&mut object, "resourceVersion", &committed);
-            return Ok(Some(DeleteResult::Removed(Arc::new(object))));
-        }
-        cascade::cascade(self, resource, key, &committed);
-        Ok(Some(match self.store().get(key) {
-            Some(remaining) => DeleteResult::Terminating(remaining),
-            None => DeleteResult::Removed(committed),
-        }))
     }
 }
 
-/// Reports whether a terminating object can be removed, which requires that it has no finalizers and no grace period.
-pub(crate) fn is_removable(resource: &Resource, object: &Value) -> bool {
-    let has_namespace_finalizers = resource.storage == "namespaces" && object.pointer("/spec/finalizers/0").is_some();
-    let grace = object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or_default();
-    !has_namespace_finalizers && grace == 0 && object::finalizers(object).is_empty()
+/// Tries to delete an object. Returns `None` on a conflict with a concurrent write.
+fn try_delete(
+    core: &Core,
+    resource: &Arc<Resource>,
+    key: &ObjectKey,
+    options: &DeleteOptions,
+) -> Result<Option<Deletion>, Status> {
+    let name = &key.name;
+    let current = core.store.get(key).ok_or_else(|| Status::not_found(&resource.group_resource(), name))?;
+    check_preconditions(resource, name, &current, options)?;
+    admit::check_deletion(core, resource, &current)?;
+    let mut object = Value::clone(&current);
+    deletion_timestamp::mark_for_deletion(resource, &mut object, options, core.now());
+    let can_remove = is_removable(resource, &object);
+    if options.dry_run {
+        let preview = if can_remove && resource.storage != "pods" { current } else { Arc::new(object) };
+        let result = if can_remove { DeleteResult::Removed(preview) } else { DeleteResult::Terminating(preview) };
+        return Ok(Some(Deletion { result, committed: None }));
+    }
+    if !can_remove && object == *current {
+        return Ok(Some(Deletion { result: DeleteResult::Terminating(current), committed: None }));
+    }
+    let committed = |transition| Some(Committed { resource: Arc::clone(resource), key: key.clone(), transition });
+    if !can_remove {
+        let Some(new) = core.store.try_commit(key, Some(&current), Some(object))? else { return Ok(None) };
+        let result = DeleteResult::Terminating(Arc::clone(&new));
+        return Ok(Some(Deletion { result, committed: committed(Transition::Terminating { new }) }));
+    }
+    let Some(removed) = core.store.try_commit(key, Some(&current), None)? else { return Ok(None) };
+    // Except for Pods, an object that is removed immediately is returned without a deletion timestamp.
+    let mut last_state = if resource.storage == "pods" { object } else { Value::clone(&current) };
+    object::copy_metadata_field(&mut last_state, "resourceVersion", &removed);
+    let result = DeleteResult::Removed(Arc::new(last_state));
+    Ok(Some(Deletion { result, committed: committed(Transition::Removed { old: current }) }))
 }
 
 fn check_preconditions(

@@ -30,9 +30,9 @@ use crate::server::Server;
 use path::{RequestPath, ResourcePath};
 use request::ApiRequest;
 
-/// Returns the API as an HTTP service without TLS and authentication.
-pub(crate) fn router(server: Server) -> Router {
-    Router::new().fallback(handle).with_state(server)
+/// Returns the API as an HTTP service without TLS and authentication, for example for `kube::Client::new`.
+pub fn router(server: &Server) -> Router {
+    Router::new().fallback(handle).with_state(server.clone())
 }
 
 async fn handle(State(server): State<Server>, request: Request) -> Response {

@@ -11,7 +11,7 @@ use super::response::{json_object, text};
 use crate::discovery;
 use crate::openapi::{self, v2};
 use crate::resources::Registry;
-use crate::server::KUBERNETES_VERSION;
+use crate::version::KUBERNETES_VERSION;
 
 /// Serves a non-resource path.
 ///

@@ -14,7 +14,7 @@ use super::response_format::ResponseFormat;
 use super::warning_header;
 use crate::object;
 use crate::resources::Resource;
-use crate::server::{Server, object_key};
+use crate::server::Server;
 use crate::table::Table;
 use crate::write::WriteResult;
 
@@ -59,6 +59,6 @@ fn stored_json(format: ResponseFormat, server: &Server, resource: &Resource, obj
     if format != ResponseFormat::Object || !is_stored_representation(resource) {
         return None;
     }
-    let key = object_key(resource, object::namespace(object), object::name(object));
+    let key = resource.object_key(object::namespace(object), object::name(object));
     server.store().get_stored(&key).filter(|stored| stored.is_same(object)).map(|stored| stored.json_bytes())
 }

@@ -35,7 +35,7 @@ pub(crate) fn group_version_document(registry: &Registry, group: &str, version: 
     }
     json!({
         "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": crate::server::KUBERNETES_VERSION},
+        "info": {"title": "Kubernetes", "version": crate::version::KUBERNETES_VERSION},
         "paths": paths,
         "components": {"schemas": schemas},
     })

@@ -4,7 +4,7 @@
 use prost::Message;
 use serde_json::{Value, json};
 
-use crate::server::KUBERNETES_VERSION;
+use crate::version::KUBERNETES_VERSION;
 
 /// Media type that client-go sends in `Accept` to request a [`Document`].
 pub(crate) const ACCEPT_TYPE: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";

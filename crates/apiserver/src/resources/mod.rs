@@ -5,10 +5,12 @@
 
 mod builtin;
 mod builtin_schemas;
+mod custom;
+pub(crate) mod definition;
+mod deprecation;
 mod registry;
 mod resource;
 
+pub(crate) use custom::custom_resources;
 pub(crate) use registry::Registry;
-pub(crate) use registry::version_priority;
-pub(crate) use resource::openapi_definitions;
-pub(crate) use resource::{PrinterColumn, Resource, ScalePaths};
+pub(crate) use resource::{PrinterColumn, Resource, ScalePaths, openapi_definitions};

@@ -5,7 +5,8 @@ use std::sync::{Arc, OnceLock};
 use apimachinery::{MergeSchema, Schema, builtin_merge_schema};
 use serde_json::{Map, Value, json};
 
-use super::builtin_schemas;
+use super::{builtin_schemas, definition};
+use crate::store::ObjectKey;
 
 /// One served version of a kind.
 #[derive(Clone, Debug)]
@@ -117,6 +118,12 @@ impl Resource {
         if self.group.is_empty() { self.kind.clone() } else { format!("{}.{}", self.kind, self.group) }
     }
 
+    /// Returns the store key of an object.
+    pub(crate) fn object_key(&self, namespace: &str, name: &str) -> ObjectKey {
+        let namespace = if self.namespaced { namespace } else { "" };
+        ObjectKey { resource: self.storage.clone(), namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
     /// Reports whether PUT creates objects that do not exist (`AllowCreateOnUpdate`).
     pub(crate) fn allows_create_on_update(&self) -> bool {
         !self.custom
@@ -126,7 +133,7 @@ impl Resource {
 
     /// Reports whether PUT requires a resource version (no `AllowUnconditionalUpdate`).
     pub(crate) fn requires_resource_version(&self) -> bool {
-        let conditional = ["leases.coordination.k8s.io", "poddisruptionbudgets.policy", crate::crd::STORAGE];
+        let conditional = ["leases.coordination.k8s.io", "poddisruptionbudgets.policy", definition::STORAGE];
         self.custom || conditional.contains(&self.storage.as_str())
     }
 

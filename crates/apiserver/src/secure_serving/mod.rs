@@ -22,6 +22,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use crate::http;
 use crate::server::Server;
 pub use credentials::Credentials;
 pub use kubeconfig::{kubeconfig, write_kubeconfig};
@@ -48,7 +49,7 @@ pub async fn serve(
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let acceptor = TlsAcceptor::from(Arc::new(tls::server_config(credentials)?));
     let token: Arc<str> = format!("Bearer {}", credentials.token).into();
-    let router = server.router().layer(middleware::from_fn_with_state(token, authentication::authenticate));
+    let router = http::router(&server).layer(middleware::from_fn_with_state(token, authentication::authenticate));
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => return Ok(()),

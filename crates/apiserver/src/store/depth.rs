@@ -44,11 +44,12 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
+    use crate::Server;
     use crate::ports::ServerPorts;
+    use crate::resources::definition;
     use crate::store::crash_tests::open;
     use crate::store::faults::FaultyDisk;
     use crate::store::{DEFAULT_HISTORY_SIZE, Store};
-    use crate::{Server, crd};
 
     fn definition() -> Value {
         let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
@@ -68,7 +69,8 @@ mod tests {
         let uri = format!("/apis/example.org/v1/namespaces/default/things{path}");
         let content_type = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
         let request = Request::builder().method(method).uri(uri).header("content-type", content_type);
-        let response = server.router().oneshot(request.body(Body::from(body.to_string())).unwrap()).await.unwrap();
+        let response =
+            crate::router(server).oneshot(request.body(Body::from(body.to_string())).unwrap()).await.unwrap();
         let code = response.status().as_u16();
         (code, serde_json::from_slice(&to_bytes(response.into_body(), usize::MAX).await.unwrap()).unwrap())
     }
@@ -79,7 +81,7 @@ mod tests {
     #[tokio::test]
     async fn every_store_rejects_deep_objects(#[case] store: Store) {
         let server = Server::with_store(&ServerPorts::default(), store);
-        server.create(crd::STORAGE, definition()).unwrap();
+        server.create(definition::STORAGE, definition()).unwrap();
         server.flush().await.unwrap();
         assert_eq!(send(&server, "POST", "", &thing("b", 1)).await.0, 201);
         for (method, path, name, success) in [("POST", "", "a", 201), ("PATCH", "/b", "b", 200)] {

@@ -27,7 +27,7 @@ async fn check_responses_wait() {
     let request = |method: &str, body: &Value| {
         let request = http::Request::builder().method(method).uri("/api/v1/namespaces/default/configmaps");
         let request = request.header("content-type", "application/json").body(Body::from(body.to_string())).unwrap();
-        server.router().oneshot(request)
+        crate::router(&server).oneshot(request)
     };
 
     disk.set_slow(true);

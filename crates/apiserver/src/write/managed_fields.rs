@@ -3,20 +3,18 @@
 use apimachinery::{UpdateOptions, track_update};
 use serde_json::Value;
 
-use super::{Subresource, WriteOptions, normalize};
-use crate::resources::Resource;
+use super::{WriteRequest, normalize};
 use crate::{conversion, object};
 
 /// Records the field manager of a write other than server-side apply, which updates `managedFields` itself. `old` is
 /// the object before the write.
 pub(super) fn record_manager(
-    resource: &Resource,
-    subresource: Subresource,
-    options: &WriteOptions,
+    request: &WriteRequest<'_>,
     now: jiff::Timestamp,
     old: Option<&Value>,
     object: &mut Value,
 ) {
+    let WriteRequest { resource, subresource, options, .. } = *request;
     let resource = options.request_resource.as_deref().unwrap_or(resource);
     let options = UpdateOptions {
         manager: if options.manager.is_empty() { "unknown".to_owned() } else { options.manager.clone() },

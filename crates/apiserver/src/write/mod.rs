@@ -1,171 +1,89 @@
-//! The write pipeline: one module per stage, in this order.
+//! The write pipeline: one module per stage. [`pipeline`] runs the stages in these orders; the numbers are those in
+//! its code.
 //!
-//! | stage | purpose |
-//! |---|---|
-//! | [`decode`] | decodes the body of a request and finds duplicate fields |
-//! | [`preconditions`] | compares name, UID and resource version with the current object (updates) |
-//! | [`prune`] | removes unknown fields and reports them |
-//! | [`default`] | applies defaults |
-//! | [`normalize`] | normalizes the object to the JSON encoding of its Go type |
-//! | [`managed_fields`] | records field managers in `managedFields` |
-//! | [`prepare`] | sets the fields owned by the server: UID, timestamps, generation, initial status |
-//! | [`validate`] | rejects invalid objects with all causes |
-//! | [`warnings`] | reports accepted but suspicious values |
-//! | [`validation_rules`] | evaluates the CEL rules of custom resources |
-//! | [`allocate`] | allocates cluster IPs and node ports of Services |
-//! | [`admit`] | runs the built-in admission plugins and the admission port |
-//! | [`commit`] | stores the object and starts cascading deletion |
+//! | stage | purpose | create | update |
+//! |---|---|---|---|
+//! | [`decode`] | decodes the body of a request, finds duplicate fields, checks field types | 2 | 2 |
+//! | [`prune`] | removes unknown fields and reports them | 3 | 3 |
+//! | [`preconditions`] | compares name, UID and resource version with the current object | | 4 |
+//! | [`default`] | applies defaults | 4 | 6 |
+//! | [`normalize`] | normalizes the object to the JSON encoding of its Go type | 4, 7 | 6 |
+//! | [`managed_fields`] | records field managers in `managedFields` | 5 | 7 |
+//! | [`prepare`] | sets the fields owned by the server: name, UID, timestamps, generation, initial status | 1, 6, 14 | 4, 5, 10, 15 |
+//! | [`validate`] | rejects invalid objects with all causes | 8 | 12 |
+//! | [`warnings`] | reports accepted but suspicious values | 8 | 12 |
+//! | [`validation_rules`] | evaluates the CEL rules of custom resources | 10 | 13 |
+//! | [`allocate`] | allocates cluster IPs and node ports of Services | 11 | 8 |
+//! | [`admit`] | runs the built-in admission plugins and the admission port | 7, 9, 13 | 9, 14 |
+//! | commit | stores the object | 15 | 16 |
 //!
-//! [`pipeline`] runs the stages. Nothing is stored before [`commit`]. The stages operate on the resource, the old
-//! object and the new object; stages that need other objects, such as Services, PriorityClasses or Namespaces, only
-//! read them.
-
-pub(crate) mod decode;
-
-pub(crate) mod preconditions;
-
-pub(crate) mod prune;
-
-pub(crate) mod default;
-
-pub(crate) mod normalize;
-
-mod managed_fields;
-
-mod prepare;
-
-pub(crate) mod validate;
-
-mod warnings;
-
-pub(crate) mod validation_rules;
-
-mod allocate;
+//! A creation runs:
+//! 1. type, namespace and name: [`prepare`]
+//! 2. field types: [`decode`]
+//! 3. unknown fields: [`prune`]
+//! 4. defaults: [`default`], [`normalize`]
+//! 5. field managers: [`managed_fields`]
+//! 6. fields owned by the server: [`prepare`]
+//! 7. mutating admission plugins: [`admit`], [`normalize`]
+//! 8. validation and warnings: [`validate`], [`warnings`]
+//! 9. existence of the namespace: [`admit`]
+//! 10. validation rules of custom resources: [`validation_rules`]
+//! 11. addresses and ports of Services: [`allocate`]
+//! 12. availability of the name
+//! 13. admission port: [`admit`]
+//! 14. storage version of custom resource definitions: [`prepare`]
+//! 15. commit
+//!
+//! An update runs:
+//! 1. current object and proposal
+//! 2. field types: [`decode`]
+//! 3. unknown fields: [`prune`]
+//! 4. preconditions, type and namespace: [`preconditions`], [`prepare`]
+//! 5. fields that the request cannot change: [`prepare`]
+//! 6. defaults: [`default`], [`normalize`]
+//! 7. field managers: [`managed_fields`]
+//! 8. addresses and ports of Services: [`allocate`]
+//! 9. mutating admission plugins: [`admit`]
+//! 10. fields owned by the server: [`prepare`]
+//! 11. end if nothing changed
+//! 12. validation and warnings: [`validate`], [`warnings`]
+//! 13. validation rules of custom resources: [`validation_rules`]
+//! 14. admission port: [`admit`]
+//! 15. storage version of custom resource definitions: [`prepare`]
+//! 16. commit
+//!
+//! Nothing is stored before the commit. The stages operate on the resource, the old object and the new object; stages
+//! that need other objects, such as Services, PriorityClasses or Namespaces, only read them. A write returns what it
+//! [committed](Committed); [`crate::cascade`] carries out what follows from it.
 
 pub(crate) mod admit;
-
-mod commit;
-
+mod allocate;
+mod committed;
+pub(crate) mod decode;
+pub(crate) mod default;
+mod finalization;
+mod managed_fields;
+pub(crate) mod normalize;
+mod options;
 mod pipeline;
+pub(crate) mod preconditions;
+mod prepare;
+pub(crate) mod priority_class;
+mod proposal;
+pub(crate) mod prune;
+mod request;
+mod subresource;
+mod undecodable_object;
+pub(crate) mod validate;
+mod validation_rules;
+mod warnings;
 
-use std::sync::Arc;
-
-use apimachinery::{Status, StatusCause};
-use serde_json::Value;
-
-use crate::resources::Resource;
-
+pub(crate) use committed::{Committed, Transition, WriteResult};
 pub(crate) use decode::FieldWarnings;
-
-/// Options of a write request.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct WriteOptions {
-    /// Field manager that is recorded for the written fields.
-    pub(crate) manager: String,
-    pub(crate) field_validation: FieldValidation,
-    /// Subresource name that is recorded in `managedFields` if it is not one of [`Subresource`], such as `scale`.
-    pub(crate) subresource: Option<&'static str>,
-    /// Duplicate fields found while decoding the body.
-    pub(crate) field_warnings: FieldWarnings,
-    /// Kind of the request body.
-    pub(crate) body: RequestBody,
-    /// Resource of the request if its version differs from the storage version. `managedFields` contain the field names
-    /// of this version.
-    pub(crate) request_resource: Option<Arc<Resource>>,
-    /// Whether to run all stages except the commit.
-    pub(crate) dry_run: bool,
-}
-
-/// Kind of a request body, which determines the error for values of the wrong type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum RequestBody {
-    /// Complete object; the error is 400.
-    #[default]
-    Object,
-    /// Patch; the error is 422 for the field `patch`.
-    Patch,
-}
-
-/// How unknown and duplicate fields are reported (`fieldValidation`). Unless the request is rejected, unknown fields
-/// are dropped, and the last of several duplicate fields wins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum FieldValidation {
-    /// Not reported.
-    Ignore,
-    /// Reported in `Warning` headers.
-    #[default]
-    Warn,
-    /// Rejected with 400.
-    Strict,
-}
-
-/// Part of an object that a write may change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Subresource {
-    /// Everything except the status, if the resource has a status subresource.
-    Main,
-    /// The status.
-    Status,
-}
-
-/// New object that a client proposes.
-#[derive(Debug, Clone)]
-pub(crate) enum Proposal {
-    /// Result of POST, PUT or a patch. Its field manager owns the fields that differ from the current object.
-    Update(Value),
-    /// Result of server-side apply, in which `managedFields` are already updated.
-    Apply(Value),
-}
-
-/// Result of a write.
-#[derive(Debug, Clone)]
-pub(crate) struct WriteResult {
-    /// Object after the write.
-    pub(crate) object: Arc<Value>,
-    /// Warnings for the client.
-    pub(crate) warnings: Vec<String>,
-    /// Whether the object was created.
-    pub(crate) created: bool,
-}
-
-/// Computes the new object from the current one, which is `None` if the object does not exist. It is called again after
-/// each conflict.
-pub(crate) type ProposeFn<'a> = &'a dyn Fn(Option<&Value>) -> Result<Proposal, Status>;
-
-// === impl RequestBody ===
-
-impl RequestBody {
-    /// Converts the error for values of the wrong type to the error for this kind of request body.
-    fn type_error(self, status: Status) -> Status {
-        if self == Self::Object || status.code != 400 {
-            return status;
-        }
-        let message = status.message.split_once(" cannot be handled as a ").and_then(|(_, rest)| rest.split_once(": "));
-        let message = message.map_or(status.message.as_str(), |(_, message)| message);
-        Status::invalid("", "", vec![StatusCause::invalid("patch", &"object".into(), message)])
-    }
-}
-
-// === impl Subresource ===
-
-impl Subresource {
-    /// Returns the subresource name for `managedFields`.
-    #[must_use]
-    pub(crate) fn managed_fields_name(self) -> Option<String> {
-        match self {
-            Self::Main => None,
-            Self::Status => Some("status".to_owned()),
-        }
-    }
-}
-
-// === impl Proposal ===
-
-impl Proposal {
-    pub(crate) fn into_parts(self) -> (Value, bool) {
-        match self {
-            Self::Update(object) => (object, false),
-            Self::Apply(object) => (object, true),
-        }
-    }
-}
+pub(crate) use finalization::is_removable;
+pub(crate) use options::{FieldValidation, RequestBody, WriteOptions};
+pub(crate) use pipeline::{create, modify};
+pub(crate) use proposal::{Proposal, ProposeFn};
+pub(crate) use request::WriteRequest;
+pub(crate) use subresource::Subresource;
+use undecodable_object::UndecodableObject;

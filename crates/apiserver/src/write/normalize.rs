@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::api_types::type_check::{self, TypeMismatch};
 use crate::api_types::{self, Cardinality, TypeField};
+use crate::object;
 use crate::resources::Resource;
 
 /// Returns the type mismatches of an object. For custom resources, it checks only the metadata.
@@ -44,6 +45,13 @@ pub(crate) fn normalize(resource: &Resource, object: &mut Value) {
                 normalize_fields(fields, metadata);
             }
         }
+    }
+}
+
+/// Converts floats without a fraction in custom resources to integers.
+pub(crate) fn normalize_integers(resource: &Resource, object: &mut Value) {
+    if resource.custom {
+        object::normalize_integers(object);
     }
 }
 

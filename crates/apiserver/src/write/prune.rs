@@ -1,9 +1,8 @@
 //! Removes unknown fields and reports them.
 
-use apimachinery::Status;
 use serde_json::Value;
 
-use super::{FieldValidation, WriteOptions, normalize};
+use super::{FieldValidation, UndecodableObject, WriteOptions, normalize};
 use crate::api_types::{self, field_path::FieldPath};
 use crate::object;
 use crate::resources::Resource;
@@ -13,12 +12,12 @@ const METADATA: FieldPath<'_> = FieldPath::Member(&FieldPath::Root, "metadata");
 /// Removes unknown fields. Returns warnings about unknown and duplicate fields.
 ///
 /// # Errors
-/// 400 for unknown or duplicate fields if field validation is strict.
+/// For unknown or duplicate fields if field validation is strict.
 pub(crate) fn prune_unknown_fields(
     resource: &Resource,
     object: &mut Value,
     options: &WriteOptions,
-) -> Result<Vec<String>, Status> {
+) -> Result<Vec<String>, UndecodableObject> {
     *object = normalize::replace_null_strings(resource, object.take());
     if !resource.custom {
         drop_nulls(object);
@@ -29,11 +28,8 @@ pub(crate) fn prune_unknown_fields(
         FieldValidation::Warn => return Ok(field_warnings.warnings(!resource.custom, &unknown)),
         FieldValidation::Strict => field_warnings.error(!resource.custom, &unknown),
     };
-    let (kind, version) = (&resource.kind, &resource.version);
     match error {
-        Some(error) => Err(Status::bad_request(format!(
-            "{kind} in version \"{version}\" cannot be handled as a {kind}: strict decoding error: {error}"
-        ))),
+        Some(error) => Err(UndecodableObject::new(resource, format!("strict decoding error: {error}"))),
         None => Ok(Vec::new()),
     }
 }

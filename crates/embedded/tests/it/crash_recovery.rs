@@ -120,7 +120,7 @@ fn check(opened: &PersistentServer, acknowledged: &AcknowledgedWrites) {
 async fn write(directory: &Path) {
     let opened = server(directory);
     let clients = (0..CLIENTS).map(|client| {
-        let api: Api<ConfigMap> = Api::namespaced(kube::Client::new(opened.0.router(), "default"), "default");
+        let api: Api<ConfigMap> = Api::namespaced(kube::Client::new(embedded::router(&opened.0), "default"), "default");
         async move {
             let name = format!("client-{client}");
             let existing = api.get_opt(&name).await.unwrap().and_then(|existing| existing.data);

@@ -231,7 +231,7 @@ async fn incomplete_body_times_out() {
     let request =
         http::Request::post("/api/v1/namespaces/default/configmaps").header("Content-Type", "application/json");
     let request = request.body(axum::body::Body::from_stream(stalled_body)).unwrap();
-    let response = tower::ServiceExt::oneshot(crate::server().router(), request).await.unwrap();
+    let response = tower::ServiceExt::oneshot(embedded::router(&crate::server()), request).await.unwrap();
     assert_eq!(response.status(), 408);
 }
 

@@ -52,7 +52,7 @@ fn server() -> Server {
 }
 
 fn client(server: &Server) -> kube::Client {
-    kube::Client::new(server.router(), "default")
+    kube::Client::new(embedded::router(server), "default")
 }
 
 fn config_map(name: &str) -> ConfigMap {

@@ -163,7 +163,7 @@ async fn pickers_run_the_image_of_the_operator() {
     let spec = json!({"containers": [{"name": "mesh", "image": "mesh:1"}, {"name": "x", "image": "registry.example/ostler:9", "args": ["operator"]}]});
     let pod = json!({"metadata": {"namespace": "default", "name": "ostler-operator-0"}, "spec": spec});
     cluster.server.create("pods", pod).unwrap();
-    let client = || kube::Client::new(cluster.server.router(), "default");
+    let client = || kube::Client::new(embedded::router(&cluster.server), "default");
     assert_eq!(
         operator::own_image(client(), "default", "ostler-operator-0").await.as_deref(),
         Some("registry.example/ostler:9")

@@ -173,12 +173,14 @@ impl TestCluster {
 
     fn client(&self) -> kube::Client {
         let (writes, reads) = (self.writes.clone(), self.reads.clone());
-        let service =
-            tower::util::MapRequest::new(self.server.router(), move |request: http::Request<kube::client::Body>| {
+        let service = tower::util::MapRequest::new(
+            embedded::router(&self.server),
+            move |request: http::Request<kube::client::Body>| {
                 let counter = if request.method() == http::Method::GET { &reads } else { &writes };
                 counter.fetch_add(1, Ordering::Relaxed);
                 request.map(axum::body::Body::new)
-            });
+            },
+        );
         kube::Client::new(service, "default")
     }
 

@@ -26,7 +26,7 @@ impl WatchFixture {
             server.create("customresourcedefinitions.apiextensions.k8s.io", definition).unwrap();
         }
         let (datastore, shutdown) = (Arc::new(Datastore::new(0)), CancellationToken::new());
-        let client = kube::Client::new(server.router(), "default");
+        let client = kube::Client::new(apiserver::router(&server), "default");
         tokio::spawn(watch_backend_pools(client, Arc::clone(&datastore), shutdown.clone()));
         WatchFixture { server, datastore, _shutdown: shutdown.drop_guard() }
     }

@@ -54,7 +54,7 @@ impl PickerFixture {
         let key = NamespacedName { namespace: "default".to_owned(), name: "pool".to_owned() };
         let picker = Arc::new(EndpointPicker::new(key, parse_config(config).unwrap().policy, 7));
         let shutdown = CancellationToken::new();
-        let client = kube::Client::new(server.router(), "default");
+        let client = kube::Client::new(apiserver::router(&server), "default");
         tokio::spawn(watch_inference_pool(client, PoolGroup::Stable, Arc::clone(&picker), shutdown.clone()));
         let mut addresses = Vec::new();
         for role in [ListenerRole::ExtProc(None), ListenerRole::Health] {

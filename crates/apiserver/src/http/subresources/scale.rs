@@ -10,13 +10,13 @@ use crate::http::request::ApiRequest;
 use crate::http::{response, verbs, warning_header};
 use crate::object;
 use crate::resources::{Resource, ScalePaths};
-use crate::server::{Server, object_key};
-use crate::write::{FieldValidation, Proposal, Subresource, WriteOptions, decode, validate};
+use crate::server::Server;
+use crate::write::{FieldValidation, Proposal, Subresource, WriteOptions, WriteRequest, decode, validate};
 
 pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Result<Response, Status> {
     let Some(paths) = &target.resource.scale else { return Err(Status::path_not_found()) };
     let resource = &target.resource;
-    let current_object = server.store().get(&object_key(resource, target.namespace(), target.name()));
+    let current_object = server.store().get(&resource.object_key(target.namespace(), target.name()));
     let current_object = current_object.ok_or_else(|| Status::not_found(&resource.group_resource(), target.name()))?;
     if request.method == Method::GET {
         return Ok(response::json_object(&to_scale(resource, paths, &current_object)));
@@ -44,7 +44,9 @@ pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiReques
         object::set_at(&mut object, &paths.spec_replicas, replicas);
         Ok(Proposal::Update(object))
     };
-    let result = server.modify(resource, Subresource::Main, target.namespace(), target.name(), &options, &propose)?;
+    let write_request =
+        WriteRequest { resource, subresource: Subresource::Main, namespace: target.namespace(), options: &options };
+    let result = server.modify(&write_request, target.name(), &propose)?;
     Ok(warning_header::append(response::json_object(&to_scale(resource, paths, &result.object)), &warnings))
 }
 
@@ -102,7 +104,9 @@ fn apply_scale(
         Ok(Proposal::Apply(result))
     };
     let options = request.query.write_options(&request.user_agent)?;
-    let result = server.modify(resource, Subresource::Main, target.namespace(), target.name(), &options, &propose)?;
+    let write_request =
+        WriteRequest { resource, subresource: Subresource::Main, namespace: target.namespace(), options: &options };
+    let result = server.modify(&write_request, target.name(), &propose)?;
     Ok(response::json_object(&to_scale(resource, paths, &result.object)))
 }
 

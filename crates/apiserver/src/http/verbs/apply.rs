@@ -77,9 +77,7 @@ fn read_configuration(target: &RequestTarget, request: &ApiRequest) -> Result<Va
     }
     check_fields(resource, &configuration)?;
     let mut configuration = normalize::replace_null_strings(resource, configuration);
-    if resource.custom {
-        object::normalize_integers(&mut configuration);
-    }
+    normalize::normalize_integers(resource, &mut configuration);
     // The main resource does not write the status, so fields of the status get no manager.
     if resource.has_status && resource.storage != "nodes" && written_subresource(target) == Subresource::Main {
         object::members(&mut configuration).remove("status");

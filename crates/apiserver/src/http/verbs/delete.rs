@@ -8,10 +8,10 @@ use crate::deletion::{DeleteOptions, DeleteResult, PropagationPolicy};
 use crate::http::path::RequestTarget;
 use crate::http::request::ApiRequest;
 use crate::http::{representation, response};
-use crate::resources::Resource;
+use crate::object;
+use crate::resources::{Resource, definition};
 use crate::server::Server;
 use crate::write::decode;
-use crate::{crd, object};
 
 /// Resources for which the response is the deleted object instead of a Status.
 const RETURN_DELETED_OBJECT: [&str; 9] = [
@@ -23,7 +23,7 @@ const RETURN_DELETED_OBJECT: [&str; 9] = [
     "serviceaccounts",
     "services",
     "storageclasses.storage.k8s.io",
-    crd::STORAGE,
+    definition::STORAGE,
 ];
 
 pub(super) fn delete_one(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Result<Response, Status> {

@@ -8,12 +8,12 @@ use crate::http::path::RequestTarget;
 use crate::http::request::ApiRequest;
 use crate::http::response_format::ResponseFormat;
 use crate::http::{object_response, representation, response};
-use crate::server::{Server, object_key};
+use crate::server::Server;
 use crate::table::Table;
 
 pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Result<Response, Status> {
     request.query.check_get_resource_version(server.store().revision())?;
-    let key = object_key(&target.resource, target.namespace(), target.name());
+    let key = target.resource.object_key(target.namespace(), target.name());
     let stored = server.store().get_stored(&key);
     let stored = stored.ok_or_else(|| Status::not_found(&target.resource.group_resource(), target.name()))?;
     request.format.check_applicable(&target.resource, false)?;

@@ -12,8 +12,8 @@ use crate::conversion;
 use crate::http::path::RequestTarget;
 use crate::http::request::ApiRequest;
 use crate::http::{object_response, representation};
-use crate::server::{Server, object_key};
-use crate::write::{FieldWarnings, Proposal, RequestBody, WriteOptions};
+use crate::server::Server;
+use crate::write::{FieldWarnings, Proposal, RequestBody, WriteOptions, WriteRequest};
 
 const STRATEGIC_MERGE_PATCH_TYPE: &str = "application/strategic-merge-patch+json";
 
@@ -22,7 +22,7 @@ type BoxedPropose<'a> = Box<dyn Fn(Option<&Value>) -> Result<Proposal, Status> +
 
 pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Result<Response, Status> {
     if target.subresource.is_some()
-        && server.store().get(&object_key(&target.resource, target.namespace(), target.name())).is_none()
+        && server.store().get(&target.resource.object_key(target.namespace(), target.name())).is_none()
     {
         return Err(Status::not_found(&target.resource.group_resource(), target.name()));
     }
@@ -43,14 +43,13 @@ pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiReques
             ..options
         },
     };
-    let result = server.modify(
-        &storage_resource(server, &target.resource),
-        written_subresource(target),
-        target.namespace(),
-        target.name(),
-        &options,
-        &propose,
-    )?;
+    let write_request = WriteRequest {
+        resource: &storage_resource(server, &target.resource),
+        subresource: written_subresource(target),
+        namespace: target.namespace(),
+        options: &options,
+    };
+    let result = server.modify(&write_request, target.name(), &propose)?;
     Ok(object_response::write_response(request, server, &target.resource, &result))
 }
 

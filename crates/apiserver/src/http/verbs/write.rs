@@ -13,7 +13,7 @@ use crate::http::{object_response, response, warning_header};
 use crate::resources::Resource;
 use crate::server::Server;
 use crate::write::decode::{self, DecodedObject};
-use crate::write::{Proposal, RequestBody, Subresource, WriteOptions, preconditions, prune};
+use crate::write::{Proposal, RequestBody, Subresource, WriteOptions, WriteRequest, preconditions, prune};
 use crate::{conversion, object};
 
 pub(super) fn create(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Result<Response, Status> {
@@ -48,14 +48,13 @@ pub(super) fn replace(server: &Server, target: &RequestTarget, request: &ApiRequ
         }
         Ok(Proposal::Update(object.clone()))
     };
-    match server.modify(
-        &storage_resource(server, resource),
-        written_subresource(target),
-        target.namespace(),
-        target.name(),
-        &options,
-        &propose,
-    ) {
+    let write_request = WriteRequest {
+        resource: &storage_resource(server, resource),
+        subresource: written_subresource(target),
+        namespace: target.namespace(),
+        options: &options,
+    };
+    match server.modify(&write_request, target.name(), &propose) {
         Ok(result) => Ok(object_response::write_response(request, server, resource, &result)),
         Err(status) => rejection(server, target, request, &options, status),
     }
@@ -71,7 +70,8 @@ fn rejection(
     status: Status,
 ) -> Result<Response, Status> {
     let Ok(DecodedObject { mut object, .. }) = decode_object(&target.resource, request) else { return Err(status) };
-    let warnings = prune::prune_unknown_fields(&storage_resource(server, &target.resource), &mut object, options)?;
+    let warnings = prune::prune_unknown_fields(&storage_resource(server, &target.resource), &mut object, options)
+        .map_err(|error| error.into_status(options.body))?;
     Ok(warning_header::append(response::status_response(&status), &warnings))
 }
 

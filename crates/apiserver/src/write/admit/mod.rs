@@ -1,27 +1,27 @@
 //! Admission control: first the admission plugins that are built into kube-apiserver, then the admission port.
 
 mod namespace;
-pub(crate) mod priority;
+mod priority;
 mod tolerations;
 
 use apimachinery::Status;
 use serde_json::Value;
 
+use crate::core::Core;
 use crate::object;
 use crate::ports::AdmissionRequest;
 use crate::resources::Resource;
-use crate::server::Server;
 pub(super) use namespace::check_namespace;
 
 /// Runs the mutating admission plugins on a new object.
 ///
 /// # Errors
 /// 403 with the message of the plugin that rejects the object.
-pub(super) fn mutate(server: &Server, resource: &Resource, object: &mut Value) -> Result<(), Status> {
+pub(super) fn mutate(core: &Core, resource: &Resource, object: &mut Value) -> Result<(), Status> {
     if resource.storage == "pods" {
         tolerations::add_default_tolerations(object);
     }
-    priority::admit(server, resource, object)
+    priority::admit(core, resource, object)
 }
 
 /// Runs the mutating admission plugins on an updated object.
@@ -35,14 +35,14 @@ pub(super) fn mutate_update(resource: &Resource, object: &mut Value) {
 ///
 /// # Errors
 /// 403 with the message of the plugin that rejects the deletion, or the error of the admission port.
-pub(crate) fn check_deletion(server: &Server, resource: &Resource, current: &Value) -> Result<(), Status> {
+pub(crate) fn check_deletion(core: &Core, resource: &Resource, current: &Value) -> Result<(), Status> {
     namespace::check_deletion_allowed(resource, object::name(current))?;
-    review(server, resource, "DELETE", None, Some(current)).map(drop)
+    review(core, resource, "DELETE", None, Some(current)).map(drop)
 }
 
 /// Calls the admission port and returns its warnings if it allows the write.
 pub(crate) fn review(
-    server: &Server,
+    core: &Core,
     resource: &Resource,
     operation: &'static str,
     object: Option<&Value>,
@@ -59,7 +59,7 @@ pub(crate) fn review(
         object,
         old_object: old,
     };
-    let response = server.core.admission.review(&request);
+    let response = core.admission.review(&request);
     if response.allowed {
         return Ok(response.warnings);
     }

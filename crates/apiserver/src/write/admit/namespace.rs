@@ -3,9 +3,9 @@
 use apimachinery::{Status, StatusCause};
 use serde_json::{Value, json};
 
+use crate::core::Core;
 use crate::object;
 use crate::resources::Resource;
-use crate::server::Server;
 
 /// Namespaces that clients cannot delete.
 const PROTECTED_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -26,7 +26,7 @@ pub(super) fn check_deletion_allowed(resource: &Resource, name: &str) -> Result<
 /// # Errors
 /// 404 if the namespace does not exist, 403 if it is terminating.
 pub(in crate::write) fn check_namespace(
-    server: &Server,
+    core: &Core,
     resource: &Resource,
     namespace: &str,
     object: &Value,
@@ -34,7 +34,7 @@ pub(in crate::write) fn check_namespace(
     if !resource.namespaced {
         return Ok(());
     }
-    let existing = server.get("namespaces", "", namespace);
+    let existing = core.get("namespaces", "", namespace);
     let Some(existing) = existing else { return Err(Status::not_found("namespaces", namespace)) };
     if !object::is_deleting(&existing) {
         return Ok(());

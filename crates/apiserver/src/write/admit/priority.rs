@@ -4,50 +4,29 @@
 use apimachinery::Status;
 use serde_json::{Value, json};
 
+use crate::core::Core;
 use crate::object;
 use crate::resources::Resource;
-use crate::server::Server;
+use crate::write::priority_class::PREEMPT_LOWER_PRIORITY;
 
 const PRIORITY_CLASSES: &str = "priorityclasses.scheduling.k8s.io";
-pub(in crate::write) const PREEMPT_LOWER_PRIORITY: &str = "PreemptLowerPriority";
-/// Maximum value of a user-defined PriorityClass. Higher values are reserved for system classes.
-pub(in crate::write) const HIGHEST_USER_PRIORITY: i64 = 1_000_000_000;
-
-/// Returns the built-in PriorityClasses.
-pub(crate) fn system_classes() -> [Value; 2] {
-    let class = |name: &str, value: i64, description: &str| json!({"metadata": {"name": name}, "value": value, "description": description, "preemptionPolicy": PREEMPT_LOWER_PRIORITY});
-    let description_prefix = "Used for system critical pods that must";
-    [
-        class(
-            "system-cluster-critical",
-            2 * HIGHEST_USER_PRIORITY,
-            &format!("{description_prefix} run in the cluster, but can be moved to another node if necessary."),
-        ),
-        class(
-            "system-node-critical",
-            2 * HIGHEST_USER_PRIORITY + 1000,
-            &format!("{description_prefix} not be moved from their current node."),
-        ),
-    ]
-}
 
 /// Resolves the priority of a new Pod or checks a new PriorityClass.
 ///
 /// # Errors
-/// 403 with the message of the plugin in kube-apiserver.
-pub(super) fn admit(server: &Server, resource: &Resource, object: &mut Value) -> Result<(), Status> {
+/// 403 with the message of the plugin in kube-apicore.
+pub(super) fn admit(core: &Core, resource: &Resource, object: &mut Value) -> Result<(), Status> {
     match resource.storage.as_str() {
-        "pods" => resolve_pod_priority(server, object),
-        PRIORITY_CLASSES => check_single_default(server, object),
+        "pods" => resolve_pod_priority(core, object),
+        PRIORITY_CLASSES => check_single_default(core, object),
         _ => Ok(()),
     }
 }
 
-fn resolve_pod_priority(server: &Server, pod: &mut Value) -> Result<(), Status> {
+fn resolve_pod_priority(core: &Core, pod: &mut Value) -> Result<(), Status> {
     let forbidden = |pod: &Value, message: &str| Err(Status::forbidden("pods", object::name(pod), message));
     let class_name = object::text(pod, "/spec/priorityClassName").to_owned();
-    let class =
-        if class_name.is_empty() { default_class(server) } else { server.get(PRIORITY_CLASSES, "", &class_name) };
+    let class = if class_name.is_empty() { default_class(core) } else { core.get(PRIORITY_CLASSES, "", &class_name) };
     if class.is_none() && !class_name.is_empty() {
         return forbidden(pod, &format!("no PriorityClass with name {class_name} was found"));
     }
@@ -83,17 +62,17 @@ fn resolve_pod_priority(server: &Server, pod: &mut Value) -> Result<(), Status> 
 }
 
 /// Returns the global default PriorityClass. If there are several, the one with the lowest value applies.
-fn default_class(server: &Server) -> Option<std::sync::Arc<Value>> {
-    let defaults = server.list(PRIORITY_CLASSES).into_iter().filter(|class| class["globalDefault"] == json!(true));
+fn default_class(core: &Core) -> Option<std::sync::Arc<Value>> {
+    let defaults = core.list(PRIORITY_CLASSES).into_iter().filter(|class| class["globalDefault"] == json!(true));
     defaults.min_by_key(|class| class["value"].as_i64())
 }
 
-fn check_single_default(server: &Server, class: &Value) -> Result<(), Status> {
+fn check_single_default(core: &Core, class: &Value) -> Result<(), Status> {
     if class["globalDefault"] != json!(true) {
         return Ok(());
     }
     let name = object::name(class);
-    match default_class(server).filter(|other| object::name(other) != name) {
+    match default_class(core).filter(|other| object::name(other) != name) {
         None => Ok(()),
         Some(other) => {
             let message = format!(
@@ -111,6 +90,7 @@ mod tests {
 
     use super::*;
     use crate::ports::ServerPorts;
+    use crate::server::Server;
 
     fn server() -> Server {
         Server::new(&ServerPorts::default())

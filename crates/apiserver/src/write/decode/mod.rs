@@ -9,7 +9,7 @@ use apimachinery::Status;
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::normalize;
+use super::{RequestBody, UndecodableObject, normalize};
 use crate::protobuf::{self, DecodeError};
 use crate::resources::Resource;
 pub(crate) use field_warnings::FieldWarnings;
@@ -31,7 +31,7 @@ pub(crate) fn decode_object(resource: &Resource, content_type: &str, bytes: &Byt
         require_type_meta(resource, &object)?;
     }
     let object = check_type_meta(resource, object)?;
-    check_field_types(resource, &object)?;
+    check_field_types(resource, &object).map_err(|error| error.into_status(RequestBody::Object))?;
     let field_warnings = match content_type {
         "" | "application/json" => FieldWarnings::json(bytes),
         "application/yaml" | "application/x-yaml" | "text/yaml" => FieldWarnings::from_yaml(bytes),
@@ -81,13 +81,10 @@ pub(crate) fn check_type_meta(resource: &Resource, object: Value) -> Result<Valu
 /// Checks the field types of an object.
 ///
 /// # Errors
-/// 400 with the first type mismatch.
-pub(crate) fn check_field_types(resource: &Resource, object: &Value) -> Result<(), Status> {
-    let (kind, version) = (&resource.kind, &resource.version);
+/// The first type mismatch.
+pub(super) fn check_field_types(resource: &Resource, object: &Value) -> Result<(), UndecodableObject> {
     match normalize::type_mismatches(resource, object).first() {
-        Some(mismatch) => Err(Status::bad_request(format!(
-            "{kind} in version \"{version}\" cannot be handled as a {kind}: {mismatch}"
-        ))),
+        Some(mismatch) => Err(UndecodableObject::new(resource, mismatch)),
         None => Ok(()),
     }
 }

@@ -3,29 +3,41 @@
 
 mod autoscaler;
 mod binding;
+mod definition;
 mod namespace;
 mod pod;
 mod service;
 mod storage;
 mod workload;
 
+use std::sync::Arc;
+
 use apimachinery::NullPolicy;
 use base64::Engine as _;
 use serde_json::{Value, json};
 
-use crate::crd;
 use crate::object::{self, child_object, set_default, spec};
-use crate::resources::Resource;
+use crate::resources::{self, Resource};
+use crate::write::Subresource;
 pub(super) use namespace::namespace_defaults;
 
 /// Applies the defaults of an object.
 pub(crate) fn apply_defaults(resource: &Resource, object: &mut Value) {
-    apply_request_defaults(resource, object, false);
+    apply_request_defaults(resource, Subresource::Main, object, false);
 }
 
 /// Applies the defaults of an object in a write request. In the result of server-side apply (`is_applied`), nulls are
 /// retained, because validation rejects them.
-pub(super) fn apply_request_defaults(resource: &Resource, object: &mut Value, is_applied: bool) {
+pub(super) fn apply_request_defaults(
+    resource: &Resource,
+    subresource: Subresource,
+    object: &mut Value,
+    is_applied: bool,
+) {
+    // No field in the status of a built-in kind has a default.
+    if subresource == Subresource::Status && !resource.custom {
+        return;
+    }
     if resource.custom {
         if let Some(schema) = resource.schema() {
             let metadata = object::members(object).remove("metadata");
@@ -50,12 +62,23 @@ pub(super) fn apply_request_defaults(resource: &Resource, object: &mut Value, is
         "namespaces" => namespace_defaults(object),
         "secrets" => secret_defaults(object),
         "horizontalpodautoscalers.autoscaling" => autoscaler::autoscaler_defaults(spec(object)),
-        crd::STORAGE => crd::apply_defaults(object),
+        resources::definition::STORAGE => definition::definition_defaults(object),
         "persistentvolumeclaims" => storage::volume_claim_defaults(spec(object)),
         "persistentvolumes" => storage::volume_defaults(spec(object)),
         "storageclasses.storage.k8s.io" => storage::storage_class_defaults(object::members(object)),
         _ => {}
     }
+}
+
+/// Returns a stored object with the defaults of the current schema, which may have been added after the object was
+/// stored.
+pub(super) fn with_schema_defaults(resource: &Resource, stored: &Arc<Value>) -> Arc<Value> {
+    if !resource.has_defaults {
+        return Arc::clone(stored);
+    }
+    let mut object = Value::clone(stored);
+    apply_defaults(resource, &mut object);
+    Arc::new(object)
 }
 
 /// Defaults of Secrets: moves `stringData` into `data`.

@@ -5,71 +5,121 @@ use std::sync::Arc;
 use apimachinery::Status;
 use serde_json::Value;
 
-use super::Pipeline;
+use crate::core::Core;
 use crate::store::depth;
-use crate::write::{WriteResult, admit, allocate, commit, normalize, prepare, validate, validation_rules, warnings};
-use crate::{crd, object, reviews};
+use crate::write::{
+    Committed, Proposal, Transition, WriteRequest, WriteResult, admit, allocate, decode, default, managed_fields,
+    normalize, prepare, prune, validate, validation_rules, warnings,
+};
+use crate::{object, reviews};
 
-impl Pipeline<'_> {
-    /// Creates an object.
-    ///
-    /// # Errors
-    /// The errors of the stages, and 409 if an object with this name exists.
-    pub(super) fn create(&self, mut object: Value, is_applied: bool) -> Result<WriteResult, Status> {
-        let mut warnings = self.prepare_new(&mut object, is_applied)?;
-        let created = |object, warnings| Ok(WriteResult { object, warnings, created: true });
-        if self.resource.create_only {
-            validate::create(self.resource, &object)?;
-            reviews::fill_status(self.resource, &mut object);
-            return created(Arc::new(object), warnings);
+/// Maximum number of attempts with generated names.
+const MAX_ATTEMPTS: usize = 8;
+
+/// Creates an object. If only `generateName` is set, the server generates the name.
+///
+/// # Errors
+/// The errors of the stages, and 409 if an object with this name exists.
+pub(crate) fn create(core: &Core, request: &WriteRequest<'_>, proposal: Proposal) -> Result<WriteResult, Status> {
+    let (object, is_applied) = proposal.into_parts();
+    if !object::name(&object).is_empty() {
+        return try_create(core, request, object, is_applied);
+    }
+    let mut last_error = Status::internal_error("no name was generated");
+    for _ in 0..MAX_ATTEMPTS {
+        match try_create(core, request, object.clone(), is_applied) {
+            Err(status) if status.reason == "AlreadyExists" => last_error = status,
+            result => return result,
         }
-        self.complete_new(&mut object)?;
-        warnings.extend(self.validate_new(&mut object)?);
-        let key = self.object_key(object::name(&object));
-        let already_exists = || Status::already_exists(&self.resource.group_resource(), &key.name);
-        if self.server.store().get(&key).is_some() {
-            return Err(already_exists());
-        }
-        warnings.extend(admit::review(self.server, self.resource, "CREATE", Some(&object), None)?);
-        if self.resource.storage == crd::STORAGE {
-            crd::record_storage_version(&mut object);
-        }
-        if self.options.dry_run {
-            depth::check(&key.name, &object)?;
-            return created(Arc::new(object), warnings);
-        }
-        let object = commit::create(self.server, self.resource, &key, object)?.ok_or_else(already_exists)?;
-        created(object, warnings)
+    }
+    Err(last_error)
+}
+
+/// Tries to create an object with the name that it has or with a newly generated one.
+fn try_create(
+    core: &Core,
+    request: &WriteRequest<'_>,
+    mut object: Value,
+    is_applied: bool,
+) -> Result<WriteResult, Status> {
+    let WriteRequest { resource, subresource, namespace, options } = *request;
+
+    // 1. Type, namespace and name.
+    prepare::set_type_and_namespace(resource, namespace, &mut object)?;
+    prepare::generate_name(&mut object, core.random.as_ref());
+
+    // 2. Field types.
+    decode::check_field_types(resource, &object).map_err(|error| error.into_status(options.body))?;
+    normalize::normalize_integers(resource, &mut object);
+
+    // 3. Unknown fields.
+    let mut warnings =
+        prune::prune_unknown_fields(resource, &mut object, options).map_err(|error| error.into_status(options.body))?;
+
+    // 4. Defaults.
+    default::apply_request_defaults(resource, subresource, &mut object, is_applied);
+    prepare::default_pod_ips(resource, &mut object);
+    normalize::normalize(resource, &mut object);
+
+    // 5. Field managers: of the fields that the client wrote, not of those that later stages set.
+    prepare::drop_status(resource, &mut object);
+    if !is_applied {
+        managed_fields::record_manager(request, core.now(), None, &mut object);
     }
 
-    /// Prepares the object that the client wrote and records its field manager. Fields that later stages set have no
-    /// field manager.
-    fn prepare_new(&self, object: &mut Value, is_applied: bool) -> Result<Vec<String>, Status> {
-        prepare::set_type_and_namespace(self.resource, self.namespace, object)?;
-        prepare::generate_name(object, self.server.core.random.as_ref());
-        let warnings = self.check_fields(object)?;
-        self.apply_defaults(object, is_applied);
-        prepare::drop_status(self.resource, object);
-        self.track_managed_fields(None, object, is_applied);
-        Ok(warnings)
+    // Reviews are evaluated instead of stored.
+    if resource.create_only {
+        validate::create(resource, &object)?;
+        reviews::fill_status(resource, &mut object);
+        return Ok(not_stored(object, warnings));
     }
 
-    /// Sets the fields owned by the server.
-    fn complete_new(&self, object: &mut Value) -> Result<(), Status> {
-        prepare::initialize_metadata(self.resource, object, &self.server.core.random.uuid(), self.server.now());
-        prepare::prepare_for_create(self.resource, object);
-        admit::mutate(self.server, self.resource, object)?;
-        normalize::normalize(self.resource, object);
-        Ok(())
+    // 6. Fields owned by the server.
+    prepare::initialize_metadata(resource, &mut object, &core.random.uuid(), core.now());
+    prepare::prepare_for_create(resource, &mut object);
+
+    // 7. Mutating admission plugins.
+    admit::mutate(core, resource, &mut object)?;
+    normalize::normalize(resource, &mut object);
+
+    // 8. Validation.
+    validate::create(resource, &object)?;
+    warnings.extend(warnings::warnings_for(resource, None, &object));
+
+    // 9. The namespace.
+    admit::check_namespace(core, resource, namespace, &object)?;
+
+    // 10. Validation rules of custom resources.
+    validation_rules::check(resource, &object, None)?;
+
+    // 11. Addresses and ports of Services.
+    allocate::allocate_for_service(core, resource, None, &mut object)?;
+
+    // 12. The name.
+    let key = resource.object_key(namespace, object::name(&object));
+    let already_exists = |name: &str| Status::already_exists(&resource.group_resource(), name);
+    if core.store.get(&key).is_some() {
+        return Err(already_exists(&key.name));
     }
 
-    /// Validates the object and returns warnings.
-    fn validate_new(&self, object: &mut Value) -> Result<Vec<String>, Status> {
-        validate::create(self.resource, object)?;
-        let warnings = warnings::warnings_for(self.resource, None, object);
-        admit::check_namespace(self.server, self.resource, self.namespace, object)?;
-        validation_rules::check(self.resource, object, None)?;
-        allocate::allocate_for_service(self.server, self.resource, None, object)?;
-        Ok(warnings)
+    // 13. The admission port.
+    warnings.extend(admit::review(core, resource, "CREATE", Some(&object), None)?);
+
+    // 14. Storage version of custom resource definitions.
+    prepare::record_storage_version(resource, &mut object);
+
+    // 15. Commit.
+    if options.dry_run {
+        depth::check(&key.name, &object)?;
+        return Ok(not_stored(object, warnings));
     }
+    let Some(new) = core.store.try_commit(&key, None, Some(object))? else { return Err(already_exists(&key.name)) };
+    let transition = Transition::Created { new: Arc::clone(&new) };
+    let committed = Some(Committed { resource: Arc::clone(resource), key, transition });
+    Ok(WriteResult { object: new, warnings, created: true, committed })
+}
+
+/// Returns the result of a creation that stores nothing.
+fn not_stored(object: Value, warnings: Vec<String>) -> WriteResult {
+    WriteResult { object: Arc::new(object), warnings, created: true, committed: None }
 }

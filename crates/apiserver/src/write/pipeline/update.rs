@@ -5,101 +5,170 @@ use std::sync::Arc;
 use apimachinery::{Status, equal_ignoring_timestamps};
 use serde_json::Value;
 
-use super::Pipeline;
-use crate::store::depth;
+use super::create::create;
+use crate::core::Core;
+use crate::object;
+use crate::store::{ObjectKey, depth};
 use crate::write::{
-    Proposal, ProposeFn, Subresource, WriteResult, admit, allocate, commit, preconditions, prepare, validate,
-    validation_rules, warnings,
+    Committed, Proposal, ProposeFn, Subresource, Transition, WriteRequest, WriteResult, admit, allocate, decode,
+    default, is_removable, managed_fields, normalize, preconditions, prepare, prune, validate, validation_rules,
+    warnings,
 };
-use crate::{crd, object};
 
-impl Pipeline<'_> {
-    /// Tries to update an object. Returns `None` on a conflict with a concurrent write.
-    pub(super) fn modify(&self, name: &str, propose: ProposeFn<'_>) -> Result<Option<WriteResult>, Status> {
-        let key = self.object_key(name);
-        let Some(stored) = self.server.store().get(&key) else {
-            return self.create_on_update(name, propose(None)?).map(Some);
-        };
-        let current = self.with_schema_defaults(&stored);
-        let (mut object, is_applied) = propose(Some(&current))?.into_parts();
-        let mut warnings = self.prepare_update(name, &current, &mut object, is_applied)?;
-        let result_without_write = |object, warnings| Ok(Some(WriteResult { object, warnings, created: false }));
-        // Skip writes that change nothing. An applied object may equal the stored one only after defaulting.
-        if object == *stored || is_applied && equal_ignoring_timestamps(&object, &stored) {
-            return result_without_write(stored, warnings);
+/// Maximum number of attempts after conflicts with concurrent writes.
+const MAX_ATTEMPTS: usize = 8;
+
+/// Updates an object. `propose` computes the new object and is called again after a conflict.
+///
+/// # Errors
+/// 404 if the object does not exist and the write does not create it, 409 on a conflict, 422 if the object is invalid,
+/// and the errors of `propose`.
+pub(crate) fn modify(
+    core: &Core,
+    request: &WriteRequest<'_>,
+    name: &str,
+    propose: ProposeFn<'_>,
+) -> Result<WriteResult, Status> {
+    for _ in 0..MAX_ATTEMPTS {
+        if let Some(result) = try_modify(core, request, name, propose)? {
+            return Ok(result);
         }
-        warnings.extend(self.validate_update(&current, &object)?);
-        if self.resource.storage == crd::STORAGE && self.subresource == Subresource::Main {
-            crd::record_storage_version(&mut object);
-        }
-        if self.options.dry_run {
-            depth::check(&key.name, &object)?;
-            return result_without_write(Arc::new(object), warnings);
-        }
-        let update =
-            commit::PendingUpdate { key: &key, subresource: self.subresource, stored: &stored, current: &current };
-        let stored_object = commit::update(self.server, self.resource, &update, object)?;
-        Ok(stored_object.map(|object| WriteResult { object, warnings, created: false }))
+    }
+    Err(Status::object_modified(&request.resource.group_resource(), name))
+}
+
+/// Tries to update an object. Returns `None` on a conflict with a concurrent write.
+fn try_modify(
+    core: &Core,
+    request: &WriteRequest<'_>,
+    name: &str,
+    propose: ProposeFn<'_>,
+) -> Result<Option<WriteResult>, Status> {
+    let WriteRequest { resource, subresource, namespace, options } = *request;
+
+    // 1. The current object and the proposal.
+    let key = resource.object_key(namespace, name);
+    let Some(stored) = core.store.get(&key) else {
+        return create_on_update(core, request, name, propose(None)?).map(Some);
+    };
+    let current = default::with_schema_defaults(resource, &stored);
+    let (mut object, is_applied) = propose(Some(&current))?.into_parts();
+
+    // 2. Field types.
+    decode::check_field_types(resource, &object).map_err(|error| error.into_status(options.body))?;
+    normalize::normalize_integers(resource, &mut object);
+
+    // 3. Unknown fields.
+    let mut warnings =
+        prune::prune_unknown_fields(resource, &mut object, options).map_err(|error| error.into_status(options.body))?;
+
+    // 4. Preconditions, type and namespace.
+    preconditions::check_version(resource, name, &current, &object, options.body)?;
+    prepare::set_type_and_namespace(resource, namespace, &mut object)?;
+    preconditions::check_name(&current, &object)?;
+
+    // 5. Fields that this request cannot change.
+    prepare::retain_server_fields(subresource, resource, &current, &mut object);
+
+    // 6. Defaults.
+    default::apply_request_defaults(resource, subresource, &mut object, is_applied);
+    prepare::default_pod_ips(resource, &mut object);
+    normalize::normalize(resource, &mut object);
+
+    // 7. Field managers.
+    if !is_applied {
+        managed_fields::record_manager(request, core.now(), Some(&current), &mut object);
     }
 
-    /// Creates an object through PUT or server-side apply.
-    fn create_on_update(&self, name: &str, proposal: Proposal) -> Result<WriteResult, Status> {
-        match proposal {
-            Proposal::Apply(object) if self.subresource == Subresource::Main => {
-                self.server.create_object(self.resource, self.namespace, Proposal::Apply(object), self.options)
+    // 8. Addresses and ports of Services.
+    allocate::allocate_for_service(core, resource, Some(&current), &mut object)?;
+
+    // 9. Mutating admission plugins.
+    if subresource == Subresource::Main {
+        admit::mutate_update(resource, &mut object);
+    }
+
+    // 10. Fields owned by the server.
+    prepare::update_generation(resource, &current, &mut object);
+    prepare::prepare_for_update(resource, &current, &mut object, core.now());
+
+    // 11. No change, no write. An applied object may equal the stored one only after defaulting.
+    if object == *stored || is_applied && equal_ignoring_timestamps(&object, &stored) {
+        return Ok(Some(not_stored(stored, warnings)));
+    }
+
+    // 12. Validation.
+    validate::update(request, &current, &object)?;
+    warnings.extend(warnings::warnings_for(resource, Some(&current), &object));
+
+    // 13. Validation rules of custom resources.
+    validation_rules::check(resource, &object, Some(&current))?;
+
+    // 14. The admission port.
+    warnings.extend(admit::review(core, resource, "UPDATE", Some(&object), Some(&current))?);
+
+    // 15. Storage version of custom resource definitions.
+    if subresource == Subresource::Main {
+        prepare::record_storage_version(resource, &mut object);
+    }
+
+    // 16. Commit.
+    if options.dry_run {
+        depth::check(&key.name, &object)?;
+        return Ok(Some(not_stored(Arc::new(object), warnings)));
+    }
+    let Some((object, transition)) = commit(core, request, &key, stored, object)? else { return Ok(None) };
+    let committed = Some(Committed { resource: Arc::clone(resource), key, transition });
+    Ok(Some(WriteResult { object, warnings, created: false, committed }))
+}
+
+/// Stores the updated object, or removes it if the update removes the last finalizer of a terminating object. Returns
+/// the object after the update, or `None` on a conflict with a concurrent write.
+fn commit(
+    core: &Core,
+    request: &WriteRequest<'_>,
+    key: &ObjectKey,
+    stored: Arc<Value>,
+    object: Value,
+) -> Result<Option<(Arc<Value>, Transition)>, Status> {
+    if object::is_deleting(&object) && is_removable(request.resource, &object) {
+        let removed = core.store.try_commit(key, Some(&stored), None)?;
+        return Ok(removed.map(|_| (Arc::new(object), Transition::Removed { old: stored })));
+    }
+    let written = core.store.try_commit(key, Some(&stored), Some(object))?;
+    Ok(written.map(|new| {
+        let transition = Transition::Updated { subresource: request.subresource, old: stored, new: Arc::clone(&new) };
+        (new, transition)
+    }))
+}
+
+/// Creates an object through PUT or server-side apply.
+fn create_on_update(
+    core: &Core,
+    request: &WriteRequest<'_>,
+    name: &str,
+    proposal: Proposal,
+) -> Result<WriteResult, Status> {
+    match proposal {
+        Proposal::Apply(_) if request.subresource == Subresource::Main => create(core, request, proposal),
+        Proposal::Update(mut object)
+            if request.subresource == Subresource::Main && request.resource.allows_create_on_update() =>
+        {
+            let requested_version =
+                object.pointer("/metadata/resourceVersion").cloned().filter(|_| request.options.dry_run);
+            object::set_metadata_field(&mut object, "resourceVersion", None);
+            let mut result = create(core, request, Proposal::Update(object))?;
+            // Dry runs do not assign a resource version.
+            if requested_version.is_some() {
+                object::set_metadata_field(Arc::make_mut(&mut result.object), "resourceVersion", requested_version);
             }
-            Proposal::Update(mut object)
-                if self.subresource == Subresource::Main && self.resource.allows_create_on_update() =>
-            {
-                let requested_version =
-                    object.pointer("/metadata/resourceVersion").cloned().filter(|_| self.options.dry_run);
-                object::set_metadata_field(&mut object, "resourceVersion", None);
-                let proposal = Proposal::Update(object);
-                let mut result = self.server.create_object(self.resource, self.namespace, proposal, self.options)?;
-                // Dry runs do not assign a resource version.
-                if requested_version.is_some() {
-                    object::set_metadata_field(Arc::make_mut(&mut result.object), "resourceVersion", requested_version);
-                }
-                Ok(result)
-            }
-            _ => Err(Status::not_found(&self.resource.group_resource(), name)),
+            Ok(result)
         }
+        _ => Err(Status::not_found(&request.resource.group_resource(), name)),
     }
+}
 
-    /// Prepares the object that the client wrote: checks preconditions, restores the fields owned by the server and
-    /// applies defaults. Returns warnings.
-    fn prepare_update(
-        &self,
-        name: &str,
-        current: &Value,
-        object: &mut Value,
-        is_applied: bool,
-    ) -> Result<Vec<String>, Status> {
-        let (server, resource) = (self.server, self.resource);
-        let warnings = self.check_fields(object).map_err(|status| self.options.body.type_error(status))?;
-        preconditions::check_version(resource, name, current, object, self.options.body)?;
-        prepare::set_type_and_namespace(resource, self.namespace, object)?;
-        preconditions::check_name(current, object)?;
-        prepare::retain_server_fields(self.subresource, resource, current, object);
-        self.apply_defaults(object, is_applied);
-        self.track_managed_fields(Some(current), object, is_applied);
-        allocate::allocate_for_service(server, resource, Some(current), object)?;
-        if self.subresource == Subresource::Main {
-            admit::mutate_update(resource, object);
-        }
-        prepare::update_generation(resource, current, object);
-        prepare::prepare_for_update(resource, current, object, server.now());
-        Ok(warnings)
-    }
-
-    /// Validates the update and returns warnings.
-    fn validate_update(&self, current: &Value, object: &Value) -> Result<Vec<String>, Status> {
-        let (server, resource) = (self.server, self.resource);
-        validate::update(resource, self.subresource, current, object)
-            .map_err(|status| self.options.body.type_error(status))?;
-        let mut warnings = warnings::warnings_for(resource, Some(current), object);
-        validation_rules::check(resource, object, Some(current))?;
-        warnings.extend(admit::review(server, resource, "UPDATE", Some(object), Some(current))?);
-        Ok(warnings)
-    }
+/// Returns the result of an update that stores nothing.
+fn not_stored(object: Arc<Value>, warnings: Vec<String>) -> WriteResult {
+    WriteResult { object, warnings, created: false, committed: None }
 }

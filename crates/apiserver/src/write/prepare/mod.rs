@@ -3,6 +3,7 @@
 mod job_selector;
 mod metadata;
 mod pod_ips;
+mod stored_versions;
 
 use apimachinery::{condition, pod};
 use serde_json::{Value, json};
@@ -14,6 +15,7 @@ pub(super) use metadata::{
     generate_name, initialize_metadata, retain_server_fields, set_type_and_namespace, update_generation,
 };
 pub(super) use pod_ips::default_pod_ips;
+pub(super) use stored_versions::record_storage_version;
 
 /// Removes the status of a new object, except for Nodes, because the kubelet sets their status at registration.
 pub(super) fn drop_status(resource: &Resource, object: &mut Value) {

@@ -1,19 +1,23 @@
 //! Validation of objects against their schema, and of the replica counts of custom resources with a scale subresource.
 
-use apimachinery::{Status, StatusCause};
+use apimachinery::StatusCause;
 use serde_json::{Value, json};
 
 use crate::resources::Resource;
-use crate::write::{Subresource, prune};
+use crate::write::{Subresource, UndecodableObject, prune};
 
 /// Built-in resources whose required fields only the schema validates.
 const REQUIRED_FIELDS_FROM_SCHEMA: [&str; 3] = ["events", "persistentvolumes", "priorityclasses.scheduling.k8s.io"];
 
+/// Returns the causes that the schema finds.
+///
+/// # Errors
+/// If a value in a built-in kind has the wrong type.
 pub(super) fn causes(
     resource: &Resource,
     subresource: Subresource,
     object: &Value,
-) -> Result<Vec<StatusCause>, Status> {
+) -> Result<Vec<StatusCause>, UndecodableObject> {
     let Some(schema) = resource.schema() else { return Ok(Vec::new()) };
     if resource.custom {
         let mut causes = custom_resource_causes(resource, &schema.validate(object));
@@ -42,13 +46,7 @@ pub(super) fn causes(
     if type_errors.is_empty() {
         return Ok(causes);
     }
-    Err(Status::bad_request(format!(
-        "{} in version \"{}\" cannot be handled as a {}: {}",
-        resource.kind,
-        resource.version,
-        resource.kind,
-        type_errors.join(", ")
-    )))
+    Err(UndecodableObject::new(resource, type_errors.join(", ")))
 }
 
 /// Makes the field path in the message relative to `status`, as kube-apiserver does for status updates.

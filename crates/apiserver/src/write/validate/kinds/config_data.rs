@@ -1,6 +1,6 @@
 //! Validation of ConfigMaps and Secrets: keys, keys that a Secret type requires, and immutability.
 
-use apimachinery::{Status, StatusCause};
+use apimachinery::StatusCause;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::super::names::config_key_hints;
 use super::field::Field;
 use crate::resources::Resource;
+use crate::write::UndecodableObject;
 
 pub(super) fn config_map_causes(object: &Value) -> Vec<StatusCause> {
     let binary = object.get("binaryData").and_then(Value::as_object);
@@ -70,8 +71,8 @@ fn docker_config_causes(data: &Field<'_>, key: &str) -> Vec<StatusCause> {
 /// Checks that binary data is valid base64.
 ///
 /// # Errors
-/// 400, as for other decoding errors.
-pub(in crate::write::validate) fn check_base64(resource: &Resource, object: &Value) -> Result<(), Status> {
+/// If it is not.
+pub(in crate::write::validate) fn check_base64(resource: &Resource, object: &Value) -> Result<(), UndecodableObject> {
     let field = match resource.storage.as_str() {
         "secrets" => "data",
         "configmaps" => "binaryData",
@@ -87,10 +88,7 @@ pub(in crate::write::validate) fn check_base64(resource: &Resource, object: &Val
             }
             _ => text.len(),
         };
-        let (kind, version) = (&resource.kind, &resource.version);
-        return Err(Status::bad_request(format!(
-            "{kind} in version \"{version}\" cannot be handled as a {kind}: illegal base64 data at input byte {byte}"
-        )));
+        return Err(UndecodableObject::new(resource, format!("illegal base64 data at input byte {byte}")));
     }
     Ok(())
 }

@@ -30,11 +30,12 @@ mod volume;
 mod volume_claim;
 mod workload;
 
-use apimachinery::{Status, StatusCause};
+use apimachinery::StatusCause;
 use serde_json::Value;
 
 use crate::conversion::autoscaling;
 use crate::resources::Resource;
+use crate::write::UndecodableObject;
 use field::Field;
 pub(crate) use field::NEGATIVE_MESSAGE;
 
@@ -119,8 +120,8 @@ pub(super) fn status_causes(resource: &Resource, object: &Value) -> Vec<StatusCa
 /// Rejects values that kube-apiserver fails to decode.
 ///
 /// # Errors
-/// 400 for an invalid quantity or invalid base64.
-pub(super) fn check_decodable(resource: &Resource, object: &Value) -> Result<(), Status> {
+/// For an invalid quantity or invalid base64.
+pub(super) fn check_decodable(resource: &Resource, object: &Value) -> Result<(), UndecodableObject> {
     resources::check_quantities(resource, object)?;
     config_data::check_base64(resource, object)
 }

@@ -4,7 +4,7 @@ use apimachinery::StatusCause;
 use serde_json::{Value, json};
 
 use crate::object;
-use crate::write::admit::priority::{HIGHEST_USER_PRIORITY, PREEMPT_LOWER_PRIORITY, system_classes};
+use crate::write::priority_class::{HIGHEST_USER_PRIORITY, PREEMPT_LOWER_PRIORITY, system_classes};
 
 /// Name prefix of system classes.
 const SYSTEM_PREFIX: &str = "system-";

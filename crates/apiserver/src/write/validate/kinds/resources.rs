@@ -1,11 +1,12 @@
 //! Validation of container resources: quantities, and requests that must not exceed limits.
 
-use apimachinery::{Quantity, Status, StatusCause};
+use apimachinery::{Quantity, StatusCause};
 use serde_json::Value;
 
 use super::field::{Field, NEGATIVE_MESSAGE};
 use crate::object::items;
 use crate::resources::Resource;
+use crate::write::UndecodableObject;
 
 const STANDARD_RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 const INVALID_QUANTITY_MESSAGE: &str =
@@ -14,8 +15,11 @@ const INVALID_QUANTITY_MESSAGE: &str =
 /// Checks that limits and requests are valid quantities.
 ///
 /// # Errors
-/// 400, as for other decoding errors.
-pub(in crate::write::validate) fn check_quantities(resource: &Resource, object: &Value) -> Result<(), Status> {
+/// If one of them is not.
+pub(in crate::write::validate) fn check_quantities(
+    resource: &Resource,
+    object: &Value,
+) -> Result<(), UndecodableObject> {
     let spec = match resource.storage.as_str() {
         "pods" => object.get("spec"),
         "deployments.apps" | "replicasets.apps" | "statefulsets.apps" | "jobs.batch" => {
@@ -30,10 +34,7 @@ pub(in crate::write::validate) fn check_quantities(resource: &Resource, object: 
             let quantities =
                 container.pointer(&format!("/resources/{field}")).and_then(Value::as_object).into_iter().flatten();
             if quantities.into_iter().any(|(_, quantity)| parse_quantity(quantity).is_none()) {
-                let (kind, version) = (&resource.kind, &resource.version);
-                return Err(Status::bad_request(format!(
-                    "{kind} in version \"{version}\" cannot be handled as a {kind}: {INVALID_QUANTITY_MESSAGE}"
-                )));
+                return Err(UndecodableObject::new(resource, INVALID_QUANTITY_MESSAGE));
             }
         }
     }

@@ -15,12 +15,12 @@ use apimachinery::StatusCause;
 use serde_json::{Value, json};
 use shared_fields::{SharedFields, schema_of};
 
-use super::versions;
 use crate::object;
+use crate::resources::definition::versions;
 use crate::write::validate::names::{SUBDOMAIN_MESSAGE, is_label};
 
 /// Returns the validation errors of a definition. `current` is the stored definition, or `None` on creation.
-pub(crate) fn causes(current: Option<&Value>, definition: &Value) -> Vec<StatusCause> {
+pub(super) fn causes(current: Option<&Value>, definition: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let text = |pointer: &str| object::text(definition, pointer);
     let expected = format!("{}.{}", text("/spec/names/plural"), text("/spec/group"));

@@ -3,8 +3,8 @@
 use apimachinery::{StatusCause, condition};
 use serde_json::{Value, json};
 
-use super::super::versions;
 use crate::object;
+use crate::resources::definition::versions;
 
 /// Checks the fields that are immutable because they determine under which name custom resources are stored.
 pub(super) fn immutable_causes(current: &Value, definition: &Value, causes: &mut Vec<StatusCause>) {

@@ -3,8 +3,8 @@
 use apimachinery::{StatusCause, go_format_struct};
 use serde_json::{Value, json};
 
-use super::super::versions;
 use crate::object;
+use crate::resources::definition::versions;
 use crate::write::validate::names::{LABEL_1035_MESSAGE, is_label_1035};
 
 /// Flags for the fields that have the same value in all versions of a definition. kube-apiserver reports errors in

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::versions;
+use super::definition::versions;
+use super::registry::version_priority;
 use crate::object;
-use crate::resources::version_priority;
 
 /// Returns the warning for a deprecated version: its `deprecationWarning`, or the default text of kube-apiserver.
 pub(super) fn warning(definition: &Value, version: &Value) -> Option<String> {

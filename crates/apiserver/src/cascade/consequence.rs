@@ -1,0 +1,89 @@
+//! What remains to be done after a write.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::deletion::PropagationPolicy;
+use crate::store::ObjectKey;
+
+/// A step that follows from a committed write or from another step.
+#[derive(Debug)]
+pub(super) enum Consequence {
+    /// Delete the object if it has owners and none of them exists.
+    DeleteIfOwnersAbsent {
+        /// Key of the object.
+        key: ObjectKey,
+        /// The object.
+        object: Arc<Value>,
+    },
+    /// Delete the dependent of a terminating owner unless it has another owner.
+    DeleteInForeground {
+        /// Key of the dependent.
+        key: ObjectKey,
+        /// The dependent.
+        object: Arc<Value>,
+        /// UID of the terminating owner.
+        owner_uid: String,
+    },
+    /// Delete the object.
+    Delete {
+        /// Storage name of the resource.
+        resource: String,
+        /// The object.
+        object: Arc<Value>,
+        /// What happens to its dependents.
+        propagation: PropagationPolicy,
+    },
+    /// Carry out what has to happen before the terminating object can be removed.
+    Terminate {
+        /// Key of the object.
+        key: ObjectKey,
+        /// The object.
+        object: Arc<Value>,
+    },
+    /// Delete the dependents of the removed object that have no other owner, and continue the deletion of its owners.
+    ReleaseOwners {
+        /// The removed object.
+        removed: Arc<Value>,
+    },
+    /// Remove the reference to an owner from a dependent.
+    RemoveOwnerReference {
+        /// Key of the dependent.
+        key: ObjectKey,
+        /// UID of the owner.
+        owner_uid: String,
+    },
+    /// Remove a finalizer from an object.
+    RemoveFinalizer {
+        /// Key of the object.
+        key: ObjectKey,
+        /// The finalizer.
+        finalizer: &'static str,
+    },
+    /// Finish the foreground deletion of an owner if no dependents with `blockOwnerDeletion` remain.
+    FinishForegroundDeletion {
+        /// UID of the owner.
+        owner_uid: String,
+    },
+    /// Finish the deletion of a terminating namespace if it is empty.
+    FinalizeNamespace {
+        /// Name of the namespace.
+        name: String,
+    },
+    /// Finish the deletion of a terminating custom resource definition if none of its custom resources remain.
+    FinalizeDefinition {
+        /// Name of the definition.
+        name: String,
+    },
+    /// Update the status of a custom resource definition and serve its resources.
+    ReconcileDefinition {
+        /// Name of the definition.
+        name: String,
+    },
+    /// Stop serving the resources of a removed custom resource definition.
+    UninstallDefinition {
+        /// The removed definition.
+        definition: Arc<Value>,
+    },
+}

@@ -1,0 +1,123 @@
+//! What follows from a committed write: garbage collection, the cleanup of namespaces and custom resource definitions,
+//! and the status of definitions.
+//!
+//! In a real cluster, the garbage collector and the namespace controller run asynchronously. Here, their work is part
+//! of the write request: [`run`] drains a stack of [consequences](Consequence). A step returns the consequences of its
+//! own write, which precede those that were already waiting.
+
+mod consequence;
+mod custom_resources;
+mod garbage_collection;
+mod namespace_contents;
+mod writes;
+
+use crate::core::Core;
+use crate::resources::definition;
+use crate::store::{CollectionKey, NamespacedName, ObjectKey};
+use crate::write::{Committed, Subresource, Transition};
+use crate::{crd, object};
+use consequence::Consequence;
+
+/// Carries out everything that follows from a committed write.
+pub(crate) fn run(core: &Core, committed: Committed) {
+    drain(core, consequences(committed));
+}
+
+/// Restores what is derived from the store: the served custom resources, and garbage collection and deletions that a
+/// restart of the process or a rollback of writes has interrupted.
+pub(crate) fn resume(core: &Core) {
+    for definition in crd::reload_registry(core) {
+        drain(core, vec![Consequence::ReconcileDefinition { name: object::name(&definition).to_owned() }]);
+    }
+    for resource in core.store.resources() {
+        let Some(resource) = core.registry().by_name(&resource) else { continue };
+        let all_namespaces = CollectionKey { resource: resource.storage.clone(), namespace: None };
+        for (key, stored) in core.store.list(&all_namespaces).objects {
+            let ((namespace, name), object) = (NamespacedName::clone(&key), stored.value());
+            let key = ObjectKey { resource: resource.storage.clone(), namespace, name };
+            let consequence = if object::is_deleting(&object) {
+                Consequence::Terminate { key, object }
+            } else {
+                Consequence::DeleteIfOwnersAbsent { key, object }
+            };
+            drain(core, vec![consequence]);
+        }
+    }
+}
+
+/// Carries out the consequences, each followed by its own consequences.
+fn drain(core: &Core, consequences: Vec<Consequence>) {
+    let mut stack = consequences;
+    stack.reverse();
+    while let Some(consequence) = stack.pop() {
+        stack.extend(carry_out(core, consequence).into_iter().rev());
+    }
+}
+
+/// Returns what follows from a committed write, in order.
+fn consequences(committed: Committed) -> Vec<Consequence> {
+    let Committed { resource, key, transition } = committed;
+    let is_definition = resource.storage == definition::STORAGE;
+    let mut consequences = Vec::new();
+    match transition {
+        Transition::Created { new } => {
+            if is_definition {
+                consequences.push(Consequence::ReconcileDefinition { name: key.name.clone() });
+            }
+            if object::owner_references(&new).next().is_some() {
+                consequences.push(Consequence::DeleteIfOwnersAbsent { key, object: new });
+            }
+        }
+        Transition::Updated { subresource: Subresource::Main, .. } if is_definition => {
+            consequences.push(Consequence::ReconcileDefinition { name: key.name });
+        }
+        Transition::Updated { old, new, .. } => {
+            consequences.extend(garbage_collection::owner_changes(key, &old, new));
+        }
+        Transition::Terminating { new } => consequences.push(Consequence::Terminate { key, object: new }),
+        Transition::Removed { old } => {
+            if is_definition {
+                consequences.push(Consequence::UninstallDefinition { definition: old.clone() });
+            }
+            consequences.push(Consequence::ReleaseOwners { removed: old });
+            consequences.push(Consequence::FinalizeNamespace { name: key.namespace });
+            if resource.custom {
+                consequences.push(Consequence::FinalizeDefinition { name: key.resource });
+            }
+        }
+    }
+    consequences
+}
+
+/// Carries out one step and returns what follows from it, in order.
+fn carry_out(core: &Core, consequence: Consequence) -> Vec<Consequence> {
+    let following = |committed: Option<Committed>| committed.map(consequences).unwrap_or_default();
+    match consequence {
+        Consequence::DeleteIfOwnersAbsent { key, object } => {
+            garbage_collection::delete_if_owners_absent(core, key, object)
+        }
+        Consequence::DeleteInForeground { key, object, owner_uid } => {
+            garbage_collection::delete_in_foreground(core, key, object, &owner_uid)
+        }
+        Consequence::Delete { resource, object, propagation } => {
+            following(writes::delete(core, &resource, &object, propagation))
+        }
+        Consequence::Terminate { key, object } => match key.resource.as_str() {
+            "namespaces" => namespace_contents::delete_contents(core, key.name),
+            definition::STORAGE => custom_resources::delete_instances(core, key.name),
+            _ => garbage_collection::process_dependents(core, key, &object),
+        },
+        Consequence::ReleaseOwners { removed } => garbage_collection::release_owners(core, &removed),
+        Consequence::RemoveOwnerReference { key, owner_uid } => {
+            following(garbage_collection::remove_owner_reference(core, &key, &owner_uid))
+        }
+        Consequence::RemoveFinalizer { key, finalizer } => following(writes::remove_finalizer(core, &key, finalizer)),
+        Consequence::FinishForegroundDeletion { owner_uid } => {
+            garbage_collection::finish_foreground_deletion(core, &owner_uid)
+        }
+        Consequence::FinalizeNamespace { name } => following(namespace_contents::finalize_if_empty(core, &name)),
+        Consequence::FinalizeDefinition { name } => following(custom_resources::finalize_if_unused(core, &name)),
+        Consequence::ReconcileDefinition { name } => following(crd::reconcile_status(core, &name)),
+        Consequence::UninstallDefinition { definition } => custom_resources::uninstall(core, &definition),
+    }
+}

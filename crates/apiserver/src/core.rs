@@ -1,0 +1,110 @@
+//! State of the API server. Every layer above the store takes it as `&Core`.
+
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use serde_json::Value;
+
+use crate::ports::{Admission, Clock, PodLogs, Random, ServerPorts};
+use crate::resources::{Registry, Resource};
+use crate::store::{CollectionKey, Store};
+
+/// State of an API server.
+pub(crate) struct Core {
+    pub(crate) store: Store,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) random: Arc<dyn Random>,
+    pub(crate) admission: Arc<dyn Admission>,
+    registry: RwLock<Arc<Registry>>,
+    logs: RwLock<Option<Arc<dyn PodLogs>>>,
+    /// Number of Service addresses allocated so far.
+    address_count: AtomicU32,
+    /// Time of the last sweep of expired Events, in seconds since the epoch.
+    last_event_sweep: AtomicI64,
+}
+
+// === impl Core ===
+
+impl Core {
+    /// Returns the state of a server with this store that serves the built-in resources.
+    pub(crate) fn new(ports: &ServerPorts, store: Store) -> Self {
+        Self {
+            store,
+            clock: Arc::clone(&ports.clock),
+            random: Arc::clone(&ports.random),
+            admission: Arc::clone(&ports.admission),
+            registry: RwLock::new(Arc::new(Registry::builtin())),
+            logs: RwLock::new(None),
+            address_count: AtomicU32::new(0),
+            last_event_sweep: AtomicI64::new(0),
+        }
+    }
+
+    /// Returns the currently served resources.
+    #[must_use]
+    pub(crate) fn registry(&self) -> Arc<Registry> {
+        Arc::clone(&self.registry.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the served resources.
+    pub(crate) fn update_registry(&self, change: impl FnOnce(&mut Registry)) {
+        let mut current = self.registry.write().unwrap_or_else(PoisonError::into_inner);
+        let mut next = Registry::clone(&current);
+        change(&mut next);
+        *current = Arc::new(next);
+    }
+
+    /// Returns an object, or `None` if it or its resource does not exist. `namespace` is empty for cluster-scoped
+    /// objects.
+    #[must_use]
+    pub(crate) fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        let resource = self.registry().by_name(resource)?;
+        self.store.get(&resource.object_key(namespace, name))
+    }
+
+    /// Returns every object of a resource, ordered by namespace and name; empty if the resource does not exist.
+    #[must_use]
+    pub(crate) fn list(&self, resource: &str) -> Vec<Arc<Value>> {
+        self.registry().by_name(resource).map(|resource| self.list_collection(&resource, None)).unwrap_or_default()
+    }
+
+    /// Returns every object of a resource in one namespace, ordered by name.
+    #[must_use]
+    pub(crate) fn list_namespace(&self, resource: &str, namespace: &str) -> Vec<Arc<Value>> {
+        let Some(resource) = self.registry().by_name(resource) else { return Vec::new() };
+        self.list_collection(&resource, Some(namespace.to_owned()))
+    }
+
+    fn list_collection(&self, resource: &Resource, namespace: Option<String>) -> Vec<Arc<Value>> {
+        let scope = CollectionKey { resource: resource.storage.clone(), namespace };
+        self.store.list(&scope).objects.iter().map(|(_, object)| object.value()).collect()
+    }
+
+    /// Returns the current time.
+    #[must_use]
+    pub(crate) fn now(&self) -> jiff::Timestamp {
+        self.clock.now()
+    }
+
+    /// Returns the source of `kubectl logs`.
+    pub(crate) fn pod_logs(&self) -> Option<Arc<dyn PodLogs>> {
+        self.logs.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sets the source of `kubectl logs`.
+    pub(crate) fn set_pod_logs(&self, logs: Arc<dyn PodLogs>) {
+        *self.logs.write().unwrap_or_else(PoisonError::into_inner) = Some(logs);
+    }
+
+    /// Returns how many Service addresses were allocated before this call.
+    pub(crate) fn next_address_offset(&self) -> u32 {
+        self.address_count.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Starts a sweep of expired Events; returns `false` if the last one started less than `interval` seconds ago.
+    pub(crate) fn start_event_sweep(&self, interval: i64) -> bool {
+        let (now, last) = (self.now().as_second(), self.last_event_sweep.load(Ordering::Relaxed));
+        now - last >= interval
+            && self.last_event_sweep.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+}

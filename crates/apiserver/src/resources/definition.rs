@@ -1,0 +1,20 @@
+//! Fields of custom resource definitions.
+
+use apimachinery::condition;
+use serde_json::Value;
+
+/// Name under which custom resource definitions are stored.
+pub(crate) const STORAGE: &str = "customresourcedefinitions.apiextensions.k8s.io";
+
+/// Finalizer that retains a definition until its custom resources are deleted.
+pub(crate) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// Reports whether the resources of the definition are served.
+pub(crate) fn is_established(definition: &Value) -> bool {
+    condition::is_true(definition, "Established")
+}
+
+/// Returns the versions of the definition.
+pub(crate) fn versions(definition: &Value) -> impl Iterator<Item = &Value> {
+    definition.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten()
+}
