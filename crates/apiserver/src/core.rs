@@ -11,9 +11,13 @@ use crate::store::{CollectionKey, Store};
 
 /// State of an API server.
 pub(crate) struct Core {
+    /// The objects.
     pub(crate) store: Store,
+    /// Source of timestamps.
     pub(crate) clock: Arc<dyn Clock>,
+    /// Source of UIDs and generated names.
     pub(crate) random: Arc<dyn Random>,
+    /// Admission control after the built-in plugins.
     pub(crate) admission: Arc<dyn Admission>,
     registry: RwLock<Arc<Registry>>,
     logs: RwLock<Option<Arc<dyn PodLogs>>>,

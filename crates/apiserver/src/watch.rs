@@ -58,6 +58,7 @@ pub(crate) struct CollectionCursor {
 // === impl Subscription ===
 
 impl Subscription {
+    /// Subscribes to all changes from now on.
     pub(crate) fn new(store: &Store) -> Self {
         let epoch = Some(store.epoch());
         Self {
@@ -115,6 +116,7 @@ impl HistoryCursor {
 // === impl CollectionCursor ===
 
 impl CollectionCursor {
+    /// Returns a cursor that reads the events of a collection after the revision `position`.
     pub(crate) fn new(store: &Store, scope: CollectionKey, position: u64) -> Self {
         let latest_revision = store.subscribe(&scope);
         let compacted = store.check_revision(position).err();

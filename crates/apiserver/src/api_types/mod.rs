@@ -19,7 +19,9 @@ use field_path::FieldPath;
 pub(crate) struct TypeField {
     /// Field number in protobuf.
     pub(crate) number: u64,
+    /// JSON name.
     pub(crate) name: &'static str,
+    /// Number of values.
     pub(crate) cardinality: Cardinality,
     /// Type of each value.
     pub(crate) kind: &'static str,
@@ -32,7 +34,9 @@ pub(crate) struct TypeField {
 /// Whether a field has a single value, a list or a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cardinality {
+    /// One value.
     Single,
+    /// List of values.
     List,
     /// Map with string keys.
     Map,

@@ -12,31 +12,46 @@ use crate::store::CollectionKey;
 /// Parsed path, before looking up the resource.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RequestPath {
+    /// A path that does not name a resource.
     NonResource(NonResourcePath),
+    /// A path of a resource.
     Resource(ResourcePath),
+    /// A path that kube-apiserver does not serve.
     Unknown,
 }
 
 /// Path that does not name a resource: discovery, OpenAPI, version and health.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NonResourcePath {
+    /// `/version`
     Version,
+    /// `/healthz`, `/livez` and `/readyz`
     Health,
     /// `/api`
     Core,
     /// `/apis`
     Groups,
+    /// `/apis/GROUP`
     Group {
+        /// API group; empty for the core group.
         group: String,
     },
+    /// `/api/VERSION` and `/apis/GROUP/VERSION`
     GroupVersion {
+        /// API group; empty for the core group.
         group: String,
+        /// Version of the group.
         version: String,
     },
+    /// `/openapi/v2`
     OpenApiV2,
+    /// `/openapi/v3`
     OpenApiIndex,
+    /// `/openapi/v3/api/VERSION` and `/openapi/v3/apis/GROUP/VERSION`
     OpenApi {
+        /// API group; empty for the core group.
         group: String,
+        /// Version of the group.
         version: String,
     },
 }
@@ -44,12 +59,17 @@ pub(crate) enum NonResourcePath {
 /// Path of a resource; the resource may not exist.
 #[derive(Debug, PartialEq, Eq, Default)]
 pub(crate) struct ResourcePath {
+    /// API group; empty for the core group.
     pub(crate) group: String,
+    /// Version of the group.
     pub(crate) version: String,
+    /// Plural name of the resource.
     pub(crate) plural: String,
     /// `None` for all namespaces and for cluster scope.
     pub(crate) namespace: Option<String>,
+    /// `None` for collections.
     pub(crate) name: Option<String>,
+    /// `None` for the main resource.
     pub(crate) subresource: Option<String>,
     /// Whether the path is of the deprecated form `/api/v1/watch/…`.
     pub(crate) is_watch: bool,
@@ -57,16 +77,22 @@ pub(crate) struct ResourcePath {
 
 /// Request path with the resource that it names.
 pub(crate) struct RequestTarget {
+    /// The resource in the version of the path.
     pub(crate) resource: Arc<Resource>,
+    /// `None` for all namespaces and for cluster scope.
     pub(crate) namespace: Option<String>,
+    /// `None` for collections.
     pub(crate) name: Option<String>,
+    /// `None` for the main resource.
     pub(crate) subresource: Option<String>,
+    /// Whether the path is of the deprecated form `/api/v1/watch/…`.
     pub(crate) is_watch: bool,
 }
 
 // === impl RequestPath ===
 
 impl RequestPath {
+    /// Parses the path of a URL.
     pub(crate) fn parse(path: &str) -> Self {
         let segments: Vec<String> = path.split('/').filter(|segment| !segment.is_empty()).map(decode).collect();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
@@ -143,6 +169,10 @@ impl RequestPath {
 // === impl ResourcePath ===
 
 impl ResourcePath {
+    /// Looks up the resource.
+    ///
+    /// # Errors
+    /// 404 if the resource is not served in this scope, 400 for an invalid name.
     pub(crate) fn resolve(self, registry: &Registry) -> Result<RequestTarget, Status> {
         let resource = registry.get(&self.group, &self.version, &self.plural).ok_or_else(Status::path_not_found)?;
         let has_namespace = self.namespace.is_some();
@@ -157,7 +187,7 @@ impl ResourcePath {
     }
 }
 
-// === impl Target ===
+// === impl RequestTarget ===
 
 impl RequestTarget {
     /// Returns the store key of the collection.

@@ -1,6 +1,7 @@
 //! Query parameters of API requests.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use apimachinery::{Status, StatusCause};
 use axum::extract::Query as Pairs;
@@ -19,9 +20,19 @@ pub(crate) struct Query {
     options_kind: &'static str,
 }
 
+/// A `resourceVersion` that is not a number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct InvalidResourceVersion {
+    text: String,
+}
+
 // === impl Query ===
 
 impl Query {
+    /// Parses the query of a URL.
+    ///
+    /// # Errors
+    /// 400 if it cannot be decoded.
     pub(crate) fn parse(method: &Method, uri: &Uri) -> Result<Self, Status> {
         let Pairs(pairs): Pairs<Vec<(String, String)>> =
             Pairs::try_from_uri(uri).map_err(|error| Status::bad_request(error.to_string()))?;
@@ -127,40 +138,24 @@ impl Query {
         }
     }
 
-    /// Parses `resourceVersion`.
-    pub(crate) fn resource_version(&self) -> Result<Option<u64>, Status> {
-        let parse = |text: &str| {
-            text.parse().map_err(|_| {
-                Status::bad_request(format!(
-                    "invalid resource version: resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
-                ))
-            })
-        };
+    fn resource_version(&self) -> Result<Option<u64>, InvalidResourceVersion> {
+        let parse = |text: &str| text.parse().map_err(|_| InvalidResourceVersion { text: text.to_owned() });
         self.get("resourceVersion").map(parse).transpose()
     }
 
-    /// Checks that a requested resource version exists.
+    /// Checks the resource version of a GET of one object.
     ///
     /// # Errors
-    /// 504 for a resource version newer than `newest`.
-    pub(crate) fn check_list_resource_version(&self, newest: u64) -> Result<(), Status> {
-        match self.resource_version()? {
-            Some(requested) if requested > newest => Err(Status::resource_version_too_large(requested, newest)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Like [`Self::check_list_version_reached`] for a GET of one object, where an invalid version is an internal
-    /// error.
-    ///
-    /// # Errors
-    /// 500, 504.
+    /// 500 if it is invalid, 504 if it is newer than `newest`.
     pub(crate) fn check_get_resource_version(&self, newest: u64) -> Result<(), Status> {
-        self.check_list_resource_version(newest).map_err(without_field_prefix)
+        check_reached(self.resource_version().map_err(InvalidResourceVersion::internal_error)?, newest)
     }
 
     /// Validates the options of a list (`ValidateListOptions`).
-    pub(crate) fn check_list_options(&self) -> Result<(), Status> {
+    ///
+    /// # Errors
+    /// 400 or 422 for invalid options, 504 for a resource version newer than `newest`.
+    pub(crate) fn check_list_options(&self, newest: u64) -> Result<(), Status> {
         const FIELD: &str = "resourceVersionMatch";
         let version_match = self.get(FIELD);
         let version = self.get("resourceVersion");
@@ -188,11 +183,14 @@ impl Query {
             causes.push(StatusCause::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
         }
         list_options_result(causes)?;
-        self.resource_version().map(drop)
+        check_reached(self.resource_version().map_err(InvalidResourceVersion::bad_request)?, newest)
     }
 
-    /// Validates the options of a watch (`ValidateListOptions`).
-    pub(crate) fn check_watch_options(&self) -> Result<(), Status> {
+    /// Validates the options of a watch (`ValidateListOptions`). Returns the resource version.
+    ///
+    /// # Errors
+    /// 422 for invalid options, 500 for an invalid resource version.
+    pub(crate) fn check_watch_options(&self) -> Result<Option<u64>, Status> {
         const FIELD: &str = "resourceVersionMatch";
         let sends_initial_events = self.get("sendInitialEvents").is_some();
         let required =
@@ -213,7 +211,7 @@ impl Query {
             causes.push(StatusCause::forbidden(FIELD, "resourceVersionMatch is forbidden when continue is provided"));
         }
         list_options_result(causes)?;
-        self.resource_version().map(drop).map_err(without_field_prefix)
+        self.resource_version().map_err(InvalidResourceVersion::internal_error)
     }
 
     /// Parses the label and field selectors.
@@ -226,12 +224,33 @@ impl Query {
     }
 }
 
-/// Converts the error for an invalid resource version to an internal error, as kube-apiserver returns it for requests
-/// other than lists.
-fn without_field_prefix(status: Status) -> Status {
-    match status.message.strip_prefix("invalid resource version: ") {
-        Some(reason) => Status::internal_error_verbatim(reason.to_owned()),
-        None => status,
+// === impl InvalidResourceVersion ===
+
+impl InvalidResourceVersion {
+    /// Returns the error of lists.
+    fn bad_request(self) -> Status {
+        Status::bad_request(format!("invalid resource version: {self}"))
+    }
+
+    /// Returns the error of other requests, which kube-apiserver does not wrap.
+    fn internal_error(self) -> Status {
+        Status::internal_error_verbatim(self.to_string())
+    }
+}
+
+impl fmt::Display for InvalidResourceVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { text } = self;
+        let reason = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
+        write!(f, "resourceVersion: Invalid value: {text:?}: {reason}")
+    }
+}
+
+/// Checks that a requested resource version exists.
+fn check_reached(requested: Option<u64>, newest: u64) -> Result<(), Status> {
+    match requested {
+        Some(requested) if requested > newest => Err(Status::resource_version_too_large(requested, newest)),
+        _ => Ok(()),
     }
 }
 

@@ -21,13 +21,17 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Parsed API request.
 pub(crate) struct ApiRequest {
+    /// HTTP method.
     pub(crate) method: Method,
+    /// Query parameters.
     pub(crate) query: Query,
+    /// Format of objects in the response.
     pub(crate) format: ResponseFormat,
     /// Content type without parameters.
     pub(crate) content_type: String,
     /// Product name of the user agent, the default of `fieldManager`.
     pub(crate) user_agent: String,
+    /// Body, complete.
     pub(crate) body: Bytes,
 }
 

@@ -3,7 +3,9 @@
 /// Value of a field in wire format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WireValue<'a> {
+    /// Variable-length integer.
     Varint(u64),
+    /// Length-delimited bytes.
     Bytes(&'a [u8]),
     /// Fixed-size value of 8 or 4 bytes, which no supported message uses.
     Fixed,

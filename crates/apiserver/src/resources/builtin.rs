@@ -20,12 +20,17 @@ struct BuiltinResource {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ResourceTrait {
+    /// Objects belong to a namespace.
     Namespaced,
+    /// Has the subresource `status`.
     Status,
+    /// Has the subresource `scale`.
     Scale,
+    /// `metadata.generation` counts changes of the spec.
     Generation,
     /// Belongs to the category `all`, which `kubectl get all` lists.
     All,
+    /// Objects are evaluated on creation and not stored.
     CreateOnly,
 }
 

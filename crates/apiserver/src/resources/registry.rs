@@ -85,6 +85,7 @@ impl Registry {
         groups
     }
 
+    /// Adds a resource.
     pub(crate) fn insert(&mut self, resource: Resource) {
         let key = (resource.group.clone(), resource.version.clone(), resource.plural.clone());
         self.resources.insert(key, Arc::new(resource));

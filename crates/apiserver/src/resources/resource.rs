@@ -55,6 +55,7 @@ pub(crate) struct Resource {
     pub(crate) selectable_fields: Vec<String>,
     /// Warning for clients that use a deprecated version.
     pub(crate) deprecation_warning: Option<String>,
+    /// Source of the OpenAPI schema.
     pub(super) schema: SchemaSource,
 }
 
@@ -158,10 +159,12 @@ impl Resource {
         }
     }
 
+    /// Sets the schema of a custom resource.
     pub(crate) fn set_custom_schema(&mut self, schema: Schema, raw: Value) {
         self.schema = SchemaSource::Custom { schema: Arc::new(schema), raw: Arc::new(raw) };
     }
 
+    /// Returns a custom resource without subresources, columns and schema.
     pub(crate) fn new_custom(group: &str, version: &str, plural: &str, kind: &str) -> Self {
         Self {
             group: group.to_owned(),

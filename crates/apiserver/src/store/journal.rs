@@ -32,9 +32,11 @@ pub(super) struct Journal {
 
 /// A message to the journal thread.
 enum Message {
+    /// Persist this write.
     Write(Arc<StoreEvent>),
     /// The checkpoint thread has written a new file.
     CheckpointWritten,
+    /// Persist what is queued, then stop.
     Shutdown,
 }
 

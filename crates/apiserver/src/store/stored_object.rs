@@ -21,6 +21,7 @@ pub(crate) struct StoredObject {
 /// The parsed value of an object.
 #[derive(Debug)]
 enum CachedValue {
+    /// Always in memory.
     Pinned(Arc<Value>),
     /// Not kept alive by the store: if all users have dropped the value, it is parsed from the text again.
     Weak(Weak<Value>),

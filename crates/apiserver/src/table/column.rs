@@ -9,25 +9,38 @@ use crate::resources::PrinterColumn;
 
 /// Column of a table.
 pub(crate) struct Column {
+    /// Heading.
     pub(crate) name: String,
+    /// Type: `string`, `integer`, `number`, `boolean` or `date`.
     pub(crate) kind: String,
+    /// Columns with a priority above 0 are shown only with `-o wide`.
     pub(crate) priority: i64,
+    /// How the cells are computed.
     pub(crate) cell: CellSource,
 }
 
 /// How the cells of a column are computed.
 pub(crate) enum CellSource {
+    /// Computed from the object and the current time.
     Function(fn(&Value, jiff::Timestamp) -> Value),
-    JsonPath { path: String, is_date: bool },
+    /// The value at a JSONPath.
+    JsonPath {
+        /// JSONPath without braces.
+        path: String,
+        /// Whether the value is a time, of which the age is shown.
+        is_date: bool,
+    },
 }
 
 // === impl Column ===
 
 impl Column {
+    /// Returns the name column.
     pub(crate) fn name(priority: i64) -> Self {
         Self::with_function("Name", "string", priority, |object, _| json!(object::name(object)))
     }
 
+    /// Returns a column whose cells are computed from the object and the current time.
     pub(crate) fn with_function(
         name: &str,
         kind: &str,

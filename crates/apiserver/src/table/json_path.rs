@@ -16,9 +16,13 @@ pub(super) fn find(object: &Value, path: &str) -> Option<Value> {
 
 /// Segment of a path.
 enum Segment<'a> {
+    /// Member of an object.
     Member(String),
+    /// Item of a list; negative from the end.
     Index(i64),
+    /// All members or items.
     Wildcard,
+    /// Items whose member equals a string.
     Filter { path: &'a str, expected: String },
 }
 

@@ -33,8 +33,11 @@ pub(crate) struct Table {
 /// Part of the object that each row contains (`includeObject`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IncludeObjectPolicy {
+    /// Nothing.
     None,
+    /// The metadata.
     Metadata,
+    /// The complete object.
     Object,
 }
 

@@ -13,6 +13,7 @@ use crate::object;
 use annotation::{items_of, join_array, take_annotation};
 pub(crate) use metric::source_field;
 
+/// Name under which HorizontalPodAutoscalers are stored.
 pub(crate) const STORAGE: &str = "horizontalpodautoscalers.autoscaling";
 
 const METRICS_ANNOTATION: &str = "autoscaling.alpha.kubernetes.io/metrics";

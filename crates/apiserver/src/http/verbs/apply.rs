@@ -16,6 +16,7 @@ use crate::server::Server;
 use crate::write::{FieldValidation, FieldWarnings, Proposal, Subresource, WriteOptions, decode, normalize};
 use crate::{conversion, object};
 
+/// Content type of server-side apply.
 pub(in crate::http) const APPLY_PATCH_TYPE: &str = "application/apply-patch+yaml";
 
 /// Returns a function that applies the configuration of the request to the current object.

@@ -33,8 +33,7 @@ pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiReques
     }
     let predicate = request.query.selection_predicate(&target.resource)?;
     request.format.check_applicable(&target.resource, true)?;
-    request.query.check_list_options()?;
-    request.query.check_list_resource_version(server.store().revision())?;
+    request.query.check_list_options(server.store().revision())?;
     let limit = request.query.number::<i64>("limit")?.and_then(|limit| usize::try_from(limit).ok());
     let limit = limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
     let token = request.query.get("continue").map(ContinueToken::decode).transpose()?;

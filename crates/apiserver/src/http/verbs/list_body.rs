@@ -22,6 +22,7 @@ const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Remaining items of a list.
 pub(super) enum ListItems {
+    /// The given objects.
     Selected(vec::IntoIter<Arc<StoredObject>>),
     /// All objects of a collection after the given key, or from the start if it is `None`.
     Collection(Arc<Collection>, Option<Arc<NamespacedName>>),
@@ -42,6 +43,7 @@ struct ListBody {
 /// Encoding of list items.
 #[derive(Debug, Clone, Copy)]
 enum ItemEncoding {
+    /// Stored JSON.
     StoredJson,
     /// Stored JSON without `apiVersion` and `kind`, as in lists of built-in kinds.
     StoredJsonWithoutTypeMeta,

@@ -71,8 +71,7 @@ pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiReques
         return Err(Status::method_not_allowed());
     }
     let seconds = request.query.number::<u64>("timeoutSeconds")?.unwrap_or(DEFAULT_TIMEOUT_SECONDS);
-    request.query.check_watch_options()?;
-    let requested_revision = request.query.resource_version()?.unwrap_or(0);
+    let requested_revision = request.query.check_watch_options()?.unwrap_or(0);
     let sends_initial = match request.query.get("sendInitialEvents") {
         Some(_) => request.query.flag("sendInitialEvents"),
         None => requested_revision == 0,

@@ -22,7 +22,9 @@ pub(super) struct Member {
 /// Which members to collect.
 #[derive(Clone, Copy, PartialEq)]
 enum MemberFilter {
+    /// Only duplicate members.
     Duplicates,
+    /// All members.
     All,
 }
 

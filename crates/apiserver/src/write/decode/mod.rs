@@ -17,7 +17,9 @@ pub(crate) use field_warnings::FieldWarnings;
 /// A decoded object and the duplicate fields found in the request body.
 #[derive(Debug, Clone)]
 pub(crate) struct DecodedObject {
+    /// The object.
     pub(crate) object: Value,
+    /// Duplicate fields of the body.
     pub(crate) field_warnings: FieldWarnings,
 }
 

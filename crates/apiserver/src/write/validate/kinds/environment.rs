@@ -37,7 +37,9 @@ const SELECTABLE_FIELDS: [&str; 4] = ["metadata.labels", "metadata.annotations",
 /// Where the value of a field reference is used: in an environment variable or in a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum FieldRefTarget {
+    /// An environment variable.
     Variable,
+    /// A file of a volume.
     File,
 }
 
