@@ -14,7 +14,8 @@ use crate::context::{HOST_IP, NodeContext, NodeDirectories};
 use crate::logs::ContainerLogs;
 use crate::network::Network;
 use crate::pod_ip_allocator::PodIpAllocator;
-use crate::pod_worker::{self, PodSignals};
+use crate::pod_lifecycle;
+use crate::pod_signals::PodSignals;
 use crate::runtime::ContainerRuntime;
 
 /// The state of the sync loop.
@@ -121,7 +122,7 @@ impl NodeAgent {
     fn start_worker(&mut self, uid: String, pod: Arc<Value>) {
         let signals = PodSignals { shutdown: self.shutdown.clone(), ..PodSignals::default() };
         self.pods.insert(uid.clone(), signals.clone());
-        let worker = pod_worker::run(Arc::clone(&self.context), pod, signals);
+        let worker = pod_lifecycle::run(Arc::clone(&self.context), pod, signals);
         self.tasks.spawn(async move {
             worker.await;
             uid

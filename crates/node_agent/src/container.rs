@@ -59,6 +59,24 @@ const PULL_ATTEMPT: Duration = Duration::from_secs(1);
 /// Exit code of a process that was killed with SIGKILL.
 const SIGKILL_EXIT_CODE: i32 = 137;
 
+// === impl ContainerEvent ===
+
+impl ContainerEvent {
+    /// Returns the container state that results from this event, if it changes.
+    pub(crate) fn state(&self, now: &str) -> Option<ContainerState> {
+        match self {
+            Self::Waiting { reason, message } => {
+                Some(ContainerState::Waiting { reason: (*reason).to_owned(), message: message.clone() })
+            }
+            Self::Running => Some(ContainerState::Running { started_at: now.to_owned() }),
+            Self::Terminated(terminated) => Some(ContainerState::Terminated(terminated.clone())),
+            Self::Probe(_) | Self::Done => None,
+        }
+    }
+}
+
+// === impl ContainerSupervisor ===
+
 impl ContainerSupervisor {
     /// Runs and restarts the container until it has finished or is stopped.
     pub(crate) async fn run(self) {
@@ -338,20 +356,6 @@ fn go_duration(duration: Duration) -> String {
     match (duration.as_secs() / 60, duration.as_secs() % 60) {
         (0, seconds) => format!("{seconds}s"),
         (minutes, seconds) => format!("{minutes}m{seconds}s"),
-    }
-}
-
-impl ContainerEvent {
-    /// Returns the container state that results from this event, if it changes.
-    pub(crate) fn state(&self, now: &str) -> Option<ContainerState> {
-        match self {
-            Self::Waiting { reason, message } => {
-                Some(ContainerState::Waiting { reason: (*reason).to_owned(), message: message.clone() })
-            }
-            Self::Running => Some(ContainerState::Running { started_at: now.to_owned() }),
-            Self::Terminated(terminated) => Some(ContainerState::Terminated(terminated.clone())),
-            Self::Probe(_) | Self::Done => None,
-        }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::runtime::ContainerRuntime;
 use crate::volumes;
 
 /// Address of the host, which all nodes share.
-pub(super) const HOST_IP: &str = "127.0.0.1";
+pub(crate) const HOST_IP: &str = "127.0.0.1";
 
 /// The dependencies of the workers.
 pub(crate) struct NodeContext {
@@ -23,7 +23,7 @@ pub(crate) struct NodeContext {
     pub(crate) network: Arc<dyn Network>,
     pub(crate) logs: ContainerLogs,
     pub(crate) pod_ips: PodIpAllocator,
-    pub(super) directories: NodeDirectories,
+    pub(crate) directories: NodeDirectories,
 }
 
 /// Directories on the host in which the node agent stores data.
@@ -58,7 +58,7 @@ impl NodeContext {
     }
 
     /// Removes the directory of a provisioned volume whose reclaim policy is `Delete`.
-    pub(super) fn remove_volume(&self, volume: &Value) {
+    pub(crate) fn remove_volume(&self, volume: &Value) {
         let dir = self
             .directories
             .volumes
@@ -70,7 +70,7 @@ impl NodeContext {
     }
 
     /// Removes the directories of Pods that no longer exist.
-    pub(super) fn remove_orphaned_pod_dirs(&self) {
+    pub(crate) fn remove_orphaned_pod_dirs(&self) {
         let pod_uids: Vec<String> = self.server.list("pods").iter().map(|pod| object::uid(pod).to_owned()).collect();
         let entries = self.directories.pods.iter().filter_map(|dir| std::fs::read_dir(dir).ok()).flatten().flatten();
         for entry in entries.filter(|entry| !pod_uids.iter().any(|uid| entry.file_name() == uid.as_str())) {

@@ -20,7 +20,7 @@ const UNIMPLEMENTED: &str = "12";
 ///
 /// # Errors
 /// The kubelet's error message for an unhealthy service.
-pub(super) async fn check(network: &dyn Network, address: SocketAddr, service: &str) -> Result<(), String> {
+pub(crate) async fn check(network: &dyn Network, address: SocketAddr, service: &str) -> Result<(), String> {
     let error_message = |error: &dyn std::fmt::Display| format!("error: health rpc to {address} failed: {error}");
     let stream = network.connect(address).await;
     let stream = stream.map_err(|error| format!("timeout: failed to connect service {address:?}: {error}"))?;

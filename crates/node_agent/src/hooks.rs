@@ -8,7 +8,7 @@ use crate::probes::{ProbeHandler, ProbeTarget};
 
 /// The lifecycle hooks of one container.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Hooks {
+pub(crate) struct Hooks {
     post_start: Option<LifecycleHandler>,
     pre_stop: Option<LifecycleHandler>,
 }
@@ -23,19 +23,19 @@ enum LifecycleHandler {
 // === impl Hooks ===
 
 impl Hooks {
-    pub(super) fn new(container: &Value) -> Self {
+    pub(crate) fn new(container: &Value) -> Self {
         let handler =
             |name: &str| LifecycleHandler::from_json(container.pointer(&format!("/lifecycle/{name}"))?, container);
         Self { post_start: handler("postStart"), pre_stop: handler("preStop") }
     }
 
     /// Runs `postStart`. The container is killed if the hook fails.
-    pub(super) async fn run_post_start(&self, target: &ProbeTarget) -> Result<(), String> {
+    pub(crate) async fn run_post_start(&self, target: &ProbeTarget) -> Result<(), String> {
         run(self.post_start.as_ref(), target).await
     }
 
     /// Runs `preStop` before the container is stopped; it counts towards the grace period.
-    pub(super) async fn run_pre_stop(&self, target: &ProbeTarget) -> Result<(), String> {
+    pub(crate) async fn run_pre_stop(&self, target: &ProbeTarget) -> Result<(), String> {
         run(self.pre_stop.as_ref(), target).await
     }
 }

@@ -18,7 +18,7 @@ use crate::network::NetworkStream;
 struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
 /// Performs a TLS handshake over `stream`.
-pub(super) async fn connect(stream: Box<dyn NetworkStream>, address: IpAddr) -> io::Result<Box<dyn NetworkStream>> {
+pub(crate) async fn connect(stream: Box<dyn NetworkStream>, address: IpAddr) -> io::Result<Box<dyn NetworkStream>> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()

@@ -1,10 +1,14 @@
 //! The node agent: the kubelet of all Nodes of the process.
 //!
 //! [`run_node_agent`] takes a [`Server`](apiserver::Server), a [`ContainerRuntime`] and a [`Network`]. Every Pod that is
-//! bound to a node gets a loopback address and a worker task ([`pod_worker`]), which runs its containers through the
-//! runtime, probes them and updates the status of the Pod. A Pod whose containers use the host file system has a
-//! directory with its [`volumes`]. The agent must never schedule Pods or act on behalf of a controller. Not implemented:
-//! ephemeral containers, node leases and node-pressure eviction.
+//! bound to a node gets a loopback address and a worker task, which runs its containers through the runtime, probes
+//! them and updates the status of the Pod. A Pod whose containers use the host file system has a directory with its
+//! volumes. [`ProcessRuntime`] runs containers as processes of the host. The agent must never schedule Pods or act on
+//! behalf of a controller. Not implemented: ephemeral containers, node leases and node-pressure eviction.
+//!
+//! Layers, from the bottom: `logs`, `network` and `runtime` (the ports); `environment`, `volumes`, `probes` and `status`
+//! (what a Pod asks for and reports); `context` (what all workers share); `container` (one container), `pod_worker` (the
+//! containers of a Pod), `pod_termination`, `pod_lifecycle`; `agent` (all Pods).
 
 #![warn(missing_docs)]
 
@@ -19,6 +23,8 @@ mod insecure_tls;
 mod logs;
 mod network;
 mod pod_ip_allocator;
+mod pod_lifecycle;
+mod pod_signals;
 mod pod_termination;
 mod pod_worker;
 mod probes;

@@ -15,11 +15,11 @@ pub trait Network: Send + Sync {
 /// A bidirectional byte stream.
 pub trait NetworkStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> NetworkStream for T {}
-
 /// TCP connections of the host, where every Pod address is a loopback address.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TcpNetwork;
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> NetworkStream for T {}
 
 // === impl TcpNetwork ===
 

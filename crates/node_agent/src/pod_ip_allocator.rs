@@ -23,6 +23,8 @@ struct AllocatorState {
 const FIRST_ADDRESS: u32 = 0x7f10_0000;
 const LAST_ADDRESS: u32 = 0x7fff_ffff;
 
+// === impl PodIpAllocator ===
+
 impl PodIpAllocator {
     /// Returns an allocator that starts at a random address, so that clusters on one host rarely use the same
     /// addresses.

@@ -1,4 +1,4 @@
-//! The worker of one Pod, from its first status to its removal.
+//! The worker of one Pod: mounts its volumes, starts its containers in order and reports their state.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -14,7 +14,6 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::container::{ContainerEvent, ContainerSupervisor};
 use crate::context::NodeContext;
-use crate::pod_termination::TerminationReason;
 use crate::probes::ProbeEvent;
 use crate::restart::RestartPolicy;
 use crate::runtime::ContainerPurpose;
@@ -25,72 +24,42 @@ use crate::status_recovery;
 use crate::volume_updates;
 use crate::volumes::{self, VolumeError};
 
-/// Signals from the sync loop to the worker of a Pod.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct PodSignals {
-    /// The Pod has a deletion timestamp: terminate it within its grace period.
-    pub(crate) delete: CancellationToken,
-    /// The Pod was removed from the API: kill it.
-    pub(crate) removed: CancellationToken,
-    /// The agent is shutting down: stop the containers, but do not modify the Pod in the API.
-    pub(crate) shutdown: CancellationToken,
-    /// The readiness of the node has changed, or change notifications were missed: update the Pod status.
-    pub(crate) refresh: Arc<Notify>,
-}
-
 /// The state of the worker of one Pod.
-pub(super) struct PodWorker {
-    pub(super) context: Arc<NodeContext>,
-    pub(super) pod: Arc<Value>,
-    pub(super) placement: PodPlacement,
+pub(crate) struct PodWorker {
+    pub(crate) context: Arc<NodeContext>,
+    pub(crate) pod: Arc<Value>,
+    pub(crate) placement: PodPlacement,
     /// The specs of `containers`, in the same order.
     specs: Vec<Value>,
-    pub(super) containers: Vec<ContainerStatus>,
+    pub(crate) containers: Vec<ContainerStatus>,
     /// Whether containers of the Pod ran before this worker started. `containers` does not contain this information.
     has_run: bool,
     /// The directory of the Pod; `None` unless its containers use the host file system.
-    pub(super) pod_dir: Option<PathBuf>,
-    pub(super) stop: CancellationToken,
-    pub(super) tasks: JoinSet<()>,
+    pub(crate) pod_dir: Option<PathBuf>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) tasks: JoinSet<()>,
     /// In start order.
-    pub(super) sidecars: Vec<Sidecar>,
+    pub(crate) sidecars: Vec<Sidecar>,
     /// The task that updates volumes.
-    pub(super) volume_updater: Option<AbortOnDropHandle<()>>,
+    pub(crate) volume_updater: Option<AbortOnDropHandle<()>>,
     refresh: Arc<Notify>,
     event_sender: mpsc::UnboundedSender<(usize, ContainerEvent)>,
     events: mpsc::UnboundedReceiver<(usize, ContainerEvent)>,
 }
 
 /// A running sidecar: an init container with `restartPolicy: Always`.
-pub(super) struct Sidecar {
-    pub(super) stop: CancellationToken,
-    pub(super) task: AbortOnDropHandle<()>,
+pub(crate) struct Sidecar {
+    pub(crate) stop: CancellationToken,
+    pub(crate) task: AbortOnDropHandle<()>,
 }
 
 /// Interval between checks for missing volume sources that are not API objects, such as `hostPath` directories.
 const MOUNT_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Runs one Pod until it is removed or the agent shuts down.
-pub(crate) async fn run(context: Arc<NodeContext>, pod: Arc<Value>, signals: PodSignals) {
-    let Some(pod_ip) = context.pod_ips.allocate() else {
-        context.server.record_event(&pod, "Warning", "FailedCreatePodSandBox", "no free loopback address", "kubelet");
-        return;
-    };
-    let mut worker = PodWorker::new(context, pod, pod_ip, Arc::clone(&signals.refresh));
-    worker.publish_initial_status();
-    let mut reason = worker.run_until_termination(&signals).await;
-    if matches!(reason, TerminationReason::DeadlineExceeded) {
-        worker.fail_on_deadline(&signals).await;
-        reason = worker.wait_for_termination(&signals).await;
-    }
-    worker.terminate(reason, &signals).await;
-    worker.context.pod_ips.release(pod_ip);
-}
-
 // === impl PodWorker ===
 
 impl PodWorker {
-    fn new(context: Arc<NodeContext>, pod: Arc<Value>, pod_ip: Ipv4Addr, refresh: Arc<Notify>) -> Self {
+    pub(crate) fn new(context: Arc<NodeContext>, pod: Arc<Value>, pod_ip: Ipv4Addr, refresh: Arc<Notify>) -> Self {
         let (event_sender, events) = mpsc::unbounded_channel();
         let specs = container_specs(&pod);
         let initial_status = |(role, spec): &(ContainerRole, Value)| {
@@ -127,7 +96,7 @@ impl PodWorker {
     }
 
     /// Publishes the Pod IP and the `waiting` containers before any container starts.
-    fn publish_initial_status(&mut self) {
+    pub(crate) fn publish_initial_status(&mut self) {
         let (namespace, name) = (object::namespace(&self.pod), object::name(&self.pod));
         // Main containers first: the order in which the error for a missing container name lists them.
         let select_containers =
@@ -139,7 +108,7 @@ impl PodWorker {
     }
 
     /// Mounts the volumes, runs the init containers in order, then all other containers, and handles their events.
-    pub(super) async fn run_containers(&mut self) -> std::convert::Infallible {
+    pub(crate) async fn run_containers(&mut self) -> std::convert::Infallible {
         if self.containers.iter().all(|container| container.done) {
             return std::future::pending().await;
         }
@@ -261,7 +230,7 @@ impl PodWorker {
     }
 
     /// Handles all available events.
-    pub(super) fn drain_events(&mut self) {
+    pub(crate) fn drain_events(&mut self) {
         while let Ok((index, event)) = self.events.try_recv() {
             self.handle_event(index, event);
         }
@@ -300,13 +269,13 @@ impl PodWorker {
     }
 
     /// Returns the stored Pod, `None` if it no longer exists or another Pod now has its name.
-    pub(super) fn stored_pod(&self) -> Option<Arc<Value>> {
+    pub(crate) fn stored_pod(&self) -> Option<Arc<Value>> {
         let pod = self.context.server.get("pods", object::namespace(&self.pod), object::name(&self.pod))?;
         (object::uid(&pod) == object::uid(&self.pod)).then_some(pod)
     }
 
     /// Updates the status if it differs from the stored one. Retries on conflict.
-    pub(super) fn sync_status(&mut self) {
+    pub(crate) fn sync_status(&mut self) {
         for _ in 0..5 {
             let Some(current) = self.stored_pod() else { return };
             self.placement.node_ready = self.context.is_node_ready(object::text(&current, "/spec/nodeName"));
@@ -333,7 +302,7 @@ impl PodWorker {
     }
 
     /// Records an event of the kubelet for the Pod.
-    pub(super) fn event(&self, type_: &str, reason: &str, message: &str) {
+    pub(crate) fn event(&self, type_: &str, reason: &str, message: &str) {
         self.context.server.record_event(&self.pod, type_, reason, message, "kubelet");
     }
 }

@@ -4,22 +4,22 @@ use std::fs;
 
 /// A running process; zombies are excluded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Process {
-    pub(super) pid: i32,
-    pub(super) process_group: i32,
+pub(crate) struct Process {
+    pub(crate) pid: i32,
+    pub(crate) process_group: i32,
     /// Start time in clock ticks since boot.
-    pub(super) start_time: u64,
+    pub(crate) start_time: u64,
 }
 
 /// Returns all running processes.
-pub(super) fn running_processes() -> Vec<Process> {
+pub(crate) fn running_processes() -> Vec<Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.filter_map(read).collect()
 }
 
 /// Returns a process if it is running.
-pub(super) fn read(pid: i32) -> Option<Process> {
+pub(crate) fn read(pid: i32) -> Option<Process> {
     parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
@@ -38,7 +38,7 @@ fn parse(pid: i32, line: &str) -> Option<Process> {
 }
 
 /// Returns a variable of the initial environment of a process, if it is accessible.
-pub(super) fn environment_variable(pid: i32, name: &str) -> Option<String> {
+pub(crate) fn environment_variable(pid: i32, name: &str) -> Option<String> {
     let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let mut entries = environment.split(|byte| *byte == 0);
     entries.find_map(|entry| {
@@ -48,7 +48,7 @@ pub(super) fn environment_variable(pid: i32, name: &str) -> Option<String> {
 }
 
 /// Returns the boot id of the host.
-pub(super) fn boot_id() -> String {
+pub(crate) fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 

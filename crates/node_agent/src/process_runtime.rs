@@ -31,6 +31,8 @@ const COMMAND_NOT_FOUND: i32 = 127;
 /// A process group. Dropping it kills the processes.
 struct ProcessGroup(Option<Pid>);
 
+// === impl ProcessRuntime ===
+
 impl ContainerRuntime for ProcessRuntime {
     fn run(&self, container: ContainerConfig, stop: CancellationToken) -> BoxFuture<'static, ContainerExit> {
         Box::pin(run(container, stop, self.tracker.clone()))

@@ -101,6 +101,8 @@ impl ProcessTracker {
     }
 }
 
+// === impl ProcessEntry ===
+
 impl Drop for ProcessEntry {
     fn drop(&mut self) {
         if let (Some(table), Some(pid)) = (&self.tracker.0, self.pid) {

@@ -24,6 +24,8 @@ pub(crate) struct CrashLoopBackOff {
     delay: Duration,
 }
 
+// === impl RestartPolicy ===
+
 impl RestartPolicy {
     /// Returns the policy of a Pod.
     pub(crate) fn for_pod(pod: &Value) -> Self {
@@ -59,6 +61,8 @@ impl RestartPolicy {
         }
     }
 }
+
+// === impl CrashLoopBackOff ===
 
 impl CrashLoopBackOff {
     /// Returns the delay before restarting a container that ran for `run_time`.

@@ -9,15 +9,15 @@ use serde_json::Value;
 use crate::environment::ObjectSource;
 
 /// Reads the objects of one namespace from the API server.
-pub(super) struct NamespaceSources<'a> {
-    pub(super) server: &'a Server,
-    pub(super) namespace: &'a str,
+pub(crate) struct NamespaceSources<'a> {
+    pub(crate) server: &'a Server,
+    pub(crate) namespace: &'a str,
     /// The node of the Pod.
-    pub(super) node: &'a str,
+    pub(crate) node: &'a str,
 }
 
 impl<'a> NamespaceSources<'a> {
-    pub(super) fn new(server: &'a Server, pod: &'a Value) -> Self {
+    pub(crate) fn new(server: &'a Server, pod: &'a Value) -> Self {
         Self { server, namespace: object::namespace(pod), node: object::text(pod, "/spec/nodeName") }
     }
 }
@@ -49,7 +49,7 @@ impl ObjectSource for NamespaceSources<'_> {
 }
 
 /// Waits for a change of an object that the Pod may refer to. Cancel-safe.
-pub(super) async fn wait_for_change(changes: &mut Subscription, pod: &Value) {
+pub(crate) async fn wait_for_change(changes: &mut Subscription, pod: &Value) {
     loop {
         // An error means that changes were missed; the caller then checks all objects again.
         let Ok(change) = changes.next().await else { return };

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::status::{ContainerRole, ContainerState, ContainerStatus};
 
 /// Returns the init containers in order, then the main containers.
-pub(super) fn container_specs(pod: &Value) -> Vec<(ContainerRole, Value)> {
+pub(crate) fn container_specs(pod: &Value) -> Vec<(ContainerRole, Value)> {
     let list = |field: &str| pod.pointer(field).and_then(Value::as_array).cloned().unwrap_or_default();
     let init = list("/spec/initContainers").into_iter().map(|spec| {
         let is_sidecar = object::text(&spec, "/restartPolicy") == "Always";
@@ -16,12 +16,12 @@ pub(super) fn container_specs(pod: &Value) -> Vec<(ContainerRole, Value)> {
 }
 
 /// Returns the number of main containers.
-pub(super) fn main_container_count(pod: &Value) -> usize {
+pub(crate) fn main_container_count(pod: &Value) -> usize {
     pod.pointer("/spec/containers").and_then(Value::as_array).map_or(0, Vec::len)
 }
 
 /// Returns the status of a container that has not started yet.
-pub(super) fn waiting_status(role: ContainerRole, spec: &Value, has_init: bool) -> ContainerStatus {
+pub(crate) fn waiting_status(role: ContainerRole, spec: &Value, has_init: bool) -> ContainerStatus {
     let reason = if has_init { "PodInitializing" } else { "ContainerCreating" };
     ContainerStatus {
         name: object::text(spec, "/name").to_owned(),

@@ -205,6 +205,8 @@ impl ContainerStatus {
     }
 }
 
+// === impl ContainerState ===
+
 impl ContainerState {
     fn state(&self, id: &str) -> Value {
         match self {
@@ -215,6 +217,8 @@ impl ContainerState {
         }
     }
 }
+
+// === impl TerminatedState ===
 
 impl TerminatedState {
     fn state(&self, id: &str) -> Value {

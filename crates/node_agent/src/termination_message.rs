@@ -16,7 +16,7 @@ const MAX_LOG_BYTES: usize = 2048;
 const MAX_LOG_LINES: usize = 80;
 
 /// The termination message settings of one container.
-pub(super) struct TerminationMessage {
+pub(crate) struct TerminationMessage {
     /// Path on the host; `None` when the container does not use the host file system.
     file: Option<PathBuf>,
     /// `terminationMessagePath`.
@@ -26,7 +26,7 @@ pub(super) struct TerminationMessage {
 
 impl TerminationMessage {
     /// Reads the settings from the spec of a container; `pod_dir` is the directory of its Pod.
-    pub(super) fn new(container: &Value, pod_dir: Option<&Path>) -> Self {
+    pub(crate) fn new(container: &Value, pod_dir: Option<&Path>) -> Self {
         let path = match object::text(container, "/terminationMessagePath") {
             "" => "/dev/termination-log",
             path => path,
@@ -42,7 +42,7 @@ impl TerminationMessage {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(super) fn create_file(&self) -> Result<Option<Mount>, String> {
+    pub(crate) fn create_file(&self) -> Result<Option<Mount>, String> {
         let Some(file) = &self.file else { return Ok(None) };
         let result = file.parent().map_or(Ok(()), create_private_dir).and_then(|()| fs::write(file, ""));
         result.map_err(|error| format!("failed to create the termination message file {}: {error}", file.display()))?;
@@ -50,7 +50,7 @@ impl TerminationMessage {
     }
 
     /// Returns the message of a terminated run.
-    pub(super) fn read(&self, exit_code: i32, log: &LogSink) -> String {
+    pub(crate) fn read(&self, exit_code: i32, log: &LogSink) -> String {
         let content = self.file.as_ref().and_then(|file| fs::read(file).ok()).unwrap_or_default();
         if !content.is_empty() {
             return String::from_utf8_lossy(content.get(..MAX_FILE_BYTES).unwrap_or(&content)).into_owned();

@@ -12,7 +12,7 @@ use crate::sources::NamespaceSources;
 use crate::volumes;
 
 /// Updates the volumes when a ConfigMap or Secret of the namespace, or the labels or annotations of the Pod, change.
-pub(super) async fn update_volumes(
+pub(crate) async fn update_volumes(
     context: Arc<NodeContext>,
     pod: Arc<Value>,
     pod_dir: PathBuf,

@@ -3,7 +3,7 @@
 use apimachinery::{Quantity, object};
 use serde_json::Value;
 
-use super::{ObjectSource, items};
+use super::object_source::ObjectSource;
 
 /// Returns a field of the downward API. `metadata.labels` and `metadata.annotations` are formatted as lines of
 /// `key="value"`.
@@ -28,8 +28,8 @@ pub(crate) fn pod_field(path: &str, pod: &Value) -> String {
 /// memory limit, returns the allocatable amount of its node.
 pub(crate) fn resource_field(field: &Value, container: &Value, pod: &Value, sources: &dyn ObjectSource) -> String {
     let container_name = object::text(field, "/containerName");
-    let named_container = items(pod.get("spec").unwrap_or(&Value::Null), "containers")
-        .find(|c| object::text(c, "/name") == container_name);
+    let named_container =
+        object::items(pod.pointer("/spec/containers")).find(|c| object::text(c, "/name") == container_name);
     let container = named_container.unwrap_or(container);
     let Some((list_name, resource)) = object::text(field, "/resource").split_once('.') else { return String::new() };
     let amount = container.get("resources").and_then(|r| r.get(list_name)?.get(resource));

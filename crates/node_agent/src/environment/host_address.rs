@@ -3,7 +3,8 @@
 use apimachinery::object;
 use serde_json::Value;
 
-use super::{EnvironmentError, ObjectSource};
+use super::error::EnvironmentError;
+use super::object_source::ObjectSource;
 
 /// Replaces a value that is the stable host name of a Pod, `{hostname}.{subdomain}.{namespace}` with or without
 /// `.svc…`, with the IP of that Pod, to which cluster DNS would resolve the name.

@@ -29,6 +29,8 @@ pub(crate) struct ProbeTarget {
     pub(crate) container: ContainerConfig,
 }
 
+// === impl ProbeHandler ===
+
 impl ProbeHandler {
     /// Parses a handler: `httpGet`, `tcpSocket`, `grpc` or `exec`.
     pub(crate) fn from_json(spec: &Value, container: &Value) -> Option<Self> {

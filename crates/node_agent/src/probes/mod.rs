@@ -56,6 +56,8 @@ struct ConsecutiveResults {
     failures: u32,
 }
 
+// === impl Probes ===
+
 impl Probes {
     /// Reads the probes of a container; port names refer to its ports.
     pub(crate) fn new(container: &Value) -> Self {
@@ -91,6 +93,8 @@ impl Probes {
         }
     }
 }
+
+// === impl Probe ===
 
 impl Probe {
     fn from_json(spec: &Value, container: &Value) -> Option<Self> {
@@ -224,6 +228,8 @@ fn current_period(probe: &Probe, started_at: Instant) -> u32 {
     let elapsed = Instant::now().saturating_duration_since(started_at + probe.initial_delay);
     u32::try_from(elapsed.as_millis().div_ceil(probe.period.as_millis().max(1))).unwrap_or(u32::MAX)
 }
+
+// === impl ConsecutiveResults ===
 
 impl ConsecutiveResults {
     fn record(&mut self, is_success: bool) {

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use apimachinery::object;
 use serde_json::{Value, json};
 
-use super::VolumeError;
+use super::error::VolumeError;
+use super::spec::pod_volumes;
 use crate::environment::ObjectSource;
 
 /// Returns the Pod with every claim replaced by the `hostPath` of its PersistentVolume.
@@ -13,7 +14,7 @@ use crate::environment::ObjectSource;
 /// # Errors
 /// When a claim is not bound, or its PersistentVolume is not a directory on the host.
 pub(crate) fn resolve_claims<'a>(pod: &'a Value, sources: &dyn ObjectSource) -> Result<Cow<'a, Value>, VolumeError> {
-    if super::volumes(pod).all(|volume| volume.get("persistentVolumeClaim").is_none()) {
+    if pod_volumes(pod).all(|volume| volume.get("persistentVolumeClaim").is_none()) {
         return Ok(Cow::Borrowed(pod));
     }
     let mut pod = pod.clone();

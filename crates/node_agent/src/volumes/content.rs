@@ -8,8 +8,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use super::VolumeError;
 use super::atomic_writer::VolumeFile;
+use super::error::VolumeError;
 use crate::environment::{ObjectSource, pod_field, resource_field};
 
 /// The content of one volume.
@@ -56,7 +56,7 @@ type Files = BTreeMap<String, VolumeFile>;
 fn projected_files(volume: &Value, pod: &Value, sources: &dyn ObjectSource) -> Result<Files, String> {
     let default_mode = file_mode(volume, "defaultMode");
     let mut files = Files::new();
-    for source in list(volume, "sources") {
+    for source in object::items(volume.get("sources")) {
         let Some((kind, source)) = source.as_object().into_iter().flatten().next() else { continue };
         files.extend(source_files(kind, source, default_mode, pod, sources)?);
     }
@@ -99,7 +99,7 @@ fn key_files(
     let Some(mut data) = get_data(name) else {
         return if is_optional { Ok(Files::new()) } else { Err(format!("{kind} \"{name}\" not found")) };
     };
-    let mut items = list(source, "items").peekable();
+    let mut items = object::items(source.get("items")).peekable();
     if items.peek().is_none() {
         return Ok(data.into_iter().map(|(key, content)| (key, VolumeFile { content, mode: default_mode })).collect());
     }
@@ -131,7 +131,7 @@ fn missing_key_message(kind: &str, key: &str) -> String {
 /// Returns the files of the downward API.
 fn downward_files(source: &Value, default_mode: u32, pod: &Value, sources: &dyn ObjectSource) -> Result<Files, String> {
     let mut files = Files::new();
-    for item in list(source, "items") {
+    for item in object::items(source.get("items")) {
         let content = match (item.get("fieldRef"), item.get("resourceFieldRef")) {
             (Some(field), _) => pod_field(object::text(field, "/fieldPath"), pod),
             (None, Some(field)) => resource_field(field, &Value::Null, pod, sources),
@@ -171,39 +171,13 @@ fn file_mode(source: &Value, field: &str) -> Option<u32> {
     source.get(field).and_then(Value::as_u64).and_then(|mode| u32::try_from(mode & 0o777).ok())
 }
 
-fn list<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
-    value.get(field).and_then(Value::as_array).into_iter().flatten()
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use rstest::rstest;
     use serde_json::json;
 
     use super::*;
-
-    struct FixedSource;
-
-    impl ObjectSource for FixedSource {
-        fn config_map(&self, name: &str) -> Option<Arc<Value>> {
-            let map = json!({"data": {"level": "high", "port": "1"}, "binaryData": {"blob": "AAE="}});
-            (name == "settings").then(|| Arc::new(map))
-        }
-        fn secret(&self, name: &str) -> Option<Arc<Value>> {
-            (name == "hf").then(|| Arc::new(json!({"data": {"token": "c2VjcmV0"}})))
-        }
-        fn pod(&self, _name: &str) -> Option<Arc<Value>> {
-            None
-        }
-        fn volume(&self, _claim: &str) -> Option<Arc<Value>> {
-            None
-        }
-        fn allocatable(&self) -> apimachinery::ResourceList {
-            BTreeMap::new()
-        }
-    }
+    use crate::environment::FixedSource;
 
     fn pod() -> Value {
         json!({

@@ -5,10 +5,11 @@ use apimachinery::object;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
-use super::super::action::Plan;
-use super::super::replica_set::replicas;
-use super::super::rolling_update;
-use super::{RESOURCE, ReplicaSets};
+use super::RESOURCE;
+use super::replica_sets::ReplicaSets;
+use crate::workloads::action::Plan;
+use crate::workloads::replica_set::replicas;
+use crate::workloads::rolling_update;
 
 /// Updates the status and its conditions.
 pub(super) fn sync_status(plan: &mut Plan, deployment: &Value, replica_sets: &ReplicaSets, now: Timestamp) {

@@ -2,7 +2,7 @@
 //! progress: each ReplicaSet grows or shrinks in proportion to its size (`pkg/controller/deployment/sync.go`,
 //! `util/deployment_util.go`).
 
-use super::super::rolling_update::RollingUpdateStrategy;
+use crate::workloads::rolling_update::RollingUpdateStrategy;
 
 /// The size of one active ReplicaSet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

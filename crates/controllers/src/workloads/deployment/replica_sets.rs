@@ -1,14 +1,21 @@
-//! Creates, annotates, scales and deletes the ReplicaSets of a Deployment.
+//! The ReplicaSets of a Deployment: creates, annotates, scales and deletes them.
 
 use std::sync::Arc;
 
 use apimachinery::object;
 use serde_json::{Value, json};
 
-use super::super::action::{Action, Plan};
-use super::super::replica_set::{self, replicas};
-use super::super::{hash, ownership, rolling_update};
-use super::{ReplicaSets, is_recreate};
+use crate::workloads::action::{Action, Plan};
+use crate::workloads::replica_set::{self, replicas};
+use crate::workloads::{hash, ownership, rolling_update};
+
+/// The ReplicaSets of a Deployment.
+pub(super) struct ReplicaSets {
+    /// The ReplicaSet of the current template.
+    pub(super) new: Option<Value>,
+    /// The other ReplicaSets, oldest first.
+    pub(super) old: Vec<Value>,
+}
 
 const REVISION: &str = "deployment.kubernetes.io/revision";
 const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
@@ -101,7 +108,7 @@ pub(super) fn with_updated_revision(deployment: &Value, new: &Value) -> Option<V
 }
 
 /// Returns the revision of a ReplicaSet, 0 when absent.
-pub(super) fn revision(set: &Value) -> i64 {
+fn revision(set: &Value) -> i64 {
     let annotations = set.pointer("/metadata/annotations");
     annotations.and_then(|a| a[REVISION].as_str()).and_then(|r| r.parse().ok()).unwrap_or(0)
 }
@@ -171,10 +178,50 @@ pub(super) fn delete_old_replica_sets(plan: &mut Plan, deployment: &Value, repli
 }
 
 /// Whether a ReplicaSet has this template apart from the hash label (`EqualIgnoreHash`).
-pub(super) fn equal_ignoring_hash(template: &Value, set: &Value) -> bool {
+fn equal_ignoring_hash(template: &Value, set: &Value) -> bool {
     let mut own_template = set.pointer("/spec/template").cloned().unwrap_or_default();
     if let Some(labels) = own_template.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
         labels.remove(TEMPLATE_HASH);
     }
     own_template == *template
+}
+
+/// Whether the Deployment stops all old Pods before it starts new ones.
+pub(super) fn is_recreate(deployment: &Value) -> bool {
+    object::text(deployment, "/spec/strategy/type") == "Recreate"
+}
+
+// === impl ReplicaSets ===
+
+impl ReplicaSets {
+    pub(super) fn new(deployment: &Value, owned: &[Arc<Value>]) -> Self {
+        let template = deployment.pointer("/spec/template").unwrap_or(&Value::Null);
+        let mut sets: Vec<Value> = owned.iter().map(|set| set.as_ref().clone()).collect();
+        sets.sort_by_key(|set| {
+            (object::text(set, "/metadata/creationTimestamp").to_owned(), object::name(set).to_owned())
+        });
+        let new = sets.iter().position(|set| equal_ignoring_hash(template, set)).map(|index| sets.remove(index));
+        Self { new, old: sets }
+    }
+
+    /// Returns the ReplicaSets with `spec.replicas` above 0, oldest first.
+    pub(super) fn active(&self) -> Vec<&Value> {
+        self.old.iter().chain(&self.new).filter(|set| replicas(set) > 0).collect()
+    }
+
+    /// Returns the new ReplicaSet, or the youngest old one.
+    pub(super) fn latest(&self) -> Option<&Value> {
+        self.new.as_ref().or(self.old.last())
+    }
+
+    /// Whether all desired Pods of the new ReplicaSet are available (`IsSaturated`).
+    pub(super) fn is_saturated(&self, desired: i64) -> bool {
+        let new = self.new.as_ref();
+        new.is_some_and(|new| replicas(new) == desired && rolling_update::ReplicaCounts::new(new).available == desired)
+    }
+
+    /// Returns one more than the highest revision of the old ReplicaSets.
+    pub(super) fn next_revision(&self) -> i64 {
+        self.old.iter().map(revision).max().unwrap_or(0) + 1
+    }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use apimachinery::object;
 use serde_json::{Value, json};
 
-use super::{GROUP_KEY, label_value};
+use super::labels::{GROUP_KEY, label_value};
 
 const EXCLUSIVE_TOPOLOGY: &str = "leaderworkerset.sigs.k8s.io/exclusive-topology";
 

@@ -5,16 +5,19 @@ use apimachinery::object;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::super::action::Plan;
-use super::{Group, LeaderWorkerSetSpec, NAME, RESOURCE, WORKER_INDEX};
+use super::RESOURCE;
+use super::group::Group;
+use super::labels::{NAME, WORKER_INDEX};
+use super::spec::LeaderWorkerSetSpec;
+use crate::workloads::action::Plan;
 
 /// Updates counts and conditions if they changed.
 pub(super) fn update(plan: &mut Plan, spec: &LeaderWorkerSetSpec<'_>, groups: &[Group], now: Timestamp) {
     let leaders = groups.iter().filter(|g| g.leader.as_ref().is_some_and(|l| !object::is_deleting(l))).count();
-    let ready = groups.iter().filter(|g| g.is_ready(spec)).count();
+    let ready = groups.iter().filter(|g| g.is_ready()).count();
     let updated = groups.iter().filter(|g| g.is_current(spec)).count();
     let ready_and_updated =
-        groups.iter().filter(|g| g.index < spec.replicas && g.is_current(spec) && g.is_ready(spec)).count();
+        groups.iter().filter(|g| g.index < spec.replicas && g.is_current(spec) && g.is_ready()).count();
     let mut status = Map::new();
     if let Some(conditions) = spec.set.pointer("/status/conditions") {
         status.insert("conditions".to_owned(), conditions.clone());

@@ -1,0 +1,228 @@
+//! Reconciles a LeaderWorkerSet: creates, recreates, updates and deletes its groups.
+
+use std::sync::Arc;
+
+use apimachinery::{object, pod, scaled_int_or_percent};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::group::{self, Group, group_size, revision_of};
+use super::spec::{LeaderWorkerSetSpec, has_subdomain_per_replica};
+use super::{exclusive, pods, status};
+use crate::workloads::action::{Action, Plan};
+
+/// Minimum age of a group before it is recreated. The real controller needs no such limit, because its StatefulSets
+/// delay it.
+const MIN_RECREATE_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
+
+/// Reconciles a LeaderWorkerSet with the Pods and Services of its namespace. `node` looks up a node by name.
+pub(crate) fn plan(
+    set: &Value,
+    pods: &[Arc<Value>],
+    services: &[Arc<Value>],
+    node: &dyn Fn(&str) -> Option<Arc<Value>>,
+    now: Timestamp,
+) -> Plan {
+    let mut plan = Plan::default();
+    if object::is_deleting(set) {
+        return plan;
+    }
+    let spec = LeaderWorkerSetSpec::new(set);
+    let groups = group::groups(&spec, pods);
+    if !has_subdomain_per_replica(set) && !services.iter().any(|s| has_name(s, spec.namespace, spec.name)) {
+        plan.push(Action::Create { resource: "services", object: pods::service(&spec, spec.name) });
+    }
+    for group in &groups {
+        if group.index >= spec.replicas {
+            delete_group(&mut plan, group);
+        } else if !recreate_if_broken(&mut plan, &spec, group, now) {
+            create_missing_pods(&mut plan, &spec, group, services, node);
+        }
+    }
+    update_groups(&mut plan, &spec, &groups);
+    status::update(&mut plan, &spec, &groups, now);
+    plan
+}
+
+/// Whether the object has this namespace and name.
+fn has_name(object: &Value, namespace: &str, name: &str) -> bool {
+    object::namespace(object) == namespace && object::name(object) == name
+}
+
+/// Creates the missing Pods of a group.
+fn create_missing_pods(
+    plan: &mut Plan,
+    spec: &LeaderWorkerSetSpec<'_>,
+    group: &Group,
+    services: &[Arc<Value>],
+    node: &dyn Fn(&str) -> Option<Arc<Value>>,
+) {
+    let Some(leader) = &group.leader else {
+        // Workers of a previous leader are deleted first, because the new workers have the same names.
+        if group.workers.is_empty() {
+            let leader = pods::leader_pod(spec, group.index);
+            let name = object::name(&leader).to_owned();
+            if has_subdomain_per_replica(spec.set) && !services.iter().any(|s| has_name(s, spec.namespace, &name)) {
+                plan.push(Action::Create { resource: "services", object: pods::service(spec, &name) });
+            }
+            plan.push(Action::Create { resource: "pods", object: leader });
+            plan.normal_event(spec.set, "GroupsProgressing", format!("Created leader pod {name}"));
+        }
+        return;
+    };
+    if object::is_deleting(leader) || revision_of(leader) != spec.revision {
+        return;
+    }
+    if object::text(spec.set, "/spec/startupPolicy") == "LeaderReady" && !pod::is_ready(leader) {
+        return;
+    }
+    let Some(placement) = exclusive::worker_placement(leader, node) else { return };
+    for index in 1..group_size(leader) {
+        let name = format!("{}-{index}", object::name(leader));
+        if !group.workers.iter().any(|worker| object::name(worker) == name) {
+            let worker = placement.apply(pods::worker_pod(spec, leader, group.index, index));
+            plan.push(Action::Create { resource: "pods", object: worker });
+        }
+    }
+}
+
+/// Deletes the leader and the workers of a group, without relying on garbage collection for the workers.
+fn delete_group(plan: &mut Plan, group: &Group) {
+    for pod in group.workers.iter().chain(&group.leader).filter(|pod| !object::is_deleting(pod)) {
+        plan.push(Action::Delete { resource: "pods", object: Arc::clone(pod) });
+    }
+}
+
+/// Recreates the group under `RecreateGroupOnPodRestart` (the default) when a container has restarted or a worker is
+/// being deleted. Returns whether the group is being recreated.
+fn recreate_if_broken(plan: &mut Plan, spec: &LeaderWorkerSetSpec<'_>, group: &Group, now: Timestamp) -> bool {
+    let policy = object::text(spec.set, "/spec/leaderWorkerTemplate/restartPolicy");
+    let recreates_group = matches!(policy, "" | "RecreateGroupOnPodRestart" | "Default" | "RecreateGroupAfterStart");
+    let Some(leader) = group.leader.as_ref().filter(|_| recreates_group) else { return false };
+    let is_broken = group.workers.iter().any(|worker| object::is_deleting(worker) || !pod::is_active(worker))
+        || group.workers.iter().chain([leader]).any(|pod| has_restarted(pod))
+        || !pod::is_active(leader) && !object::is_deleting(leader);
+    if !is_broken || object::is_deleting(leader) {
+        return is_broken;
+    }
+    let created_at: Option<Timestamp> = object::text(leader, "/metadata/creationTimestamp").parse().ok();
+    let recreate_at = created_at.and_then(|at| at.checked_add(MIN_RECREATE_INTERVAL).ok()).unwrap_or(now);
+    if recreate_at > now {
+        plan.requeue_at(recreate_at);
+        return false;
+    }
+    delete_group(plan, group);
+    let message = format!("Recreating group {} because one of its pods restarted", group.index);
+    plan.normal_event(spec.set, "RecreateGroupOnPodRestart", message);
+    true
+}
+
+/// Whether any container of the Pod has restarted.
+fn has_restarted(pod: &Value) -> bool {
+    ["initContainerStatuses", "containerStatuses"].iter().any(|list| {
+        let statuses = pod.pointer(&format!("/status/{list}")).and_then(Value::as_array);
+        statuses.into_iter().flatten().any(|s| s.get("restartCount").and_then(Value::as_i64).unwrap_or(0) > 0)
+    })
+}
+
+/// Deletes groups of an older revision, highest index first, down to the partition, within `maxUnavailable`.
+fn update_groups(plan: &mut Plan, spec: &LeaderWorkerSetSpec<'_>, groups: &[Group]) {
+    let rolling_update_field =
+        |field: &str| spec.set.pointer(&format!("/spec/rolloutStrategy/rollingUpdateConfiguration/{field}"));
+    let partition = rolling_update_field("partition").and_then(Value::as_i64).unwrap_or(0);
+    let max_unavailable = rolling_update_field("maxUnavailable")
+        .map_or(1, |v| scaled_int_or_percent(Some(v), spec.replicas, false))
+        .max(1);
+    let current = || groups.iter().filter(|group| group.index < spec.replicas);
+    let mut unavailable = i64::try_from(current().filter(|group| !group.is_ready()).count()).unwrap_or(0);
+    for group in groups.iter().rev().filter(|g| g.index < spec.replicas && g.index >= partition) {
+        let outdated =
+            group.leader.as_ref().is_some_and(|l| !object::is_deleting(l) && revision_of(l) != spec.revision);
+        if !outdated {
+            continue;
+        }
+        let newly_unavailable = i64::from(group.is_ready());
+        if unavailable + newly_unavailable > max_unavailable && newly_unavailable > 0 {
+            break;
+        }
+        unavailable += newly_unavailable;
+        delete_group(plan, group);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::labels::{LEADER_NAME, WORKER_INDEX};
+    use super::*;
+
+    fn set(replicas: i64, size: i64) -> Value {
+        json!({
+            "apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet",
+            "metadata": {"name": "llama", "namespace": "n", "uid": "1"},
+            "spec": {"replicas": replicas, "leaderWorkerTemplate": {
+                "size": size,
+                "workerTemplate": {"spec": {"containers": [{"name": "c", "env": [{"name": "A", "value": "1"}]}]}},
+            }},
+        })
+    }
+
+    fn created_pods(plan: &Plan) -> Vec<Value> {
+        let pods = plan.actions.iter().filter_map(|action| match action {
+            Action::Create { resource: "pods", object } => Some(object.clone()),
+            _ => None,
+        });
+        pods.collect()
+    }
+
+    #[test]
+    fn creates_leader_then_workers() {
+        let first = created_pods(&plan(&set(1, 3), &[], &[], &|_| None, Timestamp::UNIX_EPOCH));
+        assert_eq!(first.len(), 1);
+        let mut leader = first[0].clone();
+        assert_eq!(object::name(&leader), "llama-0");
+        assert_eq!(
+            leader["spec"]["containers"][0]["env"],
+            json!([
+                {"name": "LWS_LEADER_ADDRESS", "value": "llama-0.llama.n"},
+                {"name": "LWS_GROUP_SIZE", "value": "3"},
+                {"name": "LWS_WORKER_INDEX", "value": "0"},
+                {"name": "A", "value": "1"},
+            ])
+        );
+        leader["metadata"]["uid"] = json!("leader");
+        let workers = created_pods(&plan(&set(1, 3), &[Arc::new(leader)], &[], &|_| None, Timestamp::UNIX_EPOCH));
+        let names: Vec<_> = workers.iter().map(object::name).collect();
+        assert_eq!(names, ["llama-0-1", "llama-0-2"]);
+        let owner = object::controller_of(&workers[1]).unwrap();
+        assert_eq!((owner["kind"].as_str(), owner["uid"].as_str()), (Some("Pod"), Some("leader")));
+        assert_eq!(workers[1]["metadata"]["labels"][WORKER_INDEX], "2");
+        assert_eq!(workers[1]["metadata"]["annotations"][LEADER_NAME], "llama-0");
+    }
+
+    #[test]
+    fn updates_one_group_at_a_time() {
+        let ready = |mut pod: Value| {
+            pod["metadata"]["uid"] = json!("u");
+            pod["status"] = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+            Arc::new(pod)
+        };
+        let pods: Vec<_> = created_pods(&plan(&set(2, 1), &[], &[], &|_| None, Timestamp::UNIX_EPOCH))
+            .into_iter()
+            .map(ready)
+            .collect();
+        let mut changed = set(2, 1);
+        changed["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"][0]["image"] = json!("new");
+        let plan = plan(&changed, &pods, &[], &|_| None, Timestamp::UNIX_EPOCH);
+        let deleted: Vec<_> = plan
+            .actions
+            .iter()
+            .filter_map(|a| match a {
+                Action::Delete { object, .. } => Some(object::name(object)),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(deleted, ["llama-1"]);
+    }
+}
