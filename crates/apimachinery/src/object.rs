@@ -75,6 +75,12 @@ pub fn labels(object: &Value) -> BTreeMap<String, String> {
     string_map(object.pointer("/metadata/labels"))
 }
 
+/// Returns the value of a label.
+#[must_use]
+pub fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    lookup(object, "/metadata/labels")?.get(key)?.as_str()
+}
+
 /// Returns the string members of a JSON object.
 pub fn string_map(value: Option<&Value>) -> BTreeMap<String, String> {
     let members = value.and_then(Value::as_object).into_iter().flatten();

@@ -5,13 +5,15 @@
 //! scheduler's decision for one Pod without a cluster. The controllers must never change the store directly, start a
 //! container or use another clock than the server's.
 //!
-//! Layers: `workloads` and `scheduler` are independent of each other except for the state of volume claims, which the
-//! scheduler reads; `node_lifecycle` uses the scheduler's rule for tolerations.
+//! Layers, from the bottom: `toleration`; `workloads`; `scheduler`, which reads the binding state of volume claims from
+//! `workloads`; `node_lifecycle`. Inside `workloads`, each controller is a function from objects to a `Plan`, and
+//! `controller` is the work queue that calls them.
 
 #![warn(missing_docs)]
 
 mod node_lifecycle;
 mod scheduler;
+mod toleration;
 mod workloads;
 
 pub use node_lifecycle::run_node_lifecycle_controller;

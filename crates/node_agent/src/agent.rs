@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use apimachinery::condition::{self, Condition};
-use apimachinery::{object, persistent_volume};
+use apimachinery::{object, persistent_volume, pod};
 use apiserver::{Change, Server};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -113,7 +113,7 @@ impl NodeAgent {
         if is_deleting {
             // No worker exists that could terminate this Pod. An error means that the Pod no longer exists.
             let _ = self.context.server.force_delete("pods", object::namespace(pod), object::name(pod), Some(&uid));
-        } else if !matches!(object::text(pod, "/status/phase"), "Succeeded" | "Failed") {
+        } else if !pod::is_finished(pod) {
             self.start_worker(uid, Arc::clone(pod));
         }
     }

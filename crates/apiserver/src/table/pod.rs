@@ -3,6 +3,7 @@
 //! The status is the reason of the first container that is waiting or terminated; without one, the reason or the phase
 //! of the Pod.
 
+use apimachinery::pod;
 use serde_json::{Value, json};
 
 use super::age::human_age;
@@ -180,8 +181,7 @@ fn pod_reason(pod: &Value) -> String {
 
 /// Returns the status of a terminating Pod, which takes precedence over the status of its containers.
 fn terminating_status(pod: &Value) -> Option<String> {
-    let is_finished = matches!(object::text(pod, "/status/phase"), "Succeeded" | "Failed");
-    match (object::is_deleting(pod), object::text(pod, "/status/reason"), is_finished) {
+    match (object::is_deleting(pod), object::text(pod, "/status/reason"), pod::is_finished(pod)) {
         (true, "NodeLost", _) => Some("Unknown".to_owned()),
         (true, _, false) => Some("Terminating".to_owned()),
         _ => None,

@@ -4,7 +4,7 @@ use apimachinery::object;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::scheduler::tolerates;
+use crate::toleration::tolerates;
 
 /// The result of checking a Pod against the taints of its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apimachinery::condition::{self, Condition};
-use apimachinery::object;
+use apimachinery::{object, pod};
 use apiserver::{Change, Server};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -197,8 +197,7 @@ impl NodeLifecycleController {
     /// Removes a Pod whose node no longer exists, without a grace period, as no kubelet can terminate it.
     fn delete_orphaned_pod(&self, pod: &Value) {
         let (namespace, name) = (object::namespace(pod), object::name(pod));
-        let is_finished = matches!(object::text(pod, "/status/phase"), "Succeeded" | "Failed");
-        if !is_finished {
+        if !pod::is_finished(pod) {
             self.set_disruption_target(pod, "DeletionByPodGC", "PodGC: node no longer exists", Some("Failed"));
         }
         if let Err(status) = self.server.force_delete("pods", namespace, name, Some(object::uid(pod))) {

@@ -54,11 +54,6 @@ fn term_list<'a>(pod: &'a Value, kind: AffinityKind, field: &str) -> impl Iterat
     terms.into_iter().flatten()
 }
 
-/// Returns the value of a label of a node or a Pod.
-pub(super) fn label_value<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
-    object.pointer("/metadata/labels")?.get(key)?.as_str()
-}
-
 /// Returns the `labelSelector` of an affinity term or topology spread constraint. For each key in `matchLabelKeys` and
 /// `mismatchLabelKeys`, it adds a requirement with the Pod's value of that label. Returns `None` when the selector is
 /// absent or invalid. If the API server has already merged the keys into the selector, the requirements are duplicated,
@@ -68,7 +63,7 @@ pub(super) fn label_selector(owner: &Value, pod: &Value) -> Option<LabelSelector
     let mut label_selector = LabelSelector::from_json(declared_selector).ok()?;
     let mut merge = |field: &str, operator: fn(Vec<String>) -> SelectorOperator| {
         for key in object::strings(owner.get(field)) {
-            if let Some(value) = label_value(pod, key) {
+            if let Some(value) = object::label(pod, key) {
                 let operator = operator(vec![value.to_owned()]);
                 label_selector.requirements.push(Requirement { key: key.to_owned(), operator });
             }
@@ -97,6 +92,8 @@ impl AffinityTerm {
             && self.selector.as_ref().is_some_and(|selector| selector.matches_object(pod))
     }
 }
+
+// === impl NamespaceSet ===
 
 impl NamespaceSet {
     /// Creates a term. It applies to the namespaces in `namespaces` and those that `namespaceSelector` selects, or to

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use apimachinery::object;
 use serde_json::Value;
 
+use super::decision::{Decision, Outcome};
+use super::gang;
 use super::node_info::{NodeInfo, find_node, node_infos};
+use super::pod_info::{bound_members, is_pending, pod_group_of, priority};
 use super::preemption::PreemptionEvaluator;
 use super::schedule_one::schedule_pod;
 use super::snapshot::{self, SchedulingSnapshot};
-use super::{Decision, Outcome, bound_members, gang, is_pending, pod_group_of, priority};
 
 /// Returns a decision for every pending Pod. Pods are scheduled in order of descending priority, then creation time,
 /// then name. The creation time of a gang is that of its PodGroup.
@@ -77,7 +79,7 @@ fn schedule_single(
 mod tests {
     use serde_json::json;
 
-    use super::super::GROUP_NAME;
+    use super::super::pod_info::GROUP_NAME;
     use super::*;
 
     fn node(name: &str, gpus: i64) -> Arc<Value> {

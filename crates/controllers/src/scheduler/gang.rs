@@ -15,13 +15,46 @@ use std::sync::Arc;
 use apimachinery::{LabelSelector, Quantity, ResourceList, object, parse_resource_list};
 use serde_json::Value;
 
+use super::decision::{Decision, Outcome};
 use super::node_info::{NodeInfo, allocatable};
+use super::pod_info;
 use super::schedule_one::schedule_pod;
 use super::snapshot::SchedulingSnapshot;
-use super::{Decision, Outcome};
 
 /// Annotation or label that names the Volcano task of a Pod.
 const TASK_SPEC: &str = "volcano.sh/task-spec";
+
+/// The minimum numbers of Pods and subgroups that must be placed before any Pod of a gang is bound.
+struct GangRequirements {
+    min_member: u64,
+    /// `minTaskMember`: the minimum number of Pods of each task. Empty if it is not enforced.
+    tasks: BTreeMap<String, u64>,
+    subgroup_policies: Vec<SubGroupPolicy>,
+}
+
+/// One entry of `subGroupPolicy`.
+struct SubGroupPolicy {
+    selector: LabelSelector,
+    match_label_keys: Vec<String>,
+    size: usize,
+    min_subgroups: usize,
+}
+
+/// Pods that a policy selects and whose labels in `matchLabelKeys` have the same values.
+struct Subgroup {
+    /// Index of the policy in `subGroupPolicy`.
+    policy_index: usize,
+    pending: Vec<Arc<Value>>,
+    bound: usize,
+    size: usize,
+}
+
+/// Tentative placements; they are committed only when the requirements are met.
+struct GangPlacement {
+    node_infos: Vec<NodeInfo>,
+    /// Outcome by Pod name, without an entry for Pods whose placement was not attempted.
+    outcomes: BTreeMap<String, Outcome>,
+}
 
 /// Schedules the `pending` Pods of `group`, whose other Pods are `bound`. Reserves the requests of placed Pods in
 /// `node_infos`.
@@ -132,91 +165,7 @@ fn is_enqueueable(group: &Value, node_infos: &[NodeInfo]) -> bool {
 fn task_order(pod: &Value) -> (std::cmp::Reverse<i64>, u64, String, String) {
     let number = object::name(pod).rsplit('-').next().and_then(|last| last.parse().ok()).unwrap_or(u64::MAX);
     let created = object::text(pod, "/metadata/creationTimestamp").to_owned();
-    (std::cmp::Reverse(super::priority(pod)), number, created, object::name(pod).to_owned())
-}
-
-/// The minimum numbers of Pods and subgroups that must be placed before any Pod of a gang is bound.
-struct GangRequirements {
-    min_member: u64,
-    /// `minTaskMember`: the minimum number of Pods of each task. Empty if it is not enforced.
-    tasks: BTreeMap<String, u64>,
-    subgroup_policies: Vec<SubGroupPolicy>,
-}
-
-/// One entry of `subGroupPolicy`.
-struct SubGroupPolicy {
-    selector: LabelSelector,
-    match_label_keys: Vec<String>,
-    size: usize,
-    min_subgroups: usize,
-}
-
-/// Pods that a policy selects and whose labels in `matchLabelKeys` have the same values.
-struct Subgroup {
-    /// Index of the policy in `subGroupPolicy`.
-    policy_index: usize,
-    pending: Vec<Arc<Value>>,
-    bound: usize,
-    size: usize,
-}
-
-impl GangRequirements {
-    fn new(group: &Value) -> Self {
-        let spec = group.get("spec").unwrap_or(&Value::Null);
-        let members = spec.get("minMember").and_then(Value::as_u64).unwrap_or(0);
-        let tasks: BTreeMap<String, u64> = spec
-            .get("minTaskMember")
-            .and_then(Value::as_object)
-            .into_iter()
-            .flatten()
-            .filter_map(|(task, count)| Some((task.clone(), count.as_u64()?)))
-            .collect();
-        // Volcano enforces `minTaskMember` only if the sum of its values is at most `minMember`.
-        let is_enforced = tasks.values().sum::<u64>() <= members;
-        let policies = spec.get("subGroupPolicy").and_then(Value::as_array).into_iter().flatten();
-        Self {
-            min_member: members,
-            tasks: if is_enforced { tasks } else { BTreeMap::new() },
-            subgroup_policies: policies.filter_map(SubGroupPolicy::new).collect(),
-        }
-    }
-
-    fn are_met(&self, members: &[&Arc<Value>], subgroups: &[Subgroup], placement: &GangPlacement) -> bool {
-        let member_count = |task: &str| members.iter().filter(|pod| task_of(pod) == task).count() as u64;
-        let complete_subgroups =
-            |policy: usize| subgroups.iter().filter(|s| s.policy_index == policy && placement.is_complete(s)).count();
-        members.len() as u64 >= self.min_member
-            && self.tasks.iter().all(|(task, count)| member_count(task) >= *count)
-            && self
-                .subgroup_policies
-                .iter()
-                .enumerate()
-                .all(|(index, policy)| complete_subgroups(index) >= policy.min_subgroups)
-    }
-}
-
-impl SubGroupPolicy {
-    /// Reads a policy. A policy without `matchLabelKeys` never has a complete subgroup, so no Pod of its group is ever
-    /// bound.
-    fn new(policy: &Value) -> Option<Self> {
-        let number = |field: &str| policy.get(field).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
-        let match_label_keys = object::strings(policy.get("matchLabelKeys")).into_iter().map(str::to_owned).collect();
-        Some(Self {
-            selector: LabelSelector::from_json(policy.get("labelSelector").unwrap_or(&Value::Null)).ok()?,
-            match_label_keys,
-            size: number("subGroupSize").unwrap_or(1),
-            min_subgroups: number("minSubGroups").unwrap_or(0),
-        })
-    }
-
-    /// Returns the Pod's values of the labels in `matchLabelKeys`, or `None` if the policy does not select the Pod.
-    fn label_values(&self, pod: &Value) -> Option<Vec<String>> {
-        let labels = object::string_map(pod.pointer("/metadata/labels"));
-        if self.match_label_keys.is_empty() || !self.selector.matches(&labels) {
-            return None;
-        }
-        self.match_label_keys.iter().map(|key| labels.get(key).cloned()).collect()
-    }
+    (std::cmp::Reverse(pod_info::priority(pod)), number, created, object::name(pod).to_owned())
 }
 
 /// Returns the policy index and the label values that identify the subgroup of a Pod.
@@ -254,12 +203,86 @@ fn subgroups(
     (subgroups_by_key.into_values().collect(), ungrouped_pods)
 }
 
-/// Tentative placements; they are committed only when the requirements are met.
-struct GangPlacement {
-    node_infos: Vec<NodeInfo>,
-    /// Outcome by Pod name, without an entry for Pods whose placement was not attempted.
-    outcomes: BTreeMap<String, Outcome>,
+/// Returns the task of a Pod: the value of the annotation, or of the label if the annotation is absent.
+fn task_of(pod: &Value) -> String {
+    let value = |field: &str| pod.pointer(&format!("/metadata/{field}"))?.get(TASK_SPEC)?.as_str().map(str::to_owned);
+    value("annotations").or_else(|| value("labels")).unwrap_or_default()
 }
+
+/// Returns a decision for each Pod that leaves it pending with this message.
+fn wait_decisions(pods: &[Arc<Value>], message: &str) -> Vec<Decision> {
+    pods.iter().map(|pod| wait_decision(pod, message)).collect()
+}
+
+fn wait_decision(pod: &Arc<Value>, message: &str) -> Decision {
+    let outcome = Outcome::Wait { reason: "Unschedulable", message: message.to_owned(), retains_nomination: false };
+    Decision { pod: Arc::clone(pod), outcome }
+}
+
+// === impl GangRequirements ===
+
+impl GangRequirements {
+    fn new(group: &Value) -> Self {
+        let spec = group.get("spec").unwrap_or(&Value::Null);
+        let members = spec.get("minMember").and_then(Value::as_u64).unwrap_or(0);
+        let tasks: BTreeMap<String, u64> = spec
+            .get("minTaskMember")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+            .filter_map(|(task, count)| Some((task.clone(), count.as_u64()?)))
+            .collect();
+        // Volcano enforces `minTaskMember` only if the sum of its values is at most `minMember`.
+        let is_enforced = tasks.values().sum::<u64>() <= members;
+        let policies = spec.get("subGroupPolicy").and_then(Value::as_array).into_iter().flatten();
+        Self {
+            min_member: members,
+            tasks: if is_enforced { tasks } else { BTreeMap::new() },
+            subgroup_policies: policies.filter_map(SubGroupPolicy::new).collect(),
+        }
+    }
+
+    fn are_met(&self, members: &[&Arc<Value>], subgroups: &[Subgroup], placement: &GangPlacement) -> bool {
+        let member_count = |task: &str| members.iter().filter(|pod| task_of(pod) == task).count() as u64;
+        let complete_subgroups =
+            |policy: usize| subgroups.iter().filter(|s| s.policy_index == policy && placement.is_complete(s)).count();
+        members.len() as u64 >= self.min_member
+            && self.tasks.iter().all(|(task, count)| member_count(task) >= *count)
+            && self
+                .subgroup_policies
+                .iter()
+                .enumerate()
+                .all(|(index, policy)| complete_subgroups(index) >= policy.min_subgroups)
+    }
+}
+
+// === impl SubGroupPolicy ===
+
+impl SubGroupPolicy {
+    /// Reads a policy. A policy without `matchLabelKeys` never has a complete subgroup, so no Pod of its group is ever
+    /// bound.
+    fn new(policy: &Value) -> Option<Self> {
+        let number = |field: &str| policy.get(field).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
+        let match_label_keys = object::strings(policy.get("matchLabelKeys")).into_iter().map(str::to_owned).collect();
+        Some(Self {
+            selector: LabelSelector::from_json(policy.get("labelSelector").unwrap_or(&Value::Null)).ok()?,
+            match_label_keys,
+            size: number("subGroupSize").unwrap_or(1),
+            min_subgroups: number("minSubGroups").unwrap_or(0),
+        })
+    }
+
+    /// Returns the Pod's values of the labels in `matchLabelKeys`, or `None` if the policy does not select the Pod.
+    fn label_values(&self, pod: &Value) -> Option<Vec<String>> {
+        let labels = object::string_map(pod.pointer("/metadata/labels"));
+        if self.match_label_keys.is_empty() || !self.selector.matches(&labels) {
+            return None;
+        }
+        self.match_label_keys.iter().map(|key| labels.get(key).cloned()).collect()
+    }
+}
+
+// === impl GangPlacement ===
 
 impl GangPlacement {
     /// Places the subgroups that each policy requires, before any surplus subgroup takes resources.
@@ -313,20 +336,4 @@ impl GangPlacement {
         let placed = subgroup.pending.iter().filter(|pod| self.is_placed(pod)).count();
         placed == subgroup.pending.len() && subgroup.bound + placed >= subgroup.size
     }
-}
-
-/// Returns the task of a Pod: the value of the annotation, or of the label if the annotation is absent.
-fn task_of(pod: &Value) -> String {
-    let value = |field: &str| pod.pointer(&format!("/metadata/{field}"))?.get(TASK_SPEC)?.as_str().map(str::to_owned);
-    value("annotations").or_else(|| value("labels")).unwrap_or_default()
-}
-
-/// Returns a decision for each Pod that leaves it pending with this message.
-fn wait_decisions(pods: &[Arc<Value>], message: &str) -> Vec<Decision> {
-    pods.iter().map(|pod| wait_decision(pod, message)).collect()
-}
-
-fn wait_decision(pod: &Arc<Value>, message: &str) -> Decision {
-    let outcome = Outcome::Wait { reason: "Unschedulable", message: message.to_owned(), retains_nomination: false };
-    Decision { pod: Arc::clone(pod), outcome }
 }

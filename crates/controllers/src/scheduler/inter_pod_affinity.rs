@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use apimachinery::object;
 use serde_json::Value;
 
-use super::affinity_term::{AffinityKind, AffinityTerm, label_value, required_terms};
+use super::affinity_term::{AffinityKind, AffinityTerm, required_terms};
 use super::node_info::NodeInfo;
 use super::reason::{FilterFailure, UnschedulableReason};
 
@@ -89,7 +90,7 @@ impl InterPodAffinity {
             return Some(FilterFailure::resolvable(UnschedulableReason::PodAntiAffinity));
         }
         let violates_existing_anti_affinity =
-            self.existing_anti_affinity_counts.keys().any(|(key, value)| label_value(node, key) == Some(value));
+            self.existing_anti_affinity_counts.keys().any(|(key, value)| object::label(node, key) == Some(value));
         violates_existing_anti_affinity.then(|| FilterFailure::resolvable(UnschedulableReason::ExistingPodAntiAffinity))
     }
 
@@ -105,7 +106,7 @@ impl InterPodAffinity {
 
 /// Returns the node's label for the topology key of a term as key and value, or `None` if the node lacks the label.
 fn topology_pair(term: &AffinityTerm, node: &Value) -> Option<(String, String)> {
-    Some((term.topology_key.clone(), label_value(node, &term.topology_key)?.to_owned()))
+    Some((term.topology_key.clone(), object::label(node, &term.topology_key)?.to_owned()))
 }
 
 /// Adds `delta` to the count of a topology pair. A pair whose count becomes 0 is removed.

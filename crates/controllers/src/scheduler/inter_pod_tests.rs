@@ -7,8 +7,9 @@ use apimachinery::object;
 use rstest::rstest;
 use serde_json::{Value, json};
 
+use super::SchedulingSnapshot;
 use super::assign::schedule_pending;
-use super::{Outcome, SchedulingSnapshot};
+use super::decision::Outcome;
 
 /// Returns four nodes: `a` and `b` in zone 1, `c` in zone 2, and `d` without a zone label.
 fn nodes() -> Vec<Arc<Value>> {

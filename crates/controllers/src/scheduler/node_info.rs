@@ -5,7 +5,7 @@ use std::sync::Arc;
 use apimachinery::{Quantity, ResourceList, add_resources, object, parse_resource_list};
 use serde_json::Value;
 
-use super::is_bound;
+use super::pod_info::is_bound;
 
 /// A node, its Pods and the sum of their requests (`framework.NodeInfo`).
 #[derive(Debug, Clone)]

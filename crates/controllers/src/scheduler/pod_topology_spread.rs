@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use apimachinery::{LabelSelector, object};
 use serde_json::Value;
 
-use super::affinity_term::{label_selector, label_value};
+use super::affinity_term::label_selector;
 use super::node_info::NodeInfo;
 use super::reason::{FilterFailure, UnschedulableReason};
 use super::{node_affinity, taints};
@@ -51,7 +51,7 @@ pub(super) fn has_topology_labels<'a>(
     mut constraints: impl Iterator<Item = &'a TopologySpreadConstraint>,
     node: &Value,
 ) -> bool {
-    constraints.all(|constraint| label_value(node, &constraint.topology_key).is_some())
+    constraints.all(|constraint| object::label(node, &constraint.topology_key).is_some())
 }
 
 // === impl PodTopologySpread ===
@@ -96,7 +96,7 @@ impl PodTopologySpread {
     /// Returns the first constraint that placing the Pod on the node would violate, or `None`.
     pub(super) fn filter(&self, pod: &Value, node: &Value) -> Option<FilterFailure> {
         self.constraints.iter().find_map(|(constraint, counts)| {
-            let Some(domain) = label_value(node, &constraint.topology_key) else {
+            let Some(domain) = object::label(node, &constraint.topology_key) else {
                 return Some(FilterFailure::unresolvable(UnschedulableReason::MissingTopologyLabel {
                     key: constraint.topology_key.clone(),
                 }));
@@ -150,7 +150,7 @@ impl TopologySpreadConstraint {
     pub(super) fn domain<'a>(&self, pod: &Value, node: &'a Value) -> Option<&'a str> {
         let is_included = (!self.honors_node_affinity || node_affinity::filter(pod, node).is_none())
             && (!self.honors_node_taints || taints::untolerated_taint(pod, node).is_none());
-        label_value(node, &self.topology_key).filter(|_| is_included)
+        object::label(node, &self.topology_key).filter(|_| is_included)
     }
 
     /// Returns the global minimum: the smallest number of matching Pods in any domain.
@@ -161,6 +161,8 @@ impl TopologySpreadConstraint {
         }
     }
 }
+
+// === impl UnsatisfiableAction ===
 
 impl UnsatisfiableAction {
     fn from_json(constraint: &Value) -> Self {

@@ -15,11 +15,13 @@ use apimachinery::object;
 use serde_json::Value;
 
 use super::budget;
+use super::decision::Outcome;
 use super::filter::CycleState;
 use super::fit_error::{PreemptionOutcome, fit_error_message};
+use super::gang;
 use super::node_info::NodeInfo;
+use super::pod_info::{is_bound, pod_group_of, priority};
 use super::snapshot::SchedulingSnapshot;
-use super::{Outcome, gang, is_bound, pod_group_of, priority};
 
 /// Evaluates preemption for the bound Pods, gangs and PodDisruptionBudgets of a snapshot.
 pub(super) struct PreemptionEvaluator<'a> {

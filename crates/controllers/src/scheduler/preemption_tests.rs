@@ -6,8 +6,10 @@ use apimachinery::object;
 use rstest::rstest;
 use serde_json::{Value, json};
 
+use super::SchedulingSnapshot;
 use super::assign::schedule_pending;
-use super::{GROUP_NAME, Outcome, SchedulingSnapshot};
+use super::decision::Outcome;
+use super::pod_info::GROUP_NAME;
 
 fn node(name: &str, cpu: i64) -> Arc<Value> {
     Arc::new(json!({"metadata": {"name": name}, "status": {"allocatable": {"cpu": cpu.to_string()}}}))

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use apimachinery::pod;
 use serde_json::Value;
 
+use super::decision::Outcome;
 use super::filter::CycleState;
 use super::fit_error::{self, PreemptionOutcome};
 use super::node_info::{NodeInfo, node_infos};
 use super::reason::{FilterFailure, UnschedulableReason};
+use super::score;
 use super::snapshot::SchedulingSnapshot;
-use super::{Outcome, score};
 
 /// Returns the scheduling outcome for one Pod. If the Pod fits, it is added to the selected node in `node_infos`.
 pub(super) fn schedule_pod(pod: &Arc<Value>, node_infos: &mut [NodeInfo], snapshot: &SchedulingSnapshot) -> Outcome {

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use apimachinery::condition::{self, Condition};
-use apimachinery::{disruption_budget, object, persistent_volume};
+use apimachinery::{disruption_budget, object, persistent_volume, pod};
 use apiserver::{Change, Server};
 use futures::FutureExt;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::assign::schedule_pending;
+use super::decision::{Decision, Outcome};
+use super::pod_info::bound_members;
 use super::snapshot::{SchedulingSnapshot, StorageObjects};
-use super::{Decision, Outcome, POD_GROUPS, bound_members, gang, is_finished, node_info};
+use super::{POD_GROUPS, gang, node_info};
 
 /// Runs the scheduler until `stop` is cancelled.
 pub async fn run_scheduler(server: Server, stop: CancellationToken) {
@@ -40,7 +42,7 @@ fn may_unblock_pods(change: &Change) -> bool {
     let is_changed = |pointer: &str| value(&change.old, pointer) != value(&change.new, pointer);
     match change.resource.as_str() {
         "pods" => {
-            let is_gone = |pod: &Option<Arc<Value>>| pod.as_ref().is_none_or(|pod| is_finished(pod));
+            let is_gone = |pod: &Option<Arc<Value>>| pod.as_ref().is_none_or(|pod| pod::is_finished(pod));
             change.old.is_none() || is_gone(&change.new) || is_changed("/spec") || is_changed("/metadata/labels")
         }
         "nodes" => {

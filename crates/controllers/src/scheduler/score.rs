@@ -8,10 +8,10 @@ use std::sync::Arc;
 use apimachinery::{Quantity, node_selector_terms_match, object};
 use serde_json::{Value, json};
 
-use super::affinity_term::{AffinityKind, AffinityTerm, label_value, preferred_terms, required_terms};
+use super::affinity_term::{AffinityKind, AffinityTerm, preferred_terms, required_terms};
 use super::node_info::{CpuMemory, NodeInfo, allocatable};
 use super::pod_topology_spread::{UnsatisfiableAction, constraints, has_topology_labels};
-use super::taints;
+use crate::toleration::is_tolerated;
 
 /// `MaxNodeScore` of the scheduling framework.
 const MAX_NODE_SCORE: f64 = 100.0;
@@ -52,7 +52,7 @@ fn normalize_reversed(raw_scores: Vec<f64>) -> Vec<f64> {
 fn untolerated_soft_taints(pod: &Value, node: &Value) -> f64 {
     let taints = node.pointer("/spec/taints").and_then(Value::as_array);
     let soft_taints = taints.into_iter().flatten().filter(|taint| object::text(taint, "/effect") == "PreferNoSchedule");
-    soft_taints.filter(|taint| !taints::is_tolerated(pod, taint)).count() as f64
+    soft_taints.filter(|taint| !is_tolerated(pod, taint)).count() as f64
 }
 
 /// Returns the sum of the weights of the preferred node affinity terms that match the node (`NodeAffinity`).
@@ -117,12 +117,12 @@ fn topology_spread(pod: &Value, feasible: &[&NodeInfo], all: &[NodeInfo]) -> Vec
         let domains: BTreeSet<&str> = feasible
             .iter()
             .filter(|node_info| has_labels(node_info))
-            .filter_map(|node_info| label_value(&node_info.node, &constraint.topology_key))
+            .filter_map(|node_info| object::label(&node_info.node, &constraint.topology_key))
             .collect();
         let weight = ((domains.len() + 2) as f64).ln();
         for (score, node_info) in raw_scores.iter_mut().zip(feasible) {
             let matching =
-                label_value(&node_info.node, &constraint.topology_key).and_then(|domain| counts.get(domain)).copied();
+                object::label(&node_info.node, &constraint.topology_key).and_then(|domain| counts.get(domain)).copied();
             let cost = matching.unwrap_or(0) as f64 * weight + (constraint.max_skew - 1) as f64;
             *score = score.map(|score| score + cost);
         }
@@ -140,7 +140,7 @@ fn inter_pod_affinity(pod: &Value, feasible: &[&NodeInfo], all: &[NodeInfo], nam
     let own_terms: Vec<(i64, AffinityTerm)> = weighted_terms(pod, namespaces);
     let mut weights: BTreeMap<(String, String), i64> = BTreeMap::new();
     let mut add_weight = |term: &AffinityTerm, node: &Value, weight: i64| {
-        if let Some(domain) = label_value(node, &term.topology_key) {
+        if let Some(domain) = object::label(node, &term.topology_key) {
             *weights.entry((term.topology_key.clone(), domain.to_owned())).or_default() += weight;
         }
     };
@@ -163,7 +163,7 @@ fn inter_pod_affinity(pod: &Value, feasible: &[&NodeInfo], all: &[NodeInfo], nam
     }
     let node_score = |node_info: &&NodeInfo| {
         let matching_pairs =
-            weights.iter().filter(|((key, value), _)| label_value(&node_info.node, key) == Some(value));
+            weights.iter().filter(|((key, value), _)| object::label(&node_info.node, key) == Some(value));
         matching_pairs.map(|(_, weight)| *weight as f64).sum::<f64>()
     };
     normalize_range(feasible.iter().map(node_score).collect())

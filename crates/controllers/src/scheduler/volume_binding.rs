@@ -31,6 +31,8 @@ pub(super) enum PreFilterFailure {
     Unschedulable(String),
 }
 
+// === impl VolumeBinding ===
+
 impl<'a> VolumeBinding<'a> {
     pub(super) fn pre_filter(pod: &'a Value, storage: &'a StorageObjects) -> Self {
         let mut binding = Self::default();

@@ -69,7 +69,7 @@ fn selects(service: &Value, selector: &LabelSelector, pod: &Value) -> bool {
     object::namespace(pod) == object::namespace(service)
         && selector.matches(&object::labels(pod))
         && !object::text(pod, "/status/podIP").is_empty()
-        && !matches!(object::text(pod, "/status/phase"), "Succeeded" | "Failed")
+        && !pod::is_finished(pod)
 }
 
 /// Returns the endpoint of a Pod.

@@ -83,7 +83,7 @@ fn reconcile_pods(
                 spec.create(plan, ordinal, revisions, claims);
                 false
             }
-            Some((_, pod)) if is_finished(pod) && !object::is_deleting(pod) => {
+            Some((_, pod)) if pod::is_finished(pod) && !object::is_deleting(pod) => {
                 spec.delete(plan, pod);
                 false
             }
@@ -279,11 +279,7 @@ impl<'a> StatefulSetSpec<'a> {
 
 /// Returns the revision of a Pod from its label.
 fn revision_of(pod: &Value) -> &str {
-    pod.pointer("/metadata/labels").and_then(|labels| labels.get(REVISION)?.as_str()).unwrap_or_default()
-}
-
-fn is_finished(pod: &Value) -> bool {
-    matches!(object::text(pod, "/status/phase"), "Succeeded" | "Failed")
+    object::label(pod, REVISION).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use apimachinery::object;
 use serde_json::{Value, json};
 
 use super::assign::schedule_pending;
-use super::{Outcome, SchedulingSnapshot, gang};
+use super::decision::Outcome;
+use super::{SchedulingSnapshot, gang};
 
 mod outcome_table;
 mod parsing;

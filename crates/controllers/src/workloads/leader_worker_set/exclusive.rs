@@ -10,7 +10,7 @@ use std::sync::Arc;
 use apimachinery::object;
 use serde_json::{Value, json};
 
-use super::labels::{GROUP_KEY, label_value};
+use super::labels::GROUP_KEY;
 
 const EXCLUSIVE_TOPOLOGY: &str = "leaderworkerset.sigs.k8s.io/exclusive-topology";
 
@@ -27,7 +27,7 @@ pub(super) enum WorkerPlacement {
 /// Adds the annotation and the affinities of exclusive placement to a leader, if the set requests it.
 pub(super) fn with_exclusive_affinity(mut leader: Value, set: &Value) -> Value {
     let Some(topology_key) = exclusive_topology(set).map(str::to_owned) else { return leader };
-    let group = label_value(&leader, GROUP_KEY).to_owned();
+    let group = object::label(&leader, GROUP_KEY).unwrap_or_default().to_owned();
     leader["metadata"]["annotations"][EXCLUSIVE_TOPOLOGY] = json!(topology_key);
     let own_group = json!([{"key": GROUP_KEY, "operator": "In", "values": [group]}]);
     let other_groups = json!([
@@ -51,7 +51,7 @@ pub(super) fn with_exclusive_affinity(mut leader: Value, set: &Value) -> Value {
 pub(super) fn worker_placement(leader: &Value, node: &dyn Fn(&str) -> Option<Arc<Value>>) -> Option<WorkerPlacement> {
     let Some(key) = exclusive_topology(leader) else { return Some(WorkerPlacement::Unrestricted) };
     let node = node(object::text(leader, "/spec/nodeName"))?;
-    let value = label_value(&node, key);
+    let value = object::label(&node, key).unwrap_or_default();
     (!value.is_empty()).then(|| WorkerPlacement::Domain { key: key.to_owned(), value: value.to_owned() })
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use apimachinery::{object, pod};
 use serde_json::Value;
 
-use super::labels::{GROUP_INDEX, NAME, REVISION, SIZE, WORKER_INDEX, label_value};
+use super::labels::{GROUP_INDEX, NAME, REVISION, SIZE, WORKER_INDEX};
 use super::spec::LeaderWorkerSetSpec;
 
 /// The existing Pods of one group.
@@ -19,17 +19,20 @@ pub(super) struct Group {
 pub(super) fn groups(spec: &LeaderWorkerSetSpec<'_>, pods: &[Arc<Value>]) -> Vec<Group> {
     let owned: Vec<&Arc<Value>> = pods
         .iter()
-        .filter(|pod| object::namespace(pod) == spec.namespace && label_value(pod, NAME) == spec.name)
+        .filter(|pod| object::namespace(pod) == spec.namespace && object::label(pod, NAME) == Some(spec.name))
         .collect();
-    let index = |pod: &Value| label_value(pod, GROUP_INDEX).parse::<i64>().unwrap_or(-1);
+    let index = |pod: &Value| object::label(pod, GROUP_INDEX).unwrap_or_default().parse::<i64>().unwrap_or(-1);
     let count = owned.iter().map(|pod| index(pod) + 1).max().unwrap_or(0).max(spec.replicas);
     (0..count)
         .map(|group_index| {
             let members = || owned.iter().filter(|pod| index(pod) == group_index);
             Group {
                 index: group_index,
-                leader: members().find(|p| label_value(p, WORKER_INDEX) == "0").map(|p| Arc::clone(p)),
-                workers: members().filter(|p| label_value(p, WORKER_INDEX) != "0").map(|p| Arc::clone(p)).collect(),
+                leader: members().find(|p| object::label(p, WORKER_INDEX) == Some("0")).map(|p| Arc::clone(p)),
+                workers: members()
+                    .filter(|p| object::label(p, WORKER_INDEX) != Some("0"))
+                    .map(|p| Arc::clone(p))
+                    .collect(),
             }
         })
         .filter(|group| group.index < spec.replicas || group.leader.is_some() || !group.workers.is_empty())
@@ -38,7 +41,7 @@ pub(super) fn groups(spec: &LeaderWorkerSetSpec<'_>, pods: &[Arc<Value>]) -> Vec
 
 /// Returns the template revision of a Pod.
 pub(super) fn revision_of(pod: &Value) -> &str {
-    label_value(pod, REVISION)
+    object::label(pod, REVISION).unwrap_or_default()
 }
 
 /// Returns the size that a group was created with.

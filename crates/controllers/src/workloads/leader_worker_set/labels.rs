@@ -1,7 +1,5 @@
 //! Labels and annotations of the Pods of a LeaderWorkerSet.
 
-use serde_json::Value;
-
 /// Label with the name of the set.
 pub(crate) const NAME: &str = "leaderworkerset.sigs.k8s.io/name";
 /// Label with the index of the group.
@@ -16,8 +14,3 @@ pub(super) const REVISION: &str = "leaderworkerset.sigs.k8s.io/template-revision
 pub(super) const SIZE: &str = "leaderworkerset.sigs.k8s.io/size";
 /// Annotation with the name of the leader.
 pub(super) const LEADER_NAME: &str = "leaderworkerset.sigs.k8s.io/leader-name";
-
-/// Returns a label of an object, empty when absent.
-pub(super) fn label_value<'a>(pod: &'a Value, key: &str) -> &'a str {
-    pod.pointer("/metadata/labels").and_then(|labels| labels.get(key)?.as_str()).unwrap_or_default()
-}

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use apimachinery::{object, persistent_volume};
+use apimachinery::{object, persistent_volume, pod};
 use serde_json::{Value, json};
 
 use super::{BindingState, FinalizerState};
@@ -61,8 +61,7 @@ pub(crate) fn plan(
 
 /// Whether the Pod uses the claim. A finished Pod uses no claims.
 fn is_consumer(pod: &Value, claim: &Value) -> bool {
-    let is_finished = matches!(object::text(pod, "/status/phase"), "Succeeded" | "Failed");
-    !is_finished && claim_names(pod).any(|name| name == object::name(claim))
+    !pod::is_finished(pod) && claim_names(pod).any(|name| name == object::name(claim))
 }
 
 /// Returns the claim with the protection finalizer and, if it is unbound and has no class, the default class. `None`
