@@ -5,7 +5,8 @@
 //! to generated structs, so unknown and newer fields survive.
 //!
 //! Layers, from low to high:
-//! - values: `quantity`, `resource_list`, `hash`, `go` (Go's formatting), `status`;
+//! - values: `quantity`, `resource_list`, `int_or_percent`, `hash`, `go` (Go's formatting), `status`;
+//! - access to objects and the built-in kinds: `object`, `condition`, `pod`, `persistent_volume`, `disruption_budget`;
 //! - `merge_schema`: how the fields of a type merge;
 //! - operations on objects: `apply`, `patch`, `selector`;
 //! - `schema`: definitions of custom resources.
@@ -40,7 +41,9 @@ pub use merge_schema::{MergeSchema, builtin_merge_schema, openapi_merge_schema};
 pub use patch::{apply_json_patch, apply_merge_patch, apply_strategic_merge_patch};
 pub use quantity::{Quantity, QuantityError};
 pub use resource_list::{ResourceList, add_resources, parse_resource_list, pod_requests};
-pub use schema::{NullPolicy, Schema, TypeCheck, field_type_at, validate_openapi_schema};
+pub use schema::{
+    Constraint, NullPolicy, RuleReason, Schema, SchemaViolation, TypeCheck, field_type_at, validate_openapi_schema,
+};
 pub use selector::{
     FieldSelector, LabelSelector, Requirement, SelectorError, SelectorOperator, node_selector_terms_match,
 };

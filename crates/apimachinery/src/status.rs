@@ -64,14 +64,6 @@ impl StatusCause {
         Self::new(field, "FieldValueNotSupported", message)
     }
 
-    /// Creates `Invalid value: "<actual type>": … must be of type <expected>`.
-    pub fn wrong_type(field: impl Into<String>, expected: &str, value: &Value) -> Self {
-        let field = field.into();
-        let actual = type_name(value);
-        let message = format!("Invalid value: \"{actual}\": {field} in body must be of type {expected}: \"{actual}\"");
-        Self::new(field, "FieldValueTypeInvalid", message)
-    }
-
     /// Creates a cause from its parts.
     pub fn new(field: impl Into<String>, reason: &'static str, message: impl Into<String>) -> Self {
         Self { field: field.into(), reason, message: message.into() }
@@ -268,7 +260,7 @@ impl Status {
 }
 
 /// Formats a value for a message: strings quoted, objects and lists as compact JSON.
-fn format_value(value: &Value) -> String {
+pub(crate) fn format_value(value: &Value) -> String {
     if value.is_f64() { crate::go::go_format_value(value) } else { value.to_string() }
 }
 

@@ -1,6 +1,7 @@
 //! Violations of the schema of a kind and of its CEL rules.
 
-use apimachinery::StatusCause;
+use apimachinery::{Constraint, SchemaViolation};
+use serde_json::Value;
 
 use super::finding::{Finding, REQUIRED_FIELD_MISSING};
 use super::metadata;
@@ -18,69 +19,81 @@ pub(super) fn check(schema: &KindSchema, document: &Document) -> Vec<Finding> {
     let mut value = document.value.clone();
     metadata::generate_name(&mut value);
     schema.default(&mut value);
-    let mut causes = schema.validate(&value);
-    if causes.is_empty() {
-        causes = schema.check_rules(&value, None);
+    let mut violations = schema.validate(&value);
+    if violations.is_empty() {
+        violations = schema.check_rules(&value, None);
     }
-    causes.into_iter().map(finding_from_cause).collect()
+    violations.iter().map(finding).collect()
 }
 
-/// Converts a validation error of the API server into a finding, with a shorter message and a hint.
-fn finding_from_cause(cause: StatusCause) -> Finding {
-    // Messages of the API server repeat the path of the finding.
-    let (value, message) = match cause.message.split_once(&format!(": {} in body ", cause.field)) {
-        Some((value, message)) => (value.strip_prefix("Invalid value: ").unwrap_or_default(), message),
-        None => ("", rule_message(&cause.message)),
+/// Returns the finding about a violation, with a shorter message than that of the API server, and a hint.
+fn finding(violation: &SchemaViolation) -> Finding {
+    let SchemaViolation { field, value, constraint } = violation;
+    let pattern = match constraint {
+        Constraint::Pattern(pattern) => TextFormat::by_pattern(pattern),
+        _ => None,
     };
-    let pattern = message.strip_prefix("should match '").and_then(|rest| rest.strip_suffix('\''));
-    if let Some(format) = pattern.and_then(TextFormat::by_pattern) {
-        return format_finding(cause.field, value, format);
+    if let Some(format) = pattern {
+        return format_finding(field, value.as_str().unwrap_or_default(), format);
     }
-    let (message, hint) = message.split_once("; ").map_or((message, None), |(message, hint)| (message, Some(hint)));
-    let message = if message == "Required value" {
-        REQUIRED_FIELD_MISSING.to_owned()
-    } else {
-        truncate(message.trim_end_matches(", null"), MAX_MESSAGE_LENGTH)
-    };
-    let hint = hint.map(str::to_owned).or_else(|| default_hint(&message));
-    Finding { hint, ..Finding::error(cause.field, message) }
-}
-
-/// Returns the message of a CEL rule without the error type and value type that the API server prepends.
-fn rule_message(message: &str) -> &str {
-    let message = message.strip_prefix("Invalid value: ").unwrap_or(message);
-    let value_type_and_message = message.strip_prefix('"').and_then(|rest| rest.split_once("\": "));
-    value_type_and_message.map_or(message, |(_, message)| message)
+    let finding = Finding::error(field, truncate(&message(violation), MAX_MESSAGE_LENGTH));
+    Finding { hint: hint(violation), ..finding }
 }
 
 /// Returns the finding about text that does not have the format of its field.
-fn format_finding(field: String, value: &str, format: &TextFormat) -> Finding {
-    let text = abbreviate(&serde_json::from_str::<String>(value).unwrap_or_else(|_| value.to_owned()));
+fn format_finding(field: &str, text: &str, format: &TextFormat) -> Finding {
+    let text = abbreviate(text);
     let problem = if text.starts_with('-') { "negative".to_owned() } else { format!("not {}", format.description) };
     Finding::error(field, format!("`{text}` is {problem}")).with_hint(format.hint)
 }
 
-/// Returns the hint for a validation error of the schema.
-fn default_hint(message: &str) -> Option<String> {
-    const BOUNDS: [(&str, &str, &str); 5] = [
-        ("should be greater than or equal to ", "write ", " or more"),
-        ("should be less than or equal to ", "write ", " or less"),
-        ("may not be more than ", "write at most ", ""),
-        ("should be at least ", "write at least ", ""),
-        ("must have at most ", "keep at most ", ""),
-    ];
-    let after = |marker: &str| message.split_once(marker).map(|(_, rest)| rest);
-    if message == REQUIRED_FIELD_MISSING {
-        return Some("add the field".to_owned());
+fn message(violation: &SchemaViolation) -> String {
+    let SchemaViolation { field, value, constraint } = violation;
+    match constraint {
+        Constraint::Required => REQUIRED_FIELD_MISSING.to_owned(),
+        Constraint::Type(_) | Constraint::Format(_) => format!("{constraint}: {value}"),
+        Constraint::Enum(supported) => {
+            let constraint = Constraint::Enum(without_null(supported).cloned().collect());
+            SchemaViolation { field: field.clone(), value: value.clone(), constraint }.cause().message
+        }
+        Constraint::MaxLength(_) | Constraint::MaxCount { .. } | Constraint::Unique => violation.cause().message,
+        Constraint::Rule { message, .. } => message_and_hint(message).0.to_owned(),
+        _ => constraint.to_string(),
     }
-    if let Some(values) = after("supported values: ") {
-        return Some(format!("use one of {}", values.replace('"', "")));
-    }
-    let bound = BOUNDS.into_iter().find_map(|(marker, prefix, suffix)| Some((after(marker)?, prefix, suffix)));
-    if let Some((bound, prefix, suffix)) = bound {
-        return Some(format!("{prefix}{bound}{suffix}"));
-    }
-    let (expected, actual) = after("must be of type ")?.split_once(": ")?;
-    let needs_quotes = expected.contains("string") && ["\"integer\"", "\"number\"", "\"boolean\""].contains(&actual);
-    Some(if needs_quotes { "put the value in quotes".to_owned() } else { format!("use a value of type {expected}") })
+}
+
+fn hint(violation: &SchemaViolation) -> Option<String> {
+    Some(match &violation.constraint {
+        Constraint::Required => "add the field".to_owned(),
+        Constraint::Enum(supported) => {
+            let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            format!("use one of {}", without_null(supported).map(text).collect::<Vec<_>>().join(", "))
+        }
+        Constraint::Type(expected) if is_unquoted_text(expected, &violation.value) => {
+            "put the value in quotes".to_owned()
+        }
+        Constraint::Type(expected) => format!("use a value of type {expected}"),
+        Constraint::Format(expected) => format!("use a value of type {expected}"),
+        Constraint::Minimum { bound, exclusive: false } => format!("write {bound} or more"),
+        Constraint::Maximum { bound, exclusive: false } => format!("write {bound} or less"),
+        Constraint::MaxLength(max) => format!("write at most {max} bytes"),
+        Constraint::MinLength(min) => format!("write at least {min} chars long"),
+        Constraint::MaxCount { max, unit } => format!("keep at most {max} {unit}"),
+        Constraint::Rule { message, .. } => message_and_hint(message).1?.to_owned(),
+        _ => return None,
+    })
+}
+
+/// Splits the message of a rule, which has the form `message; hint`, because a rule has no field for a hint.
+fn message_and_hint(message: &str) -> (&str, Option<&str>) {
+    message.split_once("; ").map_or((message, None), |(message, hint)| (message, Some(hint)))
+}
+
+/// Reports whether a scalar was written where text is accepted; `actual` is the name of its type.
+fn is_unquoted_text(expected: &str, actual: &Value) -> bool {
+    expected.contains("string") && ["integer", "number", "boolean"].iter().any(|scalar| actual == scalar)
+}
+
+fn without_null(values: &[Value]) -> impl Iterator<Item = &Value> {
+    values.iter().filter(|value| !value.is_null())
 }

@@ -9,9 +9,9 @@ use super::defaults::{self, NullPolicy};
 use super::node::SchemaNode;
 use super::rules::Rules;
 use super::typing::{self, TypeCheck};
+use super::violation::SchemaViolation;
 use super::{parse, prune, validate};
 use crate::merge_schema::MergeSchema;
-use crate::status::StatusCause;
 
 /// A compiled `openAPIV3Schema`; cheap to clone, compiled once per version of a resource.
 #[derive(Clone, Debug)]
@@ -51,12 +51,12 @@ impl Schema {
     }
 
     /// Validates types, required fields, enums, ranges, patterns and list types, but not CEL rules.
-    pub fn validate(&self, object: &Value) -> Vec<StatusCause> {
+    pub fn validate(&self, object: &Value) -> Vec<SchemaViolation> {
         validate::validate(&self.root, object)
     }
 
     /// Evaluates `x-kubernetes-validations`; `old` is the stored object of an update, for rules that use `oldSelf`.
-    pub fn check_rules(&self, new: &Value, old: Option<&Value>) -> Vec<StatusCause> {
+    pub fn check_rules(&self, new: &Value, old: Option<&Value>) -> Vec<SchemaViolation> {
         self.rules.check(new, old)
     }
 }

@@ -6,6 +6,7 @@ use super::compiled::Schema;
 use super::openapi::{OBJECT_FIELDS, fields, flag};
 use super::paths::{self, join};
 use super::rules::Rules;
+use super::violation::SchemaViolation;
 use super::{keywords, parse, prune, structural, validate};
 use crate::status::StatusCause;
 
@@ -76,12 +77,13 @@ fn validate_default(schema: &Value, default: &Value) -> Vec<StatusCause> {
     if pruned != *default {
         causes.push(StatusCause::invalid("", default, "must not have unknown fields"));
     }
-    let invalid = validate::validate(&node, default);
-    if !invalid.is_empty() {
-        causes.extend(invalid);
-    } else if let Ok(rules) = Rules::compile(schema) {
-        causes.extend(rules.check(default, Some(default)));
+    let mut violations = validate::validate(&node, default);
+    if violations.is_empty()
+        && let Ok(rules) = Rules::compile(schema)
+    {
+        violations = rules.check(default, Some(default));
     }
+    causes.extend(violations.iter().map(SchemaViolation::cause));
     causes
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Layers, from low to high:
 //! - the schema: `openapi` (its JSON form), `paths`, `node` (its compiled form), `parse`, which compiles it;
-//! - operations on objects: `defaults`, `prune`, `validate` (with `formats`), `typing`, `rules` (with `cost`, `optionals`,
-//!   `rule_check`);
+//! - operations on objects: `defaults`, `prune`, `typing`, and those that return a `violation`: `validate` (with `formats`),
+//!   `rules` (with `cost`, `optionals`, `rule_check`);
 //! - `compiled`: one type with all operations;
 //! - `definition`: validation of a schema itself (with `structural`, `keywords`).
 
@@ -24,8 +24,10 @@ mod rules;
 mod structural;
 mod typing;
 mod validate;
+mod violation;
 
 pub use compiled::Schema;
 pub use defaults::NullPolicy;
 pub use definition::{field_type_at, validate_openapi_schema};
 pub use typing::TypeCheck;
+pub use violation::{Constraint, RuleReason, SchemaViolation};

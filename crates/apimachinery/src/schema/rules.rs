@@ -16,7 +16,7 @@ use super::openapi::VALIDATION_RULES;
 use super::optionals::{self, OldSelf};
 use super::paths::join;
 use super::rule_check;
-use crate::status::StatusCause;
+use super::violation::{Constraint, RuleReason, SchemaViolation};
 
 /// Maximum length of a rule in bytes; the longest rules of the Gateway API have about 2000 bytes.
 const MAX_RULE_BYTES: usize = 8 * 1024;
@@ -28,6 +28,10 @@ const MAX_NESTING: usize = 64;
 const MAX_EXPRESSION_DEPTH: usize = 128;
 /// Depth up to which the default stack of a thread suffices.
 const SHALLOW_EXPRESSION_DEPTH: usize = 24;
+
+/// Error of kube-apiserver for an object whose rules exceed the cost budget.
+const COST_BUDGET_EXCEEDED: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
 
 /// Stack size that suffices to parse and evaluate any rule within the limits above, in bytes.
 const STACK_SIZE: usize = 64 * 1024 * 1024;
@@ -74,11 +78,11 @@ impl Rules {
     }
 
     /// Evaluates the rules on `new` and returns the violations, sorted by field.
-    pub(super) fn check(&self, new: &Value, old: Option<&Value>) -> Vec<StatusCause> {
+    pub(super) fn check(&self, new: &Value, old: Option<&Value>) -> Vec<SchemaViolation> {
         let Some(compiled) = &self.0 else { return Vec::new() };
         let size = old.map(ValueSize::of).unwrap_or_default().combine(ValueSize::of(new));
         if total_cost(&compiled.schema, new, size) > cost::COST_BUDGET {
-            return vec![budget_exceeded()];
+            return vec![not_evaluated(COST_BUDGET_EXCEEDED)];
         }
         let check = || Validator::new().validate_compiled(&compiled.schema, new, old);
         let outcome = if compiled.depth <= SHALLOW_EXPRESSION_DEPTH {
@@ -89,18 +93,12 @@ impl Rules {
         let errors = match outcome {
             Some(Ok(())) => return Vec::new(),
             Some(Err(errors)) => errors,
-            None => {
-                return vec![StatusCause::new(
-                    "",
-                    "FieldValueInvalid",
-                    "Invalid value: internal error while evaluating a rule",
-                )];
-            }
+            None => return vec![not_evaluated("internal error while evaluating a rule")],
         };
-        let mut causes: Vec<StatusCause> = errors.into_vec().into_iter().map(|error| cause(&error, new)).collect();
+        let mut violations: Vec<_> = errors.into_vec().into_iter().map(|error| violation(error, new)).collect();
         // kube-cel iterates over a hash map, so its order is not deterministic.
-        causes.sort_by(|a, b| (&a.field, &a.message).cmp(&(&b.field, &b.message)));
-        causes
+        violations.sort_by_cached_key(|violation| (violation.field.clone(), violation.cause().message));
+        violations
     }
 }
 
@@ -122,10 +120,10 @@ pub(super) fn uses_old_self(rule: &Value, schema: &Value, is_root: bool) -> Resu
     result.unwrap_or_else(|| Err("compilation failed: internal error".to_owned()))
 }
 
-/// Returns kube-apiserver's error for an object whose rules exceed the cost budget.
-fn budget_exceeded() -> StatusCause {
-    let error = "validation failed due to running out of cost budget, no further validation rules will be run";
-    StatusCause::new("", "FieldValueInvalid", format!("Invalid value: {error}"))
+/// Returns the violation of an object whose rules could not be evaluated.
+fn not_evaluated(message: &str) -> SchemaViolation {
+    let constraint = Constraint::Rule { reason: RuleReason::Invalid, message: message.to_owned() };
+    SchemaViolation::new("", Value::Null, constraint)
 }
 
 /// Runs `work` on a thread with [`STACK_SIZE`]; returns `None` if it panics.
@@ -246,19 +244,16 @@ fn first_error(schema: &CompiledSchema, path: &str) -> Option<String> {
         .or_else(|| first_error(schema.additional_properties.as_deref()?, &join(path, "additionalProperties")))
 }
 
-fn cause(error: &ValidationError, object: &Value) -> StatusCause {
+fn violation(error: ValidationError, object: &Value) -> SchemaViolation {
     let field = error.field_path.trim_start_matches('.');
-    let value = value_at(object, field).unwrap_or(&Value::Null);
-    match error.reason.as_deref() {
-        Some("FieldValueRequired") => StatusCause::required(field, &error.message),
-        Some("FieldValueForbidden") => StatusCause::forbidden(field, &error.message),
-        Some("FieldValueDuplicate") => StatusCause::duplicate(field, value),
-        // Only scalar values are quoted; others would obscure the message.
-        _ if value.is_object() || value.is_array() || value.is_null() => {
-            StatusCause::new(field, "FieldValueInvalid", format!("Invalid value: {}", error.message))
-        }
-        _ => StatusCause::invalid(field, value, &error.message),
-    }
+    let value = value_at(object, field).cloned().unwrap_or_default();
+    let reason = match error.reason.as_deref() {
+        Some("FieldValueRequired") => RuleReason::Required,
+        Some("FieldValueForbidden") => RuleReason::Forbidden,
+        Some("FieldValueDuplicate") => RuleReason::Duplicate,
+        _ => RuleReason::Invalid,
+    };
+    SchemaViolation::new(field, value, Constraint::Rule { reason, message: error.message })
 }
 
 /// Returns the value at a path such as `a.b[0].c`.
@@ -275,6 +270,7 @@ mod tests {
     use rstest::rstest;
     use serde_json::json;
 
+    use super::*;
     use crate::schema::Schema;
 
     fn schema() -> Schema {
@@ -347,8 +343,8 @@ mod tests {
         let schema = Schema::from_json(&schema).unwrap();
         let list = |count: usize| json!({"l": vec![1; count]});
         assert!(schema.check_rules(&list(5), None).is_empty());
-        let causes = schema.check_rules(&list(5000), None);
-        assert!(causes[0].message.contains("running out of cost budget"), "{causes:?}");
+        let violations = schema.check_rules(&list(5000), None);
+        assert_eq!(violations, [not_evaluated(COST_BUDGET_EXCEEDED)]);
     }
 
     #[test]

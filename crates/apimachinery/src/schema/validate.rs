@@ -1,60 +1,60 @@
-//! Value validation, with the messages of the API server.
+//! Value validation.
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::formats;
 use super::node::{AdditionalProperties, CountRange, ListType, SchemaNode};
 use super::openapi::OBJECT_FIELDS;
 use super::paths::join;
-use crate::status::StatusCause;
+use super::violation::{Constraint, SchemaViolation};
+use crate::status::type_name;
 
-/// Returns the validation errors of `value`.
-pub(super) fn validate(node: &SchemaNode, value: &Value) -> Vec<StatusCause> {
-    let mut causes = Vec::new();
-    visit(node, value, "", &mut causes);
-    causes
+/// Returns the violations of `value`.
+pub(super) fn validate(node: &SchemaNode, value: &Value) -> Vec<SchemaViolation> {
+    let mut violations = Vec::new();
+    visit(node, value, "", &mut violations);
+    violations
 }
 
-fn visit(node: &SchemaNode, value: &Value, path: &str, causes: &mut Vec<StatusCause>) {
+fn visit(node: &SchemaNode, value: &Value, path: &str, violations: &mut Vec<SchemaViolation>) {
     if value.is_null() && node.nullable {
         return;
     }
     if let Some(expected) = node.schema_type.filter(|schema_type| !schema_type.matches(value)) {
-        causes.push(StatusCause::wrong_type(path, expected.name(), value));
+        violations.push(SchemaViolation::new(path, type_name(value), Constraint::Type(expected.name())));
         if !node.validations.enum_values.is_empty() {
-            causes.push(StatusCause::not_supported(path, value, &node.validations.enum_values));
+            violations.push(enum_violation(node, value, path));
         }
         return;
     }
     match value {
-        Value::Object(map) => object(node, map, path, causes),
-        Value::Array(list) => array(node, list, path, causes),
-        Value::String(text) => string(node, text, path, causes),
-        Value::Number(number) => numeric(node, number.as_f64().unwrap_or_default(), value, path, causes),
+        Value::Object(map) => object(node, map, path, violations),
+        Value::Array(list) => array(node, list, path, violations),
+        Value::String(text) => string(node, text, path, violations),
+        Value::Number(number) => numeric(node, number.as_f64().unwrap_or_default(), value, path, violations),
         _ => {}
     }
-    enum_and_format(node, value, path, causes);
-    junctors(node, value, path, causes);
+    enum_and_format(node, value, path, violations);
+    junctors(node, value, path, violations);
 }
 
-fn enum_and_format(node: &SchemaNode, value: &Value, path: &str, causes: &mut Vec<StatusCause>) {
+fn enum_and_format(node: &SchemaNode, value: &Value, path: &str, violations: &mut Vec<SchemaViolation>) {
     let validations = &node.validations;
     if !validations.enum_values.is_empty() && !validations.enum_values.contains(value) {
-        causes.push(StatusCause::not_supported(path, value, &validations.enum_values));
+        violations.push(enum_violation(node, value, path));
     }
     if let Some(format) = validations.format.as_deref().filter(|format| !formats::matches_format(format, value)) {
-        let message = format!("Invalid value: {value}: {path} in body must be of type {format}: {value}");
-        causes.push(StatusCause::new(path, "FieldValueTypeInvalid", message));
+        violations.push(SchemaViolation::new(path, value.clone(), Constraint::Format(format.to_owned())));
     }
 }
 
-fn object(node: &SchemaNode, map: &Map<String, Value>, path: &str, causes: &mut Vec<StatusCause>) {
+fn object(node: &SchemaNode, map: &Map<String, Value>, path: &str, violations: &mut Vec<SchemaViolation>) {
     for name in node.validations.required.iter().filter(|name| !map.contains_key(*name)) {
-        causes.push(StatusCause::required(join(path, name), ""));
+        violations.push(SchemaViolation::new(join(path, name), Value::Null, Constraint::Required));
     }
-    count(node.validations.properties, map.len(), "properties", path, causes);
+    count(node.validations.properties, map.len(), "properties", path, violations);
     for (name, value) in map {
         let child = match (node.properties.get(name), &node.additional) {
             _ if path.is_empty() && node.is_resource && OBJECT_FIELDS[..2].contains(&name.as_str()) => continue,
@@ -62,21 +62,21 @@ fn object(node: &SchemaNode, map: &Map<String, Value>, path: &str, causes: &mut 
             (None, AdditionalProperties::Schema(child)) => child,
             (None, _) => continue,
         };
-        visit(child, value, &join(path, name), causes);
+        visit(child, value, &join(path, name), violations);
     }
 }
 
-fn array(node: &SchemaNode, list: &[Value], path: &str, causes: &mut Vec<StatusCause>) {
-    count(node.validations.items, list.len(), "items", path, causes);
+fn array(node: &SchemaNode, list: &[Value], path: &str, violations: &mut Vec<SchemaViolation>) {
+    count(node.validations.items, list.len(), "items", path, violations);
     if let Some(child) = &node.items {
         for (index, value) in list.iter().enumerate() {
-            visit(child, value, &format!("{path}[{index}]"), causes);
+            visit(child, value, &format!("{path}[{index}]"), violations);
         }
     }
     match &node.list_type {
-        ListType::Set => duplicates(list.iter().cloned(), path, causes),
-        ListType::Map(keys) => duplicates(list.iter().map(|item| element_key(keys, item)), path, causes),
-        ListType::Atomic if node.validations.unique_items => duplicates(list.iter().cloned(), path, causes),
+        ListType::Set => duplicates(list.iter().cloned(), path, violations),
+        ListType::Map(keys) => duplicates(list.iter().map(|item| element_key(keys, item)), path, violations),
+        ListType::Atomic if node.validations.unique_items => duplicates(list.iter().cloned(), path, violations),
         ListType::Atomic => {}
     }
 }
@@ -87,65 +87,63 @@ fn element_key(keys: &[String], item: &Value) -> Value {
     Value::Object(pairs.collect())
 }
 
-fn duplicates(values: impl Iterator<Item = Value>, path: &str, causes: &mut Vec<StatusCause>) {
+fn duplicates(values: impl Iterator<Item = Value>, path: &str, violations: &mut Vec<SchemaViolation>) {
     let mut seen = BTreeSet::new();
     for (index, value) in values.enumerate() {
         if !seen.insert(value.to_string()) {
-            causes.push(StatusCause::duplicate(format!("{path}[{index}]"), &value));
+            violations.push(SchemaViolation::new(format!("{path}[{index}]"), value, Constraint::Unique));
         }
     }
 }
 
-fn string(node: &SchemaNode, text: &str, path: &str, causes: &mut Vec<StatusCause>) {
+fn string(node: &SchemaNode, text: &str, path: &str, violations: &mut Vec<SchemaViolation>) {
     let validations = &node.validations;
     let length = text.chars().count() as u64;
+    let mut report = |constraint| violations.push(SchemaViolation::new(path, text, constraint));
     // Only the first error is reported.
     if let Some(max) = validations.length.max.filter(|max| length > *max) {
-        let message = format!("Too long: may not be more than {max} bytes");
-        causes.push(StatusCause::new(path, "FieldValueTooLong", message));
+        report(Constraint::MaxLength(max));
     } else if let Some(min) = validations.length.min.filter(|min| length < *min) {
-        causes.push(invalid_in_body(path, &json!(text), &format!("should be at least {min} chars long")));
+        report(Constraint::MinLength(min));
     } else if let Some(pattern) = validations.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
-        causes.push(invalid_in_body(path, &json!(text), &format!("should match '{pattern}'")));
+        report(Constraint::Pattern(pattern.to_string()));
     }
 }
 
-fn numeric(node: &SchemaNode, number: f64, value: &Value, path: &str, causes: &mut Vec<StatusCause>) {
+fn numeric(node: &SchemaNode, number: f64, value: &Value, path: &str, violations: &mut Vec<SchemaViolation>) {
     let validations = &node.validations;
+    let mut report = |constraint| violations.push(SchemaViolation::new(path, value.clone(), constraint));
     if let Some(bound) = validations.minimum
         && (number < bound.value || (bound.exclusive && number <= bound.value))
     {
-        let relation = if bound.exclusive { "greater than" } else { "greater than or equal to" };
-        causes.push(invalid_in_body(path, value, &format!("should be {relation} {}", bound.value)));
+        report(Constraint::Minimum { bound: bound.value, exclusive: bound.exclusive });
     }
     if let Some(bound) = validations.maximum
         && (number > bound.value || (bound.exclusive && number >= bound.value))
     {
-        let relation = if bound.exclusive { "less than" } else { "less than or equal to" };
-        causes.push(invalid_in_body(path, value, &format!("should be {relation} {}", bound.value)));
+        report(Constraint::Maximum { bound: bound.value, exclusive: bound.exclusive });
     }
     if let Some(factor) = validations.multiple_of.filter(|factor| (number / factor).fract() != 0.0) {
-        causes.push(invalid_in_body(path, value, &format!("should be a multiple of {factor}")));
+        report(Constraint::MultipleOf(factor));
     }
 }
 
-fn count(range: CountRange, size: usize, unit: &str, path: &str, causes: &mut Vec<StatusCause>) {
+fn count(range: CountRange, size: usize, unit: &'static str, path: &str, violations: &mut Vec<SchemaViolation>) {
     let size = size as u64;
     if let Some(min) = range.min.filter(|min| size < *min) {
-        causes.push(invalid_in_body(path, &json!(size), &format!("should have at least {min} {unit}")));
+        violations.push(SchemaViolation::new(path, size, Constraint::MinCount { min, unit }));
     }
     if let Some(max) = range.max.filter(|max| size > *max) {
-        let message = format!("Too many: {size}: must have at most {max} {unit}");
-        causes.push(StatusCause::new(path, "FieldValueTooMany", message));
+        violations.push(SchemaViolation::new(path, size, Constraint::MaxCount { max, unit }));
     }
 }
 
-fn junctors(node: &SchemaNode, value: &Value, path: &str, causes: &mut Vec<StatusCause>) {
+fn junctors(node: &SchemaNode, value: &Value, path: &str, violations: &mut Vec<SchemaViolation>) {
     let junctors = &node.junctors;
     let is_valid = |node: &SchemaNode| validate(node, value).is_empty();
-    let mut require = |is_satisfied: bool, error: &str| {
+    let mut require = |is_satisfied: bool, message: &'static str| {
         if !is_satisfied {
-            causes.push(invalid_in_body(path, &json!(crate::status::type_name(value)), error));
+            violations.push(SchemaViolation::new(path, type_name(value), Constraint::Junctor(message)));
         }
     };
     require(
@@ -158,17 +156,18 @@ fn junctors(node: &SchemaNode, value: &Value, path: &str, causes: &mut Vec<Statu
     );
     require(!junctors.not.as_deref().is_some_and(is_valid), "must not validate the schema (not)");
     for node in &junctors.all_of {
-        visit(node, value, path, causes);
+        visit(node, value, path, violations);
     }
 }
 
-fn invalid_in_body(path: &str, value: &Value, error: &str) -> StatusCause {
-    StatusCause::invalid(path, value, &format!("{path} in body {error}"))
+fn enum_violation(node: &SchemaNode, value: &Value, path: &str) -> SchemaViolation {
+    SchemaViolation::new(path, value.clone(), Constraint::Enum(node.validations.enum_values.clone()))
 }
 
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
+    use serde_json::json;
 
     use super::*;
     use crate::schema::Schema;
@@ -176,7 +175,7 @@ mod tests {
     fn causes(field: &Value, value: Value) -> Vec<String> {
         let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"x": field}}}});
         let object = json!({"spec": {"x": value}});
-        Schema::from_json(&schema).unwrap().validate(&object).iter().map(StatusCause::to_string).collect()
+        Schema::from_json(&schema).unwrap().validate(&object).iter().map(ToString::to_string).collect()
     }
 
     #[rstest]

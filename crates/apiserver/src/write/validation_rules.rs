@@ -1,6 +1,6 @@
 //! Evaluation of `x-kubernetes-validations` for custom resources.
 
-use apimachinery::Status;
+use apimachinery::{SchemaViolation, Status};
 use serde_json::Value;
 
 use crate::object;
@@ -15,9 +15,10 @@ pub(super) fn check(resource: &Resource, object: &Value, old: Option<&Value>) ->
         return Ok(());
     }
     let Some(schema) = resource.schema() else { return Ok(()) };
-    let causes = schema.check_rules(object, old);
-    if causes.is_empty() {
+    let violations = schema.check_rules(object, old);
+    if violations.is_empty() {
         return Ok(());
     }
+    let causes = violations.iter().map(SchemaViolation::cause).collect();
     Err(Status::invalid(&resource.group_kind(), object::name(object), causes))
 }

@@ -1,6 +1,6 @@
 //! Validation of objects against their schema, and of the replica counts of custom resources with a scale subresource.
 
-use apimachinery::StatusCause;
+use apimachinery::{SchemaViolation, StatusCause};
 use serde_json::{Value, json};
 
 use crate::resources::Resource;
@@ -20,10 +20,7 @@ pub(super) fn causes(
 ) -> Result<Vec<StatusCause>, UndecodableObject> {
     let Some(schema) = resource.schema() else { return Ok(Vec::new()) };
     if resource.custom {
-        let mut causes = custom_resource_causes(resource, &schema.validate(object));
-        if subresource == Subresource::Status {
-            causes.iter_mut().for_each(shorten_status_path);
-        }
+        let mut causes = custom_resource_causes(resource, subresource, &schema.validate(object));
         causes.extend(replica_count_causes(resource, subresource, object));
         return Ok(causes);
     }
@@ -31,7 +28,7 @@ pub(super) fn causes(
     let members = object.as_object().into_iter().flatten().filter(|(name, _)| *name != "metadata");
     let mut object: Value = members.map(|(name, value)| (name.clone(), value.clone())).collect();
     prune::drop_nulls(&mut object);
-    let mut causes = schema.validate(&object);
+    let mut causes: Vec<StatusCause> = schema.validate(&object).iter().map(SchemaViolation::cause).collect();
     // The status of a built-in kind is not validated, because the built-in controllers omit some required fields.
     // Required fields in specs are validated per kind with the messages of kube-apiserver.
     causes.retain(|cause| !cause.field.starts_with("status") && !cause.field.starts_with("metadata"));
@@ -49,20 +46,21 @@ pub(super) fn causes(
     Err(UndecodableObject::new(resource, type_errors.join(", ")))
 }
 
-/// Makes the field path in the message relative to `status`, as kube-apiserver does for status updates.
-fn shorten_status_path(cause: &mut StatusCause) {
-    if let Some(relative) = cause.field.strip_prefix("status.") {
-        cause.message =
-            cause.message.replacen(&format!(": {} in body", cause.field), &format!(": {relative} in body"), 1);
-    }
-}
-
 /// Returns the causes that are reported for a custom resource. Of those in the metadata, only causes for the name are
 /// reported, because a schema can restrict no other metadata field. If an error prevents the evaluation of validation
-/// rules, an additional cause reports it.
-fn custom_resource_causes(resource: &Resource, causes: &[StatusCause]) -> Vec<StatusCause> {
-    let is_reported = |cause: &&StatusCause| !cause.field.starts_with("metadata.") || cause.field == "metadata.name";
-    let mut causes: Vec<StatusCause> = causes.iter().filter(is_reported).cloned().collect();
+/// rules, an additional cause reports it. In status updates, paths in messages are relative to `status`.
+fn custom_resource_causes(
+    resource: &Resource,
+    subresource: Subresource,
+    violations: &[SchemaViolation],
+) -> Vec<StatusCause> {
+    let is_reported =
+        |violation: &&SchemaViolation| !violation.field.starts_with("metadata.") || violation.field == "metadata.name";
+    let cause = |violation: &SchemaViolation| {
+        let relative = violation.field.strip_prefix("status.").filter(|_| subresource == Subresource::Status);
+        violation.cause_with_path(relative.unwrap_or(&violation.field))
+    };
+    let mut causes: Vec<StatusCause> = violations.iter().filter(is_reported).map(cause).collect();
     let prevents_rule_evaluation = |cause: &StatusCause| {
         let reasons = ["Required", "TypeInvalid", "NotSupported", "TooLong", "TooMany"];
         reasons.iter().any(|reason| cause.reason == format!("FieldValue{reason}"))
