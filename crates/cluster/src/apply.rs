@@ -7,11 +7,10 @@ use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
 
-use crate::managed_fields::{is_applied, is_applied_ignoring_extra_fields, is_managed_by};
+use crate::managed_fields::{is_applied, is_applied_ignoring_extra_fields};
 use crate::namespaced_name::NamespacedName;
-use crate::object::{
-    controller_of, controller_reference, controller_uid, is_terminating, kind_and_name, metadata_field,
-};
+use crate::object::{controller_reference, is_terminating, kind_and_name, metadata_field};
+use crate::owner::{ObjectOwner, other_owner};
 use crate::prune::{PruneCandidate, prune_candidates};
 use crate::single_object::read_object;
 use crate::stores::Stores;
@@ -39,8 +38,8 @@ pub enum ApplyOutcome {
     Updated,
     /// A previous object of this name is still being deleted; its deletion triggers the next reconcile.
     Terminating,
-    /// The object belongs to another owner and was not modified. Contains the owner for use in messages.
-    NotOwned(String),
+    /// The object belongs to another owner and was not modified.
+    NotOwned(ObjectOwner),
     /// The cluster does not serve this kind.
     KindNotServed,
     /// The API server rejected the object. Contains the message from the API server.
@@ -49,13 +48,13 @@ pub enum ApplyOutcome {
     Deferred,
 }
 
-/// Outcome of applying one object, with the object's name.
+/// Outcome of applying one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApplyResult {
-    /// `Kind namespace/name`.
-    pub object: String,
     /// Kind of the object.
     pub kind: String,
+    /// Namespace and name of the object.
+    pub key: NamespacedName,
     /// Outcome of the apply.
     pub outcome: ApplyOutcome,
 }
@@ -123,11 +122,20 @@ impl Convergence {
 
 impl ApplyResult {
     fn new(object: &Value, outcome: ApplyOutcome) -> ApplyResult {
-        ApplyResult {
-            object: kind_and_name(object),
-            kind: object["kind"].as_str().unwrap_or_default().to_owned(),
-            outcome,
-        }
+        let kind = object["kind"].as_str().unwrap_or_default().to_owned();
+        ApplyResult { kind, key: NamespacedName::from_object(object), outcome }
+    }
+
+    /// Returns whether this is the result of applying `object`.
+    #[must_use]
+    pub fn is_of(&self, object: &Value) -> bool {
+        object["kind"] == *self.kind && self.key == NamespacedName::from_object(object)
+    }
+
+    /// Returns `Kind namespace/name` for messages.
+    #[must_use]
+    pub fn object(&self) -> String {
+        format!("{} {}", self.kind, self.key)
     }
 }
 
@@ -294,43 +302,5 @@ fn record_rejection(error: Error, convergence: &mut Convergence) -> Result<Apply
             Ok(ApplyOutcome::Rejected(message))
         }
         Err(()) => Err(error),
-    }
-}
-
-/// Returns the owner of `live` unless it is `owner`, for messages. An object without a controller is ours only if `manager`
-/// applied it before: its owner was deleted with `--cascade=orphan` and created again.
-fn other_owner(live: &Value, owner: &Value, manager: &str) -> Option<String> {
-    match controller_of(live) {
-        Some(_) if controller_uid(live) == Some(metadata_field(owner, "uid")) => None,
-        Some(controller) => Some(format!(
-            "{} {}",
-            controller["kind"].as_str().unwrap_or_default(),
-            controller["name"].as_str().unwrap_or_default()
-        )),
-        None if is_managed_by(live, manager) => None,
-        None => Some("another field manager (no controller owner reference)".to_owned()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rstest::rstest;
-
-    fn controlled_by(uid: &str) -> Value {
-        json!({"metadata": {"ownerReferences": [{"controller": true, "kind": "Job", "name": "j", "uid": uid}]}})
-    }
-
-    #[rstest]
-    #[case::own_object(controlled_by("me"), None)]
-    #[case::other_controller(controlled_by("them"), Some("Job j"))]
-    #[case::no_controller(
-        json!({"metadata": {}}),
-        Some("another field manager (no controller owner reference)")
-    )]
-    #[case::own_orphan(json!({"metadata": {"managedFields": [{"manager": "us", "operation": "Apply"}]}}), None)]
-    fn other_owners_are_detected(#[case] live: Value, #[case] expect: Option<&str>) {
-        let owner = json!({"metadata": {"uid": "me"}});
-        assert_eq!(other_owner(&live, &owner, "us").as_deref(), expect);
     }
 }

@@ -12,6 +12,8 @@ pub trait Clock: Send + Sync {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
+// === impl SystemClock ===
+
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         Timestamp::now()

@@ -65,6 +65,8 @@ enum LeaseAction {
     Wait,
 }
 
+// === impl LeaderElectionTimings ===
+
 impl Default for LeaderElectionTimings {
     /// Returns the defaults of Kubernetes: 15, 10 and 2 seconds.
     fn default() -> LeaderElectionTimings {

@@ -17,6 +17,31 @@ const IDENTITY_METADATA_FIELDS: [&str; 2] = ["name", "namespace"];
 const ATOMIC_DEFAULTS: [(&str, &str); 4] =
     [("apiVersion", "\"v1\""), ("divisor", "\"0\""), ("expirationSeconds", "3600"), ("name", "\"\"")];
 
+/// How values are compared.
+#[derive(Clone, Copy)]
+struct Comparison {
+    scalars: Scalars,
+    atomic_values: AtomicValues,
+}
+
+/// How scalar values are compared.
+#[derive(Clone, Copy, PartialEq)]
+enum Scalars {
+    /// JSON values.
+    Plain,
+    /// Values below `limits`, `requests` and similar fields are quantities: `1000m` equals `1`.
+    Quantities,
+}
+
+/// Which additional fields a live atomic value may have.
+#[derive(Clone, Copy, PartialEq)]
+enum AtomicValues {
+    /// Known defaults only.
+    Exact,
+    /// Any fields.
+    AllowExtraFields,
+}
+
 /// Returns whether applying `desired` to the main resource as `manager` would change nothing.
 #[must_use]
 pub(crate) fn is_applied(live: &Value, desired: &Value, manager: &str) -> bool {
@@ -88,41 +113,6 @@ fn has_no_metadata(metadata: &Value, fields: &Value) -> bool {
 fn remove_fields(object: &mut Value, names: &[&str]) {
     if let Some(object) = object.as_object_mut() {
         names.iter().for_each(|name| drop(object.remove(*name)));
-    }
-}
-
-/// How values are compared.
-#[derive(Clone, Copy)]
-struct Comparison {
-    scalars: Scalars,
-    atomic_values: AtomicValues,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Scalars {
-    Plain,
-    /// Values below `limits`, `requests` and similar fields are quantities: `1000m` equals `1`.
-    Quantities,
-}
-
-/// Which additional fields a live atomic value may have.
-#[derive(Clone, Copy, PartialEq)]
-enum AtomicValues {
-    /// Known defaults only.
-    Exact,
-    /// Any fields.
-    AllowExtraFields,
-}
-
-impl Comparison {
-    const EXACT: Comparison = Comparison { scalars: Scalars::Plain, atomic_values: AtomicValues::Exact };
-
-    /// Returns how values below the field `name` are compared.
-    fn for_field(self, name: &str) -> Comparison {
-        match name {
-            "limits" | "requests" | "minResources" => Comparison { scalars: Scalars::Quantities, ..self },
-            _ => self,
-        }
     }
 }
 
@@ -234,6 +224,20 @@ fn equal_quantities(left: &Value, right: &Value) -> bool {
 /// Returns whether two numbers are equal: `1` and `1.0` are the same JSON number.
 fn equal_numbers(left: &Value, right: &Value) -> bool {
     matches!((left, right), (Value::Number(_), Value::Number(_))) && left.as_f64() == right.as_f64()
+}
+
+// === impl Comparison ===
+
+impl Comparison {
+    const EXACT: Comparison = Comparison { scalars: Scalars::Plain, atomic_values: AtomicValues::Exact };
+
+    /// Returns how values below the field `name` are compared.
+    fn for_field(self, name: &str) -> Comparison {
+        match name {
+            "limits" | "requests" | "minResources" => Comparison { scalars: Scalars::Quantities, ..self },
+            _ => self,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::apply::{Applier, ApplyOutcome};
 use crate::namespaced_name::NamespacedName;
 use crate::object::{is_terminating, kind_and_name, metadata_field};
+use crate::owner::ObjectOwner;
 use crate::prune::PruneCandidate;
 use crate::{Error, Kind};
 
@@ -47,7 +48,7 @@ impl Applier {
             }
             // Without force, a conflict means that another manager owns a field: the object was created concurrently.
             Err(error) if live.is_none() && error.is_conflict() => {
-                Ok(ApplyOutcome::NotOwned("another field manager".to_owned()))
+                Ok(ApplyOutcome::NotOwned(ObjectOwner::FieldManager))
             }
             Err(error) => error.rejection().map(|message| ApplyOutcome::Rejected(message.to_owned())).ok_or(error),
         }

@@ -42,6 +42,8 @@ enum Requeue {
     Yes,
 }
 
+// === impl WorkQueue ===
+
 impl<K> Default for WorkQueue<K> {
     fn default() -> Self {
         WorkQueue {

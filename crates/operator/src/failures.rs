@@ -1,9 +1,9 @@
 //! Failures to apply the objects of a service, and problems of its workloads; no I/O.
 
-use cluster::{ApplyOutcome, ApplyResult};
+use cluster::{ApplyOutcome, ApplyResult, ObjectOwner};
 
 use crate::condition_reason::ConditionReason;
-use crate::kinds::CONTROLLER_REVISION;
+use crate::kinds::{CONTROLLER_REVISION, OME_SERVICE};
 use crate::readiness::{RESTARTS_TO_FAIL, WorkloadProblem, WorkloadReason, workload_problem};
 use crate::workloads::PlannedWorkload;
 
@@ -28,11 +28,11 @@ pub(crate) fn apply_failure(
         || applied.iter().filter(|result| result.kind != CONTROLLER_REVISION.kind && includes_kind(&result.kind));
     results().find_map(|result| match &result.outcome {
         ApplyOutcome::NotOwned(owner) => {
-            Some((ConditionReason::ObjectNotOurs, not_owned_message(&result.object, owner)))
+            Some((ConditionReason::ObjectNotOurs, not_owned_message(&result.object(), owner)))
         }
         ApplyOutcome::KindNotServed => Some((ConditionReason::KindMissing, kinds_not_served_message(results()))),
         ApplyOutcome::Rejected(message) => {
-            Some((ConditionReason::ObjectRefused, format!("Failed to apply {}: {message}", result.object)))
+            Some((ConditionReason::ObjectRefused, format!("Failed to apply {}: {message}", result.object())))
         }
         ApplyOutcome::Unchanged
         | ApplyOutcome::Created
@@ -44,15 +44,17 @@ pub(crate) fn apply_failure(
 
 /// Formats the message about an object of another owner. If the owner is an InferenceService, both services produce the
 /// same object name.
-fn not_owned_message(object: &str, owner: &str) -> String {
-    match owner.strip_prefix("InferenceService ") {
-        Some(service) => {
-            format!(
-                "{object} is already owned by InferenceService {service}, which produces the same object name; rename one of the services, or the role"
-            )
+fn not_owned_message(object: &str, owner: &ObjectOwner) -> String {
+    let other_owner = match owner {
+        ObjectOwner::Controller { kind, name } if *kind == OME_SERVICE.kind => {
+            return format!(
+                "{object} is already owned by {kind} {name}, which produces the same object name; rename one of the services, or the role"
+            );
         }
-        None => format!("{object} is owned by {owner}; rename the service or delete the object"),
-    }
+        ObjectOwner::Controller { kind, name } => format!("{kind} {name}"),
+        ObjectOwner::FieldManager => "another field manager (no controller owner reference)".to_owned(),
+    };
+    format!("{object} is owned by {other_owner}; rename the service or delete the object")
 }
 
 fn kinds_not_served_message<'a>(applied: impl Iterator<Item = &'a ApplyResult>) -> String {
@@ -117,13 +119,12 @@ pub(crate) fn planned_workload_problem(workload: &PlannedWorkload) -> Option<Wor
 /// Returns a problem if the update of the workload was deferred by the rollout.
 #[must_use]
 pub(crate) fn deferred_update(applied: &[ApplyResult], workload: &PlannedWorkload) -> Option<WorkloadProblem> {
-    let object = cluster::kind_and_name(&workload.planned);
-    let result = applied.iter().find(|result| result.object == object)?;
+    let result = applied.iter().find(|result| result.is_of(&workload.planned))?;
     let message = "the update is deferred; the previous template is still in use".to_owned();
     (result.outcome == ApplyOutcome::Deferred).then_some(WorkloadProblem {
         reason: WorkloadReason::RollingOut,
         waits_for_group: false,
-        object,
+        object: cluster::kind_and_name(&workload.planned),
         message,
         failed: false,
     })
@@ -132,11 +133,12 @@ pub(crate) fn deferred_update(applied: &[ApplyResult], workload: &PlannedWorkloa
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cluster::NamespacedName;
     use rstest::rstest;
     use serde_json::{Value, json};
 
     fn applied(kind: &str, outcome: ApplyOutcome) -> ApplyResult {
-        ApplyResult { object: format!("{kind} n/s"), kind: kind.to_owned(), outcome }
+        ApplyResult { kind: kind.to_owned(), key: NamespacedName::new("n", "s"), outcome }
     }
 
     // spec: TOP-71

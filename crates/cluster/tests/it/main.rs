@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use cluster::{Applier, ApplyOutcome, Convergence, DesiredObject, Kind, StatusWriter, Stores};
+use cluster::{Applier, ApplyOutcome, Convergence, DesiredObject, Kind, ObjectOwner, StatusWriter, Stores};
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use kube::client::Body;
@@ -19,6 +19,11 @@ const MANAGER: &str = "us";
 
 /// Recorded requests as `METHOD path?query` with their bodies.
 type RequestLog = Arc<Mutex<Vec<(String, Value)>>>;
+
+/// Returns the owner of objects that `MANAGER` must not modify.
+fn other_owner() -> ObjectOwner {
+    ObjectOwner::Controller { kind: "Owner".to_owned(), name: "o".to_owned() }
+}
 
 /// Returns a client whose requests are all answered with `code`; 200 returns the request body.
 fn client(code: u16) -> (kube::Client, RequestLog) {
@@ -145,7 +150,7 @@ async fn object_of_another_owner_is_not_modified() {
     let mut not_owned = live_object();
     not_owned["metadata"]["ownerReferences"][0]["uid"] = json!("other");
     let (result, requests) = converge(200, vec![not_owned], vec![desired(81)]).await;
-    assert_eq!(result.results[0].outcome, ApplyOutcome::NotOwned("Owner o".to_owned()));
+    assert_eq!(result.results[0].outcome, ApplyOutcome::NotOwned(other_owner()));
     assert!(requests.is_empty());
 }
 
@@ -159,7 +164,7 @@ async fn objects_after_apply_first_are_deferred_until_it_is_applied() {
     let objects = vec![DesiredObject::ApplyFirst(desired(81)), DesiredObject::Apply(second)];
     let outcomes: Vec<ApplyOutcome> =
         applier.converge(&owner(), objects).await.unwrap().results.into_iter().map(|result| result.outcome).collect();
-    assert_eq!(outcomes, [ApplyOutcome::NotOwned("Owner o".to_owned()), ApplyOutcome::Deferred]);
+    assert_eq!(outcomes, [ApplyOutcome::NotOwned(other_owner()), ApplyOutcome::Deferred]);
     assert!(requests.lock().unwrap().is_empty());
 }
 

@@ -1,4 +1,4 @@
-use cluster::{ApplyOutcome, Condition};
+use cluster::{ApplyOutcome, Condition, NamespacedName};
 use plan::labels::{COMPONENT_TYPE, GROUP_NAME, REPLICA_INDEX, ROLE_NAME};
 use rstest::rstest;
 
@@ -276,10 +276,9 @@ fn counts_router_from_its_deployment() {
     assert_eq!(scenario.component("entry")["readyPods"], 1);
     assert_eq!(statuses(&scenario), ["True"; 3]);
     // Without the CRD of the pool, the engines still serve requests.
-    let object = "InferencePool n/s-pool".to_owned();
     scenario.applied.push(ApplyResult {
-        object,
         kind: "InferencePool".to_owned(),
+        key: NamespacedName::new("n", "s-pool"),
         outcome: ApplyOutcome::KindNotServed,
     });
     assert_eq!(statuses(&scenario), ["False", "True", "False"]);

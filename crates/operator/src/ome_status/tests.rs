@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use cluster::ApplyOutcome;
+use cluster::{ApplyOutcome, NamespacedName, ObjectOwner};
 use decide::{ComponentDecision, RuntimeRef, Warning};
 
 use super::*;
@@ -213,9 +213,9 @@ fn reports_missing_runtime() {
 #[test]
 fn apply_failure_names_the_object() {
     let applied = [ApplyResult {
-        object: "Deployment n/chat-engine".to_owned(),
         kind: "Deployment".to_owned(),
-        outcome: ApplyOutcome::NotOwned("Job j".to_owned()),
+        key: NamespacedName::new("n", "chat-engine"),
+        outcome: ApplyOutcome::NotOwned(ObjectOwner::Controller { kind: "Job".to_owned(), name: "j".to_owned() }),
     }];
     let conditions = conditions(&OmeObservations {
         service: &service(),
