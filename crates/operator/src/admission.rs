@@ -7,6 +7,7 @@
 mod accelerator_counts;
 mod class_references;
 mod context;
+mod object_lister;
 mod picker_config;
 mod role_topology;
 mod runtime_conflicts;
@@ -14,14 +15,13 @@ pub(crate) mod webhook;
 mod workload_names;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use api::{Document, Finding, Severity};
 use apimachinery::StatusCause;
-use cluster::{Kind, Stores};
 use serde_json::Value;
 
 pub use context::AdmissionContext;
+pub use object_lister::ObjectLister;
 pub use picker_config::validate_picker_config;
 pub use webhook::{WebhookOptions, WebhookTarget};
 
@@ -41,12 +41,6 @@ pub struct ValidationResult {
     pub errors: Vec<Finding>,
     /// Warnings, one line each.
     pub warnings: Vec<String>,
-}
-
-/// Lists existing objects.
-pub trait ObjectLister {
-    /// Returns all objects of a kind.
-    fn list(&self, kind: Kind) -> Vec<Arc<Value>>;
 }
 
 /// Maximum number of warnings per write; API servers truncate long lists.
@@ -131,12 +125,6 @@ impl ValidationResult {
         let cause =
             |finding: &Finding| StatusCause::new(&finding.path, "FieldValueInvalid", message_with_hint(finding));
         self.errors.iter().map(cause).collect()
-    }
-}
-
-impl ObjectLister for Stores {
-    fn list(&self, kind: Kind) -> Vec<Arc<Value>> {
-        Stores::list(self, kind)
     }
 }
 

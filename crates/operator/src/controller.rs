@@ -19,6 +19,7 @@ use crate::admission::webhook::{self, WebhookOptions};
 use crate::claims::Claims;
 use crate::crash_tracker::CrashTracker;
 use crate::decision_cache::DecisionCache;
+use crate::error_chain::error_chain;
 use crate::event_queue::{EventSender, event_queue};
 use crate::in_flight::{InFlight, ReconcileResult};
 use crate::inventory::{self, InventoryTracker};
@@ -27,11 +28,12 @@ use crate::kinds::{
     LABEL_FILTERED, OME_SERVICE, OSTLER_APIS, OWNED, POD, RESOURCE_FLAVORS, SERVING_RUNTIME, cache_policy,
 };
 use crate::metrics::Metrics;
+use crate::options::Options;
 use crate::selection_snapshot::{InvalidObject, SELECTION_KINDS, SnapshotCache};
 use crate::service_index::ServiceIndex;
 use crate::status_report::StatusReport;
 use crate::triggers::{self, WorkItem};
-use crate::{FIELD_MANAGER, Options, base_set, pod_group_schema};
+use crate::{FIELD_MANAGER, base_set, pod_group_schema};
 
 /// Reporting controller of events.
 const CONTROLLER_NAME: &str = "ostler.io/operator";
@@ -463,12 +465,6 @@ async fn sleep(delay: Option<Duration>) {
         Some(delay) => tokio::time::sleep(delay).await,
         None => std::future::pending().await,
     }
-}
-
-/// Formats an error with its sources on one line.
-pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
-    let sources = std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string);
-    sources.collect::<Vec<_>>().join(": ")
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use futures::stream;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::controller::error_chain;
+use crate::error_chain::error_chain;
 
 /// Maximum number of concurrent requests that create events.
 const MAX_CONCURRENT_REQUESTS: usize = 8;

@@ -1,10 +1,12 @@
 //! Failures to apply the objects of a service, and problems of its workloads; no I/O.
 
-use cluster::{ApplyOutcome, ApplyResult, ObjectOwner};
+use std::fmt;
 
-use crate::condition_reason::ConditionReason;
+use cluster::{ApplyOutcome, ApplyResult, ObjectOwner, kind_and_name};
+
+use crate::condition_reason::{ConditionReason, WorkloadReason};
 use crate::kinds::{CONTROLLER_REVISION, OME_SERVICE};
-use crate::readiness::{RESTARTS_TO_FAIL, WorkloadProblem, WorkloadReason, workload_problem};
+use crate::readiness::{RESTARTS_TO_FAIL, WorkloadProblem, workload_problem};
 use crate::workloads::PlannedWorkload;
 
 /// Kinds of optional APIs and the project that provides each.
@@ -17,23 +19,63 @@ const INTEGRATIONS: [(&str, &str); 6] = [
     ("HTTPScaledObject", "the HTTP add-on of KEDA (http.keda.sh)"),
 ];
 
-/// Returns the first failure to apply an object whose kind `includes_kind` accepts, as reason and message. A message
-/// about kinds that are not served names all of them. A failed ControllerRevision is ignored: it blocks no workload.
+/// Why an object of a service was not applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ApplyFailure<'a> {
+    /// Another owner has an object of this name.
+    NotOwned(&'a ApplyResult, &'a ObjectOwner),
+    /// The cluster does not serve these kinds.
+    KindsNotServed(Vec<&'a str>),
+    /// The API server rejected the object with this message.
+    Rejected(&'a ApplyResult, &'a str),
+}
+
+// === impl ApplyFailure ===
+
+impl From<&ApplyFailure<'_>> for ConditionReason {
+    fn from(failure: &ApplyFailure<'_>) -> ConditionReason {
+        match failure {
+            ApplyFailure::NotOwned(..) => ConditionReason::ObjectNotOurs,
+            ApplyFailure::KindsNotServed(_) => ConditionReason::KindMissing,
+            ApplyFailure::Rejected(..) => ConditionReason::ObjectRefused,
+        }
+    }
+}
+
+/// The message of a condition.
+impl fmt::Display for ApplyFailure<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // Both services produce the same object name.
+            ApplyFailure::NotOwned(result, ObjectOwner::Controller { kind, name }) if *kind == OME_SERVICE.kind => {
+                let object = result.object();
+                write!(f, "{object} is already owned by {kind} {name}, which produces the same object name; ")?;
+                f.write_str("rename one of the services, or the role")
+            }
+            ApplyFailure::NotOwned(result, owner) => {
+                let (object, owner) = (result.object(), owner_name(owner));
+                write!(f, "{object} is owned by {owner}; rename the service or delete the object")
+            }
+            ApplyFailure::KindsNotServed(kinds) => {
+                let projects: Vec<&str> = kinds.iter().map(|kind| project_of_kind(kind)).collect();
+                let (kinds, projects) = (join_with_and(kinds), join_with_and(&projects));
+                write!(f, "The cluster does not serve {kinds}; install {projects} to run this service")
+            }
+            ApplyFailure::Rejected(result, message) => write!(f, "Failed to apply {}: {message}", result.object()),
+        }
+    }
+}
+
+/// Returns the first failure to apply an object whose kind `includes_kind` accepts. A failed ControllerRevision is
+/// ignored: it blocks no workload.
 #[must_use]
-pub(crate) fn apply_failure(
-    applied: &[ApplyResult],
-    includes_kind: impl Fn(&str) -> bool,
-) -> Option<(ConditionReason, String)> {
-    let results =
-        || applied.iter().filter(|result| result.kind != CONTROLLER_REVISION.kind && includes_kind(&result.kind));
-    results().find_map(|result| match &result.outcome {
-        ApplyOutcome::NotOwned(owner) => {
-            Some((ConditionReason::ObjectNotOurs, not_owned_message(&result.object(), owner)))
-        }
-        ApplyOutcome::KindNotServed => Some((ConditionReason::KindMissing, kinds_not_served_message(results()))),
-        ApplyOutcome::Rejected(message) => {
-            Some((ConditionReason::ObjectRefused, format!("Failed to apply {}: {message}", result.object())))
-        }
+pub(crate) fn apply_failure(applied: &[ApplyResult], includes_kind: impl Fn(&str) -> bool) -> Option<ApplyFailure<'_>> {
+    let is_included = |result: &&ApplyResult| result.kind != CONTROLLER_REVISION.kind && includes_kind(&result.kind);
+    let results: Vec<&ApplyResult> = applied.iter().filter(is_included).collect();
+    results.iter().find_map(|result| match &result.outcome {
+        ApplyOutcome::NotOwned(owner) => Some(ApplyFailure::NotOwned(result, owner)),
+        ApplyOutcome::KindNotServed => Some(ApplyFailure::KindsNotServed(kinds_not_served(&results))),
+        ApplyOutcome::Rejected(message) => Some(ApplyFailure::Rejected(result, message)),
         ApplyOutcome::Unchanged
         | ApplyOutcome::Created
         | ApplyOutcome::Updated
@@ -42,34 +84,23 @@ pub(crate) fn apply_failure(
     })
 }
 
-/// Formats the message about an object of another owner. If the owner is an InferenceService, both services produce the
-/// same object name.
-fn not_owned_message(object: &str, owner: &ObjectOwner) -> String {
-    let other_owner = match owner {
-        ObjectOwner::Controller { kind, name } if *kind == OME_SERVICE.kind => {
-            return format!(
-                "{object} is already owned by {kind} {name}, which produces the same object name; rename one of the services, or the role"
-            );
-        }
-        ObjectOwner::Controller { kind, name } => format!("{kind} {name}"),
-        ObjectOwner::FieldManager => "another field manager (no controller owner reference)".to_owned(),
-    };
-    format!("{object} is owned by {other_owner}; rename the service or delete the object")
-}
-
-fn kinds_not_served_message<'a>(applied: impl Iterator<Item = &'a ApplyResult>) -> String {
+/// Returns all kinds that are not served, each once, so that one message names all projects to install.
+fn kinds_not_served<'a>(results: &[&'a ApplyResult]) -> Vec<&'a str> {
     let mut kinds: Vec<&str> = Vec::new();
-    for result in applied.filter(|result| result.outcome == ApplyOutcome::KindNotServed) {
+    for result in results.iter().filter(|result| result.outcome == ApplyOutcome::KindNotServed) {
         if !kinds.contains(&result.kind.as_str()) {
             kinds.push(&result.kind);
         }
     }
-    let projects: Vec<&str> = kinds.iter().map(|kind| project_of_kind(kind)).collect();
-    format!(
-        "The cluster does not serve {}; install {} to run this service",
-        join_with_and(&kinds),
-        join_with_and(&projects)
-    )
+    kinds
+}
+
+/// Formats an owner that is not a service.
+fn owner_name(owner: &ObjectOwner) -> String {
+    match owner {
+        ObjectOwner::Controller { kind, name } => format!("{kind} {name}"),
+        ObjectOwner::FieldManager => "another field manager (no controller owner reference)".to_owned(),
+    }
 }
 
 /// Returns the project to install for `kind`.
@@ -89,16 +120,9 @@ fn join_with_and(items: &[&str]) -> String {
 /// Returns the most urgent problem of a planned workload, or `None` if it is ready.
 #[must_use]
 pub(crate) fn planned_workload_problem(workload: &PlannedWorkload) -> Option<WorkloadProblem> {
-    let object = || cluster::kind_and_name(&workload.planned);
+    let object = kind_and_name(&workload.planned);
     let Some(live) = &workload.live else {
-        let message = "not created yet".to_owned();
-        return Some(WorkloadProblem {
-            reason: WorkloadReason::Starting,
-            waits_for_group: false,
-            object: object(),
-            message,
-            failed: false,
-        });
+        return Some(WorkloadProblem::new(WorkloadReason::Starting, object, "not created yet"));
     };
     let problem = workload_problem(&live.object, live.pods())?;
     let crashes = i64::try_from(workload.recent_crashes).unwrap_or(i64::MAX);
@@ -107,27 +131,16 @@ pub(crate) fn planned_workload_problem(workload: &PlannedWorkload) -> Option<Wor
     }
     let message =
         format!("its Pods crashed {crashes} times in 10 minutes and were recreated; see the logs of the latest Pod");
-    Some(WorkloadProblem {
-        reason: WorkloadReason::CrashLoop,
-        waits_for_group: false,
-        object: object(),
-        message,
-        failed: true,
-    })
+    Some(WorkloadProblem::failed(WorkloadReason::CrashLoop, object, message))
 }
 
 /// Returns a problem if the update of the workload was deferred by the rollout.
 #[must_use]
 pub(crate) fn deferred_update(applied: &[ApplyResult], workload: &PlannedWorkload) -> Option<WorkloadProblem> {
     let result = applied.iter().find(|result| result.is_of(&workload.planned))?;
-    let message = "the update is deferred; the previous template is still in use".to_owned();
-    (result.outcome == ApplyOutcome::Deferred).then_some(WorkloadProblem {
-        reason: WorkloadReason::RollingOut,
-        waits_for_group: false,
-        object: cluster::kind_and_name(&workload.planned),
-        message,
-        failed: false,
-    })
+    let message = "the update is deferred; the previous template is still in use";
+    let problem = WorkloadProblem::new(WorkloadReason::RollingOut, kind_and_name(&workload.planned), message);
+    (result.outcome == ApplyOutcome::Deferred).then_some(problem)
 }
 
 #[cfg(test)]
@@ -151,7 +164,21 @@ mod tests {
     fn names_missing_integrations(#[case] kinds: &[&str], #[case] expect: &str) {
         let results: Vec<ApplyResult> = kinds.iter().map(|kind| applied(kind, ApplyOutcome::KindNotServed)).collect();
         let expect = format!("The cluster does not serve {expect} to run this service");
-        assert_eq!(apply_failure(&results, |_| true), Some((ConditionReason::KindMissing, expect)));
+        let failure = apply_failure(&results, |_| true).unwrap();
+        assert_eq!((ConditionReason::from(&failure), failure.to_string()), (ConditionReason::KindMissing, expect));
+    }
+
+    #[rstest]
+    #[case::other_service(
+        "InferenceService",
+        "Deployment n/s is already owned by InferenceService j, which produces the same object name; \
+        rename one of the services, or the role"
+    )]
+    #[case::other_controller("Job", "Deployment n/s is owned by Job j; rename the service or delete the object")]
+    fn names_the_other_owner(#[case] kind: &str, #[case] expect: &str) {
+        let owner = ObjectOwner::Controller { kind: kind.to_owned(), name: "j".to_owned() };
+        let results = [applied("Deployment", ApplyOutcome::NotOwned(owner))];
+        assert_eq!(apply_failure(&results, |_| true).unwrap().to_string(), expect);
     }
 
     #[test]

@@ -1,92 +1,21 @@
 //! Computes the status of a `fusioninfer.io` InferenceService; no I/O.
 
 mod conditions;
-mod role;
+mod observations;
+mod role_state;
+mod spec_role;
 #[cfg(test)]
 mod tests;
 
-use cluster::{ApplyResult, Transition, generation, render_conditions};
+use cluster::{Transition, generation, render_conditions};
 use decide::Warning;
 use jiff::Timestamp;
-use plan::ServicePlan;
 use serde_json::{Map, Value, json};
 
-use crate::rollout::Rollouts;
-use crate::route_status::RouteStatus;
 use crate::status_report::StatusReport;
-use crate::workloads::PlannedWorkload;
-use role::RoleState;
-
-/// A role of the spec.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Role {
-    /// Name of the role.
-    pub name: String,
-    /// Whether the role serves or routes requests.
-    pub kind: RoleKind,
-    /// Desired replicas.
-    pub replicas: i64,
-    /// Pods per replica.
-    pub nodes: i64,
-}
-
-/// Whether a role serves or routes requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RoleKind {
-    /// The Pods serve requests.
-    Engine,
-    /// The Pods select the endpoint of a request.
-    Router,
-}
-
-/// Observations of one reconcile.
-pub(crate) struct FusionInferObservations<'a> {
-    /// The live service.
-    pub service: &'a Value,
-    /// The plan; `None` if the workloads cannot be listed and nothing was planned.
-    pub plan: Option<&'a ServicePlan>,
-    /// The roles of the spec.
-    pub roles: &'a [Role],
-    /// The workloads of all roles.
-    pub workloads: &'a [PlannedWorkload],
-    /// The results of applying the planned objects.
-    pub applied: &'a [ApplyResult],
-    /// The rollouts by role.
-    pub rollouts: &'a Rollouts,
-    /// The status that Gateway controllers report for its route and pool.
-    pub route_status: &'a RouteStatus,
-    /// Workload kinds that cannot be listed, so that the state is unknown.
-    pub unlisted: &'a [String],
-}
-
-// === impl FusionInferObservations ===
-
-impl FusionInferObservations<'_> {
-    /// Returns the plan if it is infeasible; it contains the reason.
-    fn infeasible_plan(&self) -> Option<&ServicePlan> {
-        self.plan.filter(|plan| !plan.feasible)
-    }
-
-    fn is_feasible(&self) -> bool {
-        self.infeasible_plan().is_none()
-    }
-}
-
-/// Returns the roles of the spec; unset counts default to 1. A router always counts as one replica on one node.
-#[must_use]
-pub(crate) fn spec_roles(service: &Value) -> Vec<Role> {
-    let roles = service["spec"]["roles"].as_array().into_iter().flatten();
-    let role = |role: &Value| {
-        let is_router = role["componentType"] == "router";
-        Role {
-            name: role["name"].as_str().unwrap_or_default().to_owned(),
-            kind: if is_router { RoleKind::Router } else { RoleKind::Engine },
-            replicas: if is_router { 1 } else { role["replicas"].as_i64().unwrap_or(1) },
-            nodes: if is_router { 1 } else { role["multinode"]["nodeCount"].as_i64().unwrap_or(1) },
-        }
-    };
-    roles.map(role).collect()
-}
+pub(crate) use observations::FusionInferObservations;
+use role_state::RoleState;
+pub(crate) use spec_role::spec_roles;
 
 /// Computes status and events of the service.
 #[must_use]

@@ -8,9 +8,10 @@ use plan::labels::{GROUP_INDEX, GROUP_NAME, REPLICA_INDEX, ROLE_NAME, TASK_SPEC}
 use serde_json::Value;
 
 use crate::code;
-use crate::condition_reason::ConditionReason;
+use crate::condition_reason::{ConditionReason, WorkloadReason};
 use crate::failures::apply_failure;
-use crate::readiness::{WorkloadReason, pod_problem};
+use crate::kinds::POD_GROUP;
+use crate::readiness::pod_problem;
 use crate::workloads::{LiveWorkload, PlannedWorkload};
 
 const CONDITION_TYPE: &str = "GangScheduled";
@@ -46,8 +47,9 @@ pub(crate) fn gang_condition(
     if roles.is_empty() || plan.is_some_and(|plan| !plan.feasible) {
         return None;
     }
-    if let Some((reason, message)) = apply_failure(applied, |kind| kind == crate::kinds::POD_GROUP.kind) {
-        return Some(reason.condition(CONDITION_TYPE, false, message).with_event_policy(EventPolicy::Suppressed));
+    if let Some(failure) = apply_failure(applied, |kind| kind == POD_GROUP.kind) {
+        let condition = ConditionReason::from(&failure).condition(CONDITION_TYPE, false, failure.to_string());
+        return Some(condition.with_event_policy(EventPolicy::Suppressed));
     }
     let waiting_message = roles.iter().find_map(GangRole::waiting_message);
     let with_waiting_message = |text: String| match &waiting_message {

@@ -18,6 +18,7 @@ mod controller;
 mod crash_tracker;
 mod decision_cache;
 mod decision_record;
+mod error_chain;
 mod event_queue;
 mod failures;
 mod fusioninfer_status;
@@ -28,6 +29,7 @@ pub mod kinds;
 mod leader_election;
 mod metrics;
 mod ome_status;
+mod options;
 mod own_image;
 mod pod_group_schema;
 mod rbac;
@@ -44,22 +46,18 @@ mod status_report;
 mod triggers;
 mod workloads;
 
-use std::sync::Arc;
-
-use cluster::{Clock, SystemClock};
-use serde_json::Value;
-
 pub use admission::{
     AdmissionContext, ObjectLister, ValidationRequest, ValidationResult, WebhookOptions, WebhookTarget,
     validate_admission, validate_picker_config,
 };
-pub use condition_reason::ConditionReason;
+pub use condition_reason::{ConditionReason, WorkloadReason};
 pub use controller::run;
 pub use leader_election::LeaderElection;
 pub use metrics::{Metrics, serve_metrics};
+pub use options::Options;
 pub use own_image::own_image;
 pub use rbac::{PolicyRules, cluster_role_rules, namespace_role_rules};
-pub use readiness::{WorkloadProblem, WorkloadReason, crashed_container, last_log_line, pod_problem};
+pub use readiness::{WorkloadProblem, crashed_container, last_log_line, pod_problem};
 pub use revisions::{restore_revision, revision_content, revision_number};
 pub use rollout::{is_rollout_paused, rollout_pause_annotation};
 
@@ -68,42 +66,3 @@ pub const FIELD_MANAGER: &str = "ostler-operator";
 
 /// Namespace that the operator runs in by default (seed 000).
 pub const DEFAULT_NAMESPACE: &str = "ome-system";
-
-/// Options of the operator.
-#[derive(Clone)]
-pub struct Options {
-    /// Feature gate `AcceleratorAwareScheduling`.
-    pub accelerator_aware: bool,
-    /// Source of the current time.
-    pub clock: Arc<dyn Clock>,
-    /// Leader election among several replicas; `None` if this is the only replica.
-    pub leader_election: Option<LeaderElection>,
-    /// Whether accelerator classes are created from node labels.
-    pub discovery: bool,
-    /// Namespace of the operator, which contains the base set of accelerator classes.
-    pub namespace: String,
-    /// Shipped AcceleratorClasses that discovery reads facts from; they are not applied.
-    pub known_classes: Vec<Value>,
-    /// Image of the endpoint pickers of routers, which equals the image of the operator.
-    pub picker_image: String,
-    /// Metrics of the operator.
-    pub metrics: Arc<Metrics>,
-    /// Options of the admission webhook; `None` if writes are validated by direct function call or not at all.
-    pub webhook: Option<WebhookOptions>,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            accelerator_aware: true,
-            clock: Arc::new(SystemClock),
-            leader_election: None,
-            discovery: true,
-            namespace: DEFAULT_NAMESPACE.to_owned(),
-            known_classes: Vec::new(),
-            picker_image: plan::DEFAULT_PICKER_IMAGE.to_owned(),
-            metrics: Arc::default(),
-            webhook: None,
-        }
-    }
-}

@@ -1,40 +1,27 @@
 //! Computes the status of an `ome.io` InferenceService; no I/O.
 
 mod components;
+mod observations;
 
-use cluster::{ApplyResult, Condition, ConditionStatus, EventPolicy, generation, metadata_field, render_conditions};
+use cluster::{Condition, ConditionStatus, EventPolicy, generation, metadata_field, render_conditions};
 use decide::code::runtime::NO_ELIGIBLE_ACCELERATOR;
 use jiff::Timestamp;
 use plan::ServicePlan;
 use plan::labels::COMPONENT;
 use serde_json::{Value, json};
 
-use crate::condition_reason::ConditionReason;
+use crate::condition_reason::{ConditionReason, WorkloadReason};
 use crate::failures::{apply_failure, deferred_update, planned_workload_problem};
-use crate::readiness::WorkloadReason;
 use crate::rollout::is_rollout_paused;
 use crate::status_report::StatusReport;
 use crate::workloads::PlannedWorkload;
 use crate::{code, decision_record, gang_status};
+pub(crate) use observations::OmeObservations;
 
 /// Component whose Pods route requests.
 const ROUTER: &str = "router";
 /// Condition type, and code of the warning that the condition repeats.
 const AUTOSCALER_UNAVAILABLE: api::Code = plan::code::warning::AUTOSCALER_UNAVAILABLE;
-
-/// Observations of one reconcile.
-pub(crate) struct OmeObservations<'a> {
-    /// The live service.
-    pub(crate) service: &'a Value,
-    /// The plan of the service.
-    pub(crate) plan: &'a ServicePlan,
-    /// The plan that re-running selection would produce, if it differs from `plan`.
-    pub(crate) better_plan: Option<&'a ServicePlan>,
-    /// The workloads of the service.
-    pub(crate) workloads: &'a [PlannedWorkload],
-    /// The results of applying the planned objects.
-    pub(crate) applied: &'a [ApplyResult],
-}
 
 /// Computes status and events of the service from the same decision record.
 pub(crate) fn report(observations: &OmeObservations<'_>, now: Timestamp) -> StatusReport {
@@ -71,7 +58,7 @@ fn conditions(observations: &OmeObservations<'_>) -> Vec<Condition> {
 fn failed(workloads: &[PlannedWorkload]) -> Option<Condition> {
     let problem = workloads.iter().filter_map(planned_workload_problem).filter(|problem| problem.failed).min()?;
     let message = format!("{}: {}", problem.object, problem.message);
-    let condition = problem.condition_reason().condition("Failed", true, message);
+    let condition = ConditionReason::from(&problem).condition("Failed", true, message);
     Some(condition.with_event_policy(EventPolicy::Suppressed))
 }
 
@@ -180,8 +167,8 @@ fn workloads_ready(
         let message = "No workload is created until a runtime and its accelerators are resolved";
         return ConditionReason::NotPlanned.condition(type_, false, message);
     }
-    if let Some((reason, message)) = apply_failure(observations.applied, |_| true) {
-        return reason.condition(type_, false, message);
+    if let Some(failure) = apply_failure(observations.applied, |_| true) {
+        return ConditionReason::from(&failure).condition(type_, false, failure.to_string());
     }
     let component = |workload: &PlannedWorkload| {
         workload.planned["metadata"]["labels"][COMPONENT].as_str().unwrap_or_default().to_owned()
@@ -197,7 +184,7 @@ fn workloads_ready(
                 true => {
                     Condition::new(type_, false, code::ROLLOUT_PAUSED, message).with_event_policy(EventPolicy::Normal)
                 }
-                false => problem.condition_reason().condition(type_, false, message),
+                false => ConditionReason::from(&problem).condition(type_, false, message),
             }
         }
         None => ConditionReason::AllReady.condition(type_, true, "All workloads are ready"),

@@ -4,7 +4,7 @@ use kube::Client;
 use kube::api::{DynamicObject, ListParams};
 use serde_json::Value;
 
-use crate::controller::error_chain;
+use crate::error_chain::error_chain;
 use crate::kinds::POD;
 
 /// Returns the image of the operator's own Pod, `namespace`/`pod`, or `None` if the Pod does not exist or cannot be

@@ -17,8 +17,9 @@ use plan::labels::{GROUP_NAME, ROLE_NAME};
 use serde_json::{Value, json};
 
 use crate::FIELD_MANAGER;
+use crate::condition_reason::WorkloadReason;
 use crate::kinds::{DEPLOYMENT, LEADER_WORKER_SET, POD_GROUP};
-use crate::readiness::{Progress, WorkloadReason, pod_problem};
+use crate::readiness::{Progress, pod_problem};
 use crate::workloads::{LiveWorkload, PlannedWorkload};
 use update_order::{Health, ReplicaState, TemplateState, UpdateLimits, updatable_replicas};
 

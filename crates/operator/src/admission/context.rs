@@ -6,9 +6,10 @@ use api::{Document, Finding, fusioninfer, ome};
 use cluster::metadata_field;
 use serde_json::Value;
 
+use super::object_lister::ObjectLister;
 use super::runtime_conflicts::RuntimeFormats;
 use super::workload_names::WorkloadNames;
-use super::{ObjectLister, accelerator_counts, class_references};
+use super::{accelerator_counts, class_references};
 use crate::kinds::{ACCELERATOR_CLASS, CLUSTER_SERVING_RUNTIME, FUSIONINFER_SERVICE, SERVING_RUNTIME};
 
 /// Existing objects that an object is validated against.

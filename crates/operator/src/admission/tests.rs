@@ -1,6 +1,10 @@
-use super::*;
+use std::sync::Arc;
+
+use cluster::Kind;
 use rstest::rstest;
 use serde_json::json;
+
+use super::*;
 
 /// Existing objects.
 struct StaticObjects(Vec<Value>);
@@ -149,50 +153,6 @@ fn summarizes_many_conflicts_in_one_warning() {
     let result = validate(&without_priority(0), (0..1000).map(without_priority).collect());
     assert_eq!(result.warnings.len(), 1);
     assert!(result.warnings[0].contains("and 998 more"), "{result:?}");
-}
-
-#[test]
-fn responds_to_admission_reviews() {
-    let review = |object: &Value| {
-        json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "u1", "name": "a",
-            "kind": {"group": "ome.io", "version": "v1beta1", "kind": "ClusterServingRuntime"}, "operation": "CREATE",
-            "object": object, "oldObject": null}})
-    };
-    let lister = StaticObjects(Vec::new());
-    let response = webhook::review_response(&review(&runtime("a", json!({}))), &lister);
-    assert_eq!(response["response"], json!({"uid": "u1", "allowed": true}));
-    let response = webhook::review_response(
-        &review(&runtime("a", json!({"modelSizeRange": {"min": "9B", "max": "5B"}}))),
-        &lister,
-    );
-    assert_eq!(response["response"]["allowed"], false);
-    assert_eq!(response["response"]["status"]["code"], 422);
-    assert_eq!(
-        response["response"]["status"]["message"],
-        "ClusterServingRuntime.ome.io \"a\" is invalid: spec.modelSizeRange: min 9B is greater than max 5B, so no model is in the range; swap min and max"
-    );
-    assert_eq!(webhook::review_response(&json!({}), &lister)["response"]["allowed"], true);
-}
-
-#[test]
-fn webhook_configuration_cannot_block_a_cluster() {
-    let target = webhook::WebhookTarget::Service { namespace: "ome-system".to_owned(), name: "ostler".to_owned() };
-    let configuration = webhook::configuration(&target, "PEM");
-    let webhook = &configuration["webhooks"][0];
-    assert_eq!((&webhook["failurePolicy"], &webhook["timeoutSeconds"]), (&json!("Ignore"), &json!(5)));
-    assert_eq!(
-        webhook["clientConfig"],
-        json!({"caBundle": "UEVN", "service": {"namespace": "ome-system", "name": "ostler", "path": "/validate", "port": 443}})
-    );
-    let resources: Vec<&str> = webhook["rules"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .flat_map(|rule| rule["resources"].as_array().unwrap())
-        .filter_map(Value::as_str)
-        .collect();
-    assert_eq!(resources.len(), api::crds().len());
-    assert!(resources.iter().all(|resource| !resource.contains(['/', '*'])));
 }
 
 fn roles(namespace: &str, name: &str, role: &str) -> Value {

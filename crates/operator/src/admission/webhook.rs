@@ -5,9 +5,11 @@
 
 mod certificate;
 mod configuration;
+mod error;
+mod options;
 mod review;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,17 +26,16 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use super::object_lister::ObjectLister;
+use crate::error_chain::error_chain;
 use certificate::CertificateManager;
 pub(crate) use certificate::{CONFIGURATION, SECRET};
 pub(crate) use configuration::CONFIGURATION_NAME;
-pub(crate) use configuration::configuration;
-pub(crate) use review::review_response;
+use configuration::PATH;
+use error::WebhookError;
+pub use options::{WebhookOptions, WebhookTarget};
+use review::review_response;
 
-use super::ObjectLister;
-use crate::controller::error_chain;
-
-/// Path that the API server sends reviews to.
-pub(crate) const PATH: &str = "/validate";
 /// Maximum size of a review in bytes. The API server accepts objects of 3 MiB, and an update contains two of them.
 const MAX_BODY_SIZE: usize = 8 << 20;
 /// Interval at which the certificate is checked.
@@ -43,44 +44,6 @@ const CERTIFICATE_CHECK_INTERVAL: Duration = Duration::from_secs(3600);
 const CERTIFICATE_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// Timeout of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Options of the admission webhook.
-#[derive(Clone, Debug)]
-pub struct WebhookOptions {
-    /// Listener, which the caller binds so that a port conflict is reported at start.
-    pub listener: Arc<TcpListener>,
-    /// Address that the API server calls.
-    pub target: WebhookTarget,
-}
-
-/// Address that the API server calls.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WebhookTarget {
-    /// The operator runs outside of the cluster at this address; the certificate exists only in memory.
-    Url(SocketAddr),
-    /// The operator runs behind a Service; its replicas share a certificate in a Secret of this namespace.
-    Service {
-        /// Namespace of the Service and of the Secret.
-        namespace: String,
-        /// Name of the Service.
-        name: String,
-    },
-}
-
-/// Error of the admission webhook.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum WebhookError {
-    #[error("failed to create the certificate")]
-    Certificate(#[from] rcgen::Error),
-    #[error("failed to configure TLS")]
-    Tls(#[from] rustls::Error),
-    #[error("failed to set up the listener")]
-    Listen(#[from] std::io::Error),
-    #[error(transparent)]
-    Cluster(#[from] cluster::Error),
-    #[error("Secret {0} contains no usable certificate; delete the Secret to create a new certificate")]
-    Secret(String),
-}
 
 /// Serves reviews until `stop` is cancelled, and keeps certificate and configuration up to date. Requests that the API
 /// server rejects are retried.
@@ -184,6 +147,8 @@ async fn handle_review(
 mod tests {
     use super::certificate::Certificate;
     use super::*;
+    use std::net::SocketAddr;
+
     use rustls::pki_types::pem::PemObject as _;
     use rustls::pki_types::{CertificateDer, ServerName};
     use rustls::{ClientConfig, RootCertStore};

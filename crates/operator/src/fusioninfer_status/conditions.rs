@@ -2,12 +2,13 @@
 
 use cluster::{Condition, ConditionStatus, EventPolicy};
 
-use super::role::RoleState;
-use super::{FusionInferObservations, RoleKind};
-use crate::condition_reason::ConditionReason;
+use super::observations::FusionInferObservations;
+use super::role_state::RoleState;
+use super::spec_role::RoleKind;
+use crate::condition_reason::{ConditionReason, WorkloadReason};
 use crate::failures::apply_failure;
 use crate::kinds::{LEADER_WORKER_SET, POD_GROUP};
-use crate::readiness::{WorkloadProblem, WorkloadReason, replicas_are};
+use crate::readiness::{WorkloadProblem, replicas_are};
 use crate::rollout::{ReadyFloor, Rollout, is_rollout_paused};
 use crate::route_status::RouteStatus;
 use crate::{code, gang_status};
@@ -35,7 +36,7 @@ fn initialized(observations: &FusionInferObservations<'_>) -> Condition {
         return Condition::with_reason(TYPE, false, &*plan.reason, &*plan.message);
     }
     match apply_failure(observations.applied, |_| true) {
-        Some((reason, message)) => reason.condition(TYPE, false, message),
+        Some(failure) => ConditionReason::from(&failure).condition(TYPE, false, failure.to_string()),
         None => Condition::new(TYPE, true, code::OBJECTS_APPLIED, "All objects of the service are applied")
             .with_event_policy(EventPolicy::Suppressed),
     }
@@ -78,7 +79,8 @@ fn failed(observations: &FusionInferObservations<'_>, states: &[RoleState]) -> C
             .with_event_policy(EventPolicy::Warning);
     }
     match most_urgent_problem(states).filter(|problem| problem.failed) {
-        Some(problem) => Condition::with_reason(TYPE, true, problem.reason.as_str(), problem_message(problem))
+        Some(problem) => ConditionReason::from(problem)
+            .condition(TYPE, true, problem_message(problem))
             .with_event_policy(EventPolicy::Warning),
         None => Condition::new(TYPE, false, code::NO_FAILURE, "No component has failed")
             .with_event_policy(EventPolicy::Suppressed),
@@ -99,10 +101,11 @@ fn router_ready(observations: &FusionInferObservations<'_>, states: &[RoleState]
     }
     let apply_failure = apply_failure(observations.applied, |kind| !ENGINE_KINDS.contains(&kind));
     Some(match (apply_failure, &router.problem) {
-        (Some((reason, message)), _) => {
-            reason.condition(TYPE, false, message).with_event_policy(EventPolicy::Suppressed)
-        }
-        (None, Some(problem)) => Condition::with_reason(TYPE, false, problem.reason.as_str(), problem_message(problem))
+        (Some(failure), _) => ConditionReason::from(&failure)
+            .condition(TYPE, false, failure.to_string())
+            .with_event_policy(EventPolicy::Suppressed),
+        (None, Some(problem)) => ConditionReason::from(problem)
+            .condition(TYPE, false, problem_message(problem))
             .with_event_policy(EventPolicy::Suppressed),
         (None, None) => gateway_condition(observations, TYPE),
     })
@@ -141,8 +144,7 @@ fn ready(observations: &FusionInferObservations<'_>, states: &[RoleState], initi
             Some(progress) => format!("{progress}; {}", problem_message(problem)),
             None => problem_message(problem),
         };
-        return Condition::with_reason(TYPE, false, problem.reason.as_str(), message)
-            .with_event_policy(problem.reason.event_policy());
+        return ConditionReason::from(problem).condition(TYPE, false, message);
     }
     if states.iter().any(|state| state.ready < state.desired) {
         return ConditionReason::Workload(WorkloadReason::Starting).condition(TYPE, false, ready_replicas(states));

@@ -1,10 +1,13 @@
-use cluster::{ApplyOutcome, Condition, NamespacedName};
+use cluster::{ApplyOutcome, ApplyResult, Condition, NamespacedName};
+use plan::ServicePlan;
 use plan::labels::{COMPONENT_TYPE, GROUP_NAME, REPLICA_INDEX, ROLE_NAME};
 use rstest::rstest;
 
-use super::role::Phase;
+use super::role_state::Phase;
 use super::*;
-use crate::rollout;
+use crate::rollout::{self, Rollouts};
+use crate::route_status::RouteStatus;
+use crate::workloads::PlannedWorkload;
 
 /// Inputs of one status computation.
 #[derive(Default)]

@@ -5,7 +5,7 @@ use decide::ComponentDecision;
 use plan::labels::COMPONENT;
 use serde_json::{Map, Value, json};
 
-use super::OmeObservations;
+use super::observations::OmeObservations;
 use crate::readiness::Progress;
 use crate::workloads::LiveWorkload;
 

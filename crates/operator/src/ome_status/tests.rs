@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use cluster::{ApplyOutcome, NamespacedName, ObjectOwner};
+use cluster::{ApplyOutcome, ApplyResult, NamespacedName, ObjectOwner};
 use decide::{ComponentDecision, RuntimeRef, Warning};
 
 use super::*;

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{RESTARTS_TO_FAIL, WorkloadReason};
+use super::problem::RESTARTS_TO_FAIL;
+use crate::condition_reason::WorkloadReason;
 
 /// Reason, message, and whether the problem needs action.
 pub(super) type Diagnosis = (WorkloadReason, String, bool);

@@ -1,35 +1,31 @@
 //! Problems of a Pod.
 
-use cluster::metadata_field;
+use cluster::{find_condition, is_terminating, metadata_field};
 use serde_json::Value;
 
 use super::container::{Diagnosis, container_problem, containers, readiness_probe_target};
-use super::{WorkloadProblem, WorkloadReason, condition};
+use super::problem::WorkloadProblem;
+use crate::condition_reason::WorkloadReason;
 
 /// Returns whether the Pod is ready and not terminating.
 #[must_use]
 pub(crate) fn is_pod_ready(pod: &Value) -> bool {
-    condition(pod, "Ready").is_some_and(|ready| ready["status"] == "True") && !cluster::is_terminating(pod)
+    condition(pod, "Ready").is_some_and(|ready| ready["status"] == "True") && !is_terminating(pod)
 }
 
 /// Returns the most urgent problem of a Pod, or `None` if it is ready or terminating.
 #[must_use]
 pub fn pod_problem(pod: &Value) -> Option<WorkloadProblem> {
-    if is_pod_ready(pod) || cluster::is_terminating(pod) {
+    if is_pod_ready(pod) || is_terminating(pod) {
         return None;
     }
-    let (code, message, failed) = failed_pod(pod)
+    let (reason, message, failed) = failed_pod(pod)
         .or_else(|| containers(pod).filter_map(container_problem).min())
         .or_else(|| unschedulable_pod(pod))
         .unwrap_or_else(|| starting_pod(pod));
-    let waits_for_group = code == WorkloadReason::Unschedulable && waits_for_pod_group(pod);
-    Some(WorkloadProblem {
-        reason: code,
-        waits_for_group,
-        object: format!("Pod {}", metadata_field(pod, "name")),
-        message,
-        failed,
-    })
+    let waits_for_group = reason == WorkloadReason::Unschedulable && waits_for_pod_group(pod);
+    let object = format!("Pod {}", metadata_field(pod, "name"));
+    Some(WorkloadProblem { reason, waits_for_group, object, message, failed })
 }
 
 fn failed_pod(pod: &Value) -> Option<Diagnosis> {
@@ -65,4 +61,8 @@ fn starting_pod(pod: &Value) -> Diagnosis {
         );
     }
     (WorkloadReason::Starting, "the Pod is starting".to_owned(), false)
+}
+
+fn condition<'a>(pod: &'a Value, type_: &str) -> Option<&'a Value> {
+    find_condition(&pod["status"]["conditions"], type_)
 }

@@ -1,6 +1,8 @@
-use super::*;
 use rstest::rstest;
-use serde_json::json;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::condition_reason::{ConditionReason, WorkloadReason};
 
 fn pod(name: &str, status: Value) -> Value {
     json!({"kind": "Pod", "metadata": {"name": name, "namespace": "n"}, "status": status})
@@ -62,7 +64,7 @@ fn reports_why_a_pod_is_not_ready(
 ) {
     let workload_problem = pod_problem(&pod("p", status)).unwrap();
     assert_eq!(
-        (workload_problem.reason.as_str(), workload_problem.message.as_str(), workload_problem.failed),
+        (ConditionReason::from(&workload_problem).as_str(), workload_problem.message.as_str(), workload_problem.failed),
         (code, message, failed)
     );
 }

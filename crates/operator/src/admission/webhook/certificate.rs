@@ -13,7 +13,9 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
 
-use super::{CONFIGURATION_NAME, WebhookError, WebhookTarget, configuration};
+use super::configuration::{CONFIGURATION_NAME, configuration};
+use super::error::WebhookError;
+use super::options::WebhookTarget;
 use crate::FIELD_MANAGER;
 
 /// Kind of the Secret that contains the shared certificate.

@@ -6,8 +6,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::{PATH, WebhookTarget};
+use super::options::WebhookTarget;
 
+/// Path that the API server sends reviews to.
+pub(super) const PATH: &str = "/validate";
 /// Name of the configuration and of the Secret.
 pub(crate) const CONFIGURATION_NAME: &str = "ostler-admission";
 /// Name of the webhook, which API server errors contain.
@@ -55,4 +57,30 @@ fn rules() -> Vec<Value> {
             "operations": ["CREATE", "UPDATE"], "scope": "*"})
     };
     groups.into_iter().map(rule).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn webhook_configuration_cannot_block_a_cluster() {
+        let target = WebhookTarget::Service { namespace: "ome-system".to_owned(), name: "ostler".to_owned() };
+        let configuration = configuration(&target, "PEM");
+        let webhook = &configuration["webhooks"][0];
+        assert_eq!((&webhook["failurePolicy"], &webhook["timeoutSeconds"]), (&json!("Ignore"), &json!(5)));
+        assert_eq!(
+            webhook["clientConfig"],
+            json!({"caBundle": "UEVN", "service": {"namespace": "ome-system", "name": "ostler", "path": "/validate", "port": 443}})
+        );
+        let resources: Vec<&str> = webhook["rules"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(|rule| rule["resources"].as_array().unwrap())
+            .filter_map(Value::as_str)
+            .collect();
+        assert_eq!(resources.len(), api::crds().len());
+        assert!(resources.iter().all(|resource| !resource.contains(['/', '*'])));
+    }
 }

@@ -5,18 +5,25 @@ use jiff::Timestamp;
 use plan::labels::{COMPONENT_TYPE, ROLE_NAME};
 use serde_json::{Value, json};
 
-use super::{FusionInferObservations, Role, RoleKind};
+use super::observations::FusionInferObservations;
+use super::spec_role::{Role, RoleKind};
 use crate::failures::planned_workload_problem;
 use crate::readiness::{Progress, WorkloadProblem, is_pod_ready};
 use crate::workloads::{LiveWorkload, PlannedWorkload};
 
+/// Observed state of one role.
 pub(super) struct RoleState {
+    /// Name of the role.
     pub(super) name: String,
+    /// Whether the role serves or routes requests.
     pub(super) kind: RoleKind,
+    /// Desired replicas.
     pub(super) desired: i64,
+    /// Replicas that serve requests.
     pub(super) ready: i64,
     /// Entry of `status.components`, without the timestamp.
     status: Value,
+    /// The most urgent problem of the workloads.
     pub(super) problem: Option<WorkloadProblem>,
 }
 
@@ -32,9 +39,13 @@ struct Counts {
 /// Phase of a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
+    /// Nothing exists.
     Pending,
+    /// Fewer than the desired replicas are ready.
     Deploying,
+    /// All desired replicas are ready.
     Running,
+    /// The role does not work without a change by the user.
     Failed,
     /// The workloads cannot be listed.
     Unknown,

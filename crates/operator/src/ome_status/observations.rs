@@ -1,0 +1,21 @@
+//! What one reconcile observed of an `ome.io` InferenceService.
+
+use cluster::ApplyResult;
+use plan::ServicePlan;
+use serde_json::Value;
+
+use crate::workloads::PlannedWorkload;
+
+/// Observations of one reconcile.
+pub(crate) struct OmeObservations<'a> {
+    /// The live service.
+    pub(crate) service: &'a Value,
+    /// The plan of the service.
+    pub(crate) plan: &'a ServicePlan,
+    /// The plan that re-running selection would produce, if it differs from `plan`.
+    pub(crate) better_plan: Option<&'a ServicePlan>,
+    /// The workloads of the service.
+    pub(crate) workloads: &'a [PlannedWorkload],
+    /// The results of applying the planned objects.
+    pub(crate) applied: &'a [ApplyResult],
+}

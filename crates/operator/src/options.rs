@@ -1,0 +1,50 @@
+//! Options of the operator.
+
+use std::sync::Arc;
+
+use cluster::{Clock, SystemClock};
+use serde_json::Value;
+
+use crate::DEFAULT_NAMESPACE;
+use crate::admission::WebhookOptions;
+use crate::leader_election::LeaderElection;
+use crate::metrics::Metrics;
+
+/// Options of the operator.
+#[derive(Clone)]
+pub struct Options {
+    /// Feature gate `AcceleratorAwareScheduling`.
+    pub accelerator_aware: bool,
+    /// Source of the current time.
+    pub clock: Arc<dyn Clock>,
+    /// Leader election among several replicas; `None` if this is the only replica.
+    pub leader_election: Option<LeaderElection>,
+    /// Whether accelerator classes are created from node labels.
+    pub discovery: bool,
+    /// Namespace of the operator, which contains the base set of accelerator classes.
+    pub namespace: String,
+    /// Shipped AcceleratorClasses that discovery reads facts from; they are not applied.
+    pub known_classes: Vec<Value>,
+    /// Image of the endpoint pickers of routers, which equals the image of the operator.
+    pub picker_image: String,
+    /// Metrics of the operator.
+    pub metrics: Arc<Metrics>,
+    /// Options of the admission webhook; `None` if writes are validated by direct function call or not at all.
+    pub webhook: Option<WebhookOptions>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            accelerator_aware: true,
+            clock: Arc::new(SystemClock),
+            leader_election: None,
+            discovery: true,
+            namespace: DEFAULT_NAMESPACE.to_owned(),
+            known_classes: Vec::new(),
+            picker_image: plan::DEFAULT_PICKER_IMAGE.to_owned(),
+            metrics: Arc::default(),
+            webhook: None,
+        }
+    }
+}

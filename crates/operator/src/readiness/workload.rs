@@ -1,0 +1,64 @@
+//! Problems of a workload: those of its Pods, of its controller, and of its progress.
+
+use cluster::{find_condition, generation, is_terminating, kind_and_name};
+use serde_json::Value;
+
+use super::pod::pod_problem;
+use super::problem::WorkloadProblem;
+use super::progress::{Progress, replicas_are};
+use crate::condition_reason::WorkloadReason;
+
+/// Returns the most urgent problem of a workload, or `None` if its rollout is complete.
+#[must_use]
+pub(crate) fn workload_problem<'a>(
+    workload: &'a Value,
+    pods: impl IntoIterator<Item = &'a Value>,
+) -> Option<WorkloadProblem> {
+    let progress = Progress::from_workload(workload);
+    if is_terminating(workload) {
+        let message = "waiting for its deletion; it will then be recreated";
+        return Some(WorkloadProblem::new(WorkloadReason::Starting, kind_and_name(workload), message));
+    }
+    if progress.is_complete() {
+        return None;
+    }
+    let pods = pods.into_iter().filter(|_| progress.has_current_pods());
+    let most_urgent = pods.filter_map(pod_problem).chain(replica_failure(workload)).min();
+    Some(most_urgent.unwrap_or_else(|| progress_problem(workload, &progress)))
+}
+
+/// Returns the error of a workload controller that cannot create Pods, for example because of a quota.
+fn replica_failure(workload: &Value) -> Option<WorkloadProblem> {
+    let failure = find_condition(&workload["status"]["conditions"], "ReplicaFailure")?;
+    let message = failure["message"].as_str().unwrap_or("Pods cannot be created");
+    let problem = WorkloadProblem::failed(WorkloadReason::PodsNotCreated, kind_and_name(workload), message);
+    (failure["status"] == "True").then_some(problem)
+}
+
+fn progress_problem(workload: &Value, progress: &Progress) -> WorkloadProblem {
+    let Progress { desired, updated, ready, observed, .. } = progress;
+    let paused = if workload["spec"]["paused"] == true {
+        "; the rollout is paused, run `ostler rollout resume` to resume it"
+    } else {
+        ""
+    };
+    let (reason, message) = match progress.outdated() {
+        _ if !observed && workload["status"]["observedGeneration"].is_i64() => (
+            WorkloadReason::Starting,
+            format!("waiting for its controller to observe generation {}", generation(workload)),
+        ),
+        _ if !observed || ready < desired => {
+            (WorkloadReason::Starting, format!("{ready} of {desired} {} ready", replicas_are(*desired)))
+        }
+        0 => (WorkloadReason::RollingOut, format!("{updated} of {desired} {} updated{paused}", replicas_are(*desired))),
+        outdated => {
+            let message = format!(
+                "{updated} of {desired} {} updated; {outdated} old {} pending termination{paused}",
+                replicas_are(*desired),
+                replicas_are(outdated)
+            );
+            (WorkloadReason::RollingOut, message)
+        }
+    };
+    WorkloadProblem::new(reason, kind_and_name(workload), message)
+}
