@@ -90,7 +90,7 @@ fn recorded_claim(service: Option<&Value>) -> Option<Claim> {
     service.filter(|service| !is_terminating(service)).and_then(Claim::from_status)
 }
 
-// === impl State ===
+// === impl ClaimState ===
 
 impl ClaimState {
     fn set(&mut self, key: &NamespacedName, claim: Option<Claim>, inventory: &Inventory) {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::condition_reason::ConditionReason;
-use crate::controller::Operator;
+use crate::context::Context;
 use crate::inventory::parse_class;
 use crate::kinds::{ACCELERATOR_CLASS, NODE, POD};
 use crate::status_report::StatusReport;
@@ -16,43 +16,45 @@ use crate::{code, resource_flavors};
 /// scheduled, so it must not contain thousands of names.
 const MAX_NODE_NAMES: usize = 500;
 
-impl Operator {
-    /// Updates the status of one class. Does nothing until all lists are complete, because the counts would be wrong.
-    pub(crate) async fn reconcile_class(&self, name: &str) -> Result<(), Error> {
-        if !self.inventory.has_synced(&[ACCELERATOR_CLASS, NODE, POD]) {
-            return Ok(());
-        }
-        let usage = self.class_usage(name);
-        let Some(class) = self.stores.get(ACCELERATOR_CLASS, &NamespacedName::new("", name)) else {
-            self.metrics.remove_class(name);
-            return Ok(());
-        };
-        let now = self.clock.now();
-        let report = match parse_class(&class) {
-            Ok(_) => {
-                self.metrics.set_class(name, usage.totals);
-                let mut conditions = suppress_initial_events(&class["status"], conditions(name, usage.totals));
-                conditions.extend(resource_flavors::flavor_condition(&self.stores, &class));
-                report(&class, usage, conditions, now)
-            }
-            Err(error) => invalid_class_report(&class, &error, now),
-        };
-        self.publish_report(ACCELERATOR_CLASS, &class, &report).await
-    }
+/// Nodes of a class and their totals.
+struct ClassUsage {
+    nodes: Vec<String>,
+    totals: ClassTotals,
+}
 
+// === impl ClassUsage ===
+
+impl ClassUsage {
     /// Copies the usage of a class: if a request held the shared inventory, every concurrent change would copy the
     /// whole inventory.
-    fn class_usage(&self, name: &str) -> ClassUsage {
-        let inventory = self.inventory.current();
+    fn read(context: &Context, name: &str) -> ClassUsage {
+        let inventory = context.state.inventory.current();
         let nodes = inventory.node_names(name, MAX_NODE_NAMES).map(str::to_owned).collect();
         ClassUsage { nodes, totals: inventory.totals_of(name) }
     }
 }
 
-/// Nodes of a class and their totals.
-struct ClassUsage {
-    nodes: Vec<String>,
-    totals: ClassTotals,
+/// Updates the status of one class. Does nothing until all lists are complete, because the counts would be wrong.
+pub(crate) async fn reconcile_class(context: &Context, name: &str) -> Result<(), Error> {
+    if !context.state.inventory.has_synced(&[ACCELERATOR_CLASS, NODE, POD]) {
+        return Ok(());
+    }
+    let usage = ClassUsage::read(context, name);
+    let Some(class) = context.stores.get(ACCELERATOR_CLASS, &NamespacedName::new("", name)) else {
+        context.metrics.remove_class(name);
+        return Ok(());
+    };
+    let now = context.now();
+    let report = match parse_class(&class) {
+        Ok(_) => {
+            context.metrics.set_class(name, usage.totals);
+            let mut conditions = suppress_initial_events(&class["status"], conditions(name, usage.totals));
+            conditions.extend(resource_flavors::flavor_condition(&context.stores, &class));
+            report(&class, usage, conditions, now)
+        }
+        Err(error) => invalid_class_report(&class, &error, now),
+    };
+    context.publish_report(ACCELERATOR_CLASS, &class, &report).await
 }
 
 fn invalid_class_report(class: &Value, error: &str, now: Timestamp) -> StatusReport {

@@ -113,6 +113,16 @@ impl ConditionReason {
     }
 }
 
+// === impl WorkloadReason ===
+
+impl WorkloadReason {
+    /// Returns the reason as written to conditions and events.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        ConditionReason::Workload(self).as_str()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

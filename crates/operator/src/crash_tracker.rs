@@ -27,8 +27,8 @@ pub(crate) struct CrashTracker {
 // === impl CrashTracker ===
 
 impl CrashTracker {
-    /// Observes a change of a Pod or a set. Crashes of a changed or deleted set are discarded.
-    pub(crate) fn observe(&self, change: &Change, now: Timestamp) {
+    /// Applies a change of a Pod or a set. Crashes of a changed or deleted set are discarded.
+    pub(crate) fn apply(&self, change: &Change, now: Timestamp) {
         let Change::Object { kind, key, old, new } = change else { return };
         let mut crashes = self.crashes.lock().unwrap_or_else(PoisonError::into_inner);
         match (*kind, new.as_ref().or(old.as_ref())) {
@@ -90,21 +90,21 @@ mod tests {
         let (tracker, key) = (CrashTracker::default(), NamespacedName::new("n", "s"));
         let at = |seconds| Timestamp::from_second(seconds).unwrap();
         for uid in ["a", "a", "b"] {
-            tracker.observe(&change(POD, None, Some(pod(uid, 1))), at(0));
+            tracker.apply(&change(POD, None, Some(pod(uid, 1))), at(0));
         }
-        tracker.observe(&change(POD, None, Some(pod("healthy", 0))), at(0));
+        tracker.apply(&change(POD, None, Some(pod("healthy", 0))), at(0));
         // This Pod is first observed when it is deleted.
-        tracker.observe(&change(POD, Some(pod("c", 1)), None), at(60));
+        tracker.apply(&change(POD, Some(pod("c", 1)), None), at(60));
         assert_eq!([at(60), at(600), at(660)].map(|now| tracker.recent_crashes(&key, now)), [3, 1, 0]);
     }
 
     #[test]
     fn changed_template_resets_the_count() {
         let (tracker, key, now) = (CrashTracker::default(), NamespacedName::new("n", "s"), Timestamp::UNIX_EPOCH);
-        tracker.observe(&change(POD, None, Some(pod("a", 1))), now);
-        tracker.observe(&change(LEADER_WORKER_SET, Some(set(1)), Some(set(1))), now);
+        tracker.apply(&change(POD, None, Some(pod("a", 1))), now);
+        tracker.apply(&change(LEADER_WORKER_SET, Some(set(1)), Some(set(1))), now);
         assert_eq!(tracker.recent_crashes(&key, now), 1);
-        tracker.observe(&change(LEADER_WORKER_SET, Some(set(1)), Some(set(2))), now);
+        tracker.apply(&change(LEADER_WORKER_SET, Some(set(1)), Some(set(2))), now);
         assert_eq!(tracker.recent_crashes(&key, now), 0);
     }
 }

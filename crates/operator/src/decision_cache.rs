@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cluster::{NamespacedName, find_condition, generation};
 use serde_json::Value;
 
+use crate::relevant_fields::user_fields;
 use crate::selection::{Selection, has_ready_replicas};
-use crate::triggers::user_fields;
 
 /// Maximum number of cached services.
 const CAPACITY: usize = 64;

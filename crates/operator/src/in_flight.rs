@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 
-use crate::triggers::WorkItem;
+use crate::work_item::WorkItem;
 
 /// Maximum number of concurrent reconciles, about the concurrency that API priority and fairness grants one client.
 const MAX_IN_FLIGHT: usize = 8;

@@ -76,6 +76,12 @@ pub const RESOURCE_FLAVORS: [Kind; 2] = [
     Kind::cluster_scoped("kueue.x-k8s.io", "v1beta1", "ResourceFlavor", "resourceflavors"),
 ];
 
+/// Both kinds of services.
+pub(crate) const SERVICES: [Kind; 2] = [OME_SERVICE, FUSIONINFER_SERVICE];
+/// Custom resources that decisions depend on.
+pub(crate) const SELECTION_KINDS: [Kind; 5] =
+    [CLUSTER_SERVING_RUNTIME, SERVING_RUNTIME, CLUSTER_BASE_MODEL, BASE_MODEL, ACCELERATOR_CLASS];
+
 /// Kinds that every cluster serves; watched from the start.
 pub const BUILTIN: &[Kind] = &[DEPLOYMENT, SERVICE, HORIZONTAL_POD_AUTOSCALER, POD_DISRUPTION_BUDGET, POD, NODE];
 

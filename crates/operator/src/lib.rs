@@ -5,15 +5,31 @@
 //! the differences (`cluster::Applier`) and reports status and events. A reconcile sends no request when nothing
 //! changed. A kind that the cluster does not serve is watched as soon as its CustomResourceDefinition is established;
 //! only the services that need it wait for it.
+//!
+//! Modules use only modules of lower layers. From the top:
+//!
+//! - start and stop: `controller`; the loop: `control_loop`; dispatch: `reconcilers`
+//! - watch events to work: `changes`
+//! - reconcilers: `service_reconciler`, `class_status`, `class_discovery`, `base_set`, `resource_flavors`,
+//!   `invalid_object_events`
+//! - what they share: `context`, on top of the state derived from watch events (`cluster_state`: `service_index`,
+//!   `inventory`, `claims`, `crash_tracker`, `selection_snapshot`, `decision_cache`)
+//! - statuses, without I/O: `ome_status`, `fusioninfer_status`, on top of `gang_status`, `failures`, `rollout`, `readiness`
+//! - vocabulary: `work_item`, `kinds`, `condition_reason`, `code`, `relevant_fields`, `owning_service`
+//! - beside them: `admission` and its webhook
 #![warn(missing_docs)]
 
 mod admission;
 mod base_set;
+mod changes;
 mod claims;
 mod class_discovery;
 mod class_status;
+mod cluster_state;
 pub mod code;
 mod condition_reason;
+mod context;
+mod control_loop;
 mod controller;
 mod crash_tracker;
 mod decision_cache;
@@ -24,16 +40,22 @@ mod failures;
 mod fusioninfer_status;
 mod gang_status;
 mod in_flight;
+mod invalid_object;
+mod invalid_object_events;
 mod inventory;
 pub mod kinds;
 mod leader_election;
+mod managed_class;
 mod metrics;
 mod ome_status;
 mod options;
 mod own_image;
+mod owning_service;
 mod pod_group_schema;
 mod rbac;
 mod readiness;
+mod reconcilers;
+mod relevant_fields;
 mod resource_flavors;
 mod revisions;
 mod rollout;
@@ -43,7 +65,7 @@ mod selection_snapshot;
 mod service_index;
 mod service_reconciler;
 mod status_report;
-mod triggers;
+mod work_item;
 mod workloads;
 
 pub use admission::{

@@ -16,85 +16,83 @@ use decide::{
 use serde_json::Value;
 
 use crate::code;
-use crate::controller::Operator;
+use crate::context::Context;
 use crate::kinds::{ACCELERATOR_CLASS, RESOURCE_FLAVORS};
-use crate::triggers::WorkItem;
+use crate::managed_class::apply_class;
 
-impl Operator {
-    /// Synchronizes in both directions. A second pass over the same objects writes nothing.
-    pub(crate) async fn reconcile_flavors(&self) -> Result<(), Error> {
-        let Some(kind) =
-            RESOURCE_FLAVORS.into_iter().find(|kind| self.inventory.has_synced(&[*kind, ACCELERATOR_CLASS]))
-        else {
-            return Ok(());
-        };
-        let flavors: Vec<Arc<Value>> =
-            self.stores.list(kind).into_iter().filter(|object| !is_terminating(object)).collect();
-        let classes: Vec<Arc<Value>> =
-            self.stores.list(ACCELERATOR_CLASS).into_iter().filter(|object| !is_terminating(object)).collect();
-        self.sync_classes(&flavors, &classes).await?;
-        self.sync_flavors(kind, &flavors, &classes).await
-    }
+/// Synchronizes in both directions. A second pass over the same objects writes nothing.
+pub(crate) async fn reconcile_flavors(context: &Context) -> Result<(), Error> {
+    let Some(kind) =
+        RESOURCE_FLAVORS.into_iter().find(|kind| context.state.inventory.has_synced(&[*kind, ACCELERATOR_CLASS]))
+    else {
+        return Ok(());
+    };
+    let flavors: Vec<Arc<Value>> =
+        context.stores.list(kind).into_iter().filter(|object| !is_terminating(object)).collect();
+    let classes: Vec<Arc<Value>> =
+        context.stores.list(ACCELERATOR_CLASS).into_iter().filter(|object| !is_terminating(object)).collect();
+    sync_classes(context, &flavors, &classes).await?;
+    sync_flavors(context, kind, &flavors, &classes).await
+}
 
-    async fn sync_classes(&self, flavors: &[Arc<Value>], classes: &[Arc<Value>]) -> Result<(), Error> {
-        let mut required = BTreeSet::new();
-        let inventory = self.inventory.current();
-        for flavor in flavors.iter().filter(|flavor| needs_class(flavor, classes)) {
-            let name = metadata_field(flavor, "name");
-            required.insert(name.to_owned());
-            let live = classes.iter().find(|class| metadata_field(class, "name") == name);
-            if live.is_some_and(|live| !is_created_from_flavor(live, name)) {
-                continue;
-            }
-            let class = class_from_flavor(flavor, &inventory, &self.known_classes);
-            if let ApplyOutcome::Rejected(error) = self.apply_class(&class).await? {
-                tracing::warn!(
-                    kind = ACCELERATOR_CLASS.kind,
-                    name,
-                    error,
-                    "failed to apply the class of a ResourceFlavor"
-                );
-            }
+async fn sync_classes(context: &Context, flavors: &[Arc<Value>], classes: &[Arc<Value>]) -> Result<(), Error> {
+    let mut required = BTreeSet::new();
+    let inventory = context.state.inventory.current();
+    for flavor in flavors.iter().filter(|flavor| needs_class(flavor, classes)) {
+        let name = metadata_field(flavor, "name");
+        required.insert(name.to_owned());
+        let live = classes.iter().find(|class| metadata_field(class, "name") == name);
+        if live.is_some_and(|live| !is_created_from_flavor(live, name)) {
+            continue;
         }
-        for class in classes {
-            let Some(Provenance::ResourceFlavor(flavor)) = provenance(class) else { continue };
-            if !required.contains(&flavor) && is_unmodified(class) {
-                self.applier.delete_unowned(ACCELERATOR_CLASS, class).await?;
-            }
+        let class = class_from_flavor(flavor, &inventory, &context.known_classes);
+        if let ApplyOutcome::Rejected(error) = apply_class(context, &class).await? {
+            tracing::warn!(kind = ACCELERATOR_CLASS.kind, name, error, "failed to apply the class of a ResourceFlavor");
         }
-        Ok(())
     }
+    for class in classes {
+        let Some(Provenance::ResourceFlavor(flavor)) = provenance(class) else { continue };
+        if !required.contains(&flavor) && is_unmodified(class) {
+            context.applier.delete_unowned(ACCELERATOR_CLASS, class).await?;
+        }
+    }
+    Ok(())
+}
 
-    async fn sync_flavors(&self, kind: Kind, flavors: &[Arc<Value>], classes: &[Arc<Value>]) -> Result<(), Error> {
-        let mut required = BTreeSet::new();
-        for class in classes {
-            let Some(name) = required_flavor(class) else { continue };
-            let Ok(flavor) = flavor_from_class(class, name, &kind.api_version()) else { continue };
-            required.insert((metadata_field(class, "name").to_owned(), name.to_owned()));
-            let live = flavors.iter().find(|flavor| metadata_field(flavor, "name") == name);
-            if live.is_some_and(|live| !is_created_by_class(live, metadata_field(class, "name"))) {
-                continue;
-            }
-            let outcome = self.applier.apply_unowned(kind, live.map(AsRef::as_ref), &flavor).await?;
-            if let ApplyOutcome::Rejected(error) = outcome {
-                tracing::warn!(kind = kind.kind, name, error, "failed to apply the ResourceFlavor of a class");
-            }
+async fn sync_flavors(
+    context: &Context,
+    kind: Kind,
+    flavors: &[Arc<Value>],
+    classes: &[Arc<Value>],
+) -> Result<(), Error> {
+    let mut required = BTreeSet::new();
+    for class in classes {
+        let Some(name) = required_flavor(class) else { continue };
+        let Ok(flavor) = flavor_from_class(class, name, &kind.api_version()) else { continue };
+        required.insert((metadata_field(class, "name").to_owned(), name.to_owned()));
+        let live = flavors.iter().find(|flavor| metadata_field(flavor, "name") == name);
+        if live.is_some_and(|live| !is_created_by_class(live, metadata_field(class, "name"))) {
+            continue;
         }
-        for flavor in flavors {
-            let Some(Provenance::AcceleratorClass(class)) = provenance(flavor) else { continue };
-            if !required.contains(&(class, metadata_field(flavor, "name").to_owned())) && is_unmodified(flavor) {
-                self.applier.delete_unowned(kind, flavor).await?;
-            }
+        let outcome = context.applier.apply_unowned(kind, live.map(AsRef::as_ref), &flavor).await?;
+        if let ApplyOutcome::Rejected(error) = outcome {
+            tracing::warn!(kind = kind.kind, name, error, "failed to apply the ResourceFlavor of a class");
         }
-        Ok(())
     }
+    for flavor in flavors {
+        let Some(Provenance::AcceleratorClass(class)) = provenance(flavor) else { continue };
+        if !required.contains(&(class, metadata_field(flavor, "name").to_owned())) && is_unmodified(flavor) {
+            context.applier.delete_unowned(kind, flavor).await?;
+        }
+    }
+    Ok(())
+}
 
-    /// Returns the classes whose status reports a linked flavor.
-    pub(crate) fn linked_classes(&self) -> Vec<WorkItem> {
-        let classes = self.stores.list(ACCELERATOR_CLASS);
-        let linked_classes = classes.iter().filter(|class| flavor_link(class).is_some());
-        linked_classes.map(|class| WorkItem::Class(metadata_field(class, "name").to_owned())).collect()
-    }
+/// Returns the names of the classes whose status reports a linked flavor.
+pub(crate) fn linked_classes(stores: &Stores) -> Vec<String> {
+    let classes = stores.list(ACCELERATOR_CLASS);
+    let linked_classes = classes.iter().filter(|class| flavor_link(class).is_some());
+    linked_classes.map(|class| metadata_field(class, "name").to_owned()).collect()
 }
 
 /// Returns whether a class should be created for the flavor: the flavor was created by a user, selects accelerators,

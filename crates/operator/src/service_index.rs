@@ -7,8 +7,8 @@ use cluster::{Kind, NamespacedName, find_condition, metadata_field};
 use serde_json::Value;
 
 use crate::condition_reason::ConditionReason;
-use crate::kinds::{FUSIONINFER_SERVICE, OME_SERVICE};
-use crate::triggers::WorkItem;
+use crate::kinds::{FUSIONINFER_SERVICE, OME_SERVICE, SERVICES};
+use crate::work_item::WorkItem;
 
 /// Services of both kinds.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ struct IndexedService {
 
 impl ServiceIndex {
     /// Updates the entry of a service; `None` if it was deleted.
-    pub(crate) fn observe(&mut self, kind: Kind, key: &NamespacedName, service: Option<&Value>) {
+    pub(crate) fn apply(&mut self, kind: Kind, key: &NamespacedName, service: Option<&Value>) {
         let index_key = (kind, key.clone());
         let new = service.map(IndexedService::new);
         if self.services.get(&index_key) == new.as_ref() {
@@ -53,31 +53,24 @@ impl ServiceIndex {
     pub(crate) fn all(&self) -> Vec<WorkItem> {
         let role_based = self.services.keys().filter(|(kind, _)| *kind == FUSIONINFER_SERVICE);
         let role_based = role_based.map(|(kind, key)| WorkItem::Service(*kind, key.clone()));
-        self.selecting().into_iter().chain(role_based).collect()
+        self.selecting_services(|_| true).into_iter().chain(role_based).collect()
     }
 
-    /// Returns the services that select runtimes and classes, the oldest first.
-    pub(crate) fn selecting(&self) -> Vec<WorkItem> {
-        self.by_creation.iter().map(|(_, key)| WorkItem::Service(OME_SERVICE, key.clone())).collect()
-    }
-
-    /// Returns the selecting services that are not ready, the oldest first. A better or first selection may have become
-    /// possible for them.
+    /// Returns the selecting services that are not ready, the oldest first.
     pub(crate) fn not_ready(&self) -> Vec<WorkItem> {
-        let mut items = self.selecting();
-        items.retain(
-            |item| matches!(item, WorkItem::Service(kind, key) if self.matches(*kind, key, |service| !service.is_ready)),
-        );
+        self.selecting_services(|service| !service.is_ready)
+    }
+
+    /// Returns the selecting services that are not ready, without the service `key`.
+    pub(crate) fn not_ready_except(&self, key: &NamespacedName) -> Vec<WorkItem> {
+        let mut items = self.not_ready();
+        items.retain(|item| *item != WorkItem::Service(OME_SERVICE, key.clone()));
         items
     }
 
-    /// Returns the ready services that select runtimes and classes, oldest first.
+    /// Returns the selecting services that are ready, the oldest first.
     pub(crate) fn ready(&self) -> Vec<WorkItem> {
-        let mut items = self.selecting();
-        items.retain(
-            |item| matches!(item, WorkItem::Service(kind, key) if self.matches(*kind, key, |service| service.is_ready)),
-        );
-        items
+        self.selecting_services(|service| service.is_ready)
     }
 
     /// Returns the services of `namespace` that are blocked by an object of another owner.
@@ -92,11 +85,14 @@ impl ServiceIndex {
                 .filter(|(_, service)| service.is_blocked)
                 .map(move |((_, key), _)| WorkItem::Service(kind, key.clone()))
         };
-        [OME_SERVICE, FUSIONINFER_SERVICE].into_iter().flat_map(blocked_of_kind).collect()
+        SERVICES.into_iter().flat_map(blocked_of_kind).collect()
     }
 
-    fn matches(&self, kind: Kind, key: &NamespacedName, predicate: impl Fn(&IndexedService) -> bool) -> bool {
-        self.services.get(&(kind, key.clone())).is_some_and(predicate)
+    /// Returns the services that select runtimes and classes and that `predicate` accepts, the oldest first.
+    fn selecting_services(&self, predicate: impl Fn(&IndexedService) -> bool) -> Vec<WorkItem> {
+        let keys = self.by_creation.iter().map(|(_, key)| (OME_SERVICE, key.clone()));
+        let accepted = keys.filter(|key| self.services.get(key).is_some_and(&predicate));
+        accepted.map(|(kind, key)| WorkItem::Service(kind, key)).collect()
     }
 }
 
@@ -136,19 +132,19 @@ mod tests {
     fn orders_services_by_creation() {
         let mut index = ServiceIndex::default();
         let key = |name: &str| NamespacedName::new("n", name);
-        index.observe(OME_SERVICE, &key("a"), Some(&service("2026-01-03T00:00:00Z", "False", "")));
-        index.observe(OME_SERVICE, &key("b"), Some(&service("2026-01-01T00:00:00Z", "True", "")));
-        index.observe(OME_SERVICE, &key("c"), Some(&service("2026-01-02T00:00:00Z", "False", "")));
-        index.observe(FUSIONINFER_SERVICE, &key("r"), Some(&service("2025-01-01T00:00:00Z", "False", "")));
+        index.apply(OME_SERVICE, &key("a"), Some(&service("2026-01-03T00:00:00Z", "False", "")));
+        index.apply(OME_SERVICE, &key("b"), Some(&service("2026-01-01T00:00:00Z", "True", "")));
+        index.apply(OME_SERVICE, &key("c"), Some(&service("2026-01-02T00:00:00Z", "False", "")));
+        index.apply(FUSIONINFER_SERVICE, &key("r"), Some(&service("2025-01-01T00:00:00Z", "False", "")));
         assert_eq!(names(index.all()), ["b", "c", "a", "r"]);
         assert_eq!(names(index.not_ready()), ["c", "a"]);
         // The service is recreated with the same name.
-        index.observe(OME_SERVICE, &key("c"), Some(&service("2026-01-04T00:00:00Z", "True", "")));
+        index.apply(OME_SERVICE, &key("c"), Some(&service("2026-01-04T00:00:00Z", "True", "")));
         assert_eq!(
-            (names(index.selecting()), names(index.not_ready())),
-            (vec!["b".into(), "a".into(), "c".into()], vec!["a".to_owned()])
+            (names(index.all()), names(index.ready()), names(index.not_ready())),
+            (vec!["b".into(), "a".into(), "c".into(), "r".into()], vec!["b".into(), "c".into()], vec!["a".to_owned()])
         );
-        index.observe(OME_SERVICE, &key("a"), None);
+        index.apply(OME_SERVICE, &key("a"), None);
         assert_eq!(names(index.all()), ["b", "c", "r"]);
     }
 
@@ -159,11 +155,11 @@ mod tests {
         for (kind, namespace, name) in
             [(OME_SERVICE, "n", "a"), (FUSIONINFER_SERVICE, "n", "b"), (FUSIONINFER_SERVICE, "other", "c")]
         {
-            index.observe(kind, &NamespacedName::new(namespace, name), Some(&blocked));
+            index.apply(kind, &NamespacedName::new(namespace, name), Some(&blocked));
         }
-        index.observe(OME_SERVICE, &NamespacedName::new("n", "fine"), Some(&service("", "False", "Starting")));
+        index.apply(OME_SERVICE, &NamespacedName::new("n", "fine"), Some(&service("", "False", "Starting")));
         assert_eq!(names(index.blocked("n")), ["a", "b"]);
-        index.observe(OME_SERVICE, &NamespacedName::new("n", "a"), Some(&service("", "True", "Ready")));
+        index.apply(OME_SERVICE, &NamespacedName::new("n", "a"), Some(&service("", "True", "Ready")));
         assert_eq!(names(index.blocked("n")), ["b"]);
     }
 }

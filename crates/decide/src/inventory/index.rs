@@ -108,12 +108,6 @@ impl Inventory {
         std::mem::take(&mut self.changed)
     }
 
-    /// Whether no totals changed since [`Self::take_changed`].
-    #[must_use]
-    pub fn is_unchanged(&self) -> bool {
-        self.changed.is_empty()
-    }
-
     /// Whether any node is known.
     #[must_use]
     pub fn has_nodes(&self) -> bool {

@@ -53,6 +53,8 @@ enum Conflict {
     Overlap,
 }
 
+// === impl RuntimeFormats ===
+
 impl RuntimeFormats {
     pub(super) fn add(&mut self, runtime: &Value) {
         for (key, entry) in format_entries(runtime) {

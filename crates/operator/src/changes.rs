@@ -1,0 +1,135 @@
+//! Turns watch events into work: [`effects`] says what a change requires, and [`handle_change`] does it.
+
+mod api_watches;
+mod effects;
+
+use cluster::{Change, Watches, WorkQueue};
+
+use crate::context::Context;
+use crate::kinds::{CUSTOM_RESOURCES, RESOURCE_FLAVORS};
+use crate::resource_flavors::linked_classes;
+use crate::work_item::WorkItem;
+use api_watches::{WatchUpdate, log_missing_apis, update_flavor_watch, update_watch};
+use effects::{Effects, Outdated, WatchEffect, Work, effects, removal_effects};
+
+/// Applies a change to the derived state, starts and stops watches, and enqueues the work that follows.
+pub(crate) fn handle_change(
+    context: &Context,
+    change: &Change,
+    watches: &mut Watches,
+    queue: &mut WorkQueue<WorkItem>,
+) {
+    let effects = effects(change);
+    // First, so that the inventory is updated in place.
+    outdate_snapshot(context, effects.outdated);
+    let affected_classes = context.state.apply(change, &context.stores, context.now());
+    match effects.watches {
+        WatchEffect::None => {}
+        WatchEffect::LogMissingApis => log_missing_apis(&context.stores),
+        WatchEffect::Update => update_watches(context, watches, queue),
+    }
+    enqueue(context, effects.work, &affected_classes, queue);
+}
+
+fn outdate_snapshot(context: &Context, outdated: Outdated) {
+    match outdated {
+        Outdated::Nothing => {}
+        Outdated::Inventory => context.state.snapshot_cache.release_inventory(),
+        Outdated::Snapshot => context.state.snapshot_cache.invalidate(),
+    }
+}
+
+/// Starts and stops watches according to the installed CustomResourceDefinitions.
+fn update_watches(context: &Context, watches: &mut Watches, queue: &mut WorkQueue<WorkItem>) {
+    for kind in CUSTOM_RESOURCES {
+        let WatchUpdate::Stopped(deletions) = update_watch(&context.stores, watches, *kind) else { continue };
+        let Effects { outdated, work, .. } = removal_effects(*kind);
+        outdate_snapshot(context, outdated);
+        context.state.inventory.mark_unsynced(*kind);
+        for deletion in deletions {
+            handle_change(context, &deletion, watches, queue);
+        }
+        enqueue(context, work, &[], queue);
+    }
+    if !context.accelerator_aware {
+        return;
+    }
+    let updates = RESOURCE_FLAVORS.map(|kind| (kind, update_flavor_watch(&context.stores, watches, kind)));
+    for (kind, _) in updates.iter().filter(|(_, update)| matches!(update, WatchUpdate::Stopped(_))) {
+        context.state.inventory.mark_unsynced(*kind);
+    }
+    // Flavors that disappear with their CustomResourceDefinition were not deleted by a user, so the classes created from
+    // them are retained.
+    if updates.iter().any(|(_, update)| !matches!(update, WatchUpdate::Unchanged)) {
+        enqueue(context, vec![Work::LinkedClasses], &[], queue);
+    }
+}
+
+/// Enqueues work in order; sets of services and classes are resolved by the indexes.
+fn enqueue(context: &Context, work: Vec<Work>, affected_classes: &[String], queue: &mut WorkQueue<WorkItem>) {
+    let classes = |names: Vec<String>| names.into_iter().map(WorkItem::Class).collect::<Vec<_>>();
+    let index = context.state.service_index();
+    for work in work {
+        let items = match work {
+            Work::Item(item) => vec![item],
+            Work::AffectedClasses => classes(affected_classes.to_vec()),
+            Work::LinkedClasses => classes(linked_classes(&context.stores)),
+            Work::AllClasses => classes(context.state.inventory.class_names()),
+            Work::AllServices => index.all(),
+            Work::WaitingServices => index.not_ready(),
+            Work::OtherWaitingServices(key) => index.not_ready_except(&key),
+            Work::BlockedServices(namespace) => index.blocked(&namespace),
+            Work::ReadyServices => {
+                index.ready().into_iter().for_each(|item| queue.add_low_priority(item));
+                continue;
+            }
+        };
+        let enabled = items.into_iter().filter(|item| context.accelerator_aware || !item.maintains_classes());
+        enabled.for_each(|item| queue.add(item));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cluster::{CUSTOM_RESOURCE_DEFINITION, Kind, NamespacedName, Stores};
+    use kube::Client;
+    use kube::runtime::watcher::Event;
+    use serde_json::{Value, json};
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::FIELD_MANAGER;
+    use crate::event_queue::event_queue;
+    use crate::kinds::{OME_SERVICE, SCALED_OBJECT};
+    use crate::options::Options;
+
+    /// A ScaledObject is deleted before its CustomResourceDefinition, and its service is reconciled in between: only
+    /// the deletion of the definition shows that KEDA was uninstalled.
+    // spec: RT-28
+    #[tokio::test]
+    async fn enqueues_services_when_a_definition_is_deleted_after_its_objects() {
+        let client = Client::try_from(kube::Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
+        let (stores, options, stop) = (Stores::new(FIELD_MANAGER), Options::default(), CancellationToken::new());
+        let (mut watches, _changes) = Watches::new(client.clone(), stores.clone(), stop.clone());
+        let context = Context::new(client, stores.clone(), &options, event_queue().0);
+        let mut queue = WorkQueue::default();
+        let service = json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "metadata": {"name": "chat", "namespace": "n"}});
+        let definition = json!({"metadata": {"name": SCALED_OBJECT.group_resource()},
+            "spec": {"versions": [{"name": SCALED_OBJECT.version, "served": true}]},
+            "status": {"conditions": [{"type": "Established", "status": "True"}]}});
+        let mut apply_event = |kind: Kind, event: Event<Value>, queue: &mut WorkQueue<WorkItem>| {
+            for change in stores.apply_event(kind, event) {
+                handle_change(&context, &change, &mut watches, queue);
+            }
+        };
+        apply_event(OME_SERVICE, Event::Apply(service), &mut queue);
+        apply_event(CUSTOM_RESOURCE_DEFINITION, Event::Apply(definition.clone()), &mut queue);
+        while let Some(item) = queue.pop(jiff::Timestamp::MAX) {
+            queue.done(&item);
+        }
+        apply_event(CUSTOM_RESOURCE_DEFINITION, Event::Delete(definition), &mut queue);
+        let items = std::iter::from_fn(|| queue.pop(jiff::Timestamp::MAX));
+        assert_eq!(items.collect::<Vec<_>>(), [WorkItem::Service(OME_SERVICE, NamespacedName::new("n", "chat"))]);
+        stop.cancel();
+    }
+}

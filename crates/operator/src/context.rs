@@ -1,0 +1,121 @@
+//! What every reconciler needs: caches, clients, settings, and the state derived from watch events.
+
+use std::sync::Arc;
+
+use cluster::{
+    Applier, Clock, Condition, ConditionStatus, Error, EventRecorder, Kind, NamespacedName, StatusWriter, Stores,
+    Transition, find_condition,
+};
+use jiff::Timestamp;
+use kube::Client;
+use serde_json::Value;
+
+use crate::FIELD_MANAGER;
+use crate::cluster_state::ClusterState;
+use crate::event_queue::EventSender;
+use crate::inventory;
+use crate::kinds::{OWNED, SERVICES};
+use crate::metrics::Metrics;
+use crate::options::Options;
+use crate::selection_snapshot::SelectionSnapshot;
+use crate::status_report::StatusReport;
+
+/// Reporting controller of events.
+pub(crate) const CONTROLLER_NAME: &str = "ostler.io/operator";
+
+/// Shared by all reconciles.
+pub(crate) struct Context {
+    /// Caches of the watched objects.
+    pub(crate) stores: Stores,
+    /// Indexes and caches over the stores.
+    pub(crate) state: ClusterState,
+    /// Applies and deletes objects.
+    pub(crate) applier: Applier,
+    /// Creates events.
+    pub(crate) event_recorder: EventRecorder,
+    /// Metrics of the operator.
+    pub(crate) metrics: Arc<Metrics>,
+    /// Feature gate `AcceleratorAwareScheduling`.
+    pub(crate) accelerator_aware: bool,
+    /// Whether accelerator classes are created from node labels.
+    pub(crate) discovery: bool,
+    /// Shipped classes that discovery reads facts from.
+    pub(crate) known_classes: Vec<(decide::Class, Value)>,
+    /// Namespace of the operator.
+    pub(crate) namespace: String,
+    /// Image of the endpoint pickers of routers.
+    pub(crate) picker_image: String,
+    clock: Arc<dyn Clock>,
+    status_writer: StatusWriter,
+    event_sender: EventSender,
+}
+
+// === impl Context ===
+
+impl Context {
+    /// Returns a context with empty state.
+    pub(crate) fn new(client: Client, stores: Stores, options: &Options, event_sender: EventSender) -> Context {
+        Context {
+            applier: Applier::new(client.clone(), stores.clone(), OWNED, FIELD_MANAGER),
+            status_writer: StatusWriter::new(client.clone(), stores.clone(), FIELD_MANAGER),
+            event_recorder: EventRecorder::new(client, options.clock.clone(), CONTROLLER_NAME),
+            event_sender,
+            state: ClusterState::new(options.accelerator_aware),
+            clock: options.clock.clone(),
+            metrics: Arc::clone(&options.metrics),
+            accelerator_aware: options.accelerator_aware,
+            discovery: options.discovery,
+            known_classes: inventory::parse_known_classes(&options.known_classes),
+            namespace: options.namespace.clone(),
+            picker_image: options.picker_image.clone(),
+            stores,
+        }
+    }
+
+    /// Returns the current time.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Returns the current snapshot of the objects that services select from, and its epoch.
+    pub(crate) fn selection_snapshot(&self) -> (Arc<SelectionSnapshot>, u64) {
+        self.state.snapshot_cache.current(&self.stores, &self.state.inventory, self.accelerator_aware)
+    }
+
+    /// Writes the status if it differs, and then enqueues one event per condition transition.
+    pub(crate) async fn publish_report(&self, kind: Kind, object: &Value, report: &StatusReport) -> Result<(), Error> {
+        if !self.status_writer.publish(kind, object, &report.status).await? {
+            return Ok(());
+        }
+        if SERVICES.contains(&kind) {
+            let key = NamespacedName::from_object(object);
+            self.state.apply_service(kind, &key, self.stores.get(kind, &key).as_deref());
+            log_ready_transition(kind, &key, object, &report.conditions);
+        }
+        for event in report.all_events(object) {
+            self.enqueue_event(object, &event);
+        }
+        Ok(())
+    }
+
+    /// Enqueues one event.
+    pub(crate) fn enqueue_event(&self, object: &Value, transition: &Transition) {
+        self.event_sender.enqueue(self.event_recorder.event(object, "Reconcile", transition));
+    }
+}
+
+/// Logs a changed status or reason of condition `Ready` of a service.
+fn log_ready_transition(kind: Kind, key: &NamespacedName, service: &Value, conditions: &[Condition]) {
+    let Some(ready) = conditions.iter().find(|condition| condition.type_ == "Ready") else { return };
+    let old = find_condition(&service["status"]["conditions"], "Ready");
+    if old.is_some_and(|old| old["status"] == ready.status.as_str() && old["reason"] == *ready.reason) {
+        return;
+    }
+    let (kind, namespace, name, reason) = (kind.kind, &key.namespace, &key.name, &ready.reason);
+    match ready.status == ConditionStatus::True {
+        true => tracing::info!(kind, namespace, name, "service is ready"),
+        false => {
+            tracing::info!(kind, namespace, name, reason, condition_message = ready.message, "service is not ready");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The control loop: watch events enqueue work items, and reconciles process them.
+//!
+//! Reconciles compute sequentially; a limited number of them wait for the API server concurrently.
+
+use std::time::Duration;
+
+use cluster::{Change, Watches, WorkQueue};
+use futures::FutureExt as _;
+use jiff::SignedDuration;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::changes::handle_change;
+use crate::context::Context;
+use crate::error_chain::error_chain;
+use crate::in_flight::{InFlight, ReconcileResult};
+use crate::reconcilers::Reconcilers;
+use crate::work_item::WorkItem;
+
+/// Interval at which the loop checks whether the initial lists are complete.
+const SYNC_POLL_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Starts reconciles and handles changes and results until shutdown.
+pub(crate) struct ControlLoop<'a> {
+    reconcilers: &'a Reconcilers,
+    context: &'a Context,
+    watches: Watches,
+    changes: mpsc::Receiver<Change>,
+    queue: WorkQueue<WorkItem>,
+    in_flight: InFlight<'a>,
+}
+
+// === impl ControlLoop ===
+
+impl<'a> ControlLoop<'a> {
+    /// Returns a loop over the changes that `watches` send to `changes`.
+    pub(crate) fn new(
+        reconcilers: &'a Reconcilers,
+        watches: Watches,
+        changes: mpsc::Receiver<Change>,
+    ) -> ControlLoop<'a> {
+        let context = &reconcilers.context;
+        ControlLoop {
+            reconcilers,
+            context,
+            watches,
+            changes,
+            queue: WorkQueue::default(),
+            in_flight: InFlight::default(),
+        }
+    }
+
+    /// Runs until `stop` is cancelled, and then waits for the running reconciles.
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        while !stop.is_cancelled() {
+            self.handle_arrived().await;
+            match self.next_item() {
+                Some(item) => self.start_reconcile(item).await,
+                None => self.wait(&stop).await,
+            }
+        }
+        self.wait_for_running().await;
+    }
+
+    /// Handles all changes and results that have arrived, so that a reconcile sees the latest state.
+    async fn handle_arrived(&mut self) {
+        while let Ok(change) = self.changes.try_recv() {
+            self.handle_change(&change);
+        }
+        while let Some(result) = self.in_flight.try_next().await {
+            self.handle_result(result);
+        }
+    }
+
+    /// Returns the next item that may start.
+    fn next_item(&mut self) -> Option<WorkItem> {
+        if !self.watches.have_synced() || self.in_flight.is_full() {
+            return None;
+        }
+        self.queue.pop(self.context.now())
+    }
+
+    /// Starts a reconcile. An exclusive item starts once all other items are complete, and no other item starts before
+    /// it is complete.
+    async fn start_reconcile(&mut self, item: WorkItem) {
+        if item.is_exclusive() {
+            self.wait_for_running().await;
+            let result = self.reconcilers.reconcile(item).await;
+            self.handle_result(result);
+        } else if let Some(result) = self.in_flight.start(self.reconcilers.reconcile(item).boxed()).await {
+            self.handle_result(result);
+            // A series of reconciles that send no requests must not starve the other tasks of this thread.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Waits for a change, a result, a due item or shutdown.
+    async fn wait(&mut self, stop: &CancellationToken) {
+        let delay = self.delay();
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = tokio::time::sleep(delay.unwrap_or_default()), if delay.is_some() => {}
+            Some(result) = self.in_flight.next() => self.handle_result(result),
+            Some(change) = self.changes.recv() => self.handle_change(&change),
+        }
+    }
+
+    /// Returns the time until an item may start without a change or a result.
+    fn delay(&self) -> Option<Duration> {
+        if !self.watches.have_synced() {
+            return Some(SYNC_POLL_INTERVAL);
+        }
+        // Due items start once a running reconcile completes.
+        let due = self.queue.next_due().filter(|_| !self.in_flight.is_full())?;
+        due.duration_since(self.context.now()).max(SignedDuration::ZERO).try_into().ok()
+    }
+
+    async fn wait_for_running(&mut self) {
+        while let Some(result) = self.in_flight.next().await {
+            self.handle_result(result);
+        }
+    }
+
+    fn handle_change(&mut self, change: &Change) {
+        handle_change(self.context, change, &mut self.watches, &mut self.queue);
+    }
+
+    fn handle_result(&mut self, (item, result): ReconcileResult) {
+        match result {
+            Ok(requeue_at) => {
+                requeue_at.into_iter().for_each(|at| self.queue.add_at(item.clone(), at));
+                self.queue.done(&item);
+            }
+            Err(error) => {
+                if !error.is_conflict() {
+                    tracing::warn!(?item, error = %error_chain(&error), "reconcile failed, retrying");
+                }
+                self.queue.retry(item, self.context.now());
+            }
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Items of the work queue.
+
+use cluster::{Kind, NamespacedName};
+
+/// Key of the work queue: one unit of reconciliation.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum WorkItem {
+    /// The status of one accelerator class.
+    Class(String),
+    /// The classes discovered from node labels.
+    ClassDiscovery,
+    /// The classes of the base set ConfigMap.
+    BaseSet,
+    /// Kueue's ResourceFlavors and the classes linked to them.
+    ResourceFlavors,
+    /// The events about invalid objects.
+    InvalidObjects,
+    /// One service of either kind.
+    Service(Kind, NamespacedName),
+}
+
+// === impl WorkItem ===
+
+impl WorkItem {
+    /// Returns whether the item must not be reconciled concurrently with others, because it writes what they read.
+    pub(crate) fn is_exclusive(&self) -> bool {
+        match self {
+            WorkItem::ClassDiscovery | WorkItem::BaseSet | WorkItem::ResourceFlavors | WorkItem::InvalidObjects => true,
+            WorkItem::Class(_) | WorkItem::Service(..) => false,
+        }
+    }
+
+    /// Returns whether the item maintains accelerator classes, which the feature gate turns off.
+    pub(crate) fn maintains_classes(&self) -> bool {
+        match self {
+            WorkItem::Class(_) | WorkItem::ClassDiscovery | WorkItem::BaseSet | WorkItem::ResourceFlavors => true,
+            WorkItem::InvalidObjects | WorkItem::Service(..) => false,
+        }
+    }
+}
