@@ -73,10 +73,13 @@ pub struct Convergence {
 /// Applies and deletes objects with one field manager.
 #[derive(Clone)]
 pub struct Applier {
+    /// Client for the requests.
     pub(crate) client: Client,
+    /// Caches of the live objects.
     pub(crate) stores: Stores,
     /// All kinds that are applied; pruning searches these kinds.
     managed_kinds: &'static [Kind],
+    /// Field manager.
     pub(crate) manager: &'static str,
 }
 

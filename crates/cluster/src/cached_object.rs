@@ -29,10 +29,13 @@ pub enum Representation {
 /// One version of a cached object. Clones share the content.
 #[derive(Clone, Debug)]
 pub(crate) enum CachedObject {
+    /// Parsed JSON.
     Parsed(Arc<Value>),
+    /// JSON text.
     Serialized(Arc<SerializedObject>),
 }
 
+/// JSON text of an object, with its parsed form while a caller holds it.
 #[derive(Debug)]
 pub(crate) struct SerializedObject {
     text: Box<str>,

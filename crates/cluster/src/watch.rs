@@ -30,6 +30,7 @@ const DEFINITION_PAGE_SIZE: u32 = 4;
 /// There is no limit for a slow server, since a decision based on an incomplete cache may be permanent.
 const FAILED_LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// A watch of one kind.
 struct RunningWatch {
     /// Time of the first error of the watch, if any.
     first_failure: Arc<OnceLock<Instant>>,

@@ -36,9 +36,12 @@ pub struct WorkQueue<K> {
     in_flight: BTreeMap<K, Requeue>,
 }
 
+/// Whether a key in flight was added again.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Requeue {
+    /// It was not.
     No,
+    /// It is added when its processing ends.
     Yes,
 }
 

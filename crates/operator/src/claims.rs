@@ -15,6 +15,7 @@ pub(crate) struct Claims {
     state: Mutex<ClaimState>,
 }
 
+/// Claims, and what changed last.
 #[derive(Debug, Default)]
 struct ClaimState {
     claims: SortedClaims,

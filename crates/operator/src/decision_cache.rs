@@ -22,6 +22,7 @@ pub(crate) struct DecisionCache {
     entries: Mutex<VecDeque<Entry>>,
 }
 
+/// Cached selection of one service.
 #[derive(Debug)]
 struct Entry {
     key: NamespacedName,

@@ -32,8 +32,11 @@ struct GangReplica {
 /// How many Pods of a replica are scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Placement {
+    /// All Pods are scheduled.
     Full,
+    /// Some Pods are scheduled; they occupy nodes without serving.
     Partial,
+    /// No Pod is scheduled.
     None,
 }
 

@@ -17,6 +17,7 @@ pub(crate) struct InventoryTracker {
     state: Mutex<InventoryState>,
 }
 
+/// The inventory, and what it was built from.
 #[derive(Debug, Default)]
 struct InventoryState {
     inventory: Arc<Inventory>,

@@ -25,8 +25,11 @@ pub(crate) enum RouteStatus {
 /// Status that one parent reports for one object, most severe first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ParentStatus {
+    /// The parent rejects the object; contains the message for a condition.
     Rejected(String),
+    /// The parent has not reported a status for the current generation.
     Unknown,
+    /// The parent of this name accepts the object.
     Accepted(String),
 }
 

@@ -32,6 +32,7 @@ pub(crate) struct SnapshotCache {
     state: Mutex<CacheState>,
 }
 
+/// The cached snapshot and its epoch.
 #[derive(Default)]
 struct CacheState {
     snapshot: Option<Arc<SelectionSnapshot>>,

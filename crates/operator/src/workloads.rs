@@ -32,8 +32,11 @@ pub(crate) struct PlannedWorkload {
 /// Reads workloads from the stores.
 #[derive(Clone, Copy)]
 pub(crate) struct WorkloadReader<'a> {
+    /// Caches of the watched objects.
     pub(crate) stores: &'a Stores,
+    /// Crashed Pods that were replaced.
     pub(crate) crash_tracker: &'a CrashTracker,
+    /// Current time.
     pub(crate) now: Timestamp,
 }
 

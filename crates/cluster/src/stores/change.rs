@@ -34,7 +34,9 @@ pub struct Changes(std::vec::IntoIter<CachedChange>);
 /// A change with objects in their cached representation.
 #[derive(Debug)]
 pub(super) enum CachedChange {
+    /// See [`Change::Synced`].
     Synced(Kind),
+    /// See [`Change::Object`].
     Object {
         kind: Kind,
         key: NamespacedName,

@@ -13,9 +13,11 @@ use crate::cached_object::{CachePolicy, CachedObject};
 use crate::namespaced_name::NamespacedName;
 use crate::object::metadata_field;
 
+/// Cached objects of one kind.
 #[derive(Debug, Default)]
 pub(super) struct Store {
     cache_policy: CachePolicy,
+    /// Watched objects.
     pub(super) objects: BTreeMap<NamespacedName, CachedObject>,
     /// Responses to our own writes that the watch has not delivered yet.
     pending_writes: BTreeMap<NamespacedName, CachedObject>,
@@ -24,6 +26,7 @@ pub(super) struct Store {
     pub(super) index: Index,
     /// Objects of a list in progress.
     listing: Option<BTreeMap<NamespacedName, CachedObject>>,
+    /// Whether the first list is complete.
     pub(super) synced: bool,
 }
 

@@ -18,6 +18,7 @@ pub(super) enum TemplateState {
 /// Health of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Health {
+    /// The replica serves requests.
     Ready,
     /// Starting or failing.
     Unready,
@@ -28,7 +29,9 @@ pub(super) enum Health {
 /// Observed state of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReplicaState {
+    /// Template compared to the plan.
     pub(super) template: TemplateState,
+    /// Whether it serves requests.
     pub(super) health: Health,
     /// End of the minimum ready time of a replica without a readiness probe.
     pub(super) ready_at: Option<Timestamp>,
@@ -37,8 +40,11 @@ pub(super) struct ReplicaState {
 /// Limits of a rollout.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UpdateLimits {
+    /// Replicas that may be unavailable at the same time.
     pub(super) max_unavailable: usize,
+    /// Maximum number of ready replicas since the rollout began.
     pub(super) max_ready: usize,
+    /// Whether a user paused the rollout.
     pub(super) paused: bool,
 }
 

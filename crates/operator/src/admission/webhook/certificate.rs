@@ -39,8 +39,11 @@ const ROTATION_MARGIN: SignedDuration = SignedDuration::from_hours(90 * 24);
 /// Certificate and private key, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Certificate {
+    /// The certificate.
     pub certificate: String,
+    /// The private key.
     pub key: String,
+    /// When the certificate expires.
     pub expires: Timestamp,
     /// The previous certificate, which other replicas may still use.
     pub previous: Option<String>,
