@@ -36,7 +36,7 @@ async fn run_until_termination(worker: &mut PodWorker, signals: &PodSignals) -> 
         () = signals.removed.cancelled() => TerminationReason::Deleted { grace: Duration::ZERO },
         () = signals.shutdown.cancelled() => TerminationReason::Shutdown,
         () = signals.delete.cancelled() => TerminationReason::Deleted { grace: grace_period(worker) },
-        () = sleep_or_pend(deadline) => TerminationReason::DeadlineExceeded,
+        () = tokio::time::sleep(deadline.unwrap_or_default()), if deadline.is_some() => TerminationReason::DeadlineExceeded,
         never = worker.run_containers() => match never {},
     }
 }
@@ -57,12 +57,4 @@ fn time_until_deadline(worker: &PodWorker) -> Option<Duration> {
     let started: Timestamp = worker.placement.start_time.parse().ok()?;
     let elapsed = Duration::try_from(worker.context.server.now().duration_since(started)).unwrap_or_default();
     Some(Duration::from_secs(seconds).saturating_sub(elapsed))
-}
-
-/// Sleeps for `duration`, forever when it is `None`.
-async fn sleep_or_pend(duration: Option<Duration>) {
-    match duration {
-        Some(duration) => tokio::time::sleep(duration).await,
-        None => std::future::pending().await,
-    }
 }

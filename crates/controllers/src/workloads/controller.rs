@@ -40,22 +40,15 @@ pub async fn run_workload_controllers(server: Server, volumes_dir: Option<PathBu
     controller.enqueue_all();
     loop {
         controller.process_queue();
+        let delay = controller.time_until_next_delayed();
         tokio::select! {
             () = stop.cancelled() => return,
-            () = sleep_or_pend(controller.time_until_next_delayed()) => controller.enqueue_due(),
+            () = tokio::time::sleep(delay.unwrap_or_default()), if delay.is_some() => controller.enqueue_due(),
             change = changes.next() => match change {
                 Ok(change) => controller.handle_change(&change),
                 Err(_lagged) => controller.enqueue_all(),
             },
         }
-    }
-}
-
-/// Sleeps for `duration`, forever when it is `None`.
-async fn sleep_or_pend(duration: Option<std::time::Duration>) {
-    match duration {
-        Some(duration) => tokio::time::sleep(duration).await,
-        None => std::future::pending().await,
     }
 }
 
