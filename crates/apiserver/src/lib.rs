@@ -8,6 +8,10 @@
 //! Objects are JSON values and are never converted to generated structs, so no field is lost. The [`Store`] holds all
 //! state, and only the last stage of a write changes it; a write without changes creates neither a revision nor a watch
 //! event. The server must never run a controller or a container: those are clients, in crates above this one.
+//!
+//! Layers, each of which uses only those to its left; a write returns what it stored, and an upper layer acts on it:
+//!
+//! `store` ← `resources` ← `core` ← `write` ← `deletion`, `crd` ← `cascade` ← `server` ← `http` ← `secure_serving`
 
 #![warn(missing_docs)]
 

@@ -18,7 +18,7 @@ use crate::{binding, cascade, events, object};
 /// Handle to an API server. Clones share one server.
 #[derive(Clone)]
 pub struct Server {
-    pub(crate) core: Arc<Core>,
+    core: Arc<Core>,
 }
 
 // === impl Server ===

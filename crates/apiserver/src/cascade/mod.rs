@@ -121,3 +121,59 @@ fn carry_out(core: &Core, consequence: Consequence) -> Vec<Consequence> {
         Consequence::UninstallDefinition { definition } => custom_resources::uninstall(core, &definition),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use crate::deletion::{DeleteOptions, PropagationPolicy};
+    use crate::ports::ServerPorts;
+    use crate::server::Server;
+
+    /// Creates a ConfigMap and returns its reference for `ownerReferences`.
+    fn create(server: &Server, name: &str, owner: Option<&Value>) -> Value {
+        let owners: Vec<&Value> = owner.into_iter().collect();
+        let metadata = json!({"namespace": "default", "name": name, "ownerReferences": owners});
+        let created = server.create("configmaps", json!({"metadata": metadata})).unwrap();
+        let uid = &created["metadata"]["uid"];
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid, "blockOwnerDeletion": true})
+    }
+
+    /// Each dependent is followed by its own dependents, before the next dependent.
+    #[rstest]
+    #[case::owners_first(PropagationPolicy::Background, ["a", "a1", "a11", "a2", "a21"])]
+    #[case::dependents_first(PropagationPolicy::Foreground, ["a11", "a1", "a21", "a2", "a"])]
+    #[tokio::test]
+    async fn dependents_are_deleted_depth_first(#[case] propagation: PropagationPolicy, #[case] expected: [&str; 5]) {
+        let server = Server::new(&ServerPorts::default());
+        let a = create(&server, "a", None);
+        let (a1, a2) = (create(&server, "a1", Some(&a)), create(&server, "a2", Some(&a)));
+        create(&server, "a11", Some(&a1));
+        create(&server, "a21", Some(&a2));
+        let mut changes = server.subscribe();
+        let resource = server.registry().by_name("configmaps").unwrap();
+        let options = DeleteOptions { propagation, ..DeleteOptions::default() };
+        server.delete_object(&resource, "default", "a", &options).unwrap();
+        let mut removed = Vec::new();
+        while removed.len() < expected.len() {
+            let change = changes.next().await.unwrap();
+            removed.extend(change.new.is_none().then_some(change.name));
+        }
+        assert_eq!(removed, expected);
+    }
+
+    /// The depth of a chain of owners is limited by memory, not by the stack.
+    #[test]
+    fn a_long_chain_of_owners_is_deleted() {
+        const LENGTH: usize = 5_000;
+        let server = Server::new(&ServerPorts::default());
+        let mut owner = create(&server, "0", None);
+        for index in 1..LENGTH {
+            owner = create(&server, &index.to_string(), Some(&owner));
+        }
+        assert_eq!(server.list("configmaps").len(), LENGTH);
+        server.delete("configmaps", "default", "0", None).unwrap();
+        assert_eq!(server.list("configmaps").len(), 0);
+    }
+}

@@ -18,7 +18,10 @@ pub(super) struct Malformed;
 /// Iterator over the fields of a message in wire order.
 pub(super) struct WireFields<'a>(&'a [u8]);
 
+// === impl WireFields ===
+
 impl<'a> WireFields<'a> {
+    /// Reads the fields of a message.
     pub(super) fn new(message: &'a [u8]) -> Self {
         Self(message)
     }

@@ -63,6 +63,8 @@ struct FileHandle {
     file: usize,
 }
 
+// === impl FaultyDisk ===
+
 impl FaultyDisk {
     fn contents(&self) -> MutexGuard<'_, DiskContents> {
         self.0.lock().unwrap()
@@ -132,6 +134,8 @@ impl FaultyDisk {
         contents.files.insert(id, SimulatedFile { synced_length: bytes.len(), bytes });
     }
 }
+
+// === impl DiskContents ===
 
 impl DiskContents {
     /// Counts an operation and applies the injected fault. Returns how many bytes to write, and the result of the
@@ -211,6 +215,8 @@ impl Storage for FaultyDisk {
         format!("disk/{name}")
     }
 }
+
+// === impl FileHandle ===
 
 impl AppendFile for FileHandle {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {

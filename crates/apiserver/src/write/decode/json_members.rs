@@ -28,6 +28,17 @@ enum MemberFilter {
     All,
 }
 
+/// Member name, borrowed unless it contains escapes.
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// Collects the members below `path`.
+struct MemberVisitor<'a> {
+    path: &'a FieldPath<'a>,
+    collected: &'a RefCell<Vec<Member>>,
+    filter: MemberFilter,
+}
+
 /// Returns the paths of duplicate members in document order; empty for invalid JSON.
 pub(super) fn duplicate_paths(bytes: &[u8]) -> Vec<String> {
     collect_members(bytes, MemberFilter::Duplicates).into_iter().map(|member| member.path).collect()
@@ -47,15 +58,7 @@ fn collect_members(bytes: &[u8], filter: MemberFilter) -> Vec<Member> {
     collected.into_inner()
 }
 
-/// Member name, borrowed unless it contains escapes.
-#[derive(Deserialize)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
-
-struct MemberVisitor<'a> {
-    path: &'a FieldPath<'a>,
-    collected: &'a RefCell<Vec<Member>>,
-    filter: MemberFilter,
-}
+// === impl MemberVisitor ===
 
 impl DocumentVisitor for MemberVisitor<'_> {
     fn map<'de, A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
