@@ -1,8 +1,7 @@
-//! Add-ons of the control plane: kwok, LeaderWorkerSet, Volcano and CustomResourceDefinitions of other projects.
+//! Add-ons of a running control plane: LeaderWorkerSet, Volcano and CustomResourceDefinitions of other projects.
 
 mod gateway;
 mod kueue;
-mod kwok;
 mod lws;
 mod volcano;
 mod webhooks;

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::binaries::Binaries;
 use crate::certificates::Certificates;
 use crate::components::{Components, Controllers};
+use crate::kwok_stages;
 use crate::loopback::LoopbackAddress;
 use crate::objects::{apply, dynamic_api};
 use crate::process::Process;
@@ -172,6 +173,18 @@ impl RealCluster {
         let mut command = self.controller_command("kube-scheduler");
         command.args(["--leader-elect=false", "--secure-port=0"]);
         self.spawn("kube-scheduler", &mut command).map(|_| ())
+    }
+
+    /// Starts kwok, which simulates the kubelets.
+    fn start_kwok(&mut self) -> Result<()> {
+        let stages = self.directory.join("kwok-stages.yaml");
+        std::fs::write(&stages, kwok_stages::STAGES)?;
+        let port = self.loopback.next_port()?;
+        let address = self.loopback.socket_address(port);
+        let mut command = self.controller_command("kwok");
+        command.arg("--config").arg(stages).args(["--manage-all-nodes=true", "--node-lease-duration-seconds=40"]);
+        command.arg(format!("--server-address={address}")).args(["--node-ip=127.0.0.1", "--cidr=10.244.0.0/16"]);
+        self.spawn("kwok", &mut command).map(|_| ())
     }
 
     async fn wait_for_default_service_account(&mut self) -> Result<()> {

@@ -13,6 +13,7 @@ mod binaries;
 mod certificates;
 mod cluster;
 mod components;
+mod kwok_stages;
 mod loopback;
 mod nodes;
 mod objects;

@@ -1,11 +1,7 @@
-//! kwok simulates the kubelets. Images whose name contains `broken` cannot be pulled.
-
-use anyhow::Result;
-
-use crate::cluster::RealCluster;
+//! What kwok simulates instead of kubelets. Images whose name contains `broken` cannot be pulled.
 
 /// Stages: Nodes become Ready, Pods become Ready or fail to pull their image, and deleted Pods terminate.
-const STAGES: &str = r#"apiVersion: kwok.x-k8s.io/v1alpha1
+pub(crate) const STAGES: &str = r#"apiVersion: kwok.x-k8s.io/v1alpha1
 kind: Stage
 metadata: {name: node-ready}
 spec:
@@ -84,19 +80,3 @@ spec:
     - {key: .metadata.deletionTimestamp, operator: Exists}
   next: {delete: true}
 "#;
-
-// === impl RealCluster ===
-
-impl RealCluster {
-    /// Starts kwok with the stages of this module.
-    pub(crate) fn start_kwok(&mut self) -> Result<()> {
-        let stages = self.directory.join("kwok-stages.yaml");
-        std::fs::write(&stages, STAGES)?;
-        let port = self.loopback.next_port()?;
-        let address = self.loopback.socket_address(port);
-        let mut command = self.controller_command("kwok");
-        command.arg("--config").arg(stages).args(["--manage-all-nodes=true", "--node-lease-duration-seconds=40"]);
-        command.arg(format!("--server-address={address}")).args(["--node-ip=127.0.0.1", "--cidr=10.244.0.0/16"]);
-        self.spawn("kwok", &mut command).map(|_| ())
-    }
-}
