@@ -15,6 +15,8 @@ pub(crate) struct OperatorAdmission(OnceLock<Server>);
 /// Lists the objects of the server.
 struct ServerObjects<'a>(&'a Server);
 
+// === impl OperatorAdmission ===
+
 impl OperatorAdmission {
     /// Validates later writes against the objects of `server`.
     pub(crate) fn set_server(&self, server: Server) {
@@ -39,6 +41,8 @@ impl Admission for OperatorAdmission {
         }
     }
 }
+
+// === impl ServerObjects ===
 
 impl ObjectLister for ServerObjects<'_> {
     fn list(&self, kind: cluster::Kind) -> Vec<Arc<Value>> {

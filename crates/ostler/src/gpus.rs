@@ -84,6 +84,8 @@ impl GpuInventory {
     }
 }
 
+// === impl GpuAllocation ===
+
 impl Drop for GpuAllocation {
     fn drop(&mut self) {
         let mut allocated = self.allocated.lock().unwrap_or_else(PoisonError::into_inner);

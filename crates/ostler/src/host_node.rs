@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 
 use crate::gpus::{self, GpuInventory};
 
+/// Annotation that marks the node of this host.
+pub(crate) const HOST_ANNOTATION: &str = "ostler.dev/this-machine";
 /// Maximum number of Pods of a node: the default of the kubelet.
 const MAX_PODS: &str = "110";
 
@@ -25,7 +27,7 @@ pub(crate) fn node(gpus: &GpuInventory) -> Value {
                 "kubernetes.io/os": std::env::consts::OS,
                 "kubernetes.io/arch": std::env::consts::ARCH.replace("x86_64", "amd64").replace("aarch64", "arm64"),
             },
-            "annotations": {"ostler.dev/this-machine": "true"},
+            "annotations": {HOST_ANNOTATION: "true"},
         },
         "spec": {},
         "status": {"capacity": resources, "allocatable": resources},
@@ -34,6 +36,12 @@ pub(crate) fn node(gpus: &GpuInventory) -> Value {
         labels.extend(gpus.labels());
     }
     node
+}
+
+/// Returns the name of the node of this host, if it is one of `nodes`.
+pub(crate) fn find(nodes: &[Value]) -> Option<&str> {
+    let host_node = nodes.iter().find(|node| node["metadata"]["annotations"][HOST_ANNOTATION] == "true")?;
+    host_node["metadata"]["name"].as_str()
 }
 
 /// Returns the host name, converted to a valid node name.

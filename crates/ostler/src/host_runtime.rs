@@ -1,8 +1,6 @@
 //! The container runtime of `ostler up`. On the node of this host, images that map to a program run as processes. All other
 //! engines are simulated in this process, according to their command line.
 
-use std::io;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use embedded::ProcessRuntime;
@@ -11,9 +9,10 @@ use engine::ServerCommand;
 use futures::future::{BoxFuture, FutureExt, ready};
 use tokio_util::sync::CancellationToken;
 
+use crate::container_exit::failed;
 use crate::gpus::{self, GpuInventory};
 use crate::images::{ImageFailure, ImageOverride, Images};
-use crate::stub_container;
+use crate::simulated_container;
 
 /// Environment variable with the path of the kubeconfig.
 const KUBECONFIG_ENV: &str = "KUBECONFIG";
@@ -29,6 +28,8 @@ pub(crate) struct HostRuntime {
     pub kubeconfig: Option<PathBuf>,
     pub processes: ProcessRuntime,
 }
+
+// === impl HostRuntime ===
 
 impl ContainerRuntime for HostRuntime {
     fn pull_image(&self, _node: &str, image: &str) -> Result<(), String> {
@@ -50,7 +51,7 @@ impl ContainerRuntime for HostRuntime {
                     let message = format!("no program on this host for image {image}; configure one with --config");
                     container.log.write_line(&message);
                 }
-                run_simulated(container, shutdown)
+                simulated_container::run(container, shutdown)
             }
         }
     }
@@ -175,73 +176,12 @@ fn listen_on_pod_ip(container: &mut ContainerConfig) {
     container.args.extend(["--host".to_owned(), address]);
 }
 
-/// Runs a simulated engine, or a stub for containers that are not a known engine.
-fn run_simulated(container: ContainerConfig, shutdown: CancellationToken) -> BoxFuture<'static, ContainerExit> {
-    let command = ServerCommand::parse(&container.command, &container.args, &container.env);
-    if let (ContainerPurpose::Service | ContainerPurpose::Init, Some(code)) =
-        (container.purpose, fixed_exit_code(&container))
-    {
-        container
-            .log
-            .write_line(&format!("image {}: simulated, exits with code {code} like its command", container.image));
-        return ready(ContainerExit { code, message: String::new() }).boxed();
-    }
-    match (container.purpose, command) {
-        (ContainerPurpose::Service, Some(command)) => serve_engine(container, command, shutdown).boxed(),
-        (ContainerPurpose::Service, None) => stub_container::run(container, shutdown).boxed(),
-        (ContainerPurpose::Init, _) => {
-            container.log.write_line(&format!("image {}: simulated init container, completed", container.image));
-            ready(ContainerExit { code: 0, message: String::new() }).boxed()
-        }
-        // Probes run only while the engine runs, and a running simulated engine is healthy.
-        (ContainerPurpose::ExecProbe, _) => ready(ContainerExit { code: 0, message: String::new() }).boxed(),
-    }
-}
-
-/// Returns the exit code of a command that only exits: `true`, `false`, or `sh -c 'exit N'`.
-fn fixed_exit_code(container: &ContainerConfig) -> Option<i32> {
-    let args: Vec<&str> = container.command.iter().chain(&container.args).map(String::as_str).collect();
-    match *args.as_slice() {
-        ["true" | "/bin/true"] => Some(0),
-        ["false" | "/bin/false"] => Some(1),
-        [shell, "-c", script] if decide::is_shell(shell) => script.trim().strip_prefix("exit")?.trim().parse().ok(),
-        _ => None,
-    }
-}
-
-async fn serve_engine(
-    container: ContainerConfig,
-    command: ServerCommand,
-    shutdown: CancellationToken,
-) -> ContainerExit {
-    let config = engine::Config::from_server_command(&command, container.pod_ip);
-    let address = SocketAddr::new(config.address, config.port);
-    container.log.write_line(&format!(
-        "simulated engine for image {}: serving {} on {address}",
-        container.image,
-        config.default_model_name()
-    ));
-    match engine::run(config, shutdown).await {
-        Ok(()) => ContainerExit { code: 0, message: String::new() },
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => failed(&container, &format!("PortInUse: {address}")),
-        Err(error) => failed(&container, &format!("{address}: {error}")),
-    }
-}
-
-fn failed(container: &ContainerConfig, message: &str) -> ContainerExit {
-    container.log.write_line(message);
-    ContainerExit { code: 1, message: message.to_owned() }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
     use embedded::ports::LogSink;
     use rstest::rstest;
-    use std::net::IpAddr;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpStream;
 
     use super::*;
 
@@ -279,41 +219,5 @@ mod tests {
         listen_on_pod_ip(&mut container);
         let args: Vec<String> = container.command.into_iter().chain(container.args).collect();
         assert_eq!(args.join(" "), expected);
-    }
-
-    #[rstest]
-    #[case(&["false"], Some(1))]
-    #[case(&["/bin/sh", "-c", "exit 3"], Some(3))]
-    #[case(&["sh", "-c", "exit 3; vllm serve m"], None)]
-    #[case(&["vllm", "serve", "m"], None)]
-    fn finds_fixed_exit_code(#[case] args: &[&str], #[case] expected: Option<i32>) {
-        assert_eq!(fixed_exit_code(&container(args)), expected);
-    }
-
-    #[rstest]
-    #[case::probe("GET", "HTTP/1.1 200 OK")]
-    #[case::request("POST", "HTTP/1.1 501 Not Implemented")]
-    #[tokio::test]
-    async fn stub_answers_only_probes(#[case] method: &str, #[case] expected: &str) {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let shutdown = CancellationToken::new();
-        let address: IpAddr = [127, 0, 0, 1].into();
-        let task = tokio::spawn(run_simulated(
-            ContainerConfig { pod_ip: address, ports: vec![port], ..container(&["nginx"]) },
-            shutdown.clone(),
-        ));
-        let mut stream = loop {
-            match TcpStream::connect((address, port)).await {
-                Ok(stream) => break stream,
-                Err(_) => tokio::task::yield_now().await,
-            }
-        };
-        let request = format!("{method} / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut response = String::new();
-        stream.read_to_string(&mut response).await.unwrap();
-        assert!(response.starts_with(expected), "{response}");
-        shutdown.cancel();
-        assert_eq!(task.await.unwrap().code, stub_container::EXIT_CODE_SIGTERM);
     }
 }

@@ -45,6 +45,8 @@ pub(crate) struct LocalCluster {
 /// The tasks of a [`LocalCluster`]. They run until the shutdown unless one fails.
 pub(crate) struct ClusterTasks(JoinSet<Result<()>>);
 
+// === impl LocalCluster ===
+
 impl LocalCluster {
     /// Starts the cluster with the persistent state of the directory, installs the CustomResourceDefinitions and the shipped
     /// catalog, and writes the kubeconfig.
@@ -96,6 +98,8 @@ impl LocalCluster {
         while tasks.0.join_next().await.is_some() {}
     }
 }
+
+// === impl ClusterTasks ===
 
 impl ClusterTasks {
     /// Spawns the operator and its metrics server.

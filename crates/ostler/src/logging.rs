@@ -41,6 +41,8 @@ enum LogFormat {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct LogFilter(String);
 
+// === impl LogArgs ===
+
 impl LogArgs {
     /// Installs the subscriber that writes log lines to standard error. `default_filter` applies where neither the option nor
     /// the environment sets one.
@@ -63,6 +65,8 @@ impl LogArgs {
         EnvFilter::try_from_env(FILTER_VARIABLE).unwrap_or_else(|_| EnvFilter::new(default_filter))
     }
 }
+
+// === impl LogFilter ===
 
 impl FromStr for LogFilter {
     type Err = String;

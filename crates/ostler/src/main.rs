@@ -9,6 +9,7 @@ mod catalog;
 mod cluster_objects;
 mod commands;
 mod connect;
+mod container_exit;
 mod demo;
 mod exit;
 mod files;
@@ -25,6 +26,7 @@ mod pod_diagnostics;
 mod progress;
 mod report;
 mod shutdown;
+mod simulated_container;
 mod state_directory;
 mod stub_container;
 

@@ -4,12 +4,14 @@
 pub(crate) mod input;
 mod product;
 
-use product::Product;
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use crate::gpus::GpuInventory;
+use crate::gpus::{GPU_RESOURCE, GpuInventory};
 use crate::host_node;
+use product::Product;
+
+pub(crate) use product::product_name;
 
 /// Annotation of simulated nodes with their accelerators, such as `8×h100`.
 pub(crate) const ACCELERATORS_ANNOTATION: &str = "ostler.dev/accelerators";
@@ -125,7 +127,7 @@ fn simulated_node(name: &str, accelerators: u32, product: &Product) -> Value {
     for (key, value) in &product.labels {
         labels[key] = json!(value);
     }
-    if product.resource == product::GPU {
+    if product.resource == GPU_RESOURCE {
         labels["nvidia.com/gpu.count"] = json!(accelerators.to_string());
     }
     json!({
@@ -139,11 +141,6 @@ fn simulated_node(name: &str, accelerators: u32, product: &Product) -> Value {
         "spec": {},
         "status": {"capacity": resources, "allocatable": resources},
     })
-}
-
-/// Returns the common name of a product by its label `nvidia.com/gpu.product`, or the label if the product is unknown.
-pub(crate) fn product_name(label: &str) -> &str {
-    product::product_name(label)
 }
 
 fn is_valid_node_name(name: &str) -> bool {
@@ -186,7 +183,7 @@ mod tests {
     #[test]
     fn creates_host_node_once() {
         let nodes = to_nodes(&parse("this, 8×H100, this").unwrap(), &GpuInventory::default());
-        let is_simulated = |node: &Value| node["metadata"]["annotations"]["ostler.dev/simulated"] == "true";
+        let is_simulated = |node: &Value| node["metadata"]["annotations"][SIMULATED_ANNOTATION] == "true";
         assert_eq!(nodes.iter().map(is_simulated).collect::<Vec<_>>(), [false, true]);
         assert_ne!(nodes[0]["status"]["allocatable"]["memory"], "0Ki");
     }

@@ -16,6 +16,8 @@ pub(crate) enum OutputFormat {
 #[derive(Debug)]
 pub(crate) struct StdoutClosed;
 
+// === impl StdoutClosed ===
+
 impl fmt::Display for StdoutClosed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("standard output was closed")

@@ -27,6 +27,16 @@ pub(crate) struct ObjectNames {
     pub routes: Vec<String>,
 }
 
+/// Prints the table, depending on whether standard error is a terminal.
+enum TableOutput {
+    /// Redraws the table in place; contains the text of the current table.
+    Terminal(String),
+    /// Prints a line per state transition; contains the last reported reason of each service.
+    Lines(BTreeMap<String, String>),
+}
+
+// === impl ObjectNames ===
+
 impl ObjectNames {
     /// Returns whether `object` has one of the names, or belongs to one of the services.
     fn includes(&self, object: &Value) -> bool {
@@ -87,13 +97,7 @@ fn rows(server: &Server) -> Vec<Row> {
     services(server).iter().map(|service| service_table::row(service)).collect()
 }
 
-/// Prints the table, depending on whether standard error is a terminal.
-enum TableOutput {
-    /// Redraws the table in place; contains the text of the current table.
-    Terminal(String),
-    /// Prints a line per state transition; contains the last reported reason of each service.
-    Lines(BTreeMap<String, String>),
-}
+// === impl TableOutput ===
 
 impl TableOutput {
     fn for_stderr() -> Self {

@@ -10,8 +10,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Exit code of a process that SIGTERM terminated, as shells report it: 128 + 15.
-pub(crate) const EXIT_CODE_SIGTERM: i32 = 143;
+use crate::container_exit::{EXIT_CODE_SIGTERM, exited};
 
 /// Serves the declared ports until `shutdown` is cancelled.
 pub(crate) async fn run(container: ContainerConfig, shutdown: CancellationToken) -> ContainerExit {
@@ -29,7 +28,7 @@ pub(crate) async fn run(container: ContainerConfig, shutdown: CancellationToken)
         }
     }
     shutdown.cancelled().await;
-    ContainerExit { code: EXIT_CODE_SIGTERM, message: String::new() }
+    exited(EXIT_CODE_SIGTERM)
 }
 
 fn router(image: &str) -> Router {

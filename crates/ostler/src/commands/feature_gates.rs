@@ -19,6 +19,8 @@ struct FeatureGate {
     is_enabled: bool,
 }
 
+// === impl FeatureGates ===
+
 impl FeatureGates {
     /// Returns whether selection considers accelerators. The last value counts; the default is true.
     pub(crate) fn accelerator_aware(&self) -> bool {
@@ -30,6 +32,8 @@ impl FeatureGates {
         operator::Options { accelerator_aware: self.accelerator_aware(), ..operator::Options::default() }
     }
 }
+
+// === impl FeatureGate ===
 
 impl FromStr for FeatureGate {
     type Err = String;

@@ -22,33 +22,24 @@ pub(crate) struct LintArgs {
     no_catalog: bool,
 }
 
-/// Runs the command. The exit code is 1 if any finding is an error; warnings do not change it.
+/// Numbers of findings by severity.
+#[derive(Default)]
+struct FindingCounts {
+    errors: usize,
+    warnings: usize,
+}
+
+/// Kind of accelerator classes.
+const CLASS: &str = "AcceleratorClass";
+
+/// Runs the command. It fails if any finding is an error; warnings do not change the exit code.
 pub(super) fn run(args: LintArgs) -> Result<Exit> {
-    let (mut documents, mut errors, mut warnings) = (Vec::new(), 0, 0);
-    for file in files::manifests(&args.filenames)? {
-        match files::read(&file) {
-            Ok(file_documents) => documents.extend(file_documents),
-            Err(error) => {
-                errors += 1;
-                output::print_line(&report::errors::render(&error).replace("\nhint:", "\n  hint:"))?;
-            }
-        }
-    }
+    let mut counts = FindingCounts::default();
+    let documents = read_documents(&args.filenames, &mut counts)?;
     let mut context = admission_context(&args, &documents)?;
     for document in &documents {
-        let mut findings: Vec<Finding> = lint_document(document)
-            .into_iter()
-            .chain(context.validate(document))
-            .chain(validate_picker_config(document))
-            .collect();
-        if findings.iter().all(|finding| finding.severity != Severity::Error) {
-            findings.extend(check_roles(document));
-        }
-        for finding in findings {
-            match finding.severity {
-                Severity::Error => errors += 1,
-                Severity::Warning => warnings += 1,
-            }
+        for finding in findings(document, &context) {
+            counts.add(finding.severity);
             output::print_line(&finding.render(document))?;
         }
         // Like `kubectl apply`: of two conflicting objects, the second is rejected.
@@ -56,6 +47,7 @@ pub(super) fn run(args: LintArgs) -> Result<Exit> {
             context.add(&document.value);
         }
     }
+    let FindingCounts { errors, warnings } = counts;
     output::print_message(&format!(
         "{}: {}, {}",
         format_count(documents.len(), "document"),
@@ -63,6 +55,33 @@ pub(super) fn run(args: LintArgs) -> Result<Exit> {
         format_count(warnings, "warning")
     ));
     Ok(if errors == 0 { Exit::Success } else { Exit::Failure })
+}
+
+/// Reads all files. A file that cannot be read or parsed is a finding.
+fn read_documents(paths: &[PathBuf], counts: &mut FindingCounts) -> Result<Vec<Document>> {
+    let mut documents = Vec::new();
+    for file in files::manifests(paths)? {
+        match files::read(&file) {
+            Ok(file_documents) => documents.extend(file_documents),
+            Err(error) => {
+                counts.add(Severity::Error);
+                output::print_line(&report::errors::render_finding(&error))?;
+            }
+        }
+    }
+    Ok(documents)
+}
+
+fn findings(document: &Document, context: &AdmissionContext) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = lint_document(document)
+        .into_iter()
+        .chain(context.validate(document))
+        .chain(validate_picker_config(document))
+        .collect();
+    if findings.iter().all(|finding| finding.severity != Severity::Error) {
+        findings.extend(check_roles(document));
+    }
+    findings
 }
 
 /// Plans a role-based service, which needs no cluster. Returns the reason why it cannot be deployed, if any, and its
@@ -76,9 +95,6 @@ fn check_roles(document: &Document) -> Vec<Finding> {
     let warnings = plan.warnings.iter().map(|warning| Finding::warning("spec.roles", warning.message.clone()));
     error.into_iter().chain(warnings).collect()
 }
-
-/// Kind of accelerator classes.
-const CLASS: &str = "AcceleratorClass";
 
 /// Returns the objects that the documents are compared with: the shipped objects except those that the documents replace,
 /// and the documents' classes and role-based objects.
@@ -103,4 +119,15 @@ fn admission_context(args: &LintArgs, documents: &[Document]) -> Result<Admissio
     };
     documents.iter().filter(is_relevant).for_each(|document| context.add(&document.value));
     Ok(context)
+}
+
+// === impl FindingCounts ===
+
+impl FindingCounts {
+    fn add(&mut self, severity: Severity) {
+        match severity {
+            Severity::Error => self.errors += 1,
+            Severity::Warning => self.warnings += 1,
+        }
+    }
 }

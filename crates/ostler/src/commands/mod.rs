@@ -15,6 +15,7 @@ mod redecide;
 mod rollout;
 mod scale;
 mod target;
+mod time_limit;
 mod up;
 
 use anyhow::Result;

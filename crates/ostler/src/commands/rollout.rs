@@ -1,9 +1,6 @@
 //! `ostler rollout`: shows and controls the rollout of a service, and rolls back to earlier revisions.
 
 use std::collections::BTreeSet;
-use std::fmt::{Display, Formatter};
-use std::str::FromStr;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
@@ -17,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::target::{Target, TargetArgs};
+use super::time_limit::TimeLimit;
 use crate::exit::Exit;
 use crate::output;
 use crate::report::errors::error_with_hint;
@@ -76,44 +74,6 @@ struct UndoArgs {
     /// Roll back to this revision [default: the previous one]
     #[arg(long, value_name = "N")]
     to_revision: Option<i64>,
-}
-
-/// A time limit, written `90`, `90s`, `15m` or `2h`; `None` for 0, which means no limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct TimeLimit(Option<Duration>);
-
-// === impl TimeLimit ===
-
-impl FromStr for TimeLimit {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        const UNITS: [(char, u64); 3] = [('s', 1), ('m', 60), ('h', 3600)];
-        let unit = UNITS.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(*unit)?, *seconds)));
-        let (number, seconds) = unit.unwrap_or((text, 1));
-        let number = number.parse::<u64>().ok().and_then(|number| number.checked_mul(seconds));
-        let seconds = number.ok_or_else(|| "expected a duration such as 90s or 15m".to_owned())?;
-        Ok(Self((seconds > 0).then(|| Duration::from_secs(seconds))))
-    }
-}
-
-impl Display for TimeLimit {
-    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        match self.0.map_or(0, |limit| limit.as_secs()) {
-            seconds if seconds % 60 == 0 => write!(f, "{} min", seconds / 60),
-            seconds => write!(f, "{seconds} s"),
-        }
-    }
-}
-
-impl TimeLimit {
-    /// Awaits `future`. Returns `None` if the time limit, which begins at `start`, expires first.
-    async fn apply<F: Future>(self, start: Instant, future: F) -> Option<F::Output> {
-        match self.0.and_then(|limit| start.checked_add(limit)) {
-            Some(deadline) => tokio::time::timeout_at(deadline, future).await.ok(),
-            None => Some(future.await),
-        }
-    }
 }
 
 pub(super) async fn run(args: RolloutArgs) -> Result<Exit> {
@@ -286,26 +246,4 @@ fn select_revision<'a>(target: &Target, revisions: &'a [Value], to_revision: Opt
             "the current revision is the only one",
         ),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
-
-    use super::*;
-
-    #[rstest]
-    #[case("0", Some(0), "0 min")]
-    #[case("60", Some(60), "1 min")]
-    #[case("90s", Some(90), "90 s")]
-    #[case("15m", Some(900), "15 min")]
-    #[case("2h", Some(7200), "120 min")]
-    #[case("soon", None, "")]
-    #[case("-1s", None, "")]
-    #[case("99999999999999999h", None, "")]
-    fn parses_time_limits(#[case] text: &str, #[case] seconds: Option<u64>, #[case] formatted: &str) {
-        let limit = text.parse::<TimeLimit>().ok();
-        assert_eq!(limit.map(|limit| limit.0.map_or(0, |duration| duration.as_secs())), seconds);
-        assert_eq!(limit.map(|limit| limit.to_string()).unwrap_or_default(), formatted);
-    }
 }

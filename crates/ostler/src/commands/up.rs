@@ -1,7 +1,7 @@
 //! `ostler up`: runs a local cluster until Ctrl-C.
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::Result;
@@ -16,10 +16,11 @@ use crate::host_runtime::HostRuntime;
 use crate::images::Images;
 use crate::local_cluster::{Listeners, LocalCluster};
 use crate::output::{self, OutputFormat};
+use crate::report::demo::SessionInfo;
 use crate::report::errors::error_with_hint;
 use crate::shutdown::shutdown_token;
 use crate::state_directory::{self, StateDirectory};
-use crate::{apply, demo, files, listener, node_groups, progress, report};
+use crate::{apply, demo, files, host_node, listener, node_groups, progress, report};
 
 #[derive(clap::Args)]
 pub(crate) struct UpArgs {
@@ -65,14 +66,23 @@ pub(crate) struct UpArgs {
     gates: FeatureGates,
 }
 
+/// What `ostler up` shows and does once the cluster has started.
+struct Session<'a> {
+    args: &'a UpArgs,
+    local_cluster: &'a LocalCluster,
+    documents: &'a [Document],
+    state_directory: &'a StateDirectory,
+    /// Which engines run as processes of this host, if it is a node.
+    engines: Option<&'a str>,
+    start_time: Instant,
+}
+
 pub(super) async fn run(args: UpArgs) -> Result<Exit> {
     let start_time = Instant::now();
     let shutdown = shutdown_token()?;
     // All input is validated before anything starts.
     let documents = files::read_valid(&args.filenames)?;
-    let (nodes, gpus) = read_nodes(&args)?;
-    let host_node = nodes.iter().find(|node| node["metadata"]["annotations"]["ostler.dev/this-machine"] == "true");
-    let node = host_node.and_then(|node| node["metadata"]["name"].as_str()).map(str::to_owned);
+    let (nodes, gpus) = read_nodes(args.nodes.as_deref())?;
     let images = Images::read(args.config.as_deref())?;
     let state_directory = state_directory::open(args.data_dir.clone())?;
     let listeners = Listeners {
@@ -81,22 +91,27 @@ pub(super) async fn run(args: UpArgs) -> Result<Exit> {
         metrics: bind(args.metrics, "--metrics")?,
     };
     let kubeconfig = state_directory.kubeconfig();
-    let processes = ProcessRuntime { tracker: open_process_tracker(&state_directory)? };
-    let absolute_path = std::path::absolute(&kubeconfig).ok();
-    let runner = HostRuntime { node, gpus, images, kubeconfig: absolute_path, processes };
-    let engines = runner.node.is_some().then(|| engine_summary(&runner.images));
+    let runtime = HostRuntime {
+        node: host_node::find(&nodes).map(str::to_owned),
+        gpus,
+        images,
+        kubeconfig: std::path::absolute(&kubeconfig).ok(),
+        processes: ProcessRuntime { tracker: open_process_tracker(&state_directory)? },
+    };
+    let engines = runtime.node.is_some().then(|| engine_summary(&runtime.images));
 
     let options = operator::Options { discovery: !args.no_discovery, ..args.gates.options() };
-    let (local_cluster, mut tasks) = LocalCluster::start(nodes, options, listeners, &state_directory, runner).await?;
-    let session = async {
-        run_session(&args, &local_cluster, &documents, &state_directory, engines.as_deref(), start_time).await?;
-        if !args.once {
-            std::future::pending::<()>().await;
-        }
-        Ok(())
+    let (local_cluster, mut tasks) = LocalCluster::start(nodes, options, listeners, &state_directory, runtime).await?;
+    let session = Session {
+        args: &args,
+        local_cluster: &local_cluster,
+        documents: &documents,
+        state_directory: &state_directory,
+        engines: engines.as_deref(),
+        start_time,
     };
     let result = tokio::select! {
-        result = session => result,
+        result = session.run() => result,
         () = shutdown.cancelled() => Ok(()),
         error = tasks.wait_for_failure() => Err(error),
     };
@@ -105,54 +120,71 @@ pub(super) async fn run(args: UpArgs) -> Result<Exit> {
     result.map(|()| Exit::Success)
 }
 
-async fn run_session(
-    args: &UpArgs,
-    local_cluster: &LocalCluster,
-    documents: &[Document],
-    state_directory: &StateDirectory,
-    engines: Option<&str>,
-    start_time: Instant,
-) -> Result<()> {
-    let kubeconfig = &state_directory.kubeconfig();
-    let version = env!("CARGO_PKG_VERSION");
-    output::print_message(&format!("ostler {version} · embedded Kubernetes · data {}", state_directory.describe()));
-    output::print_message(&format!(
-        "  nodes     {}",
-        report::nodes::summary(&local_cluster.cluster.server().list("nodes"))
-    ));
-    engines.into_iter().for_each(output::print_message);
-    apply::documents(&local_cluster.client, documents).await?;
-    if args.demo {
-        let manifests = demo::manifests()?;
-        apply::documents(&local_cluster.client, &manifests).await?;
-        let (services, routes) =
-            manifests.iter().partition::<Vec<_>, _>(|document| document.kind() == "InferenceService");
-        let [services, routes] =
-            [services, routes].map(|documents| documents.iter().map(|document| document.name().to_owned()).collect());
-        let names = progress::ObjectNames { services, routes };
-        progress::until_ready(local_cluster.cluster.server(), &names).await;
-    }
-    let (api, gateway) = (local_cluster.api, local_cluster.gateway);
-    output::print_message(&format!("  metrics   http://{}/metrics", local_cluster.metrics));
-    if args.output == OutputFormat::Text {
-        let kubeconfig = kubeconfig.display();
-        output::print_line(&format!("ready: api=https://{api} gateway=http://{gateway} kubeconfig={kubeconfig}"))?;
-    }
-    let program = std::env::args().next().unwrap_or_else(|| "ostler".to_owned());
-    let session = report::demo::SessionInfo { program: &program, gateway, kubeconfig };
-    if args.demo {
-        let outcome = demo::run(local_cluster, start_time).await?;
-        match args.output {
-            OutputFormat::Json => output::print_line(&serde_json::to_string(&outcome)?)?,
-            OutputFormat::Text => output::print_line(&report::demo::render(&outcome, session, args.once))?,
+// === impl Session ===
+
+impl Session<'_> {
+    /// Applies the manifests, runs the demo or shows the services, and then waits forever, unless the demo runs only once.
+    async fn run(&self) -> Result<()> {
+        self.print_cluster();
+        apply::documents(&self.local_cluster.client, self.documents).await?;
+        if self.args.demo {
+            demo::deploy(self.local_cluster).await?;
         }
-        return Ok(());
+        self.print_addresses()?;
+        if self.args.demo {
+            self.run_demo().await?;
+        } else {
+            self.show_services().await;
+        }
+        if !self.args.once {
+            std::future::pending::<()>().await;
+        }
+        Ok(())
     }
-    output::print_message(&report::demo::next_steps(session));
-    if !documents.is_empty() {
-        progress::watch(local_cluster.cluster.server()).await;
+
+    fn print_cluster(&self) {
+        let (version, data) = (env!("CARGO_PKG_VERSION"), self.state_directory.describe());
+        output::print_message(&format!("ostler {version} · embedded Kubernetes · data {data}"));
+        let nodes = self.local_cluster.cluster.server().list("nodes");
+        output::print_message(&format!("  nodes     {}", report::nodes::summary(&nodes)));
+        self.engines.into_iter().for_each(output::print_message);
     }
-    Ok(())
+
+    /// Prints the addresses of the servers. The line on standard output tells a script that the cluster is ready.
+    fn print_addresses(&self) -> Result<()> {
+        let LocalCluster { api, gateway, metrics, .. } = self.local_cluster;
+        output::print_message(&format!("  metrics   http://{metrics}/metrics"));
+        if self.args.output == OutputFormat::Json {
+            return Ok(());
+        }
+        let kubeconfig = self.state_directory.kubeconfig();
+        let kubeconfig = kubeconfig.display();
+        output::print_line(&format!("ready: api=https://{api} gateway=http://{gateway} kubeconfig={kubeconfig}"))
+    }
+
+    async fn run_demo(&self) -> Result<()> {
+        let outcome = demo::run(self.local_cluster, self.start_time).await?;
+        output::print_line(&match self.args.output {
+            OutputFormat::Json => serde_json::to_string(&outcome)?,
+            OutputFormat::Text => report::demo::render(&outcome, &self.info(), self.args.once),
+        })
+    }
+
+    /// Prints example commands. If manifests were applied, also shows the table of services and never returns.
+    async fn show_services(&self) {
+        output::print_message(&report::demo::next_steps(&self.info()));
+        if !self.documents.is_empty() {
+            progress::watch(self.local_cluster.cluster.server()).await;
+        }
+    }
+
+    fn info(&self) -> SessionInfo {
+        SessionInfo {
+            program: std::env::args().next().unwrap_or_else(|| "ostler".to_owned()),
+            gateway: self.local_cluster.gateway,
+            kubeconfig: self.state_directory.kubeconfig(),
+        }
+    }
 }
 
 /// Binds a loopback address.
@@ -203,12 +235,12 @@ fn engine_summary(images: &Images) -> String {
 }
 
 /// Returns the nodes of `--nodes`, by default those of the demo, and the GPUs of this host if it is one of the nodes.
-fn read_nodes(args: &UpArgs) -> Result<(Vec<Value>, GpuInventory)> {
-    let Some(path) = &args.nodes else {
-        return Ok((
-            node_groups::to_nodes(&node_groups::parse(demo::NODES)?, &GpuInventory::default()),
-            GpuInventory::default(),
-        ));
-    };
-    node_groups::input::read(path)
+fn read_nodes(nodes: Option<&Path>) -> Result<(Vec<Value>, GpuInventory)> {
+    match nodes {
+        Some(path) => node_groups::input::read(path),
+        None => {
+            let gpus = GpuInventory::default();
+            Ok((node_groups::to_nodes(&node_groups::parse(demo::NODES)?, &gpus), gpus))
+        }
+    }
 }

@@ -10,8 +10,9 @@ use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 
+use crate::apply;
 use crate::local_cluster::LocalCluster;
-use crate::progress;
+use crate::progress::{self, ObjectNames};
 use crate::report::demo::{DemoOutcome, RequestOutcome, ServiceOutcome};
 
 /// Nodes with three kinds of accelerators, so that selection has alternatives.
@@ -21,7 +22,7 @@ const MODEL: &str = "chat";
 const PROMPT: &str = "Why do horses sleep standing?";
 
 /// Returns the sample manifests.
-pub(crate) fn manifests() -> Result<Vec<Document>> {
+fn manifests() -> Result<Vec<Document>> {
     Ok(parse_manifest("demo/manifests.yaml", include_str!("manifests.yaml"))?)
 }
 
@@ -29,6 +30,17 @@ pub(crate) fn manifests() -> Result<Vec<Document>> {
 #[derive(Default)]
 struct EventParser {
     pending: Vec<u8>,
+}
+
+/// Applies the sample manifests, and waits until the services are ready and the gateway serves them.
+pub(crate) async fn deploy(local_cluster: &LocalCluster) -> Result<()> {
+    let manifests = manifests()?;
+    apply::documents(&local_cluster.client, &manifests).await?;
+    let (services, routes) = manifests.iter().partition::<Vec<_>, _>(|document| document.kind() == "InferenceService");
+    let [services, routes] =
+        [services, routes].map(|documents| documents.iter().map(|document| document.name().to_owned()).collect());
+    progress::until_ready(local_cluster.cluster.server(), &ObjectNames { services, routes }).await;
+    Ok(())
 }
 
 /// Sends the request through the gateway and collects the decisions of services and gateway.

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use crate::catalog;
+use crate::gpus::GPU_RESOURCE;
 
 /// An accelerator product and how its nodes are labeled.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +28,7 @@ struct KnownGpu {
     family: &'static str,
 }
 
+/// GPUs by common name.
 const KNOWN_GPUS: &[KnownGpu] = &[
     known_gpu(&["H200", "H200-141G"], "NVIDIA-H200", 143_771, "9.0", "hopper"),
     known_gpu(&["H100", "H100-80G"], "NVIDIA-H100-80GB-HBM3", 81_559, "9.0", "hopper"),
@@ -62,7 +64,7 @@ pub(super) fn find(name: &str) -> Option<Product> {
 }
 
 /// Returns the common name of a product by its label `nvidia.com/gpu.product`, or the label if the product is unknown.
-pub(super) fn product_name(label: &str) -> &str {
+pub(crate) fn product_name(label: &str) -> &str {
     let known_gpu = KNOWN_GPUS.iter().find(|gpu| gpu.label == label);
     known_gpu.and_then(|gpu| gpu.names.last()).copied().unwrap_or(label)
 }
@@ -71,17 +73,6 @@ pub(super) fn product_name(label: &str) -> &str {
 pub(super) fn examples() -> String {
     KNOWN_GPUS.iter().filter_map(|gpu| gpu.names.last().copied()).collect::<Vec<_>>().join(", ")
 }
-
-impl KnownGpu {
-    fn to_product(&self) -> Product {
-        let labels = feature_discovery(self.label, &self.memory_mib.to_string(), self.compute_capability, self.family);
-        let short_name = self.names.first().copied().unwrap_or_default().to_ascii_lowercase();
-        Product { short_name, resource: GPU.to_owned(), labels }
-    }
-}
-
-/// Extended resource of NVIDIA GPUs, and prefix of their labels.
-pub(super) const GPU: &str = "nvidia.com/gpu";
 
 /// Returns the labels of GPU feature discovery.
 fn feature_discovery(
@@ -99,7 +90,7 @@ fn feature_discovery(
         ("compute.major", major),
         ("compute.minor", minor),
     ];
-    labels.into_iter().map(|(name, value)| (format!("{GPU}.{name}"), value.to_owned())).collect()
+    labels.into_iter().map(|(name, value)| (format!("{GPU_RESOURCE}.{name}"), value.to_owned())).collect()
 }
 
 fn class_name(class: &Value) -> &str {
@@ -123,7 +114,7 @@ fn from_class(class: &Value) -> Option<Product> {
     let (spec, name) = (&class["spec"], class_name(class));
     let resource = spec["resources"][0]["name"].as_str()?.to_owned();
     let mut labels = selected_labels(&spec["discovery"]);
-    if resource == GPU {
+    if resource == GPU_RESOURCE {
         let text = |field: &str| spec.pointer(field).and_then(Value::as_str).unwrap_or_default();
         let memory: u64 = text("/capabilities/memoryGB").trim_end_matches("Gi").parse().ok()?;
         let product = labels.get("nvidia.com/gpu.product").cloned().unwrap_or_default();
@@ -154,6 +145,16 @@ fn selected_labels(discovery: &Value) -> BTreeMap<String, String> {
 fn pci_device_label(discovery: &Value) -> Option<(String, String)> {
     let (vendor, device) = (discovery["pciVendorID"].as_str()?, discovery["deviceIDs"][0].as_str()?);
     Some((format!("feature.node.kubernetes.io/pci-1200_{vendor}_{device}.present"), "true".to_owned()))
+}
+
+// === impl KnownGpu ===
+
+impl KnownGpu {
+    fn to_product(&self) -> Product {
+        let labels = feature_discovery(self.label, &self.memory_mib.to_string(), self.compute_capability, self.family);
+        let short_name = self.names.first().copied().unwrap_or_default().to_ascii_lowercase();
+        Product { short_name, resource: GPU_RESOURCE.to_owned(), labels }
+    }
 }
 
 #[cfg(test)]

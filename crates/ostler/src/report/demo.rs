@@ -1,7 +1,7 @@
 //! The result of the demo, and its text.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::PathBuf;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -66,12 +66,11 @@ pub(crate) struct RequestOutcome {
 }
 
 /// Values for the example commands.
-#[derive(Clone, Copy)]
-pub(crate) struct SessionInfo<'a> {
+pub(crate) struct SessionInfo {
     /// Path of the program as it was called, since it may not be on PATH.
-    pub program: &'a str,
+    pub program: String,
     pub gateway: SocketAddr,
-    pub kubeconfig: &'a Path,
+    pub kubeconfig: PathBuf,
 }
 
 // === impl ServiceOutcome ===
@@ -118,7 +117,7 @@ fn unselected_candidates(decision: &Value) -> Vec<UnselectedCandidate> {
 }
 
 /// Renders the outcome, followed by example commands unless the demo exits (`once`).
-pub(crate) fn render(outcome: &DemoOutcome, session: SessionInfo<'_>, once: bool) -> String {
+pub(crate) fn render(outcome: &DemoOutcome, session: &SessionInfo, once: bool) -> String {
     let request = &outcome.request;
     let mut lines = vec![String::new(), format!("Request to model {:?}:  {}", request.model, request.prompt)];
     lines.push(format!("  response  {}   (simulated engine)", request.completion.trim()));
@@ -156,12 +155,12 @@ fn decision_lines(service: &ServiceOutcome) -> Vec<String> {
 }
 
 /// Renders example commands for a cluster without the demo.
-pub(crate) fn next_steps(session: SessionInfo<'_>) -> String {
+pub(crate) fn next_steps(session: &SessionInfo) -> String {
     example_commands("NAME", session, None)
 }
 
 /// Renders example commands. `service` is the service of the `explain` example.
-fn example_commands(model: &str, session: SessionInfo<'_>, service: Option<&str>) -> String {
+fn example_commands(model: &str, session: &SessionInfo, service: Option<&str>) -> String {
     let SessionInfo { program, gateway, .. } = session;
     let kubeconfig = session.kubeconfig.display();
     let body = format!(r#"{{"model":"{model}","messages":[{{"role":"user","content":"hi"}}]}}"#);

@@ -12,6 +12,8 @@ pub(crate) struct HintedError {
     pub hint: String,
 }
 
+// === impl HintedError ===
+
 impl fmt::Display for HintedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.cause)
@@ -25,13 +27,21 @@ pub(crate) fn error_with_hint(cause: impl Into<String>, hint: impl Into<String>)
     HintedError { cause: cause.into(), hint: hint.into() }.into()
 }
 
-/// Renders `error: …` and, if known, `hint: …`.
+/// Renders `error: …` and, if known, `hint: …` on the next line.
 pub(crate) fn render(error: &anyhow::Error) -> String {
+    lines(error).join("\n")
+}
+
+/// Renders an error like a finding of `ostler lint`: the hint is indented.
+pub(crate) fn render_finding(error: &anyhow::Error) -> String {
+    lines(error).join("\n  ")
+}
+
+/// Returns `error: …` and, if known, `hint: …`.
+fn lines(error: &anyhow::Error) -> Vec<String> {
     let line = format!("error: {}", join_causes(error).replace('\n', " "));
-    match error.chain().find_map(hint_for) {
-        Some(hint) => format!("{line}\nhint: {hint}"),
-        None => line,
-    }
+    let hint = error.chain().find_map(hint_for).map(|hint| format!("hint: {hint}"));
+    [line].into_iter().chain(hint).collect()
 }
 
 /// Joins the causes, outermost first. A cause that the preceding message contains is omitted.
@@ -65,6 +75,7 @@ fn hint_for(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
     if let Some(manifest) = cause.downcast_ref::<ManifestError>() {
         return manifest.hint.clone();
     }
+    // The API server reports this error without a reason or a cause that names the field.
     if let Some(kube::Error::Api(status)) = cause.downcast_ref()
         && status.message.contains("field not declared in schema")
     {

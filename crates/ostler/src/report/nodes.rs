@@ -4,20 +4,16 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::node_groups::{ACCELERATORS_ANNOTATION, product_name};
+use crate::host_node::HOST_ANNOTATION;
+use crate::node_groups::{ACCELERATORS_ANNOTATION, SIMULATED_ANNOTATION, product_name};
 
 /// Summarizes nodes: `vm 2 CPUs 24Gi (this host)   big-0 8×H100-80G   mid-0 8×A100-40G   (simulated)`.
 pub(crate) fn summary(nodes: &[Arc<Value>]) -> String {
     let has_annotation = |node: &Arc<Value>, key: &str| node["metadata"]["annotations"][key] == "true";
-    let (simulated, real): (Vec<_>, Vec<_>) =
-        nodes.iter().partition(|node| has_annotation(node, "ostler.dev/simulated"));
+    let (simulated, real): (Vec<_>, Vec<_>) = nodes.iter().partition(|node| has_annotation(node, SIMULATED_ANNOTATION));
     let summary = |node: &&Arc<Value>| {
         let name = name_and_accelerators(node);
-        if has_annotation(node, "ostler.dev/this-machine") {
-            format!("{name} {} (this host)", size(node))
-        } else {
-            name
-        }
+        if has_annotation(node, HOST_ANNOTATION) { format!("{name} {} (this host)", size(node)) } else { name }
     };
     let mut summaries: Vec<String> = real.iter().map(summary).collect();
     summaries.extend(simulated.iter().map(|node| name_and_accelerators(node)));

@@ -96,6 +96,8 @@ const KNOWN_METRICS: [&[&str]; 5] = [
     &["vllm:cache_config_info", "sglang:cache_config_info"],
 ];
 
+// === impl CompatibilityArgs ===
+
 impl CompatibilityArgs {
     /// Returns the log filter of the verbosity.
     pub(super) fn log_filter(&self) -> &'static str {
@@ -166,6 +168,8 @@ impl CompatibilityArgs {
         .filter_map(|(is_set, flag, reason)| is_set.then_some((flag, reason)))
     }
 }
+
+// === impl MetricNames ===
 
 impl MetricNames {
     fn check(&self) -> Result<()> {
