@@ -24,6 +24,9 @@ pub struct Decision {
     pub reason: String,
     /// Human-readable message that includes the compared values.
     pub message: String,
+    /// The message without the classes that it lists, for readers who see the candidates; `None` if it lists none.
+    #[serde(skip)]
+    pub message_without_classes: Option<String>,
     /// The selected runtime; `None` if nothing is selected or the service runs its own engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<RuntimeRef>,

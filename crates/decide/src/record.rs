@@ -35,6 +35,7 @@ pub(crate) fn selected(
         feasible: true,
         reason: if is_retained { code::outcome::KEPT } else { code::outcome::SELECTED }.into(),
         message: selection_message(assessment, components),
+        message_without_classes: None,
         runtime: (!assessment.runtime.is_custom_engine()).then(|| runtime_ref(assessment.runtime)),
         components: components
             .iter()
@@ -53,29 +54,31 @@ pub(crate) fn infeasible(demand: &Demand, assessments: Vec<RuntimeAssessment<'_>
     let closest = assessments.first().and_then(|first| Some((first.runtime, first.rejection()?)));
     let model =
         demand.model.resolved().map_or_else(|| "the service".to_owned(), |model| format!("model {}", model.name));
-    let (reason, message) = match closest {
-        None => (
-            code::outcome::NO_COMPATIBLE_RUNTIME,
-            format!("No ServingRuntime exists in namespace {}, and no ClusterServingRuntime exists", demand.namespace),
-        ),
-        Some((runtime, rejection)) if is_single => {
-            let name = engine_name(runtime);
-            (
-                rejection.known_code().unwrap_or(code::outcome::NO_COMPATIBLE_RUNTIME),
-                format!("{name} cannot serve {model}: {rejection}"),
-            )
-        }
-        Some((runtime, rejection)) => {
-            let reason = match rejection {
-                RuntimeRejection::NoEligibleAccelerator { .. } => code::runtime::NO_ELIGIBLE_ACCELERATOR,
-                _ => code::outcome::NO_COMPATIBLE_RUNTIME,
-            };
-            let (count, code) = (assessments.len(), rejection.code());
-            let closest = Some((runtime.name.as_str(), format!("{code}: {rejection}")));
-            (reason, warnings::no_runtime_can_serve(count, &model, closest))
-        }
+    let Some((runtime, rejection)) = closest else {
+        let message =
+            format!("No ServingRuntime exists in namespace {}, and no ClusterServingRuntime exists", demand.namespace);
+        return rejected(demand, code::outcome::NO_COMPATIBLE_RUNTIME, message);
     };
-    Decision { candidates: runtime_candidates(demand, assessments, None), ..rejected(demand, reason, message) }
+    let reason = match rejection {
+        rejection if is_single => rejection.known_code().unwrap_or(code::outcome::NO_COMPATIBLE_RUNTIME),
+        RuntimeRejection::NoEligibleAccelerator { .. } => code::runtime::NO_ELIGIBLE_ACCELERATOR,
+        _ => code::outcome::NO_COMPATIBLE_RUNTIME,
+    };
+    let count = assessments.len();
+    let message_with = |cause: &str| {
+        if is_single {
+            return format!("{} cannot serve {model}: {cause}", engine_name(runtime));
+        }
+        let closest = Some((runtime.name.as_str(), format!("{}: {cause}", rejection.code())));
+        warnings::no_runtime_can_serve(count, &model, closest)
+    };
+    let message = message_with(&rejection.to_string());
+    let message_without_classes = rejection.without_classes().map(|cause| message_with(&cause));
+    Decision {
+        message_without_classes,
+        candidates: runtime_candidates(demand, assessments, None),
+        ..rejected(demand, reason, message)
+    }
 }
 
 /// Returns `Runtime NAME`, or a phrase for the engine that the service defines itself.
@@ -124,6 +127,7 @@ fn rejected(demand: &Demand, reason: Code, message: String) -> Decision {
         feasible: false,
         reason: reason.into(),
         message,
+        message_without_classes: None,
         runtime: None,
         components: BTreeMap::new(),
         candidates: Vec::new(),

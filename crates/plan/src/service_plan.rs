@@ -54,6 +54,9 @@ pub struct ServicePlan {
     pub reason: String,
     /// Explanation of the reason.
     pub message: String,
+    /// The message without the classes that it lists, for readers who see the candidates; `None` if it lists none.
+    #[serde(skip)]
+    pub message_without_classes: Option<String>,
     /// The selected runtime.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime: Option<RuntimeRef>,
@@ -152,6 +155,7 @@ impl ServicePlan {
             feasible: self.feasible,
             reason: self.reason.clone(),
             message: self.message.clone(),
+            message_without_classes: self.message_without_classes.clone(),
             runtime: self.runtime.clone(),
             components: self.components.clone(),
             candidates,
@@ -175,6 +179,7 @@ impl ServicePlan {
         self.feasible = false;
         self.reason = error.code.into();
         self.message = error.message;
+        self.message_without_classes = None;
         self.objects = Vec::new();
         self
     }
@@ -183,6 +188,7 @@ impl ServicePlan {
         self.feasible = decision.feasible;
         self.reason.clone_from(&decision.reason);
         self.message.clone_from(&decision.message);
+        self.message_without_classes.clone_from(&decision.message_without_classes);
         self.runtime.clone_from(&decision.runtime);
         self.components.clone_from(&decision.components);
         self.candidates.clone_from(&decision.candidates);

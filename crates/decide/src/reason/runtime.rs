@@ -142,6 +142,15 @@ impl RuntimeRejection {
         }
     }
 
+    /// Returns the message without the classes that it lists; `None` if it lists none.
+    #[must_use]
+    pub fn without_classes(&self) -> Option<String> {
+        match self {
+            Self::NoEligibleAccelerator { component, .. } => Some(no_eligible_class(component)),
+            _ => None,
+        }
+    }
+
     /// Returns the published code.
     #[must_use]
     pub fn code(&self) -> &str {
@@ -234,12 +243,16 @@ impl fmt::Display for RuntimeRejection {
     }
 }
 
+fn no_eligible_class(component: &str) -> String {
+    format!("no accelerator class is eligible for the {component}")
+}
+
 fn fmt_no_eligible_class(
     f: &mut fmt::Formatter<'_>,
     component: &str,
     classes: &[(String, ClassRejection)],
 ) -> fmt::Result {
-    write!(f, "no accelerator class is eligible for the {component}")?;
+    f.write_str(&no_eligible_class(component))?;
     for (index, (class, rejection)) in classes.iter().take(MAX_LISTED).enumerate() {
         write!(f, "{}{class} {}: {rejection}", if index == 0 { ": " } else { "; " }, rejection.code())?;
     }

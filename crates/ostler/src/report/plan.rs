@@ -49,24 +49,14 @@ fn section(service: &ServicePlan, all: bool) -> String {
 }
 
 /// Returns the message of an infeasible service, without the classes that are listed below it.
-fn headline(service: &ServicePlan) -> String {
-    let nearest_rejection = service.candidates.first().and_then(|candidate| candidate.rejected.as_ref());
-    match nearest_rejection {
-        Some(rejection) if !class_blocks(service, false).is_empty() => {
-            service.message.replace(&rejection.to_string(), &summary(rejection))
-        }
-        _ => service.message.clone(),
-    }
+fn headline(service: &ServicePlan) -> &str {
+    let has_classes = !class_blocks(service, false).is_empty();
+    service.message_without_classes.as_ref().filter(|_| has_classes).unwrap_or(&service.message)
 }
 
 /// Returns the message of a rejection without its list of classes.
 fn summary(rejection: &RuntimeRejection) -> String {
-    match rejection {
-        RuntimeRejection::NoEligibleAccelerator { component, .. } => {
-            format!("no accelerator class is eligible for the {component}")
-        }
-        rejection => rejection.to_string(),
-    }
+    rejection.without_classes().unwrap_or_else(|| rejection.to_string())
 }
 
 /// Returns the settings of the Pod templates with their origins, one block per component.
@@ -151,11 +141,12 @@ fn free_accelerators(service: &ServicePlan, name: &str, component: &ComponentDec
     }
 }
 
-/// Returns the ranked runtimes, then the rejected ones. A rejection that the headline contains is shortened to its code.
+/// Returns the ranked runtimes, then the rejected ones. A rejection for the reason in the headline is shortened to its code.
 fn runtime_lines(service: &ServicePlan, all: bool) -> Vec<String> {
-    let headline = if service.feasible { String::new() } else { headline(service) };
+    let nearest = service.candidates.first().filter(|_| !service.feasible);
+    let headline_reason = nearest.and_then(|nearest| nearest.rejected.as_ref()).map(summary);
     let reason = |candidate: &RuntimeCandidate| match (&candidate.rejected, &candidate.outranked) {
-        (Some(rejection), _) if headline.contains(&summary(rejection)) => rejection.code().to_owned(),
+        (Some(rejection), _) if headline_reason.as_ref() == Some(&summary(rejection)) => rejection.code().to_owned(),
         (Some(rejection), _) => format!("{}: {}", rejection.code(), summary(rejection)),
         (None, Some(criterion)) => criterion.to_string(),
         (None, None) => candidate.rank_basis.as_ref().map_or_else(|| "compatible".to_owned(), ToString::to_string),
