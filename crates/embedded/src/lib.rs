@@ -21,4 +21,6 @@ pub use controllers::{
     run_scheduler, run_workload_controllers,
 };
 pub use data_directory::{DataDirectory, DirectoryLock, DirectoryLockError};
-pub use node_agent::{NodeDirectories, OrphanedProcesses, ProcessRuntime, ProcessTracker, run_node_agent};
+pub use node_agent::{
+    NodeDirectories, OrphanedProcesses, ProcessRuntime, ProcessTracker, create_private_dir, run_node_agent,
+};

@@ -11,9 +11,10 @@ use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
 use crate::logs::LogSink;
+use crate::private_directory::create_private_dir;
 use crate::process_tracker::ProcessTracker;
 use crate::runtime::{ContainerConfig, ContainerExit, ContainerRuntime};
-use crate::volumes::{create_private_dir, paths};
+use crate::volumes::paths;
 
 /// Runs `command` and `args` of a container as a process on the host, in its own process group. Images are ignored.
 /// Mount paths are replaced with the host paths of the volumes. `stop` sends SIGTERM to the group; when the main

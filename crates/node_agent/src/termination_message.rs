@@ -7,8 +7,8 @@ use apimachinery::object;
 use serde_json::Value;
 
 use crate::logs::LogSink;
+use crate::private_directory::create_private_dir;
 use crate::runtime::Mount;
-use crate::volumes::create_private_dir;
 
 /// Maximum size of the message from the file.
 const MAX_FILE_BYTES: usize = 4096;

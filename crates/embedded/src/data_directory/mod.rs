@@ -3,7 +3,6 @@
 
 mod lock;
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use std::sync::Arc;
 use apiserver::{
     Credentials, CredentialsError, StorageDirectory, Store, StoreOpenError, StoreSettings, load_or_generate_credentials,
 };
+use node_agent::create_private_dir;
 
 pub use lock::{DirectoryLock, DirectoryLockError};
 
@@ -61,9 +61,4 @@ impl DataDirectory {
     pub fn log_directory(&self) -> PathBuf {
         self.dir.join("pod-logs")
     }
-}
-
-fn create_private_dir(dir: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }

@@ -3,10 +3,11 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::line::LogLine;
+use crate::private_directory::create_private_dir;
 
 /// Maximum total size in bytes of the lines in memory; the oldest lines are dropped first.
 const MAX_MEMORY_BYTES: usize = 1 << 20;
@@ -133,7 +134,7 @@ impl RotatedFiles {
     /// # Errors
     /// When the directory cannot be created or written to.
     pub(super) fn create(dir: &Path, run: u64) -> io::Result<Self> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        create_private_dir(dir)?;
         let file = open(&path(dir, run, 0))?;
         Ok(Self { dir: dir.to_owned(), run, file, current: 0, size: 0, lines: VecDeque::from([0]) })
     }

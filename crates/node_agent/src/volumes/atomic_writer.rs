@@ -13,7 +13,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::Path;
 
-use super::directory::create_private_dir;
+use crate::private_directory::create_private_dir;
 
 /// One file of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]

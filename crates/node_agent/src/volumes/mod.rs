@@ -8,17 +8,17 @@
 mod atomic_writer;
 mod claims;
 mod content;
-mod directory;
 mod error;
 mod host_path;
 mod mounts;
 pub(crate) mod paths;
+mod remove;
 mod set_up;
 mod spec;
 
 pub(crate) use claims::resolve_claims;
-pub(crate) use directory::{create_private_dir, remove_dir};
 pub(crate) use error::VolumeError;
 pub(crate) use mounts::mounts;
+pub(crate) use remove::remove_dir;
 pub(crate) use set_up::{check, set_up};
 pub(crate) use spec::has_updatable_volumes;

@@ -8,11 +8,11 @@ use serde_json::Value;
 use super::atomic_writer;
 use super::claims::resolve_claims;
 use super::content::{self, VolumeContent};
-use super::directory::create_private_dir;
 use super::error::VolumeError;
 use super::host_path;
 use super::spec::{pod_volumes, volume_path};
 use crate::environment::ObjectSource;
+use crate::private_directory::create_private_dir;
 
 /// Checks whether all objects exist that the volumes of the Pod refer to, without writing files.
 pub(crate) fn check(pod: &Value, sources: &dyn ObjectSource) -> Result<(), VolumeError> {

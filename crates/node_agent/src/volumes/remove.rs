@@ -1,13 +1,8 @@
-//! Directories that only the node agent and its containers can access.
+//! Removal of directories that containers have written to.
 
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-
-/// Creates a directory and its parents, accessible only by the owner.
-pub(crate) fn create_private_dir(dir: &Path) -> std::io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
-}
 
 /// Removes a directory with all its contents.
 pub(crate) fn remove_dir(dir: &Path) {
