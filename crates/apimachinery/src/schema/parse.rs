@@ -1,5 +1,7 @@
 //! Compiles `openAPIV3Schema` JSON into [`SchemaNode`]s; rejects schemas that are not structural.
 
+use std::collections::HashMap;
+
 use regex::Regex;
 use serde_json::{Map, Value};
 
@@ -17,9 +19,13 @@ enum Position {
     ValueValidation,
 }
 
+/// Compiled patterns of one schema: large definitions repeat a few patterns in hundreds of fields.
+#[derive(Default)]
+struct Patterns<'s>(HashMap<&'s str, Regex>);
+
 /// Compiles the schema at the root of an object.
 pub(super) fn root(schema: &Value) -> ParseResult<SchemaNode> {
-    let mut node = node(schema, "", Position::Structure)?;
+    let mut node = node(schema, "", Position::Structure, &mut Patterns::default())?;
     if node.schema_type != Some(SchemaType::Object) {
         return Err("type: Invalid value: must be \"object\" at the root".into());
     }
@@ -29,10 +35,10 @@ pub(super) fn root(schema: &Value) -> ParseResult<SchemaNode> {
 
 /// Compiles a schema nested in another.
 pub(super) fn nested(schema: &Value) -> ParseResult<SchemaNode> {
-    node(schema, "", Position::Structure)
+    node(schema, "", Position::Structure, &mut Patterns::default())
 }
 
-fn node(schema: &Value, path: &str, position: Position) -> ParseResult<SchemaNode> {
+fn node<'s>(schema: &'s Value, path: &str, position: Position, patterns: &mut Patterns<'s>) -> ParseResult<SchemaNode> {
     let map = schema.as_object().ok_or_else(|| format!("{path}: must be a schema object"))?;
     let flag = |key: &str| map.get(key).and_then(Value::as_bool).unwrap_or(false);
     let node = SchemaNode {
@@ -43,20 +49,26 @@ fn node(schema: &Value, path: &str, position: Position) -> ParseResult<SchemaNod
         default: map.get("default").filter(|d| !d.is_null()).cloned(),
         properties: object_entries(map, "properties")
             .map(|(name, child)| {
-                Ok((name.clone(), node(child, &join(path, &format!("properties[{name}]")), position)?))
+                Ok((name.clone(), node(child, &join(path, &format!("properties[{name}]")), position, patterns)?))
             })
             .collect::<ParseResult<_>>()?,
         additional: match map.get("additionalProperties") {
             None | Some(Value::Null | Value::Bool(false)) => AdditionalProperties::Unset,
             Some(Value::Bool(true)) => AdditionalProperties::Any,
-            Some(child) => {
-                AdditionalProperties::Schema(Box::new(node(child, &join(path, "additionalProperties"), position)?))
-            }
+            Some(child) => AdditionalProperties::Schema(Box::new(node(
+                child,
+                &join(path, "additionalProperties"),
+                position,
+                patterns,
+            )?)),
         },
-        items: map.get("items").map(|child| node(child, &join(path, "items"), position).map(Box::new)).transpose()?,
+        items: map
+            .get("items")
+            .map(|child| node(child, &join(path, "items"), position, patterns).map(Box::new))
+            .transpose()?,
         list_type: list_type(map),
-        validations: validations(map, path)?,
-        junctors: junctors(map, path)?,
+        validations: validations(map, path, patterns)?,
+        junctors: junctors(map, path, patterns)?,
     };
     Ok(node)
 }
@@ -87,7 +99,11 @@ fn list_type(map: &Map<String, Value>) -> ListType {
     }
 }
 
-fn validations(map: &Map<String, Value>, path: &str) -> ParseResult<ValueValidations> {
+fn validations<'s>(
+    map: &'s Map<String, Value>,
+    path: &str,
+    patterns: &mut Patterns<'s>,
+) -> ParseResult<ValueValidations> {
     let number = |key: &str| map.get(key).and_then(Value::as_f64);
     let range = |min: &str, max: &str| CountRange {
         min: map.get(min).and_then(Value::as_u64),
@@ -96,7 +112,7 @@ fn validations(map: &Map<String, Value>, path: &str) -> ParseResult<ValueValidat
     let flag = |key: &str| map.get(key).and_then(Value::as_bool).unwrap_or(false);
     let bound = |key, exclusive| number(key).map(|value| NumericBound { value, exclusive: flag(exclusive) });
     let pattern = map.get("pattern").and_then(Value::as_str).map(|text| {
-        Regex::new(text).map_err(|error| format!("{}: Invalid value: {text:?}: {error}", join(path, "pattern")))
+        patterns.compile(text).map_err(|error| format!("{}: Invalid value: {text:?}: {error}", join(path, "pattern")))
     });
     Ok(ValueValidations {
         required: strings(map, "required"),
@@ -113,15 +129,21 @@ fn validations(map: &Map<String, Value>, path: &str) -> ParseResult<ValueValidat
     })
 }
 
-fn junctors(map: &Map<String, Value>, path: &str) -> ParseResult<Junctors> {
-    let list = |key: &str| -> ParseResult<Vec<SchemaNode>> {
+fn junctors<'s>(map: &'s Map<String, Value>, path: &str, patterns: &mut Patterns<'s>) -> ParseResult<Junctors> {
+    let mut list = |key: &str| -> ParseResult<Vec<SchemaNode>> {
         let nodes = map.get(key).and_then(Value::as_array).into_iter().flatten().enumerate();
         nodes
-            .map(|(index, schema)| node(schema, &join(path, &format!("{key}[{index}]")), Position::ValueValidation))
+            .map(|(index, schema)| {
+                node(schema, &join(path, &format!("{key}[{index}]")), Position::ValueValidation, patterns)
+            })
             .collect()
     };
-    let not = map.get("not").map(|schema| node(schema, &join(path, "not"), Position::ValueValidation).map(Box::new));
-    Ok(Junctors { all_of: list("allOf")?, any_of: list("anyOf")?, one_of: list("oneOf")?, not: not.transpose()? })
+    let (all_of, any_of, one_of) = (list("allOf")?, list("anyOf")?, list("oneOf")?);
+    let not = map
+        .get("not")
+        .map(|schema| node(schema, &join(path, "not"), Position::ValueValidation, patterns).map(Box::new))
+        .transpose()?;
+    Ok(Junctors { all_of, any_of, one_of, not })
 }
 
 fn object_entries<'a>(map: &'a Map<String, Value>, key: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
@@ -131,6 +153,19 @@ fn object_entries<'a>(map: &'a Map<String, Value>, key: &str) -> impl Iterator<I
 fn strings(map: &Map<String, Value>, key: &str) -> Vec<String> {
     let list = map.get(key).and_then(Value::as_array).into_iter().flatten();
     list.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+// === impl Patterns ===
+
+impl<'s> Patterns<'s> {
+    fn compile(&mut self, pattern: &'s str) -> Result<Regex, regex::Error> {
+        if let Some(regex) = self.0.get(pattern) {
+            return Ok(regex.clone());
+        }
+        let regex = Regex::new(pattern)?;
+        self.0.insert(pattern, regex.clone());
+        Ok(regex)
+    }
 }
 
 #[cfg(test)]
