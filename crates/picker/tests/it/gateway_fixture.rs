@@ -14,6 +14,9 @@ use tokio_util::sync::CancellationToken;
 /// Timeout for waiting, long enough for a busy host.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
 
+/// Interval between polls of a condition. Polling without a pause would take the processor from the tests beside it.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+
 /// A gateway with simulated engines.
 pub(crate) struct GatewayFixture {
     pub(crate) gateway: SocketAddr,
@@ -43,7 +46,7 @@ pub(crate) fn engine_config(names: &[&str]) -> Config {
 pub(crate) async fn wait_until(description: &str, condition: impl AsyncFn() -> bool) {
     let polling = async {
         while !condition().await {
-            tokio::task::yield_now().await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
     assert!(tokio::time::timeout(TIMEOUT, polling).await.is_ok(), "timed out waiting for {description}");
