@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use apimachinery::condition::{self, Condition};
-use apimachinery::{Status, pod};
+use apimachinery::{Status, object, pod};
 use serde_json::{Value, json};
 
 use crate::core::Core;
-use crate::object;
 use crate::write::normalize;
 
 /// Sets `spec.nodeName` and the condition `PodScheduled` in one write, without a field manager.

@@ -2,11 +2,10 @@
 
 use std::hash::Hasher as _;
 
-use apimachinery::Status;
+use apimachinery::{Status, object};
 use serde_json::{Value, json};
 
 use crate::core::Core;
-use crate::object;
 use crate::store::{CollectionKey, ObjectKey};
 use crate::write::{self, Proposal, Subresource, WriteOptions, WriteRequest};
 

@@ -38,8 +38,6 @@ mod version;
 mod watch;
 mod write;
 
-use apimachinery::object;
-
 pub use http::router;
 pub use secure_serving::credentials_file::{CredentialsError, load_or_generate_credentials};
 pub use secure_serving::{Credentials, ServeError, kubeconfig, serve, write_kubeconfig};

@@ -2,9 +2,9 @@
 //!
 //! There is a single user, who authenticates with the [credentials](crate::secure_serving) and has all permissions.
 
+use apimachinery::object;
 use serde_json::{Value, json};
 
-use crate::object;
 use crate::resources::Resource;
 
 /// User name: common name of the client certificate. The bearer token authenticates the same user.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use apimachinery::{ApplyOptions, Status, server_side_apply};
+use apimachinery::{ApplyOptions, Status, object, server_side_apply};
 use serde_json::{Value, json};
 
 use crate::core::Core;
@@ -13,7 +13,7 @@ use crate::resources::{Registry, Resource};
 use crate::store::{DEFAULT_HISTORY_SIZE, StorageFailure, Store};
 use crate::watch::Subscription;
 use crate::write::{self, Proposal, ProposeFn, Subresource, WriteOptions, WriteRequest, WriteResult, priority_class};
-use crate::{binding, cascade, events, object};
+use crate::{binding, cascade, events};
 
 /// Handle to an API server. Clones share one server.
 #[derive(Clone)]

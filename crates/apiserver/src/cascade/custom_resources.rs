@@ -1,15 +1,16 @@
 //! Deletes the custom resources of a definition that is being deleted.
 
+use apimachinery::object;
 use serde_json::Value;
 
 use super::consequence::Consequence;
 use super::writes;
 use crate::core::Core;
+use crate::crd;
 use crate::deletion::PropagationPolicy;
 use crate::resources::definition::{CLEANUP_FINALIZER, STORAGE};
 use crate::store::ObjectKey;
 use crate::write::Committed;
-use crate::{crd, object};
 
 /// Deletes all custom resources of the definition `name`.
 pub(super) fn delete_instances(core: &Core, name: String) -> Vec<Consequence> {

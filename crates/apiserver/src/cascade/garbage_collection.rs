@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
+use apimachinery::object;
 use serde_json::{Value, json};
 
 use super::consequence::Consequence;
 use super::writes;
 use crate::core::Core;
 use crate::deletion::{FOREGROUND, ORPHAN, PropagationPolicy};
-use crate::object;
 use crate::store::ObjectKey;
 use crate::write::Committed;
 

@@ -12,10 +12,11 @@ mod namespace_contents;
 mod writes;
 
 use crate::core::Core;
+use crate::crd;
 use crate::resources::definition;
 use crate::store::{CollectionKey, NamespacedName, ObjectKey};
 use crate::write::{Committed, Subresource, Transition};
-use crate::{crd, object};
+use apimachinery::object;
 use consequence::Consequence;
 
 /// Carries out everything that follows from a committed write.

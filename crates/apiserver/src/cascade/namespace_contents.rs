@@ -1,10 +1,11 @@
 //! Deletes the contents of a namespace that is being deleted.
 
+use apimachinery::object;
+
 use super::consequence::Consequence;
 use super::writes;
 use crate::core::Core;
 use crate::deletion::PropagationPolicy;
-use crate::object;
 use crate::store::ObjectKey;
 use crate::write::Committed;
 

@@ -1,11 +1,10 @@
 //! Writes of the garbage collector. Errors are logged, because there is no client that could receive them.
 
-use apimachinery::Status;
+use apimachinery::{Status, object};
 use serde_json::{Value, json};
 
 use crate::core::Core;
 use crate::deletion::{self, DeleteOptions, PropagationPolicy};
-use crate::object;
 use crate::store::ObjectKey;
 use crate::write::{self, Committed, Proposal, Subresource, WriteOptions, WriteRequest};
 

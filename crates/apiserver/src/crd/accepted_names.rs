@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 
 use apimachinery::condition::{self, Condition};
+use apimachinery::object;
 use serde_json::{Map, Value, json};
 
 use crate::core::Core;
-use crate::object;
 use crate::resources::definition::STORAGE;
 
 /// Names that the other definitions in the API group use.

@@ -7,10 +7,10 @@ mod accepted_names;
 
 use std::sync::Arc;
 
+use apimachinery::object;
 use serde_json::Value;
 
 use crate::core::Core;
-use crate::object;
 use crate::resources::definition::{self, STORAGE};
 use crate::resources::{Registry, Resource, custom_resources};
 use crate::write::{self, Committed, Proposal, Subresource, WriteOptions, WriteRequest};

@@ -1,9 +1,9 @@
 //! Marks objects for deletion by setting the deletion timestamp, grace period and finalizers.
 
+use apimachinery::{object, pod};
 use serde_json::{Value, json};
 
 use super::options::{DeleteOptions, FOREGROUND, ORPHAN, PropagationPolicy};
-use crate::object;
 use crate::resources::Resource;
 use crate::resources::definition::{self, CLEANUP_FINALIZER};
 
@@ -52,8 +52,7 @@ fn set_propagation_finalizer(resource: &Resource, object: &mut Value, propagatio
 /// Returns the grace period in seconds. It is 0 for all objects except Pods that are bound to a node and have not
 /// finished.
 fn effective_grace_period(resource: &Resource, object: &Value, options: &DeleteOptions) -> i64 {
-    let is_finished = matches!(object::text(object, "/status/phase"), "Succeeded" | "Failed");
-    if resource.storage != "pods" || object::text(object, "/spec/nodeName").is_empty() || is_finished {
+    if resource.storage != "pods" || object::text(object, "/spec/nodeName").is_empty() || pod::is_finished(object) {
         return 0;
     }
     let default = object.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(30);

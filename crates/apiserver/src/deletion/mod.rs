@@ -6,11 +6,10 @@ mod options;
 
 use std::sync::Arc;
 
-use apimachinery::Status;
+use apimachinery::{Status, object};
 use serde_json::Value;
 
 use crate::core::Core;
-use crate::object;
 use crate::resources::Resource;
 use crate::store::ObjectKey;
 use crate::write::{Committed, Transition, admit, is_removable};

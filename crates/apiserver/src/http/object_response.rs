@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use apimachinery::object;
 use axum::response::Response;
 use bytes::Bytes;
 use http::StatusCode;
@@ -12,7 +13,6 @@ use super::request::ApiRequest;
 use super::response::{json_object, json_response};
 use super::response_format::ResponseFormat;
 use super::warning_header;
-use crate::object;
 use crate::resources::Resource;
 use crate::server::Server;
 use crate::table::Table;

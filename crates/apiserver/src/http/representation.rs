@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use apimachinery::object;
 use serde_json::{Value, json};
 
+use crate::conversion;
 use crate::resources::Resource;
 use crate::write::{default, prune};
-use crate::{conversion, object};
 
 /// Reports whether objects are served exactly as stored.
 pub(crate) fn is_stored_representation(resource: &Resource) -> bool {

@@ -1,9 +1,8 @@
 //! Label and field selectors of list, watch and deletecollection requests.
 
-use apimachinery::{FieldSelector, LabelSelector, Status};
+use apimachinery::{FieldSelector, LabelSelector, Status, object};
 use serde_json::Value;
 
-use crate::object;
 use crate::resources::Resource;
 
 /// Conjunction of a label selector and a field selector.

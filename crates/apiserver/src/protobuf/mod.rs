@@ -146,9 +146,9 @@ fn decode_time(kind: &str, bytes: &[u8]) -> Result<Value, Malformed> {
     }
     let at = jiff::Timestamp::new(seconds, nanoseconds).map_err(|_| Malformed)?;
     Ok(json!(if kind == "meta.v1.Time" {
-        crate::object::format_time(at)
+        apimachinery::object::format_time(at)
     } else {
-        crate::object::format_micro_time(at)
+        apimachinery::object::format_micro_time(at)
     }))
 }
 
@@ -190,7 +190,7 @@ fn is_zero(value: &Value) -> bool {
 }
 
 fn object_member<'a>(members: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<String, Value> {
-    crate::object::members(members.entry(name).or_insert_with(|| json!({})))
+    apimachinery::object::members(members.entry(name).or_insert_with(|| json!({})))
 }
 
 impl From<Malformed> for DecodeError {

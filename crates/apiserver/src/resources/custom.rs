@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use apimachinery::{Schema, openapi_merge_schema};
+use apimachinery::{Schema, object, openapi_merge_schema};
 use serde_json::{Map, Value};
 
 use super::definition::versions;
 use super::deprecation;
 use super::resource::{PrinterColumn, Resource, ScalePaths};
-use crate::object;
 
 /// Returns a resource for each served version of a definition.
 pub(crate) fn custom_resources(definition: &Value) -> impl Iterator<Item = Resource> {

@@ -1,10 +1,10 @@
 //! Deprecation warnings of custom resource versions.
 
+use apimachinery::object;
 use serde_json::Value;
 
 use super::definition::versions;
 use super::registry::version_priority;
-use crate::object;
 
 /// Returns the warning for a deprecated version: its `deprecationWarning`, or the default text of kube-apiserver.
 pub(super) fn warning(definition: &Value, version: &Value) -> Option<String> {

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use apimachinery::object;
 use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -13,7 +14,6 @@ use tokio::time::timeout;
 use super::faults::{CrashKind, Fault, FaultyDisk};
 use super::recovery::JOURNAL_FILE;
 use super::{CollectionKey, CommitError, Epoch, ObjectKey, StorageFailure, Store, StoreOpenError, StoreSettings};
-use crate::object;
 
 /// Settings with a checkpoint every few writes and immediate retries.
 fn settings() -> StoreSettings {

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use apimachinery::object;
 use serde_json::Value;
 
 use super::ObjectKey;
-use crate::object;
 
 /// Index of the current objects.
 #[derive(Default)]

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use apimachinery::object;
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -14,7 +15,6 @@ use super::{
     Collection, CollectionKey, CommitError, CompactedError, Epoch, NamespacedName, ObjectKey, StorageFailure,
     StoreEvent, StoredObject,
 };
-use crate::object;
 
 /// The state of a store.
 pub(super) struct State {

@@ -1,9 +1,9 @@
 //! Objects, revisions and lists of a store in memory.
 
+use apimachinery::object;
 use serde_json::json;
 
 use super::*;
-use crate::object;
 
 fn key(name: &str) -> ObjectKey {
     ObjectKey { resource: "configmaps".into(), namespace: "default".into(), name: name.into() }

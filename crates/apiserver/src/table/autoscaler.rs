@@ -1,12 +1,11 @@
 //! Table columns of HorizontalPodAutoscalers.
 
-use apimachinery::go_format_value;
+use apimachinery::{go_format_value, object};
 use serde_json::{Value, json};
 
 use super::cell::{age, column, items, number, value_or};
 use super::column::Column;
 use crate::conversion::autoscaling;
-use crate::object;
 
 pub(super) fn columns() -> Vec<Column> {
     vec![

@@ -1,14 +1,13 @@
 //! Table columns of the built-in kinds (`k8s.io/kubernetes/pkg/printers/internalversion`); each kind with computed
 //! cells has a module.
 
-use apimachinery::persistent_volume;
+use apimachinery::{object, persistent_volume};
 use serde_json::{Value, json};
 
 use super::cell::{age, column, entry_count, number, value_or_na};
 use super::column::Column;
 use super::{autoscaler, event, job, node, pod, service, storage, workload};
 use crate::conversion::autoscaling;
-use crate::object;
 
 /// Returns the `conditions` of a row: `Completed` for finished Pods.
 pub(super) fn conditions(storage: &str, object: &Value) -> Option<Value> {

@@ -1,11 +1,10 @@
 //! Functions to create columns and format cells.
 
-use apimachinery::LabelSelector;
+use apimachinery::{LabelSelector, object};
 use serde_json::{Value, json};
 
 use super::age::human_age;
 use super::column::Column;
-use crate::object;
 
 /// Returns a column whose cells are computed from the object and the current time.
 pub(super) fn column(name: &str, kind: &str, priority: i64, cell: fn(&Value, jiff::Timestamp) -> Value) -> Column {

@@ -1,10 +1,10 @@
 //! Columns of tables.
 
+use apimachinery::object;
 use serde_json::{Value, json};
 
 use super::age::human_age;
 use super::json_path;
-use crate::object;
 use crate::resources::PrinterColumn;
 
 /// Column of a table.

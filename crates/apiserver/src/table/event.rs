@@ -1,11 +1,11 @@
 //! Table columns of Events of both API groups.
 
+use apimachinery::object;
 use serde_json::{Value, json};
 
 use super::age::human_age;
 use super::cell::{column, first_text, number};
 use super::column::Column;
-use crate::object;
 
 pub(super) fn columns() -> Vec<Column> {
     vec![

@@ -1,11 +1,11 @@
 //! Table columns of Jobs.
 
+use apimachinery::object;
 use serde_json::{Value, json};
 
 use super::age::human_age;
 use super::cell::{age, column, container_values, items, number, selector};
 use super::column::Column;
-use crate::object;
 
 pub(super) fn columns() -> Vec<Column> {
     vec![

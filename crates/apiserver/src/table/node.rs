@@ -1,10 +1,10 @@
 //! Table columns of Nodes.
 
+use apimachinery::object;
 use serde_json::{Value, json};
 
 use super::cell::{age, column, items, or_none, or_unknown};
 use super::column::Column;
-use crate::object;
 
 pub(super) fn columns() -> Vec<Column> {
     vec![

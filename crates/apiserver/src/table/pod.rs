@@ -3,13 +3,12 @@
 //! The status is the reason of the first container that is waiting or terminated; without one, the reason or the phase
 //! of the Pod.
 
-use apimachinery::pod;
+use apimachinery::{object, pod};
 use serde_json::{Value, json};
 
 use super::age::human_age;
 use super::cell::{age, column, first_text, items, number, or_none};
 use super::column::Column;
-use crate::object;
 
 /// Values of the columns Ready, Status and Restarts.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! Table columns of Services.
 
+use apimachinery::object;
 use serde_json::{Value, json};
 
 use super::cell::{age, column, format_labels, items, number, or_none};
 use super::column::Column;
-use crate::object;
 
 pub(super) fn columns() -> Vec<Column> {
     vec![

@@ -1,10 +1,10 @@
 //! Table columns of PersistentVolumes, PersistentVolumeClaims and StorageClasses.
 
+use apimachinery::object;
 use serde_json::{Value, json};
 
 use super::cell::{age, column, items, value_or};
 use super::column::Column;
-use crate::object;
 
 pub(super) fn claims() -> Vec<Column> {
     vec![

@@ -7,11 +7,10 @@ mod service_type;
 
 use std::net::Ipv4Addr;
 
-use apimachinery::{Status, StatusCause};
+use apimachinery::{Status, StatusCause, object};
 use serde_json::{Value, json};
 
 use crate::core::Core;
-use crate::object;
 use crate::resources::Resource;
 
 /// First address of the range of cluster IPs, 127.12.0.0/16. Pod IPs start at 127.16.0.0.

@@ -1,8 +1,8 @@
 //! When terminating objects can be removed.
 
+use apimachinery::object;
 use serde_json::Value;
 
-use crate::object;
 use crate::resources::Resource;
 
 /// Reports whether a terminating object can be removed, which requires that it has no finalizers and no grace period.

@@ -1,10 +1,10 @@
 //! Records field managers in `managedFields`.
 
-use apimachinery::{UpdateOptions, track_update};
+use apimachinery::{UpdateOptions, object, track_update};
 use serde_json::Value;
 
 use super::{WriteRequest, normalize};
-use crate::{conversion, object};
+use crate::conversion;
 
 /// Records the field manager of a write other than server-side apply, which updates `managedFields` itself. `old` is
 /// the object before the write.

@@ -2,11 +2,11 @@
 //! `eventTime: null`) and removes zero values that are omitted (`finalizers: []`, `namespace: ""`). Clients can observe
 //! the difference, because they compare objects, and because `managedFields` are computed relative to an empty object.
 
+use apimachinery::object;
 use serde_json::{Map, Value, json};
 
 use crate::api_types::type_check::{self, TypeMismatch};
 use crate::api_types::{self, Cardinality, TypeField};
-use crate::object;
 use crate::resources::Resource;
 
 /// Returns the type mismatches of an object. For custom resources, it checks only the metadata.

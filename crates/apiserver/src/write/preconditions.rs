@@ -1,9 +1,8 @@
 //! Preconditions of updates: name, UID, deletion timestamp and resource version.
 
-use apimachinery::{Status, StatusCause};
+use apimachinery::{Status, StatusCause, object};
 use serde_json::Value;
 
-use crate::object;
 use crate::resources::Resource;
 use crate::write::RequestBody;
 

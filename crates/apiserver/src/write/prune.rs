@@ -1,10 +1,10 @@
 //! Removes unknown fields and reports them.
 
+use apimachinery::object;
 use serde_json::Value;
 
 use super::{FieldValidation, UndecodableObject, WriteOptions, normalize};
 use crate::api_types::{self, field_path::FieldPath};
-use crate::object;
 use crate::resources::Resource;
 
 const METADATA: FieldPath<'_> = FieldPath::Member(&FieldPath::Root, "metadata");

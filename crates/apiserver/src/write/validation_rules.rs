@@ -1,9 +1,8 @@
 //! Evaluation of `x-kubernetes-validations` for custom resources.
 
-use apimachinery::{SchemaViolation, Status};
+use apimachinery::{SchemaViolation, Status, object};
 use serde_json::Value;
 
-use crate::object;
 use crate::resources::Resource;
 
 /// Evaluates the CEL validation rules of the schema.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::object::{self, items};
 use crate::resources::Resource;
+use apimachinery::object::{self, items};
 
 /// Returns the warnings for an accepted object. `current` is the object before the write, or `None` for a new object.
 pub(super) fn warnings_for(resource: &Resource, current: Option<&Value>, object: &Value) -> Vec<String> {

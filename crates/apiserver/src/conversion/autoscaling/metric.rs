@@ -1,10 +1,9 @@
 //! Conversion of metrics in the spec and in the status between `autoscaling/v1` and `autoscaling/v2`.
 
-use apimachinery::go_format_struct;
+use apimachinery::{go_format_struct, object};
 use serde_json::{Value, json};
 
 use super::behavior::lower_first;
-use crate::object;
 
 /// Fields of each metric source type, as pairs of the name in `autoscaling/v1` and the JSON pointer in
 /// `autoscaling/v2`.

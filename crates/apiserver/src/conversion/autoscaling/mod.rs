@@ -6,10 +6,9 @@ mod annotation;
 mod behavior;
 mod metric;
 
-use apimachinery::go_format_struct;
+use apimachinery::{go_format_struct, object};
 use serde_json::{Value, json};
 
-use crate::object;
 use annotation::{items_of, join_array, take_annotation};
 pub(crate) use metric::source_field;
 

@@ -1,13 +1,12 @@
 //! `pods/binding`: binds a Pod to a node.
 
-use apimachinery::{Status, StatusCause};
+use apimachinery::{Status, StatusCause, object};
 use axum::response::Response;
 use serde_json::json;
 
 use crate::http::path::RequestTarget;
 use crate::http::request::ApiRequest;
 use crate::http::response;
-use crate::object;
 use crate::server::Server;
 use crate::write::decode;
 

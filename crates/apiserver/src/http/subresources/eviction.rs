@@ -1,13 +1,12 @@
 //! `pods/eviction`: deletes a Pod unless its PodDisruptionBudget forbids it.
 
-use apimachinery::{Status, disruption_budget, pod};
+use apimachinery::{Status, disruption_budget, object, pod};
 use axum::response::Response;
 use serde_json::{Value, json};
 
 use crate::http::path::RequestTarget;
 use crate::http::request::ApiRequest;
 use crate::http::{response, verbs};
-use crate::object;
 use crate::server::Server;
 use crate::write::decode;
 

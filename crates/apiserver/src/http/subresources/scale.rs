@@ -1,6 +1,6 @@
 //! The `scale` subresource: replica counts of a scalable kind as `autoscaling/v1` Scale.
 
-use apimachinery::{ApplyOptions, LabelSelector, Status, StatusCause, server_side_apply, typed_patch_error};
+use apimachinery::{ApplyOptions, LabelSelector, Status, StatusCause, object, server_side_apply, typed_patch_error};
 use axum::response::Response;
 use http::Method;
 use serde_json::{Value, json};
@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use crate::http::path::RequestTarget;
 use crate::http::request::ApiRequest;
 use crate::http::{response, verbs, warning_header};
-use crate::object;
 use crate::resources::{Resource, ScalePaths};
 use crate::server::Server;
 use crate::write::{FieldValidation, Proposal, Subresource, WriteOptions, WriteRequest, decode, validate};

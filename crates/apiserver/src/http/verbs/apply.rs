@@ -3,18 +3,18 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use apimachinery::{ApplyOptions, Status, StatusCause, TypeCheck, server_side_apply, typed_patch_error};
+use apimachinery::{ApplyOptions, Status, StatusCause, TypeCheck, object, server_side_apply, typed_patch_error};
 use serde_json::Value;
 
 use super::write::written_subresource;
 use crate::api_types::type_check::TypeMismatch;
+use crate::conversion;
 use crate::http::path::RequestTarget;
 use crate::http::representation;
 use crate::http::request::ApiRequest;
 use crate::resources::Resource;
 use crate::server::Server;
 use crate::write::{FieldValidation, FieldWarnings, Proposal, Subresource, WriteOptions, decode, normalize};
-use crate::{conversion, object};
 
 /// Content type of server-side apply.
 pub(in crate::http) const APPLY_PATCH_TYPE: &str = "application/apply-patch+yaml";

@@ -1,6 +1,6 @@
 //! DELETE of objects and collections.
 
-use apimachinery::{Status, StatusCause};
+use apimachinery::{Status, StatusCause, object};
 use axum::response::Response;
 use serde_json::{Value, json};
 
@@ -8,7 +8,6 @@ use crate::deletion::{DeleteOptions, DeleteResult, PropagationPolicy};
 use crate::http::path::RequestTarget;
 use crate::http::request::ApiRequest;
 use crate::http::{representation, response};
-use crate::object;
 use crate::resources::{Resource, definition};
 use crate::server::Server;
 use crate::write::decode;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{mem, vec};
 
-use apimachinery::Status;
+use apimachinery::{Status, object};
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
@@ -20,7 +20,6 @@ use crate::http::representation;
 use crate::http::request::ApiRequest;
 use crate::http::response_format::ResponseFormat;
 use crate::http::selection_predicate::SelectionPredicate;
-use crate::object;
 use crate::resources::Resource;
 use crate::server::Server;
 use crate::store::{CompactedError, ListPage, NamespacedName, StoreEvent, StoredObject};

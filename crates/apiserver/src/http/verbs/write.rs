@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use apimachinery::{Status, StatusCause};
+use apimachinery::{Status, StatusCause, object};
 use axum::response::Response;
 use http::Method;
 use serde_json::{Value, json};
 
+use crate::conversion;
 use crate::http::path::RequestTarget;
 use crate::http::request::ApiRequest;
 use crate::http::{object_response, response, warning_header};
@@ -14,7 +15,6 @@ use crate::resources::Resource;
 use crate::server::Server;
 use crate::write::decode::{self, DecodedObject};
 use crate::write::{Proposal, RequestBody, Subresource, WriteOptions, WriteRequest, preconditions, prune};
-use crate::{conversion, object};
 
 pub(super) fn create(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Result<Response, Status> {
     let resource = &target.resource;

@@ -4,11 +4,10 @@ mod namespace;
 mod priority;
 mod tolerations;
 
-use apimachinery::Status;
+use apimachinery::{Status, object};
 use serde_json::Value;
 
 use crate::core::Core;
-use crate::object;
 use crate::ports::AdmissionRequest;
 use crate::resources::Resource;
 pub(super) use namespace::check_namespace;

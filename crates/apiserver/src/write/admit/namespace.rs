@@ -1,10 +1,9 @@
 //! The admission plugin `NamespaceLifecycle`.
 
-use apimachinery::{Status, StatusCause};
+use apimachinery::{Status, StatusCause, object};
 use serde_json::{Value, json};
 
 use crate::core::Core;
-use crate::object;
 use crate::resources::Resource;
 
 /// Namespaces that clients cannot delete.

@@ -1,11 +1,10 @@
 //! The admission plugin `Priority`, which resolves the PriorityClass of Pods and rejects a second global default
 //! PriorityClass.
 
-use apimachinery::Status;
+use apimachinery::{Status, object};
 use serde_json::{Value, json};
 
 use crate::core::Core;
-use crate::object;
 use crate::resources::Resource;
 use crate::write::priority_class::PREEMPT_LOWER_PRIORITY;
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::object::spec;
+use apimachinery::object::spec;
 
 /// Time in seconds for which Pods remain bound to a node after it becomes not ready or unreachable.
 const DEFAULT_TOLERATION_SECONDS: u32 = 300;

@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use apimachinery::{Status, StatusCause};
+use apimachinery::{Status, StatusCause, object};
 use serde_json::{Value, json};
 
 use super::service_type;
 use crate::core::Core;
-use crate::object;
 
 /// Default of kube-apiserver's `--service-node-port-range`.
 const NODE_PORT_RANGE: RangeInclusive<i64> = 30000..=32767;

@@ -1,8 +1,7 @@
 //! Determines whether the type of a Service requires a cluster IP and node ports.
 
+use apimachinery::object;
 use serde_json::Value;
-
-use crate::object;
 
 /// Fields that apply only to Services with a cluster IP.
 const CLUSTER_IP_FIELDS: [&str; 5] =

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::object::{child_object, set_default};
+use apimachinery::object::{child_object, set_default};
 
 pub(super) fn autoscaler_defaults(spec: &mut Map<String, Value>) {
     set_default(spec, "minReplicas", json!(1));

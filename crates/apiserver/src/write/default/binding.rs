@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::object::{self, child_object, set_default};
+use apimachinery::object::{self, child_object, set_default};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 

@@ -1,8 +1,7 @@
 //! Defaults of custom resource definitions.
 
+use apimachinery::object;
 use serde_json::{Value, json};
-
-use crate::object;
 
 /// Applies the defaults of a definition.
 pub(super) fn definition_defaults(definition: &mut Value) {

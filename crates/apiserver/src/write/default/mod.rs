@@ -16,9 +16,9 @@ use apimachinery::NullPolicy;
 use base64::Engine as _;
 use serde_json::{Value, json};
 
-use crate::object::{self, child_object, set_default, spec};
 use crate::resources::{self, Resource};
 use crate::write::Subresource;
+use apimachinery::object::{self, child_object, set_default, spec};
 pub(super) use namespace::namespace_defaults;
 
 /// Applies the defaults of an object.

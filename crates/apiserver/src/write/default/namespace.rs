@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::object::{self, set_default, spec};
+use apimachinery::object::{self, set_default, spec};
 
 /// Adds the finalizer and the name label of a Namespace.
 pub(in crate::write) fn namespace_defaults(object: &mut Value) {

@@ -3,7 +3,7 @@
 use apimachinery::Quantity;
 use serde_json::{Map, Value, json};
 
-use crate::object::{self, child_object, set_default};
+use apimachinery::object::{self, child_object, set_default};
 
 /// Applies the defaults of a Pod.
 pub(super) fn pod_defaults(spec: &mut Map<String, Value>) {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::object::{self, child_object, set_default};
+use apimachinery::object::{self, child_object, set_default};
 
 pub(super) fn service_defaults(spec: &mut Map<String, Value>) {
     set_default(spec, "type", json!("ClusterIP"));

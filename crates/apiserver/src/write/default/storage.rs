@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::pod;
-use crate::object::{self, set_default};
+use apimachinery::object::{self, set_default};
 
 pub(super) fn volume_claim_defaults(spec: &mut Map<String, Value>) {
     set_default(spec, "volumeMode", json!("Filesystem"));

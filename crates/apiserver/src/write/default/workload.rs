@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{pod, storage};
-use crate::object::{self, child_object, set_default};
+use apimachinery::object::{self, child_object, set_default};
 
 pub(super) fn deployment_defaults(spec: &mut Map<String, Value>) {
     template_defaults(spec);

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use apimachinery::Status;
+use apimachinery::{Status, object};
 use serde_json::Value;
 
 use crate::core::Core;
+use crate::reviews;
 use crate::store::depth;
 use crate::write::{
     Committed, Proposal, Transition, WriteRequest, WriteResult, admit, allocate, decode, default, managed_fields,
     normalize, prepare, prune, validate, validation_rules, warnings,
 };
-use crate::{object, reviews};
 
 /// Maximum number of attempts with generated names.
 const MAX_ATTEMPTS: usize = 8;

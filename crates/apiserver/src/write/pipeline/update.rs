@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use apimachinery::{Status, equal_ignoring_timestamps};
+use apimachinery::{Status, equal_ignoring_timestamps, object};
 use serde_json::Value;
 
 use super::create::create;
 use crate::core::Core;
-use crate::object;
 use crate::store::{ObjectKey, depth};
 use crate::write::{
     Committed, Proposal, ProposeFn, Subresource, Transition, WriteRequest, WriteResult, admit, allocate, decode,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::object::{self, child_object, set_default, spec};
+use apimachinery::object::{self, child_object, set_default, spec};
 
 /// Generates the selector of a Job from its UID and adds the matching labels to the Job and its Pod template, unless
 /// `manualSelector` is set.

@@ -1,9 +1,8 @@
 //! Metadata owned by the server: type, namespace, UID, timestamps, generation and managed fields.
 
-use apimachinery::Status;
+use apimachinery::{Status, object};
 use serde_json::{Map, Value, json};
 
-use crate::object;
 use crate::ports::Random;
 use crate::resources::Resource;
 use crate::write::Subresource;

@@ -5,11 +5,10 @@ mod metadata;
 mod pod_ips;
 mod stored_versions;
 
-use apimachinery::{condition, pod};
+use apimachinery::{condition, object, pod};
 use serde_json::{Value, json};
 
 use super::default::namespace_defaults;
-use crate::object;
 use crate::resources::Resource;
 pub(super) use metadata::{
     generate_name, initialize_metadata, retain_server_fields, set_type_and_namespace, update_generation,

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::object::{self, set_default};
 use crate::resources::Resource;
+use apimachinery::object::{self, set_default};
 
 /// If `status.podIPs` of a Pod is absent, sets it to a list that contains `status.podIP`.
 pub(in crate::write) fn default_pod_ips(resource: &Resource, pod: &mut Value) {

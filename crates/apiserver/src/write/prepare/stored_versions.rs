@@ -1,8 +1,8 @@
 //! Storage versions of custom resource definitions.
 
+use apimachinery::object;
 use serde_json::{Value, json};
 
-use crate::object;
 use crate::resources::{Resource, definition};
 
 /// Adds the storage version of a custom resource definition to `status.storedVersions`.

@@ -1,11 +1,10 @@
 //! Validation of metadata: name, labels, annotations, owner references and finalizers.
 
-use apimachinery::StatusCause;
+use apimachinery::{StatusCause, object};
 use serde_json::{Map, Value, json};
 
 use super::names::{LABEL_VALUE_MESSAGE, QUALIFIED_NAME_MESSAGE, is_qualified_name_part, label_key_hints, name_error};
 use super::owner_references;
-use crate::object;
 use crate::resources::Resource;
 use crate::write::Subresource;
 

@@ -7,11 +7,10 @@ pub(crate) mod names;
 mod owner_references;
 mod schema;
 
-use apimachinery::{Status, StatusCause};
+use apimachinery::{Status, StatusCause, object};
 use serde_json::Value;
 
 use super::{RequestBody, Subresource, UndecodableObject, WriteRequest};
-use crate::object;
 use crate::resources;
 use crate::resources::Resource;
 

@@ -1,9 +1,7 @@
 //! Validation of owner references: required fields, and at most one controller.
 
-use apimachinery::StatusCause;
+use apimachinery::{StatusCause, object};
 use serde_json::Value;
-
-use crate::object;
 
 const FIELD: &str = "metadata.ownerReferences";
 

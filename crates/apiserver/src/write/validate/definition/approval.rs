@@ -1,9 +1,7 @@
 //! Validation of the approval annotation, which definitions in API groups of the Kubernetes project require.
 
-use apimachinery::StatusCause;
+use apimachinery::{StatusCause, object};
 use serde_json::{Map, Value, json};
-
-use crate::object;
 
 const APPROVAL: &str = "api-approved.kubernetes.io";
 

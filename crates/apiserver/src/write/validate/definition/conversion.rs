@@ -1,9 +1,7 @@
 //! Validation of the conversion strategy.
 
-use apimachinery::StatusCause;
+use apimachinery::{StatusCause, object};
 use serde_json::{Value, json};
-
-use crate::object;
 
 /// Validates `spec.conversion`. Conversion webhooks are not supported and therefore rejected.
 pub(super) fn check(definition: &Value, causes: &mut Vec<StatusCause>) {

@@ -11,11 +11,10 @@ mod shared_fields;
 mod update;
 mod version;
 
-use apimachinery::StatusCause;
+use apimachinery::{StatusCause, object};
 use serde_json::{Value, json};
 use shared_fields::{SharedFields, schema_of};
 
-use crate::object;
 use crate::resources::definition::versions;
 use crate::write::validate::names::{SUBDOMAIN_MESSAGE, is_label};
 

@@ -1,9 +1,8 @@
 //! Validation of `spec.names`.
 
-use apimachinery::StatusCause;
+use apimachinery::{StatusCause, object};
 use serde_json::{Value, json};
 
-use crate::object;
 use crate::write::validate::names::{LABEL_1035_MESSAGE, is_label_1035};
 
 pub(super) fn required_causes(definition: &Value, causes: &mut Vec<StatusCause>) {

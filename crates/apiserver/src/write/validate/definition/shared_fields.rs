@@ -1,9 +1,8 @@
 //! Detection of fields that all versions of a definition share, and validation of the list of versions.
 
-use apimachinery::{StatusCause, go_format_struct};
+use apimachinery::{StatusCause, go_format_struct, object};
 use serde_json::{Value, json};
 
-use crate::object;
 use crate::resources::definition::versions;
 use crate::write::validate::names::{LABEL_1035_MESSAGE, is_label_1035};
 

@@ -1,9 +1,8 @@
 //! Validation of updates to definitions: immutable fields and stored versions.
 
-use apimachinery::{StatusCause, condition};
+use apimachinery::{StatusCause, condition, object};
 use serde_json::{Value, json};
 
-use crate::object;
 use crate::resources::definition::versions;
 
 /// Checks the fields that are immutable because they determine under which name custom resources are stored.

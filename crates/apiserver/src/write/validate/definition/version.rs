@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use apimachinery::{StatusCause, field_type_at, validate_openapi_schema};
+use apimachinery::{StatusCause, field_type_at, object, validate_openapi_schema};
 use serde_json::{Value, json};
 
 use super::shared_fields::{SharedFields, schema_of};
-use crate::object;
 use crate::write::validate::names::{LABEL_1035_MESSAGE, is_label_1035};
 
 const COLUMN_TYPES: &str = "boolean,date,integer,number,string";

@@ -1,9 +1,7 @@
 //! Validation of Events, whose namespace must be that of the involved object.
 
-use apimachinery::StatusCause;
+use apimachinery::{StatusCause, object};
 use serde_json::{Value, json};
-
-use crate::object;
 
 pub(super) fn causes(event: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();

@@ -1,11 +1,10 @@
 //! Validation of Jobs.
 
-use apimachinery::StatusCause;
+use apimachinery::{StatusCause, object};
 use serde_json::{Value, json};
 
 use super::field::Field;
 use super::workload;
-use crate::object;
 
 const NON_NEGATIVE_FIELDS: [&str; 6] = [
     "parallelism",

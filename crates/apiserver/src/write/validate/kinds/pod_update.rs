@@ -1,10 +1,9 @@
 //! Validation of Pod updates, which may change only some fields of the spec.
 
-use apimachinery::StatusCause;
+use apimachinery::{StatusCause, object};
 use serde_json::Value;
 
 use super::field::Field;
-use crate::object;
 
 /// Validates the update of a Pod.
 pub(super) fn causes(current: &Value, object: &Value) -> Vec<StatusCause> {

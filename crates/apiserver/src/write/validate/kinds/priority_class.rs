@@ -1,9 +1,8 @@
 //! Validation of PriorityClasses.
 
-use apimachinery::StatusCause;
+use apimachinery::{StatusCause, object};
 use serde_json::{Value, json};
 
-use crate::object;
 use crate::write::priority_class::{HIGHEST_USER_PRIORITY, PREEMPT_LOWER_PRIORITY, system_classes};
 
 /// Name prefix of system classes.

@@ -4,9 +4,9 @@ use apimachinery::{Quantity, StatusCause};
 use serde_json::Value;
 
 use super::field::{Field, NEGATIVE_MESSAGE};
-use crate::object::items;
 use crate::resources::Resource;
 use crate::write::UndecodableObject;
+use apimachinery::object::items;
 
 const STANDARD_RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 const INVALID_QUANTITY_MESSAGE: &str =

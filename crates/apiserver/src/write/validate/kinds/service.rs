@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::super::names::{LABEL_MESSAGE, is_label, subdomain_hints};
 use super::field::Field;
 use super::probe;
-use crate::object::{self, items};
 use crate::write::validate::metadata;
+use apimachinery::object::{self, items};
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 const AFFINITIES: [&str; 2] = ["ClientIP", "None"];
