@@ -2,7 +2,7 @@
 //!
 //! `cargo xtask test`            all tests that require only this repository and Rust
 //! `cargo xtask test --with S,S` suites with external dependencies: client-go, corpus, kubectl, openai, python, realcluster, vllm
-//! `cargo xtask lint`            rustfmt, clippy and module cycles
+//! `cargo xtask lint`            rustfmt, clippy, module cycles and paths in documents
 //! `cargo xtask lint modules [PACKAGE…]` only module cycles
 //! `cargo xtask bench`           every benchmark; see `docs/benchmarks.md`
 //! `cargo xtask spec`            updates the tests column of docs/conformance

@@ -1,8 +1,9 @@
-//! Checks of formatting, clippy lints and module cycles. Warnings are errors.
+//! Checks of formatting, module cycles, paths in documents, and clippy lints. Warnings are errors.
 
 mod cycles;
 mod module_graph;
 mod module_tree;
+mod paths;
 
 use anyhow::{Result, bail};
 
@@ -13,6 +14,7 @@ use module_graph::ModuleGraph;
 pub(crate) fn run() -> Result<()> {
     process::run(&mut process::cargo(&["fmt", "--all", "--check"]))?;
     check_modules(&[])?;
+    check_paths()?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
     process::run(&mut process::cargo(&clippy))
 }
@@ -30,8 +32,17 @@ pub(crate) fn check_modules(packages: &[&str]) -> Result<()> {
     }
     if count > 0 {
         bail!(
-            "{count} import cycles between modules\nhint: move the shared item into a module below both, or return a value from the lower module and act on it in the upper one"
+            "modules have import cycles: {count}\nhint: move the shared item into a module below both, or return a value from the lower module and act on it in the upper one"
         );
+    }
+    Ok(())
+}
+
+/// Fails if a document names a file that does not exist.
+fn check_paths() -> Result<()> {
+    let missing = paths::missing()?;
+    if !missing.is_empty() {
+        bail!("paths that do not exist: {}", missing.join(", "));
     }
     Ok(())
 }
