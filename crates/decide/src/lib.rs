@@ -7,7 +7,8 @@
 //!
 //! Layers, from low to high:
 //! - types: `demand`, `supply` (with `component`, `configuration`, `role_placement`, `nodes`, `size`, `preference`), `reason`, `decision`
-//!   (with `rank_reason`, `shape`, `variants`); `merge` combines the fields of runtime, class and service;
+//!   (with `rank_reason`, `shape`, `variants`); `merge` combines the fields of runtime, class and service, and reads
+//!   parallelism from flags and variables;
 //! - input: `from_api` reads the types from manifests, `inventory` accounts for accelerators of nodes and Pods;
 //! - checks of one runtime or one class: `compatibility` (with `naming`), `eligibility` (with `match_context`, `node_pool`,
 //!   `capacity`, `fit`);

@@ -7,8 +7,9 @@
 //! behalf of a controller. Not implemented: ephemeral containers, node leases and node-pressure eviction.
 //!
 //! Layers, from the bottom: `logs`, `network` and `runtime` (the ports); `environment`, `volumes`, `probes` and `status`
-//! (what a Pod asks for and reports); `context` (what all workers share); `container` (one container), `pod_worker` (the
-//! containers of a Pod), `pod_termination`, `pod_lifecycle`; `agent` (all Pods).
+//! (what a Pod asks for and reports); `context` (what all workers share); `restart` and `image` (when to start and to pull
+//! again); `container` (one container), `pod_worker` (the containers of a Pod), `pod_termination`, `pod_lifecycle`;
+//! `agent` (all Pods).
 
 #![warn(missing_docs)]
 

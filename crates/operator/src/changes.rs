@@ -76,11 +76,11 @@ fn enqueue(context: &Context, work: Vec<Work>, affected_classes: &[String], queu
             Work::LinkedClasses => classes(linked_classes(&context.stores)),
             Work::AllClasses => classes(context.state.inventory.class_names()),
             Work::AllServices => index.all(),
-            Work::WaitingServices => index.not_ready(),
-            Work::OtherWaitingServices(key) => index.not_ready_except(&key),
+            Work::WaitingServices => index.waiting_services(),
+            Work::OtherWaitingServices(key) => index.other_waiting_services(&key),
             Work::BlockedServices(namespace) => index.blocked(&namespace),
             Work::ReadyServices => {
-                index.ready().into_iter().for_each(|item| queue.add_low_priority(item));
+                index.ready_services().into_iter().for_each(|item| queue.add_low_priority(item));
                 continue;
             }
         };

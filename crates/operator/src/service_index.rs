@@ -57,19 +57,19 @@ impl ServiceIndex {
     }
 
     /// Returns the selecting services that are not ready, the oldest first.
-    pub(crate) fn not_ready(&self) -> Vec<WorkItem> {
+    pub(crate) fn waiting_services(&self) -> Vec<WorkItem> {
         self.selecting_services(|service| !service.is_ready)
     }
 
     /// Returns the selecting services that are not ready, without the service `key`.
-    pub(crate) fn not_ready_except(&self, key: &NamespacedName) -> Vec<WorkItem> {
-        let mut items = self.not_ready();
+    pub(crate) fn other_waiting_services(&self, key: &NamespacedName) -> Vec<WorkItem> {
+        let mut items = self.waiting_services();
         items.retain(|item| *item != WorkItem::Service(OME_SERVICE, key.clone()));
         items
     }
 
     /// Returns the selecting services that are ready, the oldest first.
-    pub(crate) fn ready(&self) -> Vec<WorkItem> {
+    pub(crate) fn ready_services(&self) -> Vec<WorkItem> {
         self.selecting_services(|service| service.is_ready)
     }
 
@@ -137,11 +137,11 @@ mod tests {
         index.apply(OME_SERVICE, &key("c"), Some(&service("2026-01-02T00:00:00Z", "False", "")));
         index.apply(FUSIONINFER_SERVICE, &key("r"), Some(&service("2025-01-01T00:00:00Z", "False", "")));
         assert_eq!(names(index.all()), ["b", "c", "a", "r"]);
-        assert_eq!(names(index.not_ready()), ["c", "a"]);
+        assert_eq!(names(index.waiting_services()), ["c", "a"]);
         // The service is recreated with the same name.
         index.apply(OME_SERVICE, &key("c"), Some(&service("2026-01-04T00:00:00Z", "True", "")));
         assert_eq!(
-            (names(index.all()), names(index.ready()), names(index.not_ready())),
+            (names(index.all()), names(index.ready_services()), names(index.waiting_services())),
             (vec!["b".into(), "a".into(), "c".into(), "r".into()], vec!["b".into(), "c".into()], vec!["a".to_owned()])
         );
         index.apply(OME_SERVICE, &key("a"), None);

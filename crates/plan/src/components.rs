@@ -167,7 +167,7 @@ fn runtime_engine_spec(spec: &ServingRuntimeSpec) -> Component {
 
 /// Returns the routing of a service. Requests go to the router; without a router to the decoder, which can process
 /// complete requests; otherwise to the engine. Clients use the service's name as the model name; the gateway replaces
-/// it with the engine's.
+/// it with the engine's. [`crate::roles`] has the rule for role-based services.
 fn routing(owner: &Owner, roles: &[Role], warnings: &mut Vec<Warning>) -> Option<Routing> {
     let find = |component: &str| roles.iter().find(|role| role.component == component);
     let engine = find(ENGINE)?;

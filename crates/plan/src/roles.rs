@@ -277,6 +277,7 @@ fn ignored_field_warnings(role: &ApiRole) -> Vec<Warning> {
 }
 
 /// Returns the routing of a service to its leaders, or to the decoders of a pair, which can process complete requests.
+/// [`crate::components`] has the rule for `ome.io`.
 fn routing(owner: &Owner, roles: &[Role], disaggregated: bool, warnings: &mut Vec<Warning>) -> Option<Routing> {
     let component_type = disaggregated.then_some(ComponentType::Decoder);
     let PoolTarget { selector, port } = PoolTarget::select(owner, roles, component_type, warnings)?;

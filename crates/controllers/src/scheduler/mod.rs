@@ -5,10 +5,10 @@
 //! `schedulerName` is `default-scheduler` or `volcano`. The Pods of a Volcano PodGroup are placed together ([`gang`]),
 //! and a Pod that fits on no node may preempt Pods of lower priority ([`preemption`]).
 //!
-//! Each plugin of kube-scheduler has its own file: [`taints`], [`node_affinity`], [`node_ports`], [`resources`],
-//! [`volume_binding`], [`pod_topology_spread`] and [`inter_pod_affinity`]. [`filter`] runs their Filter extension
-//! points in the order of kube-scheduler, [`score`] runs the Score extension points, and [`fit_error`] formats the
-//! messages.
+//! Each plugin of kube-scheduler has its own file: [`taints`] (matching: [`crate::toleration`]), [`node_affinity`],
+//! [`node_ports`], [`resources`], [`volume_binding`], [`pod_topology_spread`] and [`inter_pod_affinity`]. [`filter`]
+//! runs their Filter extension points in the order of kube-scheduler, [`score`] runs the Score extension points, and
+//! [`fit_error`] formats the messages.
 
 mod affinity_term;
 mod assign;

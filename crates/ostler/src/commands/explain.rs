@@ -4,7 +4,7 @@ use anyhow::Result;
 use jiff::Timestamp;
 use kube::Client;
 
-use super::object::{AcceptedObjects, FoundObject, ObjectReference, ObjectType};
+use super::object_reference::{AcceptedObjects, FoundObject, ObjectReference, ObjectType};
 use crate::cluster_objects::ClusterObjects;
 use crate::connect::{self, ConnectArgs, Connection};
 use crate::exit::Exit;

@@ -1,4 +1,5 @@
-//! The subcommands, one file each.
+//! The subcommands, one file each, and what several of them use: `object_reference` (`KIND/NAME` arguments),
+//! `target_service` (the service that a command changes), `time_limit`.
 
 mod catalog;
 mod crds;
@@ -7,14 +8,14 @@ mod explain;
 mod feature_gates;
 mod gateway;
 mod lint;
-mod object;
+mod object_reference;
 mod operator;
 mod picker;
 mod plan;
 mod redecide;
 mod rollout;
 mod scale;
-mod target;
+mod target_service;
 mod time_limit;
 mod up;
 

@@ -6,8 +6,8 @@ use kube::api::{Patch, PatchParams};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use super::object::{AcceptedObjects, ObjectReference};
-use super::target::{ClusterArgs, Target};
+use super::object_reference::{AcceptedObjects, ObjectReference};
+use super::target_service::{ClusterArgs, Target};
 use crate::exit::Exit;
 use crate::output;
 

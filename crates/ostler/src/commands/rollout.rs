@@ -13,7 +13,7 @@ use operator::{
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::target::{Target, TargetArgs};
+use super::target_service::{Target, TargetArgs};
 use super::time_limit::TimeLimit;
 use crate::exit::Exit;
 use crate::output;

@@ -5,8 +5,8 @@ use std::str::FromStr;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::object::{AcceptedObjects, ObjectReference};
-use super::target::{ClusterArgs, Target};
+use super::object_reference::{AcceptedObjects, ObjectReference};
+use super::target_service::{ClusterArgs, Target};
 use crate::exit::Exit;
 use crate::output;
 use crate::report::errors::error_with_hint;

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use kube::api::{Api, DynamicObject, PostParams};
 use serde_json::Value;
 
-use super::object::{AcceptedObjects, ObjectReference};
+use super::object_reference::{AcceptedObjects, ObjectReference};
 use crate::connect::{self, ConnectArgs};
 use crate::report::errors::error_with_hint;
 
