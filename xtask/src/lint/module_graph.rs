@@ -1,5 +1,7 @@
 //! Which file of a crate uses items of which other file. Re-exports are followed to the file that defines the item;
-//! `mod` and `pub use` declarations alone are no use.
+//! `mod` and `pub use` declarations alone are no use. A call of a method counts if the method is in an inherent `impl`
+//! outside the file of its type and no other method of the crate has its name: without types, other calls of methods
+//! cannot be resolved, and their file is usually that of the type.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -47,6 +49,11 @@ impl ModuleGraph {
                 }
             }
         }
+        for (file, name) in outside_methods(&tree) {
+            for module in tree.modules.iter().filter(|module| module.file != file && module.calls.contains(name)) {
+                uses.entry((module.file, file)).or_default().insert(name.to_owned());
+            }
+        }
         let files = tree.files.iter().map(|file| file.display().to_string()).collect();
         Ok(Self { files, uses })
     }
@@ -83,6 +90,23 @@ impl ModuleGraph {
         let names: Vec<&str> = self.uses[&(from, to)].iter().map(String::as_str).collect();
         *text += &format!("\n{indent}{} → {} ({})", self.files[from], self.files[to], names.join(", "));
     }
+}
+
+/// Returns file and name of the methods that are defined outside the file of their type, if the name is unique.
+fn outside_methods(tree: &ModuleTree) -> Vec<(usize, &str)> {
+    let mut files_by_name: BTreeMap<&str, Vec<Option<usize>>> = BTreeMap::new();
+    for (index, module) in tree.modules.iter().enumerate() {
+        for (type_path, name) in &module.methods {
+            let type_file = match resolve(tree, index, type_path, MAX_REEXPORTS) {
+                Some((Target::Item(file), _)) => file,
+                _ => module.file,
+            };
+            let outside_file = (type_file != module.file).then_some(module.file);
+            files_by_name.entry(name).or_default().push(outside_file);
+        }
+    }
+    let single = files_by_name.into_iter().filter(|(_, files)| files.len() == 1);
+    single.filter_map(|(name, files)| Some((*files.first()?.as_ref()?, name))).collect()
 }
 
 /// Returns what `path` refers to in a module, and the name of the item. `None` for items of other crates and for local
@@ -179,6 +203,17 @@ mod tests {
         let cycles = cycles_of(&files);
         let path = ["a.rs → b.rs (b)", "b.rs → c.rs (C, c)", "c.rs → a.rs (a)"].map(|line| format!("\n    {line}"));
         assert_eq!(cycles, [format!("error: import cycle, 3 files use each other:{}", path.concat())]);
+    }
+
+    #[test]
+    fn methods_outside_the_file_of_their_type_are_used_by_their_callers() {
+        let files = [
+            ("lib.rs", "mod a;\nmod b;"),
+            ("a.rs", "pub struct A;\nimpl A { pub fn run(&self) { self.step(); } }"),
+            ("b.rs", "use crate::a::A;\nimpl A { pub fn step(&self) {} }"),
+        ];
+        let expected = "error: import cycle, 2 files use each other:\n    a.rs → b.rs (step)\n    b.rs → a.rs (A)";
+        assert_eq!(cycles_of(&files), [expected]);
     }
 
     #[test]

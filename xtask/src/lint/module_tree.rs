@@ -1,13 +1,15 @@
 //! The modules of one crate, parsed from its files: what each module defines, imports and uses. Items under
 //! `#[cfg(test)]` are left out, because tests may use everything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
-use syn::{Attribute, Expr, ExprLit, Item, ItemUse, Lit, Meta, UseTree, Visibility};
+use syn::{
+    Attribute, Expr, ExprLit, ExprMethodCall, ImplItem, Item, ItemImpl, ItemUse, Lit, Meta, Type, UseTree, Visibility,
+};
 
 use crate::workspace;
 
@@ -19,6 +21,7 @@ pub(super) struct ModuleTree {
 }
 
 /// One module: a file, or an inline `mod` of a file.
+#[derive(Default)]
 pub(super) struct Module {
     pub(super) parent: Option<usize>,
     /// Index of its file in [`ModuleTree::files`].
@@ -28,6 +31,10 @@ pub(super) struct Module {
     pub(super) globs: Vec<Vec<String>>,
     /// Paths that the code of the module names, in `use` declarations that are not re-exports and elsewhere.
     pub(super) paths: Vec<Vec<String>>,
+    /// Methods of inherent `impl` blocks, with the path of the type.
+    pub(super) methods: Vec<(Vec<String>, String)>,
+    /// Names of the methods that the code calls.
+    pub(super) calls: BTreeSet<String>,
 }
 
 /// What a name means in a module.
@@ -91,8 +98,7 @@ impl ModuleTree {
     fn add_module(&mut self, file: usize, items: &[Item], directory: &Path, parent: Option<usize>) -> Result<usize> {
         let index = self.modules.len();
         let source = workspace::root().join(&self.files[file]);
-        let (bindings, globs, paths) = (BTreeMap::new(), Vec::new(), Vec::new());
-        self.modules.push(Module { parent, file, bindings, globs, paths });
+        self.modules.push(Module { parent, file, ..Module::default() });
         for item in items.iter().filter(|item| !is_test(attributes(item))) {
             if let Item::Mod(item) = item {
                 let name = item.ident.to_string();
@@ -111,6 +117,9 @@ impl ModuleTree {
             let module = &mut self.modules[index];
             if let Some(name) = defined_name(item) {
                 module.bindings.insert(name, Binding::Item);
+            }
+            if let Item::Impl(item) = item {
+                module.add_methods(item);
             }
             module.visit_item(item);
         }
@@ -211,11 +220,24 @@ impl Module {
         self.bindings.entry(name).or_insert(Binding::Import(path));
     }
 
+    /// Adds the methods of an inherent `impl`.
+    fn add_methods(&mut self, item: &ItemImpl) {
+        let (None, Type::Path(path)) = (&item.trait_, &*item.self_ty) else { return };
+        for member in &item.items {
+            if let ImplItem::Fn(method) = member {
+                self.methods.push((segments(&path.path), method.sig.ident.to_string()));
+            }
+        }
+    }
+
     /// Adds the paths in the tokens of a macro call, which `syn` does not parse.
     fn add_tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut colons = 0;
         for token in tokens {
+            if let TokenTree::Ident(ident) = &token {
+                self.calls.insert(ident.to_string());
+            }
             match token {
                 TokenTree::Ident(ident) if !path.is_empty() && colons == 2 => path.push(ident.to_string()),
                 TokenTree::Punct(punct) if punct.as_char() == ':' => {
@@ -244,12 +266,23 @@ impl<'ast> Visit<'ast> for Module {
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
-        self.paths.push(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
+        let path_segments = segments(path);
+        self.calls.extend(path_segments.last().cloned());
+        self.paths.push(path_segments);
         visit::visit_path(self, path);
+    }
+
+    fn visit_expr_method_call(&mut self, call: &'ast ExprMethodCall) {
+        self.calls.insert(call.method.to_string());
+        visit::visit_expr_method_call(self, call);
     }
 
     fn visit_macro(&mut self, call: &'ast syn::Macro) {
         self.add_tokens(call.tokens.clone());
         visit::visit_macro(self, call);
     }
+}
+
+fn segments(path: &syn::Path) -> Vec<String> {
+    path.segments.iter().map(|segment| segment.ident.to_string()).collect()
 }

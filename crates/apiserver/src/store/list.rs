@@ -15,7 +15,7 @@ impl State {
 
     /// Returns at most `limit` objects whose name sorts after `after`, sorted by name.
     pub(super) fn list(&self, collection: &CollectionKey, after: Option<&NamespacedName>, limit: usize) -> ListPage {
-        let mut objects = self.range(collection, after);
+        let mut objects = self.objects_after(collection, after);
         let page = objects.by_ref().take(limit).map(|(key, object)| (Arc::clone(key), Arc::clone(object))).collect();
         ListPage { revision: self.revision, objects: page, remaining: objects.count() }
     }
@@ -40,7 +40,7 @@ impl State {
         if changed.is_empty() {
             return Ok(ListPage { revision, ..self.list(collection, after, limit) });
         }
-        let unchanged = self.range(collection, after).filter(|(key, _)| !changed.contains_key(key.as_ref()));
+        let unchanged = self.objects_after(collection, after).filter(|(key, _)| !changed.contains_key(key.as_ref()));
         let mut objects_at_revision: BTreeMap<Arc<NamespacedName>, &Arc<StoredObject>> =
             unchanged.map(|(key, object)| (Arc::clone(key), object)).collect();
         let restored_objects = changed.iter().filter_map(|(key, object)| Some((Arc::new(key.clone()), (*object)?)));
@@ -52,7 +52,7 @@ impl State {
     }
 
     /// Returns the objects of a collection after `after`.
-    fn range<'a>(
+    fn objects_after<'a>(
         &'a self,
         collection: &'a CollectionKey,
         after: Option<&NamespacedName>,
