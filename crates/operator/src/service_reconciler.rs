@@ -85,26 +85,19 @@ fn plan_in_force(context: &Context, kind: Kind, service: &Value) -> Result<Arc<S
         return Err(NotPlanned::SelectionKindsNotListed(unlisted));
     }
     let key = NamespacedName::from_object(service);
-    let selection = cached_choice(context, kind, &key, service)?;
-    context.state.claims.pin(&key, claim(&key, &selection.plan), &context.state.inventory.current());
-    Ok(selection)
-}
-
-/// Returns the choice that was made from the same inputs, or a fresh one.
-fn cached_choice(
-    context: &Context,
-    kind: Kind,
-    key: &NamespacedName,
-    service: &Value,
-) -> Result<Arc<Selection>, NotPlanned> {
     let (snapshot, epoch) = context.selection_snapshot();
-    let (claims, claims_version) = context.state.claims.unaccounted_claims(key, &snapshot.snapshot.inventory);
+    let (claims, claims_version) = context.state.claims.unaccounted_claims(&key, &snapshot.snapshot.inventory);
     let inputs = DecisionInputs::new(service, epoch, claims_version);
-    if let Some(selection) = context.state.decision_cache.get(key, &inputs) {
-        return Ok(selection);
-    }
-    let selection = Arc::new(fresh_choice(context, kind, service, &claims, &snapshot)?);
-    context.state.decision_cache.insert(key, inputs, &selection);
+    let cached_choice = context.state.decision_cache.get(&key, &inputs);
+    let selection = match cached_choice {
+        Some(selection) => selection,
+        None => {
+            let selection = Arc::new(fresh_choice(context, kind, service, &claims, &snapshot)?);
+            context.state.decision_cache.insert(&key, inputs, &selection);
+            selection
+        }
+    };
+    context.state.claims.pin(&key, claim(&key, &selection.plan), &context.state.inventory.current());
     Ok(selection)
 }
 
