@@ -1,4 +1,4 @@
-//! Turns watch events into work: [`effects`] says what a change requires, and [`handle_change`] does it.
+//! Turns watch events into work: [`effects`] returns what a change requires, and [`handle_change`] does it.
 
 mod api_watches;
 mod effects;

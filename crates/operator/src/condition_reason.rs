@@ -4,8 +4,8 @@
 use api::Code;
 use cluster::{Condition, ConditionStatus, EventPolicy};
 
-/// Declares [`ConditionReason`] and [`WorkloadReason`]. The event policy says which event a transition of a condition to
-/// the reason emits; an empty remedy means that no action is needed.
+/// Declares [`ConditionReason`] and [`WorkloadReason`]. The event policy determines which event a transition of a
+/// condition to the reason emits; an empty remedy means that no action is needed.
 macro_rules! condition_reasons {
     (
         service { $($service:ident: $service_policy:ident, $service_cause:literal, $service_remedy:literal;)+ }

@@ -30,19 +30,6 @@ const MIN_READY_TIME: SignedDuration = SignedDuration::from_secs(10);
 /// Name part of the annotation that pauses rollouts if set to `"true"`; its prefix is the API group of the service.
 const PAUSED_ANNOTATION: &str = "rollout-paused";
 
-/// Returns the annotation that pauses rollouts of services with `api_version`.
-#[must_use]
-pub fn rollout_pause_annotation(api_version: &str) -> String {
-    format!("{}/{PAUSED_ANNOTATION}", api_version.split('/').next().unwrap_or_default())
-}
-
-/// Returns whether rollouts of the service are paused.
-#[must_use]
-pub fn is_rollout_paused(service: &Value) -> bool {
-    let annotation = rollout_pause_annotation(service["apiVersion"].as_str().unwrap_or_default());
-    service["metadata"]["annotations"][annotation] == "true"
-}
-
 /// Progress of the rollout of one role.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rollout {
@@ -124,6 +111,19 @@ impl Rollout {
 
 fn is_outdated(replica: Option<&ReplicaState>) -> bool {
     replica.is_some_and(|replica| replica.template == TemplateState::Outdated)
+}
+
+/// Returns the annotation that pauses rollouts of services with `api_version`.
+#[must_use]
+pub fn rollout_pause_annotation(api_version: &str) -> String {
+    format!("{}/{PAUSED_ANNOTATION}", api_version.split('/').next().unwrap_or_default())
+}
+
+/// Returns whether rollouts of the service are paused.
+#[must_use]
+pub fn is_rollout_paused(service: &Value) -> bool {
+    let annotation = rollout_pause_annotation(service["apiVersion"].as_str().unwrap_or_default());
+    service["metadata"]["annotations"][annotation] == "true"
 }
 
 /// Returns the rollouts of all roles by name, including completed ones.
