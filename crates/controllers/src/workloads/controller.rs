@@ -12,20 +12,20 @@ use tokio_util::sync::CancellationToken;
 use super::action::{Action, Plan};
 use super::kind::{WORKLOAD_KINDS, WorkloadKey, WorkloadKind};
 use super::{
-    deployment, disruption, endpoints, horizontal_pod_autoscaler, job, leader_worker_set, replica_set, stateful_set,
-    volume_claim,
+    deployment, disruption, endpoints, enqueue, horizontal_pod_autoscaler, job, leader_worker_set, replica_set,
+    stateful_set, volume_claim,
 };
 
 /// Delay of a retry after an error other than a conflict.
 const RETRY_DELAY: SignedDuration = SignedDuration::from_secs(5);
 
 /// The work queue of the controllers and their dependencies.
-pub(super) struct ControllerManager {
-    pub(super) server: Server,
+struct ControllerManager {
+    server: Server,
     /// Directory in which volumes are provisioned.
     volumes_dir: Option<PathBuf>,
     /// Keys to reconcile now.
-    pub(super) queue: BTreeSet<WorkloadKey>,
+    queue: BTreeSet<WorkloadKey>,
     /// Keys to reconcile later, with their due times.
     delayed: BTreeMap<WorkloadKey, Timestamp>,
 }
@@ -36,8 +36,8 @@ pub async fn run_workload_controllers(server: Server, volumes_dir: Option<PathBu
     let mut changes = server.subscribe();
     server.cache_resources(&WORKLOAD_KINDS.map(WorkloadKind::resource));
     server.cache_resources(&["pods", endpoints::RESOURCE, stateful_set::REVISIONS]);
-    let mut controller = ControllerManager { server, volumes_dir, queue: BTreeSet::new(), delayed: BTreeMap::new() };
-    controller.enqueue_all();
+    let queue = enqueue::all(&server);
+    let mut controller = ControllerManager { server, volumes_dir, queue, delayed: BTreeMap::new() };
     loop {
         controller.process_queue();
         let delay = controller.time_until_next_delayed();
@@ -45,8 +45,8 @@ pub async fn run_workload_controllers(server: Server, volumes_dir: Option<PathBu
             () = stop.cancelled() => return,
             () = tokio::time::sleep(delay.unwrap_or_default()), if delay.is_some() => controller.enqueue_due(),
             change = changes.next() => match change {
-                Ok(change) => controller.handle_change(&change),
-                Err(_lagged) => controller.enqueue_all(),
+                Ok(change) => controller.queue.extend(enqueue::affected(&controller.server, &change)),
+                Err(_lagged) => controller.queue.extend(enqueue::all(&controller.server)),
             },
         }
     }
