@@ -81,7 +81,8 @@ fn sync_progress(plan: &mut Plan, deployment: &Value, replica_sets: &ReplicaSets
         return;
     }
     let was_complete = reason.as_deref() == Some("NewReplicaSetAvailable");
-    if reason.is_none() || has_progressed || was_complete && names_other_replica_set(current.as_ref(), name) {
+    let has_started = was_complete && current.as_ref().is_some_and(|c| is_new_rollout(c, new, &replica_sets.old));
+    if reason.is_none() || has_progressed || has_started {
         let message = format!("ReplicaSet \"{name}\" is progressing.");
         let condition =
             Condition { type_: "Progressing", status: true, reason: "ReplicaSetUpdated", message: &message };
@@ -112,9 +113,12 @@ fn sync_progress(plan: &mut Plan, deployment: &Value, replica_sets: &ReplicaSets
     }
 }
 
-/// Whether the message of the condition does not name this ReplicaSet.
-fn names_other_replica_set(condition: Option<&Value>, name: &str) -> bool {
-    !condition.is_some_and(|c| object::text(c, "/message").contains(&format!("\"{name}\"")))
+/// Whether a rollout has started since `complete` reported the completion of one. When a rollout is complete, its
+/// ReplicaSet already exists and the others are scaled to 0.
+fn is_new_rollout(complete: &Value, new: &Value, old: &[Value]) -> bool {
+    let time = |value, pointer| object::text(value, pointer).parse::<Timestamp>().ok();
+    let completed_at = time(complete, "/lastUpdateTime");
+    old.iter().any(|set| replicas(set) > 0) || time(new, "/metadata/creationTimestamp") > completed_at
 }
 
 /// Returns when `progressDeadlineSeconds` of the rollout expires.
@@ -139,4 +143,55 @@ fn set_condition(status: &mut Value, condition: Condition<'_>, now: &str, touch:
         .to_owned();
     entry["lastUpdateTime"] = json!(update_time);
     condition::upsert(status, condition.type_, entry);
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::workloads::action::Action;
+
+    /// A rollout was complete at 12:00, and one of three Pods of the new ReplicaSet is available.
+    #[rstest]
+    #[case::pod_became_unavailable("11:00", 0, "NewReplicaSetAvailable", "2026-01-01T12:00:00Z")]
+    #[case::template_changed("12:30", 3, "ReplicaSetUpdated", "2026-01-01T13:00:00Z")]
+    #[case::template_changed_with_recreate("12:30", 0, "ReplicaSetUpdated", "2026-01-01T13:00:00Z")]
+    #[case::rolled_back("11:00", 3, "ReplicaSetUpdated", "2026-01-01T13:00:00Z")]
+    fn completion_ends_with_next_rollout(
+        #[case] created_at: &str,
+        #[case] old_replicas: i64,
+        #[case] reason: &str,
+        #[case] updated_at: &str,
+    ) {
+        let replica_set = |name: &str, created_at: &str, replicas: i64, available: i64| {
+            json!({
+                "metadata": {"name": name, "creationTimestamp": format!("2026-01-01T{created_at}:00Z")},
+                "spec": {"replicas": replicas},
+                "status": {"replicas": available, "readyReplicas": available, "availableReplicas": available},
+            })
+        };
+        let deployment = json!({
+            "metadata": {"name": "web"},
+            "spec": {"replicas": 3},
+            "status": {
+                "replicas": 3, "updatedReplicas": 3, "readyReplicas": 3, "availableReplicas": 3,
+                "conditions": [{
+                    "type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable",
+                    "message": "ReplicaSet \"web-1\" has successfully progressed.",
+                    "lastUpdateTime": "2026-01-01T12:00:00Z", "lastTransitionTime": "2026-01-01T12:00:00Z",
+                }],
+            },
+        });
+        let replica_sets = ReplicaSets {
+            new: Some(replica_set("web-1", created_at, 3, 1)),
+            old: vec![replica_set("web-0", "10:00", old_replicas, old_replicas)],
+        };
+        let mut plan = Plan::default();
+        sync_status(&mut plan, &deployment, &replica_sets, "2026-01-01T13:00:00Z".parse().unwrap());
+        let [Action::UpdateStatus { object, .. }] = plan.actions.as_slice() else { panic!("{plan:?}") };
+        let condition = condition::find(&object["status"], "Progressing").unwrap();
+        assert_eq!(condition["reason"], reason);
+        assert_eq!(condition["lastUpdateTime"], updated_at);
+    }
 }
