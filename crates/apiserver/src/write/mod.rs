@@ -6,41 +6,42 @@
 //! | [`decode`] | decodes the body of a request, finds duplicate fields, checks field types | 2 | 2 |
 //! | [`prune`] | removes unknown fields and reports them | 3 | 3 |
 //! | [`preconditions`] | compares name, UID and resource version with the current object | | 4 |
-//! | [`default`] | applies defaults | 4 | 6 |
-//! | [`normalize`] | normalizes the object to the JSON encoding of its Go type | 4, 7 | 6 |
+//! | [`default`] | applies defaults | 4 | 1, 6 |
+//! | [`normalize`] | normalizes numbers of custom resources, and the object to the JSON encoding of its Go type | 2, 4, 8 | 2, 6 |
 //! | [`managed_fields`] | records field managers in `managedFields` | 5 | 7 |
-//! | [`prepare`] | sets the fields owned by the server: name, UID, timestamps, generation, initial status | 1, 6, 14 | 4, 5, 10, 15 |
-//! | [`validate`] | rejects invalid objects with all causes | 8 | 12 |
-//! | [`warnings`] | reports accepted but suspicious values | 8 | 12 |
-//! | [`validation_rules`] | evaluates the CEL rules of custom resources | 10 | 13 |
-//! | [`allocate`] | allocates cluster IPs and node ports of Services | 11 | 8 |
-//! | [`admit`] | runs the built-in admission plugins and the admission port | 7, 9, 13 | 9, 14 |
-//! | commit | stores the object | 15 | 16 |
+//! | [`prepare`] | sets the fields owned by the server: name, UID, timestamps, generation, initial status | 1, 4, 5, 7, 15 | 4, 5, 6, 10, 15 |
+//! | [`validate`] | rejects invalid objects with all causes | 6, 9 | 12 |
+//! | [`warnings`] | reports accepted but suspicious values | 9 | 12 |
+//! | [`validation_rules`] | evaluates the CEL rules of custom resources | 11 | 13 |
+//! | [`allocate`] | allocates cluster IPs and node ports of Services | 12 | 8 |
+//! | [`admit`] | runs the built-in admission plugins and the admission port | 8, 10, 14 | 9, 14 |
+//! | commit | stores the object | 16 | 16 |
 //!
 //! A creation runs:
 //! 1. type, namespace and name: [`prepare`]
-//! 2. field types: [`decode`]
+//! 2. field types: [`decode`], [`normalize`]
 //! 3. unknown fields: [`prune`]
-//! 4. defaults: [`default`], [`normalize`]
-//! 5. field managers: [`managed_fields`]
-//! 6. fields owned by the server: [`prepare`]
-//! 7. mutating admission plugins: [`admit`], [`normalize`]
-//! 8. validation and warnings: [`validate`], [`warnings`]
-//! 9. existence of the namespace: [`admit`]
-//! 10. validation rules of custom resources: [`validation_rules`]
-//! 11. addresses and ports of Services: [`allocate`]
-//! 12. availability of the name
-//! 13. admission port: [`admit`]
-//! 14. storage version of custom resource definitions: [`prepare`]
-//! 15. commit
+//! 4. defaults: [`default`], [`prepare`], [`normalize`]
+//! 5. field managers: [`prepare`], [`managed_fields`]
+//! 6. end if the object is a review: [`validate`], [`reviews`](crate::reviews)
+//! 7. fields owned by the server: [`prepare`]
+//! 8. mutating admission plugins: [`admit`], [`normalize`]
+//! 9. validation and warnings: [`validate`], [`warnings`]
+//! 10. existence of the namespace: [`admit`]
+//! 11. validation rules of custom resources: [`validation_rules`]
+//! 12. addresses and ports of Services: [`allocate`]
+//! 13. availability of the name
+//! 14. admission port: [`admit`]
+//! 15. storage version of custom resource definitions: [`prepare`]
+//! 16. commit
 //!
 //! An update runs:
-//! 1. current object and proposal
-//! 2. field types: [`decode`]
+//! 1. current object and proposal: [`default`]
+//! 2. field types: [`decode`], [`normalize`]
 //! 3. unknown fields: [`prune`]
 //! 4. preconditions, type and namespace: [`preconditions`], [`prepare`]
 //! 5. fields that the request cannot change: [`prepare`]
-//! 6. defaults: [`default`], [`normalize`]
+//! 6. defaults: [`default`], [`prepare`], [`normalize`]
 //! 7. field managers: [`managed_fields`]
 //! 8. addresses and ports of Services: [`allocate`]
 //! 9. mutating admission plugins: [`admit`]

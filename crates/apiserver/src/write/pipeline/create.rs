@@ -67,48 +67,48 @@ fn try_create(
         managed_fields::record_manager(request, core.now(), None, &mut object);
     }
 
-    // Reviews are evaluated instead of stored.
+    // 6. Reviews: evaluated instead of stored.
     if resource.create_only {
         validate::create(resource, &object)?;
         reviews::fill_status(resource, &mut object);
         return Ok(not_stored(object, warnings));
     }
 
-    // 6. Fields owned by the server.
+    // 7. Fields owned by the server.
     prepare::initialize_metadata(resource, &mut object, &core.random.uuid(), core.now());
     prepare::prepare_for_create(resource, &mut object);
 
-    // 7. Mutating admission plugins.
+    // 8. Mutating admission plugins.
     admit::mutate(core, resource, &mut object)?;
     normalize::normalize(resource, &mut object);
 
-    // 8. Validation.
+    // 9. Validation.
     validate::create(resource, &object)?;
     warnings.extend(warnings::warnings_for(resource, None, &object));
 
-    // 9. The namespace.
+    // 10. The namespace.
     admit::check_namespace(core, resource, namespace, &object)?;
 
-    // 10. Validation rules of custom resources.
+    // 11. Validation rules of custom resources.
     validation_rules::check(resource, &object, None)?;
 
-    // 11. Addresses and ports of Services.
+    // 12. Addresses and ports of Services.
     allocate::allocate_for_service(core, resource, None, &mut object)?;
 
-    // 12. The name.
+    // 13. The name.
     let key = resource.object_key(namespace, object::name(&object));
     let already_exists = |name: &str| Status::already_exists(&resource.group_resource(), name);
     if core.store.get(&key).is_some() {
         return Err(already_exists(&key.name));
     }
 
-    // 13. The admission port.
+    // 14. The admission port.
     warnings.extend(admit::review(core, resource, "CREATE", Some(&object), None)?);
 
-    // 14. Storage version of custom resource definitions.
+    // 15. Storage version of custom resource definitions.
     prepare::record_storage_version(resource, &mut object);
 
-    // 15. Commit.
+    // 16. Commit.
     if options.dry_run {
         depth::check(&key.name, &object)?;
         return Ok(not_stored(object, warnings));
