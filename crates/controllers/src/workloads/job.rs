@@ -39,6 +39,14 @@ struct JobPods {
     completed_indexes: BTreeSet<i64>,
 }
 
+/// The outcome of a Job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FinishReason {
+    Complete,
+    BackoffLimitExceeded,
+    DeadlineExceeded,
+}
+
 /// Reconciles a Job with its Pods.
 pub(crate) fn plan(job: &Value, pods: &[Arc<Value>], random: &dyn Random, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
@@ -66,14 +74,6 @@ pub(crate) fn plan(job: &Value, pods: &[Arc<Value>], random: &dyn Random, now: T
         None => scale(&mut plan, job, &job_pods, random, now),
     }
     plan
-}
-
-/// The outcome of a Job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FinishReason {
-    Complete,
-    BackoffLimitExceeded,
-    DeadlineExceeded,
 }
 
 /// Returns the outcome according to the conditions of the Job.

@@ -28,6 +28,16 @@ struct FullDiskFile {
     is_full: Arc<AtomicBool>,
 }
 
+/// Counts the admission requests for Pods while the disk is full.
+#[derive(Default)]
+struct CountingAdmission(AtomicUsize);
+
+/// Runs containers that exit when the test cancels the token.
+#[derive(Default)]
+struct ExitOnCancel(CancellationToken);
+
+// === impl FullDisk ===
+
 impl FullDisk {
     fn wrap(&self, file: Box<dyn AppendFile>) -> Box<dyn AppendFile> {
         Box::new(FullDiskFile { file, is_full: Arc::clone(&self.is_full) })
@@ -60,6 +70,8 @@ impl Storage for FullDisk {
     }
 }
 
+// === impl FullDiskFile ===
+
 impl AppendFile for FullDiskFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.is_full.load(Ordering::SeqCst) {
@@ -74,9 +86,7 @@ impl AppendFile for FullDiskFile {
     }
 }
 
-/// Counts the admission requests for Pods while the disk is full.
-#[derive(Default)]
-struct CountingAdmission(AtomicUsize);
+// === impl CountingAdmission ===
 
 impl Admission for CountingAdmission {
     fn review(&self, request: &AdmissionRequest<'_>) -> AdmissionResponse {
@@ -87,9 +97,7 @@ impl Admission for CountingAdmission {
     }
 }
 
-/// Runs containers that exit when the test cancels the token.
-#[derive(Default)]
-struct ExitOnCancel(CancellationToken);
+// === impl ExitOnCancel ===
 
 impl ContainerRuntime for ExitOnCancel {
     fn run(&self, _container: ContainerConfig, stop: CancellationToken) -> BoxFuture<'static, ContainerExit> {

@@ -21,12 +21,6 @@ struct PausedClock {
     start: Instant,
 }
 
-impl Clock for PausedClock {
-    fn now(&self) -> jiff::Timestamp {
-        self.base.checked_add(jiff::SignedDuration::try_from(self.start.elapsed()).unwrap()).unwrap()
-    }
-}
-
 /// Simulated containers: image `crash` fails immediately, `job` succeeds, `stubborn` ignores termination, others run
 /// until they are stopped.
 #[derive(Clone, Default)]
@@ -34,6 +28,27 @@ struct SimulatedRuntime {
     /// Pod name and `NAME=value` of each environment variable of the started containers.
     started: Arc<Mutex<Vec<(String, String)>>>,
 }
+
+/// Network in which every connection reaches a healthy HTTP server.
+struct HealthyNetwork;
+
+/// Server with all controllers.
+pub(crate) struct TestCluster {
+    pub(crate) server: Server,
+    runtime: SimulatedRuntime,
+    stop: CancellationToken,
+    tasks: Vec<tokio::task::JoinHandle<()>>,
+}
+
+// === impl PausedClock ===
+
+impl Clock for PausedClock {
+    fn now(&self) -> jiff::Timestamp {
+        self.base.checked_add(jiff::SignedDuration::try_from(self.start.elapsed()).unwrap()).unwrap()
+    }
+}
+
+// === impl SimulatedRuntime ===
 
 impl ContainerRuntime for SimulatedRuntime {
     fn pull_image(&self, _node: &str, image: &str) -> Result<(), String> {
@@ -55,8 +70,7 @@ impl ContainerRuntime for SimulatedRuntime {
     }
 }
 
-/// Network in which every connection reaches a healthy HTTP server.
-struct HealthyNetwork;
+// === impl HealthyNetwork ===
 
 impl Network for HealthyNetwork {
     fn connect(&self, _address: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn NetworkStream>>> {
@@ -73,13 +87,7 @@ impl Network for HealthyNetwork {
     }
 }
 
-/// Server with all controllers.
-pub(crate) struct TestCluster {
-    pub(crate) server: Server,
-    runtime: SimulatedRuntime,
-    stop: CancellationToken,
-    tasks: Vec<tokio::task::JoinHandle<()>>,
-}
+// === impl TestCluster ===
 
 impl TestCluster {
     /// Starts a cluster with the nodes `n0`, `n1`… and the given numbers of GPUs.

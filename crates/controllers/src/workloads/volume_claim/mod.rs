@@ -33,6 +33,13 @@ pub(crate) enum BindingState<'a> {
     },
 }
 
+/// The desired state of a finalizer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FinalizerState {
+    Present,
+    Absent,
+}
+
 /// Returns the names of the claims that the volumes of a Pod refer to.
 pub(crate) fn claim_names(pod: &Value) -> impl Iterator<Item = &str> {
     let volumes = pod.pointer("/spec/volumes").and_then(Value::as_array);
@@ -134,13 +141,6 @@ fn with_finalizer(object: &Value, finalizer: &str, state: FinalizerState) -> Opt
     let mut changed = object.clone();
     object::set_metadata_field(&mut changed, "finalizers", Some(json!(finalizers)).filter(|_| !finalizers.is_empty()));
     Some(changed)
-}
-
-/// The desired state of a finalizer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FinalizerState {
-    Present,
-    Absent,
 }
 
 #[cfg(test)]
