@@ -2,11 +2,11 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use cluster::{ApplyOutcome, Error, NamespacedName, Transition, metadata_field};
+use cluster::{ApplyOutcome, Error, EventPolicy, NamespacedName, Transition, metadata_field};
 use decide::{BaseSet, Provenance, is_unmodified, provenance};
 use serde_json::Value;
 
-use crate::code;
+use crate::condition_reason::ConditionReason;
 use crate::context::Context;
 use crate::kinds::{ACCELERATOR_CLASS, BASE_SET_CONFIG_MAP};
 use crate::managed_class::apply_class;
@@ -59,8 +59,12 @@ impl BaseSetReconciler {
             *reported = Some(current_errors);
         }
         for message in errors {
-            let transition =
-                Transition { warning: true, reason: code::INVALID_DOCUMENT.into(), message: message.clone() };
+            let reason = ConditionReason::InvalidDocument;
+            let transition = Transition {
+                warning: reason.event_policy() == EventPolicy::Warning,
+                reason: reason.as_str().to_owned(),
+                message: message.clone(),
+            };
             context.enqueue_event(config_map, &transition);
         }
     }

@@ -9,8 +9,8 @@ use crate::condition_reason::ConditionReason;
 use crate::context::Context;
 use crate::inventory::parse_class;
 use crate::kinds::{ACCELERATOR_CLASS, NODE, POD};
+use crate::resource_flavors;
 use crate::status_report::StatusReport;
-use crate::{code, resource_flavors};
 
 /// Maximum number of names in `status.nodes`; the counts include all nodes. The status is written whenever a Pod is
 /// scheduled, so it must not contain thousands of names.
@@ -97,18 +97,18 @@ fn conditions(name: &str, totals: ClassTotals) -> Vec<Condition> {
         ),
         nodes => {
             let message = node_count(nodes, "matches", "match") + &truncation_note(nodes);
-            Condition::new("NodesMatched", true, code::NODES_MATCHED, message)
+            ConditionReason::NodesMatched.condition("NodesMatched", true, message)
         }
     };
     let ready = match (totals.nodes, totals.available_nodes) {
         (0, _) => Condition::new("Ready", false, decide::code::class::NO_MATCHING_NODES, nodes_matched.message.clone()),
         (_, 0) => {
             let message = "No node of the class is ready and schedulable";
-            Condition::new("Ready", false, code::NO_AVAILABLE_NODES, message)
+            ConditionReason::NoAvailableNodes.condition("Ready", false, message)
         }
         (_, available) => {
             let message = node_count(available, "is available", "are available");
-            Condition::new("Ready", true, code::AVAILABLE, message)
+            ConditionReason::Available.condition("Ready", true, message)
         }
     };
     vec![nodes_matched, ready]

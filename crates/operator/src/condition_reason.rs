@@ -10,6 +10,7 @@ macro_rules! condition_reasons {
     (
         service { $($service:ident: $service_policy:ident, $service_cause:literal, $service_remedy:literal;)+ }
         workload { $($workload:ident: $workload_policy:ident, $workload_cause:literal, $workload_remedy:literal;)+ }
+        class_and_role { $($role:ident: $role_policy:ident, $role_cause:literal, $role_remedy:literal;)+ }
     ) => {
         /// Reason of a condition or an event, other than the reasons of decisions.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,6 +18,7 @@ macro_rules! condition_reasons {
             $(#[doc = $service_cause] $service,)+
             /// A problem of a Pod or a workload.
             Workload(WorkloadReason),
+            $(#[doc = $role_cause] $role,)+
         }
 
         /// Reason why a workload or a Pod is not ready, in order of urgency (most urgent first).
@@ -26,11 +28,16 @@ macro_rules! condition_reasons {
         }
 
         impl ConditionReason {
-            /// All reasons, for the reference documentation.
-            pub const ALL: &[ConditionReason] = &[
+            /// Reasons of services, their workloads and the objects that decisions depend on, for the reference
+            /// documentation.
+            pub const OF_SERVICES: &[ConditionReason] = &[
                 $(ConditionReason::$service,)+
                 $(ConditionReason::Workload(WorkloadReason::$workload),)+
             ];
+
+            /// Reasons of accelerator classes, their base set and the roles of services, for the reference
+            /// documentation.
+            pub const OF_CLASSES_AND_ROLES: &[ConditionReason] = &[$(ConditionReason::$role,)+];
 
             /// Returns the reason with its cause and remedy.
             #[must_use]
@@ -42,6 +49,7 @@ macro_rules! condition_reasons {
                     $(ConditionReason::Workload(WorkloadReason::$workload) => {
                         Code::new(stringify!($workload), $workload_cause, $workload_remedy)
                     })+
+                    $(ConditionReason::$role => Code::new(stringify!($role), $role_cause, $role_remedy),)+
                 }
             }
 
@@ -51,6 +59,7 @@ macro_rules! condition_reasons {
                 match self {
                     $(ConditionReason::$service => EventPolicy::$service_policy,)+
                     $(ConditionReason::Workload(WorkloadReason::$workload) => EventPolicy::$workload_policy,)+
+                    $(ConditionReason::$role => EventPolicy::$role_policy,)+
                 }
             }
         }
@@ -89,6 +98,31 @@ condition_reasons! {
         NotReadyYet: Normal, "A container runs but its readiness probe does not succeed yet.", "";
         Starting: Normal, "A Pod is starting.", "";
         RollingOut: Normal, "A new revision is being rolled out.", "";
+    }
+    class_and_role {
+        NodesMatched: Normal, "Nodes match the class.", "";
+        NoAvailableNodes: Warning, "All nodes of the class are cordoned or not ready.", "Run `kubectl get nodes` to find them; uncordon or repair a node.";
+        Available: Normal, "The class has nodes that can schedule Pods.", "";
+        KueueMissing: Normal, "The class references a ResourceFlavor but Kueue is not installed.", "Install Kueue, or remove integration.kueueResourceFlavor.";
+        FlavorSynced: Normal, "The class and the ResourceFlavor select the same nodes.", "";
+        FlavorGone: Warning, "The ResourceFlavor that the class was created from no longer exists.", "Delete the class, or recreate the ResourceFlavor.";
+        ClassEdited: Warning, "A user edited a class that was created from a ResourceFlavor; changes to the ResourceFlavor are no longer applied.", "Revert the edit to resume synchronization with the ResourceFlavor.";
+        FlavorNotExpressible: Warning, "A ResourceFlavor cannot express the node selection of the class.", "Use only discovery.nodeSelector, or remove integration.kueueResourceFlavor.";
+        FlavorPending: Warning, "The ResourceFlavor is being created or updated.", "";
+        FlavorDiffers: Warning, "A ResourceFlavor with this name is managed by a user and selects other nodes; it was not modified.", "Change its nodeLabels, or set another name in integration.kueueResourceFlavor.";
+        // The `Ready` condition emits the event.
+        ObjectsApplied: Suppressed, "All objects of the service are applied.", "";
+        MinimumReady: Normal, "Every role has at least one ready replica.", "";
+        // Condition `Failed` emits events only for failures.
+        NoFailure: Suppressed, "No component has failed.", "";
+        // The `Ready` condition emits the event.
+        FullCapacity: Suppressed, "All replicas of the gang are scheduled.", "";
+        PartialCapacity: Normal, "At least one replica of each role of the gang is scheduled; the other replicas wait until all their Pods fit.", "Add nodes, or scale down; waiting replicas start automatically.";
+        Blocked: Warning, "A role of the gang has no replica that can be scheduled, so none of its Pods run.", "Add nodes with as many accelerators as the message states, or make the replicas smaller.";
+        BelowMinimum: Warning, "A role of the gang no longer has a fully scheduled replica; scheduled Pods keep running.", "Restore the nodes or add others; the message states how many accelerators are missing.";
+        RolloutPaused: Normal, "The rollout of a new revision is paused.", "Run `ostler rollout resume KIND/NAME` to resume it, or `ostler rollout undo KIND/NAME` to roll back.";
+        StateUnreadable: Warning, "The operator cannot list a resource that the status is computed from; counts are the last observed ones.", "Grant its ServiceAccount list and watch on that resource; check with `kubectl auth can-i list RESOURCE --as …`.";
+        InvalidDocument: Warning, "A document of the base set of accelerator classes is invalid and is ignored.", "Correct the field of the ConfigMap that the message names.";
     }
 }
 
@@ -130,11 +164,14 @@ mod tests {
 
     #[test]
     fn codes_are_unique_and_warnings_have_a_remedy() {
-        let codes: BTreeSet<&str> = ConditionReason::ALL.iter().map(|reason| reason.as_str()).collect();
-        assert_eq!(codes.len(), ConditionReason::ALL.len());
-        for reason in ConditionReason::ALL {
+        let reasons = [ConditionReason::OF_SERVICES, ConditionReason::OF_CLASSES_AND_ROLES].concat();
+        let codes: BTreeSet<&str> = reasons.iter().map(|reason| reason.as_str()).collect();
+        assert_eq!(codes.len(), reasons.len());
+        for reason in reasons {
             let code = reason.code();
-            let needs_remedy = reason.event_policy() == EventPolicy::Warning;
+            // No action is needed while a ResourceFlavor is pending.
+            let needs_remedy =
+                reason.event_policy() == EventPolicy::Warning && reason != ConditionReason::FlavorPending;
             assert!(!code.cause().is_empty() && (!needs_remedy || !code.remedy().is_empty()), "{reason:?}");
         }
     }

@@ -7,7 +7,6 @@ use plan::ServicePlan;
 use plan::labels::{GROUP_INDEX, GROUP_NAME, REPLICA_INDEX, ROLE_NAME, TASK_SPEC};
 use serde_json::Value;
 
-use crate::code;
 use crate::condition_reason::{ConditionReason, WorkloadReason};
 use crate::failures::apply_failure;
 use crate::kinds::POD_GROUP;
@@ -52,6 +51,7 @@ pub(crate) fn gang_condition(
     }
     if let Some(failure) = apply_failure(applied, |kind| kind == POD_GROUP.kind) {
         let condition = ConditionReason::from(&failure).condition(CONDITION_TYPE, false, failure.to_string());
+        // `Initialized`, or `WorkloadsReady` of an `ome.io` service, emits the event.
         return Some(condition.with_event_policy(EventPolicy::Suppressed));
     }
     let waiting_message = roles.iter().find_map(GangRole::waiting_message);
@@ -62,34 +62,36 @@ pub(crate) fn gang_condition(
     Some(match () {
         () if roles.iter().all(|role| role.scheduled() == role.replicas.len()) => {
             let message = format!("All replicas are scheduled: {}", scheduled_counts(&roles));
-            Condition::new(CONDITION_TYPE, true, code::FULL_CAPACITY, message)
-                .with_event_policy(EventPolicy::Suppressed)
+            ConditionReason::FullCapacity.condition(CONDITION_TYPE, true, message)
         }
         () if roles.iter().all(GangRole::has_minimum) => {
             let message = with_waiting_message(format!("Scheduled replicas: {}", scheduled_counts(&roles)));
-            Condition::new(CONDITION_TYPE, true, code::PARTIAL_CAPACITY, message)
+            ConditionReason::PartialCapacity.condition(CONDITION_TYPE, true, message)
         }
         () if waiting_message.is_none() => {
             let message = "Waiting for the scheduler to schedule the Pods";
-            let reason = ConditionReason::Workload(WorkloadReason::Starting).code();
-            Condition::new(CONDITION_TYPE, false, reason, message).with_event_policy(EventPolicy::Normal)
+            ConditionReason::Workload(WorkloadReason::Starting).condition(CONDITION_TYPE, false, message)
         }
         () if roles.iter().any(GangRole::occupies_nodes) => {
             let message = with_waiting_message(format!("Fully scheduled replicas: {}", scheduled_counts(&roles)));
-            Condition::new(CONDITION_TYPE, false, code::BELOW_MINIMUM, message)
+            ConditionReason::BelowMinimum.condition(CONDITION_TYPE, false, message)
         }
         () => {
             let message = "No Pod runs until one replica of each role can be scheduled".to_owned();
-            Condition::new(CONDITION_TYPE, false, blocked_code(plan), with_waiting_message(message))
+            blocked_condition(plan, with_waiting_message(message))
         }
     })
 }
 
-/// Returns the code of a blocked gang. An installed Volcano that only supports all-or-nothing gangs may be the cause.
-fn blocked_code(plan: Option<&ServicePlan>) -> api::Code {
+/// Returns the condition of a blocked gang. An installed Volcano that only supports all-or-nothing gangs may be the
+/// cause.
+fn blocked_condition(plan: Option<&ServicePlan>, message: String) -> Condition {
     let all_or_nothing = plan::code::warning::GANG_ALL_OR_NOTHING;
     let mut warnings = plan.into_iter().flat_map(|plan| &plan.warnings);
-    if warnings.any(|warning| warning.code == all_or_nothing.as_str()) { all_or_nothing } else { code::BLOCKED }
+    match warnings.any(|warning| warning.code == all_or_nothing.as_str()) {
+        true => Condition::new(CONDITION_TYPE, false, all_or_nothing, message),
+        false => ConditionReason::Blocked.condition(CONDITION_TYPE, false, message),
+    }
 }
 
 /// Returns the roles of the gang, in the order of the plan.

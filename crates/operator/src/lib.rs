@@ -15,7 +15,7 @@
 //! - what they share: `context`, on top of the state derived from watch events (`cluster_state`: `service_index`,
 //!   `inventory`, `claims`, `crash_tracker`, `selection_snapshot`, `decision_cache`)
 //! - statuses, without I/O: `ome_status`, `fusioninfer_status`, on top of `gang_status`, `failures`, `rollout`, `readiness`
-//! - vocabulary: `work_item`, `kinds`, `condition_reason`, `code`, `relevant_fields`, `owning_service`
+//! - vocabulary: `work_item`, `kinds`, `condition_reason`, `relevant_fields`, `owning_service`
 //! - beside them: `admission` and its webhook
 #![warn(missing_docs)]
 
@@ -26,7 +26,6 @@ mod claims;
 mod class_discovery;
 mod class_status;
 mod cluster_state;
-pub mod code;
 mod condition_reason;
 mod context;
 mod control_loop;

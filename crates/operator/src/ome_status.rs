@@ -15,7 +15,7 @@ use crate::failures::{apply_failure, deferred_update, planned_workload_problem};
 use crate::rollout::is_rollout_paused;
 use crate::status_report::StatusReport;
 use crate::workloads::PlannedWorkload;
-use crate::{code, decision_record, gang_status};
+use crate::{decision_record, gang_status};
 pub(crate) use observations::OmeObservations;
 
 /// Component whose Pods route requests.
@@ -44,8 +44,7 @@ fn conditions(observations: &OmeObservations<'_>) -> Vec<Condition> {
         required.push(workloads_ready(observations, "RouterReady", |component| component == ROUTER));
     }
     let ready = match required.iter().find(|condition| condition.status != ConditionStatus::True) {
-        Some(condition) => Condition::with_reason("Ready", false, condition.reason.clone(), condition.message.clone())
-            .with_event_policy(condition.event_policy),
+        Some(condition) => Condition { type_: "Ready", status: ConditionStatus::False, ..condition.clone() },
         None => ConditionReason::Ready.condition("Ready", true, "All components are ready"),
     };
     let gang = gang_status::gang_condition(observations.workloads, observations.applied, Some(observations.plan));
@@ -59,16 +58,18 @@ fn failed(workloads: &[PlannedWorkload]) -> Option<Condition> {
     let problem = workloads.iter().filter_map(planned_workload_problem).filter(|problem| problem.failed).min()?;
     let message = format!("{}: {}", problem.object, problem.message);
     let condition = ConditionReason::from(&problem).condition("Failed", true, message);
+    // The readiness condition of the workload emits the event.
     Some(condition.with_event_policy(EventPolicy::Suppressed))
 }
 
-/// Returns a condition if the service requires an autoscaler that is not installed. The warning emits the event.
+/// Returns a condition if the service requires an autoscaler that is not installed.
 fn autoscaler_unavailable(plan: &ServicePlan) -> Option<Condition> {
     let warnings = plan.warnings.iter().filter(|warning| warning.code == AUTOSCALER_UNAVAILABLE.as_str());
     let messages: Vec<&str> = warnings.map(|warning| warning.message.as_str()).collect();
     (!messages.is_empty()).then(|| {
         let condition =
             Condition::new(AUTOSCALER_UNAVAILABLE.as_str(), true, AUTOSCALER_UNAVAILABLE, messages.join("; "));
+        // The warning of the plan emits the event.
         condition.with_event_policy(EventPolicy::Suppressed)
     })
 }
@@ -181,9 +182,7 @@ fn workloads_ready(
         Some(problem) => {
             let message = format!("{}: {}", problem.object, problem.message);
             match problem.reason == WorkloadReason::RollingOut && is_rollout_paused(observations.service) {
-                true => {
-                    Condition::new(type_, false, code::ROLLOUT_PAUSED, message).with_event_policy(EventPolicy::Normal)
-                }
+                true => ConditionReason::RolloutPaused.condition(type_, false, message),
                 false => ConditionReason::from(&problem).condition(type_, false, message),
             }
         }

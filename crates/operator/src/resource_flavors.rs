@@ -15,7 +15,7 @@ use decide::{
 };
 use serde_json::Value;
 
-use crate::code;
+use crate::condition_reason::ConditionReason;
 use crate::context::Context;
 use crate::kinds::{ACCELERATOR_CLASS, RESOURCE_FLAVORS};
 use crate::managed_class::apply_class;
@@ -120,51 +120,53 @@ fn is_created_by_class(flavor: &Value, class: &str) -> bool {
 
 /// Returns condition `FlavorSynced` of a class that is linked to a flavor.
 pub(crate) fn flavor_condition(stores: &Stores, class: &Value) -> Option<Condition> {
-    let condition = |status: ConditionStatus, reason: api::Code, message: String| {
-        Some(Condition::new("FlavorSynced", status, reason, message))
+    let condition = |status: ConditionStatus, reason: ConditionReason, message: String| {
+        Some(reason.condition("FlavorSynced", status, message))
     };
     let (FlavorLink::Required(name) | FlavorLink::CreatedFrom(name)) = flavor_link(class)?;
     let Some(kind) = RESOURCE_FLAVORS.into_iter().find(|kind| stores.has_synced(*kind)) else {
         let message = format!("Kueue is not installed; ResourceFlavor {name} will be synchronized once it is");
-        return condition(ConditionStatus::Unknown, code::KUEUE_MISSING, message);
+        return condition(ConditionStatus::Unknown, ConditionReason::KueueMissing, message);
     };
     let live = stores.get(kind, &NamespacedName::new("", name));
     if required_flavor(class).is_none() {
         return match live {
             None => condition(
                 ConditionStatus::False,
-                code::FLAVOR_GONE,
+                ConditionReason::FlavorGone,
                 format!("ResourceFlavor {name}, which this class was created from, no longer exists"),
             ),
             Some(_) if !is_unmodified(class) => {
                 let message = format!("A user edited the class; changes to ResourceFlavor {name} are not applied");
-                condition(ConditionStatus::False, code::CLASS_EDITED, message)
+                condition(ConditionStatus::False, ConditionReason::ClassEdited, message)
             }
             Some(_) => condition(
                 ConditionStatus::True,
-                code::FLAVOR_SYNCED,
+                ConditionReason::FlavorSynced,
                 format!("The class is synchronized from ResourceFlavor {name}"),
             ),
         };
     }
     let expected = match flavor_from_class(class, name, &kind.api_version()) {
-        Err(error) => return condition(ConditionStatus::False, code::FLAVOR_NOT_EXPRESSIBLE, error.to_string()),
+        Err(error) => {
+            return condition(ConditionStatus::False, ConditionReason::FlavorNotExpressible, error.to_string());
+        }
         Ok(expected) => expected,
     };
     match live {
         None => condition(
             ConditionStatus::False,
-            code::FLAVOR_PENDING,
+            ConditionReason::FlavorPending,
             format!("Waiting for ResourceFlavor {name} to be created"),
         ),
         Some(live) if live["spec"]["nodeLabels"] == expected["spec"]["nodeLabels"] => condition(
             ConditionStatus::True,
-            code::FLAVOR_SYNCED,
+            ConditionReason::FlavorSynced,
             format!("ResourceFlavor {name} selects the nodes of this class"),
         ),
         Some(live) if is_created_by_class(&live, metadata_field(class, "name")) => condition(
             ConditionStatus::False,
-            code::FLAVOR_PENDING,
+            ConditionReason::FlavorPending,
             format!("Waiting for ResourceFlavor {name} to be updated"),
         ),
         Some(_) => {
@@ -172,7 +174,7 @@ pub(crate) fn flavor_condition(stores: &Stores, class: &Value) -> Option<Conditi
                 "ResourceFlavor {name} selects other nodes and is managed by a user; change its nodeLabels, or set another \
                  name in integration.kueueResourceFlavor"
             );
-            condition(ConditionStatus::False, code::FLAVOR_DIFFERS, message)
+            condition(ConditionStatus::False, ConditionReason::FlavorDiffers, message)
         }
     }
 }

@@ -7,11 +7,11 @@ use super::role_state::RoleState;
 use super::spec_role::RoleKind;
 use crate::condition_reason::{ConditionReason, WorkloadReason};
 use crate::failures::apply_failure;
+use crate::gang_status;
 use crate::kinds::{LEADER_WORKER_SET, POD_GROUP};
 use crate::readiness::{WorkloadProblem, replicas_are};
 use crate::rollout::{ReadyFloor, Rollout, is_rollout_paused};
 use crate::route_status::RouteStatus;
-use crate::{code, gang_status};
 
 /// Returns all conditions. `Initialized`, `Active` and `Failed` are defined upstream. `GangScheduled` and `RouterReady`
 /// exist only for services with a gang or a router.
@@ -37,8 +37,7 @@ fn initialized(observations: &FusionInferObservations<'_>) -> Condition {
     }
     match apply_failure(observations.applied, |_| true) {
         Some(failure) => ConditionReason::from(&failure).condition(TYPE, false, failure.to_string()),
-        None => Condition::new(TYPE, true, code::OBJECTS_APPLIED, "All objects of the service are applied")
-            .with_event_policy(EventPolicy::Suppressed),
+        None => ConditionReason::ObjectsApplied.condition(TYPE, true, "All objects of the service are applied"),
     }
 }
 
@@ -46,8 +45,9 @@ fn initialized(observations: &FusionInferObservations<'_>) -> Condition {
 fn unknown_condition(observations: &FusionInferObservations<'_>, type_: &'static str) -> Condition {
     let kinds = observations.unlisted.join(", ");
     let message = format!("Failed to list {kinds}; counts are the last observed ones");
-    let event_policy = if type_ == "Ready" { EventPolicy::Warning } else { EventPolicy::Suppressed };
-    Condition::new(type_, ConditionStatus::Unknown, code::STATE_UNREADABLE, message).with_event_policy(event_policy)
+    let condition = ConditionReason::StateUnreadable.condition(type_, ConditionStatus::Unknown, message);
+    // One event is enough: all conditions are unknown for the same reason.
+    if type_ == "Ready" { condition } else { condition.with_event_policy(EventPolicy::Suppressed) }
 }
 
 /// The service is active as soon as every engine role has one ready replica.
@@ -60,30 +60,27 @@ fn active(observations: &FusionInferObservations<'_>, states: &[RoleState], read
     match engines.all(|state| state.ready >= state.desired.min(1)) {
         true if !observations.is_feasible() => {
             let message = format!("{}; these replicas were planned before the last edit", ready_replicas(states));
-            Condition::new(TYPE, true, code::MINIMUM_READY, message)
+            ConditionReason::MinimumReady.condition(TYPE, true, message)
         }
-        true => Condition::new(TYPE, true, code::MINIMUM_READY, ready_replicas(states)),
-        false => Condition::with_reason(TYPE, false, ready.reason.clone(), ready.message.clone())
-            .with_event_policy(ready.event_policy),
+        true => ConditionReason::MinimumReady.condition(TYPE, true, ready_replicas(states)),
+        false => Condition { type_: TYPE, status: ConditionStatus::False, ..ready.clone() },
     }
 }
 
-/// `Failed` has negative polarity, as defined upstream.
+/// `Failed` has negative polarity, as defined upstream: status True is the problem.
 fn failed(observations: &FusionInferObservations<'_>, states: &[RoleState]) -> Condition {
     const TYPE: &str = "Failed";
     if !observations.unlisted.is_empty() {
         return unknown_condition(observations, TYPE);
     }
     if let Some(plan) = observations.infeasible_plan() {
+        // By default, only status False emits a warning.
         return Condition::with_reason(TYPE, true, &*plan.reason, &*plan.message)
             .with_event_policy(EventPolicy::Warning);
     }
     match most_urgent_problem(states).filter(|problem| problem.failed) {
-        Some(problem) => ConditionReason::from(problem)
-            .condition(TYPE, true, problem_message(problem))
-            .with_event_policy(EventPolicy::Warning),
-        None => Condition::new(TYPE, false, code::NO_FAILURE, "No component has failed")
-            .with_event_policy(EventPolicy::Suppressed),
+        Some(problem) => ConditionReason::from(problem).condition(TYPE, true, problem_message(problem)),
+        None => ConditionReason::NoFailure.condition(TYPE, false, "No component has failed"),
     }
 }
 
@@ -100,6 +97,7 @@ fn router_ready(observations: &FusionInferObservations<'_>, states: &[RoleState]
         return Some(ConditionReason::NotPlanned.condition(TYPE, false, message));
     }
     let apply_failure = apply_failure(observations.applied, |kind| !ENGINE_KINDS.contains(&kind));
+    // `Ready` emits the event of a problem.
     Some(match (apply_failure, &router.problem) {
         (Some(failure), _) => ConditionReason::from(&failure)
             .condition(TYPE, false, failure.to_string())
@@ -114,6 +112,7 @@ fn router_ready(observations: &FusionInferObservations<'_>, states: &[RoleState]
 /// Returns the condition of a ready router from the status that Gateways report.
 fn gateway_condition(observations: &FusionInferObservations<'_>, type_: &'static str) -> Condition {
     match observations.route_status {
+        // `Ready` emits the event.
         RouteStatus::Rejected(message) => ConditionReason::RouteNotAccepted
             .condition(type_, false, message)
             .with_event_policy(EventPolicy::Suppressed),
@@ -136,8 +135,7 @@ fn ready(observations: &FusionInferObservations<'_>, states: &[RoleState], initi
         return unknown_condition(observations, TYPE);
     }
     if initialized.status != ConditionStatus::True {
-        let (reason, message) = (initialized.reason.clone(), initialized.message.clone());
-        return Condition::with_reason(TYPE, false, reason, message).with_event_policy(initialized.event_policy);
+        return Condition { type_: TYPE, status: ConditionStatus::False, ..initialized.clone() };
     }
     if let Some(problem) = most_urgent_problem(states) {
         let message = match rollout_progress(observations) {
@@ -156,7 +154,7 @@ fn ready(observations: &FusionInferObservations<'_>, states: &[RoleState], initi
     match rollout_progress(observations) {
         Some(progress) if is_rollout_paused(observations.service) => {
             let message = format!("{progress}; the rollout is paused, run `ostler rollout resume` to resume it");
-            Condition::new(TYPE, false, code::ROLLOUT_PAUSED, message).with_event_policy(EventPolicy::Normal)
+            ConditionReason::RolloutPaused.condition(TYPE, false, message)
         }
         Some(progress) => ConditionReason::Workload(WorkloadReason::RollingOut).condition(TYPE, false, progress),
         None => ConditionReason::Ready.condition(TYPE, true, ready_replicas(states)),

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use api::Code;
+use operator::ConditionReason;
 
 /// Path of the page, relative to this crate.
 const PAGE: &str = "../../docs/reason-codes.md";
@@ -30,7 +31,7 @@ fn sections() -> Vec<Section> {
     use decide::code as decision;
     use plan::code as plan_code;
     let section = |title, occurrence, codes: &[&[Code]]| Section { title, occurrence, codes: codes.concat() };
-    let reasons: Vec<Code> = operator::ConditionReason::ALL.iter().map(|reason| reason.code()).collect();
+    let codes = |reasons: &[ConditionReason]| -> Vec<Code> { reasons.iter().map(|reason| reason.code()).collect() };
     vec![
         section(
             "Decisions",
@@ -56,12 +57,12 @@ fn sections() -> Vec<Section> {
         section(
             "Conditions and events of services",
             "`InferenceService` of either group, and objects that decisions depend on.",
-            &[&reasons],
+            &[&codes(ConditionReason::OF_SERVICES)],
         ),
         section(
             "Conditions of classes, role-based services and the base set",
             "`AcceleratorClass`, role-based `InferenceService`, and the ConfigMap of the base set.",
-            &[operator::code::ALL],
+            &[&codes(ConditionReason::OF_CLASSES_AND_ROLES)],
         ),
         section("Conditions of pools and use cases", "`BackendPool` and `LLMUseCaseSet`.", &[picker::code::ALL]),
     ]
