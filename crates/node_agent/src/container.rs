@@ -27,13 +27,12 @@ use crate::volumes::{self, VolumeError};
 #[derive(Debug)]
 pub(crate) enum ContainerEvent {
     /// The container is in state `waiting`.
-    Waiting {
-        reason: &'static str,
-        message: String,
-    },
+    Waiting { reason: &'static str, message: String },
     /// The container has started.
     Running,
+    /// A probe has changed whether the container is started or ready, or has failed.
     Probe(ProbeEvent),
+    /// One run of the container has ended; another one may follow.
     Terminated(TerminatedState),
     /// The container has finished and will not be restarted.
     Done,

@@ -16,7 +16,9 @@ pub(crate) struct Hooks {
 /// A `LifecycleHandler`.
 #[derive(Debug, Clone)]
 enum LifecycleHandler {
+    /// A request or a command, executed once.
     Action(ProbeHandler),
+    /// Waits without using the container.
     Sleep(Duration),
 }
 

@@ -11,7 +11,9 @@ const MAX_DELAY: Duration = Duration::from_secs(300);
 /// `restartPolicy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RestartPolicy {
+    /// The default, and the only policy of Pods that a Deployment or a similar controller creates.
     Always,
+    /// Restarts a container only after an exit code other than 0.
     OnFailure,
     Never,
 }

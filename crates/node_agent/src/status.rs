@@ -25,24 +25,31 @@ pub(crate) struct ContainerStatus {
 /// The role of a container in its Pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ContainerRole {
+    /// Must succeed before the next container starts.
     Init,
     /// An init container with `restartPolicy: Always`.
     Sidecar,
+    /// One of `spec.containers`.
     Main,
 }
 
 /// The state of a container.
 #[derive(Debug, Clone)]
 pub(crate) enum ContainerState {
+    /// Not started yet, or waiting for a restart.
     Waiting { reason: String, message: String },
+    /// Running since an RFC 3339 time.
     Running { started_at: String },
+    /// Ended, and not waiting for a restart yet.
     Terminated(TerminatedState),
 }
 
 /// Whether the agent observed the termination of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TerminationObservation {
+    /// The container ended while the agent was running, so its exit code is known.
     Observed,
+    /// The agent stopped while the container was running.
     Unobserved,
 }
 

@@ -27,6 +27,7 @@ const LEASE_NAMESPACE: &str = "kube-node-lease";
 /// A key of the work queue.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum QueueKey {
+    /// Name.
     Node(String),
     /// Namespace and name.
     Pod(String, String),

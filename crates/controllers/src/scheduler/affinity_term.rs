@@ -28,7 +28,9 @@ pub(super) struct AffinityTerm {
 /// The namespaces in which a term selects Pods.
 #[derive(Debug, Clone)]
 enum NamespaceSet {
+    /// The term has an empty `namespaceSelector`.
     All,
+    /// The listed and the selected namespaces, or that of the Pod itself.
     Named(BTreeSet<String>),
 }
 

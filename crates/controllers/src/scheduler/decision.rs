@@ -14,9 +14,9 @@ pub(super) struct Decision {
 /// The result of scheduling one Pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Outcome {
-    Bind {
-        node: String,
-    },
+    /// Assign the Pod to the node.
+    Bind { node: String },
+    /// Report in the condition `PodScheduled` why the Pod cannot be assigned now.
     Wait {
         reason: &'static str,
         message: String,
@@ -24,9 +24,5 @@ pub(super) enum Outcome {
         retains_nomination: bool,
     },
     /// Delete the victims on the node; the Pod waits until they have terminated.
-    Preempt {
-        node: String,
-        victims: Vec<Arc<Value>>,
-        message: String,
-    },
+    Preempt { node: String, victims: Vec<Arc<Value>>, message: String },
 }

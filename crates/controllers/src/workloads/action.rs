@@ -10,10 +10,15 @@ use serde_json::Value;
 /// One write or Event. The namespace is that of the object.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Action {
+    /// Fails if an object with the name exists.
     Create { resource: &'static str, object: Value },
+    /// Fails if the object has changed since it was read.
     Update { resource: &'static str, object: Value },
+    /// Replaces nothing but the status; fails like `Update`.
     UpdateStatus { resource: &'static str, object: Value },
+    /// Fails if the object was replaced by another one with the same name.
     Delete { resource: &'static str, object: Arc<Value> },
+    /// Increments the count if the same Event exists; never fails.
     Event { involved_object: Value, type_: &'static str, reason: &'static str, message: String },
 }
 

@@ -10,6 +10,16 @@ use super::{deployment, leader_worker_set, replica_set, stateful_set};
 
 pub(super) const RESOURCE: &str = "horizontalpodautoscalers.autoscaling";
 
+/// The result of comparing the target's replicas with `minReplicas` and `maxReplicas`.
+enum ScaleDecision {
+    /// The target is scaled to zero, which disables the autoscaler.
+    Disabled,
+    /// The number of replicas remains: without metrics, only the bounds change it.
+    WithinBounds,
+    /// The target is scaled to the bound that it violates.
+    Rescale { replicas: i64, reason: &'static str },
+}
+
 /// Returns the resource of the scale target, `None` when it cannot be scaled.
 pub(super) fn target_resource(autoscaler: &Value) -> Option<&'static str> {
     match object::text(autoscaler, "/spec/scaleTargetRef/kind") {
@@ -69,17 +79,6 @@ pub(super) fn plan(autoscaler: &Value, target: Option<&Value>, now: &str) -> Pla
 const SUCCEEDED_GET_SCALE: (&str, &str) =
     ("SucceededGetScale", "the HPA controller was able to get the target's current scale");
 const NO_METRICS: &str = "the HPA was unable to compute the replica count: this cluster has no metrics API";
-
-/// The result of comparing the target's replicas with `minReplicas` and `maxReplicas`.
-enum ScaleDecision {
-    /// The target is scaled to zero, which disables the autoscaler.
-    Disabled,
-    WithinBounds,
-    Rescale {
-        replicas: i64,
-        reason: &'static str,
-    },
-}
 
 /// Compares the current number of replicas with the bounds.
 fn decide_scale(autoscaler: &Value, current: i64) -> ScaleDecision {

@@ -42,8 +42,11 @@ struct JobPods {
 /// The outcome of a Job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FinishReason {
+    /// As many Pods as `completions` requires have succeeded.
     Complete,
+    /// More Pods have failed than `backoffLimit` permits.
     BackoffLimitExceeded,
+    /// The Job was active for `activeDeadlineSeconds`.
     DeadlineExceeded,
 }
 

@@ -24,7 +24,9 @@ const POD_INDEX: &str = "apps.kubernetes.io/pod-index";
 /// `podManagementPolicy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PodManagementPolicy {
+    /// Waits for each Pod to become ready before it creates or deletes the next one.
     OrderedReady,
+    /// Creates and deletes all Pods at the same time.
     Parallel,
 }
 

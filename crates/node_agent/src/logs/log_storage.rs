@@ -32,7 +32,9 @@ pub(super) struct Position {
 /// Log storage of one container run.
 #[derive(Debug)]
 pub(super) enum LogStorage {
+    /// Lost when the process ends.
     Memory(RingBuffer),
+    /// Readable after a restart of the process.
     Files(RotatedFiles),
 }
 

@@ -16,9 +16,13 @@ use crate::runtime::{ContainerConfig, ContainerPurpose, ContainerRuntime};
 /// The handler of a probe or lifecycle hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ProbeHandler {
+    /// `httpGet`: succeeds with a status code from 200 to 399.
     HttpGet { scheme: Scheme, host: Option<String>, port: u16, path: String, headers: Vec<(String, String)> },
+    /// `tcpSocket`: succeeds when a connection is established.
     TcpSocket { port: u16 },
+    /// `grpc`: the standard health check; an empty service name means the whole server.
     Grpc { port: u16, service: String },
+    /// `exec`: succeeds when the command exits with code 0.
     Exec { command: Vec<String> },
 }
 

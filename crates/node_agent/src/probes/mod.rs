@@ -39,14 +39,14 @@ pub(crate) struct Probes {
 /// A result that a probe reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ProbeEvent {
+    /// The startup probe has succeeded, or there is none.
     Started,
+    /// The readiness probe has succeeded, or there is none.
     Ready,
+    /// The readiness probe has reached its failure threshold.
     Unready,
     /// The probe has failed for the first time since its last success.
-    Failed {
-        probe: &'static str,
-        message: String,
-    },
+    Failed { probe: &'static str, message: String },
 }
 
 /// Counts consecutive results.

@@ -16,12 +16,10 @@ const EXCLUSIVE_TOPOLOGY: &str = "leaderworkerset.sigs.k8s.io/exclusive-topology
 
 /// The placement of the workers of a group.
 pub(super) enum WorkerPlacement {
+    /// The set does not request exclusive placement.
     Unrestricted,
     /// The topology domain of the leader's node.
-    Domain {
-        key: String,
-        value: String,
-    },
+    Domain { key: String, value: String },
 }
 
 /// Adds the annotation and the affinities of exclusive placement to a leader, if the set requests it.

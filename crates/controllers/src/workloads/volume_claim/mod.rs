@@ -21,9 +21,8 @@ const IS_DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 /// The binding state of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BindingState<'a> {
-    Bound {
-        volume: &'a str,
-    },
+    /// `status.phase` is `Bound`.
+    Bound { volume: &'a str },
     /// The claim is bound as soon as a volume is available.
     Immediate,
     /// The claim is bound once a Pod that uses it is assigned to a node.
