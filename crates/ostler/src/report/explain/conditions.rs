@@ -26,6 +26,8 @@ pub(super) fn unmet_conditions(explanation: &Explanation, mut children: Vec<Tree
     let mut tree = Vec::new();
     for condition in explanation.conditions.iter().filter(is_unmet) {
         let message = text(condition, "/message");
+        // Messages are compared, since conditions with the same reason may concern different objects. A condition may
+        // embed the message of a Pod, so that a shown message is repeated as a part of it.
         let is_repeated = shown_messages.iter().any(|shown| message.contains(shown.as_str()));
         if is_repeated && !tree.is_empty() {
             continue;
@@ -51,6 +53,7 @@ pub(super) fn negative_conditions(explanation: &Explanation, headline: &str) -> 
     let is_negative =
         |condition: &&Value| NEGATIVE_CONDITIONS.contains(&text(condition, "/type")) && condition["status"] == "True";
     let line = |condition: &Value| {
+        // Messages are compared, since the headline has no reason: it may come from a decision or from Pods.
         let message = Some(text(condition, "/message")).filter(|message| !message.contains(headline));
         let message = message.map(|message| format!(": {message}")).unwrap_or_default();
         TreeNode::leaf(format!("{}=True  {}{message}", text(condition, "/type"), text(condition, "/reason")))

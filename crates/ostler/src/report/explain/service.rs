@@ -152,7 +152,7 @@ fn setting_branches(settings: &Settings) -> Vec<TreeNode> {
         !matches!(setting.origin, Origin::Runtime | Origin::Ostler) || !setting.overridden.is_empty()
     };
     let branch = |(component, all_settings): (&String, &Vec<Setting>)| {
-        // Requests that equal the limits are omitted.
+        // Requests that equal the limits are omitted. A setting records its field only by name: `requests cpu`.
         let equals_limit = |setting: &&Setting| {
             let limit = setting.field.strip_prefix("requests ").map(|resource| format!("limits {resource}"));
             limit.is_some_and(|limit| {
