@@ -270,7 +270,8 @@ fn is_blank(text: &str) -> bool {
     text.lines().map(str::trim_start).all(|line| line.is_empty() || line.starts_with(['#', '%']))
 }
 
-/// Removes the parser's position, which is relative to the document, and its advice to programmers.
+/// Removes the parser's position, which is relative to the document, and its advice to programmers. The
+/// `Display` of its error writes them behind the message.
 fn strip_position(message: &str) -> &str {
     let start = message.strip_prefix("error: ").unwrap_or(message);
     let ends = [" at line ", ", set "].iter().filter_map(|marker| start.find(marker));
@@ -278,6 +279,7 @@ fn strip_position(message: &str) -> &str {
     start[..end].trim_end_matches(':')
 }
 
+/// Returns the hint for invalid YAML. Reads the message, since the parser reports errors of its scanner only as text.
 fn hint_for_yaml(cause: &str) -> Option<String> {
     let hints = [
         ("duplicate", "keys of a map must be unique; remove the duplicate"),
@@ -289,7 +291,8 @@ fn hint_for_yaml(cause: &str) -> Option<String> {
     Some(hint.map_or("check the indentation and quoting around that line", |(_, hint)| hint).to_owned())
 }
 
-/// Returns the hint for a value of the wrong type.
+/// Returns the hint for a value of the wrong type. Reads the message, since the errors of `serde_json` keep no more than
+/// that.
 fn hint_for(cause: &str) -> Option<String> {
     let expects_string = cause.contains("expected a string");
     if expects_string && (cause.contains("integer") || cause.contains("floating") || cause.contains("boolean")) {

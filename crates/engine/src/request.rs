@@ -126,6 +126,7 @@ fn invalid_json(body: &[u8], error: &serde_json::Error) -> ApiError {
     let line_offset: usize =
         body.split_inclusive(|byte| *byte == b'\n').take(error.line().saturating_sub(1)).map(<[u8]>::len).sum();
     let offset = line_offset + error.column().saturating_sub(1);
+    // `serde_json` exposes position and category of a syntax error, but its kind only as text.
     let text = error.to_string();
     let reason = if text.starts_with("key must be a string") || text.starts_with("EOF while parsing an object") {
         "Expecting property name enclosed in double quotes"

@@ -64,6 +64,8 @@ fn parse_document(text: &str) -> Result<EndpointPickerConfig, ConfigError> {
     Ok(config)
 }
 
+/// Returns the message of a YAML error without its prefix and without the snippet of the file, which follows on further
+/// lines. The parser renders them as one text.
 fn first_line(error: &impl ToString) -> String {
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();
