@@ -7,16 +7,6 @@ use bytes::Bytes;
 /// Maximum length of a `model` value in a response; longer ones are not rewritten.
 const MAX_MODEL_BYTES: usize = 4096;
 
-/// Returns `body` with the value at `span` (including the quotes) replaced by `model`.
-pub(crate) fn replace_model(body: &Bytes, span: &Range<usize>, model: &str) -> Bytes {
-    let value = json_string(model);
-    let mut rewritten = Vec::with_capacity(body.len() + value.len());
-    rewritten.extend_from_slice(&body[..span.start]);
-    rewritten.extend_from_slice(&value);
-    rewritten.extend_from_slice(&body[span.end..]);
-    Bytes::from(rewritten)
-}
-
 /// Restores the client's model name in the top-level `model` values of a response, chunk by chunk.
 ///
 /// Supports JSON documents and event streams: text outside of JSON objects is unchanged. Only bytes that may be part of a
@@ -54,6 +44,16 @@ enum Position {
     InModelValue,
     /// In another string.
     InOtherString,
+}
+
+/// Returns `body` with the value at `span` (including the quotes) replaced by `model`.
+pub(crate) fn replace_model(body: &Bytes, span: &Range<usize>, model: &str) -> Bytes {
+    let value = json_string(model);
+    let mut rewritten = Vec::with_capacity(body.len() + value.len());
+    rewritten.extend_from_slice(&body[..span.start]);
+    rewritten.extend_from_slice(&value);
+    rewritten.extend_from_slice(&body[span.end..]);
+    Bytes::from(rewritten)
 }
 
 // === impl ModelRestorer ===

@@ -11,11 +11,6 @@ const MAX_DEPTH: usize = 512;
 /// Estimated bytes per token.
 pub(crate) const BYTES_PER_TOKEN: usize = 4;
 
-/// Returns the estimated number of tokens of `bytes`.
-pub(crate) fn estimate_tokens(bytes: usize) -> usize {
-    bytes / BYTES_PER_TOKEN
-}
-
 /// Top-level fields of a request body. As in engines, the last of duplicate keys takes precedence.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RequestInfo {
@@ -56,6 +51,11 @@ pub(crate) enum ScanError {
 struct Scanner<'a> {
     body: &'a [u8],
     position: usize,
+}
+
+/// Returns the estimated number of tokens of `bytes`.
+pub(crate) fn estimate_tokens(bytes: usize) -> usize {
+    bytes / BYTES_PER_TOKEN
 }
 
 /// Parses `body` without allocating a JSON tree. Values of other fields are skipped by matching brackets and quotes;

@@ -18,9 +18,25 @@ pub(crate) struct RunningEngine {
     stop: CancellationToken,
 }
 
+/// Head and decoded body of a response.
+pub(crate) struct Response {
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+// === impl RunningEngine ===
+
 impl Drop for RunningEngine {
     fn drop(&mut self) {
         self.stop.cancel();
+    }
+}
+
+// === impl Response ===
+
+impl Response {
+    pub(crate) fn status(&self) -> &str {
+        self.head.lines().next().unwrap().split_once(' ').unwrap().1
     }
 }
 
@@ -41,18 +57,6 @@ pub(crate) async fn start(config: Config) -> RunningEngine {
     let stop = CancellationToken::new();
     tokio::spawn(engine::serve(listener, config, stop.clone()));
     RunningEngine { address, stop }
-}
-
-/// Head and decoded body of a response.
-pub(crate) struct Response {
-    pub(crate) head: String,
-    pub(crate) body: String,
-}
-
-impl Response {
-    pub(crate) fn status(&self) -> &str {
-        self.head.lines().next().unwrap().split_once(' ').unwrap().1
-    }
 }
 
 pub(crate) async fn call(address: SocketAddr, method: &str, path: &str, body: &str) -> Response {

@@ -58,18 +58,11 @@ pub(crate) struct PlanArgs {
     gates: FeatureGates,
 }
 
-const NOTE: &str = "\
-Without --kubeconfig, --context, --cluster or --nodes, the nodes are unknown: all classes are considered, with a warning.";
-
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Output {
     Table,
     Json,
     Yaml,
-}
-
-fn parse_volcano_version(version: &str) -> Result<PodGroupSchema, String> {
-    PodGroupSchema::from_volcano_version(version).ok_or_else(|| "expected a version such as 1.14 or v1.15.1".to_owned())
 }
 
 /// The objects that services are planned with, and the default namespace.
@@ -78,6 +71,13 @@ struct PlanInput {
     /// Objects of the cluster. Invalid ones are ignored with a warning, since the user did not pass them.
     cluster_objects: Option<ClusterObjects>,
     namespace: Option<String>,
+}
+
+const NOTE: &str = "\
+Without --kubeconfig, --context, --cluster or --nodes, the nodes are unknown: all classes are considered, with a warning.";
+
+fn parse_volcano_version(version: &str) -> Result<PodGroupSchema, String> {
+    PodGroupSchema::from_volcano_version(version).ok_or_else(|| "expected a version such as 1.14 or v1.15.1".to_owned())
 }
 
 pub(super) async fn run(args: PlanArgs) -> Result<Exit> {

@@ -42,14 +42,22 @@ const PROGRESSING_REASONS: [&str; 4] = ["Starting", "NotReadyYet", "RollingOut",
 /// Phase of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RolloutPhase {
+    /// Replicas are created, updated or starting.
     Progressing,
     /// A problem that may resolve by itself, such as missing capacity or a crashing engine.
     Degraded,
+    /// The service is ready in its current generation.
     Complete,
     /// The rollout waits for `ostler rollout resume`.
     Paused,
     /// The rollout does not continue without a change by the user.
     Failed,
+}
+
+/// The change of a field.
+struct FieldChange {
+    path: Vec<String>,
+    description: String,
 }
 
 /// Returns the phase of the rollout of a service, and a message.
@@ -107,12 +115,6 @@ pub(crate) fn describe_changes(before: &Value, after: &Value) -> String {
         (false, 0) => descriptions.join(", "),
         (false, more) => format!("{}, … {more} more", descriptions.join(", ")),
     }
-}
-
-/// The change of a field.
-struct FieldChange {
-    path: Vec<String>,
-    description: String,
 }
 
 /// Abbreviates a long path to its first segment (unless `omit_first`) and the segments from the last list item onward.

@@ -25,9 +25,34 @@ pub(crate) struct GatewayFixture {
     shutdown: CancellationToken,
 }
 
+/// Head and body of a response.
+pub(crate) struct HttpResponse {
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+// === impl GatewayFixture ===
+
 impl Drop for GatewayFixture {
     fn drop(&mut self) {
         self.shutdown.cancel();
+    }
+}
+
+// === impl HttpResponse ===
+
+impl HttpResponse {
+    pub(crate) fn status(&self) -> u16 {
+        self.head.split(' ').nth(1).unwrap().parse().unwrap()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).unwrap()
     }
 }
 
@@ -109,27 +134,6 @@ pub(crate) fn pool(datastore: &Datastore, addresses: &[SocketAddr], targets: &[(
         use_cases: [("chat".to_owned(), use_case)].into(),
         allows_implicit_use_cases: false,
         creation_timestamp: String::new(),
-    }
-}
-
-/// Head and body of a response.
-pub(crate) struct HttpResponse {
-    pub(crate) head: String,
-    pub(crate) body: String,
-}
-
-impl HttpResponse {
-    pub(crate) fn status(&self) -> u16 {
-        self.head.split(' ').nth(1).unwrap().parse().unwrap()
-    }
-
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
-        lines.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
-    }
-
-    pub(crate) fn json(&self) -> serde_json::Value {
-        serde_json::from_str(&self.body).unwrap()
     }
 }
 

@@ -46,6 +46,17 @@ pub(crate) struct PickerFixture {
     _guard: DropGuard,
 }
 
+/// Response of the picker. The request is in flight until the response is dropped.
+pub(crate) struct PickerResponse {
+    pub(crate) headers: BTreeMap<String, String>,
+    body: String,
+    /// Status of an immediate response.
+    pub(crate) status: Option<i32>,
+    _sender: mpsc::Sender<ProcessingRequest>,
+}
+
+// === impl PickerFixture ===
+
 impl PickerFixture {
     /// Starts a picker with `config` for the pool `default/pool`, which does not exist yet.
     pub(crate) async fn start(config: &str) -> PickerFixture {
@@ -194,37 +205,7 @@ impl PickerFixture {
     }
 }
 
-/// Returns an unused loopback network, and sockets with the same port at several of its addresses.
-fn reserve_sockets() -> ([u8; 3], u16, BTreeMap<u8, TcpSocket>) {
-    static NETWORKS: AtomicU8 = AtomicU8::new(0);
-    let process_octet = u8::try_from(std::process::id() % 100).unwrap();
-    let network = [127, 100 + process_octet, NETWORKS.fetch_add(1, Ordering::Relaxed)];
-    let [a, b, c] = network;
-    loop {
-        let mut port = 0;
-        let sockets = (2..=4_u8).map(|host| {
-            let socket = TcpSocket::new_v4()?;
-            socket.bind(([a, b, c, host], port).into())?;
-            port = socket.local_addr()?.port();
-            Ok((host, socket))
-        });
-        // The port of the first socket may be in use at another address.
-        let sockets: std::io::Result<BTreeMap<u8, TcpSocket>> = sockets.collect();
-        match sockets {
-            Ok(sockets) => return (network, port, sockets),
-            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse),
-        }
-    }
-}
-
-/// Response of the picker. The request is in flight until the response is dropped.
-pub(crate) struct PickerResponse {
-    pub(crate) headers: BTreeMap<String, String>,
-    body: String,
-    /// Status of an immediate response.
-    pub(crate) status: Option<i32>,
-    _sender: mpsc::Sender<ProcessingRequest>,
-}
+// === impl PickerResponse ===
 
 impl Default for PickerResponse {
     fn default() -> Self {
@@ -259,6 +240,29 @@ impl PickerResponse {
     pub(crate) fn hosts(&self) -> Vec<u8> {
         let endpoints = self.headers["x-gateway-destination-endpoint"].split(',');
         endpoints.map(last_octet).collect()
+    }
+}
+
+/// Returns an unused loopback network, and sockets with the same port at several of its addresses.
+fn reserve_sockets() -> ([u8; 3], u16, BTreeMap<u8, TcpSocket>) {
+    static NETWORKS: AtomicU8 = AtomicU8::new(0);
+    let process_octet = u8::try_from(std::process::id() % 100).unwrap();
+    let network = [127, 100 + process_octet, NETWORKS.fetch_add(1, Ordering::Relaxed)];
+    let [a, b, c] = network;
+    loop {
+        let mut port = 0;
+        let sockets = (2..=4_u8).map(|host| {
+            let socket = TcpSocket::new_v4()?;
+            socket.bind(([a, b, c, host], port).into())?;
+            port = socket.local_addr()?.port();
+            Ok((host, socket))
+        });
+        // The port of the first socket may be in use at another address.
+        let sockets: std::io::Result<BTreeMap<u8, TcpSocket>> = sockets.collect();
+        match sockets {
+            Ok(sockets) => return (network, port, sockets),
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse),
+        }
     }
 }
 
