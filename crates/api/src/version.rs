@@ -30,8 +30,11 @@ pub struct VersionError(String);
 /// Position of a version relative to the release with the same numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ReleasePhase {
+    /// Before the release, such as `rc1` or `dev0`.
     PreRelease,
+    /// The release itself.
     Release,
+    /// After the release, such as `post1`.
     PostRelease,
 }
 

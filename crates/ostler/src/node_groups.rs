@@ -43,18 +43,23 @@ pub(crate) struct NodeGroup {
 pub(crate) enum NodeEntry {
     /// `this`: the host that `ostler up` runs on.
     Host,
+    /// A group of equal simulated nodes.
     Simulated(NodeGroup),
 }
 
 /// Error in the shorthand of node groups.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum NodeShorthandError {
+    /// An item does not have the form of a group.
     #[error("`{0}` is not `[NAME=]COUNT×PRODUCT [×NODES]`, for example `8×H100-80G ×2`")]
     InvalidFormat(String),
+    /// A number of accelerators or nodes is zero, too large or not a number.
     #[error("`{item}`: invalid number of {unit} {number}; expected 1 to {max}")]
     InvalidCount { item: String, number: String, unit: &'static str, max: u32 },
+    /// A name is not valid as the name of a node.
     #[error("`{0}`: a node name may contain only a-z, 0-9 and -")]
     InvalidName(String),
+    /// The product is not a known accelerator.
     #[error("unknown accelerator `{0}`; expected one of {known}, or a class of `ostler catalog list classes`", known = product::examples())]
     UnknownProduct(String),
 }

@@ -8,8 +8,11 @@ use crate::fusioninfer::{ComponentType, InferenceService};
 /// The type of a field of an HTTPRouteSpec.
 #[derive(Clone, Copy)]
 enum FieldType {
+    /// An array of objects.
     ObjectList,
+    /// An array of strings.
     StringList,
+    /// An object.
     Object,
 }
 

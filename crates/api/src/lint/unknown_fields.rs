@@ -12,9 +12,11 @@ const OBJECT_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// How a schema specifies a field.
 enum FieldSchema<'a> {
+    /// Specified by this schema.
     Known(&'a Value),
     /// Not specified, but preserved.
     Preserved,
+    /// Neither specified nor preserved.
     Unknown,
 }
 

@@ -44,6 +44,7 @@ struct Assignment {
 /// The replicas of an [`Assignment`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Replicas {
+    /// This number of replicas.
     Fixed(i32),
     /// The minimum and the maximum of an autoscaler.
     Range(i32, i32),
@@ -54,6 +55,7 @@ enum Replicas {
 enum Argument {
     /// The name of a service whose kind is the first argument.
     Name(String),
+    /// The replicas of a role or component.
     Assignment(Assignment),
 }
 

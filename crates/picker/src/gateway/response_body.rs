@@ -23,7 +23,9 @@ pub(super) struct ResponseBody {
 /// request.
 #[derive(Debug)]
 enum Content {
+    /// A complete body, until it is sent.
     Full(Option<Bytes>),
+    /// A streamed body from an engine.
     Upstream(UpstreamBody),
 }
 
