@@ -17,6 +17,7 @@ use crate::match_context::MatchContext;
 use crate::node_pool::{NodePool, Reservation};
 use crate::ranking::{self, PreCapacityKeys, RankedClass};
 use crate::reason::ClassRejection;
+use crate::scoring::ScoringNotes;
 use crate::supply::{Runtime, RuntimeComponent, Supply, SupportedFormat};
 
 /// All classes, evaluated for one component. Both lists are empty if classes were not considered.
@@ -35,7 +36,7 @@ pub(crate) struct ComponentEvaluation<'a> {
     /// Index of the selected class in `ranked`: the best one, or the one of the current selection.
     pub(crate) selected: usize,
     /// Values that the scores did not use.
-    pub(crate) notes: ranking::ScoringNotes,
+    pub(crate) notes: ScoringNotes,
     /// Whether classes were considered.
     pub(crate) classes_considered: bool,
 }
@@ -144,7 +145,7 @@ impl DecisionContext {
             ranked: Vec::new(),
             rejected: Vec::new(),
             selected: 0,
-            notes: ranking::ScoringNotes::default(),
+            notes: ScoringNotes::default(),
             classes_considered: false,
         };
         if self.considers_classes(target.runtime) {

@@ -4,6 +4,7 @@ use crate::capacity::PoolCapacity;
 use crate::configuration::ClassConfiguration;
 use crate::demand::Model;
 use crate::match_context::MatchContext;
+use crate::merge;
 use crate::quantization;
 use crate::reason::{ClassRejection, CountLimit};
 use crate::shape::ReplicaShape;
@@ -141,7 +142,7 @@ pub(crate) fn requested_accelerators(context: &MatchContext<'_>, class: Option<&
     let configured_parallelism = |layers: &[&[ClassConfiguration]]| -> Option<u32> {
         let all = layers.iter().rev().flat_map(|layer| layer.iter().rev());
         let for_class = all.filter(|configuration| is_for_class(configuration, class));
-        for_class.into_iter().find_map(ClassConfiguration::parallelism)
+        for_class.into_iter().find_map(merge::parallelism)
     };
     let [runtime @ .., service] = &context.configurations;
     let service_parallelism = context.demand.parallelism.or_else(|| configured_parallelism(&[service]));
@@ -162,7 +163,7 @@ fn service_requests_resources(context: &MatchContext<'_>, class: Option<&Class>)
     let resource_names = context.accelerator_resources;
     let configuration_requests_accelerators = |configuration: &ClassConfiguration| {
         is_for_class(configuration, class)
-            && crate::merge::resources::accelerator_count(&configuration.resources, resource_names).is_some()
+            && merge::resources::accelerator_count(&configuration.resources, resource_names).is_some()
     };
     let is_accelerator_request = |(name, count): (&String, &u32)| resource_names.contains(name) && *count > 0;
     service.iter().any(configuration_requests_accelerators)
@@ -181,7 +182,7 @@ fn requested_per_node(context: &MatchContext<'_>, class: Option<&Class>) -> Opti
     let configured = configured
         .filter(|configuration| is_for_class(configuration, class))
         .flat_map(|configuration| [Some(&configuration.resources), configuration.runner.get("resources")])
-        .filter_map(|resources| crate::merge::resources::accelerator_count(resources?, resource_names));
+        .filter_map(|resources| merge::resources::accelerator_count(resources?, resource_names));
     requested_units
         .map(
             |(name, count)| {

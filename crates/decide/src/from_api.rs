@@ -13,8 +13,9 @@ use api::ome::{
 };
 use serde_json::Value;
 
+use crate::configuration::ClassConfiguration;
 use crate::demand::{Capabilities, CustomContainer, NamedVersion, Performance};
-use crate::merge::{ClassConfiguration, args};
+use crate::merge::args;
 use crate::role_placement::{RolePlacement, RolePlacements};
 
 /// A field with an invalid value.

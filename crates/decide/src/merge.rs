@@ -11,15 +11,12 @@ pub(crate) mod resources;
 
 use serde_json::Value;
 
-pub(crate) use crate::configuration::ClassConfiguration;
+use crate::configuration::ClassConfiguration;
 
-impl ClassConfiguration {
-    /// Returns the accelerators of one replica that the arguments or the environment of the configuration set.
-    #[must_use]
-    pub fn parallelism(&self) -> Option<u32> {
-        let args = self.args();
-        args::args_parallelism(args.iter().map(String::as_str)).or_else(|| env::env_parallelism(&self.env))
-    }
+/// Returns the accelerators of one replica that the arguments or the environment of `configuration` set.
+pub(crate) fn parallelism(configuration: &ClassConfiguration) -> Option<u32> {
+    let args = configuration.args();
+    args::args_parallelism(args.iter().map(String::as_str)).or_else(|| env::env_parallelism(&configuration.env))
 }
 
 /// Merges the configurations for `class` of all `layers`, weakest first: runtime, matching format entry, the runtime's

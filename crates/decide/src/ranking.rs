@@ -11,8 +11,6 @@ pub(crate) use class::{
 };
 pub(crate) use runtime::{RuntimeOrder, runtime_order, runtime_rank_reason};
 
-pub(crate) use crate::scoring::ScoringNotes;
-
 /// One key of an order over `T`.
 struct RankingKey<T, R> {
     order: fn(&T, &T) -> Ordering,

@@ -56,7 +56,7 @@ fn single_changes(what_if: &WhatIf<'_>) -> Vec<Remedy> {
     for change in changes {
         let text = change.to_string();
         if remedies.len() < MAX_REMEDIES && remedies.iter().all(|known| known.change.to_string() != text) {
-            remedies.extend(what_if.try_change(change));
+            remedies.extend(try_change(what_if, change));
         }
     }
     remedies
@@ -99,14 +99,13 @@ impl Remedy {
     }
 }
 
-impl WhatIf<'_> {
-    /// Returns the remedy if `change` improves the decision.
-    fn try_change(&self, change: ProposedChange) -> Option<Remedy> {
-        let outcome = self.try_edit(|demand, supply| apply::apply_change(demand, supply, &change))?;
-        let is_improvement =
-            !self.current.feasible || components_without_capacity(&outcome) < components_without_capacity(self.current);
-        is_improvement.then_some(Remedy { prerequisite: None, change, outcome })
-    }
+/// Returns the remedy if `change` improves the decision.
+fn try_change(what_if: &WhatIf<'_>, change: ProposedChange) -> Option<Remedy> {
+    let outcome = what_if.try_edit(|demand, supply| apply::apply_change(demand, supply, &change))?;
+    let current = what_if.current;
+    let is_improvement =
+        !current.feasible || components_without_capacity(&outcome) < components_without_capacity(current);
+    is_improvement.then_some(Remedy { prerequisite: None, change, outcome })
 }
 
 /// Returns the number of components that wait for free accelerators.

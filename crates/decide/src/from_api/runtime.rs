@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 
 use super::{FieldError, capabilities, compute_capability, configurations, named_version};
 use crate::component::Component;
+use crate::configuration::ClassConfiguration;
 use crate::demand::{Capabilities, Performance};
-use crate::merge::ClassConfiguration;
 use crate::preference::{ClassPreference, Comparison, ComparisonOperator, PreferenceCondition};
 use crate::size::SizeRange;
 use crate::supply::{ClassRequirements, Runtime, RuntimeComponent, Scope, SupportedFormat};

@@ -239,7 +239,7 @@ pub(super) fn adapt_runtime(runtime: &mut Runtime, model: &Model, field: &Runtim
             runtime.protocols.push(protocol.clone());
         }
         format_field => {
-            let code = format_field.rejection_code();
+            let code = rejection_code(format_field);
             let is_rejected = |format: &&mut SupportedFormat| {
                 compatibility::format_mismatch(model, format).is_some_and(|rejection| rejection.code() == code)
             };
@@ -272,22 +272,20 @@ fn adapt_format(format: &mut SupportedFormat, model: &Model, field: &RuntimeFiel
     }
 }
 
-impl RuntimeField {
-    /// Returns the code of the rejection that the field resolves.
-    fn rejection_code(&self) -> &'static str {
-        let code = match self {
-            Self::Format(_) => code::runtime::FORMAT_MISMATCH,
-            Self::FormatVersion(_) => code::runtime::FORMAT_VERSION_MISMATCH,
-            Self::Framework(_) => code::runtime::FRAMEWORK_MISMATCH,
-            Self::FrameworkVersion(_) => code::runtime::FRAMEWORK_VERSION_MISMATCH,
-            Self::Architecture(_) => code::runtime::ARCHITECTURE_MISMATCH,
-            Self::Quantization(_) => code::runtime::QUANTIZATION_MISMATCH,
-            Self::Pipeline => code::runtime::PIPELINE_MISMATCH,
-            Self::Size { .. } => code::runtime::SIZE_OUT_OF_RANGE,
-            Self::Protocol(_) => code::runtime::PROTOCOL_UNSUPPORTED,
-        };
-        code.as_str()
-    }
+/// Returns the code of the rejection that `field` resolves.
+fn rejection_code(field: &RuntimeField) -> &'static str {
+    let code = match field {
+        RuntimeField::Format(_) => code::runtime::FORMAT_MISMATCH,
+        RuntimeField::FormatVersion(_) => code::runtime::FORMAT_VERSION_MISMATCH,
+        RuntimeField::Framework(_) => code::runtime::FRAMEWORK_MISMATCH,
+        RuntimeField::FrameworkVersion(_) => code::runtime::FRAMEWORK_VERSION_MISMATCH,
+        RuntimeField::Architecture(_) => code::runtime::ARCHITECTURE_MISMATCH,
+        RuntimeField::Quantization(_) => code::runtime::QUANTIZATION_MISMATCH,
+        RuntimeField::Pipeline => code::runtime::PIPELINE_MISMATCH,
+        RuntimeField::Size { .. } => code::runtime::SIZE_OUT_OF_RANGE,
+        RuntimeField::Protocol(_) => code::runtime::PROTOCOL_UNSUPPORTED,
+    };
+    code.as_str()
 }
 
 fn set_model_field(model: &mut Model, missing: &MissingField) {

@@ -228,10 +228,7 @@ fn applies_only_the_entry_of_the_selected_class() {
     assert_eq!(h100.env, [json!({"name": "H", "value": "1"})]);
     assert_eq!((&h100.resources["limits"]["cpu"], &h100.runner["args"]), (&json!("8"), &json!(["--h"])));
     assert_eq!(merge_for("nvidia-a100-40gb").env, [json!({"name": "A", "value": "1"})]);
-    assert_eq!(
-        merge_for("nvidia-t4"),
-        merge::ClassConfiguration { class: "nvidia-t4".to_owned(), ..Default::default() }
-    );
+    assert_eq!(merge_for("nvidia-t4"), ClassConfiguration { class: "nvidia-t4".to_owned(), ..Default::default() });
     // A class without a configuration is eligible.
     let spec = format!("acceleratorConfigurations: {entries}");
     let preferring_service = service("acceleratorSelector: {preferredClasses: [nvidia-t4]}");
