@@ -216,8 +216,6 @@ impl<'de> Deserialize<'de> for Quantity {
     }
 }
 
-// === parsing ===
-
 fn parse(text: &str) -> Option<Quantity> {
     let (negative, unsigned) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),

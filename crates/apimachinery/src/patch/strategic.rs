@@ -15,6 +15,16 @@ const DELETE_FROM_PRIMITIVE_LIST: &str = "$deleteFromPrimitiveList/";
 
 type JsonObject = Map<String, Value>;
 
+/// The value of `$patch` in an object or list element.
+enum Directive {
+    /// The patch is merged into the target; the default.
+    Merge,
+    /// The patch without the directive replaces the target.
+    Replace,
+    /// The target is removed.
+    Delete,
+}
+
 /// Returns `target` with the strategic merge patch `patch` applied.
 ///
 /// # Errors
@@ -24,15 +34,6 @@ pub fn apply_strategic_merge_patch(merge_schema: &MergeSchema, target: &Value, p
         (Value::Object(target), Value::Object(patch)) => merge_object(merge_schema, target, patch).map(Value::Object),
         _ => Err(Status::bad_request("a strategic merge patch and its target must be objects")),
     }
-}
-
-// === objects ===
-
-/// The value of `$patch` in an object or list element.
-enum Directive {
-    Merge,
-    Replace,
-    Delete,
 }
 
 fn directive(patch: &JsonObject) -> Result<Directive, Status> {
@@ -125,8 +126,6 @@ fn retain_keys(result: &mut JsonObject, patch: &JsonObject) -> Result<(), Status
     result.retain(|name, _| is_retained(name));
     Ok(())
 }
-
-// === lists ===
 
 fn merge_list(merge_schema: &MergeSchema, target: &[Value], patch: &[Value]) -> Result<Vec<Value>, Status> {
     match &merge_schema.patch {
@@ -236,8 +235,6 @@ fn interleave(ordered: &[&Value], others: &[&Value], position: impl Fn(&Value) -
     result.extend(others.map(|value| (*value).clone()));
     result
 }
-
-// === directives ===
 
 /// Returns the directives with `prefix`: the field each one applies to, and its value.
 fn directives<'p>(patch: &'p JsonObject, prefix: &'static str) -> impl Iterator<Item = (&'p str, &'p Value)> {

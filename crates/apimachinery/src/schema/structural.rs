@@ -16,6 +16,14 @@ enum Level {
     Field,
 }
 
+/// Junctors of an int-or-string schema that may specify types.
+#[derive(Clone, Copy, Default)]
+struct TypeExemption {
+    any_of: bool,
+    /// `anyOf` within the first element of `allOf`.
+    first_of_all: bool,
+}
+
 /// Keywords that no structural schema may have; [`super::keywords`] reports them.
 const UNSUPPORTED_KEYWORDS: [&str; 7] =
     ["id", "$schema", "$ref", "patternProperties", "dependencies", "additionalItems", "definitions"];
@@ -168,14 +176,6 @@ fn specifies_only_names(metadata: &SchemaObject) -> bool {
     let is_permitted =
         |(name, value): (&String, &Value)| is_zero(value) || matches!(name.as_str(), "type" | "default" | "properties");
     fields(metadata).all(is_name) && metadata.iter().all(is_permitted)
-}
-
-/// Junctors of an int-or-string schema that may specify types.
-#[derive(Clone, Copy, Default)]
-struct TypeExemption {
-    any_of: bool,
-    /// `anyOf` within the first element of `allOf`.
-    first_of_all: bool,
 }
 
 fn check_value_validations(schema: &SchemaObject, exemption: TypeExemption, path: &str, causes: &mut Vec<StatusCause>) {

@@ -166,8 +166,6 @@ fn non_empty(values: Vec<String>) -> Result<Vec<String>, SelectorError> {
     if values.is_empty() { Err(SelectorError::NoValues) } else { Ok(values) }
 }
 
-// === query syntax ===
-
 fn split_outside_parentheses(text: &str) -> Result<Vec<&str>, SelectorError> {
     let (mut parts, mut depth, mut start) = (Vec::new(), 0_u32, 0);
     for (position, c) in text.char_indices() {
