@@ -204,14 +204,14 @@ impl Status {
     }
 
     /// Creates the 409 `Conflict` of server-side apply; `causes` name managers and fields.
-    pub fn apply_conflict(message: String, causes: &[StatusCause]) -> Self {
+    pub(crate) fn apply_conflict(message: String, causes: &[StatusCause]) -> Self {
         let mut status = Self::without_details(409, "Conflict", message);
         status.set_causes(causes.iter().map(StatusCause::to_json).collect());
         status
     }
 
     /// Creates a 422 for a patch that cannot be applied to the object, with the API server's generic message.
-    pub fn unprocessable() -> Self {
+    pub(crate) fn unprocessable() -> Self {
         let mut status =
             Self::without_details(422, "Invalid", "the server rejected our request due to an error in our request");
         status.details = Some(json!({}));

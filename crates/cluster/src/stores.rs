@@ -62,7 +62,7 @@ impl Stores {
     /// Caches the response to our own write, so that the next read does not return an outdated object. The change is
     /// reported when the watch delivers it. Responses for objects that are not cached are ignored: an object that the watch
     /// reported as deleted must not reappear.
-    pub fn observe_write(&self, kind: Kind, mut object: Value) {
+    pub(crate) fn observe_write(&self, kind: Kind, mut object: Value) {
         drop_unused_fields(&mut object, kind, self.manager);
         let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(store) = stores.get_mut(&kind) {
@@ -76,8 +76,7 @@ impl Stores {
     }
 
     /// Removes the cache of a kind that is no longer served. Returns its objects as deleted.
-    #[must_use]
-    pub fn remove_kind(&self, kind: Kind) -> Changes {
+    pub(crate) fn remove_kind(&self, kind: Kind) -> Changes {
         let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
         let objects = stores.remove(&kind).unwrap_or_default().objects.into_iter();
         let changes =

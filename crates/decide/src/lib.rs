@@ -80,17 +80,13 @@ pub use inventory::{
 pub use lazy_list::LazyList;
 pub use leader_worker::apply_role_placement;
 pub use merge::affinity::{MergedAffinity, TooManyTerms};
-pub use merge::args::{
-    CommandLine, MergedCommandLine, args_parallelism, is_shell, merge_args, override_args, shell_script_index,
-};
+pub use merge::args::{CommandLine, MergedCommandLine, args_parallelism, is_shell, merge_args, shell_script_index};
 pub use merge::env::{MergedEnv, env_parallelism, merge_env};
 pub use merge::merge_configurations;
 pub use merge::origin::{Origin, OverriddenValue, Setting, Sources};
 pub use merge::placement::{Placement, merge_placement};
 pub use merge::resources::{AcceleratorAllocation, MergedResources, merge_resources, overlay_resources};
-pub use nodes::{
-    Availability, ClassNode, Discovery, labels_match_selector, matches_discovery, term_matches, term_matches_node,
-};
+pub use nodes::{Availability, ClassNode, Discovery, labels_match_selector, matches_discovery, term_matches};
 pub use preference::{ClassPreference, Comparison, ComparisonOperator, PreferenceCondition};
 pub use rank_reason::{ClassRankReason, OUTRANKED, RuntimeRankReason, SizeFit};
 pub use reason::{

@@ -5,8 +5,8 @@ mod matching;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use matching::{Discovery, labels_match_selector, matches_discovery, term_matches, term_matches_node};
-pub(crate) use matching::{MEMORY_TOLERANCE, bytes_per_label_unit, label_value_matches};
+pub use matching::{Discovery, labels_match_selector, matches_discovery, term_matches};
+pub(crate) use matching::{MEMORY_TOLERANCE, bytes_per_label_unit, label_value_matches, term_matches_node};
 
 /// A node of a class, counted in accelerators of that class.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -37,8 +37,7 @@ pub struct RolePlacements {
 
 impl RolePlacements {
     /// Whether leader or workers have a node selector or an affinity.
-    #[must_use]
-    pub fn constrain_nodes(&self) -> bool {
+    pub(crate) fn constrain_nodes(&self) -> bool {
         let constrains =
             |placement: &RolePlacement| !placement.node_selector.is_empty() || placement.affinity.is_some();
         self.leader.iter().chain(&self.worker).any(constrains)

@@ -246,8 +246,7 @@ impl Runtime {
     }
 
     /// Whether this is [`Self::custom_engine`].
-    #[must_use]
-    pub fn is_custom_engine(&self) -> bool {
+    pub(crate) fn is_custom_engine(&self) -> bool {
         self.name.is_empty()
     }
 

@@ -44,8 +44,7 @@ impl TokenRange {
     }
 
     /// Returns the range for which `comparison` holds; `None` if it is empty.
-    #[must_use]
-    pub fn from_comparison(comparison: Comparison) -> Option<Self> {
+    pub(crate) fn from_comparison(comparison: Comparison) -> Option<Self> {
         let Comparison { operator, value } = comparison;
         let (min, max) = match operator {
             ComparisonOperator::Less => (None, Some(value.checked_sub(1)?)),

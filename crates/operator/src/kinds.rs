@@ -20,27 +20,28 @@ pub const ACCELERATOR_CLASS: Kind = Kind::cluster_scoped("ome.io", "v1beta1", "A
 pub const FUSIONINFER_SERVICE: Kind =
     Kind::namespaced("fusioninfer.io", "v1alpha1", "InferenceService", "inferenceservices");
 /// BackendPool: the endpoints of a model.
-pub const BACKEND_POOL: Kind =
+pub(crate) const BACKEND_POOL: Kind =
     Kind::namespaced("inference.networking.x-k8s.io", "v1alpha1", "BackendPool", "backendpools");
 /// LLMUseCaseSet: model names served by pools.
-pub const LLM_USE_CASE_SET: Kind =
+pub(crate) const LLM_USE_CASE_SET: Kind =
     Kind::namespaced("inference.networking.x-k8s.io", "v1alpha1", "LLMUseCaseSet", "llmusecasesets");
 /// LeaderWorkerSet: groups of Pods across nodes.
-pub const LEADER_WORKER_SET: Kind =
+pub(crate) const LEADER_WORKER_SET: Kind =
     Kind::namespaced("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets");
 /// Volcano's PodGroup: Pods that are scheduled together.
-pub const POD_GROUP: Kind = Kind::namespaced("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups");
+pub(crate) const POD_GROUP: Kind = Kind::namespaced("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups");
 /// Deployment.
 pub const DEPLOYMENT: Kind = Kind::namespaced("apps", "v1", "Deployment", "deployments");
 /// Service of the core API.
-pub const SERVICE: Kind = Kind::namespaced("", "v1", "Service", "services");
+pub(crate) const SERVICE: Kind = Kind::namespaced("", "v1", "Service", "services");
 /// HorizontalPodAutoscaler.
-pub const HORIZONTAL_POD_AUTOSCALER: Kind =
+pub(crate) const HORIZONTAL_POD_AUTOSCALER: Kind =
     Kind::namespaced("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers");
 /// PodDisruptionBudget.
-pub const POD_DISRUPTION_BUDGET: Kind = Kind::namespaced("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
+pub(crate) const POD_DISRUPTION_BUDGET: Kind =
+    Kind::namespaced("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
 /// KEDA's ScaledObject.
-pub const SCALED_OBJECT: Kind = Kind::namespaced("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects");
+pub(crate) const SCALED_OBJECT: Kind = Kind::namespaced("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects");
 /// Pod.
 pub const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
 /// Node.
@@ -48,30 +49,31 @@ pub const NODE: Kind = Kind::cluster_scoped("", "v1", "Node", "nodes");
 
 /// Selector of the objects that ostler manages. Kinds with very many objects in a cluster are watched with this
 /// selector.
-pub const MANAGED_BY_SELECTOR: &str = "app.kubernetes.io/managed-by=ostler";
+const MANAGED_BY_SELECTOR: &str = "app.kubernetes.io/managed-by=ostler";
 /// ControllerRevision of a service.
 pub const CONTROLLER_REVISION: Kind = Kind::namespaced("apps", "v1", "ControllerRevision", "controllerrevisions")
     .with_label_selector(MANAGED_BY_SELECTOR);
 /// ConfigMap of the base set of accelerator classes.
-pub const BASE_SET_CONFIG_MAP: Kind = Kind::namespaced("", "v1", "ConfigMap", "configmaps");
+pub(crate) const BASE_SET_CONFIG_MAP: Kind = Kind::namespaced("", "v1", "ConfigMap", "configmaps");
 /// ConfigMap of a router.
-pub const CONFIG_MAP: Kind = BASE_SET_CONFIG_MAP.with_label_selector(MANAGED_BY_SELECTOR);
+pub(crate) const CONFIG_MAP: Kind = BASE_SET_CONFIG_MAP.with_label_selector(MANAGED_BY_SELECTOR);
 /// ServiceAccount of a router's endpoint picker.
-pub const SERVICE_ACCOUNT: Kind =
+pub(crate) const SERVICE_ACCOUNT: Kind =
     Kind::namespaced("", "v1", "ServiceAccount", "serviceaccounts").with_label_selector(MANAGED_BY_SELECTOR);
 /// Role of a router's endpoint picker.
-pub const ROLE: Kind =
+pub(crate) const ROLE: Kind =
     Kind::namespaced("rbac.authorization.k8s.io", "v1", "Role", "roles").with_label_selector(MANAGED_BY_SELECTOR);
 /// RoleBinding of a router's endpoint picker.
-pub const ROLE_BINDING: Kind = Kind::namespaced("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
-    .with_label_selector(MANAGED_BY_SELECTOR);
+pub(crate) const ROLE_BINDING: Kind =
+    Kind::namespaced("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
+        .with_label_selector(MANAGED_BY_SELECTOR);
 /// InferencePool of the Gateway API Inference Extension.
-pub const INFERENCE_POOL: Kind =
+pub(crate) const INFERENCE_POOL: Kind =
     Kind::namespaced("inference.networking.k8s.io", "v1", "InferencePool", "inferencepools");
 /// HTTPRoute of the Gateway API.
-pub const HTTP_ROUTE: Kind = Kind::namespaced("gateway.networking.k8s.io", "v1", "HTTPRoute", "httproutes");
+pub(crate) const HTTP_ROUTE: Kind = Kind::namespaced("gateway.networking.k8s.io", "v1", "HTTPRoute", "httproutes");
 /// Versions of Kueue's ResourceFlavor, the preferred one first; only one of them is watched.
-pub const RESOURCE_FLAVORS: [Kind; 2] = [
+pub(crate) const RESOURCE_FLAVORS: [Kind; 2] = [
     Kind::cluster_scoped("kueue.x-k8s.io", "v1beta2", "ResourceFlavor", "resourceflavors"),
     Kind::cluster_scoped("kueue.x-k8s.io", "v1beta1", "ResourceFlavor", "resourceflavors"),
 ];
@@ -83,10 +85,10 @@ pub(crate) const SELECTION_KINDS: [Kind; 5] =
     [CLUSTER_SERVING_RUNTIME, SERVING_RUNTIME, CLUSTER_BASE_MODEL, BASE_MODEL, ACCELERATOR_CLASS];
 
 /// Kinds that every cluster serves; watched from the start.
-pub const BUILTIN: &[Kind] = &[DEPLOYMENT, SERVICE, HORIZONTAL_POD_AUTOSCALER, POD_DISRUPTION_BUDGET, POD, NODE];
+pub(crate) const BUILTIN: &[Kind] = &[DEPLOYMENT, SERVICE, HORIZONTAL_POD_AUTOSCALER, POD_DISRUPTION_BUDGET, POD, NODE];
 
 /// Custom resources of ostler and of the optional integrations; watched once they are served.
-pub const CUSTOM_RESOURCES: &[Kind] = &[
+pub(crate) const CUSTOM_RESOURCES: &[Kind] = &[
     OME_SERVICE,
     SERVING_RUNTIME,
     CLUSTER_SERVING_RUNTIME,
@@ -104,10 +106,10 @@ pub const CUSTOM_RESOURCES: &[Kind] = &[
 ];
 
 /// Kinds that are watched from the start with a label selector, so that only objects managed by ostler are observed.
-pub const LABEL_FILTERED: &[Kind] = &[CONTROLLER_REVISION, CONFIG_MAP, SERVICE_ACCOUNT, ROLE, ROLE_BINDING];
+pub(crate) const LABEL_FILTERED: &[Kind] = &[CONTROLLER_REVISION, CONFIG_MAP, SERVICE_ACCOUNT, ROLE, ROLE_BINDING];
 
 /// Kinds of ostler's own CustomResourceDefinitions; the operator does nothing without them.
-pub const OSTLER_APIS: &[Kind] = &[
+pub(crate) const OSTLER_APIS: &[Kind] = &[
     OME_SERVICE,
     SERVING_RUNTIME,
     CLUSTER_SERVING_RUNTIME,

@@ -77,7 +77,7 @@ impl Claim {
     }
 
     /// Returns whether this is the claim of the given service.
-    pub fn belongs_to(&self, namespace: &str, service: &str) -> bool {
+    pub(crate) fn belongs_to(&self, namespace: &str, service: &str) -> bool {
         self.namespace == namespace && self.service == service
     }
 }

@@ -131,7 +131,7 @@ impl Inventory {
     }
 
     /// Returns the classes of a node, ordered by name.
-    pub fn classes_for_node(&self, node: &str) -> impl Iterator<Item = &Class> {
+    pub(crate) fn classes_for_node(&self, node: &str) -> impl Iterator<Item = &Class> {
         let names = self.nodes.get(node).into_iter().flat_map(|node| &node.classes);
         names.filter_map(|name| self.classes.get(name)).map(|members| &members.class)
     }

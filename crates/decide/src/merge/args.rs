@@ -61,8 +61,7 @@ pub fn merge_args(sources: &Sources<CommandLine>) -> MergedCommandLine {
 }
 
 /// Returns `lower` without the flags that `upper` sets, followed by `upper`.
-#[must_use]
-pub fn override_args(lower: &[String], upper: &[String]) -> Vec<String> {
+pub(crate) fn override_args(lower: &[String], upper: &[String]) -> Vec<String> {
     let mut args = without_keys(lower, &keys(upper));
     args.extend(upper.iter().cloned());
     args

@@ -53,8 +53,7 @@ pub fn term_matches(term: &Value, labels: &BTreeMap<String, String>) -> bool {
 }
 
 /// Whether the term matches the node, including `matchFields`, which Kubernetes supports for `metadata.name` only.
-#[must_use]
-pub fn term_matches_node(term: &Value, name: &str, labels: &BTreeMap<String, String>) -> bool {
+pub(crate) fn term_matches_node(term: &Value, name: &str, labels: &BTreeMap<String, String>) -> bool {
     let fields = list(term, "matchFields");
     if fields.is_empty() {
         return term_matches(term, labels);

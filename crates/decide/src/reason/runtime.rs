@@ -161,8 +161,7 @@ impl RuntimeRejection {
     }
 
     /// Returns the code with its documentation; `None` if the rejection was read from JSON.
-    #[must_use]
-    pub fn known_code(&self) -> Option<Code> {
+    pub(crate) fn known_code(&self) -> Option<Code> {
         Some(match self {
             Self::Disabled => code::runtime::DISABLED,
             Self::MissingFields { fields, .. } => {
