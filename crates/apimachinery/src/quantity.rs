@@ -41,7 +41,9 @@ pub struct QuantityError {
 
 #[derive(Clone, Copy)]
 enum Scale {
+    /// A power of ten: its exponent.
     Ten(i32),
+    /// A power of two: its exponent.
     Two(u32),
 }
 

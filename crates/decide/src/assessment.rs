@@ -30,6 +30,7 @@ pub(crate) struct RuntimeAssessment<'a> {
 pub(crate) enum AssessmentOutcome<'a> {
     /// The runtime can serve and is ranked by these keys.
     Viable(RuntimeOrder<'a>),
+    /// The runtime cannot serve; the progress orders rejected runtimes.
     Rejected(Progress, RuntimeRejection),
 }
 

@@ -18,7 +18,9 @@ pub(crate) fn bits_per_parameter(name: Option<&str>) -> u32 {
 pub(crate) enum Precision {
     /// 16 bits.
     Half,
+    /// 8-bit floating point.
     Fp8,
+    /// 8-bit integers.
     Int8,
 }
 

@@ -57,7 +57,9 @@ pub(crate) enum Workload {
 /// Disruption budget of a role: a number or a percentage.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Disruption {
+    /// `minAvailable`: Pods that must remain.
     MinAvailable(Value),
+    /// `maxUnavailable`: Pods that may be evicted at a time.
     MaxUnavailable(Value),
 }
 

@@ -42,7 +42,9 @@ fn expand(text: &str, owner: &Owner, missing: &mut Vec<String>) -> String {
 
 /// Result of looking up an expression.
 enum Lookup {
+    /// The value.
     Found(String),
+    /// `Labels[x]` or `Annotations[x]`, which the service does not have.
     Missing(String),
 }
 

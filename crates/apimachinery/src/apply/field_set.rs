@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 /// One element of a field path (`PathElement` in structured-merge-diff).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PathElement {
+    /// A field of an object or an entry of a map, by name.
     Field(String),
     /// A list element identified by its key fields, as canonical JSON.
     Key(String),

@@ -36,7 +36,9 @@ pub(super) struct ManagerId {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Operation {
+    /// Server-side apply: the manager owns the fields of its last applied configuration.
     Apply,
+    /// Any other write, including patches: the manager owns the fields whose values it changed.
     Update,
 }
 

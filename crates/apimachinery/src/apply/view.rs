@@ -11,7 +11,9 @@ use crate::merge_schema::{MergeSchema, MergeStrategy};
 pub(super) enum View<'v> {
     /// An atomic value.
     Leaf,
+    /// A struct or a granular map, by field name.
     Object(&'v Map<String, Value>),
+    /// An associative list or a set, by the key or the value of each element.
     List(Vec<(PathElement, &'v Value)>),
 }
 

@@ -21,7 +21,7 @@ enum Directive {
     Merge,
     /// The patch without the directive replaces the target.
     Replace,
-    /// The target is removed.
+    /// A list element is removed; an object becomes empty.
     Delete,
 }
 

@@ -31,22 +31,31 @@ pub(super) enum SchemaType {
     Integer,
     Number,
     Boolean,
+    /// `x-kubernetes-int-or-string`, which replaces `type`.
     IntOrString,
 }
 
+/// `additionalProperties`: fields that `properties` does not list.
 #[derive(Clone, Debug, Default)]
 pub(super) enum AdditionalProperties {
+    /// Absent or `false`: all other fields are unknown.
     #[default]
     Unset,
+    /// `true`: values of other fields are not restricted.
     Any,
+    /// Schema of the values of all other fields.
     Schema(Box<SchemaNode>),
 }
 
+/// `x-kubernetes-list-type`.
 #[derive(Clone, Debug, Default)]
 pub(super) enum ListType {
+    /// Duplicates are permitted, unless `uniqueItems` is set.
     #[default]
     Atomic,
+    /// No two elements are equal.
     Set,
+    /// No two elements are equal in these fields (`x-kubernetes-list-map-keys`).
     Map(Vec<String>),
 }
 

@@ -17,7 +17,9 @@ const MAX_PATH_LENGTH: usize = 32;
 /// The type of `oldSelf` in a rule.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum OldSelf {
+    /// The old value; a rule that uses it is evaluated only if there is one.
     Value,
+    /// An optional that is empty if there is no old value (`optionalOldSelf`).
     Optional,
 }
 

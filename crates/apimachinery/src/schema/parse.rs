@@ -15,7 +15,9 @@ type ParseResult<T> = Result<T, String>;
 /// Whether a schema is part of the structure and must specify a type, or only adds value validations.
 #[derive(Clone, Copy, PartialEq)]
 enum Position {
+    /// Root, field, item or additional property.
     Structure,
+    /// Within `allOf`, `anyOf`, `oneOf` or `not`.
     ValueValidation,
 }
 

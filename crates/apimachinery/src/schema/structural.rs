@@ -12,7 +12,9 @@ use crate::status::StatusCause;
 #[derive(Clone, Copy, PartialEq)]
 enum Level {
     Root,
+    /// `items` of an array.
     Item,
+    /// A property or `additionalProperties`.
     Field,
 }
 

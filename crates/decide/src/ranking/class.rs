@@ -36,9 +36,11 @@ pub(crate) struct RankedClass<'a> {
     score: Score,
 }
 
+/// Whether the free accelerators suffice for all replicas, best first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Capacity {
     Sufficient,
+    /// No nodes of the class are known.
     Unknown,
     Insufficient,
 }

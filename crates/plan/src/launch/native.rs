@@ -13,7 +13,9 @@ const WORKER_INDEX: &str = "$(LWS_WORKER_INDEX)";
 /// Engines with a rendezvous of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Engine {
+    /// vLLM with multiprocessing instead of Ray; workers run headless.
     Vllm,
+    /// SGLang; the rendezvous is at a port of the leader.
     Sglang,
 }
 
