@@ -10,6 +10,8 @@ mod cluster_objects;
 mod commands;
 mod connect;
 mod container_exit;
+#[cfg(test)]
+mod container_fixture;
 mod demo;
 mod exit;
 mod files;

@@ -66,39 +66,15 @@ async fn serve_engine(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::net::IpAddr;
 
-    use embedded::ports::LogSink;
     use rstest::rstest;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
 
     use super::*;
     use crate::container_exit::EXIT_CODE_SIGTERM;
-
-    fn container(args: &[&str]) -> ContainerConfig {
-        ContainerConfig {
-            node: "host".to_owned(),
-            namespace: "n".to_owned(),
-            pod: "p".to_owned(),
-            pod_uid: "u".to_owned(),
-            name: "c".to_owned(),
-            image: "vllm/vllm-openai".to_owned(),
-            purpose: ContainerPurpose::Service,
-            command: args.iter().map(|arg| (*arg).to_owned()).collect(),
-            args: Vec::new(),
-            env: Vec::new(),
-            pod_ip: [127, 20, 0, 1].into(),
-            ports: Vec::new(),
-            working_dir: None,
-            labels: BTreeMap::new(),
-            resources: serde_json::Value::Null,
-            log: LogSink::default(),
-            default_working_dir: None,
-            mounts: Vec::new(),
-        }
-    }
+    use crate::container_fixture::container;
 
     #[rstest]
     #[case(&["false"], Some(1))]

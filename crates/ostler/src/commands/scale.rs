@@ -50,7 +50,7 @@ enum Replicas {
     Range(i32, i32),
 }
 
-/// An argument after the object. clap cannot tell an optional name from the assignments that follow it.
+/// An argument after the object. clap cannot distinguish an optional name from the assignments that follow it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Argument {
     /// The name of a service whose kind is the first argument.

@@ -150,7 +150,7 @@ impl Session<'_> {
         self.engines.into_iter().for_each(output::print_message);
     }
 
-    /// Prints the addresses of the servers. The line on standard output tells a script that the cluster is ready.
+    /// Prints the addresses of the servers. Scripts wait for the line on standard output, which means that the cluster is ready.
     fn print_addresses(&self) -> Result<()> {
         let LocalCluster { api, gateway, metrics, .. } = self.local_cluster;
         output::print_message(&format!("  metrics   http://{metrics}/metrics"));
