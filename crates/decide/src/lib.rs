@@ -83,7 +83,7 @@ pub use merge::affinity::{MergedAffinity, TooManyTerms};
 pub use merge::args::{CommandLine, MergedCommandLine, args_parallelism, is_shell, merge_args, shell_script_index};
 pub use merge::env::{MergedEnv, env_parallelism, merge_env};
 pub use merge::merge_configurations;
-pub use merge::origin::{Origin, OverriddenValue, Setting, Sources};
+pub use merge::origin::{Origin, OverriddenValue, Setting, SettingField, Sources};
 pub use merge::placement::{Placement, merge_placement};
 pub use merge::resources::{AcceleratorAllocation, MergedResources, merge_resources, overlay_resources};
 pub use nodes::{Availability, ClassNode, Discovery, labels_match_selector, matches_discovery, term_matches};

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use api::ome::Component;
 use decide::{
-    Class, ClassConfiguration, CommandLine, ComponentDemand, Origin, ReplicaShape, RuntimeComponent, Setting, Sources,
-    Warning,
+    Class, ClassConfiguration, CommandLine, ComponentDemand, Origin, ReplicaShape, RuntimeComponent, Setting,
+    SettingField, Sources, Warning,
 };
 use serde_json::{Map, Value, json};
 
@@ -200,6 +200,7 @@ fn merge_other_fields(sources: &Sources<&Map<String, Value>>) -> (Map<String, Va
 /// Records the value of a field and its origin; a value of a previous layer becomes overridden.
 fn record_setting(settings: &mut Vec<Setting>, field: &str, value: &Value, origin: Origin) {
     let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let field = SettingField::named(field);
     match settings.iter_mut().find(|setting| setting.field == field) {
         Some(setting) => setting.override_with(value, origin),
         None => settings.push(Setting::new(field, value, origin)),

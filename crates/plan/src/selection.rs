@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use api::ome;
 use decide::{
     Component, ComponentDecision, Decision, Demand, Inventory, Origin, OverriddenValue, PreferenceSource, ReplicaShape,
-    Setting, Supply, Variant,
+    Setting, SettingField, Supply, Variant,
 };
 
 use crate::components::{ComponentSelection, LayoutInput, ReplicaSet, SelectedModel, SelectedRuntime};
@@ -92,7 +92,7 @@ impl<'a> Selection<'a> {
         let setting = |component: &Component| {
             let class = decision.components.get(component.as_str())?.accelerator_class.clone()?;
             let mut values = class_preferences(service, *component, demand, self.parsed_runtime);
-            let mut setting = Setting::new("acceleratorClass", class, Origin::Ostler);
+            let mut setting = Setting::new(SettingField::named("acceleratorClass"), class, Origin::Ostler);
             if let Some(effective) = values.first() {
                 setting.origin = effective.origin;
                 setting.overridden = values.split_off(1);

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use segment::{FlagKey, keys, segments, without_keys};
 use settings::SettingRecorder;
 
-use super::origin::{Origin, Setting, Sources};
+use super::origin::{Origin, Setting, SettingField, Sources};
 use crate::code;
 use crate::reason::Warning;
 
@@ -93,7 +93,7 @@ fn merge_by_flag(sources: &Sources<CommandLine>, base: Origin) -> MergedCommandL
 fn from_single_source(line: &CommandLine, origin: Origin) -> MergedCommandLine {
     let mut recorder = SettingRecorder::default();
     recorder.record(&line.args, origin);
-    let mut settings = vec![Setting::new("command", line.command.join(" "), origin)];
+    let mut settings = vec![Setting::new(SettingField::named("command"), line.command.join(" "), origin)];
     settings.extend(recorder.settings);
     MergedCommandLine { command_line: line.clone(), settings, warnings: Vec::new() }
 }
@@ -144,7 +144,7 @@ fn merge_after_script(sources: &Sources<CommandLine>, script: &str) -> MergedCom
     let args = runtime.args.iter().chain(&service.args).cloned().collect();
     let mut recorder = SettingRecorder::default();
     recorder.record(&service.args, Origin::Service);
-    let mut settings = vec![Setting::new("command", runtime.command.join(" "), Origin::Runtime)];
+    let mut settings = vec![Setting::new(SettingField::named("command"), runtime.command.join(" "), Origin::Runtime)];
     settings.extend(recorder.settings);
     MergedCommandLine { command_line: CommandLine { command: runtime.command.clone(), args }, settings, warnings }
 }

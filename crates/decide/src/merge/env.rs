@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::origin::{Setting, Sources};
+use super::origin::{Setting, SettingField, Sources};
 
 /// Merged environment variables with their origins.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -31,8 +31,9 @@ pub fn merge_env(sources: &Sources<&[Value]>) -> MergedEnv {
                     merged.settings[*index].override_with(value, origin);
                 }
                 None => {
-                    indices.insert(name(&variable).to_owned(), merged.variables.len());
-                    merged.settings.push(Setting::new(format!("env {}", name(&variable)), value, origin));
+                    let name = name(&variable).to_owned();
+                    merged.settings.push(Setting::new(SettingField::Env(name.clone()), value, origin));
+                    indices.insert(name, merged.variables.len());
                     merged.variables.push(variable);
                 }
             }

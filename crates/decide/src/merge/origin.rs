@@ -1,6 +1,8 @@
 //! Origin of merged values, so that a plan can show where each value comes from.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use serde::{Deserialize, Serialize, Serializer};
 
 /// The source of a value, weakest first (seed 000, "Override Precedence").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -21,21 +23,40 @@ pub enum Origin {
 }
 
 /// A merged value.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Setting {
-    /// The field: `env TENSOR_PARALLEL_SIZE`, `args --tp-size`, `limits nvidia.com/gpu`, `nodeSelector zone`, `image`.
-    pub field: String,
+    /// The field.
+    pub field: SettingField,
     /// The value in effect.
     pub value: String,
     /// The source of the value.
     pub origin: Origin,
     /// Values of weaker sources, the strongest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub overridden: Vec<OverriddenValue>,
 }
 
+/// The field of a setting, serialized as text: `args --tp-size`, `limits nvidia.com/gpu`, `image`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SettingField {
+    /// A flag of the command line, as its source spells it.
+    Flag(String),
+    /// An environment variable.
+    Env(String),
+    /// The request for a resource.
+    Request(String),
+    /// The limit of a resource.
+    Limit(String),
+    /// A label that nodes must have.
+    NodeSelector(String),
+    /// Another field of the container, the Pod or the component.
+    Named(String),
+    /// A field of the worker Pods that differs from the leader's.
+    Worker(Box<SettingField>),
+}
+
 /// A value that a stronger source overrides.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OverriddenValue {
     /// The source of the value.
     pub origin: Origin,
@@ -76,8 +97,8 @@ impl Origin {
 impl Setting {
     /// Creates a setting that overrides nothing.
     #[must_use]
-    pub fn new(field: impl Into<String>, value: impl Into<String>, origin: Origin) -> Self {
-        Self { field: field.into(), value: value.into(), origin, overridden: Vec::new() }
+    pub fn new(field: SettingField, value: impl Into<String>, origin: Origin) -> Self {
+        Self { field, value: value.into(), origin, overridden: Vec::new() }
     }
 
     /// Overrides the value with that of a stronger source. An equal value only changes the origin.
@@ -87,6 +108,36 @@ impl Setting {
             self.overridden.insert(0, previous);
         }
         self.origin = origin;
+    }
+}
+
+// === impl SettingField ===
+
+impl SettingField {
+    /// Creates a field that has only a name, such as `image`.
+    #[must_use]
+    pub fn named(name: impl Into<String>) -> Self {
+        Self::Named(name.into())
+    }
+}
+
+impl fmt::Display for SettingField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(flag) => write!(f, "args {flag}"),
+            Self::Env(name) => write!(f, "env {name}"),
+            Self::Request(resource) => write!(f, "requests {resource}"),
+            Self::Limit(resource) => write!(f, "limits {resource}"),
+            Self::NodeSelector(label) => write!(f, "nodeSelector {label}"),
+            Self::Named(name) => f.write_str(name),
+            Self::Worker(field) => write!(f, "worker {field}"),
+        }
+    }
+}
+
+impl Serialize for SettingField {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

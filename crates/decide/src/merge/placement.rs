@@ -7,7 +7,7 @@ use apimachinery::Quantity;
 use serde_json::{Value, json};
 
 use super::affinity::{self, MergedAffinity};
-use super::origin::{Origin, Setting};
+use super::origin::{Origin, Setting, SettingField};
 use crate::code;
 use crate::demand::ComponentDemand;
 use crate::nodes::{self, ClassNode, Discovery, MEMORY_TOLERANCE};
@@ -116,14 +116,18 @@ pub fn merge_placement(class: &Class, runtime: &RuntimeComponent, component: &Co
     placement.settings = keys.into_values().collect();
     placement.affinity.add_terms(class_terms.clone());
     if !class_terms.is_empty() {
-        placement.settings.push(Setting::new("affinity", Value::Array(class_terms).to_string(), Origin::Class));
+        placement.settings.push(Setting::new(
+            SettingField::named("affinity"),
+            Value::Array(class_terms).to_string(),
+            Origin::Class,
+        ));
     }
     let runtime_affinities = runtime.affinities.iter().map(|affinity| (Origin::Runtime, affinity));
     for (origin, affinity) in
         runtime_affinities.chain(component.affinity.iter().map(|affinity| (Origin::Service, affinity)))
     {
         placement.affinity.add(affinity);
-        placement.settings.push(Setting::new("affinity", affinity.to_string(), origin));
+        placement.settings.push(Setting::new(SettingField::named("affinity"), affinity.to_string(), origin));
     }
     placement
 }
@@ -137,7 +141,7 @@ fn overlay_node_selector(
 ) {
     for (key, value) in layer {
         let Some(setting) = keys.get_mut(key) else {
-            keys.insert(key.clone(), Setting::new(format!("nodeSelector {key}"), value, origin));
+            keys.insert(key.clone(), Setting::new(SettingField::NodeSelector(key.clone()), value, origin));
             continue;
         };
         if setting.value != *value {

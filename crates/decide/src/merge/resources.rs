@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use apimachinery::Quantity;
 use serde_json::{Map, Value, json};
 
-use super::origin::{Origin, Setting, Sources};
+use super::origin::{Origin, Setting, SettingField, Sources};
 use crate::shape::ReplicaShape;
 use crate::supply::Class;
 
@@ -29,7 +29,33 @@ pub struct MergedResources {
     pub settings: Vec<Setting>,
 }
 
-const RESOURCE_FIELDS: [&str; 2] = ["requests", "limits"];
+/// A field of `ResourceRequirements` with quantities.
+#[derive(Clone, Copy)]
+enum ResourceField {
+    Requests,
+    Limits,
+}
+
+const RESOURCE_FIELDS: [ResourceField; 2] = [ResourceField::Requests, ResourceField::Limits];
+
+// === impl ResourceField ===
+
+impl ResourceField {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Limits => "limits",
+        }
+    }
+
+    /// Returns the field of the setting for a resource.
+    fn setting_field(self, resource: &str) -> SettingField {
+        match self {
+            Self::Requests => SettingField::Request(resource.to_owned()),
+            Self::Limits => SettingField::Limit(resource.to_owned()),
+        }
+    }
+}
 
 /// Merges quantities per resource: the service's quantity, or the runtime's if the service sets none, raised to that of
 /// the accelerator configuration if it is greater. With an allocation, the resource of the class replaces the
@@ -38,8 +64,8 @@ const RESOURCE_FIELDS: [&str; 2] = ["requests", "limits"];
 pub fn merge_resources(sources: &Sources<Value>, allocation: Option<&AcceleratorAllocation<'_>>) -> MergedResources {
     let [mut requests, mut limits] = RESOURCE_FIELDS.map(|field| quantities(sources, field));
     if let Some(allocation) = allocation {
-        apply_allocation(&mut requests, "requests", allocation);
-        apply_allocation(&mut limits, "limits", allocation);
+        apply_allocation(&mut requests, ResourceField::Requests, allocation);
+        apply_allocation(&mut limits, ResourceField::Limits, allocation);
     }
     align_requests_with_limits(&mut requests, &mut limits);
     let merged = overlay_resources(&sources.runtime, &sources.service);
@@ -47,11 +73,11 @@ pub fn merge_resources(sources: &Sources<Value>, allocation: Option<&Accelerator
     let mut settings = Vec::new();
     for (field, quantities) in RESOURCE_FIELDS.into_iter().zip([requests, limits]) {
         if quantities.is_empty() {
-            resources.remove(field);
+            resources.remove(field.as_str());
             continue;
         }
         let values = quantities.iter().map(|(name, setting)| (name.clone(), json!(setting.value)));
-        resources.insert(field.to_owned(), Value::Object(values.collect()));
+        resources.insert(field.as_str().to_owned(), Value::Object(values.collect()));
         settings.extend(quantities.into_values());
     }
     let resources = if resources.is_empty() { Value::Null } else { Value::Object(resources) };
@@ -79,13 +105,13 @@ pub(crate) fn accelerator_count(resources: &Value, names: &BTreeSet<String>) -> 
 }
 
 /// Returns the merged requests or limits, by resource.
-fn quantities(sources: &Sources<Value>, field: &str) -> BTreeMap<String, Setting> {
+fn quantities(sources: &Sources<Value>, field: ResourceField) -> BTreeMap<String, Setting> {
     let mut merged: BTreeMap<String, Setting> = BTreeMap::new();
     for (origin, source) in [(Origin::Runtime, &sources.runtime), (Origin::Service, &sources.service)] {
         for (name, value) in quantities_in(source, field) {
             match merged.get_mut(name) {
                 Some(known) => known.override_with(text(value), origin),
-                None => drop(merged.insert(name.clone(), Setting::new(format!("{field} {name}"), text(value), origin))),
+                None => drop(merged.insert(name.clone(), Setting::new(field.setting_field(name), text(value), origin))),
             }
         }
     }
@@ -96,7 +122,7 @@ fn quantities(sources: &Sources<Value>, field: &str) -> BTreeMap<String, Setting
             }
             Some(_) => {}
             None => {
-                let setting = Setting::new(format!("{field} {name}"), text(value), Origin::Configuration);
+                let setting = Setting::new(field.setting_field(name), text(value), Origin::Configuration);
                 merged.insert(name.clone(), setting);
             }
         }
@@ -106,11 +132,15 @@ fn quantities(sources: &Sources<Value>, field: &str) -> BTreeMap<String, Setting
 
 /// Replaces accelerator resources with the resource of the class. Requests and limits of extended resources must be
 /// equal in a Pod.
-fn apply_allocation(quantities: &mut BTreeMap<String, Setting>, field: &str, allocation: &AcceleratorAllocation<'_>) {
+fn apply_allocation(
+    quantities: &mut BTreeMap<String, Setting>,
+    field: ResourceField,
+    allocation: &AcceleratorAllocation<'_>,
+) {
     let units_per_accelerator = allocation.class.resource().map_or(1, |resource| resource.quantity.max(1));
     let count = allocation.shape.per_node.saturating_mul(units_per_accelerator);
     let resource_name = allocation.class.resource_name().unwrap_or_default();
-    let mut allocated = Setting::new(format!("{field} {resource_name}"), count.to_string(), Origin::Class);
+    let mut allocated = Setting::new(field.setting_field(resource_name), count.to_string(), Origin::Class);
     let (replaced, retained): (BTreeMap<_, _>, BTreeMap<_, _>) =
         std::mem::take(quantities).into_iter().partition(|(name, _)| allocation.names.contains(name));
     for (name, previous) in replaced {
@@ -139,8 +169,8 @@ fn align_requests_with_limits(requests: &mut BTreeMap<String, Setting>, limits: 
     }
 }
 
-fn quantities_in<'a>(source: &'a Value, field: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
-    source.get(field).and_then(Value::as_object).map(Map::iter).into_iter().flatten()
+fn quantities_in(source: &Value, field: ResourceField) -> impl Iterator<Item = (&String, &Value)> {
+    source.get(field.as_str()).and_then(Value::as_object).map(Map::iter).into_iter().flatten()
 }
 
 /// Returns a quantity as text, whether it is a JSON number or string.
@@ -258,8 +288,8 @@ mod tests {
             let merged = merge_resources(&Sources { runtime, configuration, service: service.clone() }, None).resources;
             for field in RESOURCE_FIELDS {
                 for (name, value) in quantities_in(&service, field) {
-                    let quantity_in_effect = quantity(&text(&merged[field][name]));
-                    prop_assert!(quantity_in_effect >= quantity(&text(value)), "{} {}", field, name);
+                    let quantity_in_effect = quantity(&text(&merged[field.as_str()][name]));
+                    prop_assert!(quantity_in_effect >= quantity(&text(value)), "{} {}", field.as_str(), name);
                 }
             }
         }

@@ -19,7 +19,7 @@ fn row(setting: &Setting) -> [String; 3] {
         .iter()
         .map(|OverriddenValue { origin, value }| format!("overrides {} ({})", truncate(value), origin.as_str()));
     let origins: Vec<String> = [setting.origin.as_str().to_owned()].into_iter().chain(overridden).collect();
-    [setting.field.clone(), truncate(&setting.value), origins.join("; ")]
+    [setting.field.to_string(), truncate(&setting.value), origins.join("; ")]
 }
 
 fn truncate(value: &str) -> String {
@@ -32,15 +32,15 @@ fn truncate(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use decide::Origin;
+    use decide::{Origin, SettingField};
 
     use super::*;
 
     #[test]
     fn shows_origin_and_overridden_values() {
-        let mut max_model_len = Setting::new("args --max-model-len", "4096", Origin::Runtime);
+        let mut max_model_len = Setting::new(SettingField::Flag("--max-model-len".to_owned()), "4096", Origin::Runtime);
         max_model_len.override_with("8192".to_owned(), Origin::Service);
-        let probe = Setting::new("livenessProbe", "x".repeat(100), Origin::Runtime);
+        let probe = Setting::new(SettingField::named("livenessProbe"), "x".repeat(100), Origin::Runtime);
         let lines = lines([max_model_len, probe].iter());
         assert_eq!(
             lines[0].split_whitespace().collect::<Vec<_>>().join(" "),

@@ -1,6 +1,6 @@
 //! Roles of engine and decoder: their containers use accelerators and the model's files.
 
-use decide::{Origin, PodRole, Setting, Warning};
+use decide::{Origin, PodRole, Setting, SettingField, Warning};
 use serde_json::{Value, json};
 
 use super::component_input::ComponentInput;
@@ -251,7 +251,7 @@ impl RoleBuilder<'_> {
         for (name, value) in variables {
             let Some(value) = value else { continue };
             if pod::add_if_absent(container, "env", "name", json!({"name": name, "value": value})) {
-                settings.push(Setting::new(format!("env {name}"), value, Origin::Ostler));
+                settings.push(Setting::new(SettingField::Env(name.into()), value, Origin::Ostler));
             }
         }
         Ok(())
@@ -277,7 +277,7 @@ impl RoleBuilder<'_> {
     }
 }
 
-/// Appends the settings of workers that differ from those of the leader, with the prefix `worker`.
+/// Appends the settings of workers that differ from those of the leader.
 fn merge_worker_settings(mut leader: Vec<Setting>, worker: Vec<Setting>) -> Vec<Setting> {
     let differs_from_leader = |setting: &Setting| {
         !leader
@@ -286,7 +286,9 @@ fn merge_worker_settings(mut leader: Vec<Setting>, worker: Vec<Setting>) -> Vec<
     };
     let worker_settings: Vec<Setting> = worker.into_iter().filter(differs_from_leader).collect();
     leader.extend(
-        worker_settings.into_iter().map(|setting| Setting { field: format!("worker {}", setting.field), ..setting }),
+        worker_settings
+            .into_iter()
+            .map(|setting| Setting { field: SettingField::Worker(Box::new(setting.field)), ..setting }),
     );
     leader
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::ome::Component;
-use decide::{ComponentDemand, Origin, RuntimeComponent, Setting, Warning};
+use decide::{ComponentDemand, Origin, RuntimeComponent, Setting, SettingField, Warning};
 use serde_json::{Value, json};
 
 use super::layout_input::{LayoutInput, ReplicaSet};
@@ -129,7 +129,7 @@ fn complete_container(
     let variables = BTreeMap::from([("INFERENCESERVICE_NAME", &owner.name), ("NAMESPACE", &owner.namespace)]);
     for (name, value) in variables {
         if pod::add_if_absent(container, "env", "name", json!({"name": name, "value": value})) {
-            settings.push(Setting::new(format!("env {name}"), value, Origin::Ostler));
+            settings.push(Setting::new(SettingField::Env(name.into()), value, Origin::Ostler));
         }
     }
     Ok(())

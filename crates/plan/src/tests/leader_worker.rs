@@ -1,5 +1,6 @@
 //! Components with leader and workers.
 
+use decide::SettingField;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -191,8 +192,9 @@ fn service_overrides_runtime_for_leader_and_worker() {
     assert_eq!(leader["containers"][0]["env"][0], json!({"name": "ROLE", "value": "leader"}));
     assert!(worker["containers"][0]["env"].as_array().unwrap().iter().all(|env| env["name"] != "ROLE"));
     assert_eq!((leader.get("tolerations"), &worker["tolerations"]), (None, &json!([{"key": "w"}])));
-    let fields: Vec<&str> = plan.settings["engine"].iter().map(|setting| setting.field.as_str()).collect();
-    assert!(fields.contains(&"env ROLE") && fields.contains(&"worker image"), "{fields:?}");
+    let fields: Vec<&SettingField> = plan.settings["engine"].iter().map(|setting| &setting.field).collect();
+    let worker_image = SettingField::Worker(Box::new(SettingField::named("image")));
+    assert!(fields.contains(&&SettingField::Env("ROLE".to_owned())) && fields.contains(&&worker_image), "{fields:?}");
 }
 
 // spec: RT-26

@@ -125,8 +125,10 @@ fn codes(plan: &ServicePlan) -> Vec<&str> {
 /// Returns value, origin and overridden values of a setting of the engine.
 fn setting(plan: &ServicePlan, field: &str) -> (String, &'static str, Vec<String>) {
     let settings = &plan.settings["engine"];
-    let setting =
-        settings.iter().find(|setting| setting.field == field).unwrap_or_else(|| panic!("no {field} in {settings:?}"));
+    let setting = settings
+        .iter()
+        .find(|setting| setting.field.to_string() == field)
+        .unwrap_or_else(|| panic!("no {field} in {settings:?}"));
     (
         setting.value.clone(),
         setting.origin.as_str(),

@@ -4,14 +4,22 @@ use std::collections::BTreeMap;
 
 use super::segment::{FlagKey, segments};
 use crate::merge::flags;
-use crate::merge::origin::{Origin, OverriddenValue, Setting};
+use crate::merge::origin::{Origin, OverriddenValue, Setting, SettingField};
 
 /// Records the flags of several sources, weakest first, in the order of their first occurrence.
 #[derive(Default)]
 pub(super) struct SettingRecorder {
     pub(super) settings: Vec<Setting>,
-    /// Index in `settings` by canonical flag name.
-    indices: BTreeMap<String, usize>,
+    /// By canonical flag name.
+    recorded_flags: BTreeMap<String, RecordedFlag>,
+}
+
+/// A flag that has a setting.
+struct RecordedFlag {
+    /// Index in [`SettingRecorder::settings`].
+    index: usize,
+    /// The spelling of the strongest source.
+    name: String,
 }
 
 /// A flag of one source with the values of all its occurrences.
@@ -26,13 +34,17 @@ struct Flag {
 impl SettingRecorder {
     /// Records the flags in `words`, which override those of weaker sources.
     pub(super) fn record(&mut self, words: &[String], origin: Origin) {
-        for (canonical, flag) in flags_in(words) {
-            let (field, value) = (format!("args {}", flag.name), flag.values.join(", "));
-            match self.indices.get(&canonical).and_then(|index| self.settings.get_mut(*index)) {
-                Some(setting) => override_flag(setting, field, value, origin),
+        for (canonical, Flag { name, values }) in flags_in(words) {
+            let value = values.join(", ");
+            match self.recorded_flags.get_mut(&canonical) {
+                Some(recorded) => {
+                    let previous_name = std::mem::replace(&mut recorded.name, name.clone());
+                    override_flag(&mut self.settings[recorded.index], &previous_name, name, value, origin);
+                }
                 None => {
-                    self.indices.insert(canonical, self.settings.len());
-                    self.settings.push(Setting::new(field, value, origin));
+                    let recorded = RecordedFlag { index: self.settings.len(), name: name.clone() };
+                    self.recorded_flags.insert(canonical, recorded);
+                    self.settings.push(Setting::new(SettingField::Flag(name), value, origin));
                 }
             }
         }
@@ -40,25 +52,20 @@ impl SettingRecorder {
 }
 
 /// Overrides a flag. If an overridden source spells the flag differently, the recorded value includes that spelling.
-fn override_flag(setting: &mut Setting, field: String, value: String, origin: Origin) {
-    let previous_field = std::mem::replace(&mut setting.field, field);
+fn override_flag(setting: &mut Setting, previous_name: &str, name: String, value: String, origin: Origin) {
     let previous = OverriddenValue { origin: setting.origin, value: setting.value.clone() };
-    let is_negated =
-        flags::is_negation(flag_in_field(&previous_field)) != flags::is_negation(flag_in_field(&setting.field));
+    let is_negated = flags::is_negation(previous_name) != flags::is_negation(&name);
+    let has_other_spelling = previous_name != name;
     let count = setting.overridden.len();
+    setting.field = SettingField::Flag(name);
     setting.override_with(value, origin);
     if is_negated && setting.overridden.len() == count {
         setting.overridden.insert(0, previous);
     }
-    let has_other_spelling = previous_field != setting.field && setting.overridden.len() > count;
-    if let Some(overridden) = setting.overridden.first_mut().filter(|_| has_other_spelling) {
-        overridden.value = format!("{} {}", flag_in_field(&previous_field), overridden.value).trim_end().to_owned();
+    let is_overridden = setting.overridden.len() > count;
+    if let Some(overridden) = setting.overridden.first_mut().filter(|_| is_overridden && has_other_spelling) {
+        overridden.value = format!("{previous_name} {}", overridden.value).trim_end().to_owned();
     }
-}
-
-/// Returns the flag in a setting's field: `--tp` for `args --tp`.
-fn flag_in_field(field: &str) -> &str {
-    field.trim_start_matches("args ")
 }
 
 /// Returns the flags with their canonical names, in order; a repeated flag has the values of all occurrences.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use decide::{Origin, ProposedChange, Setting};
+use decide::{Origin, ProposedChange, Setting, SettingField};
 use jiff::Timestamp;
 use plan::Service;
 use serde_json::Value;
@@ -152,12 +152,10 @@ fn setting_branches(settings: &Settings) -> Vec<TreeNode> {
         !matches!(setting.origin, Origin::Runtime | Origin::Ostler) || !setting.overridden.is_empty()
     };
     let branch = |(component, all_settings): (&String, &Vec<Setting>)| {
-        // Requests that equal the limits are omitted. A setting records its field only by name: `requests cpu`.
         let equals_limit = |setting: &&Setting| {
-            let limit = setting.field.strip_prefix("requests ").map(|resource| format!("limits {resource}"));
-            limit.is_some_and(|limit| {
-                all_settings.iter().any(|other| other.field == limit && other.value == setting.value)
-            })
+            let SettingField::Request(resource) = &setting.field else { return false };
+            let limit = SettingField::Limit(resource.clone());
+            all_settings.iter().any(|other| other.field == limit && other.value == setting.value)
         };
         let shown_settings: Vec<&Setting> =
             all_settings.iter().filter(is_shown).filter(|setting| !equals_limit(setting)).collect();
