@@ -1,8 +1,7 @@
 //! Renders the status of rollouts, and the changes between revisions.
 
 use cluster::{find_condition, generation, metadata_field};
-use operator::is_rollout_paused;
-use operator::revision_number;
+use operator::{ConditionReason, WorkloadReason, is_rollout_paused, revision_number};
 use serde_json::Value;
 
 use super::table::table;
@@ -14,17 +13,17 @@ const MAX_VALUE_WIDTH: usize = 60;
 
 /// Reasons of `Ready` that require a change by the user, in addition to those of decisions and plans. Role-based services
 /// report them with the condition `Failed` as well.
-const TERMINAL_REASONS: [&str; 10] = [
-    "ImagePullFailed",
-    "ContainerCreateFailed",
-    "PodFailed",
-    "PodsNotCreated",
-    "KindMissing",
-    "ObjectNotOurs",
-    "ObjectRefused",
-    "InvalidSpec",
-    "RuntimeUnreadable",
-    "ModelUnreadable",
+const TERMINAL_REASONS: [ConditionReason; 10] = [
+    ConditionReason::Workload(WorkloadReason::ImagePullFailed),
+    ConditionReason::Workload(WorkloadReason::ContainerCreateFailed),
+    ConditionReason::Workload(WorkloadReason::PodFailed),
+    ConditionReason::Workload(WorkloadReason::PodsNotCreated),
+    ConditionReason::KindMissing,
+    ConditionReason::ObjectNotOurs,
+    ConditionReason::ObjectRefused,
+    ConditionReason::InvalidSpec,
+    ConditionReason::RuntimeUnreadable,
+    ConditionReason::ModelUnreadable,
 ];
 /// Reasons of decisions that require a change by the user. A lack of capacity is not among them, since capacity may become
 /// free.
@@ -37,7 +36,12 @@ const TERMINAL_DECISIONS: [api::Code; 5] = [
 ];
 
 /// Reasons of `Ready` while the rollout proceeds normally.
-const PROGRESSING_REASONS: [&str; 4] = ["Starting", "NotReadyYet", "RollingOut", "RolloutPaused"];
+const PROGRESSING_REASONS: [ConditionReason; 4] = [
+    ConditionReason::Workload(WorkloadReason::Starting),
+    ConditionReason::Workload(WorkloadReason::NotReadyYet),
+    ConditionReason::Workload(WorkloadReason::RollingOut),
+    ConditionReason::RolloutPaused,
+];
 
 /// Phase of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,14 +80,16 @@ pub(crate) fn progress(service: &Value) -> (RolloutPhase, String) {
         () if ready["status"] == "True" => (RolloutPhase::Complete, format!("successfully rolled out: {message}")),
         () if has_failed || is_terminal(text("reason")) => (RolloutPhase::Failed, format!("rollout failed: {message}")),
         () if is_rollout_paused(service) => (RolloutPhase::Paused, format!("rollout paused: {message}")),
-        () if PROGRESSING_REASONS.contains(&text("reason")) => (RolloutPhase::Progressing, message.to_owned()),
+        () if PROGRESSING_REASONS.iter().any(|reason| reason.as_str() == text("reason")) => {
+            (RolloutPhase::Progressing, message.to_owned())
+        }
         () => (RolloutPhase::Degraded, message.to_owned()),
     }
 }
 
 fn is_terminal(reason: &str) -> bool {
     let mut codes = TERMINAL_DECISIONS.iter().chain(plan::code::error::ALL);
-    TERMINAL_REASONS.contains(&reason) || codes.any(|code| code.as_str() == reason)
+    TERMINAL_REASONS.iter().any(|terminal| terminal.as_str() == reason) || codes.any(|code| code.as_str() == reason)
 }
 
 /// Renders a row per revision, newest last.
