@@ -20,7 +20,7 @@ pub use controllers::{
     SchedulingSnapshot, StorageObjects, UnschedulableReason, filter_nodes, run_node_lifecycle_controller,
     run_scheduler, run_workload_controllers,
 };
-pub use data_directory::{DataDirectory, DirectoryLock, DirectoryLockError};
+pub use data_directory::{DataDirectory, DirectoryLock, DirectoryLockError, create_durable_dir};
 pub use node_agent::{
-    NodeDirectories, OrphanedProcesses, ProcessRuntime, ProcessTracker, create_private_dir, run_node_agent,
+    NodeDirectories, OrphanedProcesses, ProcessRuntime, ProcessTracker, run_node_agent,
 };

@@ -39,7 +39,7 @@ pub(crate) fn open(data_dir: Option<PathBuf>) -> Result<StateDirectory> {
 /// Fails if the directory cannot be created, other users can write to it, or another process has locked it.
 fn lock_directory(path: PathBuf) -> Result<DirectoryLock> {
     let display_path = path.display().to_string();
-    embedded::create_private_dir(&path).map_err(|error| {
+    embedded::create_durable_dir(&path).map_err(|error| {
         error_with_hint(
             format!("{display_path}: failed to create directory: {error}"),
             "choose another directory with --data-dir",

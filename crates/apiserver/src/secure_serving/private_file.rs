@@ -1,6 +1,6 @@
 //! Files that only their owner can read.
 
-use std::fs::Permissions;
+use std::fs::{File, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -12,5 +12,6 @@ pub(super) fn write_private_file(path: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
     file.as_file().sync_all()?;
     file.persist(path)?;
-    Ok(())
+    // The name of the file is durable once its directory is synced.
+    File::open(directory)?.sync_all()
 }

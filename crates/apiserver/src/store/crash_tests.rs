@@ -67,7 +67,7 @@ fn steps() -> impl Strategy<Value = Vec<StoreOperation>> {
 fn crash_kind() -> impl Strategy<Value = CrashKind> {
     prop_oneof![
         Just(CrashKind::Kill),
-        (any::<u8>(), any::<bool>(), any::<bool>()).prop_map(|(share, holes, names)| CrashKind::PowerLoss {
+        (any::<u8>(), any::<bool>(), any::<u8>()).prop_map(|(share, holes, names)| CrashKind::PowerLoss {
             share,
             holes,
             names

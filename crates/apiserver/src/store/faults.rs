@@ -21,8 +21,9 @@ pub(super) enum CrashKind {
     /// The process was killed: all written data is retained.
     Kill,
     /// Power loss: the first `share`/256 of the unsynced data of each file is retained. If `holes` is set, the rest
-    /// reads as zeros. If `names` is set, renames that were not yet durable are retained.
-    PowerLoss { share: u8, holes: bool, names: bool },
+    /// reads as zeros. Of the creations, renames and removals since the last sync of the directory, the first
+    /// `names`/256 are retained.
+    PowerLoss { share: u8, holes: bool, names: u8 },
 }
 
 /// A disk with faults; clones share the disk.
@@ -44,6 +45,8 @@ struct DiskContents {
     names: BTreeMap<String, usize>,
     /// File names that are durable, with the file ids.
     durable_names: BTreeMap<String, usize>,
+    /// File names after each change of the directory since it was last synced.
+    unsynced_names: Vec<BTreeMap<String, usize>>,
     next_id: usize,
     operations: usize,
     syncs: usize,
@@ -101,24 +104,25 @@ impl FaultyDisk {
         let mut contents = self.contents();
         contents.has_crashed = true;
         let mut remaining = DiskContents { next_id: contents.next_id, ..DiskContents::default() };
-        remaining.names = match crash_kind {
-            CrashKind::PowerLoss { names: false, .. } => contents.durable_names.clone(),
-            _ => contents.names.clone(),
-        };
-        remaining.durable_names = remaining.names.clone();
+        match crash_kind {
+            CrashKind::Kill => {
+                remaining.names = contents.names.clone();
+                remaining.durable_names = contents.durable_names.clone();
+                remaining.unsynced_names = contents.unsynced_names.clone();
+            }
+            CrashKind::PowerLoss { names, .. } => {
+                let retained = (contents.unsynced_names.len() + 1) * usize::from(names) / 256;
+                let last_retained = retained.checked_sub(1).map(|index| &contents.unsynced_names[index]);
+                remaining.names = last_retained.unwrap_or(&contents.durable_names).clone();
+                remaining.durable_names = remaining.names.clone();
+            }
+        }
         for (id, file) in &contents.files {
-            let bytes = match crash_kind {
-                CrashKind::Kill => file.bytes.clone(),
-                CrashKind::PowerLoss { share, holes, .. } => {
-                    let unsynced = file.bytes.len() - file.synced_length;
-                    let mut bytes = file.bytes[..file.synced_length + unsynced * usize::from(share) / 256].to_vec();
-                    if holes {
-                        bytes.resize(file.bytes.len(), 0);
-                    }
-                    bytes
-                }
+            let remaining_file = match crash_kind {
+                CrashKind::Kill => file.clone(),
+                CrashKind::PowerLoss { share, holes, .. } => file.after_power_loss(share, holes),
             };
-            remaining.files.insert(*id, SimulatedFile { synced_length: bytes.len(), bytes });
+            remaining.files.insert(*id, remaining_file);
         }
         Self(Arc::new(Mutex::new(remaining)), Arc::default())
     }
@@ -159,6 +163,12 @@ impl DiskContents {
         }
     }
 
+    /// Changes the file names. The change is not durable yet.
+    fn change_names(&mut self, change: impl FnOnce(&mut BTreeMap<String, usize>)) {
+        change(&mut self.names);
+        self.unsynced_names.push(self.names.clone());
+    }
+
     fn create_file(&mut self) -> usize {
         self.next_id += 1;
         self.files.insert(self.next_id, SimulatedFile::default());
@@ -177,7 +187,9 @@ impl Storage for FaultyDisk {
         let mut contents = self.contents();
         contents.run_operation(0).1?;
         let file = contents.create_file();
-        contents.names.insert(name.to_owned(), file);
+        contents.change_names(|names| {
+            names.insert(name.to_owned(), file);
+        });
         Ok(Box::new(FileHandle { disk: self.clone(), file }))
     }
 
@@ -196,23 +208,47 @@ impl Storage for FaultyDisk {
     fn replace(&self, name: &str, replacement: &str) -> io::Result<()> {
         let mut contents = self.contents();
         contents.run_operation(0).1?;
-        let file = contents.names.remove(replacement).ok_or(io::ErrorKind::NotFound)?;
-        contents.names.insert(name.to_owned(), file);
-        // Between the two operations, the file is renamed, but the rename is not durable yet.
+        let file = *contents.names.get(replacement).ok_or(io::ErrorKind::NotFound)?;
+        contents.change_names(|names| {
+            names.remove(replacement);
+            names.insert(name.to_owned(), file);
+        });
+        Ok(())
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        let mut contents = self.contents();
         contents.run_operation(0).1?;
         contents.durable_names = contents.names.clone();
+        contents.unsynced_names.clear();
         Ok(())
     }
 
     fn remove(&self, name: &str) {
         let mut contents = self.contents();
         if contents.run_operation(0).1.is_ok() {
-            contents.names.remove(name);
+            contents.change_names(|names| {
+                names.remove(name);
+            });
         }
     }
 
     fn display_path(&self, name: &str) -> String {
         format!("disk/{name}")
+    }
+}
+
+// === impl SimulatedFile ===
+
+impl SimulatedFile {
+    /// Returns the file after a power loss that retains the first `share`/256 of the unsynced data.
+    fn after_power_loss(&self, share: u8, holes: bool) -> Self {
+        let unsynced = self.bytes.len() - self.synced_length;
+        let mut bytes = self.bytes[..self.synced_length + unsynced * usize::from(share) / 256].to_vec();
+        if holes {
+            bytes.resize(self.bytes.len(), 0);
+        }
+        Self { synced_length: bytes.len(), bytes }
     }
 }
 

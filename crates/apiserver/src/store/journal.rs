@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::format::{self, FrameKind};
-use super::journal_file::{JournalFile, reopen_journal, replace_journal, write_checkpoint};
+use super::journal_file::{JournalFile, reopen_journal, replace_journal, switch_journal, write_checkpoint};
 use super::recovery::{JOURNAL_FILE, NEXT_JOURNAL_FILE};
 use super::state::{JournalLengths, State};
 use super::storage::Storage;
@@ -221,7 +221,7 @@ impl JournalWriter {
             // The old file is still valid.
             Err(error) => return self.postpone_checkpoint(&error),
         };
-        let replaced = self.storage.replace(JOURNAL_FILE, NEXT_JOURNAL_FILE);
+        let replaced = switch_journal(self.storage.as_ref());
         match replaced.and_then(|()| file.append(&format::frame(FrameKind::Acknowledged, &[]))) {
             Ok(()) => self.switch_file(file),
             Err(error) => self.fail(&error),

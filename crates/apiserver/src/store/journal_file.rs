@@ -16,21 +16,28 @@ pub(super) struct JournalFile {
     pub(super) lengths: JournalLengths,
 }
 
-/// Opens an existing journal file. It is synced first, because writes of an earlier process may be readable without
-/// being durable.
+/// Opens an existing journal file. The file and its name are synced first, because writes and a rename of an earlier
+/// process may be visible without being durable.
 pub(super) fn reopen_journal(storage: &dyn Storage, lengths: JournalLengths) -> io::Result<JournalFile> {
     // Removes a file left by a process that ended while writing a checkpoint.
     storage.remove(NEXT_JOURNAL_FILE);
     let mut handle = storage.open(JOURNAL_FILE, lengths.file)?;
     handle.sync()?;
+    storage.sync_directory()?;
     Ok(JournalFile { handle, lengths })
 }
 
 /// Writes a new journal file with a checkpoint and replaces the old one.
 pub(super) fn replace_journal(storage: &dyn Storage, checkpoint: &Checkpoint) -> io::Result<JournalFile> {
     let file = write_checkpoint(storage, checkpoint)?;
-    storage.replace(JOURNAL_FILE, NEXT_JOURNAL_FILE)?;
+    switch_journal(storage)?;
     Ok(file)
+}
+
+/// Durably replaces the journal file with the new one.
+pub(super) fn switch_journal(storage: &dyn Storage) -> io::Result<()> {
+    storage.replace(JOURNAL_FILE, NEXT_JOURNAL_FILE)?;
+    storage.sync_directory()
 }
 
 /// Writes a new journal file under its temporary name; it is removed after an error.

@@ -25,12 +25,18 @@ pub trait Storage: Send + Sync {
     /// When the file cannot be opened or truncated.
     fn open(&self, name: &str, length: u64) -> io::Result<Box<dyn AppendFile>>;
 
-    /// Renames the synced file `replacement` to `name`, replacing the existing file. The rename is durable when this
-    /// returns.
+    /// Renames the synced file `replacement` to `name`, replacing the existing file. The rename is durable after
+    /// [`Self::sync_directory`].
     ///
     /// # Errors
     /// When it is unknown whether the rename took effect.
     fn replace(&self, name: &str, replacement: &str) -> io::Result<()>;
+
+    /// Returns when the names of all files and the directory itself are durable.
+    ///
+    /// # Errors
+    /// When durability is not guaranteed.
+    fn sync_directory(&self) -> io::Result<()>;
 
     /// Removes a file; errors are ignored.
     fn remove(&self, name: &str);
@@ -93,8 +99,14 @@ impl Storage for StorageDirectory {
     }
 
     fn replace(&self, name: &str, replacement: &str) -> io::Result<()> {
-        fs::rename(self.path(replacement), self.path(name))?;
-        sync_directory(&self.0)
+        fs::rename(self.path(replacement), self.path(name))
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        sync_directory(&self.0)?;
+        // The name of a directory is in its parent.
+        let parent = self.0.parent().filter(|parent| !parent.as_os_str().is_empty());
+        sync_directory(parent.unwrap_or(Path::new(".")))
     }
 
     fn remove(&self, name: &str) {
@@ -107,7 +119,7 @@ impl Storage for StorageDirectory {
     }
 }
 
-/// Syncs a directory, which makes renames in it durable.
+/// Syncs a directory, which makes the names in it durable.
 fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }

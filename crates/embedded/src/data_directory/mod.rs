@@ -3,6 +3,7 @@
 
 mod lock;
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -43,7 +44,7 @@ impl DataDirectory {
     pub fn open_store(&self, settings: StoreSettings) -> Result<Store, StoreOpenError> {
         let dir = self.dir.join("store");
         let io_error = |error: io::Error| StoreOpenError::Io { file: dir.display().to_string(), error };
-        create_private_dir(&dir).map_err(io_error)?;
+        create_durable_dir(&dir).map_err(io_error)?;
         Store::open(Arc::new(StorageDirectory(dir.clone())), settings)
     }
 
@@ -61,4 +62,20 @@ impl DataDirectory {
     pub fn log_directory(&self) -> PathBuf {
         self.dir.join("pod-logs")
     }
+}
+
+/// Creates a directory and its parents, accessible only by the owner. What it creates survives a power loss. An existing
+/// directory is not changed.
+///
+/// # Errors
+/// When the directory does not exist and cannot be created.
+pub fn create_durable_dir(dir: &Path) -> io::Result<()> {
+    let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && !dir.exists();
+    let created: Vec<&Path> = dir.ancestors().take_while(is_missing).collect();
+    create_private_dir(dir)?;
+    for dir in created {
+        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
+    }
+    Ok(())
 }

@@ -61,6 +61,10 @@ impl Storage for FullDisk {
         self.directory.replace(name, replacement)
     }
 
+    fn sync_directory(&self) -> io::Result<()> {
+        self.directory.sync_directory()
+    }
+
     fn remove(&self, name: &str) {
         self.directory.remove(name);
     }
