@@ -7,6 +7,7 @@ use apimachinery::{Status, object, pod};
 use serde_json::{Value, json};
 
 use crate::core::Core;
+use crate::transaction::{MAX_ATTEMPTS, Transaction};
 use crate::write::normalize;
 
 /// Sets `spec.nodeName` and the condition `PodScheduled` in one write, without a field manager.
@@ -16,7 +17,7 @@ use crate::write::normalize;
 pub(crate) fn bind(core: &Core, namespace: &str, name: &str, node: &str) -> Result<Arc<Value>, Status> {
     let pods = core.registry().by_name("pods").ok_or_else(Status::path_not_found)?;
     let key = pods.object_key(namespace, name);
-    loop {
+    for _ in 0..MAX_ATTEMPTS {
         let current = core.store.get(&key).ok_or_else(|| Status::not_found("pods", name))?;
         let conflict = |reason: &str| Status::conflict("pods/binding", name, reason);
         let bound = object::text(&current, "/spec/nodeName");
@@ -35,8 +36,9 @@ pub(crate) fn bind(core: &Core, namespace: &str, name: &str, node: &str) -> Resu
         let scheduled = Condition { type_: "PodScheduled", status: true, reason: "", message: "" };
         condition::set(status, scheduled, &object::format_time(core.now()));
         normalize::normalize(&pods, &mut pod);
-        if let Some(bound) = core.store.try_commit(&key, Some(&current), Some(pod))? {
+        if let Some(bound) = Transaction::new(core).commit(&key, Some(&current), Some(pod))? {
             return Ok(bound);
         }
     }
+    Err(Status::object_modified("pods", name))
 }

@@ -1,11 +1,12 @@
 //! State of the API server. Every layer above the store takes it as `&Core`.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde_json::Value;
 
 use crate::ports::{Admission, Clock, PodLogs, Random, ServerPorts};
+use crate::resources::definition;
 use crate::resources::{Registry, Resource};
 use crate::store::{CollectionKey, Store};
 
@@ -20,6 +21,9 @@ pub(crate) struct Core {
     /// Admission control after the built-in plugins.
     pub(crate) admission: Arc<dyn Admission>,
     registry: RwLock<Arc<Registry>>,
+    /// Held from reading definitions until their resources are served, so that an older definition never replaces a
+    /// newer one.
+    serving: Mutex<()>,
     logs: RwLock<Option<Arc<dyn PodLogs>>>,
     /// Number of Service addresses allocated so far.
     address_count: AtomicU32,
@@ -38,6 +42,7 @@ impl Core {
             random: Arc::clone(&ports.random),
             admission: Arc::clone(&ports.admission),
             registry: RwLock::new(Arc::new(Registry::builtin())),
+            serving: Mutex::new(()),
             logs: RwLock::new(None),
             address_count: AtomicU32::new(0),
             last_event_sweep: AtomicI64::new(0),
@@ -50,12 +55,41 @@ impl Core {
         Arc::clone(&self.registry.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces the served resources.
-    pub(crate) fn update_registry(&self, change: impl FnOnce(&mut Registry)) {
-        let mut current = self.registry.write().unwrap_or_else(PoisonError::into_inner);
+    /// Serves the resources of a definition as it is stored, or none if it does not exist or is not established.
+    pub(crate) fn serve_definition(&self, name: &str) {
+        let _serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
+        let stored = self.store.get_stored(&definition::key(name));
+        let current = self.registry();
+        if current.is_current(name, stored.as_ref()) {
+            return;
+        }
         let mut next = Registry::clone(&current);
-        change(&mut next);
-        *current = Arc::new(next);
+        next.remove_definition(name);
+        if let Some(stored) = stored {
+            let value = stored.value();
+            if definition::is_established(&value) {
+                next.insert_definition(stored, &value);
+            }
+        }
+        self.set_registry(next);
+    }
+
+    /// Serves the built-in resources and those of all stored definitions that are established.
+    pub(crate) fn serve_stored_definitions(&self) {
+        let _serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
+        let all_definitions = CollectionKey { resource: definition::STORAGE.to_owned(), namespace: None };
+        let mut next = Registry::builtin();
+        for (_, stored) in self.store.list(&all_definitions).objects {
+            let value = stored.value();
+            if definition::is_established(&value) {
+                next.insert_definition(stored, &value);
+            }
+        }
+        self.set_registry(next);
+    }
+
+    fn set_registry(&self, next: Registry) {
+        *self.registry.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
     }
 
     /// Returns an object, or `None` if it or its resource does not exist. `namespace` is empty for cluster-scoped

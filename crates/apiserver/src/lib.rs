@@ -11,7 +11,7 @@
 //!
 //! Layers, each of which uses only those to its left; a write returns what it stored, and an upper layer acts on it:
 //!
-//! `store` ← `resources` ← `core` ← `write` ← `deletion`, `crd` ← `cascade` ← `server` ← `http` ← `secure_serving`
+//! `store` ← `resources` ← `core` ← `transaction` ← `write` ← `deletion`, `crd` ← `cascade` ← `server` ← `http` ← `secure_serving`
 
 #![warn(missing_docs)]
 
@@ -25,6 +25,8 @@ mod deletion;
 mod discovery;
 mod events;
 mod http;
+#[cfg(test)]
+mod interleaving_tests;
 mod openapi;
 pub mod ports;
 mod protobuf;
@@ -34,6 +36,7 @@ mod secure_serving;
 mod server;
 mod store;
 mod table;
+mod transaction;
 mod version;
 mod watch;
 mod write;

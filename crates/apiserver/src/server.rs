@@ -7,7 +7,7 @@ use apimachinery::{ApplyOptions, Status, object, server_side_apply};
 use serde_json::{Value, json};
 
 use crate::core::Core;
-use crate::deletion::{self, DeleteOptions, DeleteResult, PropagationPolicy};
+use crate::deletion::{self, DeleteOptions, DeleteResult, Deletion, DeletionCheck, PropagationPolicy};
 use crate::ports::{Clock, PodLogs, Random, ServerPorts};
 use crate::resources::{Registry, Resource};
 use crate::store::{DEFAULT_HISTORY_SIZE, StorageFailure, Store};
@@ -270,17 +270,37 @@ impl Server {
         options: &DeleteOptions,
     ) -> Result<DeleteResult, Status> {
         let deletion = deletion::delete(&self.core, resource, namespace, name, options)?;
-        let Some(committed) = deletion.committed else { return Ok(deletion.result) };
+        Ok(self.with_consequences_of_deletion(deletion))
+    }
+
+    /// Deletes an object with everything that follows from it if `check` allows it; returns `None` otherwise.
+    ///
+    /// # Errors
+    /// Those of [`Self::delete_object`] and of `check`.
+    pub(crate) fn delete_object_if(
+        &self,
+        resource: &Arc<Resource>,
+        namespace: &str,
+        name: &str,
+        options: &DeleteOptions,
+        check: DeletionCheck<'_>,
+    ) -> Result<Option<DeleteResult>, Status> {
+        let deletion = deletion::delete_if(&self.core, resource, namespace, name, options, check)?;
+        Ok(deletion.map(|deletion| self.with_consequences_of_deletion(deletion)))
+    }
+
+    fn with_consequences_of_deletion(&self, deletion: Deletion) -> DeleteResult {
+        let Some(committed) = deletion.committed else { return deletion.result };
         let key = committed.key.clone();
         cascade::run(&self.core, committed);
-        Ok(match deletion.result {
+        match deletion.result {
             // The object may have been removed, or has changed, with its dependents or contents.
             DeleteResult::Terminating(marked) => match self.core.store.get(&key) {
                 Some(remaining) => DeleteResult::Terminating(remaining),
                 None => DeleteResult::Removed(marked),
             },
             removed @ DeleteResult::Removed(_) => removed,
-        })
+        }
     }
 
     fn with_consequences(&self, mut result: WriteResult) -> WriteResult {
@@ -304,6 +324,11 @@ impl Server {
     #[must_use]
     pub(crate) fn registry(&self) -> Arc<Registry> {
         self.core.registry()
+    }
+
+    /// Serves the resources of a definition that another request has just stored.
+    pub(crate) fn serve_definition(&self, name: &str) {
+        self.core.serve_definition(name);
     }
 
     /// Returns the object store.

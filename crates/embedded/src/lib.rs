@@ -21,6 +21,4 @@ pub use controllers::{
     run_scheduler, run_workload_controllers,
 };
 pub use data_directory::{DataDirectory, DirectoryLock, DirectoryLockError, create_durable_dir};
-pub use node_agent::{
-    NodeDirectories, OrphanedProcesses, ProcessRuntime, ProcessTracker, run_node_agent,
-};
+pub use node_agent::{NodeDirectories, OrphanedProcesses, ProcessRuntime, ProcessTracker, run_node_agent};

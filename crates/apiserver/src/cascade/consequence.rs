@@ -58,6 +58,8 @@ pub(super) enum Consequence {
     RemoveFinalizer {
         /// Key of the object.
         key: ObjectKey,
+        /// UID of the object.
+        uid: String,
         /// The finalizer.
         finalizer: &'static str,
     },

@@ -6,10 +6,8 @@ use serde_json::Value;
 use super::consequence::Consequence;
 use super::writes;
 use crate::core::Core;
-use crate::crd;
 use crate::deletion::PropagationPolicy;
-use crate::resources::definition::{CLEANUP_FINALIZER, STORAGE};
-use crate::store::ObjectKey;
+use crate::resources::definition::{self, CLEANUP_FINALIZER, STORAGE};
 use crate::write::Committed;
 
 /// Deletes all custom resources of the definition `name`.
@@ -27,13 +25,12 @@ pub(super) fn finalize_if_unused(core: &Core, name: &str) -> Option<Committed> {
     if !object::is_deleting(&definition) || !core.list(name).is_empty() {
         return None;
     }
-    let key = ObjectKey { resource: STORAGE.into(), namespace: String::new(), name: name.into() };
-    writes::remove_finalizer(core, &key, CLEANUP_FINALIZER)
+    writes::remove_finalizer(core, &definition::key(name), object::uid(&definition), CLEANUP_FINALIZER)
 }
 
 /// Stops serving the resources of a removed definition. Its names are now available to other definitions.
 pub(super) fn uninstall(core: &Core, definition: &Value) -> Vec<Consequence> {
-    crd::uninstall(core, definition);
+    core.serve_definition(object::name(definition));
     let others = core.list(STORAGE).into_iter();
     others.map(|other| Consequence::ReconcileDefinition { name: object::name(&other).to_owned() }).collect()
 }

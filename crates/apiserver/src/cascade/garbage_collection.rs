@@ -26,28 +26,29 @@ pub(super) fn owner_changes(key: ObjectKey, old: &Value, new: Arc<Value>) -> Vec
 }
 
 /// Deletes an object if it has owner references and none of the owners exists.
-pub(super) fn delete_if_owners_absent(core: &Core, key: ObjectKey, object: Arc<Value>) -> Vec<Consequence> {
-    let has_owners = object::owner_references(&object).next().is_some();
-    let owner_remains = object::owner_references(&object).any(|owner| owner_exists(core, &key.namespace, owner));
-    if !has_owners || owner_remains {
-        return Vec::new();
+pub(super) fn delete_if_owners_absent(core: &Core, key: &ObjectKey, object: &Value) -> Option<Committed> {
+    let are_owners_absent = |object: &Value| {
+        let mut owners = object::owner_references(object).peekable();
+        owners.peek().is_some() && !owners.any(|owner| owner_exists(core, &key.namespace, owner))
+    };
+    if !are_owners_absent(object) {
+        return None;
     }
-    vec![Consequence::Delete { resource: key.resource, object, propagation: PropagationPolicy::Background }]
+    writes::delete_if(core, &key.resource, object, PropagationPolicy::Background, are_owners_absent)
 }
 
 /// Deletes a dependent of a terminating owner, unless another owner of it exists.
-pub(super) fn delete_in_foreground(
-    core: &Core,
-    key: ObjectKey,
-    object: Arc<Value>,
-    owner_uid: &str,
-) -> Vec<Consequence> {
-    let has_other_owner = object::owner_references(&object)
-        .any(|owner| object::text(owner, "/uid") != owner_uid && owner_exists(core, &key.namespace, owner));
-    if has_other_owner {
-        return Vec::new();
+pub(super) fn delete_in_foreground(core: &Core, key: &ObjectKey, object: &Value, owner_uid: &str) -> Option<Committed> {
+    let is_owner = |owner: &Value| object::text(owner, "/uid") == owner_uid;
+    let depends_on_owner_only = |object: &Value| {
+        object::owner_references(object).any(is_owner)
+            && !object::owner_references(object)
+                .any(|owner| !is_owner(owner) && owner_exists(core, &key.namespace, owner))
+    };
+    if !depends_on_owner_only(object) {
+        return None;
     }
-    vec![Consequence::Delete { resource: key.resource, object, propagation: PropagationPolicy::Foreground }]
+    writes::delete_if(core, &key.resource, object, PropagationPolicy::Foreground, depends_on_owner_only)
 }
 
 /// Orphans or deletes the dependents of a terminating owner, depending on its finalizers.
@@ -60,7 +61,7 @@ pub(super) fn process_dependents(core: &Core, key: ObjectKey, object: &Value) ->
         for (key, _) in core.store.dependents(uid) {
             consequences.push(Consequence::RemoveOwnerReference { key, owner_uid: owner_uid() });
         }
-        consequences.push(Consequence::RemoveFinalizer { key, finalizer: ORPHAN });
+        consequences.push(Consequence::RemoveFinalizer { key, uid: owner_uid(), finalizer: ORPHAN });
     } else if finalizers.contains(&FOREGROUND) {
         for (key, object) in core.store.dependents(uid) {
             consequences.push(Consequence::DeleteInForeground { key, object, owner_uid: owner_uid() });
@@ -93,16 +94,16 @@ pub(super) fn finish_foreground_deletion(core: &Core, uid: &str) -> Vec<Conseque
     if has_blocking_dependents {
         return Vec::new();
     }
-    vec![Consequence::RemoveFinalizer { key, finalizer: FOREGROUND }]
+    vec![Consequence::RemoveFinalizer { key, uid: uid.to_owned(), finalizer: FOREGROUND }]
 }
 
 /// Removes the reference to an owner.
 pub(super) fn remove_owner_reference(core: &Core, key: &ObjectKey, owner_uid: &str) -> Option<Committed> {
-    writes::update(core, key, |object| {
-        let remaining: Vec<Value> = object::owner_references(object)
-            .filter(|owner| object::text(owner, "/uid") != owner_uid)
-            .cloned()
-            .collect();
+    let is_owner = |owner: &Value| object::text(owner, "/uid") == owner_uid;
+    let is_dependent = |object: &Value| object::owner_references(object).any(is_owner);
+    writes::update(core, key, is_dependent, |object| {
+        let remaining: Vec<Value> =
+            object::owner_references(object).filter(|owner| !is_owner(owner)).cloned().collect();
         object::set_metadata_field(object, "ownerReferences", (!remaining.is_empty()).then(|| json!(remaining)));
     })
 }

@@ -95,10 +95,10 @@ fn carry_out(core: &Core, consequence: Consequence) -> Vec<Consequence> {
     let following = |committed: Option<Committed>| committed.map(consequences).unwrap_or_default();
     match consequence {
         Consequence::DeleteIfOwnersAbsent { key, object } => {
-            garbage_collection::delete_if_owners_absent(core, key, object)
+            following(garbage_collection::delete_if_owners_absent(core, &key, &object))
         }
         Consequence::DeleteInForeground { key, object, owner_uid } => {
-            garbage_collection::delete_in_foreground(core, key, object, &owner_uid)
+            following(garbage_collection::delete_in_foreground(core, &key, &object, &owner_uid))
         }
         Consequence::Delete { resource, object, propagation } => {
             following(writes::delete(core, &resource, &object, propagation))
@@ -112,7 +112,9 @@ fn carry_out(core: &Core, consequence: Consequence) -> Vec<Consequence> {
         Consequence::RemoveOwnerReference { key, owner_uid } => {
             following(garbage_collection::remove_owner_reference(core, &key, &owner_uid))
         }
-        Consequence::RemoveFinalizer { key, finalizer } => following(writes::remove_finalizer(core, &key, finalizer)),
+        Consequence::RemoveFinalizer { key, uid, finalizer } => {
+            following(writes::remove_finalizer(core, &key, &uid, finalizer))
+        }
         Consequence::FinishForegroundDeletion { owner_uid } => {
             garbage_collection::finish_foreground_deletion(core, &owner_uid)
         }

@@ -1,6 +1,7 @@
 //! Deletes the contents of a namespace that is being deleted.
 
 use apimachinery::object;
+use serde_json::Value;
 
 use super::consequence::Consequence;
 use super::writes;
@@ -26,7 +27,8 @@ pub(super) fn finalize_if_empty(core: &Core, namespace: &str) -> Option<Committe
         return None;
     }
     let key = ObjectKey { resource: "namespaces".into(), namespace: String::new(), name: namespace.into() };
-    writes::update(core, &key, |object| {
+    let is_target = |object: &Value| object::uid(object) == object::uid(&terminating);
+    writes::update(core, &key, is_target, |object| {
         if let Some(spec) = object.get_mut("spec") {
             object::members(spec).remove("finalizers");
         }

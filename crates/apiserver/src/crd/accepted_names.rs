@@ -7,8 +7,8 @@ use apimachinery::condition::{self, Condition};
 use apimachinery::object;
 use serde_json::{Map, Value, json};
 
-use crate::core::Core;
 use crate::resources::definition::STORAGE;
+use crate::transaction::Transaction;
 
 /// Names that the other definitions in the API group use.
 #[derive(Default)]
@@ -20,8 +20,8 @@ struct NamesInUse {
 }
 
 /// Returns the status of a definition with `acceptedNames` and the conditions updated.
-pub(super) fn naming_status(core: &Core, definition: &Value, now: &str) -> Value {
-    let in_use = NamesInUse::in_group_of(core, definition);
+pub(super) fn naming_status(transaction: &Transaction<'_>, definition: &Value, now: &str) -> Value {
+    let in_use = NamesInUse::in_group_of(transaction, definition);
     let mut status = definition.get("status").cloned().unwrap_or_else(|| json!({}));
     let requested = definition.pointer("/spec/names").cloned().unwrap_or_default();
     let mut accepted = status.get("acceptedNames").cloned().unwrap_or_default();
@@ -74,9 +74,9 @@ pub(super) fn naming_status(core: &Core, definition: &Value, now: &str) -> Value
 // === impl NamesInUse ===
 
 impl NamesInUse {
-    fn in_group_of(core: &Core, definition: &Value) -> Self {
+    fn in_group_of(transaction: &Transaction<'_>, definition: &Value) -> Self {
         let mut in_use = Self::default();
-        for other in core.list(STORAGE) {
+        for other in transaction.list(STORAGE) {
             let same_group = object::text(&other, "/spec/group") == object::text(definition, "/spec/group");
             if !same_group || object::name(&other) == object::name(definition) {
                 continue;

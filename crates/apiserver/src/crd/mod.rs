@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::core::Core;
 use crate::resources::definition::{self, STORAGE};
-use crate::resources::{Registry, Resource, custom_resources};
+use crate::transaction::Transaction;
 use crate::write::{self, Committed, Proposal, Subresource, WriteOptions, WriteRequest};
 
 /// Updates `acceptedNames` and the conditions of a definition, and serves its resources once it is established.
@@ -21,19 +21,16 @@ pub(crate) fn reconcile_status(core: &Core, name: &str) -> Option<Committed> {
     let options = WriteOptions { manager: "kube-apiserver".to_owned(), ..WriteOptions::default() };
     let request =
         WriteRequest { resource: &resource, subresource: Subresource::Status, namespace: "", options: &options };
-    let propose = |current: Option<&Value>| {
+    let propose = |transaction: &Transaction<'_>, current: Option<&Value>| {
         let mut definition = current.cloned().unwrap_or_default();
-        let status = accepted_names::naming_status(core, &definition, &object::format_time(core.now()));
+        let status = accepted_names::naming_status(transaction, &definition, &object::format_time(core.now()));
         object::members(&mut definition).insert("status".to_owned(), status);
         Ok(Proposal::Update(definition))
     };
-    match write::modify(core, &request, name, &propose) {
-        Ok(result) => {
-            if definition::is_established(&result.object) {
-                install(core, &result.object);
-            }
-            result.committed
-        }
+    let result = write::modify_with_reads(core, &request, name, &propose);
+    core.serve_definition(name);
+    match result {
+        Ok(result) => result.committed,
         Err(error) => {
             tracing::warn!(name, %error, "failed to update the status of a custom resource definition");
             None
@@ -41,32 +38,9 @@ pub(crate) fn reconcile_status(core: &Core, name: &str) -> Option<Committed> {
     }
 }
 
-/// Rebuilds the registry from the stored definitions that are established. Returns the other definitions, whose status
-/// has to be reconciled.
+/// Serves the stored definitions that are established. Returns the other definitions, whose status has to be
+/// reconciled.
 pub(crate) fn reload_registry(core: &Core) -> Vec<Arc<Value>> {
-    let (established, others): (Vec<_>, Vec<_>) =
-        core.list(STORAGE).into_iter().partition(|definition| definition::is_established(definition));
-    core.update_registry(|registry| {
-        *registry = Registry::builtin();
-        for definition in &established {
-            custom_resources(definition).for_each(|resource| registry.insert(resource));
-        }
-    });
-    others
-}
-
-/// Updates the served resources to those of the current definition.
-fn install(core: &Core, definition: &Value) {
-    let resources: Vec<Resource> = custom_resources(definition).collect();
-    core.update_registry(|registry| {
-        registry.remove(object::name(definition));
-        for resource in resources {
-            registry.insert(resource);
-        }
-    });
-}
-
-/// Stops serving the resources of a definition.
-pub(crate) fn uninstall(core: &Core, definition: &Value) {
-    core.update_registry(|registry| registry.remove(object::name(definition)));
+    core.serve_stored_definitions();
+    core.list(STORAGE).into_iter().filter(|definition| !definition::is_established(definition)).collect()
 }

@@ -58,8 +58,16 @@ async fn read_and_dispatch(server: &Server, request: Request, accept: &str) -> R
 }
 
 fn dispatch(server: &Server, request: http::Request<()>, body: Bytes, accept: &str) -> Result<Response, Status> {
-    let registry = server.registry();
-    match RequestPath::parse(request.uri().path()) {
+    let mut registry = server.registry();
+    let path = RequestPath::parse(request.uri().path());
+    if let RequestPath::Resource(path) = &path
+        && is_unserved(&registry, path)
+    {
+        // Another request may just have stored the definition.
+        server.serve_definition(&format!("{}.{}", path.plural, path.group));
+        registry = server.registry();
+    }
+    match path {
         RequestPath::NonResource(path) => non_resource::serve(&registry, &path, accept),
         RequestPath::Unknown => Ok(response::not_found_page()),
         RequestPath::Resource(path) if is_unserved(&registry, &path) => Ok(response::not_found_page()),

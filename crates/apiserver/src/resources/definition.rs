@@ -3,11 +3,18 @@
 use apimachinery::condition;
 use serde_json::Value;
 
+use crate::store::ObjectKey;
+
 /// Name under which custom resource definitions are stored.
 pub(crate) const STORAGE: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
 /// Finalizer that retains a definition until its custom resources are deleted.
 pub(crate) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// Returns the store key of a definition.
+pub(crate) fn key(name: &str) -> ObjectKey {
+    ObjectKey { resource: STORAGE.to_owned(), namespace: String::new(), name: name.to_owned() }
+}
 
 /// Reports whether the resources of the definition are served.
 pub(crate) fn is_established(definition: &Value) -> bool {

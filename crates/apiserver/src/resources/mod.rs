@@ -11,6 +11,5 @@ mod deprecation;
 mod registry;
 mod resource;
 
-pub(crate) use custom::custom_resources;
 pub(crate) use registry::Registry;
 pub(crate) use resource::{PrinterColumn, Resource, ScalePaths, openapi_definitions};

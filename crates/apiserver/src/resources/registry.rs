@@ -3,14 +3,30 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use apimachinery::object;
+use serde_json::Value;
+
 use super::builtin;
+use super::custom::custom_resources;
 use super::resource::Resource;
+use crate::store::StoredObject;
 
 /// Set of the served resources. Readers share an immutable snapshot, which every change replaces.
 #[derive(Clone, Default)]
 pub(crate) struct Registry {
     /// Resources by group, version and plural name.
     resources: BTreeMap<(String, String, String), Arc<Resource>>,
+    /// The definitions of the custom resources, by name.
+    definitions: BTreeMap<String, ServedDefinition>,
+}
+
+/// A definition whose custom resources are served.
+#[derive(Clone)]
+struct ServedDefinition {
+    /// The version of the definition that declares the resources.
+    stored: Arc<StoredObject>,
+    /// Whether the definition is being deleted.
+    is_terminating: bool,
 }
 
 // === impl Registry ===
@@ -85,15 +101,37 @@ impl Registry {
         groups
     }
 
-    /// Adds a resource.
-    pub(crate) fn insert(&mut self, resource: Resource) {
-        let key = (resource.group.clone(), resource.version.clone(), resource.plural.clone());
-        self.resources.insert(key, Arc::new(resource));
+    /// Reports whether the resources of the definition `name` are those that `stored` declares: none if it is `None`.
+    pub(crate) fn is_current(&self, name: &str, stored: Option<&Arc<StoredObject>>) -> bool {
+        match (self.definitions.get(name), stored) {
+            (Some(served), Some(stored)) => Arc::ptr_eq(&served.stored, stored),
+            (None, None) => true,
+            _ => false,
+        }
     }
 
-    /// Removes all versions of a resource named like `deployments.apps`.
-    pub(crate) fn remove(&mut self, name: &str) {
+    /// Reports whether the definition `name` is being deleted.
+    pub(crate) fn is_terminating(&self, name: &str) -> bool {
+        self.definitions.get(name).is_some_and(|served| served.is_terminating)
+    }
+
+    /// Adds the resources of a definition.
+    pub(crate) fn insert_definition(&mut self, stored: Arc<StoredObject>, definition: &Value) {
+        custom_resources(definition).for_each(|resource| self.insert(resource));
+        let is_terminating = object::is_deleting(definition);
+        self.definitions.insert(object::name(definition).to_owned(), ServedDefinition { stored, is_terminating });
+    }
+
+    /// Removes all versions of a resource named like `deployments.apps`, and its definition.
+    pub(crate) fn remove_definition(&mut self, name: &str) {
         self.resources.retain(|_, resource| resource.group_resource() != name);
+        self.definitions.remove(name);
+    }
+
+    /// Adds a resource.
+    fn insert(&mut self, resource: Resource) {
+        let key = (resource.group.clone(), resource.version.clone(), resource.plural.clone());
+        self.resources.insert(key, Arc::new(resource));
     }
 }
 

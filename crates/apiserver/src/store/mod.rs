@@ -25,6 +25,7 @@ mod journal;
 mod journal_file;
 mod key;
 mod list;
+mod read_set;
 mod recovery;
 #[cfg(test)]
 mod server_tests;
@@ -49,6 +50,7 @@ pub(crate) use event::{CompactedError, StoreEvent};
 pub use failure::StorageFailure;
 use journal::Journal;
 pub(crate) use key::{CollectionKey, NamespacedName, ObjectKey};
+pub(crate) use read_set::ReadSet;
 pub use recovery::StoreOpenError;
 pub use settings::{DEFAULT_HISTORY_SIZE, StoreSettings};
 use state::State;
@@ -175,6 +177,13 @@ impl Store {
         self.state().list(collection, None, usize::MAX)
     }
 
+    /// Returns all current objects of one resource, and adds them to the reads of a write.
+    pub(crate) fn list_for_write(&self, resource: &str, reads: &mut ReadSet) -> Vec<Arc<StoredObject>> {
+        let state = self.state();
+        reads.add_resource(resource, state.last_change(resource));
+        state.objects.get(resource).into_iter().flat_map(|objects| objects.values()).cloned().collect()
+    }
+
     /// Returns all current objects of one resource.
     #[must_use]
     pub(crate) fn snapshot(&self, resource: &str) -> CollectionSnapshot {
@@ -276,10 +285,24 @@ impl Store {
         expected: Option<&Arc<Value>>,
         new: Option<Value>,
     ) -> Result<Arc<Value>, CommitError> {
+        self.commit_after(key, expected, new, &ReadSet::default())
+    }
+
+    /// Like [`Self::commit`], for a write that depends on `reads`.
+    fn commit_after(
+        &self,
+        key: &ObjectKey,
+        expected: Option<&Arc<Value>>,
+        new: Option<Value>,
+        reads: &ReadSet,
+    ) -> Result<Arc<Value>, CommitError> {
         if new.as_ref().is_some_and(depth::is_too_deep) {
             return Err(CommitError::TooDeep);
         }
         let mut state = self.state();
+        if !reads.is_current(&state) {
+            return Err(CommitError::Conflict);
+        }
         let (event, written) = state.write(key, expected, new)?;
         match &self.journal {
             // The event is queued under the lock, so that the journal is in the order of revisions.
@@ -289,7 +312,7 @@ impl Store {
         Ok(written)
     }
 
-    /// Calls [`Self::commit`]; returns `None` on a conflict.
+    /// Commits a write that depends on `reads`; returns `None` on a conflict.
     ///
     /// # Errors
     /// When the object is nested too deeply, or when the store rejects writes.
@@ -298,8 +321,9 @@ impl Store {
         key: &ObjectKey,
         expected: Option<&Arc<Value>>,
         new: Option<Value>,
+        reads: &ReadSet,
     ) -> Result<Option<Arc<Value>>, Status> {
-        match self.commit(key, expected, new) {
+        match self.commit_after(key, expected, new, reads) {
             Ok(written) => Ok(Some(written)),
             Err(CommitError::Conflict) => Ok(None),
             Err(CommitError::Unavailable(failure)) => Err(failure.status()),

@@ -35,6 +35,10 @@ pub(super) struct State {
     /// Objects by resource. A collection that a list is still reading is copied on the next write (copy-on-write), so
     /// lists themselves need no copy.
     pub(super) objects: BTreeMap<String, Arc<Collection>>,
+    /// Number of changes of objects so far, including rollbacks.
+    changes: u64,
+    /// The last change of each resource.
+    last_changes: BTreeMap<String, u64>,
     /// Resources whose parsed objects are always kept in memory.
     pinned_resources: BTreeSet<String>,
     pub(super) index: Index,
@@ -73,6 +77,8 @@ impl State {
             rejects_writes: false,
             compacted_revision: 0,
             objects: BTreeMap::new(),
+            changes: 0,
+            last_changes: BTreeMap::new(),
             pinned_resources: BTreeSet::new(),
             index: Index::default(),
             history: VecDeque::new(),
@@ -117,6 +123,11 @@ impl State {
         // The strings are cloned, because a map with a tuple of owned strings as key cannot be searched with borrowed
         // strings.
         self.objects.get(&key.resource)?.get(&(key.namespace.clone(), key.name.clone()))
+    }
+
+    /// Returns a number that differs after every change of an object of the resource.
+    pub(super) fn last_change(&self, resource: &str) -> u64 {
+        self.last_changes.get(resource).copied().unwrap_or_default()
     }
 
     /// Keeps the parsed objects of a resource in memory from now on.
@@ -238,6 +249,11 @@ impl State {
         }
         if let Some(new) = new {
             self.index.insert(key, &new.value());
+        }
+        self.changes += 1;
+        match self.last_changes.get_mut(&key.resource) {
+            Some(last_change) => *last_change = self.changes,
+            None => drop(self.last_changes.insert(key.resource.clone(), self.changes)),
         }
         let namespaced_name = (key.namespace.clone(), key.name.clone());
         let objects = Arc::make_mut(self.objects.entry(key.resource.clone()).or_default());

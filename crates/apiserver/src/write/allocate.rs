@@ -5,13 +5,14 @@
 mod node_port;
 mod service_type;
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use apimachinery::{Status, StatusCause, object};
 use serde_json::{Value, json};
 
-use crate::core::Core;
 use crate::resources::Resource;
+use crate::transaction::Transaction;
 
 /// First address of the range of cluster IPs, 127.12.0.0/16. Pod IPs start at 127.16.0.0.
 const FIRST_ADDRESS: u32 = 0x7f0c_0001;
@@ -23,7 +24,7 @@ const LAST_ADDRESS: u32 = 0x7f0c_fffe;
 /// # Errors
 /// 422 if a requested address or port is invalid or already allocated, 500 if the address or port range is full.
 pub(super) fn allocate_for_service(
-    core: &Core,
+    transaction: &Transaction<'_>,
     resource: &Resource,
     current: Option<&Value>,
     service: &mut Value,
@@ -34,12 +35,16 @@ pub(super) fn allocate_for_service(
     if let Some(current) = current {
         service_type::clear_unused_fields(current, service);
     }
-    allocate_cluster_ip(core, current, service)?;
-    node_port::allocate_node_ports(core, current, service)
+    allocate_cluster_ip(transaction, current, service)?;
+    node_port::allocate_node_ports(transaction, current, service)
 }
 
 /// Allocates the cluster IP of a Service, or retains the existing one.
-fn allocate_cluster_ip(core: &Core, current: Option<&Value>, service: &mut Value) -> Result<(), Status> {
+fn allocate_cluster_ip(
+    transaction: &Transaction<'_>,
+    current: Option<&Value>,
+    service: &mut Value,
+) -> Result<(), Status> {
     if !service_type::has_cluster_ip(service) {
         return Ok(());
     }
@@ -59,9 +64,9 @@ fn allocate_cluster_ip(core: &Core, current: Option<&Value>, service: &mut Value
     let requested = if requested.is_empty() { first_cluster_ip } else { requested };
     let address = match requested.as_str() {
         "None" => requested,
-        "" => next_free_address(core)?.to_string(),
+        "" => next_free_address(transaction)?.to_string(),
         _ if current.is_some_and(|current| object::text(current, "/spec/clusterIP") == requested) => requested,
-        _ => check_requested_address(core, service, requested)?,
+        _ => check_requested_address(transaction, service, requested)?,
     };
     check_ip_families(service, &address, &families)?;
     let spec = object::members(&mut service["spec"]);
@@ -97,7 +102,11 @@ fn check_ip_families(service: &Value, address: &str, families: &[String]) -> Res
 }
 
 /// Checks that the address requested by the client is valid and not allocated.
-fn check_requested_address(core: &Core, service: &Value, requested: String) -> Result<String, Status> {
+fn check_requested_address(
+    transaction: &Transaction<'_>,
+    service: &Value,
+    requested: String,
+) -> Result<String, Status> {
     let invalid = |message: &str| {
         let cause = StatusCause::invalid("spec.clusterIPs[0]", &json!(requested), message);
         Status::invalid("Service", object::name(service), vec![cause])
@@ -105,7 +114,7 @@ fn check_requested_address(core: &Core, service: &Value, requested: String) -> R
     if requested.parse::<Ipv4Addr>().is_err() {
         return Err(invalid("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"));
     }
-    if is_allocated(core, &requested) {
+    if allocated_addresses(transaction).contains(&requested) {
         let hint = format!("failed to allocate IP {requested}: provided IP is already allocated");
         let cause = StatusCause::invalid("spec.clusterIPs", &json!([requested]), &hint);
         return Err(Status::invalid("Service", object::name(service), vec![cause]));
@@ -113,19 +122,20 @@ fn check_requested_address(core: &Core, service: &Value, requested: String) -> R
     Ok(requested)
 }
 
-/// Returns the next free address after the last allocated one. This order avoids early reuse of released addresses and
-/// gives concurrent writers different addresses.
-fn next_free_address(core: &Core) -> Result<Ipv4Addr, Status> {
-    for _ in FIRST_ADDRESS..=LAST_ADDRESS {
-        let address =
-            Ipv4Addr::from_bits(FIRST_ADDRESS + core.next_address_offset() % (LAST_ADDRESS - FIRST_ADDRESS + 1));
-        if !is_allocated(core, &address.to_string()) {
-            return Ok(address);
-        }
-    }
-    Err(Status::internal_error("failed to allocate a serviceIP: range is full"))
+/// Returns the next free address after the last allocated one. This order avoids early reuse of released addresses.
+fn next_free_address(transaction: &Transaction<'_>) -> Result<Ipv4Addr, Status> {
+    let allocated = allocated_addresses(transaction);
+    let next_address = |_| {
+        let offset = transaction.core.next_address_offset();
+        Ipv4Addr::from_bits(FIRST_ADDRESS + offset % (LAST_ADDRESS - FIRST_ADDRESS + 1))
+    };
+    (FIRST_ADDRESS..=LAST_ADDRESS)
+        .map(next_address)
+        .find(|address| !allocated.contains(&address.to_string()))
+        .ok_or_else(|| Status::internal_error("failed to allocate a serviceIP: range is full"))
 }
 
-fn is_allocated(core: &Core, address: &str) -> bool {
-    core.list("services").iter().any(|service| object::text(service, "/spec/clusterIP") == address)
+fn allocated_addresses(transaction: &Transaction<'_>) -> BTreeSet<String> {
+    let services = transaction.list("services");
+    services.iter().map(|service| object::text(service, "/spec/clusterIP").to_owned()).collect()
 }

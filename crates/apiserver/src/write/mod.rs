@@ -3,6 +3,7 @@
 //!
 //! | stage | purpose | create | update |
 //! |---|---|---|---|
+//! | [`current_definition`] | finds the definition of custom resources | 1 | 1 |
 //! | [`decode`] | decodes the body of a request, finds duplicate fields, checks field types | 2 | 2 |
 //! | [`prune`] | removes unknown fields and reports them | 3 | 3 |
 //! | [`preconditions`] | compares name, UID and resource version with the current object | | 4 |
@@ -17,8 +18,11 @@
 //! | [`admit`] | runs the built-in admission plugins and the admission port | 8, 10, 14 | 9, 14 |
 //! | commit | stores the object | 16 | 16 |
 //!
+//! Each attempt to write is a [transaction](crate::transaction): stages read other objects only through it, and the
+//! commit fails if one of them has changed since. The write is then tried again from stage 1.
+//!
 //! A creation runs:
-//! 1. type, namespace and name: [`prepare`]
+//! 1. definition of custom resources: [`current_definition`]; type, namespace and name: [`prepare`]
 //! 2. field types: [`decode`], [`normalize`]
 //! 3. unknown fields: [`prune`]
 //! 4. defaults: [`default`], [`prepare`], [`normalize`]
@@ -36,7 +40,7 @@
 //! 16. commit
 //!
 //! An update runs:
-//! 1. current object and proposal: [`default`]
+//! 1. definition of custom resources: [`current_definition`]; current object and proposal: [`default`]
 //! 2. field types: [`decode`], [`normalize`]
 //! 3. unknown fields: [`prune`]
 //! 4. preconditions, type and namespace: [`preconditions`], [`prepare`]
@@ -60,6 +64,7 @@
 pub(crate) mod admit;
 mod allocate;
 mod committed;
+mod current_definition;
 pub(crate) mod decode;
 pub(crate) mod default;
 mod finalization;
@@ -83,8 +88,8 @@ pub(crate) use committed::{Committed, Transition, WriteResult};
 pub(crate) use decode::FieldWarnings;
 pub(crate) use finalization::is_removable;
 pub(crate) use options::{FieldValidation, RequestBody, WriteOptions};
-pub(crate) use pipeline::{create, modify};
-pub(crate) use proposal::{Proposal, ProposeFn};
+pub(crate) use pipeline::{create, modify, modify_with_reads};
+pub(crate) use proposal::{Proposal, ProposeFn, ProposeWithReadsFn};
 pub(crate) use request::WriteRequest;
 pub(crate) use subresource::Subresource;
 use undecodable_object::UndecodableObject;

@@ -3,6 +3,8 @@
 use apimachinery::Status;
 use serde_json::Value;
 
+use crate::transaction::Transaction;
+
 /// New object that a client proposes.
 #[derive(Debug, Clone)]
 pub(crate) enum Proposal {
@@ -15,6 +17,9 @@ pub(crate) enum Proposal {
 /// Computes the new object from the current one, which is `None` if the object does not exist. It is called again after
 /// each conflict.
 pub(crate) type ProposeFn<'a> = &'a dyn Fn(Option<&Value>) -> Result<Proposal, Status>;
+
+/// Like [`ProposeFn`], for a new object that depends on other objects.
+pub(crate) type ProposeWithReadsFn<'a> = &'a dyn Fn(&Transaction<'_>, Option<&Value>) -> Result<Proposal, Status>;
 
 // === impl Proposal ===
 

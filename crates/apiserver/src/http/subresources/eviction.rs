@@ -8,6 +8,7 @@ use crate::http::path::RequestTarget;
 use crate::http::request::ApiRequest;
 use crate::http::{response, verbs};
 use crate::server::Server;
+use crate::transaction::Transaction;
 use crate::write::decode;
 
 pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Result<Response, Status> {
@@ -20,18 +21,21 @@ pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiReques
     }
     let mut options = verbs::parse_delete_options(eviction.get("deleteOptions").unwrap_or(&Value::Null), request)?;
     options.uid = options.uid.or_else(|| Some(object::uid(&pod).to_owned()));
-    if !bypasses_budgets(&pod) {
-        check_disruption_budget(server, &pod)?;
-    }
-    server.delete_object(&target.resource, namespace, name, &options)?;
+    let check = |transaction: &Transaction<'_>, pod: &Value| {
+        if !bypasses_budgets(pod) {
+            check_disruption_budget(transaction, pod)?;
+        }
+        Ok(true)
+    };
+    server.delete_object_if(&target.resource, namespace, name, &options, &check)?;
     let success = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
     Ok(response::created(&success))
 }
 
-/// Checks that the Pod's disruption budget allows its eviction. Terminating Pods count as disrupted, which makes
-/// `status.disruptedPods` unnecessary.
-fn check_disruption_budget(server: &Server, pod: &Value) -> Result<(), Status> {
-    let budgets = server.list(disruption_budget::RESOURCE);
+/// Checks that the Pod's disruption budget allows its eviction. Terminating Pods count as disrupted, and the eviction
+/// conflicts with changes of the Pods that the budget covers, which makes `status.disruptedPods` unnecessary.
+fn check_disruption_budget(transaction: &Transaction<'_>, pod: &Value) -> Result<(), Status> {
+    let budgets = transaction.list(disruption_budget::RESOURCE);
     let mut matching = budgets.iter().filter(|budget| disruption_budget::covers(budget, pod));
     let Some(budget) = matching.next() else { return Ok(()) };
     if matching.next().is_some() {
@@ -39,10 +43,11 @@ fn check_disruption_budget(server: &Server, pod: &Value) -> Result<(), Status> {
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
         return Err(Status::internal_error(message));
     }
-    let get = |resource: &str, namespace: &str, name: &str| server.get(resource, namespace, name);
-    let status = disruption_budget::compute_status(budget, &server.list("pods"), |pod| {
-        disruption_budget::expected_scale(pod, get)
-    });
+    let get = |resource: &str, namespace: &str, name: &str| transaction.get(resource, namespace, name);
+    let is_covered = |pod: &Value| disruption_budget::covers(budget, pod);
+    let covered_pods = transaction.list_matching("pods", object::namespace(pod), is_covered);
+    let status =
+        disruption_budget::compute_status(budget, &covered_pods, |pod| disruption_budget::expected_scale(pod, get));
     if !pod::is_ready(pod) && allows_unready_eviction(budget, &status) {
         return Ok(());
     }

@@ -10,6 +10,7 @@ use crate::http::request::ApiRequest;
 use crate::http::{representation, response};
 use crate::resources::{Resource, definition};
 use crate::server::Server;
+use crate::transaction::Transaction;
 use crate::write::decode;
 
 /// Resources for which the response is the deleted object instead of a Status.
@@ -52,7 +53,10 @@ pub(super) fn delete_collection(
         if !predicate.matches(&object) {
             continue;
         }
-        match server.delete_object(resource, &key.0, &key.1, &options) {
+        // The selector also has to match the object at the time of its deletion.
+        let still_matches = |_: &Transaction<'_>, current: &Value| Ok(predicate.matches(current));
+        match server.delete_object_if(resource, &key.0, &key.1, &options, &still_matches) {
+            Ok(None) => {}
             Err(status) if status.reason != "NotFound" => return Err(status),
             _ => items.push(representation::to_served_version(resource, &object)),
         }

@@ -10,24 +10,33 @@ use serde_json::Value;
 use crate::core::Core;
 use crate::ports::AdmissionRequest;
 use crate::resources::Resource;
+use crate::transaction::Transaction;
 pub(super) use namespace::check_namespace;
 
 /// Runs the mutating admission plugins on a new object.
 ///
 /// # Errors
 /// 403 with the message of the plugin that rejects the object.
-pub(super) fn mutate(core: &Core, resource: &Resource, object: &mut Value) -> Result<(), Status> {
+pub(super) fn mutate(transaction: &Transaction<'_>, resource: &Resource, object: &mut Value) -> Result<(), Status> {
     if resource.storage == "pods" {
         tolerations::add_default_tolerations(object);
     }
-    priority::admit(core, resource, object)
+    priority::admit(transaction, resource, object)
 }
 
 /// Runs the mutating admission plugins on an updated object.
-pub(super) fn mutate_update(resource: &Resource, object: &mut Value) {
+///
+/// # Errors
+/// 403 with the message of the plugin that rejects the object.
+pub(super) fn mutate_update(
+    transaction: &Transaction<'_>,
+    resource: &Resource,
+    object: &mut Value,
+) -> Result<(), Status> {
     if resource.storage == "pods" {
         tolerations::add_default_tolerations(object);
     }
+    priority::admit_update(transaction, resource, object)
 }
 
 /// Runs admission control for the deletion of an object.

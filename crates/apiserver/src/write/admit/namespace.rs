@@ -3,8 +3,8 @@
 use apimachinery::{Status, StatusCause, object};
 use serde_json::{Value, json};
 
-use crate::core::Core;
 use crate::resources::Resource;
+use crate::transaction::Transaction;
 
 /// Namespaces that clients cannot delete.
 const PROTECTED_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -25,7 +25,7 @@ pub(super) fn check_deletion_allowed(resource: &Resource, name: &str) -> Result<
 /// # Errors
 /// 404 if the namespace does not exist, 403 if it is terminating.
 pub(in crate::write) fn check_namespace(
-    core: &Core,
+    transaction: &Transaction<'_>,
     resource: &Resource,
     namespace: &str,
     object: &Value,
@@ -33,7 +33,7 @@ pub(in crate::write) fn check_namespace(
     if !resource.namespaced {
         return Ok(());
     }
-    let existing = core.get("namespaces", "", namespace);
+    let existing = transaction.get("namespaces", "", namespace);
     let Some(existing) = existing else { return Err(Status::not_found("namespaces", namespace)) };
     if !object::is_deleting(&existing) {
         return Ok(());

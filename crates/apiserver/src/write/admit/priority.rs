@@ -4,8 +4,8 @@
 use apimachinery::{Status, object};
 use serde_json::{Value, json};
 
-use crate::core::Core;
 use crate::resources::Resource;
+use crate::transaction::Transaction;
 use crate::write::priority_class::PREEMPT_LOWER_PRIORITY;
 
 const PRIORITY_CLASSES: &str = "priorityclasses.scheduling.k8s.io";
@@ -13,19 +13,34 @@ const PRIORITY_CLASSES: &str = "priorityclasses.scheduling.k8s.io";
 /// Resolves the priority of a new Pod or checks a new PriorityClass.
 ///
 /// # Errors
-/// 403 with the message of the plugin in kube-apicore.
-pub(super) fn admit(core: &Core, resource: &Resource, object: &mut Value) -> Result<(), Status> {
+/// 403 with the message of the plugin in kube-apiserver.
+pub(super) fn admit(transaction: &Transaction<'_>, resource: &Resource, object: &mut Value) -> Result<(), Status> {
     match resource.storage.as_str() {
-        "pods" => resolve_pod_priority(core, object),
-        PRIORITY_CLASSES => check_single_default(core, object),
+        "pods" => resolve_pod_priority(transaction, object),
+        PRIORITY_CLASSES => check_single_default(transaction, object),
         _ => Ok(()),
     }
 }
 
-fn resolve_pod_priority(core: &Core, pod: &mut Value) -> Result<(), Status> {
+/// Checks an updated PriorityClass.
+///
+/// # Errors
+/// 403 with the message of the plugin in kube-apiserver.
+pub(super) fn admit_update(transaction: &Transaction<'_>, resource: &Resource, object: &Value) -> Result<(), Status> {
+    match resource.storage.as_str() {
+        PRIORITY_CLASSES => check_single_default(transaction, object),
+        _ => Ok(()),
+    }
+}
+
+fn resolve_pod_priority(transaction: &Transaction<'_>, pod: &mut Value) -> Result<(), Status> {
     let forbidden = |pod: &Value, message: &str| Err(Status::forbidden("pods", object::name(pod), message));
     let class_name = object::text(pod, "/spec/priorityClassName").to_owned();
-    let class = if class_name.is_empty() { default_class(core) } else { core.get(PRIORITY_CLASSES, "", &class_name) };
+    let class = if class_name.is_empty() {
+        default_class(transaction)
+    } else {
+        transaction.get(PRIORITY_CLASSES, "", &class_name)
+    };
     if class.is_none() && !class_name.is_empty() {
         return forbidden(pod, &format!("no PriorityClass with name {class_name} was found"));
     }
@@ -61,17 +76,17 @@ fn resolve_pod_priority(core: &Core, pod: &mut Value) -> Result<(), Status> {
 }
 
 /// Returns the global default PriorityClass. If there are several, the one with the lowest value applies.
-fn default_class(core: &Core) -> Option<std::sync::Arc<Value>> {
-    let defaults = core.list(PRIORITY_CLASSES).into_iter().filter(|class| class["globalDefault"] == json!(true));
+fn default_class(transaction: &Transaction<'_>) -> Option<std::sync::Arc<Value>> {
+    let defaults = transaction.list(PRIORITY_CLASSES).into_iter().filter(|class| class["globalDefault"] == json!(true));
     defaults.min_by_key(|class| class["value"].as_i64())
 }
 
-fn check_single_default(core: &Core, class: &Value) -> Result<(), Status> {
+fn check_single_default(transaction: &Transaction<'_>, class: &Value) -> Result<(), Status> {
     if class["globalDefault"] != json!(true) {
         return Ok(());
     }
     let name = object::name(class);
-    match default_class(core).filter(|other| object::name(other) != name) {
+    match default_class(transaction).filter(|other| object::name(other) != name) {
         None => Ok(()),
         Some(other) => {
             let message = format!(

@@ -7,7 +7,7 @@ use apimachinery::{Status, StatusCause, object};
 use serde_json::{Value, json};
 
 use super::service_type;
-use crate::core::Core;
+use crate::transaction::Transaction;
 
 /// Default of kube-apiserver's `--service-node-port-range`.
 const NODE_PORT_RANGE: RangeInclusive<i64> = 30000..=32767;
@@ -16,12 +16,16 @@ const NODE_PORT_RANGE: RangeInclusive<i64> = 30000..=32767;
 type AllocatedPorts = BTreeSet<(String, i64)>;
 
 /// Sets the node port of each port of a Service: the requested one, the existing one, or else a newly allocated one.
-pub(super) fn allocate_node_ports(core: &Core, current: Option<&Value>, service: &mut Value) -> Result<(), Status> {
+pub(super) fn allocate_node_ports(
+    transaction: &Transaction<'_>,
+    current: Option<&Value>,
+    service: &mut Value,
+) -> Result<(), Status> {
     if !service_type::has_node_ports(service) {
         return Ok(());
     }
     let current_ports = current.map(service_type::ports).unwrap_or_default();
-    let mut allocated = allocated_by_others(core, service);
+    let mut allocated = allocated_by_others(transaction, service);
     let mut causes = Vec::new();
     let mut ports = service_type::ports(service);
     for (index, port) in ports.iter_mut().enumerate() {
@@ -75,11 +79,11 @@ fn next_free_port(allocated: &AllocatedPorts, protocol: &str) -> Result<i64, Sta
         .ok_or_else(|| Status::internal_error("failed to allocate a nodePort: range is full"))
 }
 
-fn allocated_by_others(core: &Core, service: &Value) -> AllocatedPorts {
+fn allocated_by_others(transaction: &Transaction<'_>, service: &Value) -> AllocatedPorts {
     let is_same_service = |other: &Value| {
         object::name(other) == object::name(service) && object::namespace(other) == object::namespace(service)
     };
-    let others = core.list("services");
+    let others = transaction.list("services");
     let ports = others.iter().filter(|other| !is_same_service(other)).flat_map(|other| service_type::ports(other));
     ports.filter_map(|port| Some((object::text(&port, "/protocol").to_owned(), requested_node_port(&port)?))).collect()
 }

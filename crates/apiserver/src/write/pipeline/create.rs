@@ -8,13 +8,14 @@ use serde_json::Value;
 use crate::core::Core;
 use crate::reviews;
 use crate::store::depth;
+use crate::transaction::{MAX_ATTEMPTS, Transaction};
 use crate::write::{
-    Committed, Proposal, Transition, WriteRequest, WriteResult, admit, allocate, decode, default, managed_fields,
-    normalize, prepare, prune, validate, validation_rules, warnings,
+    Committed, Proposal, Transition, WriteRequest, WriteResult, admit, allocate, current_definition, decode, default,
+    managed_fields, normalize, prepare, prune, validate, validation_rules, warnings,
 };
 
-/// Maximum number of attempts with generated names.
-const MAX_ATTEMPTS: usize = 8;
+/// Maximum number of generated names.
+const MAX_GENERATED_NAMES: usize = 8;
 
 /// Creates an object. If only `generateName` is set, the server generates the name.
 ///
@@ -23,11 +24,11 @@ const MAX_ATTEMPTS: usize = 8;
 pub(crate) fn create(core: &Core, request: &WriteRequest<'_>, proposal: Proposal) -> Result<WriteResult, Status> {
     let (object, is_applied) = proposal.into_parts();
     if !object::name(&object).is_empty() {
-        return try_create(core, request, object, is_applied);
+        return create_after_conflicts(core, request, &object, is_applied);
     }
     let mut last_error = Status::internal_error("no name was generated");
-    for _ in 0..MAX_ATTEMPTS {
-        match try_create(core, request, object.clone(), is_applied) {
+    for _ in 0..MAX_GENERATED_NAMES {
+        match create_after_conflicts(core, request, &object, is_applied) {
             Err(status) if status.reason == "AlreadyExists" => last_error = status,
             result => return result,
         }
@@ -35,16 +36,35 @@ pub(crate) fn create(core: &Core, request: &WriteRequest<'_>, proposal: Proposal
     Err(last_error)
 }
 
-/// Tries to create an object with the name that it has or with a newly generated one.
+/// Creates an object with the name that it has or with a newly generated one.
+fn create_after_conflicts(
+    core: &Core,
+    request: &WriteRequest<'_>,
+    object: &Value,
+    is_applied: bool,
+) -> Result<WriteResult, Status> {
+    for _ in 0..MAX_ATTEMPTS {
+        if let Some(result) = try_create(core, request, object.clone(), is_applied)? {
+            return Ok(result);
+        }
+    }
+    Err(Status::object_modified(&request.resource.group_resource(), object::name(object)))
+}
+
+/// Tries to create an object. Returns `None` on a conflict with a concurrent write.
 fn try_create(
     core: &Core,
     request: &WriteRequest<'_>,
     mut object: Value,
     is_applied: bool,
-) -> Result<WriteResult, Status> {
-    let WriteRequest { resource, subresource, namespace, options } = *request;
+) -> Result<Option<WriteResult>, Status> {
+    let transaction = Transaction::new(core);
+    let WriteRequest { subresource, namespace, options, .. } = *request;
 
-    // 1. Type, namespace and name.
+    // 1. Definition, type, namespace and name.
+    let resource = &current_definition::current_resource(&transaction, request.resource)?;
+    let request = &WriteRequest { resource, ..*request };
+    current_definition::check_creation(&transaction, resource)?;
     prepare::set_type_and_namespace(resource, namespace, &mut object)?;
     prepare::generate_name(&mut object, core.random.as_ref());
 
@@ -71,7 +91,7 @@ fn try_create(
     if resource.create_only {
         validate::create(resource, &object)?;
         reviews::fill_status(resource, &mut object);
-        return Ok(not_stored(object, warnings));
+        return Ok(Some(not_stored(object, warnings)));
     }
 
     // 7. Fields owned by the server.
@@ -79,7 +99,7 @@ fn try_create(
     prepare::prepare_for_create(resource, &mut object);
 
     // 8. Mutating admission plugins.
-    admit::mutate(core, resource, &mut object)?;
+    admit::mutate(&transaction, resource, &mut object)?;
     normalize::normalize(resource, &mut object);
 
     // 9. Validation.
@@ -87,19 +107,18 @@ fn try_create(
     warnings.extend(warnings::warnings_for(resource, None, &object));
 
     // 10. The namespace.
-    admit::check_namespace(core, resource, namespace, &object)?;
+    admit::check_namespace(&transaction, resource, namespace, &object)?;
 
     // 11. Validation rules of custom resources.
     validation_rules::check(resource, &object, None)?;
 
     // 12. Addresses and ports of Services.
-    allocate::allocate_for_service(core, resource, None, &mut object)?;
+    allocate::allocate_for_service(&transaction, resource, None, &mut object)?;
 
     // 13. The name.
     let key = resource.object_key(namespace, object::name(&object));
-    let already_exists = |name: &str| Status::already_exists(&resource.group_resource(), name);
-    if core.store.get(&key).is_some() {
-        return Err(already_exists(&key.name));
+    if core.store.get_stored(&key).is_some() {
+        return Err(Status::already_exists(&resource.group_resource(), &key.name));
     }
 
     // 14. The admission port.
@@ -111,12 +130,12 @@ fn try_create(
     // 16. Commit.
     if options.dry_run {
         depth::check(&key.name, &object)?;
-        return Ok(not_stored(object, warnings));
+        return Ok(Some(not_stored(object, warnings)));
     }
-    let Some(new) = core.store.try_commit(&key, None, Some(object))? else { return Err(already_exists(&key.name)) };
+    let Some(new) = transaction.commit(&key, None, Some(object))? else { return Ok(None) };
     let transition = Transition::Created { new: Arc::clone(&new) };
     let committed = Some(Committed { resource: Arc::clone(resource), key, transition });
-    Ok(WriteResult { object: new, warnings, created: true, committed })
+    Ok(Some(WriteResult { object: new, warnings, created: true, committed }))
 }
 
 /// Returns the result of a creation that stores nothing.

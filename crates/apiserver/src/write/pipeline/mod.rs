@@ -4,4 +4,4 @@ mod create;
 mod update;
 
 pub(crate) use create::create;
-pub(crate) use update::modify;
+pub(crate) use update::{modify, modify_with_reads};

@@ -8,14 +8,12 @@ use serde_json::Value;
 use super::create::create;
 use crate::core::Core;
 use crate::store::{ObjectKey, depth};
+use crate::transaction::{MAX_ATTEMPTS, Transaction};
 use crate::write::{
-    Committed, Proposal, ProposeFn, Subresource, Transition, WriteRequest, WriteResult, admit, allocate, decode,
-    default, is_removable, managed_fields, normalize, preconditions, prepare, prune, validate, validation_rules,
-    warnings,
+    Committed, Proposal, ProposeFn, ProposeWithReadsFn, Subresource, Transition, WriteRequest, WriteResult, admit,
+    allocate, current_definition, decode, default, is_removable, managed_fields, normalize, preconditions, prepare,
+    prune, validate, validation_rules, warnings,
 };
-
-/// Maximum number of attempts after conflicts with concurrent writes.
-const MAX_ATTEMPTS: usize = 8;
 
 /// Updates an object. `propose` computes the new object and is called again after a conflict.
 ///
@@ -27,6 +25,19 @@ pub(crate) fn modify(
     request: &WriteRequest<'_>,
     name: &str,
     propose: ProposeFn<'_>,
+) -> Result<WriteResult, Status> {
+    modify_with_reads(core, request, name, &|_, current| propose(current))
+}
+
+/// Like [`modify`], for a new object that depends on other objects.
+///
+/// # Errors
+/// Those of [`modify`].
+pub(crate) fn modify_with_reads(
+    core: &Core,
+    request: &WriteRequest<'_>,
+    name: &str,
+    propose: ProposeWithReadsFn<'_>,
 ) -> Result<WriteResult, Status> {
     for _ in 0..MAX_ATTEMPTS {
         if let Some(result) = try_modify(core, request, name, propose)? {
@@ -41,17 +52,24 @@ fn try_modify(
     core: &Core,
     request: &WriteRequest<'_>,
     name: &str,
-    propose: ProposeFn<'_>,
+    propose: ProposeWithReadsFn<'_>,
 ) -> Result<Option<WriteResult>, Status> {
-    let WriteRequest { resource, subresource, namespace, options } = *request;
+    let transaction = Transaction::new(core);
+    let WriteRequest { subresource, namespace, options, .. } = *request;
 
-    // 1. The current object and the proposal.
+    // 1. The definition, the current object and the proposal.
+    let resource = &current_definition::current_resource(&transaction, request.resource)?;
+    let request = &WriteRequest { resource, ..*request };
     let key = resource.object_key(namespace, name);
     let Some(stored) = core.store.get(&key) else {
-        return create_on_update(core, request, name, propose(None)?).map(Some);
+        return match create_on_update(core, request, name, propose(&transaction, None)?) {
+            // The object was created concurrently.
+            Err(status) if status.reason == "AlreadyExists" && core.store.get_stored(&key).is_some() => Ok(None),
+            result => result.map(Some),
+        };
     };
     let current = default::with_schema_defaults(resource, &stored);
-    let (mut object, is_applied) = propose(Some(&current))?.into_parts();
+    let (mut object, is_applied) = propose(&transaction, Some(&current))?.into_parts();
 
     // 2. Field types.
     decode::check_field_types(resource, &object).map_err(|error| error.into_status(options.body))?;
@@ -80,11 +98,11 @@ fn try_modify(
     }
 
     // 8. Addresses and ports of Services.
-    allocate::allocate_for_service(core, resource, Some(&current), &mut object)?;
+    allocate::allocate_for_service(&transaction, resource, Some(&current), &mut object)?;
 
     // 9. Mutating admission plugins.
     if subresource == Subresource::Main {
-        admit::mutate_update(resource, &mut object);
+        admit::mutate_update(&transaction, resource, &mut object)?;
     }
 
     // 10. Fields owned by the server.
@@ -116,7 +134,7 @@ fn try_modify(
         depth::check(&key.name, &object)?;
         return Ok(Some(not_stored(Arc::new(object), warnings)));
     }
-    let Some((object, transition)) = commit(core, request, &key, stored, object)? else { return Ok(None) };
+    let Some((object, transition)) = commit(&transaction, request, &key, stored, object)? else { return Ok(None) };
     let committed = Some(Committed { resource: Arc::clone(resource), key, transition });
     Ok(Some(WriteResult { object, warnings, created: false, committed }))
 }
@@ -124,17 +142,17 @@ fn try_modify(
 /// Stores the updated object, or removes it if the update removes the last finalizer of a terminating object. Returns
 /// the object after the update, or `None` on a conflict with a concurrent write.
 fn commit(
-    core: &Core,
+    transaction: &Transaction<'_>,
     request: &WriteRequest<'_>,
     key: &ObjectKey,
     stored: Arc<Value>,
     object: Value,
 ) -> Result<Option<(Arc<Value>, Transition)>, Status> {
     if object::is_deleting(&object) && is_removable(request.resource, &object) {
-        let removed = core.store.try_commit(key, Some(&stored), None)?;
+        let removed = transaction.commit(key, Some(&stored), None)?;
         return Ok(removed.map(|_| (Arc::new(object), Transition::Removed { old: stored })));
     }
-    let written = core.store.try_commit(key, Some(&stored), Some(object))?;
+    let written = transaction.commit(key, Some(&stored), Some(object))?;
     Ok(written.map(|new| {
         let transition = Transition::Updated { subresource: request.subresource, old: stored, new: Arc::clone(&new) };
         (new, transition)
