@@ -9,7 +9,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use kube::runtime::watcher::Event;
@@ -51,12 +51,24 @@ impl Stores {
         Stores { stores: Arc::default(), last_applied: LastApplied::default(), manager, cache_policy }
     }
 
-    /// Applies a watch event to the cache of `kind` and returns the changes.
+    /// Applies an event of the only watch of `kind` to its cache and returns the changes.
     pub fn apply_event(&self, kind: Kind, event: Event<Value>) -> Changes {
+        self.apply_namespace_event(kind, "", event)
+    }
+
+    /// Applies an event of the watch of `kind` in `namespace` to the cache, which the watches of several namespaces share,
+    /// and returns the changes. A list replaces only the objects of its namespace; an empty name is the whole kind.
+    pub(crate) fn apply_namespace_event(&self, kind: Kind, namespace: &str, event: Event<Value>) -> Changes {
         let event = event.modify(|object| drop_unused_fields(object, kind, self.manager));
         let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
         let store = stores.entry(kind).or_insert_with(|| Store::new((self.cache_policy)(kind)));
-        store.apply_event(kind, event).into()
+        store.apply_event(kind, namespace, event).into()
+    }
+
+    /// Adds the cache of `kind`, which has synced once each of `namespaces` has been listed.
+    pub(crate) fn add_kind(&self, kind: Kind, namespaces: BTreeSet<String>) {
+        let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
+        stores.entry(kind).or_insert_with(|| Store::new((self.cache_policy)(kind))).require_lists(namespaces);
     }
 
     /// Caches the response to our own write, so that the next read does not return an outdated object. The change is
@@ -129,7 +141,7 @@ impl Stores {
         objects
     }
 
-    /// Returns whether the first list of `kind` is complete.
+    /// Returns whether the first list of `kind`, in every watched namespace, is complete.
     #[must_use]
     pub fn has_synced(&self, kind: Kind) -> bool {
         self.read(kind, |store| Some(store.synced)).unwrap_or_default()

@@ -1,4 +1,5 @@
-//! Watches that keep the caches up to date: one per kind, started and stopped as the kind is installed and removed.
+//! Watches that keep the caches up to date: one per kind, or per kind and namespace, started and stopped as the kind is
+//! installed and removed.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -30,9 +31,9 @@ const DEFINITION_PAGE_SIZE: u32 = 4;
 /// There is no limit for a slow server, since a decision based on an incomplete cache may be permanent.
 const FAILED_LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A watch of one kind.
+/// The watches of one kind.
 struct RunningWatch {
-    /// Time of the first error of the watch, if any.
+    /// Time of the first error of a watch, if any.
     first_failure: Arc<OnceLock<Instant>>,
     shutdown: CancellationToken,
 }
@@ -44,6 +45,17 @@ pub struct Watches {
     changes: mpsc::Sender<Change>,
     running: BTreeMap<Kind, RunningWatch>,
     shutdown: CancellationToken,
+    /// Namespaces in which namespaced kinds are watched; empty: all.
+    namespaces: Vec<String>,
+}
+
+/// The cache that one watch keeps up to date.
+struct WatchedCache {
+    kind: Kind,
+    /// Namespace of the watch; empty if no other watch updates the cache.
+    namespace: String,
+    stores: Stores,
+    changes: mpsc::Sender<Change>,
 }
 
 // === impl Watches ===
@@ -53,32 +65,48 @@ impl Watches {
     #[must_use]
     pub fn new(client: Client, stores: Stores, shutdown: CancellationToken) -> (Watches, mpsc::Receiver<Change>) {
         let (changes, receiver) = mpsc::channel(CHANNEL_CAPACITY);
-        (Watches { client, stores, changes, running: BTreeMap::new(), shutdown }, receiver)
+        let namespaces = Vec::new();
+        (Watches { client, stores, changes, running: BTreeMap::new(), shutdown, namespaces }, receiver)
     }
 
-    /// Starts a watch of `kind` in all namespaces. Returns false if a watch of `kind` is already running.
+    /// Restricts the watches of namespaced kinds that are started from now on to `namespaces`, unless the list is empty.
+    pub fn restrict_to(&mut self, namespaces: &[String]) {
+        self.namespaces = namespaces.to_vec();
+    }
+
+    /// Starts the watch of `kind`, in every namespace or in those of [`Self::restrict_to`]. Returns false if a watch of
+    /// `kind` is already running.
     pub fn start(&mut self, kind: Kind) -> bool {
-        let api = kube::Api::all_with(self.client.clone(), &kind.api_resource());
         let config = watcher::Config::default();
         let selector = kind.label_selector;
-        self.spawn(kind, api, if selector.is_empty() { config } else { config.labels(selector) })
+        let config = if selector.is_empty() { config } else { config.labels(selector) };
+        if !kind.namespaced || self.namespaces.is_empty() {
+            let api = kube::Api::all_with(self.client.clone(), &kind.api_resource());
+            return self.spawn(kind, BTreeMap::from([(String::new(), api)]), config);
+        }
+        let api = |namespace: &String| (namespace.clone(), kind.api(self.client.clone(), namespace));
+        let apis = self.namespaces.iter().map(api).collect();
+        self.spawn(kind, apis, config)
     }
 
     /// Starts a watch of one object of a namespaced `kind`, for kinds with many objects or without permission to list all
     /// of them. Returns false if a watch of `kind` is already running.
     pub fn start_named(&mut self, kind: Kind, key: &NamespacedName) -> bool {
         let api = kind.api(self.client.clone(), &key.namespace);
-        self.spawn(kind, api, watcher::Config::default().fields(&format!("metadata.name={}", key.name)))
+        let config = watcher::Config::default().fields(&format!("metadata.name={}", key.name));
+        self.spawn(kind, BTreeMap::from([(String::new(), api)]), config)
     }
 
     /// Starts a watch of a namespaced `kind` in one namespace, for service accounts that may read no other namespace.
     /// Returns false if a watch of `kind` is already running.
     pub fn start_namespace(&mut self, kind: Kind, namespace: &str) -> bool {
         let api = kind.api(self.client.clone(), namespace);
-        self.spawn(kind, api, watcher::Config::default())
+        self.spawn(kind, BTreeMap::from([(String::new(), api)]), watcher::Config::default())
     }
 
-    fn spawn(&mut self, kind: Kind, api: kube::Api<DynamicObject>, config: watcher::Config) -> bool {
+    /// Starts one watch per entry of `apis`. The keys are the namespaces whose objects the watch replaces in the cache when
+    /// it lists; the empty name replaces the whole cache.
+    fn spawn(&mut self, kind: Kind, apis: BTreeMap<String, kube::Api<DynamicObject>>, config: watcher::Config) -> bool {
         if self.running.contains_key(&kind) {
             return false;
         }
@@ -88,7 +116,11 @@ impl Watches {
         let first_failure = Arc::default();
         let watch = RunningWatch { first_failure: Arc::clone(&first_failure), shutdown: shutdown.clone() };
         self.running.insert(kind, watch);
-        tokio::spawn(run(api, config, kind, self.stores.clone(), self.changes.clone(), first_failure, shutdown));
+        self.stores.add_kind(kind, apis.keys().cloned().collect());
+        for (namespace, api) in apis {
+            let cache = WatchedCache { kind, namespace, stores: self.stores.clone(), changes: self.changes.clone() };
+            tokio::spawn(run(api, config.clone(), cache, Arc::clone(&first_failure), shutdown.clone()));
+        }
         true
     }
 
@@ -117,6 +149,22 @@ impl Watches {
     }
 }
 
+// === impl WatchedCache ===
+
+impl WatchedCache {
+    fn apply_event(&self, event: watcher::Event<DynamicObject>) -> Changes {
+        use watcher::Event;
+        let event = match event {
+            Event::Apply(object) => Event::Apply(to_json(object)),
+            Event::Delete(object) => Event::Delete(to_json(object)),
+            Event::InitApply(object) => Event::InitApply(to_json(object)),
+            Event::Init => Event::Init,
+            Event::InitDone => Event::InitDone,
+        };
+        self.stores.apply_namespace_event(self.kind, &self.namespace, event)
+    }
+}
+
 impl Drop for Watches {
     fn drop(&mut self) {
         self.running.values().for_each(|watch| watch.shutdown.cancel());
@@ -126,9 +174,7 @@ impl Drop for Watches {
 async fn run(
     api: kube::Api<DynamicObject>,
     config: watcher::Config,
-    kind: Kind,
-    stores: Stores,
-    changes: mpsc::Sender<Change>,
+    cache: WatchedCache,
     first_failure: Arc<OnceLock<Instant>>,
     shutdown: CancellationToken,
 ) {
@@ -141,31 +187,20 @@ async fn run(
         };
         match event {
             Some(Ok(event)) => {
-                for change in apply_event(&stores, kind, event) {
-                    if changes.send(change).await.is_err() {
+                for change in cache.apply_event(event) {
+                    if cache.changes.send(change).await.is_err() {
                         return;
                     }
                 }
             }
             Some(Err(error)) => {
                 first_failure.get_or_init(Instant::now);
-                tracing::warn!(resource = kind.group_resource(), %error, "watch failed, retrying");
+                let (resource, namespace) = (cache.kind.group_resource(), &cache.namespace);
+                tracing::warn!(resource, namespace, %error, "watch failed, retrying");
             }
             None => return,
         }
     }
-}
-
-fn apply_event(stores: &Stores, kind: Kind, event: watcher::Event<DynamicObject>) -> Changes {
-    use watcher::Event;
-    let event = match event {
-        Event::Apply(object) => Event::Apply(to_json(object)),
-        Event::Delete(object) => Event::Delete(to_json(object)),
-        Event::InitApply(object) => Event::InitApply(to_json(object)),
-        Event::Init => Event::Init,
-        Event::InitDone => Event::InitDone,
-    };
-    stores.apply_event(kind, event)
 }
 
 /// Converts an object to JSON. kube-rs parses its metadata into a typed struct.

@@ -1,6 +1,6 @@
 //! Cache of the objects of one kind: watched objects, overlaid by responses to our own writes that are newer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube::runtime::watcher::Event;
@@ -24,9 +24,11 @@ pub(super) struct Store {
     /// Index of `objects` and `pending_writes`. It also contains values of objects that a pending write overlays, so
     /// callers verify the objects that they find.
     pub(super) index: Index,
-    /// Objects of a list in progress.
-    listing: Option<BTreeMap<NamespacedName, CachedObject>>,
-    /// Whether the first list is complete.
+    /// Objects of the lists in progress, by namespace; the empty name is a list of the whole kind.
+    listings: BTreeMap<String, BTreeMap<NamespacedName, CachedObject>>,
+    /// Namespaces whose first list is not complete.
+    unlisted: BTreeSet<String>,
+    /// Whether the first list of every namespace is complete.
     pub(super) synced: bool,
 }
 
@@ -37,19 +39,26 @@ impl Store {
         Store { cache_policy, ..Store::default() }
     }
 
-    pub(super) fn apply_event(&mut self, kind: Kind, event: Event<Value>) -> Vec<CachedChange> {
+    /// Requires a complete list of each of these namespaces before the store counts as synced.
+    pub(super) fn require_lists(&mut self, namespaces: BTreeSet<String>) {
+        self.unlisted = namespaces;
+    }
+
+    /// Applies an event of the watch of `namespace`, or of the whole kind if it is empty.
+    pub(super) fn apply_event(&mut self, kind: Kind, namespace: &str, event: Event<Value>) -> Vec<CachedChange> {
         match event {
             Event::Init => {
-                self.listing = Some(BTreeMap::new());
+                self.listings.insert(namespace.to_owned(), BTreeMap::new());
                 Vec::new()
             }
             Event::InitApply(object) => {
                 let value = Arc::new(object);
                 let cached = CachedObject::new(self.cache_policy.representation, &value);
-                self.listing.get_or_insert_default().insert(NamespacedName::from_object(&value), cached);
+                let listing = self.listings.entry(namespace.to_owned()).or_default();
+                listing.insert(NamespacedName::from_object(&value), cached);
                 Vec::new()
             }
-            Event::InitDone => self.replace_all(kind),
+            Event::InitDone => self.replace_listed(kind, namespace),
             Event::Apply(object) => {
                 let value = Arc::new(object);
                 let cached = CachedObject::new(self.cache_policy.representation, &value);
@@ -96,12 +105,13 @@ impl Store {
         }
     }
 
-    /// Replaces the content with the completed list and returns the differences.
-    fn replace_all(&mut self, kind: Kind) -> Vec<CachedChange> {
-        let listed = self.listing.take().unwrap_or_default();
-        self.pending_writes.clear();
+    /// Replaces the content of `namespace` with the completed list and returns the differences.
+    fn replace_listed(&mut self, kind: Kind, namespace: &str) -> Vec<CachedChange> {
+        let listed = self.listings.remove(namespace).unwrap_or_default();
+        let is_in_scope = |key: &NamespacedName| namespace.is_empty() || key.namespace == namespace;
+        self.pending_writes.retain(|key, _| !is_in_scope(key));
         let deleted: Vec<NamespacedName> =
-            self.objects.keys().filter(|key| !listed.contains_key(key)).cloned().collect();
+            self.objects.keys().filter(|key| is_in_scope(key) && !listed.contains_key(key)).cloned().collect();
         let mut changes: Vec<CachedChange> = deleted.iter().filter_map(|key| self.remove(kind, key)).collect();
         changes.extend(
             listed
@@ -109,7 +119,8 @@ impl Store {
                 .filter_map(|(key, cached)| self.insert(kind, key, cached))
                 .map(CachedChange::without_parsed_objects),
         );
-        if !self.synced {
+        self.unlisted.remove(namespace);
+        if !self.synced && self.unlisted.is_empty() {
             self.synced = true;
             changes.push(CachedChange::Synced(kind));
         }

@@ -159,3 +159,28 @@ fn removed_kind_reports_its_objects_as_deleted() {
     assert_eq!(describe_changes(stores.remove_kind(POD)), ["-a/x"]);
     assert!(!stores.has_synced(POD));
 }
+
+#[test]
+fn list_of_a_namespace_replaces_only_its_objects() {
+    let stores = Stores::new("us");
+    stores.add_kind(POD, ["a", "b"].map(str::to_owned).into());
+    let list_namespace = |namespace: &str, objects: Vec<Value>| {
+        let _ = stores.apply_namespace_event(POD, namespace, Event::Init);
+        for object in objects {
+            let _ = stores.apply_namespace_event(POD, namespace, Event::InitApply(object));
+        }
+        describe_changes(stores.apply_namespace_event(POD, namespace, Event::InitDone))
+    };
+    // The lists of both namespaces overlap in time.
+    let _ = stores.apply_namespace_event(POD, "a", Event::Init);
+    let _ = stores.apply_namespace_event(POD, "a", Event::InitApply(pod("a", "x", "1")));
+    assert_eq!(list_namespace("b", vec![pod("b", "y", "2")]), ["+b/y"]);
+    assert!(!stores.has_synced(POD));
+    assert_eq!(describe_changes(stores.apply_namespace_event(POD, "a", Event::InitDone)), ["+a/x", "synced pods"]);
+    assert!(stores.has_synced(POD));
+    // A write in another namespace that its watch has not delivered yet remains visible.
+    stores.observe_write(POD, pod("b", "y", "5"));
+    assert_eq!(list_namespace("a", vec![pod("a", "z", "3")]), ["-a/x", "+a/z"]);
+    let stored = stores.get(POD, &NamespacedName::new("b", "y")).unwrap();
+    assert_eq!(metadata_field(&stored, "resourceVersion"), "5");
+}
