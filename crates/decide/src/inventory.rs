@@ -26,7 +26,7 @@ pub use index::{ClassTotals, Inventory};
 pub use node_info::{NodeInfo, SERVICE_LABEL, is_pod_terminal, node_info, node_infos};
 pub use pod_usage::ServiceUsage;
 pub(crate) use provenance::set_provenance;
-pub use provenance::{Provenance, is_unmodified, provenance};
+pub use provenance::{PROVENANCE_ANNOTATION, Provenance, is_unmodified, provenance};
 
 /// Returns the nodes of `class` among `nodes`, counted in accelerators.
 #[must_use]

@@ -51,7 +51,7 @@ fn update_watches(context: &Context, watches: &mut Watches, queue: &mut WorkQueu
         }
         enqueue(context, work, &[], queue);
     }
-    if !context.accelerator_aware {
+    if !context.maintains_classes {
         return;
     }
     let updates = RESOURCE_FLAVORS.map(|kind| (kind, update_flavor_watch(&context.stores, watches, kind)));
@@ -84,7 +84,7 @@ fn enqueue(context: &Context, work: Vec<Work>, affected_classes: &[String], queu
                 continue;
             }
         };
-        let enabled = items.into_iter().filter(|item| context.accelerator_aware || !item.maintains_classes());
+        let enabled = items.into_iter().filter(|item| context.maintains_classes || !item.maintains_classes());
         enabled.for_each(|item| queue.add(item));
     }
 }

@@ -37,8 +37,12 @@ pub(crate) struct Context {
     pub(crate) metrics: Arc<Metrics>,
     /// Feature gate `AcceleratorAwareScheduling`.
     pub(crate) accelerator_aware: bool,
+    /// Whether accelerator classes and ResourceFlavors are written.
+    pub(crate) maintains_classes: bool,
     /// Whether accelerator classes are created from node labels.
     pub(crate) discovery: bool,
+    /// Whether events about cluster-scoped objects are created, which are in the namespace `default`.
+    pub(crate) reports_cluster_scoped_objects: bool,
     /// Shipped classes that discovery reads facts from.
     pub(crate) known_classes: Vec<(decide::Class, Value)>,
     /// Namespace of the operator.
@@ -64,7 +68,9 @@ impl Context {
             clock: options.clock.clone(),
             metrics: Arc::clone(&options.metrics),
             accelerator_aware: options.accelerator_aware,
+            maintains_classes: options.maintains_classes(),
             discovery: options.discovery,
+            reports_cluster_scoped_objects: options.namespaces.is_empty(),
             known_classes: inventory::parse_known_classes(&options.known_classes),
             namespace: options.namespace.clone(),
             picker_image: options.picker_image.clone(),

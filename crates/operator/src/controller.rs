@@ -41,6 +41,13 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> R
         picker_image = options.picker_image,
         "starting the operator"
     );
+    if !options.namespaces.is_empty() {
+        tracing::info!(
+            namespaces = options.namespaces.join(","),
+            "watching only these namespaces: the operator maintains no accelerator classes, and free capacity includes \
+             accelerators that Pods of other namespaces use"
+        );
+    }
     if let Some(webhook) = options.webhook.clone() {
         tokio::spawn(run_webhook(client.clone(), options.clock.clone(), webhook, stop.clone()));
     }
@@ -101,10 +108,11 @@ fn start_watches(
     stop: &CancellationToken,
 ) -> (Watches, mpsc::Receiver<Change>) {
     let (mut watches, changes) = Watches::new(client.clone(), stores.clone(), stop.clone());
+    watches.restrict_to(&options.namespaces);
     for kind in [CUSTOM_RESOURCE_DEFINITION].iter().chain(BUILTIN).chain(LABEL_FILTERED) {
         watches.start(*kind);
     }
-    if options.accelerator_aware {
+    if options.maintains_classes() {
         watches.start_named(BASE_SET_CONFIG_MAP, &NamespacedName::new(&options.namespace, base_set::CONFIG_MAP_NAME));
     }
     (watches, changes)

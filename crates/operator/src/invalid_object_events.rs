@@ -28,6 +28,11 @@ impl InvalidObjectReconciler {
             if invalid_object.kind == ACCELERATOR_CLASS {
                 continue;
             }
+            if !invalid_object.kind.namespaced && !context.reports_cluster_scoped_objects {
+                let (kind, name) = (invalid_object.kind.kind, &invalid_object.key.name);
+                tracing::warn!(kind, name, reason = reason.as_str(), message);
+                continue;
+            }
             let Some(object) = context.stores.get(invalid_object.kind, &invalid_object.key) else { continue };
             let warning = reason.event_policy() == EventPolicy::Warning;
             let transition = Transition { warning, reason: reason.as_str().to_owned(), message };

@@ -16,10 +16,11 @@
 //!   `inventory`, `claims`, `crash_tracker`, `selection_snapshot`, `decision_cache`)
 //! - statuses, without I/O: `ome_status`, `fusioninfer_status`, on top of `gang_status`, `failures`, `rollout`, `readiness`
 //! - vocabulary: `work_item`, `kinds`, `condition_reason`, `relevant_fields`, `owning_service`
-//! - beside them: `admission` and its webhook
+//! - beside them: `admission` and its webhook; permissions: `rbac`, `admission_policies`, `user_roles`
 #![warn(missing_docs)]
 
 mod admission;
+mod admission_policies;
 mod base_set;
 mod changes;
 mod claims;
@@ -64,6 +65,7 @@ mod selection_snapshot;
 mod service_index;
 mod service_reconciler;
 mod status_report;
+mod user_roles;
 mod work_item;
 mod workloads;
 
@@ -71,16 +73,21 @@ pub use admission::{
     AdmissionContext, ObjectLister, ValidationRequest, ValidationResult, WebhookOptions, WebhookTarget,
     validate_admission, validate_picker_config,
 };
+pub use admission_policies::{SERVICE_ACCOUNT_NAME, admission_policies};
 pub use condition_reason::{ConditionReason, WorkloadReason};
 pub use controller::run;
 pub use leader_election::LeaderElection;
 pub use metrics::{Metrics, serve_metrics};
 pub use options::Options;
 pub use own_image::own_image;
-pub use rbac::{PolicyRules, cluster_role_rules, namespace_role_rules};
+pub use rbac::{
+    PolicyRules, cluster_reader_rules, cluster_role_rules, namespace_role_rules, own_namespace_rules,
+    watched_namespace_rules,
+};
 pub use readiness::{WorkloadProblem, crashed_container, last_log_line, pod_problem};
 pub use revisions::{restore_revision, revision_content, revision_number};
 pub use rollout::{is_rollout_paused, rollout_pause_annotation};
+pub use user_roles::user_roles;
 
 /// Field manager of every write of the operator.
 pub const FIELD_MANAGER: &str = "ostler-operator";

@@ -21,6 +21,9 @@ pub struct Options {
     pub leader_election: Option<LeaderElection>,
     /// Whether accelerator classes are created from node labels.
     pub discovery: bool,
+    /// Namespaces whose objects are read and written; empty: all. With namespaces, no cluster-scoped object is written, so
+    /// accelerator classes and ResourceFlavors are not maintained.
+    pub namespaces: Vec<String>,
     /// Namespace of the operator, which contains the base set of accelerator classes.
     pub namespace: String,
     /// Shipped AcceleratorClasses that discovery reads facts from; they are not applied.
@@ -40,11 +43,22 @@ impl Default for Options {
             clock: Arc::new(SystemClock),
             leader_election: None,
             discovery: true,
+            namespaces: Vec::new(),
             namespace: DEFAULT_NAMESPACE.to_owned(),
             known_classes: Vec::new(),
             picker_image: plan::DEFAULT_PICKER_IMAGE.to_owned(),
             metrics: Arc::default(),
             webhook: None,
         }
+    }
+}
+
+// === impl Options ===
+
+impl Options {
+    /// Returns whether the operator maintains accelerator classes: their statuses, those that it creates, and the
+    /// ResourceFlavors linked to them.
+    pub(crate) fn maintains_classes(&self) -> bool {
+        self.accelerator_aware && self.namespaces.is_empty()
     }
 }

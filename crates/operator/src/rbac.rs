@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::admission::webhook;
 use crate::kinds::{
-    ACCELERATOR_CLASS, BUILTIN, CUSTOM_RESOURCES, FUSIONINFER_SERVICE, OME_SERVICE, OWNED, RESOURCE_FLAVORS,
+    ACCELERATOR_CLASS, BUILTIN, CUSTOM_RESOURCES, FUSIONINFER_SERVICE, OME_SERVICE, OWNED, POD, RESOURCE_FLAVORS,
 };
 use crate::leader_election;
 
@@ -19,42 +19,90 @@ const GET_VERB: &str = "get";
 /// Server-side apply of a missing object also requires `create`.
 const WRITE_VERBS: [&str; 3] = ["create", "patch", "delete"];
 
-/// Returns the rules of the ClusterRole, since services may exist in any namespace.
+/// Returns the rules of the ClusterRole of an operator for all namespaces.
 #[must_use]
 pub fn cluster_role_rules() -> PolicyRules {
     let mut rules = vec![kind_rule(CUSTOM_RESOURCE_DEFINITION, "", &READ_VERBS, &[])];
-    let mut kinds: Vec<Kind> = [BUILTIN, CUSTOM_RESOURCES, OWNED, &RESOURCE_FLAVORS].concat();
-    kinds.sort();
-    kinds.dedup_by_key(|kind| kind.group_resource());
-    for kind in kinds {
-        let is_written = OWNED.contains(&kind) || kind == ACCELERATOR_CLASS || RESOURCE_FLAVORS.contains(&kind);
-        let mut verbs = if is_written { [&READ_VERBS[..], &WRITE_VERBS].concat() } else { READ_VERBS.to_vec() };
-        if !kind.label_selector.is_empty() {
-            verbs.insert(0, GET_VERB);
-        }
-        rules.push(kind_rule(kind, "", &verbs, &[]));
-    }
-    for kind in [OME_SERVICE, FUSIONINFER_SERVICE, ACCELERATOR_CLASS] {
-        rules.push(kind_rule(kind, "/status", &["patch"], &[]));
-    }
-    // An owner reference with `blockOwnerDeletion` requires permission to set the owner's finalizers where the
-    // admission plugin OwnerReferencesPermissionEnforcement is enabled.
-    for kind in [OME_SERVICE, FUSIONINFER_SERVICE] {
-        rules.push(kind_rule(kind, "/finalizers", &["update"], &[]));
-    }
-    rules.push(policy_rule("events.k8s.io", "events", &["create"], &[]));
+    rules.extend(watched_kinds(&RESOURCE_FLAVORS).into_iter().map(watched_kind_rule));
+    rules.extend([OME_SERVICE, FUSIONINFER_SERVICE, ACCELERATOR_CLASS].map(status_rule));
+    rules.extend([OME_SERVICE, FUSIONINFER_SERVICE].map(finalizers_rule));
+    rules.push(events_rule());
     rules.push(kind_rule(webhook::CONFIGURATION, "", &["create", "patch"], &[webhook::CONFIGURATION_NAME]));
     rules
 }
 
-/// Returns the rules of the Role in the operator's namespace. `create` cannot be restricted by resource name.
+/// Returns the rules of the Role of an operator for all namespaces, in the operator's own namespace.
 #[must_use]
 pub fn namespace_role_rules() -> PolicyRules {
+    let mut rules = leader_election_rules();
+    rules.push(kind_rule(webhook::SECRET, "", &["create"], &[]));
+    rules.push(kind_rule(webhook::SECRET, "", &["get", "patch"], &[webhook::CONFIGURATION_NAME]));
+    rules
+}
+
+/// Returns the rules of the ClusterRole of an operator with `--namespace`, which only reads cluster-scoped kinds.
+#[must_use]
+pub fn cluster_reader_rules() -> PolicyRules {
+    let cluster_scoped = watched_kinds(&[]).into_iter().filter(|kind| !kind.namespaced);
+    let kinds = [CUSTOM_RESOURCE_DEFINITION].into_iter().chain(cluster_scoped);
+    kinds.map(|kind| kind_rule(kind, "", &READ_VERBS, &[])).collect()
+}
+
+/// Returns the rules of the Role of an operator with `--namespace`, in each of these namespaces.
+#[must_use]
+pub fn watched_namespace_rules() -> PolicyRules {
+    let namespaced = watched_kinds(&[]).into_iter().filter(|kind| kind.namespaced);
+    let mut rules: PolicyRules = namespaced.map(watched_kind_rule).collect();
+    rules.extend([OME_SERVICE, FUSIONINFER_SERVICE].map(status_rule));
+    rules.extend([OME_SERVICE, FUSIONINFER_SERVICE].map(finalizers_rule));
+    rules.push(events_rule());
+    rules
+}
+
+/// Returns the rules of the Role of an operator with `--namespace`, in the operator's own namespace. It lists its own Pod.
+#[must_use]
+pub fn own_namespace_rules() -> PolicyRules {
+    let mut rules = leader_election_rules();
+    rules.push(kind_rule(POD, "", &["list"], &[]));
+    rules
+}
+
+/// Returns the kinds that the operator watches, sorted, with `additional` ones.
+fn watched_kinds(additional: &[Kind]) -> Vec<Kind> {
+    let mut kinds: Vec<Kind> = [BUILTIN, CUSTOM_RESOURCES, OWNED, additional].concat();
+    kinds.sort();
+    kinds.dedup_by_key(|kind| kind.group_resource());
+    kinds
+}
+
+fn watched_kind_rule(kind: Kind) -> Value {
+    let is_written = OWNED.contains(&kind) || kind == ACCELERATOR_CLASS || RESOURCE_FLAVORS.contains(&kind);
+    let mut verbs = if is_written { [&READ_VERBS[..], &WRITE_VERBS].concat() } else { READ_VERBS.to_vec() };
+    if !kind.label_selector.is_empty() {
+        verbs.insert(0, GET_VERB);
+    }
+    kind_rule(kind, "", &verbs, &[])
+}
+
+fn status_rule(kind: Kind) -> Value {
+    kind_rule(kind, "/status", &["patch"], &[])
+}
+
+/// An owner reference with `blockOwnerDeletion` requires permission to set the owner's finalizers where the admission
+/// plugin OwnerReferencesPermissionEnforcement is enabled.
+fn finalizers_rule(kind: Kind) -> Value {
+    kind_rule(kind, "/finalizers", &["update"], &[])
+}
+
+fn events_rule() -> Value {
+    policy_rule("events.k8s.io", "events", &["create"], &[])
+}
+
+/// `create` cannot be restricted by resource name.
+fn leader_election_rules() -> PolicyRules {
     vec![
         policy_rule("coordination.k8s.io", "leases", &["create"], &[]),
         policy_rule("coordination.k8s.io", "leases", &["get", "update"], &[leader_election::LEASE_NAME]),
-        kind_rule(webhook::SECRET, "", &["create"], &[]),
-        kind_rule(webhook::SECRET, "", &["get", "patch"], &[webhook::CONFIGURATION_NAME]),
     ]
 }
 
@@ -72,6 +120,8 @@ fn policy_rule(group: &str, resource: &str, verbs: &[&str], names: &[&str]) -> V
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn verbs(group: &str, resource: &str) -> Vec<Value> {
@@ -105,6 +155,36 @@ mod tests {
             let operator_verbs = verbs(group, resource);
             assert!(granted["verbs"].as_array().unwrap().iter().all(|verb| operator_verbs.contains(verb)), "{granted}");
         }
+    }
+
+    fn verbs_by_resource(rules: &[Value]) -> BTreeSet<(String, String)> {
+        let pairs = |rule: &Value| {
+            let resource = format!("{} {}", rule["apiGroups"][0], rule["resources"][0]);
+            let verbs = rule["verbs"].as_array().cloned().unwrap_or_default();
+            verbs.into_iter().map(|verb| (resource.clone(), verb.to_string())).collect::<Vec<_>>()
+        };
+        rules.iter().flat_map(pairs).collect()
+    }
+
+    /// An operator with `--namespace` has a part of the permissions of an operator for all namespaces, and writes nothing
+    /// outside of the namespaces.
+    #[test]
+    fn roles_of_namespaces_only_reduce_permissions() {
+        let all = verbs_by_resource(&[cluster_role_rules(), namespace_role_rules()].concat());
+        let [reader, watched, own] = [cluster_reader_rules(), watched_namespace_rules(), own_namespace_rules()];
+        assert!(verbs_by_resource(&[reader.clone(), watched.clone(), own].concat()).is_subset(&all));
+        assert!(reader.iter().all(|rule| rule["verbs"] == json!(["list", "watch"])), "{reader:?}");
+        let missing: BTreeSet<_> = all.difference(&verbs_by_resource(&[reader, watched].concat())).cloned().collect();
+        let resources: BTreeSet<&str> = missing.iter().map(|(resource, _)| resource.as_str()).collect();
+        let expect = [
+            r#""" "secrets""#,
+            r#""admissionregistration.k8s.io" "validatingwebhookconfigurations""#,
+            r#""coordination.k8s.io" "leases""#,
+            r#""kueue.x-k8s.io" "resourceflavors""#,
+            r#""ome.io" "acceleratorclasses""#,
+            r#""ome.io" "acceleratorclasses/status""#,
+        ];
+        assert_eq!(resources, BTreeSet::from(expect));
     }
 
     #[test]

@@ -30,7 +30,7 @@ impl WorkItem {
         }
     }
 
-    /// Returns whether the item maintains accelerator classes, which the feature gate turns off.
+    /// Returns whether the item maintains accelerator classes, which the feature gate and namespaces turn off.
     pub(crate) fn maintains_classes(&self) -> bool {
         match self {
             WorkItem::Class(_) | WorkItem::ClassDiscovery | WorkItem::BaseSet | WorkItem::ResourceFlavors => true,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use xxhash_rust::xxh64::xxh64;
 
 /// Annotation with the provenance: `Kind/name`, or `nodes`.
-const PROVENANCE_ANNOTATION: &str = "ome.io/made-from";
+pub const PROVENANCE_ANNOTATION: &str = "ome.io/made-from";
 /// Annotation with the fingerprint of the generated spec.
 const FINGERPRINT_ANNOTATION: &str = "ome.io/made-spec";
 

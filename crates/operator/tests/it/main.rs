@@ -13,6 +13,7 @@ mod gang_scheduling;
 mod kueue;
 mod leader_election;
 mod lifecycle;
+mod namespaces;
 mod ome_lifecycle;
 mod reselection;
 mod role_validation;

@@ -24,7 +24,7 @@ pub(crate) struct OperatorArgs {
     #[arg(long, value_name = "NAMESPACE")]
     leader_elect_namespace: Option<String>,
     /// Serve the admission webhook on this address and register it in the cluster
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "namespaces")]
     webhook: Option<SocketAddr>,
     /// Register the webhook through this Service [default: by its address]
     #[arg(long, value_name = "NAMESPACE/NAME", requires = "webhook")]
@@ -33,6 +33,11 @@ pub(crate) struct OperatorArgs {
     connect: ConnectArgs,
     #[command(flatten)]
     gates: FeatureGates,
+    /// Watch and write only this namespace; repeat it for several [default: all]
+    ///
+    /// The operator then writes no cluster-scoped objects: it neither maintains accelerator classes nor serves the webhook.
+    #[arg(short, long = "namespace", value_name = "NAMESPACE", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    namespaces: Vec<String>,
     /// Use this namespace for the operator and the base set of accelerator classes
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE", default_value = operator::DEFAULT_NAMESPACE)]
     operator_namespace: String,
@@ -65,6 +70,7 @@ pub(super) async fn run(args: OperatorArgs) -> Result<Exit> {
         leader_election: args.leader_elect.then_some(leader_election),
         namespace: args.operator_namespace,
         discovery: !args.no_discovery,
+        namespaces: args.namespaces,
         known_classes: catalog::classes(&catalog::documents()?),
         picker_image,
         webhook,

@@ -1,27 +1,30 @@
-//! The manifests of `deploy/`. The RBAC roles are generated from the permissions of the operator.
+//! The manifests of `deploy/`. Roles and policies are generated from the code, and the operator for namespaces is generated
+//! from the operator for all namespaces.
 
 use std::path::{Path, PathBuf};
 
+use operator::{DEFAULT_NAMESPACE, PolicyRules, SERVICE_ACCOUNT_NAME};
 use serde_json::{Value, json};
 
 use crate::session::{ostler, outcome};
 
-/// Environment variable; if set, the roles are generated instead of compared.
+/// Environment variable; if set, the manifests are generated instead of compared.
 const WRITE_VARIABLE: &str = "OSTLER_WRITE_DOCS";
-const ROLES: &str = "10-roles.yaml";
-const HEADER: &str = "# Permissions of the operator: exactly those that it uses.
-# Generated from the code: OSTLER_WRITE_DOCS=1 cargo test -p ostler --test it deploy
-";
+const HEADER_END: &str = "# Generated from the code: OSTLER_WRITE_DOCS=1 cargo test -p ostler --test it deploy\n";
+/// Namespace in the arguments of the operator for namespaces.
+const EXAMPLE_NAMESPACE: &str = "default";
 
 fn deploy_directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")
 }
 
-/// Returns the objects of all manifests, in the order of `kubectl apply -f deploy/`.
-pub(crate) fn objects() -> Vec<Value> {
-    let mut files: Vec<PathBuf> =
-        std::fs::read_dir(deploy_directory()).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
+/// Returns the objects of the manifests in a directory of `deploy/`, in the order of `kubectl apply -f`.
+fn objects_in(directory: &str) -> Vec<Value> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(deploy_directory().join(directory))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
+        .collect();
     files.sort();
     files
         .iter()
@@ -29,13 +32,115 @@ pub(crate) fn objects() -> Vec<Value> {
         .collect()
 }
 
-fn roles() -> String {
-    let role = |kind: &str, metadata: Value, rules: operator::PolicyRules| json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata, "rules": rules});
-    let cluster = role("ClusterRole", json!({"name": "ostler-operator"}), operator::cluster_role_rules());
-    let metadata = json!({"name": "ostler-operator", "namespace": operator::DEFAULT_NAMESPACE});
-    let namespace = role("Role", metadata, operator::namespace_role_rules());
-    let yaml = |object: &Value| serde_saphyr::to_string(object).unwrap();
-    format!("{HEADER}{}---\n{}", yaml(&cluster), yaml(&namespace))
+/// Returns the objects of an operator for all namespaces.
+pub(crate) fn objects() -> Vec<Value> {
+    objects_in("")
+}
+
+/// Returns the role of an operator with `--namespace=NAMESPACE`: what it needs in the cluster and in its own namespace.
+pub(crate) fn namespaced_objects() -> Vec<Value> {
+    objects_in("namespaced")
+}
+
+/// Returns the role of an operator with `--namespace` in this namespace, and its binding.
+pub(crate) fn watched_namespace_objects(namespace: &str) -> Vec<Value> {
+    let mut objects = objects_in("namespaced/watched");
+    for object in &mut objects {
+        object["metadata"]["namespace"] = json!(namespace);
+    }
+    objects
+}
+
+/// Returns a role and its binding to the operator. `namespace` is that of a Role; it may be empty if the user sets it.
+fn role(name: &str, namespace: Option<&str>, rules: PolicyRules) -> Vec<Value> {
+    let group = "rbac.authorization.k8s.io";
+    let object = |kind: &str| {
+        let mut object = json!({"apiVersion": format!("{group}/v1"), "kind": kind, "metadata": {"name": name}});
+        if let Some(namespace) = namespace.filter(|namespace| !namespace.is_empty()) {
+            object["metadata"]["namespace"] = json!(namespace);
+        }
+        object
+    };
+    let prefix = if namespace.is_none() { "Cluster" } else { "" };
+    let role_kind = format!("{prefix}Role");
+    let (mut role, mut binding) = (object(&role_kind), object(&format!("{role_kind}Binding")));
+    role["rules"] = json!(rules);
+    binding["roleRef"] = json!({"apiGroup": group, "kind": role_kind, "name": name});
+    binding["subjects"] =
+        json!([{"kind": "ServiceAccount", "name": SERVICE_ACCOUNT_NAME, "namespace": DEFAULT_NAMESPACE}]);
+    vec![role, binding]
+}
+
+/// Returns the objects of an operator with `--namespace` without webhook, from the shipped ones.
+fn namespaced_operator() -> Vec<Value> {
+    let is_needed = |object: &Value| {
+        ["Deployment", "PodDisruptionBudget", "NetworkPolicy"].contains(&object["kind"].as_str().unwrap_or_default())
+    };
+    let mut objects: Vec<Value> = objects().into_iter().filter(is_needed).collect();
+    for object in &mut objects {
+        match object["kind"].as_str() {
+            Some("Deployment") => remove_webhook(&mut object["spec"]["template"]["spec"]["containers"][0]),
+            Some("NetworkPolicy") => {
+                object["spec"]["ingress"][0]["ports"].as_array_mut().unwrap().retain(|port| port["port"] != "webhook");
+            }
+            _ => {}
+        }
+    }
+    objects
+}
+
+fn remove_webhook(container: &mut Value) {
+    let args = container["args"].as_array_mut().unwrap();
+    args.retain(|arg| !arg.as_str().unwrap().starts_with("--webhook"));
+    args.insert(1, json!(format!("--namespace={EXAMPLE_NAMESPACE}")));
+    container["ports"].as_array_mut().unwrap().retain(|port| port["name"] != "webhook");
+    for probe in ["readinessProbe", "livenessProbe", "startupProbe"] {
+        if container[probe]["tcpSocket"]["port"] == "webhook" {
+            container[probe]["tcpSocket"]["port"] = json!("metrics");
+        }
+    }
+}
+
+/// Returns the generated manifests: path, first lines and objects.
+fn generated_manifests() -> Vec<(&'static str, &'static str, Vec<Value>)> {
+    let own_role = |rules| role("ostler-operator", Some(DEFAULT_NAMESPACE), rules);
+    vec![
+        (
+            "10-roles.yaml",
+            "# Permissions of the operator: exactly those that it uses.\n",
+            [role("ostler-operator", None, operator::cluster_role_rules()), own_role(operator::namespace_role_rules())]
+                .concat(),
+        ),
+        (
+            "11-policies.yaml",
+            "# Restrict the operator's ServiceAccount to the objects that it manages.\n",
+            operator::admission_policies(DEFAULT_NAMESPACE),
+        ),
+        (
+            "12-user-roles.yaml",
+            "# Permissions of users on the kinds of ostler, aggregated to the roles view, edit and admin.\n",
+            operator::user_roles(),
+        ),
+        (
+            "namespaced/10-roles.yaml",
+            "# Permissions of an operator with --namespace: read cluster-scoped kinds, and lead.\n",
+            [
+                role("ostler-operator-reader", None, operator::cluster_reader_rules()),
+                own_role(operator::own_namespace_rules()),
+            ]
+            .concat(),
+        ),
+        (
+            "namespaced/20-operator.yaml",
+            "# The operator for the namespaces in --namespace, without admission webhook. Adapt --namespace and the image.\n",
+            namespaced_operator(),
+        ),
+        (
+            "namespaced/watched/10-role.yaml",
+            "# Permissions of an operator with --namespace in each of these namespaces: kubectl -n NAMESPACE apply -f …\n",
+            role("ostler-operator-watched", Some(""), operator::watched_namespace_rules()),
+        ),
+    ]
 }
 
 fn object_of_kind(kind: &str) -> Value {
@@ -43,32 +148,85 @@ fn object_of_kind(kind: &str) -> Value {
 }
 
 #[test]
-fn roles_match_the_code() {
-    let (path, expected) = (deploy_directory().join(ROLES), roles());
-    if std::env::var_os(WRITE_VARIABLE).is_some() {
-        std::fs::write(&path, &expected).unwrap();
+fn generated_manifests_match_the_code() {
+    for (path, header, objects) in generated_manifests() {
+        let documents: Vec<String> = objects.iter().map(|object| serde_saphyr::to_string(object).unwrap()).collect();
+        let expected = format!("{header}{HEADER_END}{}", documents.join("---\n"));
+        let file = deploy_directory().join(path);
+        if std::env::var_os(WRITE_VARIABLE).is_some() {
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(&file, &expected).unwrap();
+        }
+        let actual = std::fs::read_to_string(&file).unwrap_or_default();
+        assert_eq!(actual, expected, "deploy/{path} is outdated: set {WRITE_VARIABLE}=1 and run this test again");
     }
-    let actual = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(actual, expected, "deploy/{ROLES} is outdated: set {WRITE_VARIABLE}=1 and run this test again");
 }
 
 #[test]
-fn roles_are_bound_to_the_service_account() {
+fn operator_runs_as_the_restricted_service_account() {
     let account = &object_of_kind("ServiceAccount")["metadata"];
-    assert_eq!(object_of_kind("Deployment")["spec"]["template"]["spec"]["serviceAccountName"], account["name"]);
-    for (binding, role) in [("ClusterRoleBinding", "ClusterRole"), ("RoleBinding", "Role")] {
-        let binding = object_of_kind(binding);
-        assert_eq!(binding["roleRef"]["kind"], role);
-        assert_eq!(binding["roleRef"]["name"], object_of_kind(role)["metadata"]["name"]);
-        let subject = &binding["subjects"][0];
-        assert_eq!((&subject["name"], &subject["namespace"]), (&account["name"], &account["namespace"]));
+    assert_eq!((&account["name"], &account["namespace"]), (&json!(SERVICE_ACCOUNT_NAME), &json!(DEFAULT_NAMESPACE)));
+    for object in [objects(), namespaced_objects()].concat().iter().filter(|object| object["kind"] == "Deployment") {
+        assert_eq!(object["spec"]["template"]["spec"]["serviceAccountName"], account["name"]);
+    }
+    let policies: Vec<Value> =
+        objects().into_iter().filter(|object| object["kind"] == "ValidatingAdmissionPolicy").collect();
+    let user = format!("'system:serviceaccount:{DEFAULT_NAMESPACE}:{SERVICE_ACCOUNT_NAME}'");
+    for policy in &policies {
+        let condition = policy["spec"]["matchConditions"][0]["expression"].as_str().unwrap();
+        assert!(condition.ends_with(&user), "{condition}");
+    }
+    assert_eq!(policies.len(), 2);
+}
+
+/// Both replicas are neither on one node nor evicted together, and only the ports of the container are reachable.
+#[test]
+fn replicas_are_spread_and_isolated() {
+    let ports = |object: &Value| -> Vec<String> {
+        object
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|port| port["name"].as_str().or(port["port"].as_str()).unwrap().to_owned())
+            .collect()
+    };
+    for objects in [objects(), namespaced_objects()] {
+        let of_kind = |kind: &str| objects.iter().find(|object| object["kind"] == kind).unwrap().clone();
+        let deployment = of_kind("Deployment");
+        let template = &deployment["spec"]["template"];
+        let selects = |selector: &Value| selector["matchLabels"] == template["metadata"]["labels"];
+        assert!(selects(&of_kind("PodDisruptionBudget")["spec"]["selector"]));
+        let constraints = template["spec"]["topologySpreadConstraints"].as_array().unwrap();
+        assert!(constraints.iter().all(|constraint| selects(&constraint["labelSelector"])) && constraints.len() == 2);
+        let network_policy = of_kind("NetworkPolicy");
+        assert!(selects(&network_policy["spec"]["podSelector"]));
+        assert_eq!(
+            ports(&network_policy["spec"]["ingress"][0]["ports"]),
+            ports(&template["spec"]["containers"][0]["ports"])
+        );
     }
 }
 
 #[test]
-fn deployment_passes_valid_arguments() {
+fn deployments_pass_valid_arguments() {
+    for objects in [objects(), namespaced_objects()] {
+        let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
+        check_arguments(&deployment["spec"]["template"]["spec"]["containers"][0]);
+    }
     let deployment = object_of_kind("Deployment");
-    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    let args = deployment["spec"]["template"]["spec"]["containers"][0]["args"].to_string();
+    let service = object_of_kind("Service");
+    let webhook_service = format!(
+        "--webhook-service={}/{}",
+        service["metadata"]["namespace"].as_str().unwrap(),
+        service["metadata"]["name"].as_str().unwrap()
+    );
+    assert!(args.contains(&webhook_service), "{args}");
+    assert_eq!(service["spec"]["selector"], deployment["spec"]["template"]["metadata"]["labels"]);
+}
+
+/// Runs `ostler` with the arguments of a container.
+fn check_arguments(container: &Value) {
     let args: Vec<&str> = container["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap()).collect();
     // The arguments are parsed before the kubeconfig is read.
     let local_args: Vec<String> = args
@@ -79,12 +237,4 @@ fn deployment_passes_valid_arguments() {
     let (_, stderr, code) = outcome(&ostler(&local_args).args(["--kubeconfig", "/nonexistent"]).output().unwrap());
     assert_eq!(code, Some(1));
     assert!(stderr.starts_with("error: kubeconfig /nonexistent"), "{stderr}");
-    let service = object_of_kind("Service");
-    let webhook_service = format!(
-        "--webhook-service={}/{}",
-        service["metadata"]["namespace"].as_str().unwrap(),
-        service["metadata"]["name"].as_str().unwrap()
-    );
-    assert!(args.contains(&webhook_service.as_str()), "{args:?}");
-    assert_eq!(service["spec"]["selector"], deployment["spec"]["template"]["metadata"]["labels"]);
 }

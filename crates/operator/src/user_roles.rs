@@ -1,0 +1,91 @@
+//! ClusterRoles for the users of ostler: what the roles `view`, `edit` and `admin` of a cluster grant on its kinds.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::kinds::NODE;
+
+const READ_VERBS: [&str; 3] = ["get", "list", "watch"];
+const WRITE_VERBS: [&str; 5] = ["create", "update", "patch", "delete", "deletecollection"];
+
+/// Scope of a kind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    Namespaced,
+    Cluster,
+}
+
+/// Returns the ClusterRoles. Three are aggregated to `view`, `edit` and `admin`; in a RoleBinding, these grant nothing on
+/// cluster-scoped kinds. `ostler-cluster-view` lets users of namespaces read these kinds, which `ostler plan` and
+/// `ostler explain` use.
+#[must_use]
+pub fn user_roles() -> Vec<Value> {
+    let all_kinds = [rules(Scope::Namespaced, &READ_VERBS), rules(Scope::Cluster, &READ_VERBS)].concat();
+    let mut cluster_view = rules(Scope::Cluster, &READ_VERBS);
+    cluster_view.push(json!({"apiGroups": [NODE.group], "resources": [NODE.plural], "verbs": READ_VERBS}));
+    vec![
+        role("ostler-view", Some("view"), &all_kinds),
+        role("ostler-edit", Some("edit"), &rules(Scope::Namespaced, &WRITE_VERBS)),
+        role("ostler-admin", Some("admin"), &rules(Scope::Cluster, &WRITE_VERBS)),
+        role("ostler-cluster-view", None, &cluster_view),
+    ]
+}
+
+fn role(name: &str, aggregate_to: Option<&str>, rules: &[Value]) -> Value {
+    let mut role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},
+        "rules": rules});
+    if let Some(target) = aggregate_to {
+        let label = format!("rbac.authorization.k8s.io/aggregate-to-{target}");
+        role["metadata"]["labels"] = json!({label: "true"});
+    }
+    role
+}
+
+/// Returns one rule per API group for the ostler kinds of a scope.
+fn rules(scope: Scope, verbs: &[&str]) -> Vec<Value> {
+    let definitions = api::crds();
+    let text = |definition: &Value, pointer: &str| {
+        definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let is_in_scope =
+        |definition: &&Value| (definition["spec"]["scope"] == "Namespaced") == (scope == Scope::Namespaced);
+    let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for definition in definitions.iter().filter(is_in_scope) {
+        groups.entry(text(definition, "/spec/group")).or_default().push(text(definition, "/spec/names/plural"));
+    }
+    let rule = |(group, plurals)| json!({"apiGroups": [group], "resources": plurals, "verbs": verbs});
+    groups.into_iter().map(rule).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn editors_of_a_namespace_write_no_cluster_scoped_kinds() {
+        let roles = user_roles();
+        let resources = |name: &str| {
+            let role = roles.iter().find(|role| role["metadata"]["name"] == name).unwrap();
+            role["rules"].to_string()
+        };
+        assert!(
+            resources("ostler-edit").contains("\"inferenceservices\"")
+                && resources("ostler-edit").contains("\"basemodels\"")
+        );
+        for kind in ["acceleratorclasses", "clusterservingruntimes", "clusterbasemodels"] {
+            let quoted = format!("\"{kind}\"");
+            assert!(
+                !resources("ostler-edit").contains(&quoted) && resources("ostler-admin").contains(&quoted),
+                "{kind}"
+            );
+            assert!(
+                resources("ostler-view").contains(&quoted) && resources("ostler-cluster-view").contains(&quoted),
+                "{kind}"
+            );
+        }
+        for role in &roles {
+            assert!(!role["rules"].to_string().contains('*'), "{role}");
+        }
+    }
+}
