@@ -19,10 +19,12 @@ const SUPPLY_KINDS: [Kind; 5] = [
 ];
 /// Maximum number of objects per page of a list.
 const PAGE_SIZE: u32 = 500;
+/// HTTP status of a request that the user may not send.
+const FORBIDDEN: u16 = 403;
 /// HTTP status of an object or a resource that does not exist.
 const NOT_FOUND: u16 = 404;
 
-/// The objects of a cluster.
+/// The objects of a cluster, as far as the user may read them.
 #[derive(Default)]
 pub(crate) struct ClusterObjects {
     pub nodes: Vec<Value>,
@@ -31,18 +33,93 @@ pub(crate) struct ClusterObjects {
     pub supply: Vec<Value>,
     /// `ome.io` services.
     pub services: Vec<Value>,
+    /// Kinds of which the user may not read all objects.
+    unreadable: Vec<UnreadableKind>,
 }
 
+/// A kind of which the user may not read all objects.
+struct UnreadableKind {
+    kind: Kind,
+    /// The namespace whose objects were read; `None` if no objects were read.
+    namespace: Option<String>,
+    /// Message of the API server, which names the user.
+    cause: String,
+}
+
+/// Namespaces to list.
+#[derive(Clone, Copy)]
+enum ListScope<'a> {
+    All,
+    Namespace(&'a str),
+}
+
+// === impl ClusterObjects ===
+
 impl ClusterObjects {
-    /// Lists the objects in all namespaces.
-    pub(crate) async fn read(client: &Client) -> Result<Self> {
-        let mut supply = Vec::new();
+    /// Lists the objects in all namespaces, or only in `namespace` where the user may not read the others.
+    pub(crate) async fn read(client: &Client, namespace: &str) -> Result<Self> {
+        let mut objects = Self::default();
         for kind in SUPPLY_KINDS {
-            supply.extend(list(client, kind).await?);
+            let listed = objects.list_readable(client, kind, namespace).await?;
+            objects.supply.extend(listed);
         }
-        let (nodes, pods) = (list(client, kinds::NODE).await?, list(client, kinds::POD).await?);
-        let services = list(client, kinds::OME_SERVICE).await?;
-        Ok(Self { nodes, pods, supply, services })
+        objects.nodes = objects.list_readable(client, kinds::NODE, namespace).await?;
+        objects.pods = objects.list_readable(client, kinds::POD, namespace).await?;
+        objects.services = objects.list_readable(client, kinds::OME_SERVICE, namespace).await?;
+        Ok(objects)
+    }
+
+    /// Lists the objects of a kind that the user may read, and records what the user may not read.
+    async fn list_readable(&mut self, client: &Client, kind: Kind, namespace: &str) -> Result<Vec<Value>> {
+        let cause = match list(client, kind, ListScope::All).await {
+            Err(error) => forbidden_message(&error).ok_or(error)?,
+            listed => return listed,
+        };
+        let of_namespace = match kind.namespaced {
+            true => match list(client, kind, ListScope::Namespace(namespace)).await {
+                Err(error) if forbidden_message(&error).is_some() => None,
+                listed => Some(listed?),
+            },
+            false => None,
+        };
+        let namespace = of_namespace.as_ref().map(|_| namespace.to_owned());
+        self.unreadable.push(UnreadableKind { kind, namespace, cause });
+        Ok(of_namespace.unwrap_or_default())
+    }
+
+    /// Returns whether the user may read all objects of a cluster-scoped kind.
+    pub(crate) fn is_readable(&self, kind: Kind) -> bool {
+        self.unreadable.iter().all(|unreadable| unreadable.kind != kind)
+    }
+
+    /// Returns whether all runtimes, models and classes that a service of the namespace can use were read.
+    pub(crate) fn has_complete_supply(&self) -> bool {
+        let is_incomplete =
+            |unreadable: &UnreadableKind| SUPPLY_KINDS.contains(&unreadable.kind) && unreadable.namespace.is_none();
+        !self.unreadable.iter().any(is_incomplete)
+    }
+
+    /// Describes what was not read and why, one line each.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let unknown = self.unreadable.iter().filter(|unreadable| unreadable.namespace.is_none()).map(|unreadable| {
+            let subject = match unreadable.kind {
+                kinds::NODE => "the capacity of nodes is unknown".to_owned(),
+                kind => format!("{} objects are not considered", kind.kind),
+            };
+            format!("{subject}: {}", unreadable.cause)
+        });
+        let restricted: Vec<&UnreadableKind> =
+            self.unreadable.iter().filter(|unreadable| unreadable.namespace.is_some()).collect();
+        let other_namespaces = restricted.first().map(|first| {
+            let names: Vec<&str> = restricted.iter().map(|unreadable| unreadable.kind.kind).collect();
+            let namespace = first.namespace.as_deref().unwrap_or_default();
+            format!(
+                "{} objects outside of namespace `{namespace}` are not considered: {}",
+                names.join(", "),
+                first.cause
+            )
+        });
+        unknown.chain(other_namespaces).collect()
     }
 
     /// Returns all objects that a decision depends on, as documents.
@@ -62,9 +139,12 @@ impl ClusterObjects {
     }
 }
 
-/// Lists the objects of a kind in all namespaces. Returns an empty list if the cluster does not serve the kind.
-pub(crate) async fn list(client: &Client, kind: Kind) -> Result<Vec<Value>> {
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind.api_resource());
+/// Lists the objects of a kind. Returns an empty list if the cluster does not serve the kind.
+async fn list(client: &Client, kind: Kind, scope: ListScope<'_>) -> Result<Vec<Value>> {
+    let api: Api<DynamicObject> = match scope {
+        ListScope::All => Api::all_with(client.clone(), &kind.api_resource()),
+        ListScope::Namespace(namespace) => kind.api(client.clone(), namespace),
+    };
     let mut objects = Vec::new();
     let mut params = ListParams::default().limit(PAGE_SIZE);
     loop {
@@ -91,6 +171,14 @@ pub(crate) async fn get(client: &Client, kind: Kind, namespace: &str, name: &str
     object.map(|object| Ok(with_type_meta(serde_json::to_value(object)?, kind))).transpose()
 }
 
+/// Returns the message of the API server if it forbids the request that failed with `error`.
+pub(crate) fn forbidden_message(error: &anyhow::Error) -> Option<String> {
+    match error.downcast_ref() {
+        Some(kube::Error::Api(status)) if status.code == FORBIDDEN => Some(status.message.clone()),
+        _ => None,
+    }
+}
+
 /// Wraps an object of the cluster in a document.
 pub(crate) fn document(value: Value) -> Document {
     Document { source: "the cluster".to_owned(), index: 1, value }
@@ -101,4 +189,73 @@ fn with_type_meta(mut object: Value, kind: Kind) -> Value {
     object["apiVersion"] = kind.api_version().into();
     object["kind"] = kind.kind.into();
     object
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response, StatusCode};
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Returns a client of a user who may read only the namespaced objects of `namespace`. Each list contains one object.
+    fn client_of_namespace(namespace: &'static str) -> Client {
+        let respond = move |request: Request<Body>| {
+            let path = request.uri().path().to_owned();
+            let plural = path.rsplit('/').next().unwrap_or_default().to_owned();
+            let allowed = path.contains(&format!("/namespaces/{namespace}/"));
+            let (status, body) = match allowed {
+                true => (
+                    StatusCode::OK,
+                    json!({"kind": "List", "metadata": {}, "items": [{"metadata": {"name": "x", "namespace": namespace}}]}),
+                ),
+                false => {
+                    let message = format!("{plural} is forbidden: User \"jane\" cannot list resource \"{plural}\"");
+                    (
+                        StatusCode::FORBIDDEN,
+                        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                        "message": message, "reason": "Forbidden", "code": 403}),
+                    )
+                }
+            };
+            let response = Response::builder().status(status).body(Body::from(body.to_string().into_bytes()));
+            std::future::ready(response)
+        };
+        Client::new(tower::service_fn(respond), "default")
+    }
+
+    #[tokio::test]
+    async fn user_of_a_namespace_reads_its_objects_and_notes() {
+        let objects = ClusterObjects::read(&client_of_namespace("team"), "team").await.unwrap();
+        assert_eq!(
+            (objects.pods.len(), objects.services.len(), objects.supply.len(), objects.nodes.len()),
+            (1, 1, 2, 0)
+        );
+        assert!(!objects.has_complete_supply() && !objects.is_readable(kinds::NODE));
+        let cause = |plural: &str| format!("{plural} is forbidden: User \"jane\" cannot list resource \"{plural}\"");
+        let expect = [
+            format!("ClusterServingRuntime objects are not considered: {}", cause("clusterservingruntimes")),
+            format!("ClusterBaseModel objects are not considered: {}", cause("clusterbasemodels")),
+            format!("AcceleratorClass objects are not considered: {}", cause("acceleratorclasses")),
+            format!("the capacity of nodes is unknown: {}", cause("nodes")),
+            format!(
+                "ServingRuntime, BaseModel, Pod, InferenceService objects outside of namespace `team` are not considered: {}",
+                cause("servingruntimes")
+            ),
+        ];
+        assert_eq!(objects.notes(), expect);
+    }
+
+    #[tokio::test]
+    async fn user_of_another_namespace_reads_nothing() {
+        let objects = ClusterObjects::read(&client_of_namespace("other"), "team").await.unwrap();
+        assert!(objects.supply.is_empty() && objects.pods.is_empty());
+        assert!(
+            objects.notes().contains(
+                &"Pod objects are not considered: pods is forbidden: User \"jane\" cannot list resource \"pods\""
+                    .to_owned()
+            )
+        );
+    }
 }

@@ -36,7 +36,8 @@ pub(super) async fn run(args: ExplainArgs) -> Result<Exit> {
     let Connection { client, namespace } = connect::connect(&args.connect).await?;
     let namespace = args.namespace.unwrap_or(namespace);
     let object = reference.read(&client, &namespace).await?;
-    let objects = ClusterObjects::read(&client).await?;
+    let objects = ClusterObjects::read(&client, &namespace).await?;
+    objects.notes().iter().for_each(|note| output::print_message(&format!("note: {note}")));
     let explanation = explain(&client, &namespace, &object, &objects).await;
     let text = match args.output {
         OutputFormat::Text => render(&explanation),

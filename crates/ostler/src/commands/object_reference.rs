@@ -116,16 +116,21 @@ impl ObjectReference {
     /// Reads the object from the cluster.
     ///
     /// # Errors
-    /// Fails if no object or objects of several kinds have the name.
+    /// Fails if no object that the user may read, or objects of several kinds, have the name.
     pub(super) async fn read(&self, client: &Client, namespace: &str) -> Result<FoundObject> {
-        let mut objects = Vec::new();
+        let (mut objects, mut forbidden) = (Vec::new(), None);
         for kind in &self.kinds {
-            if let Some(value) = cluster_objects::get(client, kind.kind, namespace, &self.name).await? {
-                objects.push(FoundObject { kind, value });
+            match cluster_objects::get(client, kind.kind, namespace, &self.name).await {
+                Ok(value) => objects.extend(value.map(|value| FoundObject { kind, value })),
+                // The object may be of another kind that the name stands for.
+                Err(error) if cluster_objects::forbidden_message(&error).is_some() => {
+                    forbidden.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
             }
         }
         match objects.len() {
-            0 => Err(self.not_found(namespace)),
+            0 => Err(forbidden.unwrap_or_else(|| self.not_found(namespace))),
             1 => Ok(objects.remove(0)),
             _ => {
                 let names: Vec<String> = objects.iter().map(|object| object.kind.qualified_name(&self.name)).collect();

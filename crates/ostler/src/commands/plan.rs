@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use api::Document;
+use cluster::Kind;
+use operator::kinds;
 use plan::AutoscalerSupport;
 use plan::PodGroupSchema;
 use plan::{Plan, Snapshot};
@@ -17,6 +19,9 @@ use crate::report::errors::error_with_hint;
 use crate::report::names::format_count;
 use crate::{catalog, files, node_groups, output, report};
 
+/// The cluster-scoped kinds of the catalog.
+const CLUSTER_SUPPLY_KINDS: [Kind; 3] =
+    [kinds::CLUSTER_SERVING_RUNTIME, kinds::CLUSTER_BASE_MODEL, kinds::ACCELERATOR_CLASS];
 /// The namespaced kinds that a plan reads.
 const NAMESPACED_KINDS: [&str; 3] = ["InferenceService", "ServingRuntime", "BaseModel"];
 
@@ -99,14 +104,25 @@ async fn read_input(args: &PlanArgs) -> Result<PlanInput> {
         return Ok(PlanInput { supply, cluster_objects: None, namespace: args.namespace.clone() });
     }
     let connection = connect::connect(&args.connect).await?;
-    let objects = ClusterObjects::read(&connection.client).await?;
-    // The catalog applies only to a cluster without any runtimes, models and classes.
-    let supply = if objects.supply.is_empty() { catalog_documents()? } else { Vec::new() };
-    Ok(PlanInput {
-        supply,
-        cluster_objects: Some(objects),
-        namespace: args.namespace.clone().or(Some(connection.namespace)),
-    })
+    let namespace = args.namespace.clone().unwrap_or(connection.namespace);
+    let objects = ClusterObjects::read(&connection.client, &namespace).await?;
+    objects.notes().iter().for_each(|note| output::print_message(&format!("note: {note}")));
+    let supply = shipped_supply(catalog_documents()?, &objects);
+    Ok(PlanInput { supply, cluster_objects: Some(objects), namespace: Some(namespace) })
+}
+
+/// Returns the part of the catalog that applies to the cluster: all of it if the cluster has no runtimes, models and
+/// classes, otherwise the kinds that the user may not read.
+fn shipped_supply(mut catalog: Vec<Document>, objects: &ClusterObjects) -> Vec<Document> {
+    let unreadable: Vec<&str> =
+        CLUSTER_SUPPLY_KINDS.into_iter().filter(|kind| !objects.is_readable(*kind)).map(|kind| kind.kind).collect();
+    if !objects.supply.is_empty() {
+        catalog.retain(|document| unreadable.contains(&document.kind()));
+    }
+    if !unreadable.is_empty() && !catalog.is_empty() {
+        output::print_message(&format!("note: planning with the shipped {} objects", unreadable.join(", ")));
+    }
+    catalog
 }
 
 fn snapshot(args: &PlanArgs, documents: Vec<Document>, input: &PlanInput) -> Result<Snapshot> {

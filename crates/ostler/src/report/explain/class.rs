@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use decide::{Class, Discovery, NodeInfo, nearest_name};
 use jiff::Timestamp;
+use operator::kinds;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
@@ -28,9 +29,14 @@ pub(crate) fn explain(object: &Value, objects: &ClusterObjects, now: Timestamp) 
             return explanation;
         }
     };
+    let resource = class.resource_name().unwrap_or("accelerator").to_owned();
+    if !objects.is_readable(kinds::NODE) {
+        explanation.message = reported_capacity(&object["status"], &resource);
+        explanation.tree.extend(services_on(objects, &explanation.name));
+        return explanation;
+    }
     let node_infos = decide::node_infos(&objects.nodes, &objects.pods);
     let availability = decide::class_availability(&class, &node_infos);
-    let resource = class.resource_name().unwrap_or("accelerator").to_owned();
     if availability.nodes.is_empty() {
         explanation.subject = format!("{} is empty", explanation.subject);
         explanation.message = format!("spec.discovery matches none of {}", format_count(node_infos.len(), "node"));
@@ -49,6 +55,18 @@ pub(crate) fn explain(object: &Value, objects: &ClusterObjects, now: Timestamp) 
     }
     explanation.tree.extend(services_on(objects, &explanation.name));
     explanation
+}
+
+/// Describes the capacity that the operator reported in the status of a class.
+fn reported_capacity(status: &Value, resource: &str) -> String {
+    let count = |field: &str| status[field].as_u64();
+    match (count("availableNodes"), count("availableAccelerators"), count("totalAccelerators")) {
+        (Some(nodes), Some(free), Some(total)) => {
+            let nodes = format_count(usize::try_from(nodes).unwrap_or(usize::MAX), "available node");
+            format!("the status reports {nodes} and {free} of {total} × {resource} free")
+        }
+        _ => "the status reports no capacity".to_owned(),
+    }
 }
 
 /// Describes the nodes that the class matches.

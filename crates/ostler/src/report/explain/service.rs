@@ -45,7 +45,8 @@ pub(crate) struct ServiceContext<'a> {
 
 impl<'a> ServiceContext<'a> {
     /// Plans the service again, with the current cluster and with one constraint lifted at a time, and collects the remedies.
-    /// If no remedy is found, other models are tried.
+    /// If no remedy is found, other models are tried. Without the cluster's runtimes, models and classes, planning would
+    /// fail for other reasons than the operator's, so nothing is planned.
     pub(crate) fn new(
         service: &Value,
         objects: &'a ClusterObjects,
@@ -60,6 +61,9 @@ impl<'a> ServiceContext<'a> {
             settings: Settings::new(),
             now,
         };
+        if !objects.has_complete_supply() {
+            return context;
+        }
         let snapshot = objects.snapshot();
         let Ok(Some(parsed)) = Service::from_document(&cluster_objects::document(service.clone())) else {
             return context;
