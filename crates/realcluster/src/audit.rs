@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::Result;
+use jiff::Timestamp;
 use serde_json::Value;
 
 /// A request with the attributes that RBAC rules match.
@@ -23,14 +24,19 @@ pub struct AuditedRequest {
     pub code: u64,
 }
 
-/// Returns the distinct resource requests of `user` in an audit log of JSON lines. Ignores an incomplete last line.
+/// Returns the distinct resource requests that `user` sent from `since` on, in an audit log of JSON lines. Ignores an
+/// incomplete last line.
 ///
 /// # Errors
 /// The file cannot be read.
-pub fn audited_requests(log: &Path, user: &str) -> Result<BTreeSet<AuditedRequest>> {
+pub fn audited_requests(log: &Path, user: &str, since: Timestamp) -> Result<BTreeSet<AuditedRequest>> {
     let text = std::fs::read_to_string(log)?;
     let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    Ok(events.filter(|event| event["user"]["username"] == user).filter_map(|event| parse_event(&event)).collect())
+    let is_selected = |event: &Value| {
+        let received = event["requestReceivedTimestamp"].as_str().and_then(|time| time.parse::<Timestamp>().ok());
+        event["user"]["username"] == user && received.is_some_and(|time| time >= since)
+    };
+    Ok(events.filter(is_selected).filter_map(|event| parse_event(&event)).collect())
 }
 
 fn parse_event(event: &Value) -> Option<AuditedRequest> {

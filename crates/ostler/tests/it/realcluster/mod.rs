@@ -1,7 +1,7 @@
 //! Tests with a real API server, LeaderWorkerSet and Volcano, run by `cargo xtask test --with realcluster`.
 //!
 //! All tests share a cluster, because its start is slow, and each uses its own namespace. The operator runs as its shipped
-//! ServiceAccount; the last test compares its permissions with the audit log. With `OSTLER_REALCLUSTER_RUN=DIRECTORY`, state
+//! ServiceAccount; the last tests compare its permissions with the audit log. With `OSTLER_REALCLUSTER_RUN=DIRECTORY`, state
 //! and logs are kept in that directory.
 
 mod capacity;
@@ -9,7 +9,9 @@ mod election;
 mod flavors;
 mod gangs;
 mod installing;
+mod namespaces;
 mod permissions;
+mod policies;
 mod pruning;
 mod rollout;
 mod routers;
@@ -76,5 +78,9 @@ async fn journeys() {
         None => eprintln!("         skipped: only loopback addresses"),
     }
     permissions::granted_permissions_are_used(&mut test_cluster, address.is_some()).await;
+    section("admission policies");
+    policies::token_changes_only_managed_objects(&test_cluster).await;
+    section("operator of two namespaces");
+    namespaces::operator_uses_only_its_namespaces(&mut test_cluster).await;
     section("done");
 }

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use operator::PolicyRules;
 use realcluster::AuditedRequest;
 use serde_json::{Value, json};
 
@@ -109,12 +111,12 @@ async fn wait_for_trusted_secret(test_cluster: &TestCluster, predicate: impl Fn(
 }
 
 /// API group, resource and verb.
-type Permission = (String, String, String);
+pub(super) type Permission = (String, String, String);
 
-/// Returns the permissions of the shipped roles.
-fn granted_permissions() -> BTreeSet<Permission> {
+/// Returns the permissions that `rules` grant.
+pub(super) fn granted_permissions(rules: PolicyRules) -> BTreeSet<Permission> {
     let mut permissions = BTreeSet::new();
-    for rule in operator::cluster_role_rules().into_iter().chain(operator::namespace_role_rules()) {
+    for rule in rules {
         let values = |field: &str| -> Vec<String> {
             rule[field].as_array().into_iter().flatten().map(|value| value.as_str().unwrap().to_owned()).collect()
         };
@@ -126,7 +128,7 @@ fn granted_permissions() -> BTreeSet<Permission> {
 }
 
 /// Returns the permissions that a request requires: `patch` also requires `create` if it creates the object.
-fn required_permissions(access: &AuditedRequest) -> Vec<Permission> {
+pub(super) fn required_permissions(access: &AuditedRequest) -> Vec<Permission> {
     let permission = |verb: &str| (access.group.clone(), access.resource.clone(), verb.to_owned());
     match (access.verb.as_str(), access.code) {
         ("patch", 201) => vec![permission("patch"), permission("create")],
@@ -135,13 +137,13 @@ fn required_permissions(access: &AuditedRequest) -> Vec<Permission> {
 }
 
 /// Returns whether the request was allowed. A `get` of a missing object counts as allowed.
-fn is_allowed(access: &AuditedRequest) -> bool {
+pub(super) fn is_allowed(access: &AuditedRequest) -> bool {
     access.code < 400 || (access.verb == "get" && access.code == 404)
 }
 
 /// Returns whether these tests use the permission. The admission plugin OwnerReferencesPermissionEnforcement checks
 /// `finalizers` permissions without a request.
-fn is_tested(permission: &Permission) -> bool {
+pub(super) fn is_tested(permission: &Permission) -> bool {
     let (_, resource, verb) = permission;
     let is_used = |(name, verbs): &(&str, &[&str])| name != resource || !verbs.contains(&verb.as_str());
     !resource.ends_with("/finalizers") && UNTESTED_PERMISSIONS.iter().all(is_used)
@@ -154,13 +156,14 @@ pub(super) async fn granted_permissions_are_used(test_cluster: &mut TestCluster,
     for operator in &test_cluster.operators {
         operator.process.lock().unwrap().kill().unwrap();
     }
-    let read_requests = || realcluster::audited_requests(&test_cluster.cluster.audit_log(), &user).unwrap();
+    let read_requests =
+        || realcluster::audited_requests(&test_cluster.cluster.audit_log(), &user, Timestamp::MIN).unwrap();
     let unused_permissions = || -> Vec<Permission> {
         let used_permissions: BTreeSet<Permission> =
             read_requests().iter().filter(|access| is_allowed(access)).flat_map(required_permissions).collect();
         let is_expected =
             |permission: &Permission| is_tested(permission) && (is_behind_service || permission.1 != "secrets");
-        granted_permissions()
+        granted_permissions([operator::cluster_role_rules(), operator::namespace_role_rules()].concat())
             .into_iter()
             .filter(|permission| is_expected(permission) && !used_permissions.contains(permission))
             .collect()

@@ -11,7 +11,7 @@ const NAME: &str = "chat";
 const POOLS: (&str, &str) = ("inferencepools.inference.networking.k8s.io", "v1");
 const ROUTES: (&str, &str) = ("httproutes.gateway.networking.k8s.io", "v1");
 const RBAC_ROLES: (&str, &str) = ("roles.rbac.authorization.k8s.io", "v1");
-const BINDINGS: (&str, &str) = ("rolebindings.rbac.authorization.k8s.io", "v1");
+pub(super) const BINDINGS: (&str, &str) = ("rolebindings.rbac.authorization.k8s.io", "v1");
 const CONFIG_MAPS: (&str, &str) = ("configmaps", "v1");
 const SERVICE_ACCOUNTS: (&str, &str) = ("serviceaccounts", "v1");
 
@@ -24,7 +24,7 @@ fn engines() -> Vec<Value> {
     vec![role("prefill", "prefiller", 1, 1, 1), role("decode", "decoder", 1, 1, 1)]
 }
 
-fn router(strategy: &str) -> Value {
+pub(super) fn router(strategy: &str) -> Value {
     let rule = json!({"matches": [{"path": {"type": "PathPrefix", "value": "/v1"}}], "timeouts": {"request": "0s"}});
     json!({"name": "entry", "componentType": "router", "strategy": strategy, "httproute": {
         "parentRefs": [{"name": "gateway", "namespace": "infra"}], "hostnames": ["chat.example.com"], "rules": [rule]}})

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::test_cluster::{AUTOSCALERS, CLASSES, DEPLOYMENTS, NODES, OME, PODS, SERVICES, TestCluster, object_named};
 
-fn service(namespace: &str, name: &str, annotations: Value) -> Value {
+pub(super) fn service(namespace: &str, name: &str, annotations: Value) -> Value {
     json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService",
         "metadata": {"name": name, "namespace": namespace, "annotations": annotations},
         "spec": {"model": {"name": "llama-3-2-3b-instruct"}}})

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
+use operator::PolicyRules;
 use realcluster::{Binaries, Process, Proxy, RealCluster, ServiceAccountClient, retry_transient_errors};
 use serde_json::{Value, json};
 
@@ -52,43 +53,57 @@ impl TestCluster {
         Self { cluster, directory, account: None, operators: Vec::new() }
     }
 
-    /// Starts an operator with the shipped ServiceAccount.
+    /// Starts an operator for all namespaces with the shipped ServiceAccount.
     pub(crate) async fn start_operator(&mut self, name: &str, args: &[&str]) {
+        let rules =
+            [(operator::cluster_role_rules(), ""), (operator::namespace_role_rules(), operator::DEFAULT_NAMESPACE)];
+        let args = if args.is_empty() { &["--webhook", "127.0.0.1:0"] } else { args };
+        self.start_operator_with_permissions(name, args, &rules).await;
+    }
+
+    /// Starts an operator for `namespaces` with the shipped ServiceAccount, which has no other roles.
+    pub(crate) async fn start_namespaced_operator(&mut self, name: &str, namespaces: &[&str]) {
+        let own_rules = (operator::own_namespace_rules(), operator::DEFAULT_NAMESPACE);
+        let watched = namespaces.iter().map(|namespace| (operator::watched_namespace_rules(), *namespace));
+        let rules: Vec<_> = [(operator::cluster_reader_rules(), ""), own_rules].into_iter().chain(watched).collect();
+        let args: Vec<&str> = namespaces.iter().flat_map(|namespace| ["--namespace", namespace]).collect();
+        self.start_operator_with_permissions(name, &args, &rules).await;
+    }
+
+    /// Starts an operator once the authorizer has observed the rules in these namespaces. Otherwise the audit log would
+    /// contain forbidden requests.
+    async fn start_operator_with_permissions(&mut self, name: &str, args: &[&str], rules: &[(PolicyRules, &str)]) {
         let account = self.cluster.service_account(operator::DEFAULT_NAMESPACE, "ostler-operator").await.unwrap();
-        self.wait_for_permissions(&account.user).await;
+        for (rules, namespace) in rules {
+            self.wait_for_access(&account.user, &rules[0], namespace, true).await;
+        }
         let proxy = Proxy::start(account.client.clone()).await.unwrap();
         self.account = Some(account);
         let kubeconfig = self.directory.join(format!("{name}.kubeconfig"));
         std::fs::write(&kubeconfig, proxy.kubeconfig()).unwrap();
         let mut command = ostler(&["operator", "--metrics", "127.0.0.1:0"]);
         command.args(["--leader-elect-namespace", operator::DEFAULT_NAMESPACE, "--kubeconfig"]).arg(kubeconfig);
-        command.args(if args.is_empty() { &["--webhook", "127.0.0.1:0"] } else { args });
+        command.args(args);
         command.env("OSTLER_LOG", "info");
         let process = Process::start(&format!("operator-{name}"), &mut command, &self.cluster.log_directory()).unwrap();
         self.operators.push(Operator { process: Arc::new(Mutex::new(process)), proxy });
     }
 
-    /// Waits until the authorizer has observed the roles of the ServiceAccount. Otherwise the audit log would contain forbidden
-    /// requests.
-    async fn wait_for_permissions(&self, user: &str) {
-        for (rules, namespace) in
-            [(operator::cluster_role_rules(), ""), (operator::namespace_role_rules(), operator::DEFAULT_NAMESPACE)]
-        {
-            let first_value = |field: &str| rules[0][field][0].as_str().unwrap_or_default().to_owned();
-            let attributes = json!({"verb": first_value("verbs"), "group": first_value("apiGroups"), "resource": first_value("resources"),
-                "name": first_value("resourceNames"), "namespace": namespace});
-            let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
-                "spec": {"user": user, "resourceAttributes": attributes}});
-            let body = serde_json::to_vec(&review).unwrap();
-            eventually(&format!("{user} may {attributes}"), async || {
-                let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-                let request = http::Request::post(path).header("content-type", "application/json");
-                let result: kube::Result<Value> =
-                    self.cluster.client.request(request.body(body.clone()).unwrap()).await;
-                result.is_ok_and(|review| review["status"]["allowed"] == true).then_some(())
-            })
-            .await;
-        }
+    /// Waits until the authorizer allows or denies `user` the first permission of `rule`.
+    pub(crate) async fn wait_for_access(&self, user: &str, rule: &Value, namespace: &str, is_allowed: bool) {
+        let first_value = |field: &str| rule[field][0].as_str().unwrap_or_default().to_owned();
+        let attributes = json!({"verb": first_value("verbs"), "group": first_value("apiGroups"), "resource": first_value("resources"),
+            "name": first_value("resourceNames"), "namespace": namespace});
+        let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+            "spec": {"user": user, "resourceAttributes": attributes}});
+        let body = serde_json::to_vec(&review).unwrap();
+        eventually(&format!("allowed={is_allowed} for {user}: {attributes}"), async || {
+            let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+            let request = http::Request::post(path).header("content-type", "application/json");
+            let result: kube::Result<Value> = self.cluster.client.request(request.body(body.clone()).unwrap()).await;
+            result.is_ok_and(|review| review["status"]["allowed"] == is_allowed).then_some(())
+        })
+        .await;
     }
 
     /// Returns the operator that was started last.

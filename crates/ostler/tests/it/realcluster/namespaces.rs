@@ -1,0 +1,187 @@
+//! An operator with `--namespace`, and users of one of these namespaces.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use realcluster::{AuditedRequest, Proxy};
+use serde_json::json;
+
+use super::gangs::role;
+use super::permissions::{Permission, granted_permissions, is_allowed, is_tested, required_permissions};
+use super::routers::{BINDINGS, router};
+use super::serving::service;
+use super::test_cluster::{DEPLOYMENTS, OME, PODS, ROLES, SERVICES, SETS, TestCluster};
+use crate::deploy;
+use crate::session::{TIMEOUT, ostler, outcome};
+
+const WATCHED: [&str; 2] = ["team-a", "team-b"];
+const OTHER: &str = "team-c";
+const CLUSTER_ROLES: (&str, &str) = ("clusterroles.rbac.authorization.k8s.io", "v1");
+const CLUSTER_BINDINGS: (&str, &str) = ("clusterrolebindings.rbac.authorization.k8s.io", "v1");
+
+/// The operator serves two namespaces with their Roles, and does not send a request for another one. Users of a namespace
+/// get explanations and plans.
+pub(super) async fn operator_uses_only_its_namespaces(test_cluster: &mut TestCluster) {
+    let start = Timestamp::now();
+    let user = test_cluster.account.as_ref().unwrap().user.clone();
+    install(test_cluster, &user).await;
+    test_cluster.start_namespaced_operator("namespaced", &WATCHED).await;
+    test_cluster.apply(&service(OTHER, "chat", json!({}))).await;
+    for namespace in WATCHED {
+        test_cluster.apply(&service(namespace, "chat", json!({}))).await;
+        test_cluster.wait_for_condition(OME, namespace, "chat", ("Ready", "True"), "").await;
+    }
+    // The operator grants the endpoint picker permissions that it has only in the namespace.
+    let roles = json!([role("engine", "worker", 1, 1, 1), router("prefix-cache")]);
+    test_cluster
+        .apply(&json!({"apiVersion": "fusioninfer.io/v1alpha1", "kind": "InferenceService",
+            "metadata": {"name": "routed", "namespace": WATCHED[0]}, "spec": {"roles": roles}}))
+        .await;
+    test_cluster
+        .wait_for("the RoleBinding of the router", BINDINGS, WATCHED[0], |found| found.contains_key("routed-epp"))
+        .await;
+    users_of_a_namespace_get_explanations(test_cluster).await;
+
+    let ignored = test_cluster.get(OME, OTHER, "chat").await;
+    assert!(ignored["status"].is_null(), "{ignored}");
+    test_cluster.delete(ROLES, WATCHED[0], "routed").await;
+    for namespace in [&WATCHED[..], &[OTHER]].concat() {
+        test_cluster.delete(OME, namespace, "chat").await;
+        test_cluster.wait_for_deletion(namespace, &[OME, ROLES, DEPLOYMENTS, SETS, PODS, SERVICES]).await;
+    }
+    test_cluster.operator().process.lock().unwrap().kill().unwrap();
+    check_requests(test_cluster, &user, start).await;
+}
+
+/// Replaces the installation for all namespaces.
+async fn install(test_cluster: &TestCluster, user: &str) {
+    test_cluster.delete(CLUSTER_BINDINGS, "", "ostler-operator").await;
+    test_cluster.delete(CLUSTER_ROLES, "", "ostler-operator").await;
+    test_cluster.cluster.apply(&deploy::namespaced_objects()).await.unwrap();
+    for namespace in WATCHED {
+        test_cluster.namespace(namespace).await;
+        test_cluster.cluster.apply(&deploy::watched_namespace_objects(namespace)).await.unwrap();
+    }
+    test_cluster.namespace(OTHER).await;
+    let patch_deployments = json!({"verbs": ["patch"], "apiGroups": ["apps"], "resources": ["deployments"]});
+    test_cluster.wait_for_access(user, &patch_deployments, OTHER, false).await;
+}
+
+/// Checks that no request was forbidden, that objects outside of the namespaces were only read, and that the Roles grant
+/// reading nothing that is not read.
+async fn check_requests(test_cluster: &TestCluster, user: &str, start: Timestamp) {
+    let requests = || realcluster::audited_requests(&test_cluster.cluster.audit_log(), user, start).unwrap();
+    let used = |requests: &BTreeSet<AuditedRequest>, namespace: &str| -> BTreeSet<Permission> {
+        let in_namespace = requests.iter().filter(|request| request.namespace == namespace && is_allowed(request));
+        in_namespace.flat_map(required_permissions).collect()
+    };
+    let unused = || {
+        let requests = requests();
+        let mut unused = Vec::new();
+        for (rules, namespace) in [
+            (operator::cluster_reader_rules(), ""),
+            (operator::watched_namespace_rules(), WATCHED[0]),
+            (operator::watched_namespace_rules(), WATCHED[1]),
+        ] {
+            let used = used(&requests, namespace);
+            let reads = granted_permissions(rules)
+                .into_iter()
+                .filter(|(_, _, verb)| ["list", "watch"].contains(&verb.as_str()));
+            let unused_reads = reads.filter(|permission| is_tested(permission) && !used.contains(permission));
+            unused.extend(unused_reads.map(|permission| (namespace, permission)));
+        }
+        unused
+    };
+    // The audit log contains a watch only after it has ended.
+    let (begin, mut missing) = (Instant::now(), unused());
+    while !missing.is_empty() && begin.elapsed() < TIMEOUT {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        missing = unused();
+    }
+    assert!(missing.is_empty(), "unused permissions: {missing:#?}");
+    let requests = requests();
+    let outside: Vec<&AuditedRequest> = requests
+        .iter()
+        .filter(|request| match request.namespace.as_str() {
+            "" => !["list", "watch"].contains(&request.verb.as_str()),
+            operator::DEFAULT_NAMESPACE => request.resource != "leases",
+            namespace => !WATCHED.contains(&namespace),
+        })
+        .collect();
+    assert!(outside.is_empty(), "requests outside of the namespaces: {outside:#?}");
+    let forbidden: Vec<&AuditedRequest> = requests.iter().filter(|request| request.code == 403).collect();
+    assert!(forbidden.is_empty(), "missing permissions: {forbidden:#?}");
+}
+
+/// A user with the role `view` in one namespace gets explanations and plans, with notes about what the user may not read.
+async fn users_of_a_namespace_get_explanations(test_cluster: &TestCluster) {
+    let namespace = WATCHED[0];
+    let subjects = json!([{"kind": "ServiceAccount", "name": "jane", "namespace": namespace}]);
+    let role_ref = |name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name});
+    let user = format!("system:serviceaccount:{namespace}:jane");
+    test_cluster
+        .cluster
+        .apply(&[
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "jane", "namespace": namespace}}),
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "jane", "namespace": namespace},
+                "roleRef": role_ref("view"), "subjects": subjects}),
+        ])
+        .await
+        .unwrap();
+    // The controller that aggregates roles adds the permissions of `ostler-view` to `view`.
+    let list_services = json!({"verbs": ["list"], "apiGroups": ["ome.io"], "resources": ["inferenceservices"]});
+    test_cluster.wait_for_access(&user, &list_services, namespace, true).await;
+    let jane = test_cluster.cluster.service_account(namespace, "jane").await.unwrap();
+    let proxy = Proxy::start(jane.client).await.unwrap();
+    let kubeconfig = test_cluster.directory.join("jane.kubeconfig");
+    std::fs::write(&kubeconfig, proxy.kubeconfig()).unwrap();
+    let manifest = test_cluster.directory.join("planned.json");
+    std::fs::write(&manifest, service(namespace, "planned", json!({})).to_string()).unwrap();
+    let command = |args: &[&str]| {
+        let mut command = ostler(args);
+        command.args(["--namespace", namespace, "--kubeconfig"]).arg(&kubeconfig);
+        command
+    };
+    let explain = || command(&["explain", "inferenceservice.ome.io/chat"]);
+    let plan = || command(&["plan", "--filename", manifest.to_str().unwrap()]);
+
+    let forbidden = |resource: &str| format!("{resource} is forbidden: User \"{user}\" cannot list resource");
+    let (explanation, notes) = run(explain()).await;
+    assert!(explanation.contains("is ready"), "{explanation}");
+    assert!(notes.contains(&format!("note: the capacity of nodes is unknown: {}", forbidden("nodes"))), "{notes}");
+    assert!(
+        notes.contains(&format!(
+            "Pod, InferenceService objects outside of namespace `{namespace}` are not considered: "
+        )),
+        "{notes}"
+    );
+    let (table, notes) = run(plan()).await;
+    assert!(table.contains("planned"), "{table}");
+    assert!(notes.contains(&forbidden("acceleratorclasses.ome.io")), "{notes}");
+    let shipped = "note: planning with the shipped ClusterServingRuntime, ClusterBaseModel, AcceleratorClass objects";
+    assert!(notes.contains(shipped), "{notes}");
+
+    let cluster_view = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "jane"},
+        "roleRef": role_ref("ostler-cluster-view"), "subjects": subjects});
+    test_cluster.apply(&cluster_view).await;
+    let list_nodes = json!({"verbs": ["list"], "apiGroups": [""], "resources": ["nodes"]});
+    test_cluster.wait_for_access(&user, &list_nodes, "", true).await;
+    for command in [explain(), plan()] {
+        let (_, notes) = run(command).await;
+        assert!(
+            notes.contains("outside of namespace") && !notes.contains("capacity") && !notes.contains("shipped"),
+            "{notes}"
+        );
+    }
+    test_cluster.delete(CLUSTER_BINDINGS, "", "jane").await;
+}
+
+/// Runs a command that succeeds, and returns its output and its messages.
+async fn run(mut command: Command) -> (String, String) {
+    let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
+    let (stdout, stderr, code) = outcome(&output);
+    assert_eq!(code, Some(0), "{stdout}{stderr}");
+    (stdout, stderr)
+}
