@@ -44,8 +44,7 @@ pub(super) fn container_problem(container: &Value) -> Option<Diagnosis> {
 /// Returns whether a container of the Pod terminated with an error, now or before its last restart.
 #[must_use]
 pub(crate) fn has_crashed(pod: &Value) -> bool {
-    let failed = |state: &Value| state["terminated"]["exitCode"].as_i64().is_some_and(|code| code != 0);
-    containers(pod).any(|container| failed(&container["lastState"]) || failed(&container["state"]))
+    containers(pod).any(|container| last_failure(container).is_some())
 }
 
 /// Returns the name of the unready container that terminated with an error, now or before its last restart.
@@ -55,13 +54,18 @@ pub fn crashed_container(pod: &Value) -> Option<&str> {
 }
 
 fn is_crash_looping(container: &Value) -> bool {
-    let failed = |state: &Value| state["terminated"]["exitCode"].as_i64().is_some_and(|code| code != 0);
-    container["ready"] != true && (failed(&container["lastState"]) || failed(&container["state"]))
+    container["ready"] != true && last_failure(container).is_some()
+}
+
+/// Returns the latest termination with an error: now, or before the last restart.
+fn last_failure(container: &Value) -> Option<&Value> {
+    let terminated = ["state", "lastState"].map(|state| &container[state]["terminated"]);
+    terminated.into_iter().find(|terminated| terminated["exitCode"].as_i64().is_some_and(|code| code != 0))
 }
 
 fn crash_loop(container: &Value, name: &str) -> Diagnosis {
     let restarts = container["restartCount"].as_i64().unwrap_or_default();
-    let last_termination = &container["lastState"]["terminated"];
+    let last_termination = last_failure(container).unwrap_or(&container["lastState"]["terminated"]);
     let exit_code =
         last_termination["exitCode"].as_i64().map(|code| format!(" with exit code {code}")).unwrap_or_default();
     let termination_message = last_termination["message"]
@@ -69,8 +73,13 @@ fn crash_loop(container: &Value, name: &str) -> Diagnosis {
         .and_then(last_log_line)
         .or(last_termination["reason"].as_str().map(str::to_owned));
     let reason = termination_message.map(|text| format!(" ({text})")).unwrap_or_default();
-    let restart_count = if restarts == 1 { "once".to_owned() } else { format!("{restarts} times") };
-    let message = format!("container {name} terminated{exit_code}{reason} and restarted {restart_count}; see its logs");
+    let restart_count = match restarts {
+        // The container has just terminated.
+        0 => String::new(),
+        1 => " and restarted once".to_owned(),
+        _ => format!(" and restarted {restarts} times"),
+    };
+    let message = format!("container {name} terminated{exit_code}{reason}{restart_count}; see its logs");
     (WorkloadReason::CrashLoop, message, restarts >= RESTARTS_TO_FAIL)
 }
 

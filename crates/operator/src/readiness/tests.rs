@@ -54,6 +54,9 @@ fn unschedulable_pod() -> Value {
 #[case::restarted_after_crash(json!({"phase": "Running", "containerStatuses": [{"name": "main", "ready": false, "restartCount": 1,
     "state": {"running": {}}, "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}}}]}),
     "CrashLoop", "container main terminated with exit code 1 (Error) and restarted once; see its logs", false)]
+#[case::not_restarted_yet(json!({"phase": "Running", "containerStatuses": [{"name": "main", "ready": false, "restartCount": 0,
+    "state": {"terminated": {"exitCode": 3, "reason": "Error"}}, "lastState": {}}]}),
+    "CrashLoop", "container main terminated with exit code 3 (Error); see its logs", false)]
 #[case::probing(json!({"phase": "Running", "containerStatuses": [{"name": "main", "ready": false, "state": {"running": {}}}]}),
     "NotReadyYet", "container main is running but its readiness probe does not succeed yet", false)]
 fn reports_why_a_pod_is_not_ready(
