@@ -25,18 +25,32 @@ pub(crate) enum Action {
 /// The result of reconciling one object.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Plan {
-    /// Executed in order; the first failure ends the execution.
+    /// Executed in order; the first failure ends the execution, so that a rejected burst costs one request.
     pub(crate) actions: Vec<Action>,
     /// When to reconcile the object again even if it does not change.
     pub(crate) requeue_at: Option<Timestamp>,
+    /// Number of Pods that the actions create or delete.
+    pod_writes: usize,
 }
+
+/// Maximum number of Pods that one plan creates or deletes (`BurstReplicas` of ReplicaSets, `MaxPodCreateDeletePerSync`
+/// of Jobs). The changes of these Pods enqueue their controller again, and its next plan continues.
+pub(crate) const BURST_REPLICAS: usize = 500;
 
 // === impl Plan ===
 
 impl Plan {
     /// Appends an action.
     pub(crate) fn push(&mut self, action: Action) {
+        if matches!(action, Action::Create { resource: "pods", .. } | Action::Delete { resource: "pods", .. }) {
+            self.pod_writes += 1;
+        }
         self.actions.push(action);
+    }
+
+    /// Whether the plan must not create or delete further Pods.
+    pub(crate) fn is_burst_complete(&self) -> bool {
+        self.pod_writes >= BURST_REPLICAS
     }
 
     /// Appends an event of type `Normal`.

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use apimachinery::{disruption_budget, object, persistent_volume};
-use apiserver::Server;
+use apiserver::{Change, Lagged, Server, Subscription};
+use futures::FutureExt;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -18,6 +19,9 @@ use super::{
 
 /// Delay of a retry after an error other than a conflict.
 const RETRY_DELAY: SignedDuration = SignedDuration::from_secs(5);
+
+/// Maximum number of changes that are collected before the queued objects are reconciled.
+const MAX_COLLECTED_CHANGES: usize = 1000;
 
 /// The work queue of the controllers and their dependencies.
 struct ControllerManager {
@@ -44,10 +48,7 @@ pub async fn run_workload_controllers(server: Server, volumes_dir: Option<PathBu
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(delay.unwrap_or_default()), if delay.is_some() => controller.enqueue_due(),
-            change = changes.next() => match change {
-                Ok(change) => controller.queue.extend(enqueue::affected(&controller.server, &change)),
-                Err(_lagged) => controller.queue.extend(enqueue::all(&controller.server)),
-            },
+            () = controller.collect_changes(&mut changes) => {}
         }
     }
 }
@@ -143,6 +144,25 @@ impl ControllerManager {
         }
     }
 
+    /// Waits for a change and enqueues the objects that it and all other available changes affect: a burst changes many
+    /// Pods of one object, which needs to be reconciled only once. Cancel-safe.
+    async fn collect_changes(&mut self, changes: &mut Subscription) {
+        let first = changes.next().await;
+        self.enqueue_affected(first);
+        for _ in 0..MAX_COLLECTED_CHANGES {
+            let Some(change) = changes.next().now_or_never() else { return };
+            self.enqueue_affected(change);
+        }
+    }
+
+    /// Enqueues the objects that a change affects.
+    fn enqueue_affected(&mut self, change: Result<Change, Lagged>) {
+        self.queue.extend(match change {
+            Ok(change) => enqueue::affected(&self.server, &change),
+            Err(_) => enqueue::all(&self.server),
+        });
+    }
+
     /// Returns the time until the next delayed key is due.
     fn time_until_next_delayed(&self) -> Option<std::time::Duration> {
         let next_at = self.delayed.values().min()?;
@@ -155,5 +175,73 @@ impl ControllerManager {
         let due_keys: Vec<WorkloadKey> =
             self.delayed.iter().filter(|(_, at)| **at <= now).map(|(key, _)| key.clone()).collect();
         self.queue.extend(due_keys);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use apiserver::ports::{Admission, AdmissionRequest, AdmissionResponse, ServerPorts};
+    use serde_json::json;
+
+    use super::super::action::BURST_REPLICAS;
+    use super::*;
+
+    /// Denies Pods beyond a quota and counts all attempts to create one.
+    struct PodQuota {
+        limit: usize,
+        attempts: AtomicUsize,
+    }
+
+    impl Admission for PodQuota {
+        fn review(&self, request: &AdmissionRequest<'_>) -> AdmissionResponse {
+            let is_create = request.resource == "pods" && request.operation == "CREATE";
+            let allowed = !is_create || self.attempts.fetch_add(1, Ordering::Relaxed) < self.limit;
+            AdmissionResponse { allowed, message: "exceeded quota".to_owned(), ..AdmissionResponse::default() }
+        }
+    }
+
+    fn manager(quota: &Arc<PodQuota>) -> ControllerManager {
+        let server = Server::new(&ServerPorts { admission: Arc::<PodQuota>::clone(quota), ..ServerPorts::default() });
+        ControllerManager { server, volumes_dir: None, queue: BTreeSet::new(), delayed: BTreeMap::new() }
+    }
+
+    fn create_job(manager: &mut ControllerManager, parallelism: i64) -> WorkloadKey {
+        let pod = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]});
+        let job = json!({"metadata": {"name": "once", "namespace": "default"},
+            "spec": {"parallelism": parallelism, "completions": parallelism, "template": {"spec": pod}}});
+        let key = WorkloadKey::new(WorkloadKind::Job, &manager.server.create(job::RESOURCE, job).unwrap());
+        manager.queue.insert(key.clone());
+        key
+    }
+
+    #[tokio::test]
+    async fn collects_all_changes_of_a_burst_before_the_next_reconcile() {
+        let quota = Arc::new(PodQuota { limit: usize::MAX, attempts: AtomicUsize::new(0) });
+        let mut manager = manager(&quota);
+        let key = create_job(&mut manager, 700);
+        let mut changes = manager.server.subscribe();
+        let mut pods = Vec::new();
+        // One round for each of the two bursts, one for the status, and one that changes nothing.
+        for _ in 0..4 {
+            manager.process_queue();
+            pods.push(manager.server.list("pods").len());
+            manager.collect_changes(&mut changes).now_or_never();
+        }
+        assert_eq!(pods, [BURST_REPLICAS, 700, 700, 700]);
+        assert!(!manager.queue.contains(&key), "{:?}", manager.queue);
+    }
+
+    #[tokio::test]
+    async fn first_rejected_pod_ends_the_burst() {
+        let quota = Arc::new(PodQuota { limit: 3, attempts: AtomicUsize::new(0) });
+        let mut manager = manager(&quota);
+        let key = create_job(&mut manager, 700);
+        manager.process_queue();
+        assert_eq!(manager.server.list("pods").len(), 3);
+        assert_eq!(quota.attempts.load(Ordering::Relaxed), 4);
+        assert!(manager.delayed.contains_key(&key), "the controller retries later");
     }
 }

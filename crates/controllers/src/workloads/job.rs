@@ -69,9 +69,7 @@ pub(crate) fn plan(job: &Value, pods: &[Arc<Value>], random: &dyn Random, now: T
     }
     match finish {
         Some(_) => {
-            for pod in job_pods.active {
-                plan.push(Action::Delete { resource: "pods", object: pod });
-            }
+            delete_pods(&mut plan, &job_pods.active);
             delete_after_ttl(&mut plan, job, now);
         }
         None => scale(&mut plan, job, &job_pods, random, now),
@@ -131,25 +129,36 @@ fn scale(plan: &mut Plan, job: &Value, job_pods: &JobPods, random: &dyn Random, 
         None if successes > 0 => active.min(parallelism),
         None => parallelism,
     };
-    for pod in job_pods.active.iter().skip(usize::try_from(desired.max(0)).unwrap_or_default()) {
-        plan.push(Action::Delete { resource: "pods", object: Arc::clone(pod) });
-    }
+    let retained = usize::try_from(desired.max(0)).unwrap_or_default();
+    delete_pods(plan, job_pods.active.get(retained..).unwrap_or_default());
     if active >= desired {
         return;
     }
     if let Some(retry_at) = backoff_until(job_pods).filter(|retry_at| *retry_at > now) {
         return plan.requeue_at(retry_at);
     }
-    let mut used_indexes: BTreeSet<i64> = job_pods
+    let used_indexes: BTreeSet<i64> = job_pods
         .active
         .iter()
         .filter_map(|pod| completion_index(pod))
         .chain(job_pods.completed_indexes.iter().copied())
         .collect();
-    for _ in active..desired {
-        let free_index = (0..).find(|completion_index| !used_indexes.contains(completion_index)).unwrap_or_default();
-        used_indexes.insert(free_index);
+    let free_indexes = (0..).filter(|completion_index| !used_indexes.contains(completion_index));
+    for (_, free_index) in (active..desired).zip(free_indexes) {
+        if plan.is_burst_complete() {
+            return;
+        }
         create(plan, job, free_index, random);
+    }
+}
+
+/// Deletes Pods, at most as many as a burst has.
+fn delete_pods(plan: &mut Plan, pods: &[Arc<Value>]) {
+    for pod in pods {
+        if plan.is_burst_complete() {
+            return;
+        }
+        plan.push(Action::Delete { resource: "pods", object: Arc::clone(pod) });
     }
 }
 
@@ -342,6 +351,7 @@ fn count(uids: &[String]) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::action::BURST_REPLICAS;
     use super::*;
     use apiserver::ports::SystemRandom;
 
@@ -389,6 +399,23 @@ mod tests {
         assert!(condition::is_true(&json!({"status": final_status}), "Complete"), "{final_status}");
         let (status, created, untracked) = sync(&job(1, final_status), &[pod("a", "Succeeded", false)]);
         assert_eq!((status, created, untracked), (None, 0, 0), "a finished job is not modified");
+    }
+
+    #[test]
+    fn creates_and_deletes_one_burst_of_pods() {
+        let mut large = job(2_000_000_000, json!({}));
+        large["spec"]["parallelism"] = json!(2_000_000_000);
+        let deleted = |plan: &Plan| plan.actions.iter().filter(|a| matches!(a, Action::Delete { .. })).count();
+        let (_, created, _) = sync(&large, &[]);
+        assert_eq!(created, BURST_REPLICAS);
+
+        let pods: Vec<_> = (0..=BURST_REPLICAS).map(|n| pod(&format!("p{n}"), "Running", true)).collect();
+        large["spec"]["suspend"] = json!(true);
+        let suspended = plan(&large, &pods, &SystemRandom, Timestamp::UNIX_EPOCH);
+        assert_eq!(deleted(&suspended), BURST_REPLICAS);
+        let failed = job(1, json!({"failed": 2}));
+        let finished = plan(&failed, &pods, &SystemRandom, Timestamp::UNIX_EPOCH);
+        assert_eq!(deleted(&finished), BURST_REPLICAS);
     }
 
     #[test]

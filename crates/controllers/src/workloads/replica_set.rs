@@ -13,9 +13,6 @@ use super::{ownership, pod_template};
 /// Storage name of ReplicaSets.
 pub(crate) const RESOURCE: &str = "replicasets.apps";
 
-/// Maximum number of Pods created or deleted in one plan (`BurstReplicas`).
-const BURST_REPLICAS: usize = 500;
-
 /// Reconciles a ReplicaSet with the Pods of its namespace.
 pub(crate) fn plan(set: &Value, pods: &[Arc<Value>], random: &dyn Random, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
@@ -34,7 +31,10 @@ pub(crate) fn plan(set: &Value, pods: &[Arc<Value>], random: &dyn Random, now: T
 /// Creates missing Pods or deletes surplus ones.
 fn scale(plan: &mut Plan, set: &Value, active: &[Arc<Value>], random: &dyn Random) {
     let desired = usize::try_from(replicas(set)).unwrap_or(0);
-    for _ in 0..desired.saturating_sub(active.len()).min(BURST_REPLICAS) {
+    for _ in active.len()..desired {
+        if plan.is_burst_complete() {
+            return;
+        }
         let name = format!("{}-{}", name_prefix(object::name(set)), random.suffix(5));
         let template = set.pointer("/spec/template").unwrap_or(&Value::Null);
         let mut pod =
@@ -45,7 +45,10 @@ fn scale(plan: &mut Plan, set: &Value, active: &[Arc<Value>], random: &dyn Rando
     }
     let mut candidates = active.to_vec();
     sort_for_deletion(&mut candidates);
-    for pod in candidates.into_iter().take(active.len().saturating_sub(desired).min(BURST_REPLICAS)) {
+    for pod in candidates.into_iter().take(active.len().saturating_sub(desired)) {
+        if plan.is_burst_complete() {
+            return;
+        }
         let message = format!("Deleted pod: {}", object::name(&pod));
         plan.push(Action::Delete { resource: "pods", object: pod });
         plan.normal_event(set, "SuccessfulDelete", message);
@@ -114,6 +117,7 @@ pub(crate) fn replicas(set: &Value) -> i64 {
 mod tests {
     use rstest::rstest;
 
+    use super::super::action::BURST_REPLICAS;
     use super::*;
     use apiserver::ports::SystemRandom;
 
@@ -144,6 +148,8 @@ mod tests {
     #[case::enough(2, 2, 0, 0)]
     #[case::too_many(1, 3, 0, 2)]
     #[case::scaled_to_zero(0, 2, 0, 2)]
+    #[case::one_burst_of_many(2_000_000_000, 0, BURST_REPLICAS, 0)]
+    #[case::one_burst_of_deletions(0, BURST_REPLICAS + 1, 0, BURST_REPLICAS)]
     fn creates_or_deletes_pods(
         #[case] desired: i64,
         #[case] existing: usize,

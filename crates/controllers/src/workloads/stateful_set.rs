@@ -3,6 +3,7 @@
 //! Claims of `volumeClaimTemplates` are created here and bound by [`super::volume_claim`]. `maxUnavailable` and
 //! `persistentVolumeClaimRetentionPolicy` are not implemented.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use apimachinery::{LabelSelector, object, persistent_volume, pod};
@@ -79,17 +80,21 @@ fn reconcile_pods(
     claims: &[Arc<Value>],
 ) {
     let is_ordered = spec.pod_management == PodManagementPolicy::OrderedReady;
+    let by_ordinal: BTreeMap<i64, &Arc<Value>> = owned.iter().map(|(ordinal, pod)| (*ordinal, pod)).collect();
     for ordinal in spec.ordinals.clone() {
-        let is_healthy = match owned.iter().find(|(own, _)| *own == ordinal) {
+        if plan.is_burst_complete() {
+            return;
+        }
+        let is_healthy = match by_ordinal.get(&ordinal) {
             None => {
                 spec.create(plan, ordinal, revisions, claims);
                 false
             }
-            Some((_, pod)) if pod::is_finished(pod) && !object::is_deleting(pod) => {
+            Some(pod) if pod::is_finished(pod) && !object::is_deleting(pod) => {
                 spec.delete(plan, pod);
                 false
             }
-            Some((_, pod)) => pod::is_ready(pod) && !object::is_deleting(pod),
+            Some(pod) => pod::is_ready(pod) && !object::is_deleting(pod),
         };
         if is_ordered && !is_healthy {
             return;
@@ -97,6 +102,9 @@ fn reconcile_pods(
     }
     let condemned = owned.iter().rev().filter(|(ordinal, _)| !spec.ordinals.contains(ordinal));
     for (_, pod) in condemned {
+        if plan.is_burst_complete() {
+            return;
+        }
         if !object::is_deleting(pod) {
             spec.delete(plan, pod);
         }
@@ -104,7 +112,7 @@ fn reconcile_pods(
             return;
         }
     }
-    if spec.set["spec"]["updateStrategy"]["type"] != "OnDelete" {
+    if spec.set["spec"]["updateStrategy"]["type"] != "OnDelete" && !plan.is_burst_complete() {
         rolling_update(plan, spec, owned);
     }
 }
@@ -288,6 +296,7 @@ fn revision_of(pod: &Value) -> &str {
 mod tests {
     use rstest::rstest;
 
+    use super::super::action::BURST_REPLICAS;
     use super::*;
 
     fn set(replicas: i64, policy: &str, image: &str) -> Value {
@@ -344,6 +353,16 @@ mod tests {
     fn parallel_sets_create_all_pods() {
         let set = set(3, "Parallel", "a:1");
         assert_eq!(pod_actions(&set, &[pod(&set, 1, false)]), ["db-0", "db-2"]);
+    }
+
+    #[test]
+    fn parallel_sets_create_and_delete_one_burst_of_pods() {
+        let large = set(2_000_000_000, "Parallel", "a:1");
+        let created = pod_actions(&large, &[pod(&large, 1, true)]);
+        assert_eq!((created.len(), created[1].as_str()), (BURST_REPLICAS, "db-2"));
+        let pods: Vec<_> = (0..=600).map(|ordinal| pod(&large, ordinal, true)).collect();
+        let deleted = pod_actions(&set(0, "Parallel", "a:1"), &pods);
+        assert_eq!((deleted.len(), deleted[0].as_str()), (BURST_REPLICAS, "-db-600"));
     }
 
     #[test]

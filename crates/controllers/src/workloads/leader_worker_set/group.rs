@@ -1,5 +1,6 @@
 //! The groups of a LeaderWorkerSet.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use apimachinery::{object, pod};
@@ -7,6 +8,7 @@ use serde_json::Value;
 
 use super::labels::{GROUP_INDEX, NAME, REVISION, SIZE, WORKER_INDEX};
 use super::spec::LeaderWorkerSetSpec;
+use crate::workloads::action::BURST_REPLICAS;
 
 /// The existing Pods of one group.
 pub(super) struct Group {
@@ -15,28 +17,26 @@ pub(super) struct Group {
     pub(super) workers: Vec<Arc<Value>>,
 }
 
-/// Returns the groups with index `0..replicas`, and groups with a higher index that still have Pods.
+/// Returns the existing groups, and the first missing ones of the groups with index `0..replicas`: as many as one burst
+/// can create. Sorted by index.
 pub(super) fn groups(spec: &LeaderWorkerSetSpec<'_>, pods: &[Arc<Value>]) -> Vec<Group> {
-    let owned: Vec<&Arc<Value>> = pods
-        .iter()
-        .filter(|pod| object::namespace(pod) == spec.namespace && object::label(pod, NAME) == Some(spec.name))
-        .collect();
-    let index = |pod: &Value| object::label(pod, GROUP_INDEX).unwrap_or_default().parse::<i64>().unwrap_or(-1);
-    let count = owned.iter().map(|pod| index(pod) + 1).max().unwrap_or(0).max(spec.replicas);
-    (0..count)
-        .map(|group_index| {
-            let members = || owned.iter().filter(|pod| index(pod) == group_index);
-            Group {
-                index: group_index,
-                leader: members().find(|p| object::label(p, WORKER_INDEX) == Some("0")).map(|p| Arc::clone(p)),
-                workers: members()
-                    .filter(|p| object::label(p, WORKER_INDEX) != Some("0"))
-                    .map(|p| Arc::clone(p))
-                    .collect(),
-            }
-        })
-        .filter(|group| group.index < spec.replicas || group.leader.is_some() || !group.workers.is_empty())
-        .collect()
+    let mut groups: BTreeMap<i64, Group> = BTreeMap::new();
+    let has_set_label =
+        |pod: &&Arc<Value>| object::namespace(pod) == spec.namespace && object::label(pod, NAME) == Some(spec.name);
+    for pod in pods.iter().filter(has_set_label) {
+        let index = object::label(pod, GROUP_INDEX).and_then(|index| index.parse().ok());
+        let Some(index) = index.filter(|index| *index >= 0) else { continue };
+        let group = groups.entry(index).or_insert_with(|| Group::empty(index));
+        if object::label(pod, WORKER_INDEX) != Some("0") {
+            group.workers.push(Arc::clone(pod));
+        } else if group.leader.is_none() {
+            group.leader = Some(Arc::clone(pod));
+        }
+    }
+    let missing: Vec<i64> =
+        (0..spec.replicas).filter(|index| !groups.contains_key(index)).take(BURST_REPLICAS).collect();
+    groups.extend(missing.into_iter().map(|index| (index, Group::empty(index))));
+    groups.into_values().collect()
 }
 
 /// Returns the template revision of a Pod.
@@ -53,6 +53,11 @@ pub(super) fn group_size(leader: &Value) -> i64 {
 // === impl Group ===
 
 impl Group {
+    /// Returns a group without Pods.
+    fn empty(index: i64) -> Self {
+        Self { index, leader: None, workers: Vec::new() }
+    }
+
     /// Whether the leader has the current revision.
     pub(super) fn is_current(&self, spec: &LeaderWorkerSetSpec<'_>) -> bool {
         self.leader.as_ref().is_some_and(|leader| !object::is_deleting(leader) && revision_of(leader) == spec.revision)

@@ -1,5 +1,6 @@
 //! Reconciles a LeaderWorkerSet: creates, recreates, updates and deletes its groups.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use apimachinery::{object, pod, scaled_int_or_percent};
@@ -33,6 +34,9 @@ pub(crate) fn plan(
         plan.push(Action::Create { resource: "services", object: pods::service(&spec, spec.name) });
     }
     for group in &groups {
+        if plan.is_burst_complete() {
+            break;
+        }
         if group.index >= spec.replicas {
             delete_group(&mut plan, group);
         } else if !recreate_if_broken(&mut plan, &spec, group, now) {
@@ -77,18 +81,26 @@ fn create_missing_pods(
         return;
     }
     let Some(placement) = exclusive::worker_placement(leader, node) else { return };
+    let existing: BTreeSet<&str> = group.workers.iter().map(|worker| object::name(worker)).collect();
     for index in 1..group_size(leader) {
+        if plan.is_burst_complete() {
+            return;
+        }
         let name = format!("{}-{index}", object::name(leader));
-        if !group.workers.iter().any(|worker| object::name(worker) == name) {
+        if !existing.contains(name.as_str()) {
             let worker = placement.apply(pods::worker_pod(spec, leader, group.index, index));
             plan.push(Action::Create { resource: "pods", object: worker });
         }
     }
 }
 
-/// Deletes the leader and the workers of a group, without relying on garbage collection for the workers.
+/// Deletes the workers and the leader of a group, without relying on garbage collection for the workers. The leader is
+/// last: as long as it exists, the next plan continues a deletion that exceeds the burst.
 fn delete_group(plan: &mut Plan, group: &Group) {
     for pod in group.workers.iter().chain(&group.leader).filter(|pod| !object::is_deleting(pod)) {
+        if plan.is_burst_complete() {
+            return;
+        }
         plan.push(Action::Delete { resource: "pods", object: Arc::clone(pod) });
     }
 }
@@ -133,13 +145,16 @@ fn update_groups(plan: &mut Plan, spec: &LeaderWorkerSetSpec<'_>, groups: &[Grou
     let max_unavailable = rolling_update_field("maxUnavailable")
         .map_or(1, |v| scaled_int_or_percent(Some(v), spec.replicas, false))
         .max(1);
-    let current = || groups.iter().filter(|group| group.index < spec.replicas);
-    let mut unavailable = i64::try_from(current().filter(|group| !group.is_ready()).count()).unwrap_or(0);
+    let ready = groups.iter().filter(|group| group.index < spec.replicas && group.is_ready()).count();
+    let mut unavailable = spec.replicas.saturating_sub(i64::try_from(ready).unwrap_or(i64::MAX));
     for group in groups.iter().rev().filter(|g| g.index < spec.replicas && g.index >= partition) {
         let outdated =
             group.leader.as_ref().is_some_and(|l| !object::is_deleting(l) && revision_of(l) != spec.revision);
         if !outdated {
             continue;
+        }
+        if plan.is_burst_complete() {
+            break;
         }
         let newly_unavailable = i64::from(group.is_ready());
         if unavailable + newly_unavailable > max_unavailable && newly_unavailable > 0 {
@@ -154,8 +169,9 @@ fn update_groups(plan: &mut Plan, spec: &LeaderWorkerSetSpec<'_>, groups: &[Grou
 mod tests {
     use serde_json::json;
 
-    use super::super::labels::{LEADER_NAME, WORKER_INDEX};
+    use super::super::labels::{GROUP_INDEX, LEADER_NAME, WORKER_INDEX};
     use super::*;
+    use crate::workloads::action::BURST_REPLICAS;
 
     fn set(replicas: i64, size: i64) -> Value {
         json!({
@@ -199,6 +215,39 @@ mod tests {
         assert_eq!((owner["kind"].as_str(), owner["uid"].as_str()), (Some("Pod"), Some("leader")));
         assert_eq!(workers[1]["metadata"]["labels"][WORKER_INDEX], "2");
         assert_eq!(workers[1]["metadata"]["annotations"][LEADER_NAME], "llama-0");
+    }
+
+    #[test]
+    fn creates_and_deletes_one_burst_of_pods() {
+        let new_plan = |set: &Value, pods: &[Arc<Value>]| plan(set, pods, &[], &|_| None, Timestamp::UNIX_EPOCH);
+        let first = created_pods(&new_plan(&set(2_000_000_000, 1), &[]));
+        assert_eq!(first.len(), BURST_REPLICAS);
+        // A Pod with an index that no group has adds no other group.
+        let mut stray = first[0].clone();
+        stray["metadata"]["labels"][GROUP_INDEX] = json!(i64::MAX.to_string());
+        let pods: Vec<_> = first.iter().skip(1).chain([&stray]).cloned().map(Arc::new).collect();
+        let scaled_down = new_plan(&set(0, 1), &pods);
+        assert_eq!(scaled_down.actions.iter().filter(|a| matches!(a, Action::Delete { .. })).count(), BURST_REPLICAS);
+
+        let large_groups = set(1, 2_000_000_000);
+        let mut leader = created_pods(&new_plan(&large_groups, &[])).remove(0);
+        leader["metadata"]["uid"] = json!("leader");
+        assert_eq!(created_pods(&new_plan(&large_groups, &[Arc::new(leader)])).len(), BURST_REPLICAS);
+    }
+
+    #[test]
+    fn deletes_leader_of_a_large_group_last() {
+        let member = |name: String| Arc::new(json!({"metadata": {"name": name}}));
+        let workers: Vec<_> = (0..BURST_REPLICAS).map(|n| member(format!("w{n}"))).collect();
+        let mut first = Plan::default();
+        delete_group(&mut first, &Group { index: 0, leader: Some(member("leader".to_owned())), workers });
+        assert!(first.is_burst_complete());
+        assert!(
+            !first
+                .actions
+                .iter()
+                .any(|a| matches!(a, Action::Delete { object, .. } if object::name(object) == "leader"))
+        );
     }
 
     #[test]
