@@ -65,12 +65,30 @@ impl ApiError {
 
     /// Returns the error for a request whose content type is not JSON.
     pub(crate) fn unsupported_media_type() -> Self {
-        Self {
-            status: StatusCode::BAD_REQUEST,
-            error_type: "Bad Request",
-            message: "Unsupported Media Type: Only 'application/json' is allowed".to_owned(),
-            param: None,
-        }
+        let message = "Unsupported Media Type: Only 'application/json' is allowed".to_owned();
+        Self::http(StatusCode::BAD_REQUEST, "Bad Request", message)
+    }
+
+    /// Returns the 413 error for a body of more than `limit` bytes.
+    pub(crate) fn body_too_large(limit: usize) -> Self {
+        let message = format!("The request body is larger than {} MiB.", limit >> 20);
+        Self::http(StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large", message)
+    }
+
+    /// Returns the 408 error for a body that the client stopped sending.
+    pub(crate) fn body_timeout() -> Self {
+        let message = "Timed out while reading the request body.".to_owned();
+        Self::http(StatusCode::REQUEST_TIMEOUT, "Request Timeout", message)
+    }
+
+    /// Returns the 400 error for a body that is shorter than announced.
+    pub(crate) fn incomplete_body() -> Self {
+        Self::http(StatusCode::BAD_REQUEST, "Bad Request", "The request body ended early.".to_owned())
+    }
+
+    /// Returns an error in the form of vLLM's HTTP exceptions, whose type is the phrase of the status.
+    fn http(status: StatusCode, error_type: &'static str, message: String) -> Self {
+        Self { status, error_type, message, param: None }
     }
 
     /// Returns the 404 error for a model that is not served; `aliases` are the served names.

@@ -34,8 +34,12 @@ pub struct Config {
     pub num_gpu_blocks: usize,
     /// Simulated time for loading the weights.
     pub load_time: Duration,
-    /// Idle connections are closed after this time (vLLM: 5 s).
+    /// Idle connections are closed after this time (vLLM: 5 s), as are those that do not send the complete head of a request
+    /// within it.
     pub keep_alive: Duration,
+    /// Maximum number of open connections, which also limits the number of queued requests: a connection carries one at a
+    /// time. Further clients wait until a connection closes.
+    pub max_connections: usize,
 }
 
 impl Config {
@@ -55,6 +59,7 @@ impl Config {
             num_gpu_blocks: 16_384,
             load_time: Duration::ZERO,
             keep_alive: Duration::from_secs(5),
+            max_connections: 8192,
         }
     }
 

@@ -5,7 +5,7 @@ use std::{convert::Infallible, sync::Arc};
 use axum::{
     Router,
     body::{Body, Bytes},
-    extract::State,
+    extract::{FromRequest, State},
     http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header},
     middleware::{self, Next},
     routing::{get, post},
@@ -18,6 +18,7 @@ use crate::{
     generation::Generation,
     metrics_page,
     request::{Endpoint, GenerationRequest, StreamOptions},
+    request_body::RequestBody,
     response::{ResponseMetadata, VLLM_VERSION, completion, event_stream, model_list},
     simulator::Simulator,
     tokenizer,
@@ -42,6 +43,14 @@ struct TokenizeResponse {
     token_strs: (),
 }
 
+impl FromRequest<Arc<Simulator>> for RequestBody {
+    type Rejection = Response<Body>;
+
+    async fn from_request(request: Request<Body>, engine: &Arc<Simulator>) -> Result<Self, Self::Rejection> {
+        engine.body_budget.read(request.into_body()).await.map_err(|error| error_response(&error))
+    }
+}
+
 /// Returns the router with all routes of `engine`.
 pub(crate) fn router(engine: Arc<Simulator>) -> Router {
     // By default, axum accepts HEAD on GET routes; vLLM responds 405.
@@ -57,7 +66,6 @@ pub(crate) fn router(engine: Arc<Simulator>) -> Router {
         .route("/ping", get_only(health).post(health))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(axum::extract::DefaultBodyLimit::disable())
         .layer(middleware::from_fn(common_headers))
         .with_state(engine)
 }
@@ -65,10 +73,13 @@ pub(crate) fn router(engine: Arc<Simulator>) -> Router {
 async fn generate(
     State(engine): State<Arc<Simulator>>,
     headers: HeaderMap,
-    body: Bytes,
+    body: RequestBody,
     endpoint: Endpoint,
 ) -> Response<Body> {
-    match accept(&engine, &headers, &body, endpoint) {
+    let accepted = accept(&engine, &headers, &body.bytes, endpoint);
+    // A queued request needs only its tokens.
+    drop(body);
+    match accepted {
         Err(error) => error_response(&error),
         Ok(AcceptedRequest { generation, metadata, stream: Some(options) }) => {
             streaming_response(generation, metadata, options)
@@ -186,8 +197,8 @@ async fn health() -> Response<Body> {
 }
 
 /// Tokenizes a prompt with the simulated tokenizer; token IDs are hashes.
-async fn tokenize(State(engine): State<Arc<Simulator>>, body: Bytes) -> Response<Body> {
-    let value: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+async fn tokenize(State(engine): State<Arc<Simulator>>, body: RequestBody) -> Response<Body> {
+    let value: serde_json::Value = serde_json::from_slice(&body.bytes).unwrap_or_default();
     let Some(prompt) = value["prompt"].as_str() else {
         let input = "'<dict of 0 items>'";
         return error_response(&ApiError::validation("body.prompt", "missing", "Field required", input, None));

@@ -11,7 +11,7 @@
 //!
 //! 1. Parts of the model: `timing`, `batch`, `prefix_cache`, `tokenizer`, `text_generator`, `stop_strings`, `metrics`
 //!    (recording), `server_command`, `config`.
-//! 2. Formats: `api_error`, `request`, `prompt`, `response`.
+//! 2. Formats and bodies: `api_error`, `request`, `request_body`, `prompt`, `response`.
 //! 3. The simulated engine: `simulator` (state that requests share) and `generation` (one request).
 //! 4. HTTP: `metrics_page`, `http_api`, `serve`. Only this layer opens sockets.
 //!
@@ -30,6 +30,7 @@ mod metrics_page;
 mod prefix_cache;
 mod prompt;
 mod request;
+mod request_body;
 mod response;
 mod serve;
 mod server_command;

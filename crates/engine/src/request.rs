@@ -96,8 +96,9 @@ impl GenerationRequest {
         if !fields.contains_key(required) {
             return Err(ApiError::validation(&format!("body.{required}"), "missing", "Field required", &input, None));
         }
-        let field = |name: &str| Some(name.to_owned()).filter(|name| fields.contains_key(name));
-        serde_json::from_value(value.clone()).map_err(|error| type_error(&value, field, &error))
+        // Moves the prompt instead of copying it. An error needs the value again, which is rare enough to parse twice.
+        let names: Vec<&str> = TYPED_FIELDS.into_iter().filter(|name| fields.contains_key(*name)).collect();
+        serde_json::from_value(value).map_err(|error| type_error(body, &names, &error))
     }
 
     /// Removes the stop strings from the request and returns them.
@@ -148,30 +149,33 @@ fn invalid_json(body: &[u8], error: &serde_json::Error) -> ApiError {
     )
 }
 
-/// Returns the validation error for a field of a wrong type. To find that field, parses each field separately.
-fn type_error(value: &Value, field: impl Fn(&str) -> Option<String>, error: &serde_json::Error) -> ApiError {
-    let names = [
-        "model",
-        "messages",
-        "max_tokens",
-        "max_completion_tokens",
-        "min_tokens",
-        "stop",
-        "n",
-        "ignore_eos",
-        "stream",
-        "stream_options",
-    ];
-    let field = names.iter().filter_map(|name| field(name)).find(|name| {
-        let single_field = serde_json::json!({ name.as_str(): value[name] });
+/// Fields of a request that may have a wrong type.
+const TYPED_FIELDS: [&str; 10] = [
+    "model",
+    "messages",
+    "max_tokens",
+    "max_completion_tokens",
+    "min_tokens",
+    "stop",
+    "n",
+    "ignore_eos",
+    "stream",
+    "stream_options",
+];
+
+/// Returns the validation error for a field of a wrong type. To find that field, parses each of `names` separately.
+fn type_error(body: &[u8], names: &[&str], error: &serde_json::Error) -> ApiError {
+    let value: Value = serde_json::from_slice(body).unwrap_or_default();
+    let field = names.iter().find(|name| {
+        let single_field = serde_json::json!({ **name: value[name] });
         serde_json::from_value::<GenerationRequest>(single_field).is_err()
     });
-    let name = field.unwrap_or_default();
+    let name = field.copied().unwrap_or_default();
     ApiError::validation(
         &format!("body.{name}"),
         "type_error",
         &error.to_string().replace('\'', "\\'"),
-        &python_repr(&value[&name]),
+        &python_repr(&value[name]),
         None,
     )
 }

@@ -7,9 +7,9 @@ use axum::{
     body::Body,
     http::{Response, StatusCode},
 };
+use hyper::server::conn::http1;
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::conn::auto::Builder,
+    rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
 use tokio::{
@@ -20,6 +20,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{Config, http_api, simulator::Simulator};
+
+/// Maximum size in bytes of the head of a request.
+const MAX_HEAD_BYTES: usize = 64 << 10;
 
 /// Waits for [`Config::load_time`], then listens on [`Config::address`] and serves until `stop` is cancelled. As with
 /// vLLM, connections are refused while loading.
@@ -40,12 +43,13 @@ pub fn router(config: Config) -> Router {
     http_api::router(Simulator::new(config))
 }
 
-/// Serves on `listener` until `stop` is cancelled, then closes open connections immediately, as vLLM does by default.
-/// While loading, responds 503 with an empty body.
+/// Serves HTTP/1.1 on `listener` until `stop` is cancelled, then closes open connections immediately, as vLLM does by
+/// default. While loading, responds 503 with an empty body.
 ///
 /// # Errors
 /// Currently none; failures to accept a connection are logged and retried.
 pub async fn serve(listener: TcpListener, config: Config, stop: CancellationToken) -> io::Result<()> {
+    let max_connections = config.max_connections.max(1);
     let handler = ConnectionHandler {
         ready_at: Instant::now() + config.load_time,
         keep_alive: config.keep_alive,
@@ -59,7 +63,7 @@ pub async fn serve(listener: TcpListener, config: Config, stop: CancellationToke
         tokio::select! {
             () = stop.cancelled() => return Ok(()),
             Some(_) = connections.join_next() => {}
-            accepted = listener.accept() => match accepted {
+            accepted = listener.accept(), if connections.len() < max_connections => match accepted {
                 Ok((stream, _)) => {
                     let handler = Arc::clone(&handler);
                     connections.spawn(handler.handle(stream));
@@ -93,9 +97,9 @@ impl ConnectionHandler {
             let router = if Instant::now() < self.ready_at { self.loading.clone() } else { self.router.clone() };
             tower::ServiceExt::oneshot(router, request)
         });
-        let mut server = Builder::new(TokioExecutor::new());
-        // hyper counts idle time of a keep-alive connection as time for reading the next request head.
-        server.http1().timer(TokioTimer::new()).header_read_timeout(keep_alive);
+        let mut server = http1::Builder::new();
+        // hyper counts idle time of a connection, also before its first byte, as time for reading the next request head.
+        server.timer(TokioTimer::new()).header_read_timeout(keep_alive).max_buf_size(MAX_HEAD_BYTES);
         let service = TowerToHyperService::new(service);
         if let Err(error) = server.serve_connection(TokioIo::new(stream), service).await {
             tracing::debug!(%error, "connection failed");

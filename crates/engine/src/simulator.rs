@@ -14,6 +14,7 @@ use crate::{
     metrics::Metrics,
     prefix_cache::PrefixCache,
     request::{Endpoint, GenerationRequest},
+    request_body::BodyBudget,
     response::{ResponseMetadata, VLLM_VERSION},
 };
 
@@ -25,6 +26,8 @@ pub(crate) struct Simulator {
     pub(crate) batch: Arc<Batch>,
     /// Counters and histograms since the start.
     pub(crate) metrics: Metrics,
+    /// Memory for request bodies.
+    pub(crate) body_budget: BodyBudget,
     prefix_cache: Mutex<PrefixCache>,
     response_count: AtomicU64,
     /// Start time in Unix seconds.
@@ -37,6 +40,7 @@ impl Simulator {
         Arc::new(Self {
             batch: Batch::new(config.max_num_seqs),
             metrics: Metrics::new(),
+            body_budget: BodyBudget::default(),
             prefix_cache: Mutex::new(PrefixCache::new(config.block_size, config.num_gpu_blocks)),
             response_count: AtomicU64::new(0),
             started_at: unix_seconds(),

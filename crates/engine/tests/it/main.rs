@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a panic reports the line of a failed test")]
 
 mod client;
+mod limits;
 mod load;
 mod recordings;
