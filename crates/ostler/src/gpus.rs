@@ -1,8 +1,11 @@
 //! The GPUs of this host, as `nvidia-smi` reports them, and their allocation to containers.
 
 use std::collections::BTreeSet;
-use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
@@ -10,6 +13,13 @@ use serde_json::{Map, Value, json};
 pub(crate) const GPU_RESOURCE: &str = "nvidia.com/gpu";
 /// Environment variable that lists the devices visible to a CUDA program; if it is empty, no device is visible.
 pub(crate) const VISIBLE_DEVICES_ENV: &str = "CUDA_VISIBLE_DEVICES";
+
+/// Timeout of `nvidia-smi`, which does not end while a driver is stuck.
+const NVIDIA_SMI_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum size of its output in bytes.
+const MAX_OUTPUT_BYTES: u64 = 1 << 20;
+/// Interval between checks whether a command has exited.
+const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A GPU as `nvidia-smi` lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,10 +51,9 @@ impl GpuInventory {
     /// Runs `nvidia-smi`. If it is not installed, the inventory is empty.
     pub(crate) fn discover() -> Self {
         let fields = "--query-gpu=uuid,name,memory.total,compute_cap";
-        let output = Command::new("nvidia-smi").args([fields, "--format=csv,noheader,nounits"]).output();
-        let successful_output = output.ok().filter(|output| output.status.success());
-        let text =
-            successful_output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+        let mut command = Command::new("nvidia-smi");
+        command.args([fields, "--format=csv,noheader,nounits"]);
+        let text = command_output(command, NVIDIA_SMI_TIMEOUT).unwrap_or_default();
         Self { all: Arc::new(text.lines().filter_map(Gpu::parse).collect()), allocated: Arc::default() }
     }
 
@@ -112,6 +121,34 @@ impl Gpu {
     }
 }
 
+/// Runs a command and returns its standard output. `None` if it is not installed, fails, or does not end in time; in the
+/// last case, kills it.
+fn command_output(mut command: Command, timeout: Duration) -> Option<String> {
+    let deadline = Instant::now() + timeout;
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+    let output = child.stdout.take()?.take(MAX_OUTPUT_BYTES);
+    // The thread ends with the pipe, which closes at the latest when the command is killed.
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let (mut output, mut bytes) = (output, Vec::new());
+        if output.read_to_end(&mut bytes).is_ok() {
+            // An error means that the receiver no longer waits.
+            let _ = sender.send(bytes);
+        }
+    });
+    let bytes = receiver.recv_timeout(timeout);
+    while bytes.is_ok() && Instant::now() < deadline {
+        if let Some(status) = child.try_wait().ok()? {
+            return bytes.ok().filter(|_| status.success()).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        }
+        thread::sleep(EXIT_POLL_INTERVAL);
+    }
+    tracing::warn!(command = %command.get_program().display(), ?timeout, "a command did not end in time; killing it");
+    // An error means that it has just ended. A command that a driver blocks ends later.
+    let _ = child.kill();
+    None
+}
+
 /// Returns the GPU family of a compute capability, as GPU feature discovery names it.
 fn family(compute_capability: (u8, u8)) -> &'static str {
     match compute_capability {
@@ -132,6 +169,25 @@ mod tests {
     fn two_gpus() -> GpuInventory {
         let lines = "GPU-a, NVIDIA H100 80GB HBM3, 81559, 9.0\nGPU-b, NVIDIA H100 80GB HBM3, 81559, 9.0\nNo devices";
         GpuInventory { all: Arc::new(lines.lines().filter_map(Gpu::parse).collect()), allocated: Arc::default() }
+    }
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn commands_have_a_deadline_and_limited_output() {
+        let timeout = Duration::from_secs(300);
+        assert_eq!(command_output(shell("echo GPU"), timeout).as_deref(), Some("GPU\n"));
+        assert_eq!(command_output(shell("echo GPU; exit 9"), timeout), None);
+        assert_eq!(command_output(Command::new("/no/such/program"), timeout), None);
+        assert_eq!(command_output(shell("exec sleep 1000"), Duration::ZERO), None);
+        assert_eq!(command_output(shell("exec >&-; exec sleep 1000"), Duration::from_millis(1)), None);
+        // The command ends because nobody reads the rest of its output.
+        let output = command_output(shell("yes GPU; exit 0"), timeout).unwrap();
+        assert_eq!(output.len() as u64, MAX_OUTPUT_BYTES);
     }
 
     #[test]
