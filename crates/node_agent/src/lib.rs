@@ -15,6 +15,7 @@
 
 mod agent;
 mod container;
+mod container_output;
 mod context;
 mod environment;
 mod grpc;

@@ -5,21 +5,21 @@ use std::process::{ExitStatus, Stdio};
 
 use futures::future::BoxFuture;
 use rustix::process::{Pid, Signal};
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
-use crate::logs::LogSink;
+use crate::container_output::copy_output;
 use crate::private_directory::create_private_dir;
-use crate::process_tracker::ProcessTracker;
-use crate::runtime::{ContainerConfig, ContainerExit, ContainerRuntime};
+use crate::process_tracker::{self, ProcessTracker};
+use crate::runtime::{ContainerConfig, ContainerExit, ContainerPurpose, ContainerRuntime};
 use crate::volumes::paths;
 
 /// Runs `command` and `args` of a container as a process on the host, in its own process group. Images are ignored.
 /// Mount paths are replaced with the host paths of the volumes. `stop` sends SIGTERM to the group; when the main
-/// process exits, or the future is dropped, the rest of the group gets SIGKILL. The process gets the environment
-/// variables of the container; `PATH` and `HOME` default to the values of this process.
+/// process exits, or the future is dropped, the rest of the group gets SIGKILL, as do the descendants that have left the
+/// group and the processes of exec probes. The process gets the environment variables of the container; `PATH` and
+/// `HOME` default to the values of this process.
 #[derive(Debug, Clone, Default)]
 pub struct ProcessRuntime {
     /// Records the started processes, so that the next start can kill those that survived a crash.
@@ -29,8 +29,13 @@ pub struct ProcessRuntime {
 /// Exit code of a shell for a command that is not found.
 const COMMAND_NOT_FOUND: i32 = 127;
 
-/// A process group. Dropping it kills the processes.
-struct ProcessGroup(Option<Pid>);
+/// The processes of a container or of an exec probe. Dropping the value kills them.
+struct ContainerProcesses {
+    group: Option<Pid>,
+    /// Marker of the container; `None` for an exec probe. What a probe leaves behind belongs to its container and ends with
+    /// it.
+    marker: Option<String>,
+}
 
 // === impl ProcessRuntime ===
 
@@ -55,7 +60,8 @@ async fn run(container: ContainerConfig, stop: CancellationToken, tracker: Proce
     command.args(command_line).env_clear();
     command.envs(["PATH", "HOME"].into_iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     command.envs(container.env.iter().map(|(name, value)| (name, rewrite(value))));
-    command.envs(tracker.variables());
+    let marker = tracker.container_marker(&container.pod_uid, &container.name);
+    command.envs(tracker.variables(&marker));
     match working_dir(&container) {
         Ok(dir) => dir.map(|dir| command.current_dir(dir)),
         Err(message) => return ContainerExit { code: COMMAND_NOT_FOUND, message },
@@ -67,12 +73,17 @@ async fn run(container: ContainerConfig, stop: CancellationToken, tracker: Proce
             return ContainerExit { code: COMMAND_NOT_FOUND, message: format!("failed to start {program}: {error}") };
         }
     };
-    let group = ProcessGroup::new(&child);
-    let entry = tracker.record(group.0.map(Pid::as_raw_pid));
-    let copy_task = tokio::spawn(copy_lines(output, container.log.clone()));
-    let status = wait(&mut child, &group, &stop).await;
-    drop((group, entry));
-    // The task ends, because the pipe closes when the process group is killed. If it failed, only output is lost.
+    let marker = Some(marker).filter(|_| container.purpose != ContainerPurpose::ExecProbe);
+    let processes = ContainerProcesses::new(&child, marker);
+    let entry = tracker.record(processes.group.map(Pid::as_raw_pid));
+    let ended = CancellationToken::new();
+    // The task ends even if this future is dropped or a process that was not killed keeps the pipe open.
+    let ended_guard = ended.clone().drop_guard();
+    let copy_task = tokio::spawn(copy_output(output, container.log.clone(), ended));
+    let status = wait(&mut child, &processes, &stop).await;
+    processes.kill().await;
+    drop((entry, ended_guard));
+    // If the task failed, only output is lost.
     let _ = copy_task.await;
     container_exit(status)
 }
@@ -101,10 +112,14 @@ fn working_dir(container: &ContainerConfig) -> Result<Option<PathBuf>, String> {
 }
 
 /// Waits for the process to exit. Sends SIGTERM when `stop` is cancelled.
-async fn wait(child: &mut Child, group: &ProcessGroup, stop: &CancellationToken) -> std::io::Result<ExitStatus> {
+async fn wait(
+    child: &mut Child,
+    processes: &ContainerProcesses,
+    stop: &CancellationToken,
+) -> std::io::Result<ExitStatus> {
     tokio::select! {
         status = child.wait() => return status,
-        () = stop.cancelled() => group.signal(Signal::TERM),
+        () = stop.cancelled() => processes.signal_group(Signal::TERM),
     }
     child.wait().await
 }
@@ -121,38 +136,42 @@ fn container_exit(status: std::io::Result<ExitStatus>) -> ContainerExit {
     }
 }
 
-/// Maximum number of bytes that are read for one line; longer lines are split.
-const MAX_READ_BYTES: u64 = 256 << 10;
+// === impl ContainerProcesses ===
 
-/// Copies lines to the log; invalid UTF-8 is replaced.
-async fn copy_lines(output: impl AsyncRead + Unpin, log: LogSink) {
-    let mut reader = BufReader::new(output);
-    let mut line = Vec::new();
-    while let Ok(1..) = (&mut reader).take(MAX_READ_BYTES).read_until(b'\n', &mut line).await {
-        let text = line.strip_suffix(b"\n").unwrap_or(&line);
-        log.write_line(&String::from_utf8_lossy(text));
-        line.clear();
-    }
-}
-
-// === impl ProcessGroup ===
-
-impl ProcessGroup {
-    fn new(child: &Child) -> Self {
-        Self(child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw))
+impl ContainerProcesses {
+    fn new(child: &Child, marker: Option<String>) -> Self {
+        Self { group: child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw), marker }
     }
 
     /// Sends a signal to the process group. An error means that the group has already exited.
-    fn signal(&self, signal: Signal) {
-        if let Some(pid) = self.0 {
+    fn signal_group(&self, signal: Signal) {
+        if let Some(pid) = self.group {
             let _ = rustix::process::kill_process_group(pid, signal);
+        }
+    }
+
+    /// Kills the processes and waits until they have ended.
+    async fn kill(mut self) {
+        self.signal_group(Signal::KILL);
+        // Another process may get the id from now on.
+        self.group = None;
+        if let Some(marker) = self.marker.take() {
+            // An error means that the runtime is shutting down.
+            let _ = tokio::task::spawn_blocking(move || process_tracker::kill_container(&marker)).await;
         }
     }
 }
 
-impl Drop for ProcessGroup {
+impl Drop for ContainerProcesses {
     fn drop(&mut self) {
-        self.signal(Signal::KILL);
+        self.signal_group(Signal::KILL);
+        let Some(marker) = self.marker.take() else { return };
+        let kill = move || process_tracker::kill_container(&marker);
+        // Reading all processes of the host takes too long for an async worker.
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(kill)),
+            Err(_) => kill(),
+        }
     }
 }
 
@@ -161,15 +180,26 @@ mod tests {
     use std::collections::BTreeMap;
     use std::net::{IpAddr, Ipv4Addr};
 
-    use super::*;
-    use crate::runtime::{ContainerPurpose, Mount};
+    use std::path::Path;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
 
+    use super::*;
+    use crate::logs::LogSink;
+    use crate::proc;
+    use crate::runtime::Mount;
+
+    /// Generous, because the host may be busy.
+    const TIMEOUT: Duration = Duration::from_secs(300);
+
+    /// Returns a container of its own Pod.
     fn shell_container(script: &str) -> ContainerConfig {
+        static PODS: AtomicU32 = AtomicU32::new(0);
         ContainerConfig {
             node: "node".to_owned(),
             namespace: "n".to_owned(),
             pod: "p".to_owned(),
-            pod_uid: "u".to_owned(),
+            pod_uid: PODS.fetch_add(1, Ordering::Relaxed).to_string(),
             name: "c".to_owned(),
             image: "none".to_owned(),
             purpose: ContainerPurpose::Service,
@@ -204,6 +234,101 @@ mod tests {
         ProcessRuntime::default().run(container, CancellationToken::new()).await;
         let expected: Vec<String> = (0..50).map(|number| format!("{number}\n")).collect();
         assert_eq!(log.lines(None), expected.iter().map(String::as_bytes).collect::<Vec<_>>());
+    }
+
+    /// Starts a process in its own session that keeps standard output open, and writes its id to the file `pid`.
+    const START_DAEMON: &str =
+        "$WRAPPER setsid sh -c 'echo $$ > pid.new; mv pid.new pid; exec sleep 1000' & while [ ! -e pid ]; do :; done";
+
+    fn daemon_container(dir: &Path, script: &str) -> ContainerConfig {
+        ContainerConfig { working_dir: Some(dir.to_string_lossy().into_owned()), ..shell_container(script) }
+    }
+
+    async fn run_to_end(container: ContainerConfig) -> ContainerExit {
+        let exit = ProcessRuntime::default().run(container, CancellationToken::new());
+        tokio::time::timeout(TIMEOUT, exit).await.expect("the container does not end")
+    }
+
+    async fn daemon_pid(dir: &Path) -> i32 {
+        let read_pid = async {
+            loop {
+                if let Ok(pid) = std::fs::read_to_string(dir.join("pid")) {
+                    return pid.trim().parse().unwrap();
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(TIMEOUT, read_pid).await.expect("the process does not start")
+    }
+
+    async fn wait_until_ended(pid: i32) {
+        let ended = async {
+            while proc::read(pid).is_some() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(TIMEOUT, ended).await.expect("the process does not end");
+    }
+
+    #[tokio::test]
+    async fn container_ends_with_its_main_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let container = daemon_container(dir.path(), &format!("{START_DAEMON}; echo last; exit 3"));
+        let log = container.log.clone();
+        assert_eq!(run_to_end(container).await.code, 3);
+        assert_eq!(log.lines(None), ["last\n"]);
+        assert_eq!(proc::read(daemon_pid(dir.path()).await), None, "the daemon is killed");
+    }
+
+    /// Without its environment, the process is not recognized as part of the container.
+    #[tokio::test]
+    async fn container_ends_although_its_pipe_stays_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut container = daemon_container(dir.path(), &format!("{START_DAEMON}; echo last; exit 3"));
+        container.env.push(("WRAPPER".to_owned(), "env -i".to_owned()));
+        let log = container.log.clone();
+        let exit = run_to_end(container).await;
+        let daemon = Pid::from_raw(daemon_pid(dir.path()).await).unwrap();
+        rustix::process::kill_process(daemon, Signal::KILL).unwrap();
+        assert_eq!((exit.code, log.lines(None)), (3, vec!["last\n".into()]));
+    }
+
+    #[tokio::test]
+    async fn dropped_container_leaves_no_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let container = daemon_container(dir.path(), &format!("{START_DAEMON}; sleep 1000"));
+        let task = tokio::spawn(run_to_end(container));
+        let daemon = daemon_pid(dir.path()).await;
+        task.abort();
+        wait_until_ended(daemon).await;
+    }
+
+    /// What an exec probe starts belongs to its container.
+    #[tokio::test]
+    async fn process_of_a_probe_ends_with_the_container() {
+        let dir = tempfile::tempdir().unwrap();
+        let stop = CancellationToken::new();
+        let container = daemon_container(dir.path(), "exec sleep 1000");
+        let probe = ContainerConfig {
+            purpose: ContainerPurpose::ExecProbe,
+            command: ["sh", "-c", START_DAEMON].map(str::to_owned).to_vec(),
+            ..container.clone()
+        };
+        let task = tokio::spawn(ProcessRuntime::default().run(container, stop.clone()));
+        assert_eq!(run_to_end(probe).await.code, 0, "the probe ends with its main process");
+        let daemon = daemon_pid(dir.path()).await;
+        assert!(proc::read(daemon).is_some(), "the probe is still part of the container");
+        stop.cancel();
+        task.await.unwrap();
+        assert_eq!(proc::read(daemon), None);
+    }
+
+    #[tokio::test]
+    async fn long_line_is_complete() {
+        let container = shell_container("head -c 1000000 /dev/zero | tr '\\0' x; echo; echo last");
+        let log = container.log.clone();
+        assert_eq!(run_to_end(container).await.code, 0);
+        assert_eq!(log.lines(None).iter().map(bytes::Bytes::len).collect::<Vec<_>>(), [1_000_001, 5]);
     }
 
     #[tokio::test]

@@ -2,11 +2,13 @@
 //! that survived a crash.
 //!
 //! A process is identified by its id and start time within one boot of the host. Descendants that have left the
-//! process group are identified by an environment variable whose value is different for every start.
+//! process group are identified by environment variables: one whose value is different for every start, and one for the
+//! container.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -14,16 +16,20 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
-use tempfile::NamedTempFile;
 
 use crate::proc::{self, Process};
 
 /// Name of an environment variable that is set for every started process.
 const ENV_MARKER: &str = "EMBEDDED_STARTED_BY";
 
+/// Name of an environment variable that is set for every process of a container.
+const CONTAINER_MARKER: &str = "EMBEDDED_CONTAINER";
+
 /// Maximum number of checks, every [`POLL_INTERVAL`], until killed processes have exited: drivers need time to free
 /// GPU memory.
 const MAX_POLLS: u32 = 1500;
+/// The same for the processes of a container, whose end is reported afterwards.
+const MAX_CONTAINER_POLLS: u32 = 250;
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Required number of consecutive checks that find no orphans. One is not enough, because the environment of a process
@@ -85,9 +91,23 @@ impl ProcessTracker {
         Ok((Self(Some(Arc::new(ProcessTable { file, list: Mutex::new(list) }))), orphans))
     }
 
-    /// Returns the environment variable that identifies started processes.
-    pub(crate) fn variables(&self) -> Option<(&'static str, String)> {
-        Some((ENV_MARKER, self.0.as_ref()?.list().mark.clone()))
+    /// Returns the marker of a container: no other container of this or another start has the same one.
+    pub(crate) fn container_marker(&self, pod_uid: &str, container: &str) -> String {
+        let start = match &self.0 {
+            Some(table) => table.list().mark.clone(),
+            None => {
+                let pid = std::process::id();
+                let process = i32::try_from(pid).ok().and_then(proc::read);
+                format!("{pid}-{}", process.map_or(0, |process| process.start_time))
+            }
+        };
+        format!("{start}/{pod_uid}/{container}")
+    }
+
+    /// Returns the environment variables that identify the processes of the container with this marker.
+    pub(crate) fn variables(&self, container_marker: &str) -> impl Iterator<Item = (&'static str, String)> {
+        let start = self.0.as_ref().map(|table| (ENV_MARKER, table.list().mark.clone()));
+        start.into_iter().chain([(CONTAINER_MARKER, container_marker.to_owned())])
     }
 
     /// Records a started process, the leader of its process group.
@@ -144,22 +164,42 @@ fn read(file: &Path) -> io::Result<Option<ProcessList>> {
     }
 }
 
-/// Replaces the file atomically. The file is not synced, because no process survives a power loss.
+/// Replaces the file atomically. The file is not synced, because no process survives a power loss. The name of the new
+/// file is fixed, so a process that is killed leaves at most one, which the next write replaces.
 fn write(file: &Path, list: &ProcessList) -> io::Result<()> {
-    let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Only the owner can access a `NamedTempFile`.
-    let mut new = NamedTempFile::new_in(directory)?;
+    let new_file = file.with_extension("json.new");
+    match fs::remove_file(&new_file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    // Creating the file fails if another process replaces it, for example with a link.
+    let mut new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new_file)?;
     new.write_all(&serde_json::to_vec(list)?)?;
-    new.persist(file).map_err(|error| error.error)?;
-    Ok(())
+    fs::rename(&new_file, file)
 }
 
-/// Kills orphaned processes repeatedly until none is left, because a process may start another one in the meantime.
+/// Kills the processes of an earlier start.
 fn kill_orphans(list: &ProcessList) -> OrphanedProcesses {
+    kill_all(|| find_orphans(list), MAX_POLLS)
+}
+
+/// Kills all processes of the container with this marker, wherever their process group and parent are.
+pub(crate) fn kill_container(marker: &str) {
+    let has_marker =
+        |process: &Process| proc::environment_variable(process.pid, CONTAINER_MARKER).as_deref() == Some(marker);
+    let find = || proc::running_processes().into_iter().filter(has_marker).collect();
+    let OrphanedProcesses { remaining, .. } = kill_all(find, MAX_CONTAINER_POLLS);
+    if remaining > 0 {
+        tracing::warn!(container = marker, remaining, "failed to kill processes of a container");
+    }
+}
+
+/// Kills the found processes repeatedly until none is left, because a process may start another one in the meantime.
+fn kill_all(find: impl Fn() -> Vec<Process>, max_polls: u32) -> OrphanedProcesses {
     let mut killed = std::collections::BTreeSet::new();
     let mut empty_polls = 0;
-    for _ in 0..MAX_POLLS {
-        let orphans = find_orphans(list);
+    for _ in 0..max_polls {
+        let orphans = find();
         empty_polls = if orphans.is_empty() { empty_polls + 1 } else { 0 };
         if empty_polls == REQUIRED_EMPTY_POLLS {
             return OrphanedProcesses { killed: killed.len(), remaining: 0 };
@@ -174,8 +214,8 @@ fn kill_orphans(list: &ProcessList) -> OrphanedProcesses {
         }
         thread::sleep(POLL_INTERVAL);
     }
-    let remaining = find_orphans(list).len();
-    OrphanedProcesses { killed: killed.len() - remaining, remaining }
+    let remaining = find().len();
+    OrphanedProcesses { killed: killed.len().saturating_sub(remaining), remaining }
 }
 
 fn find_orphans(list: &ProcessList) -> Vec<Process> {
@@ -271,12 +311,31 @@ mod tests {
         let dir = TestDir::new();
         let (tracker, _) = ProcessTracker::open(dir.file(), format!("mark-{}", std::process::id())).unwrap();
         // The process is not in the list, as after a crash between starting and recording it.
-        let mut child = start("exec sleep 1000", tracker.variables());
+        let mut child = start("exec sleep 1000", tracker.variables("c").next());
         // Between `fork` and `exec`, the process still has the environment of the test.
         wait_until("the variable", || proc::environment_variable(id(&child), ENV_MARKER).is_some());
         let (_, orphans) = ProcessTracker::open(dir.file(), "two".to_owned()).unwrap();
         assert_eq!(orphans, OrphanedProcesses { killed: 1, remaining: 0 });
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn write_replaces_what_a_killed_process_left() {
+        let dir = TestDir::new();
+        fs::write(dir.file().with_extension("json.new"), "{").unwrap();
+        let (tracker, _) = ProcessTracker::open(dir.file(), "one".to_owned()).unwrap();
+        drop(tracker.record(Some(1)));
+        let names: Vec<_> = fs::read_dir(dir.0.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["processes.json"]);
+    }
+
+    #[test]
+    fn markers_distinguish_containers_and_starts() {
+        let dir = TestDir::new();
+        let (tracker, _) = ProcessTracker::open(dir.file(), "one".to_owned()).unwrap();
+        assert_eq!(tracker.container_marker("uid", "c"), "one/uid/c");
+        let untracked = ProcessTracker::default().container_marker("uid", "c");
+        assert!(untracked.starts_with(&format!("{}-", std::process::id())), "{untracked}");
     }
 
     #[test]

@@ -79,6 +79,9 @@ pub(crate) struct PodPlacement {
 /// The kubelet's message for a Pod that exceeded `activeDeadlineSeconds`.
 pub(crate) const DEADLINE_EXCEEDED_MESSAGE: &str = "Pod was active on the node longer than the specified deadline";
 
+/// Maximum total size in bytes of the termination messages of a Pod (`MaxPodTerminationMessageLogLength` of the kubelet).
+const MAX_TERMINATION_MESSAGE_BYTES: usize = 12 << 10;
+
 /// Returns the complete `status`. It is based on the current one to preserve conditions set by other clients.
 pub(crate) fn pod_status(pod: &Value, containers: &[ContainerStatus], placement: &PodPlacement, now: &str) -> Value {
     let mut status = pod.get("status").cloned().unwrap_or_else(|| json!({}));
@@ -94,11 +97,12 @@ pub(crate) fn pod_status(pod: &Value, containers: &[ContainerStatus], placement:
     status["hostIPs"] = json!([{"ip": placement.host_ip}]);
     status["startTime"] = json!(placement.start_time);
     status["qosClass"] = json!(pod::qos_class(pod));
+    let max_message_bytes = MAX_TERMINATION_MESSAGE_BYTES / containers.len().max(1);
     for (field, main) in [("initContainerStatuses", false), ("containerStatuses", true)] {
         let list: Vec<Value> = containers
             .iter()
             .filter(|c| (c.role == ContainerRole::Main) == main)
-            .map(|c| c.status(object::uid(pod)))
+            .map(|c| c.status(object::uid(pod), max_message_bytes))
             .collect();
         if !list.is_empty() {
             status[field] = Value::Array(list);
@@ -185,7 +189,7 @@ impl ContainerStatus {
     }
 
     /// Returns the container status as in the API (`status.containerStatuses[]`).
-    fn status(&self, pod_uid: &str) -> Value {
+    fn status(&self, pod_uid: &str, max_message_bytes: usize) -> Value {
         let container_id_of_run = |index: u32| format!("embedded://{pod_uid}/{}/{index}", self.name);
         let container_id = container_id_of_run(self.restart_count);
         // The restart count is the number of the current run, or of the last run while the container waits.
@@ -202,8 +206,8 @@ impl ContainerStatus {
             "restartCount": self.restart_count,
             "started": self.started && matches!(self.state, ContainerState::Running { .. }),
             "ready": self.ready || self.role == ContainerRole::Init && self.is_initialized(),
-            "state": self.state.state(&container_id),
-            "lastState": self.last_termination.as_ref().map_or_else(|| json!({}), |terminated| json!({"terminated": terminated.state(&last_container_id)})),
+            "state": self.state.state(&container_id, max_message_bytes),
+            "lastState": self.last_termination.as_ref().map_or_else(|| json!({}), |terminated| json!({"terminated": terminated.state(&last_container_id, max_message_bytes)})),
         });
         if self.last_termination.is_some() || !matches!(self.state, ContainerState::Waiting { .. }) {
             status["containerID"] = json!(container_id);
@@ -215,12 +219,12 @@ impl ContainerStatus {
 // === impl ContainerState ===
 
 impl ContainerState {
-    fn state(&self, id: &str) -> Value {
+    fn state(&self, id: &str, max_message_bytes: usize) -> Value {
         match self {
             Self::Waiting { reason, message } if message.is_empty() => json!({"waiting": {"reason": reason}}),
             Self::Waiting { reason, message } => json!({"waiting": {"reason": reason, "message": message}}),
             Self::Running { started_at } => json!({"running": {"startedAt": started_at}}),
-            Self::Terminated(terminated) => json!({"terminated": terminated.state(id)}),
+            Self::Terminated(terminated) => json!({"terminated": terminated.state(id, max_message_bytes)}),
         }
     }
 }
@@ -228,7 +232,7 @@ impl ContainerState {
 // === impl TerminatedState ===
 
 impl TerminatedState {
-    fn state(&self, id: &str) -> Value {
+    fn state(&self, id: &str, max_message_bytes: usize) -> Value {
         let mut state = json!({
             "exitCode": self.exit_code,
             "reason": match (self.observation, self.exit_code) {
@@ -241,7 +245,7 @@ impl TerminatedState {
             "containerID": id,
         });
         if !self.message.is_empty() {
-            state["message"] = json!(self.message);
+            state["message"] = json!(&self.message[..self.message.floor_char_boundary(max_message_bytes)]);
         }
         state
     }
@@ -276,6 +280,16 @@ mod tests {
         ContainerState::Running { started_at: "s".into() }
     }
 
+    fn placement() -> PodPlacement {
+        PodPlacement {
+            pod_ip: Ipv4Addr::LOCALHOST,
+            host_ip: "127.0.0.1".into(),
+            start_time: "s".into(),
+            node_ready: true,
+            deadline_exceeded: false,
+        }
+    }
+
     fn terminated(exit_code: i32) -> ContainerState {
         ContainerState::Terminated(TerminatedState {
             exit_code,
@@ -300,15 +314,22 @@ mod tests {
         #[case] phase: &str,
         #[case] ready: &str,
     ) {
-        let placement = PodPlacement {
-            pod_ip: Ipv4Addr::LOCALHOST,
-            host_ip: "127.0.0.1".into(),
-            start_time: "s".into(),
-            node_ready: true,
-            deadline_exceeded: false,
-        };
-        let status = pod_status(&json!({}), &containers, &placement, "now");
+        let status = pod_status(&json!({}), &containers, &placement(), "now");
         assert_eq!(status["phase"], phase);
         assert_eq!(condition::find(&status, "Ready").unwrap()["status"], ready);
+    }
+
+    /// All termination messages of a Pod together have at most 12 KiB.
+    #[rstest]
+    #[case::one(1, 4096)]
+    #[case::six(6, 2048)]
+    fn limits_termination_messages(#[case] containers: usize, #[case] expect: usize) {
+        let mut terminated = terminated(1);
+        if let ContainerState::Terminated(state) = &mut terminated {
+            state.message = "é".repeat(2048);
+        }
+        let containers = vec![container(ContainerRole::Main, terminated, false, true); containers];
+        let status = pod_status(&json!({}), &containers, &placement(), "now");
+        assert_eq!(status["containerStatuses"][0]["state"]["terminated"]["message"].as_str().unwrap().len(), expect);
     }
 }

@@ -6,10 +6,10 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::line::LogLine;
+use super::record::{LogRecord, LogTag};
 use crate::private_directory::create_private_dir;
 
-/// Maximum total size in bytes of the lines in memory; the oldest lines are dropped first.
+/// Maximum total size in bytes of the records in memory; the oldest records are dropped first.
 const MAX_MEMORY_BYTES: usize = 1 << 20;
 
 /// Maximum size of a file and maximum number of files: the kubelet's defaults for `containerLogMaxSize` and
@@ -17,15 +17,15 @@ const MAX_MEMORY_BYTES: usize = 1 << 20;
 const MAX_FILE_BYTES: u64 = 10 << 20;
 const MAX_FILES: usize = 5;
 
-/// Number of bytes per read; must exceed the maximum length of a line.
+/// Number of bytes per read; must exceed the maximum length of a record.
 const CHUNK_SIZE: usize = 64 << 10;
 
-/// Position of a reader, always at the start of a line.
+/// Position of a reader, always at the start of a record.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Position {
-    /// Number of the log file; 0 for lines in memory.
+    /// Number of the log file; 0 for records in memory.
     file: u64,
-    /// Byte offset in the file; for lines in memory, the line number.
+    /// Byte offset in the file; for records in memory, the number of the record.
     offset: u64,
 }
 
@@ -38,16 +38,18 @@ pub(super) enum LogStorage {
     Files(RotatedFiles),
 }
 
-/// Lines in memory.
-#[derive(Debug, Default)]
+/// Records in memory.
+#[derive(Debug)]
 pub(super) struct RingBuffer {
-    lines: VecDeque<LogLine>,
+    records: VecDeque<LogRecord>,
+    max_bytes: usize,
+    /// Size of the records, including the memory for their metadata: many short lines must not exceed the limit.
     bytes: usize,
-    /// Number of lines that were dropped.
+    /// Number of records that were dropped.
     dropped: u64,
 }
 
-/// Lines in rotated files.
+/// Records in rotated files.
 #[derive(Debug)]
 pub(super) struct RotatedFiles {
     dir: PathBuf,
@@ -57,19 +59,26 @@ pub(super) struct RotatedFiles {
     file: File,
     current: u64,
     size: u64,
-    /// Number of lines of each existing file, oldest first.
+    /// Number of lines that end in each existing file, oldest first.
     lines: VecDeque<u64>,
+}
+
+impl Default for RingBuffer {
+    /// Returns a buffer of 1 MiB.
+    fn default() -> Self {
+        Self::new(MAX_MEMORY_BYTES)
+    }
 }
 
 // === impl LogStorage ===
 
 impl LogStorage {
-    /// Appends a line.
-    pub(super) fn push(&mut self, line: LogLine) {
+    /// Appends a record.
+    pub(super) fn push(&mut self, record: LogRecord) {
         match self {
-            Self::Memory(ring) => ring.push(line),
+            Self::Memory(ring) => ring.push(record),
             Self::Files(files) => {
-                if let Err(error) = files.push(&line) {
+                if let Err(error) = files.push(&record) {
                     tracing::warn!(dir = %files.dir.display(), %error, "failed to write a log line of a container");
                 }
             }
@@ -80,13 +89,13 @@ impl LogStorage {
     pub(super) fn start_position(&self, tail: Option<usize>) -> Position {
         let tail = tail.and_then(|tail| u64::try_from(tail).ok()).unwrap_or(u64::MAX);
         match self {
-            Self::Memory(ring) => Position { file: 0, offset: ring.dropped + (ring.len()).saturating_sub(tail) },
+            Self::Memory(ring) => ring.start_position(tail),
             Self::Files(files) => files.start_position(tail),
         }
     }
 
-    /// Returns the next lines after `from` (none at the end of the log) and the position after them.
-    pub(super) fn read(&self, from: Position) -> (Vec<LogLine>, Position) {
+    /// Returns the next records after `from` (none at the end of the log) and the position after them.
+    pub(super) fn read(&self, from: Position) -> (Vec<LogRecord>, Position) {
         match self {
             Self::Memory(ring) => ring.read(from),
             Self::Files(files) => files.read(from),
@@ -107,24 +116,45 @@ impl LogStorage {
 // === impl RingBuffer ===
 
 impl RingBuffer {
-    fn push(&mut self, line: LogLine) {
-        self.bytes += line.text.len();
-        self.lines.push_back(line);
-        while self.bytes > MAX_MEMORY_BYTES {
-            let Some(first) = self.lines.pop_front() else { break };
-            self.bytes -= first.text.len();
+    /// Returns a buffer that keeps the last `max_bytes` bytes.
+    pub(super) fn new(max_bytes: usize) -> Self {
+        Self { records: VecDeque::new(), max_bytes, bytes: 0, dropped: 0 }
+    }
+
+    fn push(&mut self, record: LogRecord) {
+        let size = |record: &LogRecord| record.text.len() + size_of::<LogRecord>();
+        self.bytes += size(&record);
+        self.records.push_back(record);
+        while self.bytes > self.max_bytes {
+            let Some(first) = self.records.pop_front() else { break };
+            self.bytes -= size(&first);
             self.dropped += 1;
         }
     }
 
-    fn len(&self) -> u64 {
-        self.lines.len() as u64
+    fn start_position(&self, tail: u64) -> Position {
+        let mut remaining = tail;
+        let in_tail = |record: &&LogRecord| match record.tag {
+            LogTag::Partial => true,
+            LogTag::Full if remaining == 0 => false,
+            LogTag::Full => {
+                remaining -= 1;
+                true
+            }
+        };
+        let count = if tail == 0 { 0 } else { self.records.iter().rev().take_while(in_tail).count() };
+        Position { file: 0, offset: self.end() - count as u64 }
     }
 
-    fn read(&self, from: Position) -> (Vec<LogLine>, Position) {
+    /// Returns the number of the next record.
+    fn end(&self) -> u64 {
+        self.dropped + self.records.len() as u64
+    }
+
+    fn read(&self, from: Position) -> (Vec<LogRecord>, Position) {
         let skip = usize::try_from(from.offset.saturating_sub(self.dropped)).unwrap_or(usize::MAX);
-        let lines = self.lines.iter().skip(skip).cloned().collect();
-        (lines, Position { file: 0, offset: self.dropped + self.len() })
+        let records = self.records.iter().skip(skip).cloned().collect();
+        (records, Position { file: 0, offset: self.end() })
     }
 }
 
@@ -161,7 +191,7 @@ impl RotatedFiles {
                 continue;
             }
             let bytes = fs::read(path(dir, file_run, number))?;
-            lines.push_back(bytes.iter().filter(|byte| **byte == b'\n').count() as u64);
+            lines.push_back(skip_lines(&bytes, u64::MAX).skipped);
             size = bytes.len() as u64;
         }
         let file = open(&path(dir, run, current))?;
@@ -173,14 +203,14 @@ impl RotatedFiles {
         self.run
     }
 
-    fn push(&mut self, line: &LogLine) -> io::Result<()> {
-        let bytes = line.encode();
+    fn push(&mut self, record: &LogRecord) -> io::Result<()> {
+        let bytes = record.encode();
         if self.size + bytes.len() as u64 > MAX_FILE_BYTES {
             self.rotate()?;
         }
         self.file.write_all(&bytes)?;
         self.size += bytes.len() as u64;
-        if let Some(last) = self.lines.back_mut() {
+        if let Some(last) = self.lines.back_mut().filter(|_| record.tag == LogTag::Full) {
             *last += 1;
         }
         Ok(())
@@ -209,29 +239,32 @@ impl RotatedFiles {
     }
 
     fn start_position(&self, tail: u64) -> Position {
+        if tail == 0 {
+            return Position { file: self.current, offset: self.size };
+        }
         let mut skip = self.lines.iter().sum::<u64>().saturating_sub(tail);
         let mut file = self.oldest_number();
         for lines in &self.lines {
-            if skip < *lines {
+            // If all lines that end in this file are skipped, the next line may begin in it.
+            if skip <= *lines {
                 break;
             }
             skip -= lines;
             file += 1;
         }
-        let mut position = Position { file: file.min(self.current), offset: 0 };
-        if file > self.current {
-            return Position { file: self.current, offset: self.size };
-        }
+        let mut position = Position { file, offset: 0 };
         while skip > 0 {
-            let Ok(chunk) = self.read_chunk(position) else { break };
-            let Some(end) = end_of_line(&chunk, skip) else { break };
-            skip -= chunk[..end].iter().filter(|byte| **byte == b'\n').count() as u64;
+            let SkippedLines { end, skipped } = skip_lines(&self.read_chunk(position).unwrap_or_default(), skip);
+            if end == 0 {
+                break;
+            }
+            skip -= skipped;
             position.offset += end as u64;
         }
         position
     }
 
-    fn read(&self, from: Position) -> (Vec<LogLine>, Position) {
+    fn read(&self, from: Position) -> (Vec<LogRecord>, Position) {
         let mut position = from;
         if position.file < self.oldest_number() {
             position = Position { file: self.oldest_number(), offset: 0 };
@@ -239,8 +272,8 @@ impl RotatedFiles {
         loop {
             let chunk = self.read_chunk(position).unwrap_or_default();
             let complete_length = chunk.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-            let lines: Vec<LogLine> =
-                chunk[..complete_length].split_inclusive(|byte| *byte == b'\n').filter_map(LogLine::decode).collect();
+            let lines: Vec<LogRecord> =
+                chunk[..complete_length].split_inclusive(|byte| *byte == b'\n').filter_map(LogRecord::decode).collect();
             position.offset += complete_length as u64;
             if complete_length > 0 || position.file >= self.current {
                 return (lines, position);
@@ -258,11 +291,27 @@ impl RotatedFiles {
     }
 }
 
-/// Returns the offset after the first `number` lines, or after the last complete line if the chunk has fewer.
-fn end_of_line(chunk: &[u8], number: u64) -> Option<usize> {
-    let number = usize::try_from(number).unwrap_or(usize::MAX);
-    let line_ends = chunk.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(index, _)| index + 1);
-    line_ends.take(number).last()
+/// The result of [`skip_lines`].
+struct SkippedLines {
+    /// Offset after the last skipped record.
+    end: usize,
+    /// Number of lines that were skipped.
+    skipped: u64,
+}
+
+/// Skips the records of the first `number` lines, or all complete records if the chunk has fewer lines.
+fn skip_lines(chunk: &[u8], number: u64) -> SkippedLines {
+    let mut position = SkippedLines { end: 0, skipped: 0 };
+    for record in chunk.split_inclusive(|byte| *byte == b'\n').filter(|record| record.ends_with(b"\n")) {
+        if position.skipped == number {
+            break;
+        }
+        position.end += record.len();
+        // An invalid record is not returned to readers.
+        let ends_line = LogRecord::decode(record).is_some_and(|record| record.tag == LogTag::Full);
+        position.skipped += u64::from(ends_line);
+    }
+    position
 }
 
 fn path(dir: &Path, run: u64, number: u64) -> PathBuf {
@@ -284,30 +333,55 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use jiff::Timestamp;
+    use rstest::rstest;
 
     use super::*;
 
-    fn line(text: &str) -> LogLine {
-        LogLine::new(Timestamp::UNIX_EPOCH, text)
+    fn line(text: &str) -> LogRecord {
+        LogRecord::new(Timestamp::UNIX_EPOCH, LogTag::Full, text)
     }
 
     fn read_all(storage: &LogStorage, tail: Option<usize>) -> Vec<String> {
-        let (mut position, mut texts) = (storage.start_position(tail), Vec::new());
+        let (mut position, mut text) = (storage.start_position(tail), Vec::new());
         loop {
-            let (lines, next) = storage.read(position);
-            if lines.is_empty() {
-                return texts;
+            let (records, next) = storage.read(position);
+            if records.is_empty() {
+                return String::from_utf8(text).unwrap().lines().map(str::to_owned).collect();
             }
             position = next;
-            texts.extend(lines.iter().map(|line| String::from_utf8_lossy(&line.text).trim_end().to_owned()));
+            records.iter().for_each(|record| text.extend_from_slice(&record.text));
         }
     }
 
-    #[test]
-    fn limits_memory() {
+    #[rstest]
+    #[case::long_lines(10_000, 500)]
+    #[case::empty_lines(0, 1_000_000)]
+    fn limits_memory(#[case] length: usize, #[case] count: usize) {
         let mut ring = RingBuffer::default();
-        (0..500).for_each(|_| ring.push(line(&"x".repeat(10_000))));
-        assert!(ring.bytes <= MAX_MEMORY_BYTES);
+        (0..count).for_each(|_| ring.push(line(&"x".repeat(length))));
+        let memory =
+            ring.records.len() * size_of::<LogRecord>() + ring.records.iter().map(|r| r.text.len()).sum::<usize>();
+        assert!(memory <= MAX_MEMORY_BYTES, "{memory}");
+    }
+
+    /// Lines of several records count as one line for `tail`, in memory and across files.
+    #[test]
+    fn tail_counts_lines_of_several_records_once() {
+        let parent_dir = tempfile::tempdir().unwrap();
+        let files = LogStorage::Files(RotatedFiles::create(&parent_dir.path().join("logs"), 0).unwrap());
+        for mut storage in [LogStorage::Memory(RingBuffer::new(usize::MAX)), files] {
+            // Four lines of 4.5 MiB each: the third one begins in the first file and ends in the second.
+            let lines: Vec<String> = (0..4).map(|n| n.to_string().repeat((9 << 20) / 2)).collect();
+            for line in &lines {
+                LogRecord::split_line(Timestamp::UNIX_EPOCH, line).into_iter().for_each(|record| storage.push(record));
+            }
+            for tail in 0..=4 {
+                let last = read_all(&storage, Some(tail));
+                assert!(last == lines[4 - tail..], "{tail}: {:?}", last.iter().map(String::len).collect::<Vec<_>>());
+            }
+        }
+        let reopened = RotatedFiles::open_last_run(&parent_dir.path().join("logs")).unwrap().unwrap();
+        assert_eq!(reopened.lines.iter().sum::<u64>(), 4);
     }
 
     #[test]

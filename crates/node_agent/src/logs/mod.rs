@@ -1,8 +1,8 @@
 //! Logs of the current and the previous run of every container: files in the CRI format at
 //! `NAMESPACE_POD_UID/CONTAINER/RUN.NUMBER.log`, or a bounded ring buffer in memory when there is no log directory.
 
-mod line;
 mod log_storage;
+mod record;
 mod sink;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +16,7 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 
 use log_storage::{LogStorage, RingBuffer, RotatedFiles};
+pub(crate) use record::{LogTag, MAX_RECORD_BYTES};
 pub use sink::LogSink;
 
 /// The logs of all Pods of the node agent.
@@ -223,6 +224,43 @@ mod tests {
         assert_eq!(text(logs.open("n", "p", previous).unwrap()).await, "again\n");
         logs.remove_pod("n", "p", "1");
         assert!(logs.open("n", "p", options).is_err());
+    }
+
+    async fn check_long_line(logs: &ContainerLogs) {
+        logs.add_pod("n", "p", "1", &["c".to_owned()]);
+        let line = "é".repeat(100_000);
+        let log = logs.start_container("n", "p", "c");
+        log.write_line("first");
+        log.write_line(&line);
+        log.write_line("last");
+        let open = |options: PodLogOptions| text(logs.open("n", "p", options).unwrap());
+        assert!(open(PodLogOptions::default()).await == format!("first\n{line}\nlast\n"), "the line is complete");
+        let tail = PodLogOptions { tail_lines: Some(2), ..PodLogOptions::default() };
+        assert!(open(tail).await == format!("{line}\nlast\n"), "the line counts as one");
+        let timestamps = open(PodLogOptions { timestamps: true, ..PodLogOptions::default() }).await;
+        let lines: Vec<&str> = timestamps.lines().map(|line| line.split_once(' ').unwrap().1).collect();
+        assert!(lines == ["first", &line, "last"], "each line has one timestamp");
+        assert_eq!(log.lines(Some(1)), ["last\n"]);
+        assert_eq!(log.tail(2, 10), format!("{}\nlast\n", "é".repeat(2)).as_bytes());
+    }
+
+    #[tokio::test]
+    async fn long_lines_are_complete() {
+        check_long_line(&ContainerLogs::default()).await;
+        let temp_dir = tempfile::tempdir().unwrap();
+        let dir = Some(temp_dir.path().to_owned());
+        check_long_line(&ContainerLogs::new(dir, Arc::new(SystemClock), &BTreeSet::new())).await;
+    }
+
+    #[tokio::test]
+    async fn aborted_container_ends_its_log() {
+        let logs = ContainerLogs::default();
+        logs.add_pod("n", "p", "1", &["c".to_owned()]);
+        let log = logs.start_container("n", "p", "c");
+        let follow = PodLogOptions { follow: true, ..PodLogOptions::default() };
+        let stream = logs.open("n", "p", follow).unwrap();
+        drop(log.close_on_drop());
+        assert_eq!(text(stream).await, "");
     }
 
     #[tokio::test]

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
 use tokio::sync::Notify;
 
-use super::line::LogLine;
 use super::log_storage::{LogStorage, Position, RingBuffer};
+use super::record::{LogRecord, LogTag};
 
 /// The log of one run of a container. Clones write to the same log.
 #[derive(Clone)]
@@ -35,7 +35,12 @@ struct Reader {
     options: PodLogOptions,
     /// Number of bytes that may still be returned (`limitBytes`).
     remaining: usize,
+    /// Whether the next record begins a line.
+    is_line_start: bool,
 }
+
+/// Marks a log as complete on drop, also if the task of the container is aborted or panics.
+pub(crate) struct CloseOnDrop(LogSink);
 
 impl Default for LogSink {
     /// Returns a log in memory.
@@ -52,26 +57,63 @@ impl LogSink {
         Self { shared: Arc::new(SharedLog { state, changed: Notify::new(), clock }) }
     }
 
+    /// Returns a log in memory that keeps the last `max_bytes` bytes.
+    pub(crate) fn with_max_bytes(max_bytes: usize) -> Self {
+        Self::new(LogStorage::Memory(RingBuffer::new(max_bytes)), Arc::new(SystemClock))
+    }
+
     /// Appends one line, given without its newline.
     pub fn write_line(&self, line: &str) {
-        let line = LogLine::new(self.shared.clock.now(), line);
-        self.state().storage.push(line);
+        self.push(LogRecord::split_line(self.shared.clock.now(), line));
+    }
+
+    /// Appends a line or a part of it, of at most `MAX_RECORD_BYTES` bytes and without its newline.
+    pub(crate) fn write_record(&self, tag: LogTag, text: &str) {
+        self.push([LogRecord::new(self.shared.clock.now(), tag, text)]);
+    }
+
+    fn push(&self, records: impl IntoIterator<Item = LogRecord>) {
+        let mut state = self.state();
+        records.into_iter().for_each(|record| state.storage.push(record));
+        drop(state);
         self.shared.changed.notify_waiters();
     }
 
     /// Returns the lines written so far, or the last `tail` of them.
     #[must_use]
     pub fn lines(&self, tail: Option<usize>) -> Vec<Bytes> {
+        let mut text = Vec::new();
+        self.read_tail(tail, |record| text.extend_from_slice(record));
+        text.split_inclusive(|byte| *byte == b'\n').map(Bytes::copy_from_slice).collect()
+    }
+
+    /// Returns the last `max_bytes` bytes of the last `max_lines` lines.
+    pub(crate) fn tail(&self, max_lines: usize, max_bytes: usize) -> Vec<u8> {
+        let mut text = Vec::new();
+        self.read_tail(Some(max_lines), |record| {
+            text.extend_from_slice(record);
+            text.drain(..text.len().saturating_sub(max_bytes));
+        });
+        text
+    }
+
+    /// Calls `read` with the text of each record of the last `tail` lines.
+    fn read_tail(&self, tail: Option<usize>, mut read: impl FnMut(&[u8])) {
         let state = self.state();
-        let (mut position, mut lines_so_far) = (state.storage.start_position(tail), Vec::new());
+        let mut position = state.storage.start_position(tail);
         loop {
-            let (lines, next) = state.storage.read(position);
-            if lines.is_empty() {
-                return lines_so_far;
+            let (records, next) = state.storage.read(position);
+            if records.is_empty() {
+                return;
             }
             position = next;
-            lines_so_far.extend(lines.into_iter().map(|line| line.text));
+            records.iter().for_each(|record| read(&record.text));
         }
+    }
+
+    /// Returns a guard that marks the log as complete on drop.
+    pub(crate) fn close_on_drop(&self) -> CloseOnDrop {
+        CloseOnDrop(self.clone())
     }
 
     /// Marks the log as complete, which ends all `follow` streams.
@@ -89,7 +131,7 @@ impl LogSink {
     pub(super) fn stream(&self, options: PodLogOptions) -> BoxStream<'static, Bytes> {
         let position = self.state().storage.start_position(options.tail_lines);
         let remaining = options.limit_bytes.unwrap_or(usize::MAX);
-        let reader = Reader { sink: self.clone(), position, options, remaining };
+        let reader = Reader { sink: self.clone(), position, options, remaining, is_line_start: true };
         stream::unfold(reader, |mut reader| async move {
             let batch = reader.next().await?;
             Some((stream::iter(batch), reader))
@@ -106,24 +148,24 @@ impl LogSink {
 // === impl Reader ===
 
 impl Reader {
-    /// Returns the next lines, `None` at the end.
+    /// Returns the text of the next records, `None` at the end.
     async fn next(&mut self) -> Option<Vec<Bytes>> {
         loop {
             let shared = Arc::clone(&self.sink.shared);
             let changed = shared.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            let (lines, closed) = {
+            let (records, closed) = {
                 let state = self.sink.state();
-                let (lines, next) = state.storage.read(self.position);
+                let (records, next) = state.storage.read(self.position);
                 self.position = next;
-                (lines, state.closed)
+                (records, state.closed)
             };
             if self.remaining == 0 {
                 return None;
             }
-            if !lines.is_empty() {
-                return Some(lines.iter().filter_map(|line| self.format_line(line)).collect());
+            if !records.is_empty() {
+                return Some(records.iter().filter_map(|record| self.format_record(record)).collect());
             }
             if closed || !self.options.follow {
                 return None;
@@ -132,18 +174,27 @@ impl Reader {
         }
     }
 
-    /// Formats a line, truncated to the remaining byte limit. Returns `None` when the options exclude it.
-    fn format_line(&mut self, line: &LogLine) -> Option<Bytes> {
-        if self.options.since.is_some_and(|since| line.time < since) {
+    /// Formats a record, truncated to the remaining byte limit. Returns `None` when the options exclude it.
+    fn format_record(&mut self, record: &LogRecord) -> Option<Bytes> {
+        let is_line_start = std::mem::replace(&mut self.is_line_start, record.tag == LogTag::Full);
+        if self.options.since.is_some_and(|since| record.time < since) {
             return None;
         }
-        let formatted = if self.options.timestamps {
-            Bytes::from([format!("{} ", line.time).as_bytes(), &line.text].concat())
+        let formatted = if self.options.timestamps && is_line_start {
+            Bytes::from([format!("{} ", record.time).as_bytes(), &record.text].concat())
         } else {
-            line.text.clone()
+            record.text.clone()
         };
         let formatted = formatted.slice(..formatted.len().min(self.remaining));
         self.remaining -= formatted.len();
         (!formatted.is_empty()).then_some(formatted)
+    }
+}
+
+// === impl CloseOnDrop ===
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }

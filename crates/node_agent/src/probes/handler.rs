@@ -26,6 +26,12 @@ pub(crate) enum ProbeHandler {
     Exec { command: Vec<String> },
 }
 
+/// Maximum size in bytes of the output of a command that is part of a message (the kubelet's `maxReadLength`).
+const MAX_OUTPUT_BYTES: usize = 10 << 10;
+
+/// Memory in bytes for the output of a command, which may write without end.
+const OUTPUT_BUFFER_BYTES: usize = 64 << 10;
+
 /// The container that a handler targets.
 pub(crate) struct ProbeTarget {
     pub(crate) network: Arc<dyn Network>,
@@ -80,7 +86,7 @@ impl ProbeHandler {
                 grpc::check(target.network.as_ref(), SocketAddr::new(pod_ip, *port), service).await
             }
             Self::Exec { command } => {
-                let log = LogSink::default();
+                let log = LogSink::with_max_bytes(OUTPUT_BUFFER_BYTES);
                 let container = ContainerConfig {
                     purpose: ContainerPurpose::ExecProbe,
                     command: command.clone(),
@@ -89,8 +95,10 @@ impl ProbeHandler {
                     ..target.container.clone()
                 };
                 let exit = target.runtime.run(container, CancellationToken::new()).await;
-                let output: Vec<u8> = log.lines(None).iter().flat_map(|line| line.to_vec()).collect();
-                let message = || format!("exit code {}: {}", exit.code, String::from_utf8_lossy(&output).trim_end());
+                let message = || {
+                    let output = log.tail(usize::MAX, MAX_OUTPUT_BYTES);
+                    format!("exit code {}: {}", exit.code, String::from_utf8_lossy(&output).trim_end())
+                };
                 (exit.code == 0).then_some(()).ok_or_else(message)
             }
         }
@@ -107,4 +115,56 @@ fn port(handler: &Value, container: &Value) -> Option<u16> {
         return named_port.and_then(|n| u16::try_from(n).ok()).or_else(|| name.parse().ok());
     }
     port.as_u64().and_then(|number| u16::try_from(number).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use futures::future::{BoxFuture, FutureExt};
+
+    use super::*;
+    use crate::network::TcpNetwork;
+    use crate::runtime::ContainerExit;
+
+    /// Every command writes 1 MiB in lines of 1 KiB, and an error.
+    struct VerboseRuntime;
+
+    impl ContainerRuntime for VerboseRuntime {
+        fn run(&self, container: ContainerConfig, _stop: CancellationToken) -> BoxFuture<'static, ContainerExit> {
+            (0..1024).for_each(|_| container.log.write_line(&"x".repeat(1023)));
+            container.log.write_line("no GPU");
+            std::future::ready(ContainerExit { code: 2, message: String::new() }).boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn message_has_the_end_of_the_output() {
+        let container = ContainerConfig {
+            node: "node".to_owned(),
+            namespace: "n".to_owned(),
+            pod: "p".to_owned(),
+            pod_uid: "u".to_owned(),
+            name: "c".to_owned(),
+            image: "none".to_owned(),
+            purpose: ContainerPurpose::Service,
+            command: Vec::new(),
+            args: Vec::new(),
+            env: Vec::new(),
+            pod_ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            ports: Vec::new(),
+            working_dir: None,
+            labels: BTreeMap::new(),
+            resources: Value::Null,
+            log: LogSink::default(),
+            default_working_dir: None,
+            mounts: Vec::new(),
+        };
+        let target = ProbeTarget { network: Arc::new(TcpNetwork), runtime: Arc::new(VerboseRuntime), container };
+        let handler = ProbeHandler::Exec { command: vec!["check".to_owned()] };
+        let message = handler.run(&target).await.unwrap_err();
+        assert!(message.starts_with("exit code 2: xxx") && message.ends_with("x\nno GPU"), "{message}");
+        assert!(message.len() > MAX_OUTPUT_BYTES && message.len() < MAX_OUTPUT_BYTES + 20, "{}", message.len());
+    }
 }
