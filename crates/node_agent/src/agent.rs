@@ -49,8 +49,12 @@ pub async fn run_node_agent(
         tokio::select! {
             () = stop.cancelled() => break,
             Some(ended) = agent.tasks.join_next() => {
-                if let Ok(uid) = ended {
-                    agent.pods.remove(&uid);
+                // Panics of a worker are handled by its task.
+                match ended {
+                    Ok(uid) => {
+                        agent.pods.remove(&uid);
+                    }
+                    Err(error) => tracing::error!(%error, "the task of a Pod failed"),
                 }
             }
             change = changes.next() => match change {

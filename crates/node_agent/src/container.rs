@@ -1,10 +1,12 @@
 //! Runs one container: pull, configure, run with hooks and probes, and restart with back-off.
 
 use std::net::IpAddr;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apimachinery::object;
+use apimachinery::{CaughtPanic, object};
+use futures::FutureExt;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
@@ -19,6 +21,7 @@ use crate::restart::{CrashLoopBackOff, RestartPolicy};
 use crate::runtime::{ContainerConfig, ContainerExit, ContainerPurpose, Mount};
 use crate::sources::{self, NamespaceSources};
 use crate::status::{ContainerState, TerminatedState, TerminationObservation};
+use crate::status_recovery::UNKNOWN_EXIT_CODE;
 use crate::termination_message::TerminationMessage;
 use crate::volumes::paths;
 use crate::volumes::{self, VolumeError};
@@ -52,6 +55,12 @@ pub(crate) struct ContainerSupervisor {
     pub(crate) event_sender: mpsc::UnboundedSender<(usize, ContainerEvent)>,
 }
 
+/// One completed run of a container.
+struct CompletedRun {
+    terminated: TerminatedState,
+    duration: Duration,
+}
+
 /// Simulated duration of a failed pull attempt.
 const PULL_ATTEMPT: Duration = Duration::from_secs(1);
 
@@ -77,35 +86,63 @@ impl ContainerEvent {
 // === impl ContainerSupervisor ===
 
 impl ContainerSupervisor {
-    /// Runs and restarts the container until it has finished or is stopped.
+    /// Runs and restarts the container until it has finished or is stopped. A panic ends only this run.
     pub(crate) async fn run(self) {
         let mut back_off = CrashLoopBackOff::default();
-        while let (true, Some(container)) = (self.pull_image().await, self.wait_for_config().await) {
-            let started_at = Instant::now();
-            let started_time = self.now();
-            let log = container.log.clone();
-            self.report(ContainerEvent::Running);
-            let exit = self.run_once(container).await;
-            log.close();
-            let message = Some(self.termination_message().read(exit.code, &log)).filter(|message| !message.is_empty());
-            let message = message.unwrap_or(exit.message);
-            let terminated = TerminatedState {
-                exit_code: exit.code,
-                message,
-                observation: TerminationObservation::Observed,
-                started_at: started_time,
-                finished_at: self.now(),
+        loop {
+            let run = match AssertUnwindSafe(self.start_and_run()).catch_unwind().await {
+                Ok(Some(run)) => run,
+                Ok(None) => break,
+                Err(payload) => self.failed_run(&CaughtPanic::from_payload(payload.as_ref())),
             };
-            self.report(ContainerEvent::Terminated(terminated));
-            if self.stop.is_cancelled() || !self.restart_policy.should_restart(exit.code) {
+            let exit_code = run.terminated.exit_code;
+            self.report(ContainerEvent::Terminated(run.terminated));
+            if self.stop.is_cancelled() || !self.restart_policy.should_restart(exit_code) {
                 break;
             }
-            let delay = back_off.next_delay(started_at.elapsed());
+            let delay = back_off.next_delay(run.duration);
             if !delay.is_zero() && !self.back_off(delay).await {
                 break;
             }
         }
         self.report(ContainerEvent::Done);
+    }
+
+    /// Pulls the image, waits for the configuration and runs the container once. `None` when stopped before it runs.
+    async fn start_and_run(&self) -> Option<CompletedRun> {
+        if !self.pull_image().await {
+            return None;
+        }
+        let container = self.wait_for_config().await?;
+        let (started_at, started_time) = (Instant::now(), self.now());
+        let log = container.log.clone();
+        let closes_log = log.close_on_drop();
+        self.report(ContainerEvent::Running);
+        let exit = self.run_once(container).await;
+        drop(closes_log);
+        let message = Some(self.termination_message().read(exit.code, &log)).filter(|message| !message.is_empty());
+        let terminated = TerminatedState {
+            exit_code: exit.code,
+            message: message.unwrap_or(exit.message),
+            observation: TerminationObservation::Observed,
+            started_at: started_time,
+            finished_at: self.now(),
+        };
+        Some(CompletedRun { terminated, duration: started_at.elapsed() })
+    }
+
+    /// Returns the run that a panic ended: unwinding has killed the container without observing how it terminated.
+    fn failed_run(&self, panic: &CaughtPanic) -> CompletedRun {
+        let (name, pod) = (object::text(&self.spec, "/name"), object::name(&self.pod));
+        tracing::error!(namespace = object::namespace(&self.pod), pod, container = name, %panic, "failed to run a container");
+        let terminated = TerminatedState {
+            exit_code: UNKNOWN_EXIT_CODE,
+            message: format!("internal error of the node agent: {panic}"),
+            observation: TerminationObservation::Unobserved,
+            started_at: self.now(),
+            finished_at: self.now(),
+        };
+        CompletedRun { terminated, duration: Duration::ZERO }
     }
 
     /// Runs the container once, with its hooks and probes.

@@ -57,6 +57,26 @@ impl NodeContext {
         Some(pods_dir.join(object::uid(pod)))
     }
 
+    /// Removes a Pod from the API unless another one has its name now, and removes its logs and its directory.
+    pub(crate) fn remove_pod(&self, pod: &Value) {
+        let (namespace, name, uid) = (object::namespace(pod), object::name(pod), object::uid(pod));
+        if self.stored_pod(pod).is_some()
+            && let Err(status) = self.server.force_delete("pods", namespace, name, Some(uid))
+        {
+            tracing::debug!(namespace, name, %status, "failed to remove the Pod");
+        }
+        self.logs.remove_pod(namespace, name, uid);
+        if let Some(pods_dir) = &self.directories.pods {
+            volumes::remove_dir(&pods_dir.join(uid));
+        }
+    }
+
+    /// Returns the stored Pod, `None` if it no longer exists or another Pod now has its name.
+    pub(crate) fn stored_pod(&self, pod: &Value) -> Option<Arc<Value>> {
+        let stored = self.server.get("pods", object::namespace(pod), object::name(pod))?;
+        (object::uid(&stored) == object::uid(pod)).then_some(stored)
+    }
+
     /// Removes the directory of a provisioned volume whose reclaim policy is `Delete`.
     pub(crate) fn remove_volume(&self, volume: &Value) {
         let dir = self

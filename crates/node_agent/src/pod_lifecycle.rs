@@ -1,31 +1,80 @@
 //! The life of one Pod, from its first status to its removal.
 
+use std::net::Ipv4Addr;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use apimachinery::pod::is_finished;
+use apimachinery::{CaughtPanic, object};
+use futures::FutureExt;
 use jiff::Timestamp;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::context::NodeContext;
 use crate::pod_signals::PodSignals;
 use crate::pod_termination::{self, TerminationReason, grace_period};
 use crate::pod_worker::PodWorker;
+use crate::restart::CrashLoopBackOff;
 
-/// Runs one Pod until it is removed or the agent shuts down.
-pub(crate) async fn run(context: Arc<NodeContext>, pod: Arc<Value>, signals: PodSignals) {
+/// Runs one Pod until it is removed or the agent shuts down. If its worker panics, kills its containers and starts another
+/// worker after a delay that grows like that of a crashing container; other Pods are not affected.
+pub(crate) async fn run(context: Arc<NodeContext>, mut pod: Arc<Value>, signals: PodSignals) {
     let Some(pod_ip) = context.pod_ips.allocate() else {
         context.server.record_event(&pod, "Warning", "FailedCreatePodSandBox", "no free loopback address", "kubelet");
         return;
     };
-    let mut worker = PodWorker::new(context, pod, pod_ip, Arc::clone(&signals.refresh));
-    worker.publish_initial_status();
-    let mut reason = run_until_termination(&mut worker, &signals).await;
-    if matches!(reason, TerminationReason::DeadlineExceeded) {
-        pod_termination::fail_on_deadline(&mut worker, &signals).await;
-        reason = wait_for_termination(&worker, &signals).await;
+    let mut back_off = CrashLoopBackOff::default();
+    loop {
+        let started_at = Instant::now();
+        let mut worker = None;
+        let life = run_worker(Arc::clone(&context), Arc::clone(&pod), pod_ip, &signals, &mut worker);
+        let Err(payload) = AssertUnwindSafe(life).catch_unwind().await else { break };
+        let panic = CaughtPanic::from_payload(payload.as_ref());
+        tracing::error!(namespace = object::namespace(&pod), pod = object::name(&pod), %panic, "the worker of a Pod failed");
+        if let Some(mut worker) = worker {
+            worker.kill_containers().await;
+        }
+        let message = format!("error syncing pod: internal error of the node agent: {panic}");
+        context.server.record_event(&pod, "Warning", "FailedSync", &message, "kubelet");
+        let has_work = context.stored_pod(&pod).is_some_and(|stored| !is_finished(&stored));
+        tokio::select! {
+            biased;
+            () = signals.shutdown.cancelled() => break,
+            () = signals.removed.cancelled() => {}
+            () = signals.delete.cancelled() => {}
+            () = tokio::time::sleep(back_off.next_delay(started_at.elapsed())), if has_work => {}
+        }
+        let stored = context.stored_pod(&pod);
+        match stored.filter(|_| !signals.delete.is_cancelled() && !signals.removed.is_cancelled()) {
+            Some(stored) => pod = stored,
+            // The containers of the Pod have already been killed.
+            None => {
+                context.remove_pod(&pod);
+                break;
+            }
+        }
     }
-    pod_termination::terminate(&mut worker, reason, &signals).await;
-    worker.context.pod_ips.release(pod_ip);
+    context.pod_ips.release(pod_ip);
+}
+
+/// Runs one worker of the Pod. The caller keeps the worker, so that it can kill the containers after a panic.
+async fn run_worker(
+    context: Arc<NodeContext>,
+    pod: Arc<Value>,
+    pod_ip: Ipv4Addr,
+    signals: &PodSignals,
+    worker: &mut Option<PodWorker>,
+) {
+    let worker = worker.insert(PodWorker::new(context, pod, pod_ip, Arc::clone(&signals.refresh)));
+    worker.publish_initial_status();
+    let mut reason = run_until_termination(worker, signals).await;
+    if matches!(reason, TerminationReason::DeadlineExceeded) {
+        pod_termination::fail_on_deadline(worker, signals).await;
+        reason = wait_for_termination(worker, signals).await;
+    }
+    pod_termination::terminate(worker, reason, signals).await;
 }
 
 /// Runs the Pod until it has to terminate.

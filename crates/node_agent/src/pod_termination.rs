@@ -3,13 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use apimachinery::object;
-
 use crate::container;
 use crate::pod_signals::PodSignals;
 use crate::pod_worker::PodWorker;
 use crate::status::{ContainerState, DEADLINE_EXCEEDED_MESSAGE};
-use crate::volumes;
 
 /// The reason for stopping the containers of a Pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,28 +88,14 @@ async fn stop_containers(worker: &mut PodWorker, grace: Duration) {
     let _ = tokio::time::timeout(grace, stop_all).await;
 }
 
-/// Kills all containers: dropping the future of a container kills it.
+/// Kills all containers and handles their last events.
 async fn kill_containers(worker: &mut PodWorker) {
-    worker.tasks.shutdown().await;
-    for sidecar in worker.sidecars.drain(..).filter(|sidecar| !sidecar.task.is_finished()) {
-        sidecar.task.abort();
-        let _ = sidecar.task.await;
-    }
-    worker.volume_updater = None;
+    worker.kill_containers().await;
     worker.drain_events();
 }
 
-/// Updates the status one last time, then removes the Pod, its logs and its directory.
+/// Updates the status one last time, then removes the Pod.
 fn remove_pod(worker: &mut PodWorker) {
     worker.sync_status();
-    let (namespace, name, uid) = (object::namespace(&worker.pod), object::name(&worker.pod), object::uid(&worker.pod));
-    if worker.stored_pod().is_some()
-        && let Err(status) = worker.context.server.force_delete("pods", namespace, name, Some(uid))
-    {
-        tracing::debug!(namespace, name, %status, "failed to remove the Pod");
-    }
-    worker.context.logs.remove_pod(namespace, name, uid);
-    if let Some(pod_dir) = &worker.pod_dir {
-        volumes::remove_dir(pod_dir);
-    }
+    worker.context.remove_pod(&worker.pod);
 }

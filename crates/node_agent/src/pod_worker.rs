@@ -229,6 +229,16 @@ impl PodWorker {
         self.sync_status();
     }
 
+    /// Kills all containers: dropping the future of a container kills it.
+    pub(crate) async fn kill_containers(&mut self) {
+        self.tasks.shutdown().await;
+        for sidecar in self.sidecars.drain(..).filter(|sidecar| !sidecar.task.is_finished()) {
+            sidecar.task.abort();
+            let _ = sidecar.task.await;
+        }
+        self.volume_updater = None;
+    }
+
     /// Handles all available events.
     pub(crate) fn drain_events(&mut self) {
         while let Ok((index, event)) = self.events.try_recv() {
@@ -270,8 +280,7 @@ impl PodWorker {
 
     /// Returns the stored Pod, `None` if it no longer exists or another Pod now has its name.
     pub(crate) fn stored_pod(&self) -> Option<Arc<Value>> {
-        let pod = self.context.server.get("pods", object::namespace(&self.pod), object::name(&self.pod))?;
-        (object::uid(&pod) == object::uid(&self.pod)).then_some(pod)
+        self.context.stored_pod(&self.pod)
     }
 
     /// Updates the status if it differs from the stored one. Retries on conflict.

@@ -11,7 +11,7 @@ use crate::restart::RestartPolicy;
 use crate::status::{ContainerRole, ContainerState, ContainerStatus, TerminatedState, TerminationObservation};
 
 /// Exit code of a container whose termination was not observed; containerd reports the same.
-const UNKNOWN_EXIT_CODE: i32 = 255;
+pub(crate) const UNKNOWN_EXIT_CODE: i32 = 255;
 
 /// Restores the containers from the status of their Pod; a container without a status keeps its entry in `initial`.
 pub(crate) fn recover_statuses(initial: Vec<ContainerStatus>, pod: &Value, now: &str) -> Vec<ContainerStatus> {

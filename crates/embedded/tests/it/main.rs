@@ -13,6 +13,7 @@ mod differential;
 mod full_disk;
 mod fuzz;
 mod load;
+mod node_agent_panics;
 mod nodes;
 mod pagination;
 mod robustness;
