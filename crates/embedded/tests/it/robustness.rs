@@ -1,113 +1,99 @@
-//! Property tests: the server responds to any request without internal errors.
+//! Property tests: the server responds to any request without internal errors, and whatever it accepts leaves a
+//! consistent state that a restart restores. `OSTLER_ROBUSTNESS_CASES` sets the number of cases of each test.
 
-use std::sync::OnceLock;
+mod invariants;
+mod objects;
+mod storage;
+mod values;
 
-use embedded::Server;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+
+use axum::body::Body;
+use embedded::ports::{Random, ServerPorts, SystemRandom};
+use embedded::{Server, Store, StoreSettings};
 use http_body_util::BodyExt;
-use kube::client::Body;
 use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use rstest::rstest;
 use serde_json::{Value, json};
+use tower::ServiceExt;
 
+use storage::MemoryStorage;
+use values::value;
+
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/default/deployments/web";
 
-/// Server with a Deployment; all cases can share it because their requests are dry runs.
-fn shared_server() -> &'static Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| {
-        let server = crate::server();
-        let containers = json!([{"name": "main", "image": "i"}]);
-        let template = json!({"metadata": {"labels": {"app": "x"}}, "spec": {"containers": containers}});
-        let spec = json!({"selector": {"matchLabels": {"app": "x"}}, "template": template});
-        let deployment = json!({"metadata": {"name": "web", "namespace": "default"}, "spec": spec});
-        server.create("deployments.apps", deployment).unwrap();
-        server
-    })
+/// A request that may not be valid HTTP.
+#[derive(Debug, Clone)]
+struct Request {
+    method: &'static str,
+    uri: String,
+    content_type: &'static str,
+    body: Vec<u8>,
 }
 
-fn send(server: &Server, method: &str, uri: &str, kind: &str, body: &[u8]) -> Option<(u16, Vec<u8>)> {
-    let separator = if uri.contains('?') { '&' } else { '?' };
-    let uri = format!("{uri}{separator}dryRun=All");
-    let request = http::Request::builder().method(method).uri(uri).header("Content-Type", kind);
-    let request = request.body(Body::from(body.to_vec())).ok()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    runtime.block_on(async {
-        let response = crate::client(server).send(request).await.unwrap();
-        let code = response.status().as_u16();
-        Some((code, response.into_body().collect().await.unwrap().to_bytes().to_vec()))
-    })
+/// What happened to the requests of a test.
+#[derive(Debug, Default)]
+struct Counts {
+    /// Requests that were valid HTTP and therefore sent.
+    sent: u32,
+    /// Revisions that the requests and their consequences added to the store.
+    revisions: u64,
 }
 
-/// Arbitrarily nested JSON with the field names of Deployments.
-fn value() -> impl Strategy<Value = Value> {
-    let leaf = prop_oneof![
-        Just(Value::Null),
-        any::<bool>().prop_map(Value::from),
-        any::<i64>().prop_map(Value::from),
-        "[a-z/$\\-]{0,8}".prop_map(Value::from),
-    ];
-    let name = prop_oneof![
-        prop::sample::select(vec![
-            "metadata",
-            "name",
-            "labels",
-            "spec",
-            "template",
-            "containers",
-            "replicas",
-            "selector",
-            "matchLabels",
-            "finalizers",
-            "ownerReferences",
-            "managedFields",
-            "$patch",
-            "$retainKeys",
-            "$setElementOrder/containers",
-            "$deleteFromPrimitiveList/finalizers",
-            "env",
-            "ports",
-            "apiVersion",
-            "kind",
-            "status",
-            "conditions",
-        ])
-        .prop_map(str::to_owned),
-        "[a-z]{1,3}",
-    ];
-    leaf.prop_recursive(5, 40, 5, move |inner| {
-        prop_oneof![
-            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-            prop::collection::btree_map(name.clone(), inner, 0..5)
-                .prop_map(|map| Value::Object(map.into_iter().collect())),
-        ]
-    })
+/// Numbers the UIDs, so that requests can refer to objects that earlier requests created.
+#[derive(Default)]
+struct NumberedUids(AtomicU32);
+
+// === impl NumberedUids ===
+
+impl Random for NumberedUids {
+    fn uuid(&self) -> String {
+        objects::uid(self.0.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn suffix(&self, len: usize) -> String {
+        SystemRandom.suffix(len)
+    }
 }
 
-fn operations() -> impl Strategy<Value = Value> {
-    let path = prop::sample::select(vec![
-        "",
-        "/",
-        "/spec",
-        "/spec/replicas",
-        "/spec/template/spec/containers/0",
-        "/spec/template/spec/containers/-",
-        "/spec/template/spec/containers/9",
-        "/metadata/labels/a~1b",
-        "/metadata/~2",
-        "spec",
-        "/status",
-        "/kind",
-    ]);
-    let op = prop::sample::select(vec!["add", "remove", "replace", "move", "copy", "test", "other"]);
-    let operation = (op, path.clone(), path, value())
-        .prop_map(|(op, path, from, value)| json!({"op": op, "path": path, "from": from, "value": value}));
-    prop::collection::vec(operation, 0..4).prop_map(Value::from)
+// === impl Request ===
+
+impl Request {
+    fn new(method: &'static str, uri: impl Into<String>, content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
+        Self { method, uri: uri.into(), content_type, body: body.into() }
+    }
+
+    fn json(method: &'static str, uri: impl Into<String>, body: &Value) -> Self {
+        Self::new(method, uri, "application/json", body.to_string())
+    }
+
+    /// Sends the request and checks the response. Returns `false` if the request is not valid HTTP.
+    fn send(&self, server: &Server) -> Result<bool, TestCaseError> {
+        let Some((code, body)) = self.response(server) else { return Ok(false) };
+        check_response(code, &body)?;
+        Ok(true)
+    }
+
+    /// Returns status code and body of the response, or `None` if the request is not valid HTTP.
+    fn response(&self, server: &Server) -> Option<(u16, Vec<u8>)> {
+        let request = http::Request::builder().method(self.method).uri(&self.uri);
+        let request = request.header("Content-Type", self.content_type).body(Body::from(self.body.clone())).ok()?;
+        futures::executor::block_on(async {
+            let response = embedded::router(server).oneshot(request).await.unwrap();
+            let code = response.status().as_u16();
+            Some((code, response.into_body().collect().await.unwrap().to_bytes().to_vec()))
+        })
+    }
 }
 
 /// Checks that a response is not an internal error and that errors are Statuses. kube-apiserver rejects some values of
 /// the wrong type with code 500 and no reason.
-fn check_response(response: Option<(u16, Vec<u8>)>) -> Result<(), TestCaseError> {
-    let Some((code, body)) = response else { return Ok(()) };
-    let text = String::from_utf8_lossy(&body).into_owned();
+fn check_response(code: u16, body: &[u8]) -> Result<(), TestCaseError> {
+    let text = String::from_utf8_lossy(body).into_owned();
     let body: Value = serde_json::from_str(&text).unwrap_or_else(|_| json!(text));
     prop_assert!(code < 500 || body["reason"].is_null() || body["reason"] == "NotImplemented", "{code} {text}");
     if code >= 400 && body.is_object() {
@@ -117,48 +103,125 @@ fn check_response(response: Option<(u16, Vec<u8>)>) -> Result<(), TestCaseError>
     Ok(())
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+/// Opens a server on `storage`, which may be empty.
+fn open(storage: &MemoryStorage, first_uid: u32) -> Server {
+    // With a small value, so that checkpoints are written.
+    let settings = StoreSettings { checkpoint_after: 20_000, ..StoreSettings::default() };
+    let store = Store::open(Arc::new(storage.clone()), settings).unwrap();
+    let random = Arc::new(NumberedUids(AtomicU32::new(first_uid)));
+    Server::with_store(&ServerPorts { random, ..ServerPorts::default() }, store)
+}
 
-    #[test]
-    fn accepts_arbitrary_patches(patch in value(), strategic in any::<bool>()) {
-        let kind = if strategic { "application/strategic-merge-patch+json" } else { "application/merge-patch+json" };
-        check_response(send(shared_server(), "PATCH", DEPLOYMENT, kind, patch.to_string().as_bytes()))?;
-    }
+/// Sends the requests to a new server, one thread per sequence, and checks the state of the server, also after a
+/// restart.
+fn check_requests(sequences: &[Vec<Request>], counts: &mut Counts) -> Result<(), TestCaseError> {
+    let storage = MemoryStorage::default();
+    let server = open(&storage, 0);
+    objects::create_initial(&server);
+    let initial = invariants::revision(&server);
+    let sent = thread::scope(|scope| {
+        let send_all = |requests: &[Request]| -> Result<u32, TestCaseError> {
+            requests.iter().map(|request| request.send(&server).map(u32::from)).sum()
+        };
+        let threads: Vec<_> = sequences.iter().map(|requests| scope.spawn(move || send_all(requests))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum::<Result<u32, TestCaseError>>()
+    })?;
+    counts.sent += sent;
+    counts.revisions += invariants::revision(&server) - initial;
+    let state = invariants::state(&server)?;
+    invariants::check(&state)?;
+    drop(server);
 
-    #[test]
-    fn accepts_arbitrary_json_patches(patch in operations()) {
-        check_response(send(shared_server(), "PATCH", DEPLOYMENT, "application/json-patch+json", patch.to_string().as_bytes()))?;
-    }
+    let restarted = open(&storage, 1_000_000);
+    let restored = invariants::state(&restarted)?;
+    invariants::check_restored(&state, &restored)
+}
 
-    #[test]
-    fn accepts_arbitrary_applied_objects(object in value(), is_forced in any::<bool>()) {
+/// Returns the number of cases of a test.
+fn cases(default: u32) -> u32 {
+    std::env::var("OSTLER_ROBUSTNESS_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// Runs `cases` cases with `threads` sequences of requests each.
+fn run(requests: &BoxedStrategy<Request>, cases: u32, threads: usize) -> Counts {
+    let sequence = prop::collection::vec(requests.clone(), 1..24);
+    let sequences = prop::collection::vec(sequence, threads..=threads);
+    let config = Config { cases, failure_persistence: None, max_shrink_iters: 500, ..Config::default() };
+    let counts = std::cell::RefCell::new(Counts::default());
+    let result =
+        TestRunner::new(config).run(&sequences, |sequences| check_requests(&sequences, &mut counts.borrow_mut()));
+    result.unwrap_or_else(|error| panic!("{error}"));
+    counts.into_inner()
+}
+
+/// `stored` is set if the requests are plausible enough that many of them change the store.
+#[rstest]
+#[case::patches(patches().boxed(), false)]
+#[case::json_patches(json_patches().boxed(), false)]
+#[case::applied_objects(applied_objects().boxed(), false)]
+#[case::bodies(bodies().boxed(), false)]
+#[case::selectors(selectors().boxed(), false)]
+#[case::paths(paths().boxed(), false)]
+#[case::objects(objects::requests().boxed(), true)]
+fn accepts_arbitrary_requests(#[case] requests: BoxedStrategy<Request>, #[case] stored: bool) {
+    let cases = cases(24);
+    let counts = run(&requests, cases, 1);
+    assert!(counts.sent >= 3 * cases, "{counts:?}");
+    assert!(!stored || counts.revisions >= 3 * u64::from(cases), "{counts:?}");
+}
+
+#[test]
+fn concurrent_requests_leave_a_consistent_state() {
+    let cases = cases(12);
+    let counts = run(&objects::requests().boxed(), cases, 4);
+    assert!(counts.revisions >= 10 * u64::from(cases), "{counts:?}");
+}
+
+fn patches() -> impl Strategy<Value = Request> {
+    (value(), any::<bool>()).prop_map(|(patch, is_strategic)| {
+        let kind = if is_strategic { "application/strategic-merge-patch+json" } else { "application/merge-patch+json" };
+        Request::new("PATCH", DEPLOYMENT, kind, patch.to_string())
+    })
+}
+
+fn json_patches() -> impl Strategy<Value = Request> {
+    values::json_patch()
+        .prop_map(|patch| Request::new("PATCH", DEPLOYMENT, "application/json-patch+json", patch.to_string()))
+}
+
+fn applied_objects() -> impl Strategy<Value = Request> {
+    (value(), any::<bool>()).prop_map(|(object, is_forced)| {
         let uri = format!("{DEPLOYMENT}?fieldManager=m&force={is_forced}");
-        check_response(send(shared_server(), "PATCH", &uri, "application/apply-patch+yaml", object.to_string().as_bytes()))?;
-    }
+        Request::new("PATCH", uri, "application/apply-patch+yaml", object.to_string())
+    })
+}
 
-    #[test]
-    fn accepts_arbitrary_bodies(bytes in prop::collection::vec(any::<u8>(), 0..60), object in value(), is_object in any::<bool>()) {
-        let body = if is_object { object.to_string().into_bytes() } else { bytes };
-        for kind in ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"] {
-            check_response(send(shared_server(), "POST", "/apis/apps/v1/namespaces/default/deployments", kind, &body))?;
-            check_response(send(shared_server(), "PUT", DEPLOYMENT, kind, &body))?;
-        }
-    }
+fn bodies() -> impl Strategy<Value = Request> {
+    let bytes = prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..60),
+        value().prop_map(|object| object.to_string().into_bytes())
+    ];
+    let kind =
+        prop::sample::select(vec!["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"]);
+    (bytes, kind, any::<bool>()).prop_map(|(bytes, kind, is_update)| match is_update {
+        true => Request::new("PUT", DEPLOYMENT, kind, bytes),
+        false => Request::new("POST", DEPLOYMENTS, kind, bytes),
+    })
+}
 
-    #[test]
-    fn accepts_arbitrary_selectors(text in "[a-z=!,()<>\\\\ ./%-]{0,24}") {
+fn selectors() -> impl Strategy<Value = Request> {
+    let parameter =
+        prop::sample::select(vec!["labelSelector", "fieldSelector", "continue", "limit", "resourceVersion"]);
+    let method = prop_oneof![3 => Just("GET"), 1 => Just("DELETE")];
+    (parameter, "[a-zA-Z0-9=!,()<>\\\\ ./%-]{0,24}", method).prop_map(|(parameter, text, method)| {
         let encoded: String = text.bytes().map(|byte| format!("%{byte:02X}")).collect();
-        for parameter in ["labelSelector", "fieldSelector", "continue", "limit", "resourceVersion"] {
-            let uri = format!("/apis/apps/v1/deployments?{parameter}={encoded}");
-            check_response(send(shared_server(), "GET", &uri, "application/json", b""))?;
-        }
-    }
+        Request::new(method, format!("{DEPLOYMENTS}?{parameter}={encoded}"), "application/json", "")
+    })
+}
 
-    #[test]
-    fn accepts_arbitrary_paths(path in "(/(api|apis|v1|apps|openapi|v3|namespaces|default|pods|deployments|web|log|scale|status|exec|%2F|%zz|[a-z.%]{0,5})){0,8}/?") {
-        for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
-            check_response(send(shared_server(), method, &path, "application/json", b"{}"))?;
-        }
-    }
+fn paths() -> impl Strategy<Value = Request> {
+    let segment = "(api|apis|v1|apps|openapi|v3|namespaces|default|pods|deployments|configmaps|web|a|log|scale|status|exec|%2F|%zz|[a-z0-9.%]{0,5})";
+    let method = prop::sample::select(vec!["GET", "POST", "PUT", "PATCH", "DELETE"]);
+    let path = proptest::string::string_regex(&format!("(/{segment}){{0,8}}/?")).unwrap();
+    (path, method).prop_map(|(path, method)| Request::json(method, path, &json!({})))
 }
