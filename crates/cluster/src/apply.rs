@@ -7,6 +7,7 @@ use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
 
+use crate::integrations::{ListState, list_state};
 use crate::managed_fields::{is_applied, is_applied_ignoring_extra_fields};
 use crate::namespaced_name::NamespacedName;
 use crate::object::{controller_reference, is_terminating, kind_and_name, metadata_field};
@@ -42,6 +43,9 @@ pub enum ApplyOutcome {
     NotOwned(ObjectOwner),
     /// The cluster does not serve this kind.
     KindNotServed,
+    /// The first list of this kind is not complete. Contains the error of the last attempt if it failed, for example
+    /// because the operator may not list the kind.
+    KindNotListed(Option<String>),
     /// The API server rejected the object. Contains the message from the API server.
     Rejected(String),
     /// The object was left unchanged: it is deferred, or an object that must be applied first is not in place.
@@ -166,11 +170,11 @@ impl Applier {
             retained.extend(kind.map(|kind| (kind, NamespacedName::from_object(desired.object()))));
             let result = match blocked_by {
                 None => self.apply_desired(kind, owner, &desired, &mut convergence).await?,
-                // Report kinds that are not served even while the object is blocked.
-                Some(_) if !kind.is_some_and(|kind| self.stores.has_synced(kind)) => {
-                    ApplyResult::new(desired.object(), ApplyOutcome::KindNotServed)
+                // Report kinds that are not served or not listed even while the object is blocked.
+                Some(_) => {
+                    let outcome = kind.map_or(Some(ApplyOutcome::KindNotServed), |kind| self.unlisted_outcome(kind));
+                    ApplyResult::new(desired.object(), outcome.unwrap_or(ApplyOutcome::Deferred))
                 }
-                Some(_) => ApplyResult::new(desired.object(), ApplyOutcome::Deferred),
             };
             if matches!(desired, DesiredObject::ApplyFirst(_)) && !result.outcome.is_applied() {
                 blocked_by.get_or_insert(result.outcome.clone());
@@ -213,8 +217,8 @@ impl Applier {
     }
 
     async fn apply(&self, kind: Kind, owner: &Value, object: &Value) -> Result<ApplyOutcome, Error> {
-        if !self.stores.has_synced(kind) {
-            return Ok(ApplyOutcome::KindNotServed);
+        if let Some(outcome) = self.unlisted_outcome(kind) {
+            return Ok(outcome);
         }
         let live = match self.stores.get(kind, &NamespacedName::from_object(object)) {
             None => self.read_unselected(kind, object).await?,
@@ -240,6 +244,16 @@ impl Applier {
         };
         self.observe_response(kind, applied, object);
         Ok(outcome)
+    }
+
+    /// Returns the outcome for objects of a kind that is not listed: without the live objects, it is unknown which of them
+    /// may be written. Returns `None` for a listed kind.
+    pub(crate) fn unlisted_outcome(&self, kind: Kind) -> Option<ApplyOutcome> {
+        match list_state(&self.stores, kind) {
+            ListState::Listed => None,
+            ListState::NotListed(error) => Some(ApplyOutcome::KindNotListed(error)),
+            ListState::NotServed => Some(ApplyOutcome::KindNotServed),
+        }
     }
 
     /// Reads an object that the cache does not contain because its labels do not match the selector of `kind`. It may

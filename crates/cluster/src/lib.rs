@@ -38,7 +38,7 @@ pub use conditions::{
 };
 pub use error::Error;
 pub use events::EventRecorder;
-pub use integrations::{CUSTOM_RESOURCE_DEFINITION, is_served};
+pub use integrations::{CUSTOM_RESOURCE_DEFINITION, ListState, is_served, list_state};
 pub use kind::Kind;
 pub use leader_election::{LeaderElectionTimings, LeaderElector};
 pub use managed_fields::is_spec_applied;

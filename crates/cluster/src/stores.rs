@@ -24,6 +24,7 @@ use crate::transform::drop_unused_fields;
 use change::CachedChange;
 pub use change::{Change, Changes};
 use index::{controller_index_value, label_index_value};
+pub(crate) use store::ListError;
 use store::Store;
 
 /// Caches of all kinds. Clones share the content.
@@ -60,15 +61,30 @@ impl Stores {
     /// and returns the changes. A list replaces only the objects of its namespace; an empty name is the whole kind.
     pub(crate) fn apply_namespace_event(&self, kind: Kind, namespace: &str, event: Event<Value>) -> Changes {
         let event = event.modify(|object| drop_unused_fields(object, kind, self.manager));
-        let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
-        let store = stores.entry(kind).or_insert_with(|| Store::new((self.cache_policy)(kind)));
-        store.apply_event(kind, namespace, event).into()
+        self.update(kind, |store| store.apply_event(kind, namespace, event)).into()
     }
 
     /// Adds the cache of `kind`, which has synced once each of `namespaces` has been listed.
     pub(crate) fn add_kind(&self, kind: Kind, namespaces: BTreeSet<String>) {
+        self.update(kind, |store| store.require_lists(namespaces));
+    }
+
+    /// Returns whether a watch of `kind` is running.
+    pub(crate) fn has_kind(&self, kind: Kind) -> bool {
+        self.read(kind, |_| Some(())).is_some()
+    }
+
+    /// Records why `kind` could not be listed or watched. Does nothing if its watch was stopped.
+    pub(crate) fn record_list_error(&self, kind: Kind, error: ListError) {
         let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
-        stores.entry(kind).or_insert_with(|| Store::new((self.cache_policy)(kind))).require_lists(namespaces);
+        if let Some(store) = stores.get_mut(&kind) {
+            store.list_error = Some(error);
+        }
+    }
+
+    /// Returns why the last attempt to list or watch `kind` failed, if it did.
+    pub(crate) fn list_error(&self, kind: Kind) -> Option<ListError> {
+        self.read(kind, |store| store.list_error.clone())
     }
 
     /// Caches the response to our own write, so that the next read does not return an outdated object. The change is
@@ -145,6 +161,12 @@ impl Stores {
     #[must_use]
     pub fn has_synced(&self, kind: Kind) -> bool {
         self.read(kind, |store| Some(store.synced)).unwrap_or_default()
+    }
+
+    /// Runs `update` on the cache of `kind`, which is created if it does not exist.
+    fn update<T>(&self, kind: Kind, update: impl FnOnce(&mut Store) -> T) -> T {
+        let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
+        update(stores.entry(kind).or_insert_with(|| Store::new((self.cache_policy)(kind))))
     }
 
     fn read<T>(&self, kind: Kind, read: impl FnOnce(&Store) -> Option<T>) -> Option<T> {

@@ -19,8 +19,8 @@ impl Applier {
     /// # Errors
     /// The request failed; a conflict if `live` changed. A rejection by the API server is an outcome.
     pub async fn apply_unowned(&self, kind: Kind, live: Option<&Value>, object: &Value) -> Result<ApplyOutcome, Error> {
-        if !self.stores.has_synced(kind) {
-            return Ok(ApplyOutcome::KindNotServed);
+        if let Some(outcome) = self.unlisted_outcome(kind) {
+            return Ok(outcome);
         }
         if live.is_some_and(is_terminating) {
             return Ok(ApplyOutcome::Terminating);

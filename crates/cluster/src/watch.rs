@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::Kind;
 use crate::integrations::CUSTOM_RESOURCE_DEFINITION;
 use crate::namespaced_name::NamespacedName;
-use crate::stores::{Change, Changes, Stores};
+use crate::stores::{Change, Changes, ListError, Stores};
 
 /// Maximum number of changes that are buffered for the receiver. When the buffer is full, the watches wait for the
 /// receiver; no change is lost.
@@ -195,12 +195,27 @@ async fn run(
             }
             Some(Err(error)) => {
                 first_failure.get_or_init(Instant::now);
+                cache.stores.record_list_error(cache.kind, list_error(&error));
                 let (resource, namespace) = (cache.kind.group_resource(), &cache.namespace);
                 tracing::warn!(resource, namespace, %error, "watch failed, retrying");
             }
             None => return,
         }
     }
+}
+
+/// Returns what the API server responded, or why it did not.
+fn list_error(error: &watcher::Error) -> ListError {
+    use watcher::Error;
+    let status = match error {
+        Error::InitialListFailed(kube::Error::Api(status))
+        | Error::WatchStartFailed(kube::Error::Api(status))
+        | Error::WatchFailed(kube::Error::Api(status))
+        | Error::WatchError(status) => Some(status),
+        _ => None,
+    };
+    let message = status.map(|status| status.message.clone()).filter(|message| !message.is_empty());
+    ListError { code: status.map(|status| status.code), message: message.unwrap_or_else(|| error.to_string()) }
 }
 
 /// Converts an object to JSON. kube-rs parses its metadata into a typed struct.

@@ -10,7 +10,7 @@ use crate::kinds::{CUSTOM_RESOURCES, RESOURCE_FLAVORS};
 use crate::resource_flavors::linked_classes;
 use crate::work_item::WorkItem;
 use api_watches::{WatchUpdate, log_missing_apis, update_flavor_watch, update_watch};
-use effects::{Effects, Outdated, WatchEffect, Work, effects, removal_effects};
+use effects::{Effects, Outdated, WatchEffect, Work, effects, installation_work, removal_effects};
 
 /// Applies a change to the derived state, starts and stops watches, and enqueues the work that follows.
 pub(crate) fn handle_change(
@@ -42,7 +42,14 @@ fn outdate_snapshot(context: &Context, outdated: Outdated) {
 /// Starts and stops watches according to the installed CustomResourceDefinitions.
 fn update_watches(context: &Context, watches: &mut Watches, queue: &mut WorkQueue<WorkItem>) {
     for kind in CUSTOM_RESOURCES {
-        let WatchUpdate::Stopped(deletions) = update_watch(&context.stores, watches, *kind) else { continue };
+        let deletions = match update_watch(&context.stores, watches, *kind) {
+            WatchUpdate::Unchanged => continue,
+            WatchUpdate::Started => {
+                enqueue(context, installation_work(*kind), &[], queue);
+                continue;
+            }
+            WatchUpdate::Stopped(deletions) => deletions,
+        };
         let Effects { outdated, work, .. } = removal_effects(*kind);
         outdate_snapshot(context, outdated);
         context.state.inventory.mark_unsynced(*kind);

@@ -82,7 +82,7 @@ condition_reasons! {
         ModelUnreadable: Warning, "The model that the service names is invalid.", "Correct the field of the model that the message names.";
         LeftOut: Warning, "The object is invalid and is excluded from selection.", "Correct the field that the message names.";
         Readable: Normal, "The object is valid again and takes part in selection.", "";
-        ClusterNotRead: Normal, "The operator cannot list a resource that selection depends on.", "Grant its ServiceAccount list and watch on that resource; check with `kubectl auth can-i list RESOURCE --as …`.";
+        ClusterNotRead: Normal, "The operator cannot list a resource that the service depends on.", "Grant its ServiceAccount list and watch on that resource; check with `kubectl auth can-i list RESOURCE --as …`.";
         ObjectNotOurs: Warning, "An object with this name is owned by another controller; it was not modified.", "Rename the service, or delete the object.";
         KindMissing: Warning, "The cluster does not serve a kind that the service needs.", "Install the project that provides it; the operator then continues automatically.";
         ObjectRefused: Warning, "The API server rejected an object; the message contains its response.", "Correct the field of the service or runtime. The operator retries after quota and permission errors.";

@@ -26,6 +26,8 @@ pub(crate) enum ApplyFailure<'a> {
     NotOwned(&'a ApplyResult, &'a ObjectOwner),
     /// The cluster does not serve these kinds.
     KindsNotServed(Vec<&'a str>),
+    /// The operator has not listed this kind, for the given reason if the list failed.
+    KindNotListed(&'a str, Option<&'a str>),
     /// The API server rejected the object with this message.
     Rejected(&'a ApplyResult, &'a str),
 }
@@ -37,6 +39,7 @@ impl From<&ApplyFailure<'_>> for ConditionReason {
         match failure {
             ApplyFailure::NotOwned(..) => ConditionReason::ObjectNotOurs,
             ApplyFailure::KindsNotServed(_) => ConditionReason::KindMissing,
+            ApplyFailure::KindNotListed(..) => ConditionReason::ClusterNotRead,
             ApplyFailure::Rejected(..) => ConditionReason::ObjectRefused,
         }
     }
@@ -61,6 +64,10 @@ impl fmt::Display for ApplyFailure<'_> {
                 let (kinds, projects) = (join_with_and(kinds), join_with_and(&projects));
                 write!(f, "The cluster does not serve {kinds}; install {projects} to run this service")
             }
+            ApplyFailure::KindNotListed(kind, None) => write!(f, "Waiting for the operator to list {kind}"),
+            ApplyFailure::KindNotListed(kind, Some(error)) => {
+                write!(f, "The operator failed to list {kind}: {error}")
+            }
             ApplyFailure::Rejected(result, message) => write!(f, "Failed to apply {}: {message}", result.object()),
         }
     }
@@ -75,6 +82,7 @@ pub(crate) fn apply_failure(applied: &[ApplyResult], includes_kind: impl Fn(&str
     results.iter().find_map(|result| match &result.outcome {
         ApplyOutcome::NotOwned(owner) => Some(ApplyFailure::NotOwned(result, owner)),
         ApplyOutcome::KindNotServed => Some(ApplyFailure::KindsNotServed(kinds_not_served(&results))),
+        ApplyOutcome::KindNotListed(error) => Some(ApplyFailure::KindNotListed(&result.kind, error.as_deref())),
         ApplyOutcome::Rejected(message) => Some(ApplyFailure::Rejected(result, message)),
         ApplyOutcome::Unchanged
         | ApplyOutcome::Created
@@ -166,6 +174,18 @@ mod tests {
         let expect = format!("The cluster does not serve {expect} to run this service");
         let failure = apply_failure(&results, |_| true).unwrap();
         assert_eq!((ConditionReason::from(&failure), failure.to_string()), (ConditionReason::KindMissing, expect));
+    }
+
+    #[rstest]
+    #[case::in_progress(None, "Waiting for the operator to list PodGroup")]
+    #[case::forbidden(Some("podgroups is forbidden"), "The operator failed to list PodGroup: podgroups is forbidden")]
+    fn unlisted_kind_is_not_missing(#[case] error: Option<&str>, #[case] expect: &str) {
+        let results = [applied("PodGroup", ApplyOutcome::KindNotListed(error.map(str::to_owned)))];
+        let failure = apply_failure(&results, |_| true).unwrap();
+        assert_eq!(
+            (ConditionReason::from(&failure), failure.to_string()),
+            (ConditionReason::ClusterNotRead, expect.to_owned())
+        );
     }
 
     #[rstest]

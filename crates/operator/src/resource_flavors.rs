@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cluster::{
-    ApplyOutcome, Condition, ConditionStatus, Error, Kind, NamespacedName, Stores, is_terminating, metadata_field,
+    ApplyOutcome, Condition, ConditionStatus, Error, Kind, ListState, NamespacedName, Stores, is_terminating,
+    list_state, metadata_field,
 };
 use decide::{
     FlavorLink, Provenance, class_from_flavor, flavor_from_class, flavor_link, is_accelerator_flavor, is_unmodified,
@@ -125,8 +126,8 @@ pub(crate) fn flavor_condition(stores: &Stores, class: &Value) -> Option<Conditi
     };
     let (FlavorLink::Required(name) | FlavorLink::CreatedFrom(name)) = flavor_link(class)?;
     let Some(kind) = RESOURCE_FLAVORS.into_iter().find(|kind| stores.has_synced(*kind)) else {
-        let message = format!("Kueue is not installed; ResourceFlavor {name} will be synchronized once it is");
-        return condition(ConditionStatus::Unknown, ConditionReason::KueueMissing, message);
+        let (reason, message) = flavors_not_listed(stores, name);
+        return condition(ConditionStatus::Unknown, reason, message);
     };
     let live = stores.get(kind, &NamespacedName::new("", name));
     if required_flavor(class).is_none() {
@@ -179,9 +180,28 @@ pub(crate) fn flavor_condition(stores: &Stores, class: &Value) -> Option<Conditi
     }
 }
 
+/// Returns why ResourceFlavor `name` is unknown while no version of the kind is listed.
+fn flavors_not_listed(stores: &Stores, name: &str) -> (ConditionReason, String) {
+    let error = RESOURCE_FLAVORS.into_iter().find_map(|kind| match list_state(stores, kind) {
+        ListState::NotListed(error) => Some(error),
+        ListState::Listed | ListState::NotServed => None,
+    });
+    match error {
+        Some(Some(error)) => {
+            (ConditionReason::ClusterNotRead, format!("The operator failed to list ResourceFlavors: {error}"))
+        }
+        Some(None) => (ConditionReason::ClusterNotRead, "Waiting for the operator to list ResourceFlavors".to_owned()),
+        None => {
+            let message = format!("Kueue is not installed; ResourceFlavor {name} will be synchronized once it is");
+            (ConditionReason::KueueMissing, message)
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cluster::CUSTOM_RESOURCE_DEFINITION;
     use kube::runtime::watcher::Event;
     use rstest::rstest;
     use serde_json::json;
@@ -221,7 +241,14 @@ mod tests {
     // spec: ACC-11
     #[test]
     fn reports_missing_kueue() {
-        let condition = flavor_condition(&Stores::new("operator"), &class(json!({"gpu": "a"}))).unwrap();
+        let stores = Stores::new("operator");
+        let class = class(json!({"gpu": "a"}));
+        let condition = flavor_condition(&stores, &class).unwrap();
+        assert_eq!(condition.reason, "ClusterNotRead", "the definitions are not listed");
+        for event in [Event::Init, Event::InitDone] {
+            let _ = stores.apply_event(CUSTOM_RESOURCE_DEFINITION, event);
+        }
+        let condition = flavor_condition(&stores, &class).unwrap();
         assert_eq!((condition.status, condition.reason.as_str()), (ConditionStatus::Unknown, "KueueMissing"));
         assert!(condition.message.contains("Kueue"));
         assert!(flavor_condition(&Stores::new("operator"), &json!({"metadata": {"name": "c"}, "spec": {}})).is_none());

@@ -30,6 +30,17 @@ pub(super) struct Store {
     unlisted: BTreeSet<String>,
     /// Whether the first list of every namespace is complete.
     pub(super) synced: bool,
+    /// Error of the last attempt to list or watch the kind that failed.
+    pub(super) list_error: Option<ListError>,
+}
+
+/// Why a kind could not be listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ListError {
+    /// HTTP status code of the API server's response, if it responded.
+    pub(crate) code: Option<u16>,
+    /// Message of the API server, or the error of the request.
+    pub(crate) message: String,
 }
 
 // === impl Store ===

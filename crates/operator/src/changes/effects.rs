@@ -112,13 +112,21 @@ fn sync_effects(kind: Kind) -> Effects {
             Work::Item(WorkItem::BaseSet),
         ],
         BASE_SET_CONFIG_MAP => vec![Work::Item(WorkItem::BaseSet)],
-        kind if RESOURCE_FLAVORS.contains(&kind) => vec![Work::Item(WorkItem::ResourceFlavors)],
+        kind if RESOURCE_FLAVORS.contains(&kind) => {
+            vec![Work::Item(WorkItem::ResourceFlavors), Work::LinkedClasses]
+        }
         _ => Vec::new(),
     };
     if OWNED.contains(&kind) || SELECTION_KINDS.contains(&kind) || BUILTIN.contains(&kind) {
         work.push(Work::AllServices);
     }
     Effects { outdated: Outdated::Snapshot, watches, work }
+}
+
+/// Returns what the installation of the API of `kind` requires: if the operator may not list the kind, no completed list
+/// follows, and the services that need it report this.
+pub(crate) fn installation_work(kind: Kind) -> Vec<Work> {
+    if OWNED.contains(&kind) { vec![Work::AllServices] } else { Vec::new() }
 }
 
 /// Returns what the removal of the API of `kind` requires, in addition to the deletions of its objects. If the objects were

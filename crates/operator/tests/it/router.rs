@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use embedded::Server;
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::simulated_cluster::{CRDS, SimulatedCluster, condition, ready_service, role, service_with_roles};
-use crate::test_cluster::FUSIONINFER_SERVICES;
+use crate::test_cluster::{FUSIONINFER_SERVICES, Fault, OperatorRequest, TestCluster};
 
 const ROUTER_OBJECTS: [(&str, &str); 8] = [
     ("serviceaccounts", "chat-epp"),
@@ -215,6 +216,59 @@ async fn router_apis_may_be_installed_later() {
     cluster.server.create(CRDS, api::integrations::http_route_crd()).unwrap();
     cluster.wait_until_ready("chat").await;
     assert_eq!(existing_resources(&cluster.server).len(), ROUTER_OBJECTS.len());
+}
+
+/// A kind that the operator may not list is reported as such: its API is installed. The service continues once the
+/// permission is granted.
+#[tokio::test(start_paused = true)]
+async fn forbidden_kind_is_not_reported_as_missing() {
+    let cluster = TestCluster::empty();
+    for definition in api::integrations::crds() {
+        if definition["spec"]["names"]["kind"] != "InferencePool" {
+            cluster.server.create(CRDS, definition).unwrap();
+        }
+    }
+    cluster.server.create(FUSIONINFER_SERVICES, service_with_router()).unwrap();
+    let is_forbidden = Arc::new(AtomicBool::new(true));
+    let forbidden = Arc::clone(&is_forbidden);
+    let faults = move |request: &OperatorRequest| {
+        let is_pool = request.uri().path().ends_with("/inferencepools");
+        if is_pool && forbidden.load(Ordering::Relaxed) { Fault::Status(403) } else { Fault::None }
+    };
+    let _operator = cluster.start_operator_with_faults(operator::Options::default(), Arc::new(faults));
+    let wait_for_reason = async |reason: &str| {
+        cluster
+            .wait_for(reason, |server| {
+                condition(server, "chat", "RouterReady").filter(|found| found["reason"] == reason)
+            })
+            .await
+    };
+    wait_for_reason("KindMissing").await;
+    cluster.server.create(CRDS, api::integrations::inference_pool_crd()).unwrap();
+    let router_ready = wait_for_reason("ClusterNotRead").await;
+    assert_eq!(router_ready["message"], "The operator failed to list InferencePool: requests are rejected with 403");
+    is_forbidden.store(false, Ordering::Relaxed);
+    cluster.wait_for("the pool", |server| server.get(INFERENCE_POOLS, "default", "chat-pool")).await;
+}
+
+/// Until the first list of a kind is complete, nothing is reported as missing.
+#[tokio::test(start_paused = true)]
+async fn forbidden_kind_is_not_reported_as_missing_at_start() {
+    let cluster = TestCluster::empty();
+    for definition in api::integrations::crds() {
+        cluster.server.create(CRDS, definition).unwrap();
+    }
+    cluster.server.create(FUSIONINFER_SERVICES, service_with_router()).unwrap();
+    let forbid_pools = |request: &OperatorRequest| match request.uri().path().ends_with("/inferencepools") {
+        true => Fault::Status(403),
+        false => Fault::None,
+    };
+    let _operator = cluster.start_operator_with_faults(operator::Options::default(), Arc::new(forbid_pools));
+    cluster.wait_for("the condition", |server| condition(server, "chat", "RouterReady")).await;
+    cluster.wait_until_idle().await;
+    assert_eq!(condition(&cluster.server, "chat", "RouterReady").unwrap()["reason"], "ClusterNotRead");
+    let events = cluster.server.list("events");
+    assert!(events.iter().all(|event| event["reason"] != "KindMissing"), "{events:#?}");
 }
 
 /// Objects of other owners: kinds that are watched with a label selector, and one that is watched without.

@@ -8,8 +8,10 @@ use std::time::Duration;
 use embedded::Server;
 use embedded::ports::{Admission, AdmissionRequest, AdmissionResponse, AdmitAll, Clock, ServerPorts};
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tower::ServiceExt as _;
 
 pub(crate) const OME_SERVICES: &str = "inferenceservices.ome.io";
 pub(crate) const FUSIONINFER_SERVICES: &str = "inferenceservices.fusioninfer.io";
@@ -81,6 +83,25 @@ impl operator::ObjectLister for ServerObjects<'_> {
     }
 }
 
+/// What happens to a request of the operator.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Fault {
+    /// The API server responds immediately.
+    None,
+    /// The API server responds after this time.
+    Delay(Duration),
+    /// The API server responds with this status code.
+    Status(u16),
+    /// The API server never responds.
+    NoResponse,
+}
+
+/// Request of the operator.
+pub(crate) type OperatorRequest = http::Request<kube::client::Body>;
+
+/// Returns the fault of each request.
+pub(crate) type Faults = Arc<dyn Fn(&OperatorRequest) -> Fault + Send + Sync>;
+
 pub(crate) struct TestCluster {
     pub(crate) server: Server,
     /// Number of write requests of the operator.
@@ -114,17 +135,18 @@ impl TestCluster {
 
     /// Starts the operator on an existing server.
     pub(crate) fn with_server(server: Server, options: operator::Options) -> TestCluster {
-        let test_cluster = TestCluster::new(server);
+        let test_cluster = TestCluster::without_operator(server);
         test_cluster.start_operator(options);
         test_cluster
     }
 
     /// Creates a cluster with ostler's CRDs, without a running operator.
     pub(crate) fn empty() -> TestCluster {
-        TestCluster::new(server_with_ostler_crds())
+        TestCluster::without_operator(server_with_ostler_crds())
     }
 
-    fn new(server: Server) -> TestCluster {
+    /// Returns a cluster with an existing server, without a running operator.
+    pub(crate) fn without_operator(server: Server) -> TestCluster {
         let stop = CancellationToken::new();
         let _stop = stop.clone().drop_guard();
         TestCluster {
@@ -144,8 +166,15 @@ impl TestCluster {
 
     /// Starts the operator.
     pub(crate) fn start_operator(&self, options: operator::Options) {
+        self.start_operator_with_faults(options, Arc::new(|_: &OperatorRequest| Fault::None));
+    }
+
+    /// Starts the operator with an API server that delays or rejects some requests. The returned task completes after the
+    /// shutdown.
+    pub(crate) fn start_operator_with_faults(&self, options: operator::Options, faults: Faults) -> JoinHandle<()> {
         let options = operator::Options { clock: self.clock.clone(), ..options };
-        tokio::spawn(operator::run(self.client(), options, self.stop.clone()));
+        let run = operator::run(self.client(faults), options, self.stop.clone());
+        tokio::spawn(async move { run.await.unwrap() })
     }
 
     /// Creates every document of `text`.
@@ -171,16 +200,23 @@ impl TestCluster {
         self.server.create("customresourcedefinitions.apiextensions.k8s.io", definition).unwrap();
     }
 
-    fn client(&self) -> kube::Client {
+    fn client(&self, faults: Faults) -> kube::Client {
         let (writes, reads) = (self.writes.clone(), self.reads.clone());
-        let service = tower::util::MapRequest::new(
-            embedded::router(&self.server),
-            move |request: http::Request<kube::client::Body>| {
-                let counter = if request.method() == http::Method::GET { &reads } else { &writes };
-                counter.fetch_add(1, Ordering::Relaxed);
-                request.map(axum::body::Body::new)
-            },
-        );
+        let router = embedded::router(&self.server);
+        let service = tower::service_fn(move |request: OperatorRequest| {
+            let counter = if request.method() == http::Method::GET { &reads } else { &writes };
+            counter.fetch_add(1, Ordering::Relaxed);
+            let (fault, router) = (faults(&request), router.clone());
+            async move {
+                match fault {
+                    Fault::None => {}
+                    Fault::Delay(delay) => tokio::time::sleep(delay).await,
+                    Fault::Status(code) => return Ok(failure(code)),
+                    Fault::NoResponse => std::future::pending().await,
+                }
+                router.oneshot(request.map(axum::body::Body::new)).await
+            }
+        });
         kube::Client::new(service, "default")
     }
 
@@ -252,6 +288,14 @@ fn server(clock: Arc<dyn Clock>, definitions: Vec<Value>, admission: Arc<dyn Adm
         server.create("customresourcedefinitions.apiextensions.k8s.io", definition).unwrap();
     }
     server
+}
+
+/// Returns a response of an API server that rejects a request.
+fn failure(code: u16) -> http::Response<axum::body::Body> {
+    let reason = if code == 403 { "Forbidden" } else { "ServiceUnavailable" };
+    let message = format!("requests are rejected with {code}");
+    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": reason, "code": code});
+    http::Response::builder().status(code).body(status.to_string().into()).unwrap()
 }
 
 fn node() -> Value {

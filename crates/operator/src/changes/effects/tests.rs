@@ -32,7 +32,7 @@ fn summary(change: &Change) -> String {
 #[case::nodes(NODE, "outdated:Snapshot AllClasses ClassDiscovery ResourceFlavors BaseSet AllServices")]
 #[case::classes(ACCELERATOR_CLASS, "outdated:Snapshot AllClasses ClassDiscovery ResourceFlavors BaseSet AllServices")]
 #[case::base_set(BASE_SET_CONFIG_MAP, "outdated:Snapshot BaseSet")]
-#[case::flavors(RESOURCE_FLAVORS[1], "outdated:Snapshot ResourceFlavors")]
+#[case::flavors(RESOURCE_FLAVORS[1], "outdated:Snapshot ResourceFlavors LinkedClasses")]
 #[case::runtimes(SERVING_RUNTIME, "outdated:Snapshot AllServices")]
 #[case::owned_objects(LEADER_WORKER_SET, "outdated:Snapshot AllServices")]
 #[case::services(OME_SERVICE, "outdated:Snapshot")]
