@@ -29,6 +29,12 @@ impl Error {
         self.status_code() == Some(404)
     }
 
+    /// Returns whether the same request may succeed later: the API server was unreachable, overloaded or failed.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        self.status_code().is_none_or(|code| code == 429 || code >= 500)
+    }
+
     /// Returns the API server's message if it rejected the content of the request (400, 403, 422).
     #[must_use]
     pub fn rejection(&self) -> Option<&str> {

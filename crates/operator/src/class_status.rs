@@ -41,13 +41,13 @@ pub(crate) async fn reconcile_class(context: &Context, name: &str) -> Result<(),
     }
     let usage = ClassUsage::read(context, name);
     let Some(class) = context.stores.get(ACCELERATOR_CLASS, &NamespacedName::new("", name)) else {
-        context.metrics.remove_class(name);
+        context.cluster_gauges.remove_class(name);
         return Ok(());
     };
     let now = context.now();
     let report = match parse_class(&class) {
         Ok(_) => {
-            context.metrics.set_class(name, usage.totals);
+            context.cluster_gauges.set_class(name, usage.totals);
             let mut conditions = suppress_initial_events(&class["status"], conditions(name, usage.totals));
             conditions.extend(resource_flavors::flavor_condition(&context.stores, &class));
             report(&class, usage, conditions, now)

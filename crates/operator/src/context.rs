@@ -15,7 +15,7 @@ use crate::cluster_state::ClusterState;
 use crate::event_queue::EventSender;
 use crate::inventory;
 use crate::kinds::{OWNED, SERVICES};
-use crate::metrics::Metrics;
+use crate::metrics::{ClusterGauges, Metrics};
 use crate::options::Options;
 use crate::selection_snapshot::SelectionSnapshot;
 use crate::status_report::StatusReport;
@@ -35,6 +35,8 @@ pub(crate) struct Context {
     pub(crate) event_recorder: EventRecorder,
     /// Metrics of the operator.
     pub(crate) metrics: Arc<Metrics>,
+    /// Gauges of the cluster, which disappear with this context.
+    pub(crate) cluster_gauges: ClusterGauges,
     /// Feature gate `AcceleratorAwareScheduling`.
     pub(crate) accelerator_aware: bool,
     /// Whether accelerator classes and ResourceFlavors are written.
@@ -67,6 +69,7 @@ impl Context {
             state: ClusterState::new(options.accelerator_aware),
             clock: options.clock.clone(),
             metrics: Arc::clone(&options.metrics),
+            cluster_gauges: ClusterGauges::new(Arc::clone(&options.metrics)),
             accelerator_aware: options.accelerator_aware,
             maintains_classes: options.maintains_classes(),
             discovery: options.discovery,

@@ -23,10 +23,15 @@ use crate::kinds::{
 use crate::options::Options;
 use crate::reconcilers::Reconcilers;
 
-/// Timeout for sending the remaining events after shutdown.
+/// Timeout of the running reconciles after shutdown. Shutdown must not wait for an API server that does not respond.
+const RECONCILE_STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout for sending the remaining events after that.
 const EVENT_FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Runs the operator until `stop` is cancelled. With leader election, reconciles run only while this replica leads.
+///
+/// After `stop`, the running reconciles complete, the remaining events are sent, and the Lease is released, in this order
+/// and in at most 9 s. Metrics must be served until `run` returns.
 ///
 /// # Errors
 /// Currently returns no error: requests that the API server rejects are retried.
@@ -55,7 +60,7 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> R
         None => run_controller(client, &options, stop).await,
         Some(leader_election) => {
             let elector = leader_election.elector(client.clone(), options.clock.clone());
-            elector.run(stop, |stop| run_controller(client.clone(), &options, stop)).await;
+            elector.run(stop.clone(), |client| run_controller(client, &options, stop.clone())).await;
         }
     }
     Ok(())
@@ -81,16 +86,37 @@ async fn run_webhook(client: Client, clock: Arc<dyn Clock>, options: WebhookOpti
 async fn run_controller(client: Client, options: &Options, stop: CancellationToken) {
     let (event_sender, event_receiver) = event_queue();
     let recorder = EventRecorder::new(client.clone(), options.clock.clone(), CONTROLLER_NAME);
-    let control_loop = run_control_loop(client, options, event_sender, stop);
-    let publish = event_receiver.publish(&recorder);
+    let control_loop = run_control_loop(client, options, event_sender, stop.clone());
+    let control_loop = complete_within(RECONCILE_STOP_TIMEOUT, &stop, control_loop);
+    let publish = event_receiver.publish(&recorder, &stop);
     tokio::pin!(control_loop, publish);
+    let is_complete = tokio::select! {
+        biased;
+        result = &mut control_loop => result.is_some(),
+        () = &mut publish => {
+            control_loop.await;
+            return;
+        }
+    };
+    if !is_complete {
+        tracing::warn!("the API server does not respond, abandoning the running reconciles");
+    }
+    if tokio::time::timeout(EVENT_FLUSH_TIMEOUT, publish).await.is_err() {
+        tracing::warn!("the API server does not respond, dropping the remaining events");
+    }
+}
+
+/// Runs `work` to completion, or until `timeout` has passed since `stop` was cancelled.
+async fn complete_within<T>(timeout: Duration, stop: &CancellationToken, work: impl Future<Output = T>) -> Option<T> {
+    let timed_out = async {
+        stop.cancelled().await;
+        tokio::time::sleep(timeout).await;
+    };
     tokio::select! {
         biased;
-        () = &mut control_loop => {}
-        () = &mut publish => return control_loop.await,
+        result = work => Some(result),
+        () = timed_out => None,
     }
-    // Shutdown must not wait for an API server that does not respond.
-    tokio::time::timeout(EVENT_FLUSH_TIMEOUT, publish).await.ok();
 }
 
 async fn run_control_loop(client: Client, options: &Options, event_sender: EventSender, stop: CancellationToken) {

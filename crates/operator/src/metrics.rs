@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -34,6 +34,10 @@ pub struct Metrics {
     classes: Mutex<BTreeMap<String, ClassTotals>>,
 }
 
+/// Gauges that describe the cluster. A replica exports them only while it reconciles: dropping this value removes them.
+#[derive(Debug)]
+pub(crate) struct ClusterGauges(Arc<Metrics>);
+
 impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::default();
@@ -61,19 +65,15 @@ impl Metrics {
         self.durations.observe(duration.as_secs_f64());
     }
 
-    pub(crate) fn set_class(&self, name: &str, totals: ClassTotals) {
-        self.classes.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), totals);
-    }
-
-    pub(crate) fn remove_class(&self, name: &str) {
-        self.classes.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+    fn classes(&self) -> MutexGuard<'_, BTreeMap<String, ClassTotals>> {
+        self.classes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Renders all metrics in the OpenMetrics text format.
     #[must_use]
     pub fn render(&self) -> String {
         self.accelerators.clear();
-        let classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let classes = self.classes().clone();
         for (index, (name, totals)) in classes.iter().enumerate() {
             let class = if index < MAX_CLASSES { name.as_str() } else { OTHER_CLASSES };
             for (state, count) in [("total", totals.total), ("free", totals.free)] {
@@ -87,6 +87,31 @@ impl Metrics {
             tracing::error!("failed to encode metrics");
         }
         text
+    }
+}
+
+// === impl ClusterGauges ===
+
+impl ClusterGauges {
+    /// Returns the gauges of `metrics`, without values.
+    pub(crate) fn new(metrics: Arc<Metrics>) -> ClusterGauges {
+        ClusterGauges(metrics)
+    }
+
+    /// Sets the gauges of a class.
+    pub(crate) fn set_class(&self, name: &str, totals: ClassTotals) {
+        self.0.classes().insert(name.to_owned(), totals);
+    }
+
+    /// Removes the gauges of a class.
+    pub(crate) fn remove_class(&self, name: &str) {
+        self.0.classes().remove(name);
+    }
+}
+
+impl Drop for ClusterGauges {
+    fn drop(&mut self) {
+        self.0.classes().clear();
     }
 }
 
@@ -115,14 +140,15 @@ mod tests {
     // spec: ACC-126
     #[test]
     fn renders_all_metrics() {
-        let metrics = Metrics::default();
+        let metrics = Arc::new(Metrics::default());
+        let gauges = ClusterGauges::new(Arc::clone(&metrics));
         metrics.count_decision("Selected", Duration::from_micros(300));
         metrics.count_decision("Selected", Duration::from_micros(300));
         metrics.count_decision("NoCompatibleRuntime", Duration::from_micros(80));
-        metrics.set_class("h100", totals(8));
-        metrics.set_class("h100", totals(3));
-        metrics.set_class("gone", totals(1));
-        metrics.remove_class("gone");
+        gauges.set_class("h100", totals(8));
+        gauges.set_class("h100", totals(3));
+        gauges.set_class("gone", totals(1));
+        gauges.remove_class("gone");
         let text = metrics.render();
         for line in [
             "ostler_accelerator_selection_total{outcome=\"Selected\"} 2",
@@ -135,13 +161,18 @@ mod tests {
         }
         assert!(!text.contains("gone"));
         assert_eq!(metrics.render(), text, "a scrape changes nothing");
+        drop(gauges);
+        let text = metrics.render();
+        assert!(!text.contains("ostler_accelerators{"), "{text}");
+        assert!(text.contains("ostler_decision_duration_seconds_count 3"), "{text}");
     }
 
     // spec: ACC-126
     #[test]
     fn limits_the_number_of_classes() {
-        let metrics = Metrics::default();
-        (0..1000).for_each(|number| metrics.set_class(&format!("class-{number:04}"), totals(1)));
+        let metrics = Arc::new(Metrics::default());
+        let gauges = ClusterGauges::new(Arc::clone(&metrics));
+        (0..1000).for_each(|number| gauges.set_class(&format!("class-{number:04}"), totals(1)));
         let text = metrics.render();
         assert_eq!(text.lines().filter(|line| line.starts_with("ostler_accelerators{")).count(), 2 * (MAX_CLASSES + 1));
         assert!(text.contains("ostler_accelerators{class=\"other\",state=\"free\"} 800"), "{text}");

@@ -1,21 +1,22 @@
-//! Leader election between two operators.
+//! Leader election between two operators, and the shutdown of a leader.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use cluster::LeaderElectionTimings;
-use jiff::SignedDuration;
-use operator::{LeaderElection, Options};
+use http::Method;
+use operator::{LeaderElection, Metrics, Options};
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::supply::{self, create_supply};
-use crate::test_cluster::{OME_SERVICES, TestCluster, server_with_ostler_crds};
+use crate::test_cluster::{Fault, OME_SERVICES, OperatorRequest, TestCluster, server_with_ostler_crds};
 
 const LEASES: &str = "leases.coordination.k8s.io";
 
 fn options(identity: &str) -> Options {
-    let timings =
-        LeaderElectionTimings { retry_period: SignedDuration::from_millis(20), ..LeaderElectionTimings::default() };
+    let timings = LeaderElectionTimings { retry_period: Duration::from_millis(20), ..LeaderElectionTimings::default() };
     let leader_election = LeaderElection { namespace: "default".to_owned(), identity: identity.to_owned(), timings };
     Options { leader_election: Some(leader_election), ..Options::default() }
 }
@@ -74,4 +75,101 @@ async fn lost_lease_stops_reconciles_until_it_is_reacquired() {
     assert_eq!(lease["spec"]["leaseTransitions"], 1);
     server.create(OME_SERVICES, supply::service("one", "small")).unwrap();
     test_cluster.wait_for_condition(OME_SERVICES, "one", "RuntimeResolved", "True").await;
+}
+
+/// Returns the holder of the Lease.
+fn holder(test_cluster: &TestCluster) -> Value {
+    test_cluster.server.get(LEASES, "default", "ostler-operator").unwrap()["spec"]["holderIdentity"].clone()
+}
+
+/// Returns the reasons of the events about a service.
+fn event_reasons(test_cluster: &TestCluster, service: &str) -> Vec<Value> {
+    let events = test_cluster.server.list("events").into_iter();
+    events.filter(|event| event["involvedObject"]["name"] == service).map(|event| event["reason"].clone()).collect()
+}
+
+/// The shutdown arrives during a reconcile: its writes complete, the events about it are sent, and then the Lease is
+/// released.
+#[tokio::test(start_paused = true)]
+async fn shutdown_completes_work_then_sends_events_then_releases_the_lease() {
+    let test_cluster = TestCluster::empty();
+    create_supply(&test_cluster.server, &[("big", "80Gi", "5")]);
+    let writes: Arc<Mutex<Vec<String>>> = Arc::default();
+    let log = Arc::clone(&writes);
+    let faults = move |request: &OperatorRequest| {
+        let path = request.uri().path();
+        if *request.method() != Method::GET {
+            log.lock().unwrap().push(format!("{} {path}", request.method()));
+        }
+        let is_slow = path.ends_with("/events") || path.contains("/inferenceservices/");
+        if is_slow { Fault::Delay(Duration::from_secs(1)) } else { Fault::None }
+    };
+    let operator = test_cluster.start_operator_with_faults(options("first"), Arc::new(faults));
+    wait_for_holder(&test_cluster, "first").await;
+    test_cluster.server.create(OME_SERVICES, supply::service("one", "small")).unwrap();
+    let status_path = "PATCH /apis/ome.io/v1beta1/namespaces/default/inferenceservices/one/status";
+    while !writes.lock().unwrap().iter().any(|write| write == status_path) {
+        sleep(Duration::from_millis(10)).await;
+    }
+    let start = Instant::now();
+    test_cluster.shutdown_token().cancel();
+    timeout(Duration::from_secs(10), operator).await.unwrap().unwrap();
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    let service = test_cluster.server.get(OME_SERVICES, "default", "one").unwrap();
+    assert!(service["status"]["decision"].is_object());
+    assert_eq!(event_reasons(&test_cluster, "one"), ["Selected", "Starting"]);
+    assert_eq!(holder(&test_cluster), "");
+    let writes = writes.lock().unwrap();
+    let last_event = writes.iter().rposition(|write| write.ends_with("/events")).unwrap();
+    let release = writes.iter().rposition(|write| write.ends_with("/leases/ostler-operator")).unwrap();
+    assert!(last_event < release && release == writes.len() - 1, "{writes:#?}");
+}
+
+/// A request that is never answered delays the shutdown by a limited time. The Lease is not released, because the API
+/// server may still process the request.
+#[tokio::test(start_paused = true)]
+async fn shutdown_does_not_wait_for_an_api_server_that_does_not_respond() {
+    for is_leader_election in [true, false] {
+        let test_cluster = TestCluster::empty();
+        create_supply(&test_cluster.server, &[("big", "80Gi", "5")]);
+        let is_stuck = Arc::new(AtomicBool::new(false));
+        let stuck = Arc::clone(&is_stuck);
+        let faults = move |request: &OperatorRequest| {
+            stuck.fetch_or(request.uri().path().contains("/inferenceservices/"), Ordering::Relaxed);
+            if stuck.load(Ordering::Relaxed) { Fault::NoResponse } else { Fault::None }
+        };
+        let options = if is_leader_election { options("first") } else { Options::default() };
+        let operator = test_cluster.start_operator_with_faults(options, Arc::new(faults));
+        test_cluster.server.create(OME_SERVICES, supply::service("one", "small")).unwrap();
+        while !is_stuck.load(Ordering::Relaxed) {
+            sleep(Duration::from_millis(10)).await;
+        }
+        test_cluster.shutdown_token().cancel();
+        timeout(Duration::from_secs(9), operator).await.unwrap().unwrap();
+        if is_leader_election {
+            assert_eq!(holder(&test_cluster), "first");
+        }
+    }
+}
+
+/// A replica that loses the Lease exports no gauges of the cluster, until it leads again.
+#[tokio::test(start_paused = true)]
+async fn former_leader_exports_no_cluster_gauges() {
+    let test_cluster = TestCluster::empty();
+    create_supply(&test_cluster.server, &[("big", "80Gi", "5")]);
+    let metrics = Arc::new(Metrics::default());
+    let is_disconnected = Arc::new(AtomicBool::new(false));
+    let disconnected = Arc::clone(&is_disconnected);
+    let faults = move |request: &OperatorRequest| {
+        let is_lost = disconnected.load(Ordering::Relaxed) && request.uri().path().contains("/leases/");
+        if is_lost { Fault::NoResponse } else { Fault::None }
+    };
+    let options = Options { metrics: Arc::clone(&metrics), ..options("first") };
+    let _operator = test_cluster.start_operator_with_faults(options, Arc::new(faults));
+    let has_gauges = || metrics.render().contains("ostler_accelerators{class=\"big\"");
+    for is_leader in [true, false, true] {
+        is_disconnected.store(!is_leader, Ordering::Relaxed);
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(has_gauges(), is_leader);
+    }
 }
