@@ -45,13 +45,14 @@ impl EventRecorder {
         render(object, action, transition, self.controller, now, name)
     }
 
-    /// Creates an event unless one exists for the same `spec` of `object` and the same message, so that replicas that
-    /// publish it repeatedly create it once.
+    /// Creates an event unless one exists for the same content of `object` (its `spec`, or the `data` of a ConfigMap) and the
+    /// same message, so that replicas that publish it repeatedly create it once.
     ///
     /// # Errors
     /// Same as [`Self::send`], except that an event that already exists is not an error.
     pub async fn publish_once(&self, object: &Value, action: &str, transition: &Transition) -> Result<(), Error> {
-        let content = format!("{}{}{}", metadata_field(object, "uid"), object["spec"], transition.message);
+        let content = object.get("spec").or_else(|| object.get("data")).unwrap_or(&Value::Null);
+        let content = format!("{}{content}{}", metadata_field(object, "uid"), transition.message);
         let name = event_name(object, transition, &format!("{:016x}", fingerprint(&content)));
         let event = render(object, action, transition, self.controller, self.clock.now(), name);
         match self.send(&event).await {

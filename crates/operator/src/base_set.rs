@@ -1,6 +1,6 @@
 //! Applies the accelerator classes of ConfigMap `accelerator-classes-base` in the operator's namespace.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cluster::{ApplyOutcome, Error, EventPolicy, NamespacedName, Transition, metadata_field};
 use decide::{BaseSet, Provenance, is_unmodified, provenance};
@@ -42,31 +42,33 @@ impl BaseSetReconciler {
         if base_set.errors.is_empty() {
             delete_removed_classes(context, &base_set.classes, &own_provenance).await?;
         }
-        if let Some(config_map) = config_map {
-            self.report_errors(context, &config_map, &errors);
+        match config_map {
+            Some(config_map) => self.report_errors(context, &config_map, errors).await,
+            None => Ok(()),
         }
-        Ok(())
     }
 
-    /// Sends one event per error, once per change of the errors.
-    fn report_errors(&self, context: &Context, config_map: &Value, errors: &[String]) {
-        let current_errors = (metadata_field(config_map, "uid").to_owned(), errors.to_vec());
-        {
-            let mut reported = self.reported_errors.lock().unwrap_or_else(PoisonError::into_inner);
-            if reported.as_ref() == Some(&current_errors) {
-                return;
-            }
-            *reported = Some(current_errors);
+    /// Publishes one event per error, once per change of the errors.
+    async fn report_errors(&self, context: &Context, config_map: &Value, errors: Vec<String>) -> Result<(), Error> {
+        let current_errors = (metadata_field(config_map, "uid").to_owned(), errors);
+        if self.reported_errors().as_ref() == Some(&current_errors) {
+            return Ok(());
         }
-        for message in errors {
+        for message in &current_errors.1 {
             let reason = ConditionReason::InvalidDocument;
             let transition = Transition {
                 warning: reason.event_policy() == EventPolicy::Warning,
                 reason: reason.as_str().to_owned(),
                 message: message.clone(),
             };
-            context.enqueue_event(config_map, &transition);
+            context.event_recorder.publish_once(config_map, "Reconcile", &transition).await?;
         }
+        *self.reported_errors() = Some(current_errors);
+        Ok(())
+    }
+
+    fn reported_errors(&self) -> MutexGuard<'_, Option<(String, Vec<String>)>> {
+        self.reported_errors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

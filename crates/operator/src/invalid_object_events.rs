@@ -1,6 +1,6 @@
 //! Events about runtimes, models and classes that have become invalid or valid again.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cluster::{Error, EventPolicy, Transition};
 
@@ -21,9 +21,12 @@ pub(crate) struct InvalidObjectReconciler {
 impl InvalidObjectReconciler {
     /// Publishes an event for every object that has become invalid or valid again. Invalid classes are reported in their
     /// conditions.
+    ///
+    /// # Errors
+    /// An event could not be published; the next call publishes all of them again, which creates each event once.
     pub(crate) async fn reconcile(&self, context: &Context) -> Result<(), Error> {
         let new = context.selection_snapshot().0.invalid_objects.clone();
-        let old = std::mem::replace(&mut *self.reported.lock().unwrap_or_else(PoisonError::into_inner), new.clone());
+        let (old, mut result) = (self.reported().clone(), Ok(()));
         for (invalid_object, reason, message) in transitions(&old, &new) {
             if invalid_object.kind == ACCELERATOR_CLASS {
                 continue;
@@ -36,9 +39,17 @@ impl InvalidObjectReconciler {
             let Some(object) = context.stores.get(invalid_object.kind, &invalid_object.key) else { continue };
             let warning = reason.event_policy() == EventPolicy::Warning;
             let transition = Transition { warning, reason: reason.as_str().to_owned(), message };
-            context.event_recorder.publish_once(&object, "Read", &transition).await?;
+            // A rejected event must not prevent the others.
+            result = result.and(context.event_recorder.publish_once(&object, "Read", &transition).await);
         }
-        Ok(())
+        if result.is_ok() {
+            *self.reported() = new;
+        }
+        result
+    }
+
+    fn reported(&self) -> MutexGuard<'_, Vec<InvalidObject>> {
+        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

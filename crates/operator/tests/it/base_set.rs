@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::accelerator_classes::{CLASSES, gpu_node, names, options_with_known_classes, user_class};
+use crate::events::event_faults;
 use crate::test_cluster::TestCluster;
 
 const BASE_SET: &str = include_str!("../../../decide/src/inventory/base_set_seed.yaml");
@@ -73,6 +74,21 @@ async fn invalid_document_emits_an_event_and_deletes_nothing() {
     assert!(text.starts_with("accelerator-classes.yaml, document 3"), "{text}");
     test_cluster.wait_until_idle().await;
     assert!(names(&test_cluster.server, CLASSES).contains(&"large-gpu".to_owned()));
+}
+
+/// An error counts as reported only once its event was created.
+#[tokio::test(start_paused = true)]
+async fn event_about_invalid_document_is_retried() {
+    let test_cluster = TestCluster::empty();
+    test_cluster.server.create("namespaces", json!({"metadata": {"name": "ome-system"}})).unwrap();
+    let invalid_document = BASE_SET.replace("name: large-gpu", "name: [");
+    test_cluster.server.create("configmaps", config_map(&invalid_document)).unwrap();
+    let (faults, _) = event_faults(2);
+    let _operator = test_cluster.start_operator_with_faults(options_with_known_classes(), faults);
+    let invalid_document_event = |server: &embedded::Server| {
+        server.list("events").into_iter().find(|event| event["reason"] == "InvalidDocument")
+    };
+    test_cluster.wait_for("the event", invalid_document_event).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,10 +1,15 @@
 //! Events of a regular start, and of invalid objects.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use embedded::Server;
 use serde_json::{Value, json};
 
 use crate::supply::{self, RUNTIMES, create_supply};
-use crate::test_cluster::{OME_SERVICES, TestCluster, server_with_crds, server_with_ostler_crds};
+use crate::test_cluster::{
+    Fault, Faults, OME_SERVICES, OperatorRequest, TestCluster, server_with_crds, server_with_ostler_crds,
+};
 
 /// Returns type and reason of the events about an object, in order.
 fn events(server: &Server, name: &str) -> Vec<String> {
@@ -89,4 +94,57 @@ async fn crds_may_be_installed_later() {
     create_supply(&test_cluster.server, &[("big", "80Gi", "5")]);
     test_cluster.server.create(OME_SERVICES, supply::service("chat", "small")).unwrap();
     test_cluster.wait_for_condition(OME_SERVICES, "chat", "RuntimeResolved", "True").await;
+}
+
+/// Returns faults that reject the first `failures` requests that create an event, and the number of these requests.
+pub(crate) fn event_faults(failures: usize) -> (Faults, Arc<AtomicUsize>) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&count);
+    let faults = move |request: &OperatorRequest| {
+        if !request.uri().path().ends_with("/events") {
+            return Fault::None;
+        }
+        if counter.fetch_add(1, Ordering::Relaxed) < failures { Fault::Status(503) } else { Fault::None }
+    };
+    (Arc::new(faults), count)
+}
+
+/// An invalid object counts as reported only once its event was created.
+#[tokio::test(start_paused = true)]
+async fn event_about_invalid_runtime_is_retried() {
+    let server = server_with_crds(crds_without_schema());
+    for name in ["broken", "defective"] {
+        let mut invalid_runtime = supply::runtime(name);
+        invalid_runtime["spec"]["supportedModelFormats"] = json!("safetensors");
+        server.create(RUNTIMES, invalid_runtime).unwrap();
+    }
+    let test_cluster = TestCluster::without_operator(server);
+    let (faults, count) = event_faults(3);
+    let _operator = test_cluster.start_operator_with_faults(operator::Options::default(), faults);
+    test_cluster
+        .wait_for("both events", |server| {
+            ["broken", "defective"].iter().all(|name| events(server, name) == ["Warning LeftOut"]).then_some(())
+        })
+        .await;
+    test_cluster.wait_until_idle().await;
+    // Two rejected attempts, then one that creates an event and repeats the other.
+    assert_eq!(count.load(Ordering::Relaxed), 6);
+}
+
+/// The events of a service are sent after its status, so nothing else repeats them.
+#[tokio::test(start_paused = true)]
+async fn event_of_a_service_is_retried() {
+    let server = server_with_ostler_crds();
+    create_supply(&server, &[("big", "80Gi", "5")]);
+    let test_cluster = TestCluster::without_operator(server);
+    let (faults, _) = event_faults(5);
+    let _operator = test_cluster.start_operator_with_faults(operator::Options::default(), faults);
+    test_cluster.server.create(OME_SERVICES, supply::service("chat", "small")).unwrap();
+    test_cluster
+        .wait_for("both events", |server| {
+            let mut reported = events(server, "chat");
+            reported.sort();
+            (reported == ["Normal Selected", "Normal Starting"]).then_some(())
+        })
+        .await;
 }
