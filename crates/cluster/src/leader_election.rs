@@ -204,7 +204,7 @@ impl LeaderElector {
             Ok(Ok(())) => tracing::info!(%lease, "released the lease"),
             Ok(Err(error)) => tracing::warn!(%lease, %error, "failed to release the lease; it expires"),
             Err(_) => {
-                tracing::warn!(%lease, "failed to release the lease: the API server does not respond; it expires")
+                tracing::warn!(%lease, "failed to release the lease: the API server does not respond; it expires");
             }
         }
     }

@@ -2,9 +2,11 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use operator::{LeaderElection, Options, WebhookOptions, WebhookTarget};
+use tokio_util::sync::CancellationToken;
 
 use super::feature_gates::FeatureGates;
 use crate::connect::{self, ConnectArgs};
@@ -12,6 +14,9 @@ use crate::exit::Exit;
 use crate::report::errors::error_with_hint;
 use crate::shutdown::shutdown_token;
 use crate::{catalog, listener};
+
+/// Timeout for open connections of the metrics server after the operator has stopped.
+const METRICS_STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(clap::Args)]
 pub(crate) struct OperatorArgs {
@@ -77,12 +82,41 @@ pub(super) async fn run(args: OperatorArgs) -> Result<Exit> {
         ..args.gates.options()
     };
     tracing::info!(address = %listener.local_addr()?, "serving metrics");
-    let metrics_server = operator::serve_metrics(listener, Arc::clone(&options.metrics), shutdown.clone());
-    tokio::select! {
-        result = operator::run(client, options, shutdown) => result.context("operator")?,
-        result = metrics_server => result.context("metrics")?,
-    }
+    let metrics = Arc::clone(&options.metrics);
+    let serve_metrics = async |stop| operator::serve_metrics(listener, metrics, stop).await.context("metrics");
+    let run_operator = async |stop| operator::run(client, options, stop).await.context("operator");
+    run_with_metrics(shutdown, run_operator, serve_metrics).await?;
     Ok(Exit::Success)
+}
+
+/// Runs the operator until `shutdown`, and serves metrics until the operator has stopped. If one of them fails, the other
+/// stops as after a shutdown.
+async fn run_with_metrics(
+    shutdown: CancellationToken,
+    run_operator: impl AsyncFnOnce(CancellationToken) -> Result<()>,
+    serve_metrics: impl AsyncFnOnce(CancellationToken) -> Result<()>,
+) -> Result<()> {
+    let stop_metrics = CancellationToken::new();
+    let operator = async {
+        let result = run_operator(shutdown.clone()).await;
+        stop_metrics.cancel();
+        result
+    };
+    let metrics = async {
+        // A client that does not close its connection must not delay the exit.
+        let is_late = async {
+            stop_metrics.cancelled().await;
+            tokio::time::sleep(METRICS_STOP_TIMEOUT).await;
+        };
+        let result = tokio::select! {
+            result = serve_metrics(stop_metrics.clone()) => result,
+            () = is_late => Ok(()),
+        };
+        shutdown.cancel();
+        result
+    };
+    let (operator, metrics) = tokio::join!(operator, metrics);
+    operator.and(metrics)
 }
 
 /// Returns the image of endpoint pickers: the flag, else the image of the operator's own Pod, else that of this release.
@@ -124,4 +158,51 @@ fn webhook(address: SocketAddr, service: Option<&str>) -> Result<WebhookOptions>
         None => WebhookTarget::Url(listener.local_addr()?),
     };
     Ok(WebhookOptions { listener: Arc::new(listener), target })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Runs an operator that takes three seconds to stop, and returns the steps in order.
+    async fn steps(metrics_fail: bool) -> (Result<()>, Vec<&'static str>) {
+        let (steps, shutdown) = (Mutex::new(Vec::new()), CancellationToken::new());
+        let step = |step| steps.lock().unwrap().push(step);
+        let run_operator = async |stop: CancellationToken| {
+            stop.cancelled().await;
+            step("operator is stopping");
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            step("operator stopped");
+            Ok(())
+        };
+        let serve_metrics = async |stop: CancellationToken| {
+            anyhow::ensure!(!metrics_fail, "address in use");
+            stop.cancelled().await;
+            step("metrics are stopping");
+            // A connection remains open.
+            std::future::pending().await
+        };
+        if !metrics_fail {
+            shutdown.cancel();
+        }
+        let run = run_with_metrics(shutdown, run_operator, serve_metrics);
+        let result = tokio::time::timeout(Duration::from_secs(5), run).await.unwrap();
+        (result, steps.into_inner().unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn metrics_are_served_until_the_operator_has_stopped() {
+        let (result, steps) = steps(false).await;
+        result.unwrap();
+        assert_eq!(steps, ["operator is stopping", "operator stopped", "metrics are stopping"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failing_metrics_server_stops_the_operator() {
+        let (result, steps) = steps(true).await;
+        assert_eq!(result.unwrap_err().to_string(), "address in use");
+        assert_eq!(steps, ["operator is stopping", "operator stopped"]);
+    }
 }

@@ -24,6 +24,7 @@ mod restart;
 mod rollout;
 mod routers;
 mod session;
+mod shutdown;
 mod suites;
 mod up;
 mod vllm;
