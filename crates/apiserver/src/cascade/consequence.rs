@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::deletion::PropagationPolicy;
-use crate::store::ObjectKey;
+use crate::store::{NamespacedName, ObjectKey};
 
 /// A step that follows from a committed write or from another step.
 #[derive(Debug)]
@@ -14,15 +14,11 @@ pub(super) enum Consequence {
     DeleteIfOwnersAbsent {
         /// Key of the object.
         key: ObjectKey,
-        /// The object.
-        object: Arc<Value>,
     },
     /// Delete the dependent of a terminating owner unless it has another owner.
     DeleteInForeground {
         /// Key of the dependent.
         key: ObjectKey,
-        /// The dependent.
-        object: Arc<Value>,
         /// UID of the terminating owner.
         owner_uid: String,
     },
@@ -68,10 +64,24 @@ pub(super) enum Consequence {
         /// UID of the owner.
         owner_uid: String,
     },
+    /// Delete the objects of a terminating namespace, one after another.
+    DeleteNamespaceContents {
+        /// Name of the namespace.
+        namespace: String,
+        /// The object that was deleted last.
+        after: Option<ObjectKey>,
+    },
     /// Finish the deletion of a terminating namespace if it is empty.
     FinalizeNamespace {
         /// Name of the namespace.
         name: String,
+    },
+    /// Delete the custom resources of a terminating definition, one after another.
+    DeleteCustomResources {
+        /// Name of the definition.
+        definition: String,
+        /// The object that was deleted last.
+        after: Option<NamespacedName>,
     },
     /// Finish the deletion of a terminating custom resource definition if none of its custom resources remain.
     FinalizeDefinition {

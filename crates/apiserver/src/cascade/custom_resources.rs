@@ -8,24 +8,36 @@ use super::writes;
 use crate::core::Core;
 use crate::deletion::PropagationPolicy;
 use crate::resources::definition::{self, CLEANUP_FINALIZER, STORAGE};
+use crate::store::{CollectionKey, NamespacedName};
 use crate::write::Committed;
 
-/// Deletes all custom resources of the definition `name`.
-pub(super) fn delete_instances(core: &Core, name: String) -> Vec<Consequence> {
-    let propagation = PropagationPolicy::Background;
-    let delete = |object| Consequence::Delete { resource: name.clone(), object, propagation };
-    let mut consequences: Vec<Consequence> = core.list(&name).into_iter().map(delete).collect();
-    consequences.push(Consequence::FinalizeDefinition { name });
-    consequences
+/// Deletes the custom resource of the definition `name` after `after`, and continues with the next one.
+pub(super) fn delete_next(core: &Core, name: String, after: Option<&NamespacedName>) -> Vec<Consequence> {
+    let resource = core.registry().by_name(&name);
+    let next = resource.and_then(|resource| {
+        let collection = CollectionKey { resource: resource.storage.clone(), namespace: None };
+        core.store.next_object(&collection, after)
+    });
+    let Some((key, object)) = next else { return vec![Consequence::FinalizeDefinition { name }] };
+    let (resource, propagation) = (name.clone(), PropagationPolicy::Background);
+    vec![
+        Consequence::Delete { resource, object, propagation },
+        Consequence::DeleteCustomResources { definition: name, after: Some(key) },
+    ]
 }
 
 /// Removes the finalizer of a terminating definition if none of its custom resources remain.
 pub(super) fn finalize_if_unused(core: &Core, name: &str) -> Option<Committed> {
     let definition = core.get(STORAGE, "", name)?;
-    if !object::is_deleting(&definition) || !core.list(name).is_empty() {
+    if !object::is_deleting(&definition) || !is_unused(core, name) {
         return None;
     }
     writes::remove_finalizer(core, &definition::key(name), object::uid(&definition), CLEANUP_FINALIZER)
+}
+
+/// Reports whether no custom resources of the definition `name` remain. Resources that are not served count as absent.
+fn is_unused(core: &Core, name: &str) -> bool {
+    core.registry().by_name(name).is_none_or(|resource| core.store.count(&resource.storage) == 0)
 }
 
 /// Stops serving the resources of a removed definition. Its names are now available to other definitions.

@@ -2,8 +2,6 @@
 //!
 //! Owners are identified by UID, so an owner recreated with the same name is a different owner.
 
-use std::sync::Arc;
-
 use apimachinery::object;
 use serde_json::{Value, json};
 
@@ -16,39 +14,41 @@ use crate::write::Committed;
 
 /// Returns what follows from an update: if the owner references changed, the object may have lost all owners, and
 /// previous owners may no longer have to wait for it.
-pub(super) fn owner_changes(key: ObjectKey, old: &Value, new: Arc<Value>) -> Vec<Consequence> {
+pub(super) fn owner_changes(key: ObjectKey, old: &Value, new: &Value) -> Vec<Consequence> {
     if old.pointer("/metadata/ownerReferences") == new.pointer("/metadata/ownerReferences") {
         return Vec::new();
     }
-    let mut consequences = vec![Consequence::DeleteIfOwnersAbsent { key, object: new }];
+    let mut consequences = vec![Consequence::DeleteIfOwnersAbsent { key }];
     consequences.extend(finish_owners_of(old));
     consequences
 }
 
 /// Deletes an object if it has owner references and none of the owners exists.
-pub(super) fn delete_if_owners_absent(core: &Core, key: &ObjectKey, object: &Value) -> Option<Committed> {
+pub(super) fn delete_if_owners_absent(core: &Core, key: &ObjectKey) -> Option<Committed> {
+    let object = core.store.get(key)?;
     let are_owners_absent = |object: &Value| {
         let mut owners = object::owner_references(object).peekable();
         owners.peek().is_some() && !owners.any(|owner| owner_exists(core, &key.namespace, owner))
     };
-    if !are_owners_absent(object) {
+    if !are_owners_absent(&object) {
         return None;
     }
-    writes::delete_if(core, &key.resource, object, PropagationPolicy::Background, are_owners_absent)
+    writes::delete_if(core, &key.resource, &object, PropagationPolicy::Background, are_owners_absent)
 }
 
 /// Deletes a dependent of a terminating owner, unless another owner of it exists.
-pub(super) fn delete_in_foreground(core: &Core, key: &ObjectKey, object: &Value, owner_uid: &str) -> Option<Committed> {
+pub(super) fn delete_in_foreground(core: &Core, key: &ObjectKey, owner_uid: &str) -> Option<Committed> {
+    let object = core.store.get(key)?;
     let is_owner = |owner: &Value| object::text(owner, "/uid") == owner_uid;
     let depends_on_owner_only = |object: &Value| {
         object::owner_references(object).any(is_owner)
             && !object::owner_references(object)
                 .any(|owner| !is_owner(owner) && owner_exists(core, &key.namespace, owner))
     };
-    if !depends_on_owner_only(object) {
+    if !depends_on_owner_only(&object) {
         return None;
     }
-    writes::delete_if(core, &key.resource, object, PropagationPolicy::Foreground, depends_on_owner_only)
+    writes::delete_if(core, &key.resource, &object, PropagationPolicy::Foreground, depends_on_owner_only)
 }
 
 /// Orphans or deletes the dependents of a terminating owner, depending on its finalizers.
@@ -58,13 +58,13 @@ pub(super) fn process_dependents(core: &Core, key: ObjectKey, object: &Value) ->
     let owner_uid = || uid.to_owned();
     let mut consequences = Vec::new();
     if finalizers.contains(&ORPHAN) {
-        for (key, _) in core.store.dependents(uid) {
+        for key in core.store.dependents(uid) {
             consequences.push(Consequence::RemoveOwnerReference { key, owner_uid: owner_uid() });
         }
         consequences.push(Consequence::RemoveFinalizer { key, uid: owner_uid(), finalizer: ORPHAN });
     } else if finalizers.contains(&FOREGROUND) {
-        for (key, object) in core.store.dependents(uid) {
-            consequences.push(Consequence::DeleteInForeground { key, object, owner_uid: owner_uid() });
+        for key in core.store.dependents(uid) {
+            consequences.push(Consequence::DeleteInForeground { key, owner_uid: owner_uid() });
         }
         consequences.push(Consequence::FinishForegroundDeletion { owner_uid: owner_uid() });
     }
@@ -75,8 +75,7 @@ pub(super) fn process_dependents(core: &Core, key: ObjectKey, object: &Value) ->
 /// were waiting for the removed object.
 pub(super) fn release_owners(core: &Core, removed: &Value) -> Vec<Consequence> {
     let dependents = core.store.dependents(object::uid(removed)).into_iter();
-    let mut consequences: Vec<Consequence> =
-        dependents.map(|(key, object)| Consequence::DeleteIfOwnersAbsent { key, object }).collect();
+    let mut consequences: Vec<Consequence> = dependents.map(|key| Consequence::DeleteIfOwnersAbsent { key }).collect();
     consequences.extend(finish_owners_of(removed));
     consequences
 }
@@ -87,11 +86,7 @@ pub(super) fn finish_foreground_deletion(core: &Core, uid: &str) -> Vec<Conseque
     if !object::is_deleting(&owner) || !object::finalizers(&owner).contains(&FOREGROUND) {
         return Vec::new();
     }
-    let has_blocking_dependents = core.store.dependents(uid).iter().any(|(_, dependent)| {
-        object::owner_references(dependent)
-            .any(|reference| object::text(reference, "/uid") == uid && reference["blockOwnerDeletion"] == json!(true))
-    });
-    if has_blocking_dependents {
+    if core.store.has_blocking_dependents(uid) {
         return Vec::new();
     }
     vec![Consequence::RemoveFinalizer { key, uid: uid.to_owned(), finalizer: FOREGROUND }]

@@ -39,7 +39,7 @@ pub(crate) fn resume(core: &Core) {
             let consequence = if object::is_deleting(&object) {
                 Consequence::Terminate { key, object }
             } else {
-                Consequence::DeleteIfOwnersAbsent { key, object }
+                Consequence::DeleteIfOwnersAbsent { key }
             };
             drain(core, vec![consequence]);
         }
@@ -66,14 +66,14 @@ fn consequences(committed: Committed) -> Vec<Consequence> {
                 consequences.push(Consequence::ReconcileDefinition { name: key.name.clone() });
             }
             if object::owner_references(&new).next().is_some() {
-                consequences.push(Consequence::DeleteIfOwnersAbsent { key, object: new });
+                consequences.push(Consequence::DeleteIfOwnersAbsent { key });
             }
         }
         Transition::Updated { subresource: Subresource::Main, .. } if is_definition => {
             consequences.push(Consequence::ReconcileDefinition { name: key.name });
         }
         Transition::Updated { old, new, .. } => {
-            consequences.extend(garbage_collection::owner_changes(key, &old, new));
+            consequences.extend(garbage_collection::owner_changes(key, &old, &new));
         }
         Transition::Terminating { new } => consequences.push(Consequence::Terminate { key, object: new }),
         Transition::Removed { old } => {
@@ -94,18 +94,16 @@ fn consequences(committed: Committed) -> Vec<Consequence> {
 fn carry_out(core: &Core, consequence: Consequence) -> Vec<Consequence> {
     let following = |committed: Option<Committed>| committed.map(consequences).unwrap_or_default();
     match consequence {
-        Consequence::DeleteIfOwnersAbsent { key, object } => {
-            following(garbage_collection::delete_if_owners_absent(core, &key, &object))
-        }
-        Consequence::DeleteInForeground { key, object, owner_uid } => {
-            following(garbage_collection::delete_in_foreground(core, &key, &object, &owner_uid))
+        Consequence::DeleteIfOwnersAbsent { key } => following(garbage_collection::delete_if_owners_absent(core, &key)),
+        Consequence::DeleteInForeground { key, owner_uid } => {
+            following(garbage_collection::delete_in_foreground(core, &key, &owner_uid))
         }
         Consequence::Delete { resource, object, propagation } => {
             following(writes::delete(core, &resource, &object, propagation))
         }
         Consequence::Terminate { key, object } => match key.resource.as_str() {
-            "namespaces" => namespace_contents::delete_contents(core, key.name),
-            definition::STORAGE => custom_resources::delete_instances(core, key.name),
+            "namespaces" => namespace_contents::delete_next(core, key.name, None),
+            definition::STORAGE => custom_resources::delete_next(core, key.name, None),
             _ => garbage_collection::process_dependents(core, key, &object),
         },
         Consequence::ReleaseOwners { removed } => garbage_collection::release_owners(core, &removed),
@@ -117,6 +115,12 @@ fn carry_out(core: &Core, consequence: Consequence) -> Vec<Consequence> {
         }
         Consequence::FinishForegroundDeletion { owner_uid } => {
             garbage_collection::finish_foreground_deletion(core, &owner_uid)
+        }
+        Consequence::DeleteNamespaceContents { namespace, after } => {
+            namespace_contents::delete_next(core, namespace, after.as_ref())
+        }
+        Consequence::DeleteCustomResources { definition, after } => {
+            custom_resources::delete_next(core, definition, after.as_ref())
         }
         Consequence::FinalizeNamespace { name } => following(namespace_contents::finalize_if_empty(core, &name)),
         Consequence::FinalizeDefinition { name } => following(custom_resources::finalize_if_unused(core, &name)),
@@ -132,7 +136,12 @@ mod tests {
 
     use crate::deletion::{DeleteOptions, PropagationPolicy};
     use crate::ports::ServerPorts;
+    use crate::resources::definition;
     use crate::server::Server;
+    use crate::store::PARSE_COUNT;
+
+    /// Number of objects of a large deletion.
+    const COUNT: usize = 300;
 
     /// Creates a ConfigMap and returns its reference for `ownerReferences`.
     fn create(server: &Server, name: &str, owner: Option<&Value>) -> Value {
@@ -164,6 +173,61 @@ mod tests {
             removed.extend(change.new.is_none().then_some(change.name));
         }
         assert_eq!(removed, expected);
+    }
+
+    /// Creates a definition of Widgets and returns the storage name of the resource.
+    fn define_widgets(server: &Server) -> &'static str {
+        let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
+        let names = json!({"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"});
+        let spec = json!({"group": "example.org", "scope": "Namespaced", "names": names, "versions": [version]});
+        let definition = json!({"metadata": {"name": "widgets.example.org"}, "spec": spec});
+        server.create(definition::STORAGE, definition).unwrap();
+        "widgets.example.org"
+    }
+
+    /// A deletion reads each of the removed objects a few times, instead of all objects for each of them.
+    #[rstest]
+    #[case::namespace("namespaces", "full", PropagationPolicy::Background, 0)]
+    #[case::definition(definition::STORAGE, "widgets.example.org", PropagationPolicy::Background, 0)]
+    #[case::owner("configmaps", "owner", PropagationPolicy::Background, 0)]
+    #[case::owner_in_foreground("configmaps", "owner", PropagationPolicy::Foreground, 0)]
+    #[case::orphans("configmaps", "owner", PropagationPolicy::Orphan, COUNT)]
+    fn deletion_reads_each_object_a_few_times(
+        #[case] resource: &str,
+        #[case] name: &str,
+        #[case] propagation: PropagationPolicy,
+        #[case] remaining: usize,
+    ) {
+        let server = Server::new(&ServerPorts::default());
+        let widgets = define_widgets(&server);
+        server.create("namespaces", json!({"metadata": {"name": "full"}})).unwrap();
+        let owner = create(&server, "owner", None);
+        for number in 0..COUNT {
+            let name = number.to_string();
+            match resource {
+                "namespaces" => {
+                    server.create("configmaps", json!({"metadata": {"namespace": "full", "name": name}})).unwrap();
+                }
+                "configmaps" => drop(create(&server, &name, Some(&owner))),
+                _ => {
+                    let metadata = json!({"namespace": "default", "name": name});
+                    server.create(widgets, json!({"metadata": metadata})).unwrap();
+                }
+            }
+        }
+        let parsed_before = PARSE_COUNT.get();
+        let options = DeleteOptions { propagation, ..DeleteOptions::default() };
+        let resource = server.registry().by_name(resource).unwrap();
+        let namespace = if resource.namespaced { "default" } else { "" };
+        server.delete_object(&resource, namespace, name, &options).unwrap();
+        let parsed = PARSE_COUNT.get() - parsed_before;
+        assert!(parsed <= 5 * COUNT, "{parsed} objects were parsed");
+        assert!(server.get(&resource.storage, namespace, name).is_none());
+        assert_eq!(
+            server.list("configmaps").len() + server.list(widgets).len(),
+            remaining + usize::from(name != "owner")
+        );
     }
 
     /// The depth of a chain of owners is limited by memory, not by the stack.

@@ -10,20 +10,22 @@ use crate::deletion::PropagationPolicy;
 use crate::store::ObjectKey;
 use crate::write::Committed;
 
-/// Deletes all objects of the namespace.
-pub(super) fn delete_contents(core: &Core, namespace: String) -> Vec<Consequence> {
-    let propagation = PropagationPolicy::Background;
-    let contents = core.store.list_namespace(&namespace).into_iter();
-    let mut consequences: Vec<Consequence> =
-        contents.map(|(key, object)| Consequence::Delete { resource: key.resource, object, propagation }).collect();
-    consequences.push(Consequence::FinalizeNamespace { name: namespace });
-    consequences
+/// Deletes the object after `after` and continues with the next one, so that a large namespace needs no list in memory.
+pub(super) fn delete_next(core: &Core, namespace: String, after: Option<&ObjectKey>) -> Vec<Consequence> {
+    let Some((key, object)) = core.store.next_in_namespace(&namespace, after) else {
+        return vec![Consequence::FinalizeNamespace { name: namespace }];
+    };
+    let (resource, propagation) = (key.resource.clone(), PropagationPolicy::Background);
+    vec![
+        Consequence::Delete { resource, object, propagation },
+        Consequence::DeleteNamespaceContents { namespace, after: Some(key) },
+    ]
 }
 
 /// Removes the finalizer of a terminating namespace if the namespace is empty.
 pub(super) fn finalize_if_empty(core: &Core, namespace: &str) -> Option<Committed> {
     let terminating = core.get("namespaces", "", namespace)?;
-    if !object::is_deleting(&terminating) || !core.store.list_namespace(namespace).is_empty() {
+    if !object::is_deleting(&terminating) || !core.store.is_namespace_empty(namespace) {
         return None;
     }
     let key = ObjectKey { resource: "namespaces".into(), namespace: String::new(), name: namespace.into() };

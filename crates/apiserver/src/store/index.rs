@@ -1,9 +1,9 @@
-//! Index of objects by UID and by the UIDs of their owners.
+//! Index of objects by UID, by the UIDs of their owners, and by namespace.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use apimachinery::object;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::ObjectKey;
 
@@ -11,8 +11,19 @@ use super::ObjectKey;
 #[derive(Default)]
 pub(super) struct Index {
     by_uid: BTreeMap<String, ObjectKey>,
-    /// Owner UID → objects that have it in `ownerReferences`.
-    dependents: BTreeMap<String, BTreeSet<ObjectKey>>,
+    /// Owner UID → dependents.
+    dependents: BTreeMap<String, Dependents>,
+    /// Namespace → number of objects.
+    namespace_sizes: BTreeMap<String, usize>,
+}
+
+/// The objects that have an owner in `ownerReferences`.
+#[derive(Default)]
+struct Dependents {
+    /// Key of the dependent → whether its reference to the owner has `blockOwnerDeletion`.
+    blocks_deletion: BTreeMap<ObjectKey, bool>,
+    /// Number of dependents with `blockOwnerDeletion`.
+    blocking: usize,
 }
 
 // === impl Index ===
@@ -25,7 +36,17 @@ impl Index {
 
     /// Returns the keys of the dependents of an owner, sorted.
     pub(super) fn dependents(&self, uid: &str) -> impl Iterator<Item = &ObjectKey> {
-        self.dependents.get(uid).into_iter().flatten()
+        self.dependents.get(uid).into_iter().flat_map(|dependents| dependents.blocks_deletion.keys())
+    }
+
+    /// Reports whether an owner has dependents with `blockOwnerDeletion`.
+    pub(super) fn has_blocking_dependents(&self, uid: &str) -> bool {
+        self.dependents.get(uid).is_some_and(|dependents| dependents.blocking > 0)
+    }
+
+    /// Reports whether a namespace contains no objects.
+    pub(super) fn is_namespace_empty(&self, namespace: &str) -> bool {
+        !self.namespace_sizes.contains_key(namespace)
     }
 
     /// Removes an object.
@@ -33,11 +54,17 @@ impl Index {
         self.by_uid.remove(object::uid(old));
         for owner in object::owner_references(old) {
             let uid = object::text(owner, "/uid");
-            if let Some(keys) = self.dependents.get_mut(uid) {
-                keys.remove(key);
-                if keys.is_empty() {
+            if let Some(dependents) = self.dependents.get_mut(uid) {
+                dependents.remove(key);
+                if dependents.blocks_deletion.is_empty() {
                     self.dependents.remove(uid);
                 }
+            }
+        }
+        if let Some(size) = self.namespace_sizes.get_mut(&key.namespace) {
+            *size -= 1;
+            if *size == 0 {
+                self.namespace_sizes.remove(&key.namespace);
             }
         }
     }
@@ -46,7 +73,74 @@ impl Index {
     pub(super) fn insert(&mut self, key: &ObjectKey, new: &Value) {
         self.by_uid.insert(object::uid(new).to_owned(), key.clone());
         for owner in object::owner_references(new) {
-            self.dependents.entry(object::text(owner, "/uid").to_owned()).or_default().insert(key.clone());
+            let dependents = self.dependents.entry(object::text(owner, "/uid").to_owned()).or_default();
+            dependents.insert(key, owner["blockOwnerDeletion"] == json!(true));
         }
+        match self.namespace_sizes.get_mut(&key.namespace) {
+            Some(size) => *size += 1,
+            None => drop(self.namespace_sizes.insert(key.namespace.clone(), 1)),
+        }
+    }
+}
+
+// === impl Dependents ===
+
+impl Dependents {
+    /// Adds a reference of an object, which may have several references to the same owner.
+    fn insert(&mut self, key: &ObjectKey, blocks: bool) {
+        let already_blocks = self.blocks_deletion.entry(key.clone()).or_default();
+        if blocks && !*already_blocks {
+            *already_blocks = true;
+            self.blocking += 1;
+        }
+    }
+
+    fn remove(&mut self, key: &ObjectKey) {
+        if self.blocks_deletion.remove(key) == Some(true) {
+            self.blocking -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey { resource: "pods".to_owned(), namespace: "default".to_owned(), name: name.to_owned() }
+    }
+
+    fn dependent(name: &str, blocks: &[bool]) -> Value {
+        let owners: Vec<Value> =
+            blocks.iter().map(|blocks| json!({"uid": "owner", "blockOwnerDeletion": blocks})).collect();
+        json!({"metadata": {"uid": name, "ownerReferences": owners}})
+    }
+
+    #[test]
+    fn counts_blocking_dependents_once() {
+        let (a, b) = (dependent("a", &[false, true, true]), dependent("b", &[false]));
+        let mut index = Index::default();
+        index.insert(&key("a"), &a);
+        index.insert(&key("b"), &b);
+        assert_eq!(index.dependents("owner").count(), 2);
+        assert!(index.has_blocking_dependents("owner"));
+        index.remove(&key("a"), &a);
+        assert!(!index.has_blocking_dependents("owner"));
+        assert_eq!(index.dependents("owner").collect::<Vec<_>>(), [&key("b")]);
+        index.remove(&key("b"), &b);
+        assert_eq!(index.dependents("owner").count(), 0);
+    }
+
+    #[test]
+    fn namespace_is_empty_without_objects() {
+        let (a, b) = (dependent("a", &[]), dependent("b", &[]));
+        let mut index = Index::default();
+        assert!(index.is_namespace_empty("default"));
+        index.insert(&key("a"), &a);
+        index.insert(&key("b"), &b);
+        index.remove(&key("a"), &a);
+        assert!(!index.is_namespace_empty("default") && index.is_namespace_empty("other"));
+        index.remove(&key("b"), &b);
+        assert!(index.is_namespace_empty("default"));
     }
 }

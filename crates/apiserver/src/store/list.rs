@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::state::State;
-use super::{CollectionKey, CollectionSnapshot, CompactedError, ListPage, NamespacedName, StoredObject};
+use super::{CollectionKey, CollectionSnapshot, CompactedError, ListPage, NamespacedName, ObjectKey, StoredObject};
 
 impl State {
     /// Returns all objects of a resource without copying them.
@@ -49,6 +49,34 @@ impl State {
         let objects =
             objects_at_revision.into_iter().take(limit).map(|(key, object)| (key, Arc::clone(object))).collect();
         Ok(ListPage { revision, objects, remaining })
+    }
+
+    /// Returns the first object of a collection whose name sorts after `after`.
+    pub(super) fn next_object<'a>(
+        &'a self,
+        collection: &'a CollectionKey,
+        after: Option<&NamespacedName>,
+    ) -> Option<(&'a Arc<NamespacedName>, &'a Arc<StoredObject>)> {
+        self.objects_after(collection, after).next()
+    }
+
+    /// Returns the first object of a namespace that sorts after `after`, by resource and name.
+    pub(super) fn next_in_namespace(
+        &self,
+        namespace: &str,
+        after: Option<&ObjectKey>,
+    ) -> Option<(ObjectKey, &Arc<StoredObject>)> {
+        let first_resource = after.map_or(Bound::Unbounded, |after| Bound::Included(after.resource.as_str()));
+        self.objects.range::<str, _>((first_resource, Bound::Unbounded)).find_map(|(resource, objects)| {
+            let start = match after.filter(|after| after.resource == *resource) {
+                Some(after) => Bound::Excluded((namespace.to_owned(), after.name.clone())),
+                None => Bound::Included((namespace.to_owned(), String::new())),
+            };
+            let (key, object) = objects.range::<NamespacedName, _>((start, Bound::Unbounded)).next()?;
+            let (object_namespace, name) = NamespacedName::clone(key);
+            let key = ObjectKey { resource: resource.clone(), namespace: object_namespace, name };
+            (key.namespace == namespace).then_some((key, object))
+        })
     }
 
     /// Returns the objects of a collection after `after`.

@@ -55,6 +55,8 @@ pub use recovery::StoreOpenError;
 pub use settings::{DEFAULT_HISTORY_SIZE, StoreSettings};
 use state::State;
 use storage::Storage;
+#[cfg(test)]
+pub(crate) use stored_object::PARSE_COUNT;
 pub(crate) use stored_object::StoredObject;
 
 /// Handle of a store; clones share the state.
@@ -163,12 +165,16 @@ impl Store {
         Some((key.clone(), state.get(key)?.value()))
     }
 
-    /// Returns the objects with `uid` in their `ownerReferences`, sorted by key.
+    /// Returns the keys of the objects with `uid` in their `ownerReferences`, sorted.
     #[must_use]
-    pub(crate) fn dependents(&self, uid: &str) -> Vec<(ObjectKey, Arc<Value>)> {
-        let state = self.state();
-        let keys = state.index.dependents(uid);
-        keys.filter_map(|key| Some((key.clone(), state.get(key)?.value()))).collect()
+    pub(crate) fn dependents(&self, uid: &str) -> Vec<ObjectKey> {
+        self.state().index.dependents(uid).cloned().collect()
+    }
+
+    /// Reports whether objects have a reference with `uid` and `blockOwnerDeletion`.
+    #[must_use]
+    pub(crate) fn has_blocking_dependents(&self, uid: &str) -> bool {
+        self.state().index.has_blocking_dependents(uid)
     }
 
     /// Returns the current objects of one resource, in one namespace or in all.
@@ -215,24 +221,43 @@ impl Store {
         self.state().objects.keys().cloned().collect()
     }
 
-    /// Returns the objects of a namespace, sorted by resource.
+    /// Returns the first object of a collection whose name sorts after `after`.
     #[must_use]
-    pub(crate) fn list_namespace(&self, namespace: &str) -> Vec<(ObjectKey, Arc<Value>)> {
+    pub(crate) fn next_object(
+        &self,
+        collection: &CollectionKey,
+        after: Option<&NamespacedName>,
+    ) -> Option<(NamespacedName, Arc<Value>)> {
         let state = self.state();
-        let all_objects = state.objects.iter().flat_map(|(resource, objects)| {
-            objects.iter().map(move |(key, object)| (resource, &key.0, &key.1, object))
-        });
-        all_objects
-            .filter(|(_, object_namespace, _, _)| *object_namespace == namespace)
-            .map(|(resource, object_namespace, name, object)| {
-                let key =
-                    ObjectKey { resource: resource.clone(), namespace: object_namespace.clone(), name: name.clone() };
-                (key, object.value())
-            })
-            .collect()
+        let (key, object) = state.next_object(collection, after)?;
+        Some((NamespacedName::clone(key), object.value()))
     }
 
-    /// Returns the first `limit` durable events after `revision`, oldest first.
+    /// Returns the first object of a namespace that sorts after `after`, by resource and name.
+    #[must_use]
+    pub(crate) fn next_in_namespace(
+        &self,
+        namespace: &str,
+        after: Option<&ObjectKey>,
+    ) -> Option<(ObjectKey, Arc<Value>)> {
+        let state = self.state();
+        let (key, object) = state.next_in_namespace(namespace, after)?;
+        Some((key, object.value()))
+    }
+
+    /// Reports whether a namespace contains no objects.
+    #[must_use]
+    pub(crate) fn is_namespace_empty(&self, namespace: &str) -> bool {
+        self.state().index.is_namespace_empty(namespace)
+    }
+
+    /// Returns the number of objects of a resource.
+    #[must_use]
+    pub(crate) fn count(&self, resource: &str) -> usize {
+        self.state().objects.get(resource).map_or(0, |objects| objects.len())
+    }
+
+    /// Returns the first durable events after `revision`, at most `limit` and fewer if their objects are large.
     ///
     /// # Errors
     /// [`CompactedError`] when some of them are no longer in the history, or when writes have been rolled back since

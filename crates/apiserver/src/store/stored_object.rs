@@ -27,6 +27,12 @@ enum CachedValue {
     Weak(Weak<Value>),
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Number of objects that this thread has parsed.
+    pub(crate) static PARSE_COUNT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 // === impl StoredObject ===
 
 impl StoredObject {
@@ -48,6 +54,8 @@ impl StoredObject {
         if let Some(value) = cached.get() {
             return value;
         }
+        #[cfg(test)]
+        PARSE_COUNT.with(|count| count.set(count.get() + 1));
         let parsed = serde_json::from_slice(&self.text).unwrap_or_else(|error| {
             tracing::error!(%error, "failed to parse a stored object");
             Value::Null
