@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::store::{CollectionKey, CompactedError, Epoch, Store, StoreEvent};
+use crate::store::{CollectionKey, CompactedError, Epoch, EventBatch, Store, StoreEvent};
 
 /// Maximum number of events that a subscription buffers.
 const MAX_BUFFERED: usize = 1024;
@@ -98,7 +98,7 @@ impl HistoryCursor {
     async fn next(&mut self, limit: usize) -> Result<Vec<Arc<StoreEvent>>, CompactedError> {
         loop {
             self.latest_revision.borrow_and_update();
-            let events = self.store.events_after(self.position, self.epoch, limit)?;
+            let EventBatch { events, .. } = self.store.events_after(self.position, self.epoch, limit)?;
             if let Some(last) = events.last() {
                 self.position = last.revision;
                 return Ok(events);
@@ -124,16 +124,16 @@ impl CollectionCursor {
     }
 
     /// Waits for events of the collection and returns between one and `limit` of them. Cancel-safe.
-    pub(crate) async fn next(&mut self, limit: usize) -> Result<Vec<Arc<StoreEvent>>, CompactedError> {
+    pub(crate) async fn next(&mut self, limit: usize) -> Result<EventBatch, CompactedError> {
         if let Some(error) = self.compacted {
             return Err(error);
         }
         loop {
             self.latest_revision.borrow_and_update();
-            let (events, revision) = self.store.collection_events_after(&self.scope, self.position, limit)?;
+            let (batch, revision) = self.store.collection_events_after(&self.scope, self.position, limit)?;
             self.position = revision;
-            if !events.is_empty() {
-                return Ok(events);
+            if !batch.events.is_empty() {
+                return Ok(batch);
             }
             wait_for_change(&mut self.latest_revision).await;
         }
@@ -142,7 +142,7 @@ impl CollectionCursor {
     /// Returns the revision up to which every event of the collection has been read.
     pub(crate) fn position(&self) -> u64 {
         match self.store.collection_events_after(&self.scope, self.position, 1) {
-            Ok((events, revision)) if events.is_empty() => revision,
+            Ok((batch, revision)) if batch.events.is_empty() => revision,
             _ => self.position,
         }
     }

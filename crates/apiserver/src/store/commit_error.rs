@@ -13,4 +13,6 @@ pub(crate) enum CommitError {
     Unavailable(Arc<StorageFailure>),
     /// The object is nested too deeply to be read back.
     TooDeep,
+    /// The object is too large.
+    TooLarge,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use apimachinery::object;
@@ -12,12 +12,19 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::faults::{CrashKind, Fault, FaultyDisk};
+use super::format::{self, FrameKind};
 use super::recovery::JOURNAL_FILE;
+use super::storage::{AppendFile, Storage};
 use super::{CollectionKey, CommitError, Epoch, ObjectKey, StorageFailure, Store, StoreOpenError, StoreSettings};
 
 /// Settings with a checkpoint every few writes and immediate retries.
 fn settings() -> StoreSettings {
-    StoreSettings { history_size: 1000, checkpoint_after: 700, retry_delay: Duration::from_millis(1) }
+    StoreSettings {
+        history_size: 1000,
+        checkpoint_after: 700,
+        retry_delay: Duration::from_millis(1),
+        ..StoreSettings::default()
+    }
 }
 
 /// Timeout for operations that take milliseconds, generous for a busy host.
@@ -201,7 +208,7 @@ fn reopened_store_has_objects_and_history() {
     let store = Store::open(Arc::new(disk), settings).unwrap();
     assert_eq!((store.revision(), objects(&store).len()), (3, 1));
     assert!(store.get_by_uid("b").is_some() && store.get_by_uid("a").is_none());
-    let events = store.events_after(1, None, usize::MAX).unwrap();
+    let events = store.events_after(1, None, usize::MAX).unwrap().events;
     let revisions: Vec<_> =
         events.iter().map(|event| (event.revision, event.key.name.as_str(), event.new.is_some())).collect();
     assert_eq!(revisions, [(2, "b", true), (3, "a", false)]);
@@ -257,6 +264,101 @@ fn queued_writes_share_one_sync() {
     wait_durable(&store, epoch).unwrap();
     // The first batch may contain a single write; the second contains all writes queued while the first was written.
     assert!(disk.syncs() - syncs_before <= 2, "{}", disk.syncs() - syncs_before);
+}
+
+fn large_config_map(name: &str) -> Value {
+    json!({"metadata": {"name": name, "namespace": "default", "uid": name}, "data": {"k": "x".repeat(1 << 20)}})
+}
+
+#[test]
+fn batches_are_limited_in_bytes() {
+    let disk = FaultyDisk::default();
+    let settings = StoreSettings { checkpoint_after: 1 << 30, ..settings() };
+    let store = Store::open(Arc::new(disk.clone()), settings).unwrap();
+    disk.set_slow(true);
+    let epoch = store.epoch();
+    for n in 0..20 {
+        let name = format!("c{n}");
+        store.commit(&key(&name), None, Some(large_config_map(&name))).unwrap();
+    }
+    disk.set_slow(false);
+    wait_durable(&store, epoch).unwrap();
+    let bytes = disk.bytes(JOURNAL_FILE);
+    let frames = std::iter::successors(format::frame_at(&bytes, format::HEADER_LENGTH), |frame| {
+        format::frame_at(&bytes, frame.end)
+    });
+    let commits: Vec<usize> =
+        frames.filter(|frame| frame.kind == FrameKind::Commit).map(|frame| frame.payload.len() >> 20).collect();
+    assert!(commits.iter().all(|mebibytes| *mebibytes <= 4), "{commits:?}");
+    assert_eq!(commits.iter().sum::<usize>(), 20);
+}
+
+/// A disk on which checkpoints wait until [`Self::continue_checkpoints`].
+#[derive(Clone, Default)]
+struct SlowCheckpoints(FaultyDisk, Arc<(Mutex<bool>, Condvar)>);
+
+impl SlowCheckpoints {
+    fn continue_checkpoints(&self) {
+        *self.1.0.lock().unwrap() = true;
+        self.1.1.notify_all();
+    }
+}
+
+impl Storage for SlowCheckpoints {
+    fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        self.0.read(name)
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn AppendFile>> {
+        // The first file is created by `Store::open`.
+        let is_first = self.0.bytes(JOURNAL_FILE).is_empty();
+        let (lock, changed) = &*self.1;
+        drop(changed.wait_while(lock.lock().unwrap(), |may_continue| !*may_continue && !is_first).unwrap());
+        self.0.create(name)
+    }
+
+    fn open(&self, name: &str, length: u64) -> io::Result<Box<dyn AppendFile>> {
+        self.0.open(name, length)
+    }
+
+    fn replace(&self, name: &str, replacement: &str) -> io::Result<()> {
+        self.0.replace(name, replacement)
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        self.0.sync_directory()
+    }
+
+    fn remove(&self, name: &str) {
+        self.0.remove(name);
+    }
+
+    fn display_path(&self, name: &str) -> String {
+        self.0.display_path(name)
+    }
+}
+
+/// Writes during a checkpoint are held in memory, so the journal waits for the checkpoint when they become many.
+#[test]
+fn writes_during_a_checkpoint_are_limited_in_bytes() {
+    const LIMIT: usize = 32 << 20;
+    let disk = SlowCheckpoints::default();
+    let store = Store::open(Arc::new(disk.clone()), settings()).unwrap();
+    let epoch = store.epoch();
+    for n in 0..48 {
+        let name = format!("c{n}");
+        store.commit(&key(&name), None, Some(large_config_map(&name))).unwrap();
+    }
+    let mut revisions = store.durable_revisions();
+    while disk.0.bytes(JOURNAL_FILE).len() < LIMIT {
+        block_on_with_timeout(revisions.changed()).unwrap();
+    }
+    disk.continue_checkpoints();
+    wait_durable(&store, epoch).unwrap();
+    let expected = objects(&store);
+    drop(store);
+    assert_eq!(objects(&open(&disk.0).unwrap()), expected);
+    assert_eq!(expected.len(), 48);
 }
 
 #[test]

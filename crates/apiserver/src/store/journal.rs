@@ -18,8 +18,15 @@ use super::state::{JournalLengths, State};
 use super::storage::Storage;
 use super::{StorageFailure, StoreEvent, StoreOpenError, StoreSettings};
 
-/// Maximum number of writes per batch, so that a batch of many large objects does not delay the others.
+/// Maximum number of writes per batch.
 const MAX_BATCH_SIZE: usize = 256;
+
+/// Size of the objects in bytes from which a batch takes no further writes: the batch is encoded in memory, and its writers
+/// wait for all of it.
+const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024;
+
+/// Size in bytes of the frames during a checkpoint from which the journal waits for the checkpoint.
+const MAX_CHECKPOINT_FRAMES: usize = 32 * 1024 * 1024;
 
 /// Maximum delay between two retries after a failure.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
@@ -45,6 +52,8 @@ struct CheckpointTask {
     thread: JoinHandle<io::Result<JournalFile>>,
     /// Frames that were appended to the old file in the meantime.
     frames: Vec<Vec<u8>>,
+    /// Size of the frames in bytes.
+    frame_bytes: usize,
 }
 
 /// The state of the journal thread.
@@ -149,10 +158,14 @@ impl JournalWriter {
 
     /// Writes an event and all events that are already queued after it as one batch.
     fn write_batch(&mut self, first: Arc<StoreEvent>) {
+        let mut bytes = first.written_bytes();
         let mut batch = vec![first];
-        while batch.len() < MAX_BATCH_SIZE {
+        while batch.len() < MAX_BATCH_SIZE && bytes < MAX_BATCH_BYTES {
             match self.messages.try_recv() {
-                Ok(Message::Write(event)) => batch.push(event),
+                Ok(Message::Write(event)) => {
+                    bytes += event.written_bytes();
+                    batch.push(event);
+                }
                 Ok(message) => {
                     self.pending = Some(message);
                     break;
@@ -169,11 +182,18 @@ impl JournalWriter {
         let acknowledged = self.file.append(&format::frame(FrameKind::Acknowledged, &[]));
         lock(&self.state).mark_durable(revision);
         match acknowledged {
-            Ok(()) if self.file.lengths.file >= self.checkpoint_at && self.checkpoint_task.is_none() => {
-                self.start_checkpoint();
-            }
-            Ok(()) => {}
+            Ok(()) => self.advance_checkpoint(),
             Err(error) => self.fail(&error),
+        }
+    }
+
+    /// Starts a checkpoint if one is due. Waits for the current one if many writes have followed it: they are held in
+    /// memory until then.
+    fn advance_checkpoint(&mut self) {
+        match &self.checkpoint_task {
+            Some(task) if task.frame_bytes >= MAX_CHECKPOINT_FRAMES => self.finish_checkpoint(),
+            None if self.file.lengths.file >= self.checkpoint_at => self.start_checkpoint(),
+            _ => {}
         }
     }
 
@@ -186,6 +206,7 @@ impl JournalWriter {
         self.file.append(&frame)?;
         self.file.handle.sync()?;
         if let Some(checkpoint_task) = &mut self.checkpoint_task {
+            checkpoint_task.frame_bytes += frame.len();
             checkpoint_task.frames.push(frame);
         }
         Ok(())
@@ -201,14 +222,15 @@ impl JournalWriter {
             checkpoint_result
         };
         match thread::Builder::new().name("journal-checkpoint".to_owned()).spawn(write_new_file) {
-            Ok(thread) => self.checkpoint_task = Some(CheckpointTask { thread, frames: Vec::new() }),
+            Ok(thread) => self.checkpoint_task = Some(CheckpointTask { thread, frames: Vec::new(), frame_bytes: 0 }),
             Err(error) => self.postpone_checkpoint(&error),
         }
     }
 
     /// Appends the batches since the checkpoint to the new file, which then replaces the old one.
+    /// Does nothing if the checkpoint has been finished before its message arrived.
     fn finish_checkpoint(&mut self) {
-        let Some(CheckpointTask { thread, frames }) = self.checkpoint_task.take() else { return };
+        let Some(CheckpointTask { thread, frames, .. }) = self.checkpoint_task.take() else { return };
         let checkpoint_result =
             thread.join().unwrap_or_else(|_| Err(io::Error::other("the checkpoint thread panicked")));
         let completed = checkpoint_result.and_then(|mut file| {

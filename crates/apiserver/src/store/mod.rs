@@ -30,6 +30,7 @@ mod recovery;
 #[cfg(test)]
 mod server_tests;
 mod settings;
+mod size;
 mod state;
 pub(crate) mod storage;
 mod stored_object;
@@ -46,14 +47,15 @@ use tokio::sync::watch;
 pub(crate) use collection::{Collection, CollectionSnapshot, ListPage};
 pub(crate) use commit_error::CommitError;
 pub(crate) use epoch::Epoch;
-pub(crate) use event::{CompactedError, StoreEvent};
+pub(crate) use event::{CompactedError, EventBatch, StoreEvent};
 pub use failure::StorageFailure;
 use journal::Journal;
 pub(crate) use key::{CollectionKey, NamespacedName, ObjectKey};
 pub(crate) use read_set::ReadSet;
 pub use recovery::StoreOpenError;
+use settings::DEFAULT_HISTORY_BYTES;
 pub use settings::{DEFAULT_HISTORY_SIZE, StoreSettings};
-use state::State;
+use state::{HistoryLimits, State};
 use storage::Storage;
 #[cfg(test)]
 pub(crate) use stored_object::PARSE_COUNT;
@@ -72,11 +74,16 @@ pub struct Store {
 // === impl Store ===
 
 impl Store {
-    /// Returns an empty store in memory with a history of `history_size` events.
+    /// Returns an empty store in memory with a history of at most `history_size` events.
     #[must_use]
     pub fn new(history_size: usize) -> Self {
+        Self::with_history(HistoryLimits { events: history_size, bytes: DEFAULT_HISTORY_BYTES })
+    }
+
+    /// Returns an empty store in memory with a limited history.
+    fn with_history(limits: HistoryLimits) -> Self {
         let (sender, durable_revisions) = watch::channel(0);
-        Self { state: Arc::new(Mutex::new(State::new(history_size, sender))), durable_revisions, journal: None }
+        Self { state: Arc::new(Mutex::new(State::new(limits, sender))), durable_revisions, journal: None }
     }
 
     /// Opens the store in `storage`, or creates it if there is none.
@@ -85,7 +92,8 @@ impl Store {
     /// When the files cannot be read or written, are corrupt or have a newer format.
     pub fn open(storage: Arc<dyn Storage>, settings: StoreSettings) -> Result<Self, StoreOpenError> {
         let (sender, durable_revisions) = watch::channel(0);
-        let mut state = State::new(settings.history_size, sender);
+        let limits = HistoryLimits { events: settings.history_size, bytes: settings.history_bytes };
+        let mut state = State::new(limits, sender);
         let recovered = recovery::load(storage.as_ref())?;
         let lengths = recovered.map(|recovered| state.restore(recovered));
         let state = Arc::new(Mutex::new(state));
@@ -267,7 +275,7 @@ impl Store {
         revision: u64,
         epoch: Option<Epoch>,
         limit: usize,
-    ) -> Result<Vec<Arc<StoreEvent>>, CompactedError> {
+    ) -> Result<EventBatch, CompactedError> {
         self.state().events_after(revision, epoch, limit)
     }
 
@@ -285,8 +293,8 @@ impl Store {
         self.state().check_revision(revision)
     }
 
-    /// Returns the first `limit` durable events of a subscribed collection after `revision`, oldest first, and the
-    /// revision up to which they are complete.
+    /// Returns the first durable events of a subscribed collection after `revision`, at most `limit` and fewer if their
+    /// objects are large, and the revision up to which they are complete.
     ///
     /// # Errors
     /// [`CompactedError`] when some of them are no longer in the history.
@@ -295,7 +303,7 @@ impl Store {
         collection: &CollectionKey,
         revision: u64,
         limit: usize,
-    ) -> Result<(Vec<Arc<StoreEvent>>, u64), CompactedError> {
+    ) -> Result<(EventBatch, u64), CompactedError> {
         self.state().collection_events_after(collection, revision, limit)
     }
 
@@ -303,7 +311,7 @@ impl Store {
     /// the new revision.
     ///
     /// # Errors
-    /// [`CommitError`] when the object has changed, is nested too deeply, or when the store rejects writes.
+    /// [`CommitError`] when the object has changed, is nested too deeply or too large, or when the store rejects writes.
     pub(crate) fn commit(
         &self,
         key: &ObjectKey,
@@ -340,7 +348,7 @@ impl Store {
     /// Commits a write that depends on `reads`; returns `None` on a conflict.
     ///
     /// # Errors
-    /// When the object is nested too deeply, or when the store rejects writes.
+    /// When the object is nested too deeply or too large, or when the store rejects writes.
     pub(crate) fn try_commit(
         &self,
         key: &ObjectKey,
@@ -353,6 +361,7 @@ impl Store {
             Err(CommitError::Conflict) => Ok(None),
             Err(CommitError::Unavailable(failure)) => Err(failure.status()),
             Err(CommitError::TooDeep) => Err(depth::too_deep_error(&key.name)),
+            Err(CommitError::TooLarge) => Err(size::too_large_error(&key.name)),
         }
     }
 }

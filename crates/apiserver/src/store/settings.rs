@@ -7,11 +7,17 @@ use std::time::Duration;
 /// minutes.
 pub const DEFAULT_HISTORY_SIZE: usize = 50_000;
 
+/// Default limit of the memory that the history needs in addition to the current objects, in bytes: about 15,000 updates
+/// of Pods, or 120 of an object of 1 MiB.
+pub(super) const DEFAULT_HISTORY_BYTES: usize = 128 * 1024 * 1024;
+
 /// Settings of a store.
 #[derive(Debug, Clone, Copy)]
 pub struct StoreSettings {
-    /// Number of events in the history.
+    /// Maximum number of events in the history.
     pub history_size: usize,
+    /// Maximum memory that the history needs in addition to the current objects, in bytes.
+    pub history_bytes: usize,
     /// Minimum size in bytes of the writes after a checkpoint before a new journal file is written. If the checkpoint
     /// is larger, its size applies instead.
     pub checkpoint_after: u64,
@@ -25,6 +31,7 @@ impl Default for StoreSettings {
     fn default() -> Self {
         Self {
             history_size: DEFAULT_HISTORY_SIZE,
+            history_bytes: DEFAULT_HISTORY_BYTES,
             checkpoint_after: 8 * 1024 * 1024,
             retry_delay: Duration::from_secs(1),
         }

@@ -10,10 +10,11 @@ use tokio::sync::watch;
 use super::format::{CheckpointEnd, JournalEntry};
 use super::index::Index;
 use super::recovery::JournalContents;
+use super::size;
 use super::watch_cache::WatchCache;
 use super::{
-    Collection, CollectionKey, CommitError, CompactedError, Epoch, NamespacedName, ObjectKey, StorageFailure,
-    StoreEvent, StoredObject,
+    Collection, CollectionKey, CommitError, CompactedError, Epoch, EventBatch, NamespacedName, ObjectKey,
+    StorageFailure, StoreEvent, StoredObject,
 };
 
 /// The state of a store.
@@ -43,12 +44,22 @@ pub(super) struct State {
     pinned_resources: BTreeSet<String>,
     pub(super) index: Index,
     pub(super) history: VecDeque<Arc<StoreEvent>>,
+    /// Memory of the history in addition to the current objects, in bytes.
+    history_bytes: usize,
     /// The durable events by collection.
     watch_cache: WatchCache,
-    /// Maximum number of events in the history.
-    history_size: usize,
+    history_limits: HistoryLimits,
     /// Sends the newest durable revision. Receivers are also notified after a rollback.
     durable_sender: watch::Sender<u64>,
+}
+
+/// Limits of the history.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HistoryLimits {
+    /// Maximum number of events.
+    pub(super) events: usize,
+    /// Maximum memory in addition to the current objects, in bytes.
+    pub(super) bytes: usize,
 }
 
 /// All objects at one revision.
@@ -67,7 +78,7 @@ pub(super) struct JournalLengths {
 // === impl State ===
 
 impl State {
-    pub(super) fn new(history_size: usize, durable_sender: watch::Sender<u64>) -> Self {
+    pub(super) fn new(history_limits: HistoryLimits, durable_sender: watch::Sender<u64>) -> Self {
         Self {
             revision: 0,
             last_assigned_revision: 0,
@@ -82,8 +93,9 @@ impl State {
             pinned_resources: BTreeSet::new(),
             index: Index::default(),
             history: VecDeque::new(),
+            history_bytes: 0,
             watch_cache: WatchCache::default(),
-            history_size,
+            history_limits,
             durable_sender,
         }
     }
@@ -155,13 +167,14 @@ impl State {
         revision: u64,
         epoch: Option<Epoch>,
         limit: usize,
-    ) -> Result<Vec<Arc<StoreEvent>>, CompactedError> {
+    ) -> Result<EventBatch, CompactedError> {
         self.check_revision(revision)?;
         if epoch.is_some_and(|epoch| epoch.0 != self.rollbacks) {
             return Err(CompactedError { oldest: self.durable_revision });
         }
         let start = self.index_after(revision);
-        Ok(self.history.range(start..self.index_after(self.durable_revision).max(start)).take(limit).cloned().collect())
+        let end = self.index_after(self.durable_revision).max(start);
+        Ok(EventBatch::take(self.history.range(start..end), limit))
     }
 
     /// Returns the index in the history of the first event after `revision`.
@@ -179,17 +192,17 @@ impl State {
         collection: &CollectionKey,
         revision: u64,
         limit: usize,
-    ) -> Result<(Vec<Arc<StoreEvent>>, u64), CompactedError> {
+    ) -> Result<(EventBatch, u64), CompactedError> {
         let (events, compacted) = self.watch_cache.events_after(collection, revision);
         if compacted > revision {
             return Err(CompactedError { oldest: self.compacted_revision });
         }
-        let events: Vec<_> = events.take(limit).cloned().collect();
-        let complete_revision = match events.last() {
-            Some(last) if events.len() == limit => last.revision,
+        let batch = EventBatch::take(events, limit);
+        let complete_revision = match batch.events.last() {
+            Some(last) if batch.has_more => last.revision,
             _ => self.durable_revision.max(revision),
         };
-        Ok((events, complete_revision))
+        Ok((batch, complete_revision))
     }
 
     pub(super) fn is_durable(&self, revision: u64, epoch: Epoch) -> Result<bool, Arc<StorageFailure>> {
@@ -214,15 +227,17 @@ impl State {
             (None, None) if new.is_some() => None,
             _ => return Err(CommitError::Conflict),
         };
-        self.last_assigned_revision += 1;
-        self.revision = self.last_assigned_revision;
-        let revision = self.last_assigned_revision;
+        let revision = self.last_assigned_revision + 1;
         let event = |new, deleted| StoreEvent { revision, key: key.clone(), old, new, deleted };
         let (event, written) = match (new, expected) {
             (Some(mut object), _) => {
                 object::set_resource_version(&mut object, revision);
                 let object = Arc::new(object);
-                (event(Some(Arc::new(StoredObject::new(&object))), None), object)
+                let stored = StoredObject::new(&object);
+                if size::is_too_large(&stored) {
+                    return Err(CommitError::TooLarge);
+                }
+                (event(Some(Arc::new(stored)), None), object)
             }
             (None, Some(current)) => {
                 let deleted = deleted_object(current, revision);
@@ -231,6 +246,7 @@ impl State {
             }
             (None, None) => return Err(CommitError::Conflict),
         };
+        (self.revision, self.last_assigned_revision) = (revision, revision);
         Ok((self.apply(event), written))
     }
 
@@ -238,6 +254,7 @@ impl State {
     fn apply(&mut self, event: StoreEvent) -> Arc<StoreEvent> {
         self.put(&event.key, event.old.as_ref(), event.new.as_ref());
         let event = Arc::new(event);
+        self.history_bytes += event.retained_bytes();
         self.history.push_back(Arc::clone(&event));
         event
     }
@@ -282,14 +299,19 @@ impl State {
             self.watch_cache.push(event);
         }
         self.durable_revision = self.durable_revision.max(revision);
-        while self.history.len() > self.history_size
+        while self.exceeds_history_limits()
             && self.history.front().is_some_and(|oldest| oldest.revision <= self.durable_revision)
             && let Some(oldest) = self.history.pop_front()
         {
+            self.history_bytes -= oldest.retained_bytes();
             self.compacted_revision = oldest.revision;
             self.watch_cache.remove_oldest(&oldest);
         }
         self.durable_sender.send_replace(self.durable_revision);
+    }
+
+    fn exceeds_history_limits(&self) -> bool {
+        self.history.len() > self.history_limits.events || self.history_bytes > self.history_limits.bytes
     }
 
     /// Rolls back all writes that are not durable, and rejects writes from now on.
@@ -297,6 +319,7 @@ impl State {
         while self.history.back().is_some_and(|event| event.revision > self.durable_revision)
             && let Some(event) = self.history.pop_back()
         {
+            self.history_bytes -= event.retained_bytes();
             self.put(&event.key, event.new.as_ref(), event.old.as_ref());
         }
         self.revision = self.durable_revision;

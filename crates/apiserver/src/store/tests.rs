@@ -94,3 +94,62 @@ fn rejects_write_of_stale_object() {
     assert!(matches!(store.commit(&key("a"), Some(&first), third_version()), Err(CommitError::Conflict)));
     assert!(matches!(store.commit(&key("a"), None, third_version()), Err(CommitError::Conflict)));
 }
+
+/// Replaced versions count once, current versions not at all, because the store needs them anyway.
+#[test]
+fn history_is_limited_in_bytes() {
+    const LENGTH: usize = 100_000;
+    const LIMIT: usize = 10 * LENGTH;
+    let store = Store::with_history(HistoryLimits { events: DEFAULT_HISTORY_SIZE, bytes: LIMIT });
+    let value = "x".repeat(LENGTH);
+    let names: Vec<String> = (0..20).map(|number| number.to_string()).collect();
+    for name in &names {
+        store.commit(&key(name), None, Some(config_map(name, &value))).unwrap();
+    }
+    assert_eq!(store.events_after(0, None, usize::MAX).unwrap().events.len(), 3, "a batch is limited in bytes");
+    let first_version = Arc::downgrade(&store.get_stored(&key("0")).unwrap());
+    for round in 0..50 {
+        let current = store.get(&key("0"));
+        store.commit(&key("0"), current.as_ref(), Some(config_map("0", &format!("{round}{value}")))).unwrap();
+    }
+    assert!(first_version.upgrade().is_none(), "old versions are dropped");
+    let retained: usize = store.state().history.iter().map(|event| event.retained_bytes()).sum();
+    assert!(retained <= LIMIT && retained > LIMIT - 2 * LENGTH, "{retained}");
+    assert_eq!(store.state().history.len(), 9);
+    let collection = CollectionKey { resource: "configmaps".into(), namespace: None };
+    assert!(store.check_revision(60).is_err(), "the oldest events are removed first");
+    let _receiver = store.subscribe(&collection);
+    assert_eq!(store.collection_events_after(&collection, 61, usize::MAX).unwrap().0.events[0].revision, 62);
+}
+
+#[test]
+fn iterates_over_a_namespace_in_order() {
+    let store = Store::new(DEFAULT_HISTORY_SIZE);
+    let object = |resource: &str, namespace: &str, name: &str| {
+        let key = ObjectKey { resource: resource.into(), namespace: namespace.into(), name: name.into() };
+        let uid = format!("{resource}/{namespace}/{name}");
+        store
+            .commit(&key, None, Some(json!({"metadata": {"name": name, "namespace": namespace, "uid": uid}})))
+            .unwrap();
+    };
+    for (resource, namespace, name) in [
+        ("configmaps", "a", "1"),
+        ("configmaps", "b", "1"),
+        ("configmaps", "b", "2"),
+        ("namespaces", "", "b"),
+        ("pods", "a", "1"),
+        ("secrets", "b", "1"),
+        ("secrets", "c", "1"),
+    ] {
+        object(resource, namespace, name);
+    }
+    let names = |namespace: &str| {
+        let first = store.next_in_namespace(namespace, None);
+        let all = std::iter::successors(first, |(key, _)| store.next_in_namespace(namespace, Some(key)));
+        all.map(|(key, _)| format!("{}/{}", key.resource, key.name)).collect::<Vec<_>>()
+    };
+    assert_eq!(names("b"), ["configmaps/1", "configmaps/2", "secrets/1"]);
+    assert_eq!(names("a"), ["configmaps/1", "pods/1"]);
+    assert!(names("d").is_empty());
+    assert!(store.is_namespace_empty("d") && !store.is_namespace_empty("c"));
+}

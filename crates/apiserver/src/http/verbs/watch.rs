@@ -1,5 +1,6 @@
 //! GET with `watch=true`: a stream of JSON events, one per line.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use crate::http::response_format::ResponseFormat;
 use crate::http::selection_predicate::SelectionPredicate;
 use crate::resources::Resource;
 use crate::server::Server;
-use crate::store::{CompactedError, ListPage, NamespacedName, StoreEvent, StoredObject};
+use crate::store::{CompactedError, EventBatch, ListPage, NamespacedName, StoreEvent, StoredObject};
 use crate::table::Table;
 use crate::watch::CollectionCursor;
 use crate::write::normalize;
@@ -40,6 +41,17 @@ const MAX_BATCH: usize = 64;
 /// exceeds the cost per event. The first event after a pause is sent immediately.
 const BATCH_INTERVAL: Duration = Duration::from_millis(5);
 
+/// Size of an object in bytes from which its stored text is sent instead of a copy.
+const SHARED_TEXT_BYTES: usize = 32 * 1024;
+
+/// Encoded events to be sent.
+#[derive(Default)]
+struct WatchOutput {
+    /// Complete chunks, which precede `text`.
+    chunks: VecDeque<Bytes>,
+    text: Vec<u8>,
+}
+
 /// State of a watch request.
 struct Watch {
     server: Server,
@@ -53,8 +65,9 @@ struct Watch {
     initial_objects: vec::IntoIter<(Arc<NamespacedName>, Arc<StoredObject>)>,
     /// Revision of the initial state, if the end of the initial state is marked with a bookmark.
     initial_end_revision: Option<u64>,
-    /// Encoded events to be sent.
-    encoded_events: Vec<u8>,
+    output: WatchOutput,
+    /// Whether the next objects or events are already available. They are not delayed by the batch interval.
+    is_behind: bool,
     /// End of the batch interval.
     batch_end: Instant,
     sends_bookmarks: bool,
@@ -93,7 +106,8 @@ pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiReques
         cursor: CollectionCursor::new(server.store(), target.collection_key(), start),
         initial_objects: snapshot.objects.into_iter(),
         initial_end_revision: None,
-        encoded_events: Vec::new(),
+        output: WatchOutput::default(),
+        is_behind: false,
         batch_end: Instant::now(),
         sends_bookmarks: request.query.flag("allowWatchBookmarks"),
         next_bookmark: Instant::now() + BOOKMARK_INTERVAL,
@@ -119,20 +133,25 @@ pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiReques
 impl Watch {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            if !self.encoded_events.is_empty() {
-                return Some(Bytes::from(mem::take(&mut self.encoded_events)));
+            if let Some(chunk) = self.output.next_chunk() {
+                return Some(chunk);
             }
             if self.is_finished {
                 return None;
             }
+            // A batch of parsed objects takes about a millisecond: let other tasks of the worker continue.
+            if mem::take(&mut self.is_behind) && self.parses_objects() {
+                tokio::task::yield_now().await;
+            }
             if self.send_initial_events() {
+                self.is_behind = true;
                 continue;
             }
             let deadline = if self.sends_bookmarks { self.next_bookmark.min(self.end) } else { self.end };
             let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
             tokio::select! {
                 events = Self::next_batch(&mut self.cursor, self.batch_end) => match events {
-                    Ok(events) => self.handle_events(&events),
+                    Ok(batch) => self.handle_events(&batch),
                     Err(compacted) => self.send_expired(compacted.oldest),
                 },
                 () = timer => self.handle_timer(),
@@ -158,17 +177,17 @@ impl Watch {
     }
 
     /// Waits for the end of the batch interval and the next events. Cancel-safe.
-    async fn next_batch(cursor: &mut CollectionCursor, start: Instant) -> Result<Vec<Arc<StoreEvent>>, CompactedError> {
+    async fn next_batch(cursor: &mut CollectionCursor, start: Instant) -> Result<EventBatch, CompactedError> {
         if start > Instant::now() {
             tokio::time::sleep_until(start).await;
         }
         cursor.next(MAX_BATCH).await
     }
 
-    fn handle_events(&mut self, events: &[Arc<StoreEvent>]) {
-        events.iter().for_each(|event| self.handle_event(event));
-        // A full batch means that the client has fallen behind: do not delay its next events.
-        if events.len() < MAX_BATCH {
+    fn handle_events(&mut self, batch: &EventBatch) {
+        batch.events.iter().for_each(|event| self.handle_event(event));
+        self.is_behind = batch.has_more;
+        if !self.is_behind {
             self.batch_end = Instant::now() + BATCH_INTERVAL;
         }
     }
@@ -197,6 +216,12 @@ impl Watch {
         }
     }
 
+    /// Reports whether events need the parsed object.
+    fn parses_objects(&self) -> bool {
+        let is_text = self.format == ResponseFormat::Object && representation::is_stored_representation(&self.resource);
+        !is_text || self.name.is_some() || !self.predicate.selects_everything()
+    }
+
     fn is_selected(&self, object: Option<&Arc<StoredObject>>) -> bool {
         let Some(object) = object else { return false };
         if self.name.is_none() && self.predicate.selects_everything() {
@@ -209,7 +234,7 @@ impl Watch {
 
     fn encode_event(&mut self, kind: &str, object: &Arc<StoredObject>) {
         if self.format == ResponseFormat::Object && representation::is_stored_representation(&self.resource) {
-            return self.encode_line(kind, object.json());
+            return self.output.write_stored(kind, object);
         }
         let converted = representation::to_served_version(&self.resource, &object.value());
         let body = match self.format {
@@ -224,13 +249,7 @@ impl Watch {
                 table.render(&[converted], metadata, !mem::replace(&mut self.has_sent_columns, true))
             }
         };
-        self.encode_line(kind, body.to_string().as_bytes());
-    }
-
-    fn encode_line(&mut self, kind: &str, object: &[u8]) {
-        for fragment in [br#"{"type":""#, kind.as_bytes(), br#"","object":"#, object, b"}\n"] {
-            self.encoded_events.extend_from_slice(fragment);
-        }
+        self.output.write(kind, body.to_string().as_bytes());
     }
 
     fn encode_bookmark(&mut self, revision: u64, end_of_initial: bool) {
@@ -253,7 +272,7 @@ impl Watch {
                 object
             }
         };
-        self.encode_line("BOOKMARK", object.to_string().as_bytes());
+        self.output.write("BOOKMARK", object.to_string().as_bytes());
     }
 
     fn handle_timer(&mut self) {
@@ -269,7 +288,68 @@ impl Watch {
     /// Ends the watch with an ERROR event, so that the client relists.
     fn send_expired(&mut self, oldest: u64) {
         let message = format!("too old resource version: {} ({oldest})", self.cursor.position());
-        self.encode_line("ERROR", Status::expired(message).to_json().to_string().as_bytes());
+        self.output.write("ERROR", Status::expired(message).to_json().to_string().as_bytes());
         self.is_finished = true;
+    }
+}
+
+// === impl WatchOutput ===
+
+impl WatchOutput {
+    /// Returns the next chunk to be sent, or `None` if everything was sent.
+    fn next_chunk(&mut self) -> Option<Bytes> {
+        let chunk = self.chunks.pop_front().unwrap_or_else(|| Bytes::from(mem::take(&mut self.text)));
+        (!chunk.is_empty()).then_some(chunk)
+    }
+
+    /// Appends an event.
+    fn write(&mut self, kind: &str, object: &[u8]) {
+        self.write_start(kind);
+        self.text.extend_from_slice(object);
+        self.write_end();
+    }
+
+    /// Appends an event with the stored text of an object. Every watch of a large object sends the same text.
+    fn write_stored(&mut self, kind: &str, object: &StoredObject) {
+        if object.json().len() < SHARED_TEXT_BYTES {
+            return self.write(kind, object.json());
+        }
+        self.write_start(kind);
+        self.chunks.push_back(Bytes::from(mem::take(&mut self.text)));
+        self.chunks.push_back(object.json_bytes());
+        self.write_end();
+    }
+
+    fn write_start(&mut self, kind: &str) {
+        for fragment in [br#"{"type":""#, kind.as_bytes(), br#"","object":"#] {
+            self.text.extend_from_slice(fragment);
+        }
+    }
+
+    fn write_end(&mut self) {
+        self.text.extend_from_slice(b"}\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_objects_are_sent_without_a_copy() {
+        let small = StoredObject::new(&Arc::new(json!({"kind": "Small"})));
+        let large = StoredObject::new(&Arc::new(json!({"kind": "L".repeat(SHARED_TEXT_BYTES)})));
+        let mut output = WatchOutput::default();
+        for (kind, object) in [("ADDED", &small), ("MODIFIED", &large), ("DELETED", &small)] {
+            output.write_stored(kind, object);
+        }
+        let chunks: Vec<Bytes> = std::iter::from_fn(|| output.next_chunk()).collect();
+        assert!(chunks.iter().any(|chunk| chunk.as_ptr() == large.json().as_ptr()));
+        let text = chunks.concat();
+        let events: Vec<Value> =
+            text.split_inclusive(|byte| *byte == b'\n').map(|line| serde_json::from_slice(line).unwrap()).collect();
+        let kinds: Vec<&str> = events.iter().filter_map(|event| event["type"].as_str()).collect();
+        assert_eq!(kinds, ["ADDED", "MODIFIED", "DELETED"]);
+        assert_eq!(events[1]["object"], *large.value());
     }
 }
