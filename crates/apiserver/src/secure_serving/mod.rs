@@ -2,6 +2,7 @@
 //! token of the kubeconfig.
 
 mod authentication;
+mod connection;
 mod credentials;
 pub(crate) mod credentials_file;
 mod kubeconfig;
@@ -15,10 +16,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::{Extension, Router, middleware};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
@@ -28,8 +28,12 @@ pub use credentials::Credentials;
 pub use kubeconfig::{kubeconfig, write_kubeconfig};
 pub use serve_error::ServeError;
 
-/// Time limit for the TLS handshake, and then for the header of each request.
+/// Time limit for the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Maximum number of connections; further clients wait until one is closed. Of the usual limit of 1,024 open files, this
+/// leaves the rest to the gateway, the journal and the containers.
+const MAX_CONNECTIONS: usize = 800;
 
 /// Serves the API until `stop` is cancelled.
 ///
@@ -50,18 +54,20 @@ pub async fn serve(
     let acceptor = TlsAcceptor::from(Arc::new(tls::server_config(credentials)?));
     let token: Arc<str> = format!("Bearer {}", credentials.token).into();
     let router = http::router(&server).layer(middleware::from_fn_with_state(token, authentication::authenticate));
+    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => return Ok(()),
-            accepted = listener.accept() => accepted,
+            accepted = accept(&listener, &connections) => accepted,
         };
         match accepted {
-            Ok((stream, _)) => {
+            Ok((stream, permit)) => {
                 // With Nagle's algorithm, the second segment of a response would wait for the acknowledgment of the
                 // first.
                 stream.set_nodelay(true).ok();
                 let (acceptor, router, stop) = (acceptor.clone(), router.clone(), stop.clone());
                 tokio::spawn(async move {
+                    let _permit = permit;
                     tokio::select! {
                         () = stop.cancelled() => {}
                         () = serve_connection(stream, acceptor, router) => {}
@@ -75,6 +81,19 @@ pub async fn serve(
             }
         }
     }
+}
+
+/// Waits until another connection is allowed, and accepts it. Cancel-safe.
+async fn accept(
+    listener: &tokio::net::TcpListener,
+    connections: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    if connections.available_permits() == 0 {
+        tracing::warn!(limit = MAX_CONNECTIONS, "API clients wait for a connection: close unused ones");
+    }
+    let permit = Arc::clone(connections).acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, _) = listener.accept().await?;
+    Ok((stream, permit))
 }
 
 async fn serve_connection(mut stream: TcpStream, acceptor: TlsAcceptor, router: Router) {
@@ -96,10 +115,5 @@ async fn serve_connection(mut stream: TcpStream, acceptor: TlsAcceptor, router: 
         Some(_) => router.layer(Extension(authentication::ClientCertificate)),
         None => router,
     };
-    let service = TowerToHyperService::new(router);
-    let mut builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE_TIMEOUT);
-    if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
-        tracing::debug!(%error, "connection closed with an error");
-    }
+    connection::serve(stream, router).await;
 }
