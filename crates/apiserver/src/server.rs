@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use apimachinery::{ApplyOptions, Status, object, server_side_apply};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use crate::core::Core;
 use crate::deletion::{self, DeleteOptions, DeleteResult, Deletion, DeletionCheck, PropagationPolicy};
@@ -329,6 +330,16 @@ impl Server {
     /// Serves the resources of a definition that another request has just stored.
     pub(crate) fn serve_definition(&self, name: &str) {
         self.core.serve_definition(name);
+    }
+
+    /// Returns the slots for CPU-heavy requests.
+    pub(crate) fn cpu_slots(&self) -> &Arc<Semaphore> {
+        &self.core.cpu_slots
+    }
+
+    /// Returns the memory for request bodies in bytes.
+    pub(crate) fn body_memory(&self) -> &Semaphore {
+        &self.core.body_memory
     }
 
     /// Returns the object store.

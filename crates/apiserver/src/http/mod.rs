@@ -1,11 +1,14 @@
 //! The API over HTTP. One handler serves all paths, which are parsed as in kube-apiserver.
 //!
-//! A request is parsed ([`path`], [`request`], [`query`], [`response_format`]) and handled by a discovery or OpenAPI
+//! A request is parsed ([`path`], [`request`], [`query`], [`response_format`]), moved to another thread if it needs much
+//! CPU time ([`cost`], [`offload`]), and handled by a discovery or OpenAPI
 //! document ([`non_resource`]), a verb ([`verbs`]) or a subresource ([`subresources`]). Responses are built in
 //! [`object_response`], [`representation`], [`response`], [`warning_header`] and [`yaml`].
 
+mod cost;
 mod non_resource;
 mod object_response;
+mod offload;
 mod path;
 mod query;
 mod representation;
@@ -27,7 +30,7 @@ use http::header;
 
 use crate::resources::Registry;
 use crate::server::Server;
-use path::{RequestPath, ResourcePath};
+use path::{RequestPath, RequestTarget, ResourcePath};
 use request::ApiRequest;
 
 /// Returns the API as an HTTP service without TLS and authentication, for example for `kube::Client::new`.
@@ -36,6 +39,8 @@ pub fn router(server: &Server) -> Router {
 }
 
 async fn handle(State(server): State<Server>, request: Request) -> Response {
+    // Held until the write is durable: the body, the object and its journal entry are in memory until then.
+    let _memory = server.body_memory().acquire_many(request::max_body_bytes(request.body())).await;
     let epoch = server.store().epoch();
     let accept = request::header_text(&request, header::ACCEPT);
     let response = match read_and_dispatch(&server, request, &accept).await {
@@ -47,17 +52,17 @@ async fn handle(State(server): State<Server>, request: Request) -> Response {
         Ok(()) => response,
         Err(failure) => response::status_response(&failure.status()),
     };
-    if yaml::is_preferred(&accept) { yaml::to_yaml(response).await } else { response }
+    if yaml::is_preferred(&accept) { yaml::to_yaml(server.cpu_slots(), response).await } else { response }
 }
 
 /// Reads the body before the request is handled, because a connection with an unread body cannot be reused.
 async fn read_and_dispatch(server: &Server, request: Request, accept: &str) -> Result<Response, Status> {
     let (head, body) = request.into_parts();
     let body = request::read_body(body).await?;
-    dispatch(server, Request::from_parts(head, ()), body, accept)
+    dispatch(server, Request::from_parts(head, ()), body, accept).await
 }
 
-fn dispatch(server: &Server, request: http::Request<()>, body: Bytes, accept: &str) -> Result<Response, Status> {
+async fn dispatch(server: &Server, request: http::Request<()>, body: Bytes, accept: &str) -> Result<Response, Status> {
     let mut registry = server.registry();
     let path = RequestPath::parse(request.uri().path());
     if let RequestPath::Resource(path) = &path
@@ -68,20 +73,32 @@ fn dispatch(server: &Server, request: http::Request<()>, body: Bytes, accept: &s
         registry = server.registry();
     }
     match path {
+        RequestPath::NonResource(path) if path.is_openapi() => {
+            let accept = accept.to_owned();
+            offload::run(server.cpu_slots(), move || non_resource::serve(&registry, &path, &accept)).await?
+        }
         RequestPath::NonResource(path) => non_resource::serve(&registry, &path, accept),
         RequestPath::Unknown => Ok(response::not_found_page()),
         RequestPath::Resource(path) if is_unserved(&registry, &path) => Ok(response::not_found_page()),
         RequestPath::Resource(path) => {
             let target = path.resolve(&registry)?;
             let api_request = ApiRequest::read(&request, body, accept)?;
-            let response = subresources::serve(server, &target, &api_request);
-            let Some(deprecation) = &target.resource.deprecation_warning else { return response };
-            Ok(warning_header::prepend(
-                response.unwrap_or_else(|status| response::status_response(&status)),
-                deprecation,
-            ))
+            if !cost::is_expensive(server, &target, &api_request) {
+                return serve_resource(server, &target, &api_request);
+            }
+            let work = {
+                let server = server.clone();
+                move || serve_resource(&server, &target, &api_request)
+            };
+            offload::run(server.cpu_slots(), work).await?
         }
     }
+}
+
+fn serve_resource(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Result<Response, Status> {
+    let response = subresources::serve(server, target, request);
+    let Some(deprecation) = &target.resource.deprecation_warning else { return response };
+    Ok(warning_header::prepend(response.unwrap_or_else(|status| response::status_response(&status)), deprecation))
 }
 
 /// Reports whether a path gets the plain-text 404 page, as unknown groups and unknown resources of custom groups do.

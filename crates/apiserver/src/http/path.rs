@@ -166,6 +166,15 @@ impl RequestPath {
     }
 }
 
+// === impl NonResourcePath ===
+
+impl NonResourcePath {
+    /// Reports whether the path is an OpenAPI document, which is generated for each request.
+    pub(crate) fn is_openapi(&self) -> bool {
+        matches!(self, Self::OpenApiV2 | Self::OpenApiIndex | Self::OpenApi { .. })
+    }
+}
+
 // === impl ResourcePath ===
 
 impl ResourcePath {

@@ -54,6 +54,12 @@ impl ApiRequest {
     }
 }
 
+/// Returns the number of bytes that a body can need in memory.
+pub(super) fn max_body_bytes(body: &Body) -> u32 {
+    let length = http_body::Body::size_hint(body).upper().and_then(|length| u32::try_from(length).ok());
+    length.unwrap_or(u32::MAX).min(MAX_BODY_BYTES as u32)
+}
+
 /// Reads the body of a request.
 ///
 /// # Errors
