@@ -25,7 +25,7 @@ pub(super) fn groups(spec: &LeaderWorkerSetSpec<'_>, pods: &[Arc<Value>]) -> Vec
         |pod: &&Arc<Value>| object::namespace(pod) == spec.namespace && object::label(pod, NAME) == Some(spec.name);
     for pod in pods.iter().filter(has_set_label) {
         let index = object::label(pod, GROUP_INDEX).and_then(|index| index.parse().ok());
-        let Some(index) = index.filter(|index| *index >= 0) else { continue };
+        let Some(index) = index.filter(|index| *index >= 0 && is_owned(spec, pod, *index)) else { continue };
         let group = groups.entry(index).or_insert_with(|| Group::empty(index));
         if object::label(pod, WORKER_INDEX) != Some("0") {
             group.workers.push(Arc::clone(pod));
@@ -37,6 +37,17 @@ pub(super) fn groups(spec: &LeaderWorkerSetSpec<'_>, pods: &[Arc<Value>]) -> Vec
         (0..spec.replicas).filter(|index| !groups.contains_key(index)).take(BURST_REPLICAS).collect();
     groups.extend(missing.into_iter().map(|index| (index, Group::empty(index))));
     groups.into_values().collect()
+}
+
+/// Whether a set with this name or the leader of the group controls the Pod; anyone can copy the labels. Pods of a deleted
+/// set or leader with the same name belong to the group until the garbage collection removes them.
+fn is_owned(spec: &LeaderWorkerSetSpec<'_>, pod: &Value, group_index: i64) -> bool {
+    let Some(owner) = object::controller_of(pod) else { return false };
+    match object::text(owner, "/kind") {
+        "LeaderWorkerSet" => object::text(owner, "/name") == spec.name,
+        "Pod" => object::text(owner, "/name") == format!("{}-{group_index}", spec.name),
+        _ => false,
+    }
 }
 
 /// Returns the template revision of a Pod.

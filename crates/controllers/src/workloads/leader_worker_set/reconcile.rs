@@ -235,6 +235,15 @@ mod tests {
         assert_eq!(created_pods(&new_plan(&large_groups, &[Arc::new(leader)])).len(), BURST_REPLICAS);
     }
 
+    /// A person can copy the labels of a Pod.
+    #[test]
+    fn never_deletes_pods_that_the_set_does_not_control() {
+        let mut copy = created_pods(&plan(&set(1, 1), &[], &[], &|_| None, Timestamp::UNIX_EPOCH)).remove(0);
+        copy["metadata"]["ownerReferences"] = json!([]);
+        let scaled_down = plan(&set(0, 1), &[Arc::new(copy)], &[], &|_| None, Timestamp::UNIX_EPOCH);
+        assert!(!scaled_down.actions.iter().any(|action| matches!(action, Action::Delete { .. })), "{scaled_down:?}");
+    }
+
     #[test]
     fn deletes_leader_of_a_large_group_last() {
         let member = |name: String| Arc::new(json!({"metadata": {"name": name}}));
