@@ -3,12 +3,14 @@
 //! Input: a `kube::Client` and the [`Kind`]s to watch. Output: ordered caches ([`Stores`]), [`Change`]s, and few writes:
 //! [`Applier`] sends only differences, [`StatusWriter`] only changed statuses, [`EventRecorder`] one event per transition.
 //! Whether to write is a pure function of the cached objects; [`Clock`] provides the time.
-//! [`LeaderElector`] lets one of several replicas write. This crate never decides which objects should exist.
+//! [`LeaderElector`] lets one of several replicas write. [`new_client`] creates clients whose requests have deadlines. This
+//! crate never decides which objects should exist.
 
 #![warn(missing_docs)]
 
 mod apply;
 mod cached_object;
+mod client;
 mod clock;
 mod conditions;
 mod error;
@@ -32,6 +34,7 @@ mod work_queue;
 
 pub use apply::{Applier, ApplyOutcome, ApplyResult, Convergence, DesiredObject};
 pub use cached_object::{CachePolicy, Representation};
+pub use client::{client_of_service, new_client};
 pub use clock::{Clock, SystemClock, rfc3339_seconds};
 pub use conditions::{
     Condition, ConditionStatus, EventPolicy, Transition, condition_transitions, find_condition, render_conditions,

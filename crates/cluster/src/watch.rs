@@ -27,14 +27,15 @@ const CHANNEL_CAPACITY: usize = 256;
 const PAGE_SIZE: u32 = 100;
 /// CustomResourceDefinitions per page: they are hundreds of times larger than other objects.
 const DEFINITION_PAGE_SIZE: u32 = 4;
-/// How long [`Watches::have_synced`] waits for a kind whose first list failed: a forbidden kind must not block the others.
-/// There is no limit for a slow server, since a decision based on an incomplete cache may be permanent.
-const FAILED_LIST_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long [`Watches::have_synced`] waits for a kind whose list the API server rejects: a forbidden kind must not block
+/// the others. There is no limit for a server that is slow or does not respond, since a decision based on an incomplete
+/// cache may be permanent.
+const REJECTED_LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The watches of one kind.
 struct RunningWatch {
-    /// Time of the first error of a watch, if any.
-    first_failure: Arc<OnceLock<Instant>>,
+    /// Time of the first response that rejected a watch, if any.
+    first_rejection: Arc<OnceLock<Instant>>,
     shutdown: CancellationToken,
 }
 
@@ -113,13 +114,13 @@ impl Watches {
         let page_size = if kind == CUSTOM_RESOURCE_DEFINITION { DEFINITION_PAGE_SIZE } else { PAGE_SIZE };
         let config = config.page_size(page_size);
         let shutdown = self.shutdown.child_token();
-        let first_failure = Arc::default();
-        let watch = RunningWatch { first_failure: Arc::clone(&first_failure), shutdown: shutdown.clone() };
+        let first_rejection = Arc::default();
+        let watch = RunningWatch { first_rejection: Arc::clone(&first_rejection), shutdown: shutdown.clone() };
         self.running.insert(kind, watch);
         self.stores.add_kind(kind, apis.keys().cloned().collect());
         for (namespace, api) in apis {
             let cache = WatchedCache { kind, namespace, stores: self.stores.clone(), changes: self.changes.clone() };
-            tokio::spawn(run(api, config.clone(), cache, Arc::clone(&first_failure), shutdown.clone()));
+            tokio::spawn(run(api, config.clone(), cache, Arc::clone(&first_rejection), shutdown.clone()));
         }
         true
     }
@@ -133,13 +134,25 @@ impl Watches {
         self.stores.remove_kind(kind)
     }
 
-    /// Returns whether the first list of every running watch is complete, or has been failing for 10 seconds.
+    /// Returns whether the first list of every running watch is complete, or has been rejected for 10 seconds.
     #[must_use]
     pub fn have_synced(&self) -> bool {
+        self.unsynced().next().is_none()
+    }
+
+    /// Returns the watched kinds whose first list is not complete and has not been rejected for 10 seconds.
+    #[must_use]
+    pub fn unsynced_kinds(&self) -> Vec<Kind> {
+        self.unsynced().collect()
+    }
+
+    fn unsynced(&self) -> impl Iterator<Item = Kind> {
         let timed_out = |watch: &RunningWatch| {
-            watch.first_failure.get().is_some_and(|failure| failure.elapsed() >= FAILED_LIST_TIMEOUT)
+            watch.first_rejection.get().is_some_and(|rejection| rejection.elapsed() >= REJECTED_LIST_TIMEOUT)
         };
-        self.running.iter().all(|(kind, watch)| self.stores.has_synced(*kind) || timed_out(watch))
+        let is_unsynced =
+            move |(kind, watch): &(&Kind, &RunningWatch)| !self.stores.has_synced(**kind) && !timed_out(watch);
+        self.running.iter().filter(is_unsynced).map(|(kind, _)| *kind)
     }
 
     /// Returns whether a watch of `kind` is running.
@@ -175,7 +188,7 @@ async fn run(
     api: kube::Api<DynamicObject>,
     config: watcher::Config,
     cache: WatchedCache,
-    first_failure: Arc<OnceLock<Instant>>,
+    first_rejection: Arc<OnceLock<Instant>>,
     shutdown: CancellationToken,
 ) {
     let mut events = pin!(watcher(api, config).default_backoff());
@@ -194,8 +207,11 @@ async fn run(
                 }
             }
             Some(Err(error)) => {
-                first_failure.get_or_init(Instant::now);
-                cache.stores.record_list_error(cache.kind, list_error(&error));
+                let list_error = list_error(&error);
+                if is_rejection(&list_error) {
+                    first_rejection.get_or_init(Instant::now);
+                }
+                cache.stores.record_list_error(cache.kind, list_error);
                 let (resource, namespace) = (cache.kind.group_resource(), &cache.namespace);
                 tracing::warn!(resource, namespace, %error, "watch failed, retrying");
             }
@@ -216,6 +232,12 @@ fn list_error(error: &watcher::Error) -> ListError {
     };
     let message = status.map(|status| status.message.clone()).filter(|message| !message.is_empty());
     ListError { code: status.map(|status| status.code), message: message.unwrap_or_else(|| error.to_string()) }
+}
+
+/// Returns whether the API server rejected the request, for example because it is forbidden or a conversion webhook failed,
+/// rather than not responding or being overloaded.
+fn is_rejection(error: &ListError) -> bool {
+    error.code.is_some_and(|code| !matches!(code, 408 | 410 | 429 | 503 | 504))
 }
 
 /// Converts an object to JSON. kube-rs parses its metadata into a typed struct.

@@ -32,7 +32,7 @@ pub(crate) struct Connection {
 pub(crate) async fn connect(args: &ConnectArgs) -> Result<Connection> {
     let config = client_config(args).await?;
     let namespace = config.default_namespace.clone();
-    Ok(Connection { client: Client::try_from(config)?, namespace })
+    Ok(Connection { client: cluster::new_client(config)?, namespace })
 }
 
 /// Returns a client of the cluster that the arguments and the environment select.

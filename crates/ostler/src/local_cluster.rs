@@ -69,7 +69,7 @@ impl LocalCluster {
         let server = cluster.server().clone();
         delete_removed_nodes(&server, &node_names);
         admission.set_server(server.clone());
-        let client = Client::new(embedded::router(&server), "default");
+        let client = cluster::client_of_service(embedded::router(&server), "default");
         let catalog = crate::catalog::documents()?;
         let options = operator::Options { known_classes: crate::catalog::classes(&catalog), ..options };
         install(&server, catalog)?;

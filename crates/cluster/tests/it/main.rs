@@ -3,6 +3,8 @@
 // Lints allow these only in test functions, not in test helpers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod deadlines;
+
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
