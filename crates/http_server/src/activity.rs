@@ -12,31 +12,31 @@ use tokio::time::{Instant, sleep};
 
 /// Tracks the active requests of one connection.
 #[derive(Debug)]
-pub(super) struct ConnectionActivity {
+pub(crate) struct ConnectionActivity {
     active_requests: AtomicUsize,
     last_active: Mutex<Instant>,
 }
 
 /// Guard that counts a request as active; dropped when its response is sent or its client disconnects.
 #[derive(Debug)]
-pub(super) struct ActiveRequest(Arc<ConnectionActivity>);
+pub(crate) struct ActiveRequest(Arc<ConnectionActivity>);
 
 // === impl ConnectionActivity ===
 
 impl ConnectionActivity {
     /// Returns the activity of a new connection.
-    pub(super) fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self { active_requests: AtomicUsize::new(0), last_active: Mutex::new(Instant::now()) })
     }
 
     /// Counts a request as active until the returned guard is dropped.
-    pub(super) fn begin_request(self: &Arc<Self>) -> ActiveRequest {
+    pub(crate) fn begin_request(self: &Arc<Self>) -> ActiveRequest {
         self.active_requests.fetch_add(1, Relaxed);
         ActiveRequest(Arc::clone(self))
     }
 
     /// Waits until no request has been active for `limit`.
-    pub(super) async fn wait_until_idle(&self, limit: Duration) {
+    pub(crate) async fn wait_until_idle(&self, limit: Duration) {
         loop {
             let idle =
                 if self.active_requests.load(Relaxed) > 0 { Duration::ZERO } else { self.last_active().elapsed() };

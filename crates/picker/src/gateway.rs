@@ -1,6 +1,6 @@
 //! Native gateway: an HTTP/1.1 and HTTP/2 reverse proxy for OpenAI requests, with HTTP/1.1 connections to the engines.
 
-mod activity;
+mod engine_body;
 mod engine_client;
 mod forwarded_headers;
 mod models;
@@ -12,29 +12,16 @@ mod route;
 
 use std::{io, sync::Arc, time::Duration};
 
+use http_server::{ConnectionLimits, Connections};
 use hyper::service::service_fn;
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::conn::auto::Builder,
-};
-use tokio::{
-    net::{TcpListener, TcpStream},
-    time::timeout,
-};
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-use crate::{connections::Connections, datastore::Datastore};
-use activity::ConnectionActivity;
+use crate::datastore::Datastore;
 use proxy::Proxy;
 
-/// Timeout for idle client connections and for reading request headers.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Maximum size of request headers in bytes; larger ones are rejected with 431.
-const MAX_HEADER_BYTES: usize = 64 * 1024;
-
-/// Maximum number of concurrent requests per HTTP/2 connection.
-const MAX_CONCURRENT_STREAMS: u32 = 256;
+/// Maximum number of client connections.
+const MAX_CONNECTIONS: usize = 16_384;
 
 /// How long responses may continue after shutdown begins.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -49,7 +36,7 @@ pub async fn serve_gateway(
     shutdown: CancellationToken,
 ) -> io::Result<()> {
     let proxy = Arc::new(Proxy::new(datastore));
-    let connections = Connections::accept(&listener, &shutdown, |stream| {
+    let connections = Connections::accept(&listener, MAX_CONNECTIONS, &shutdown, |stream| {
         serve_connection(stream, Arc::clone(&proxy), shutdown.clone())
     })
     .await;
@@ -63,32 +50,9 @@ async fn serve_connection(stream: TcpStream, proxy: Arc<Proxy>, shutdown: Cancel
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "failed to set TCP_NODELAY");
     }
-    let activity = ConnectionActivity::new();
-    let connection_activity = Arc::clone(&activity);
     let service = service_fn(move |request| {
-        let (proxy, active) = (Arc::clone(&proxy), connection_activity.begin_request());
-        async move {
-            Ok::<_, std::convert::Infallible>(proxy.handle(request).await.map(|body| body.with_active_request(active)))
-        }
+        let proxy = Arc::clone(&proxy);
+        async move { Ok::<_, std::convert::Infallible>(proxy.handle(request).await) }
     });
-    let mut server = Builder::new(TokioExecutor::new());
-    server.http1().timer(TokioTimer::new()).header_read_timeout(IDLE_TIMEOUT).max_buf_size(MAX_HEADER_BYTES);
-    server.http2().max_header_list_size(MAX_HEADER_BYTES as u32).max_concurrent_streams(MAX_CONCURRENT_STREAMS);
-    let connection = server.serve_connection(TokioIo::new(stream), service);
-    let mut connection = std::pin::pin!(connection);
-    let result = tokio::select! {
-        result = connection.as_mut() => result,
-        () = shutdown.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-        () = activity.wait_until_idle(IDLE_TIMEOUT) => {
-            connection.as_mut().graceful_shutdown();
-            // The client may ignore the GOAWAY frame.
-            timeout(DRAIN_TIMEOUT, connection).await.unwrap_or(Ok(()))
-        }
-    };
-    if let Err(error) = result {
-        tracing::debug!(%error, "connection failed");
-    }
+    http_server::serve_connection(stream, service, ConnectionLimits::default(), shutdown).await;
 }

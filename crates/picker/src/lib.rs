@@ -15,14 +15,13 @@
 //! 3. Decision: `candidate` and `scheduling_request` are its input; `filter`, `score`, `profile` and `policy` select endpoints
 //!    for the endpoint picker, and `config` builds a policy; `schedule` selects one for the native gateway.
 //! 4. `openai_error`: errors for clients, the same for both front ends.
-//! 5. Shells: `connections`, `watch` and `gateway`; `ext_proc` (messages) and `endpoint_picker`, which also scrapes engines.
+//! 5. Shells: `watch` and `gateway`; `ext_proc` (messages) and `endpoint_picker`, which also scrapes engines.
 
 #![warn(missing_docs)]
 
 mod candidate;
 pub mod code;
 mod config;
-mod connections;
 mod datastore;
 mod endpoint;
 mod endpoint_picker;

@@ -58,6 +58,12 @@ impl OpenAiError {
         Self { code: Some("request_timeout"), ..Self::new(StatusCode::REQUEST_TIMEOUT, message) }
     }
 
+    /// Returns the error for an engine that did not start to respond in time.
+    pub(crate) fn engine_timeout() -> Self {
+        let message = "The engine did not respond in time.";
+        Self { code: Some("engine_timeout"), ..Self::new(StatusCode::GATEWAY_TIMEOUT, message) }
+    }
+
     /// Returns the error for a body that is shorter than announced.
     pub(crate) fn incomplete_body() -> Self {
         Self::new(StatusCode::BAD_REQUEST, "The request body ended early.")

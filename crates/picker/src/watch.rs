@@ -6,7 +6,7 @@ use cluster::{
     Clock, Condition, Error, Kind, NamespacedName, StatusWriter, Stores, SystemClock, Watches, render_conditions,
 };
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -28,37 +28,62 @@ const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
 /// Delay before a failed status update is retried.
 const STATUS_RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// Watches BackendPools, use cases and Pods until `shutdown`. A change updates the routing table immediately; then changed
-/// statuses are written.
+/// Watches BackendPools, use cases and Pods until `shutdown`. A change updates the routing table immediately. Changed
+/// statuses are written concurrently, so that an API server that does not respond to writes does not delay the table.
 pub async fn watch_backend_pools(client: kube::Client, datastore: Arc<Datastore>, shutdown: CancellationToken) {
     let stores = Stores::new(MANAGER);
-    let (mut watches, mut changes) = Watches::new(client.clone(), stores.clone(), shutdown.clone());
+    let (indexes, latest_index) = watch::channel(None);
+    let writer = StatusWriter::new(client.clone(), stores.clone(), MANAGER);
+    tokio::select! {
+        () = shutdown.cancelled() => {}
+        () = update_routing_table(client, &stores, &datastore, &indexes, &shutdown) => {}
+        () = update_statuses(latest_index, &writer, &stores) => {}
+    }
+}
+
+/// Updates the routing table after each change, and sends the index to `indexes` once the caches are synced.
+async fn update_routing_table(
+    client: kube::Client,
+    stores: &Stores,
+    datastore: &Datastore,
+    indexes: &watch::Sender<Option<Arc<PoolIndex>>>,
+    shutdown: &CancellationToken,
+) {
+    let (mut watches, mut changes) = Watches::new(client, stores.clone(), shutdown.clone());
     for kind in [BACKEND_POOL, USE_CASE_SET, USE_CASE, POD] {
         watches.start(kind);
     }
-    let writer = StatusWriter::new(client, stores.clone(), MANAGER);
-    let mut retry_pending = false;
-    loop {
-        tokio::select! {
-            biased;
-            () = shutdown.cancelled() => return,
-            change = changes.recv() => if change.is_none() { return },
-            () = sleep(STATUS_RETRY_DELAY), if retry_pending => {}
-        }
+    while changes.recv().await.is_some() {
         // Build the index once for all pending changes.
         while changes.try_recv().is_ok() {}
-        let index = index::build_index(&watched_objects(&stores), |address| datastore.load(address));
+        let index = index::build_index(&watched_objects(stores), |address| datastore.load(address));
         let old = datastore.routing_table();
         datastore.replace(index.pools.clone());
         log_changes(&old, &datastore.routing_table());
         // Before the first lists are complete, the status would not include all Pods and pools.
         if [BACKEND_POOL, USE_CASE_SET, USE_CASE, POD].into_iter().all(|kind| stores.has_synced(kind)) {
-            let result = publish_statuses(&writer, &stores, &index).await;
-            let delay = STATUS_RETRY_DELAY;
-            retry_pending = result
-                .inspect_err(|error| tracing::warn!(%error, ?delay, "failed to update status, retrying"))
-                .is_err();
+            indexes.send_replace(Some(Arc::new(index)));
         }
+    }
+}
+
+/// Writes the statuses of the latest index until the sender is dropped. Failed writes are retried.
+async fn update_statuses(
+    mut latest_index: watch::Receiver<Option<Arc<PoolIndex>>>,
+    writer: &StatusWriter,
+    stores: &Stores,
+) {
+    let mut retry_pending = false;
+    loop {
+        tokio::select! {
+            changed = latest_index.changed() => if changed.is_err() { return },
+            () = sleep(STATUS_RETRY_DELAY), if retry_pending => {}
+        }
+        let Some(index) = latest_index.borrow_and_update().clone() else { continue };
+        let result = publish_statuses(writer, stores, &index).await;
+        let delay = STATUS_RETRY_DELAY;
+        retry_pending =
+            result.inspect_err(|error| tracing::warn!(%error, ?delay, "failed to update status, retrying")).is_err();
     }
 }
 

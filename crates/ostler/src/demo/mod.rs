@@ -1,6 +1,6 @@
 //! `ostler up --demo`: sample services and a request, with the reasons for its routing.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use api::{Document, parse_manifest};
@@ -20,6 +20,9 @@ pub(crate) const NODES: &str = "big=8×H100-80G, mid=8×A100-40G, small=4×L40S"
 
 const MODEL: &str = "chat";
 const PROMPT: &str = "Why do horses sleep standing?";
+
+/// Maximum duration of the request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Returns the sample manifests.
 fn manifests() -> Result<Vec<Document>> {
@@ -45,8 +48,10 @@ pub(crate) async fn deploy(local_cluster: &LocalCluster) -> Result<()> {
 
 /// Sends the request through the gateway and collects the decisions of services and gateway.
 pub(crate) async fn run(local_cluster: &LocalCluster, start_time: Instant) -> Result<DemoOutcome> {
-    let (request, first_token) =
-        send_request(&format!("http://{}", local_cluster.gateway)).await.context("request of the demo")?;
+    let gateway = format!("http://{}", local_cluster.gateway);
+    let response = tokio::time::timeout(REQUEST_TIMEOUT, send_request(&gateway)).await;
+    let response = response.unwrap_or_else(|_| Err(anyhow::anyhow!("the gateway did not respond within 10 min")));
+    let (request, first_token) = response.context("request of the demo")?;
     Ok(DemoOutcome {
         services: progress::services(local_cluster.cluster.server())
             .iter()

@@ -1,23 +1,22 @@
 //! HTTP server for the metrics endpoint.
 
-use std::{convert::Infallible, io, sync::Arc, time::Duration};
+use std::{convert::Infallible, io, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Full;
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use http_server::{ConnectionLimits, Connections};
+use hyper::{body::Incoming, service::service_fn};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use super::EndpointPicker;
-use crate::connections::Connections;
 
 /// Content type of the OpenMetrics text format.
 const OPEN_METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Timeout for reading the headers of a request.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum number of connections.
+const MAX_CONNECTIONS: usize = 64;
 
 /// Serves `GET /metrics` on `listener` until `shutdown`.
 ///
@@ -34,17 +33,10 @@ pub async fn serve_metrics(
             let response = handle_request(&request, &picker);
             async { Ok::<_, Infallible>(response) }
         });
-        let mut server = http1::Builder::new();
-        server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-        let connection = server.serve_connection(TokioIo::new(stream), service);
-        async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "connection failed");
-            }
-        }
+        http_server::serve_connection(stream, service, ConnectionLimits::default(), shutdown.clone())
     };
     // Abort open connections.
-    drop(Connections::accept(&listener, &shutdown, connection).await);
+    drop(Connections::accept(&listener, MAX_CONNECTIONS, &shutdown, connection).await);
     Ok(())
 }
 

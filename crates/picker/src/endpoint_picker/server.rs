@@ -3,8 +3,8 @@
 use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
 use http::{Request, Response};
-use hyper::{body::Incoming, server::conn::http2, service::service_fn};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use http_server::{ConnectionLimits, Connections};
+use hyper::{body::Incoming, service::service_fn};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
@@ -17,7 +17,6 @@ use tonic_prost::ProstCodec;
 
 use super::{EndpointPicker, ext_proc_service::process, serving_certificate::ServingCertificate};
 use crate::{
-    connections::Connections,
     ext_proc::{HealthCheckRequest, HealthCheckResponse, ProcessingRequest, ProcessingResponse, ServingStatus},
     request::MAX_BODY_BYTES,
 };
@@ -26,9 +25,12 @@ const EXT_PROC_SERVICE: &str = "envoy.service.ext_proc.v3.ExternalProcessor";
 const PROCESS_PATH: &str = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";
 const HEALTH_CHECK_PATH: &str = "/grpc.health.v1.Health/Check";
 
+/// Maximum number of connections of proxies and probes.
+const MAX_CONNECTIONS: usize = 1024;
+
 /// Maximum number of concurrent requests per connection of a proxy. The stream of a request is open until its response
 /// ends.
-const MAX_CONCURRENT_STREAMS: u32 = 65_536;
+const MAX_CONCURRENT_REQUESTS: u32 = 65_536;
 
 /// How long requests in flight may continue after shutdown begins.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -56,7 +58,7 @@ pub async fn serve_grpc(
     shutdown: CancellationToken,
 ) -> io::Result<()> {
     let connection = |stream| accept_connection(stream, role.clone(), Arc::clone(&picker), shutdown.clone());
-    let connections = Connections::accept(&listener, &shutdown, connection).await;
+    let connections = Connections::accept(&listener, MAX_CONNECTIONS, &shutdown, connection).await;
     picker.drain();
     drop(listener);
     connections.drain(DRAIN_TIMEOUT).await;
@@ -92,19 +94,8 @@ async fn serve_connection(
         let (role, picker) = (role.clone(), Arc::clone(&picker));
         async move { Ok::<_, Infallible>(handle_request(request, &role, picker).await) }
     });
-    let mut server = http2::Builder::new(TokioExecutor::new());
-    server.max_concurrent_streams(MAX_CONCURRENT_STREAMS);
-    let mut connection = std::pin::pin!(server.serve_connection(TokioIo::new(stream), service));
-    let result = tokio::select! {
-        result = connection.as_mut() => result,
-        () = shutdown.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = result {
-        tracing::debug!(%error, "connection failed");
-    }
+    let limits = ConnectionLimits { max_concurrent_requests: MAX_CONCURRENT_REQUESTS, ..ConnectionLimits::default() };
+    http_server::serve_connection(stream, service, limits, shutdown).await;
 }
 
 async fn handle_request(

@@ -1,4 +1,5 @@
-//! HTTP client for engines, with pooled connections. A request on a stale connection is retried on a new one.
+//! HTTP client for engines, with pooled connections. A request on a stale connection is retried on a new one. Requests have
+//! generous deadlines, since a completion may take minutes; keep-alive probes detect dead hosts much earlier.
 
 use std::{
     io,
@@ -25,7 +26,10 @@ use hyper_util::{
     },
     rt::{TokioExecutor, TokioIo, TokioTimer},
 };
-use tokio::{net::TcpStream, time::Instant};
+use tokio::{
+    net::TcpStream,
+    time::{Instant, timeout},
+};
 use tower::util::MapResponse;
 
 /// Idle timeout of pooled connections. vLLM closes idle connections after five seconds.
@@ -33,6 +37,13 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Timeout for connecting to an endpoint.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Maximum time until an engine starts to respond. Without streaming, it starts once the completion is complete.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+
+/// Time without traffic after which a connection is probed, interval between the probes, and number of unanswered probes
+/// after which the connection fails: the host of an engine may have crashed.
+const KEEP_ALIVE: (Duration, Duration, u32) = (Duration::from_secs(15), Duration::from_secs(5), 4);
 
 /// A request that fails within this time may have been sent on a connection that the engine was closing. Later failures
 /// are attributed to the request itself.
@@ -58,6 +69,17 @@ struct TrackedConnection {
     reused: ReusedFlag,
 }
 
+/// Why a request to an engine failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum EngineError {
+    /// The engine cannot be reached, or closed the connection before it responded.
+    #[error(transparent)]
+    Connection(#[from] Error),
+    /// The engine did not start to respond within its deadline.
+    #[error("no response within {} min", RESPONSE_TIMEOUT.as_secs() / 60)]
+    Timeout,
+}
+
 // === impl EngineClient ===
 
 impl EngineClient {
@@ -66,6 +88,10 @@ impl EngineClient {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        let (idle_time, interval, probes) = KEEP_ALIVE;
+        connector.set_keepalive(Some(idle_time));
+        connector.set_keepalive_interval(Some(interval));
+        connector.set_keepalive_retries(Some(probes));
         let connector: Connector =
             MapResponse::new(connector, |io| TrackedConnection { io, reused: ReusedFlag::default() });
         let mut builder = Client::builder(TokioExecutor::new());
@@ -78,15 +104,19 @@ impl EngineClient {
     /// the engine has not received the request, and it is retried on a new connection.
     ///
     /// # Errors
-    /// The engine cannot be reached, or closes the connection before it responds.
-    pub(super) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Error> {
+    /// The engine cannot be reached, closes the connection before it responds, or does not respond in time.
+    pub(super) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, EngineError> {
+        timeout(RESPONSE_TIMEOUT, self.send_without_deadline(request)).await.map_err(|_| EngineError::Timeout)?
+    }
+
+    async fn send_without_deadline(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, EngineError> {
         let (retry, start) = (request.clone(), Instant::now());
         match self.pooled_client.request(request).await {
             Err(error) if is_on_reused_connection(&error) && start.elapsed() < STALE_CONNECTION_WINDOW => {
                 tracing::debug!(%error, "pooled connection was closed, retrying on a new connection");
-                self.unpooled_client.request(retry).await
+                Ok(self.unpooled_client.request(retry).await?)
             }
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
             Ok(response) => {
                 if let Some(ReusedFlag(reused)) = response.extensions().get() {
                     reused.store(true, Relaxed);
@@ -146,5 +176,21 @@ impl Write for TrackedConnection {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.io).poll_write_vectored(context, slices)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel accepts the connection.
+    #[tokio::test(start_paused = true)]
+    async fn engine_that_does_not_respond_times_out() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let uri = format!("http://{}/v1/completions", listener.local_addr().unwrap());
+        let start = Instant::now();
+        let request = Request::post(uri).body(Full::new(Bytes::from_static(b"{}"))).unwrap();
+        let error = EngineClient::new().send(request).await.unwrap_err();
+        assert_eq!((error.to_string().as_str(), start.elapsed()), ("no response within 30 min", RESPONSE_TIMEOUT));
     }
 }

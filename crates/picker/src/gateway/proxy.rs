@@ -8,7 +8,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 
 use super::{
-    engine_client::EngineClient,
+    engine_client::{EngineClient, EngineError},
     forwarded_headers::forwarded_headers,
     models,
     proxied_request::{ProxiedRequest, read_request},
@@ -59,12 +59,12 @@ impl Proxy {
                 Ok(response::json(StatusCode::OK, &model))
             }
             Route::Inference { .. } if request.method() != Method::POST => Err(OpenAiError::method_not_allowed("POST")),
-            Route::Inference { pool, path } => Ok(self.forward(read_request(request, pool, path).await?).await?),
+            Route::Inference { pool, path } => self.forward(read_request(request, pool, path).await?).await,
             Route::NotFound => Err(OpenAiError::unknown_path(&path)),
         }
     }
 
-    async fn forward(&self, request: ProxiedRequest) -> Result<Response<ResponseBody>, RoutingError> {
+    async fn forward(&self, request: ProxiedRequest) -> Result<Response<ResponseBody>, OpenAiError> {
         let (table, mut rng) = (self.datastore.routing_table(), self.datastore.rng());
         let prompt_tokens = request.info.prompt_tokens();
         let route_request = RouteRequest { model: &request.model.name, pool: request.pool.as_ref(), prompt_tokens };
@@ -91,10 +91,15 @@ impl Proxy {
                     let models = is_rewritten.then_some(models);
                     return Ok(downstream_response(response, models, &selection, in_flight));
                 }
+                // Another endpoint would repeat the work, and the client has waited too long already.
+                Err(error @ EngineError::Timeout) => {
+                    tracing::warn!(address = %selection.endpoint.address, %error, "endpoint timed out");
+                    return Err(OpenAiError::engine_timeout());
+                }
                 Err(error) => {
                     tracing::debug!(address = %selection.endpoint.address, %error, "endpoint failed before it responded");
                     if !can_retry {
-                        return Err(RoutingError::NoEndpointAvailable(route.pool.key.clone()));
+                        return Err(RoutingError::NoEndpointAvailable(route.pool.key.clone()).into());
                     }
                 }
             }

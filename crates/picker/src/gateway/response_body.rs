@@ -9,15 +9,12 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::activity::ActiveRequest;
+use super::engine_body::{EngineBody, EngineBodyError};
 use crate::{endpoint::InFlight, model_rewrite::ModelRestorer};
 
-/// Body of a response. The request counts as active until the body is sent.
+/// Body of a response.
 #[derive(Debug)]
-pub(super) struct ResponseBody {
-    content: Content,
-    _active_request: Option<ActiveRequest>,
-}
+pub(super) struct ResponseBody(Content);
 
 /// Content of a body. If the client disconnects, it is dropped; this closes the connection to the engine, which aborts the
 /// request.
@@ -32,7 +29,7 @@ enum Content {
 /// Body from an engine.
 #[derive(Debug)]
 struct UpstreamBody {
-    incoming: Incoming,
+    incoming: EngineBody<Incoming>,
     restorer: Option<ModelRestorer>,
     /// Counts the request as in flight until the end of the body.
     _in_flight: InFlight,
@@ -43,43 +40,39 @@ struct UpstreamBody {
 impl ResponseBody {
     /// Returns a complete body.
     pub(super) fn full(bytes: Bytes) -> Self {
-        Self { content: Content::Full(Some(bytes).filter(|bytes| !bytes.is_empty())), _active_request: None }
-    }
-
-    /// Counts `active_request` as active until the body is sent.
-    pub(super) fn with_active_request(self, active_request: ActiveRequest) -> Self {
-        Self { _active_request: Some(active_request), ..self }
+        Self(Content::Full(Some(bytes).filter(|bytes| !bytes.is_empty())))
     }
 
     /// Returns the body of an engine. `restorer` changes it if the model was rewritten.
     pub(super) fn upstream(incoming: Incoming, restorer: Option<ModelRestorer>, in_flight: InFlight) -> Self {
-        Self {
-            content: Content::Upstream(UpstreamBody { incoming, restorer, _in_flight: in_flight }),
-            _active_request: None,
-        }
+        let incoming = EngineBody::new(incoming);
+        Self(Content::Upstream(UpstreamBody { incoming, restorer, _in_flight: in_flight }))
     }
 }
 
 impl http_body::Body for ResponseBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = EngineBodyError;
 
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        match &mut self.get_mut().content {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, EngineBodyError>>> {
+        match &mut self.get_mut().0 {
             Content::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Content::Upstream(body) => body.poll(context),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.content {
+        match &self.0 {
             Content::Full(bytes) => bytes.is_none(),
             Content::Upstream(body) => body.restorer.is_none() && body.incoming.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.content {
+        match &self.0 {
             Content::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
             Content::Upstream(body) if body.restorer.is_none() => body.incoming.size_hint(),
             Content::Upstream(_) => SizeHint::default(),
@@ -90,7 +83,7 @@ impl http_body::Body for ResponseBody {
 // === impl UpstreamBody ===
 
 impl UpstreamBody {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, EngineBodyError>>> {
         loop {
             let frame = ready!(Pin::new(&mut self.incoming).poll_frame(context)).transpose()?;
             let Some(restorer) = &mut self.restorer else { return Poll::Ready(frame.map(Ok)) };

@@ -4,9 +4,11 @@ use std::{
     collections::BTreeMap,
     convert::Infallible,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use bytes::Bytes;
+use futures::StreamExt as _;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use picker::{Datastore, watch_backend_pools};
@@ -22,12 +24,17 @@ type Body = UnsyncBoxBody<Bytes, Infallible>;
 struct FakeApiServer {
     lists: Arc<BTreeMap<&'static str, Vec<Value>>>,
     written_statuses: Arc<Mutex<Vec<(String, Value)>>>,
+    /// Whether writes are never answered.
+    hangs: bool,
 }
 
 impl FakeApiServer {
     async fn handle(self, request: Request<kube::client::Body>) -> Result<Response<Body>, Infallible> {
         let (head, body) = request.into_parts();
         let path = head.uri.path().to_owned();
+        if head.method == Method::PATCH && self.hangs {
+            return std::future::pending().await;
+        }
         if head.method == Method::PATCH {
             let body = body.collect().await.unwrap().to_bytes();
             let sent: Value = serde_json::from_slice(&body).unwrap();
@@ -55,20 +62,28 @@ fn object(kind: &str, name: &str, spec: &Value) -> Value {
 }
 
 fn pod() -> Value {
+    pod_with_ip("127.0.0.9")
+}
+
+fn pod_with_ip(ip: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod",
         "metadata": {"namespace": "ns", "name": "llama-0", "uid": "u", "resourceVersion": "1", "labels": {"app": "llama"}},
-        "status": {"phase": "Running", "podIP": "127.0.0.9", "conditions": [{"type": "Ready", "status": "True"}]}})
+        "status": {"phase": "Running", "podIP": ip, "conditions": [{"type": "Ready", "status": "True"}]}})
+}
+
+/// Returns a pool, its use case and its Pod.
+fn lists() -> Arc<BTreeMap<&'static str, Vec<Value>>> {
+    let pool = object("BackendPool", "llama", &json!({"selector": {"app": "llama"}, "targetPorts": [8000]}));
+    let set =
+        object("LLMUseCaseSet", "chat", &json!({"poolRef": [{"name": "llama"}], "useCases": [{"modelName": "chat"}]}));
+    Arc::new(BTreeMap::from([("/backendpools", vec![pool]), ("/llmusecasesets", vec![set]), ("/pods", vec![pod()])]))
 }
 
 // spec: GW-17
 // spec: GW-28
 #[tokio::test]
 async fn pool_becomes_routable_and_its_status_is_written() {
-    let pool = object("BackendPool", "llama", &json!({"selector": {"app": "llama"}, "targetPorts": [8000]}));
-    let set =
-        object("LLMUseCaseSet", "chat", &json!({"poolRef": [{"name": "llama"}], "useCases": [{"modelName": "chat"}]}));
-    let lists = BTreeMap::from([("/backendpools", vec![pool]), ("/llmusecasesets", vec![set]), ("/pods", vec![pod()])]);
-    let api = FakeApiServer { lists: Arc::new(lists), written_statuses: Arc::default() };
+    let api = FakeApiServer { lists: lists(), written_statuses: Arc::default(), hangs: false };
     let server = api.clone();
     let client = kube::Client::new(tower::service_fn(move |request| server.clone().handle(request)), "ns");
     let (datastore, shutdown) = (Arc::new(Datastore::new(0)), CancellationToken::new());
@@ -91,4 +106,34 @@ async fn pool_becomes_routable_and_its_status_is_written() {
     );
     assert_eq!(status["conditions"][0]["reason"], "EndpointsReady");
     assert_eq!(written[1].1["status"]["conditions"][0]["reason"], "Accepted");
+}
+
+/// The first watches deliver another address of the Pod while a write of a status is not answered.
+#[tokio::test(start_paused = true)]
+async fn unanswered_status_writes_do_not_delay_the_routing_table() {
+    let api = FakeApiServer { lists: lists(), written_statuses: Arc::default(), hangs: true };
+    let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+        let server = api.clone();
+        async move {
+            let is_watch = request.uri().query().is_some_and(|query| query.contains("watch="));
+            if !is_watch || !request.uri().path().ends_with("/pods") {
+                return server.handle(request).await;
+            }
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            let mut pod = pod_with_ip("127.0.0.10");
+            pod["metadata"]["resourceVersion"] = json!("2");
+            let event = format!("{}\n", json!({"type": "MODIFIED", "object": pod}));
+            let event = futures::stream::iter([Ok(http_body::Frame::data(Bytes::from(event)))]);
+            Ok::<_, Infallible>(Response::new(StreamBody::new(event.chain(futures::stream::pending())).boxed_unsync()))
+        }
+    });
+    let (datastore, shutdown) = (Arc::new(Datastore::new(0)), CancellationToken::new());
+    let client = cluster::client_of_service(service, "ns");
+    let watch_task = tokio::spawn(watch_backend_pools(client, Arc::clone(&datastore), shutdown.clone()));
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let table = datastore.routing_table();
+    let (pool, _) = table.find(None, "chat").unwrap();
+    assert_eq!(pool.ready_endpoints[0].address.to_string(), "127.0.0.10:8000");
+    shutdown.cancel();
+    watch_task.await.unwrap();
 }

@@ -1,0 +1,222 @@
+//! Serves HTTP on one connection within its limits.
+
+use std::error::Error;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::{Request, Response};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::activity::{ActiveRequest, ConnectionActivity};
+use crate::write_timeout::WriteTimeout;
+
+/// How long the client of an idle connection may take to close it, before the server does.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Limits of one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// Maximum time without a request in progress, maximum time for the headers of a request, maximum time for the reply to
+    /// an HTTP/2 ping, and maximum time in which the client receives nothing although data is ready.
+    pub idle_timeout: Duration,
+    /// Maximum size of the headers of a request in bytes; larger ones are rejected with 431.
+    pub max_header_bytes: u32,
+    /// Maximum number of concurrent requests of an HTTP/2 connection.
+    pub max_concurrent_requests: u32,
+}
+
+/// Body of a response. The request counts as active until the body is sent.
+struct ActiveBody<B> {
+    body: B,
+    _active: ActiveRequest,
+}
+
+// === impl ConnectionLimits ===
+
+impl Default for ConnectionLimits {
+    /// Returns limits for clients that send few and small requests: one minute, 64 KiB of headers, 256 requests.
+    fn default() -> Self {
+        Self { idle_timeout: Duration::from_secs(60), max_header_bytes: 64 * 1024, max_concurrent_requests: 256 }
+    }
+}
+
+/// Serves HTTP/1.1 or HTTP/2 on `stream` until the client closes it, it exceeds a limit, or `shutdown`. Requests in
+/// progress are completed after a shutdown; the caller limits how long that may take.
+pub async fn serve_connection<S, B>(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    service: S,
+    limits: ConnectionLimits,
+    shutdown: CancellationToken,
+) where
+    S: Service<Request<Incoming>, Response = Response<B>> + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<Box<dyn Error + Send + Sync>>,
+    B: Body + Send + Unpin + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let activity = ConnectionActivity::new();
+    let service = service_fn(|request| {
+        let (active, response) = (activity.begin_request(), service.call(request));
+        async move { response.await.map(|response| response.map(|body| ActiveBody { body, _active: active })) }
+    });
+    let stream = TokioIo::new(WriteTimeout::new(stream, limits.idle_timeout));
+    let builder = builder(limits);
+    let mut connection = pin!(builder.serve_connection(stream, service));
+    let result = tokio::select! {
+        result = connection.as_mut() => result,
+        () = shutdown.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+        () = activity.wait_until_idle(limits.idle_timeout) => {
+            connection.as_mut().graceful_shutdown();
+            tokio::select! {
+                result = connection => result,
+                () = wait_until_closed(&activity) => Ok(()),
+            }
+        }
+    };
+    if let Err(error) = result {
+        tracing::debug!(%error, "connection failed");
+    }
+}
+
+fn builder(limits: ConnectionLimits) -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    let (timeout, max_header_bytes) = (limits.idle_timeout, limits.max_header_bytes);
+    let buffer_size = usize::try_from(max_header_bytes).unwrap_or(usize::MAX);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(timeout).max_buf_size(buffer_size);
+    let mut http2 = builder.http2();
+    http2.timer(TokioTimer::new()).keep_alive_interval(timeout / 2).keep_alive_timeout(timeout);
+    http2.max_header_list_size(max_header_bytes).max_concurrent_streams(limits.max_concurrent_requests);
+    builder
+}
+
+/// Waits until the client has had time to close an idle connection. It may ignore the GOAWAY frame, or may have sent a
+/// request before it received the frame.
+async fn wait_until_closed(activity: &Arc<ConnectionActivity>) {
+    sleep(CLOSE_TIMEOUT).await;
+    activity.wait_until_idle(CLOSE_TIMEOUT).await;
+}
+
+// === impl ActiveBody ===
+
+impl<B: Body + Unpin> Body for ActiveBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::convert::Infallible;
+
+    use bytes::Bytes;
+    use http_body_util::{Empty, Full};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+    use tokio::time::Instant;
+
+    const LIMITS: ConnectionLimits = ConnectionLimits {
+        idle_timeout: Duration::from_secs(60),
+        max_header_bytes: 64 * 1024,
+        max_concurrent_requests: 8,
+    };
+
+    /// Starts a server whose responses contain `length` bytes and returns the client's end of a connection.
+    fn connect(length: usize) -> DuplexStream {
+        let (client, server) = duplex(64);
+        let service = service_fn(move |_| async move {
+            sleep(Duration::from_secs(300)).await;
+            Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(vec![b'a'; length]))))
+        });
+        tokio::spawn(serve_connection(server, service, LIMITS, CancellationToken::new()));
+        client
+    }
+
+    /// Reads until the server closes the connection; returns the text and the elapsed seconds.
+    async fn read_to_end(client: &mut DuplexStream) -> (String, u64) {
+        let (start, mut bytes) = (Instant::now(), Vec::new());
+        client.read_to_end(&mut bytes).await.ok();
+        (String::from_utf8_lossy(&bytes).into_owned(), start.elapsed().as_secs())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn closes_connection_without_a_byte() {
+        let (text, seconds) = read_to_end(&mut connect(1)).await;
+        assert!(text.is_empty() && (60..=70).contains(&seconds), "{seconds} s: {text}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn closes_connection_with_slow_headers() {
+        let mut client = connect(1);
+        client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n").await.unwrap();
+        let (_, seconds) = read_to_end(&mut client).await;
+        assert!((60..=70).contains(&seconds), "{seconds} s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn closes_http2_connection_without_request() {
+        let mut client = connect(1);
+        // Preface and empty SETTINGS frame; the client does not reply to pings.
+        client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+        let (_, seconds) = read_to_end(&mut client).await;
+        assert!((60..=100).contains(&seconds), "{seconds} s");
+    }
+
+    /// The request takes five minutes, longer than a connection may be idle.
+    #[tokio::test(start_paused = true)]
+    async fn completes_slow_requests() {
+        let mut client = connect(3);
+        client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        let (text, seconds) = read_to_end(&mut client).await;
+        assert!(text.starts_with("HTTP/1.1 200") && text.ends_with("aaa"), "{text}");
+        assert!((360..=370).contains(&seconds), "{seconds} s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn closes_connection_of_client_that_does_not_read() {
+        let mut client = connect(1 << 20);
+        client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        sleep(Duration::from_secs(300 + 120)).await;
+        let (text, _) = read_to_end(&mut client).await;
+        assert!(text.len() < 1000, "{}", text.len());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn idle_connection_of_shutdown_closes_at_once() {
+        let (mut client, server) = duplex(64);
+        let shutdown = CancellationToken::new();
+        let service = service_fn(|_| async { Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())) });
+        tokio::spawn(serve_connection(server, service, LIMITS, shutdown.clone()));
+        client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        let mut start = [0; 12];
+        client.read_exact(&mut start).await.unwrap();
+        shutdown.cancel();
+        assert_eq!(read_to_end(&mut client).await.1, 0);
+    }
+}
