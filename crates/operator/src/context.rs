@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::FIELD_MANAGER;
 use crate::cluster_state::ClusterState;
 use crate::event_queue::EventSender;
+use crate::health::Health;
 use crate::inventory;
 use crate::kinds::{OWNED, SERVICES};
 use crate::metrics::{ClusterGauges, Metrics};
@@ -37,6 +38,8 @@ pub(crate) struct Context {
     pub(crate) metrics: Arc<Metrics>,
     /// Gauges of the cluster, which disappear with this context.
     pub(crate) cluster_gauges: ClusterGauges,
+    /// Liveness and readiness.
+    pub(crate) health: Arc<Health>,
     /// Feature gate `AcceleratorAwareScheduling`.
     pub(crate) accelerator_aware: bool,
     /// Whether accelerator classes and ResourceFlavors are written.
@@ -70,6 +73,7 @@ impl Context {
             clock: options.clock.clone(),
             metrics: Arc::clone(&options.metrics),
             cluster_gauges: ClusterGauges::new(Arc::clone(&options.metrics)),
+            health: Arc::clone(&options.health),
             accelerator_aware: options.accelerator_aware,
             maintains_classes: options.maintains_classes(),
             discovery: options.discovery,

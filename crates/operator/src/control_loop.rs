@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::changes::handle_change;
 use crate::context::Context;
 use crate::error_chain::error_chain;
+use crate::health::Part;
 use crate::in_flight::{InFlight, ReconcileResult};
 use crate::reconcilers::Reconcilers;
 use crate::work_item::WorkItem;
@@ -54,6 +55,7 @@ impl<'a> ControlLoop<'a> {
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         while !stop.is_cancelled() {
             self.handle_arrived().await;
+            self.context.health.report_unsynced(Part::ControlLoop, &self.watches.unsynced_kinds());
             match self.next_item() {
                 Some(item) => self.start_reconcile(item).await,
                 None => self.wait(&stop).await,

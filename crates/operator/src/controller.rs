@@ -16,6 +16,7 @@ use crate::context::{CONTROLLER_NAME, Context};
 use crate::control_loop::ControlLoop;
 use crate::error_chain::error_chain;
 use crate::event_queue::{EventSender, event_queue};
+use crate::health::{Health, Part};
 use crate::kinds::{
     ACCELERATOR_CLASS, BASE_SET_CONFIG_MAP, BUILTIN, CLUSTER_SERVING_RUNTIME, FUSIONINFER_SERVICE, LABEL_FILTERED,
     SERVING_RUNTIME, cache_policy,
@@ -23,6 +24,8 @@ use crate::kinds::{
 use crate::options::Options;
 use crate::reconcilers::Reconcilers;
 
+/// Interval at which the webhook checks whether its caches are synced.
+const CACHE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Timeout of the running reconciles after shutdown. Shutdown must not wait for an API server that does not respond.
 const RECONCILE_STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout for sending the remaining events after that.
@@ -54,7 +57,13 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> R
         );
     }
     if let Some(webhook) = options.webhook.clone() {
-        tokio::spawn(run_webhook(client.clone(), options.clock.clone(), webhook, stop.clone()));
+        let (clock, health) = (options.clock.clone(), Arc::clone(&options.health));
+        health.set_not_ready(Part::WebhookServer, "the admission webhook has no certificate");
+        tokio::spawn(run_webhook(client.clone(), clock, webhook, health, stop.clone()));
+    }
+    if options.leader_election.is_some() {
+        // A standby has no control loop.
+        options.health.set_ready(Part::ControlLoop);
     }
     match &options.leader_election {
         None => run_controller(client, &options, stop).await,
@@ -68,18 +77,41 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> R
 
 /// Runs the admission webhook. Every replica serves it, so it has its own stores. Without it, the operator still works,
 /// and reports in conditions what the webhook would have rejected.
-async fn run_webhook(client: Client, clock: Arc<dyn Clock>, options: WebhookOptions, stop: CancellationToken) {
+async fn run_webhook(
+    client: Client,
+    clock: Arc<dyn Clock>,
+    options: WebhookOptions,
+    health: Arc<Health>,
+    stop: CancellationToken,
+) {
     let stores = Stores::new(FIELD_MANAGER);
     let (mut watches, mut changes) = Watches::new(client.clone(), stores.clone(), stop.clone());
     for kind in [ACCELERATOR_CLASS, SERVING_RUNTIME, CLUSTER_SERVING_RUNTIME, FUSIONINFER_SERVICE] {
         watches.start(kind);
     }
-    let discard_changes = async { while changes.recv().await.is_some() {} };
-    let serve = webhook::run(client, stores, clock, options, stop.clone());
-    let (result, ()) = tokio::join!(serve, discard_changes);
+    let report_caches = async {
+        while !watches.have_synced() {
+            health.report_unsynced(Part::WebhookCaches, &watches.unsynced_kinds());
+            tokio::time::timeout(CACHE_CHECK_INTERVAL, discard(&mut changes)).await.ok();
+        }
+        health.set_ready(Part::WebhookCaches);
+        discard(&mut changes).await;
+    };
+    let serve = webhook::run(client, stores, clock, options, &health, stop.clone());
+    let result = tokio::select! {
+        result = serve => result,
+        () = report_caches => return,
+    };
     if let Err(error) = result {
-        tracing::error!(error = %error_chain(&error), "the admission webhook stopped");
+        let error = error_chain(&error);
+        health.set_not_ready(Part::WebhookServer, format!("the admission webhook stopped: {error}"));
+        tracing::error!(error, "the admission webhook stopped");
     }
+}
+
+/// Receives changes without handling them: reviews read the stores.
+async fn discard(changes: &mut mpsc::Receiver<Change>) {
+    while changes.recv().await.is_some() {}
 }
 
 /// Runs the control loop and sends its events concurrently, so that a slow API server does not delay reconciles.
@@ -123,7 +155,8 @@ async fn run_control_loop(client: Client, options: &Options, event_sender: Event
     let stores = Stores::with_cache_policy(FIELD_MANAGER, cache_policy);
     let (watches, changes) = start_watches(&client, &stores, options, &stop);
     let reconcilers = Reconcilers::new(Context::new(client, stores, options, event_sender));
-    ControlLoop::new(&reconcilers, watches, changes).run(stop).await;
+    let control_loop = ControlLoop::new(&reconcilers, watches, changes);
+    options.health.observe_loop(control_loop.run(stop)).await;
 }
 
 /// Starts the watches of the kinds that every cluster serves; others follow as their definitions are listed.

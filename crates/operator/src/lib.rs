@@ -15,6 +15,7 @@
 //! - what they share: `context`, on top of the state derived from watch events (`cluster_state`: `service_index`,
 //!   `inventory`, `claims`, `crash_tracker`, `selection_snapshot`, `decision_cache`)
 //! - statuses, without I/O: `ome_status`, `fusioninfer_status`, on top of `gang_status`, `failures`, `rollout`, `readiness`
+//! - beside the loop: `health`, which observes it
 //! - vocabulary: `work_item`, `kinds`, `condition_reason`, `relevant_fields`, `owning_service`
 //! - beside them: `admission` and its webhook; permissions: `rbac`, `admission_policies`, `user_roles`
 #![warn(missing_docs)]
@@ -39,6 +40,7 @@ mod event_queue;
 mod failures;
 mod fusioninfer_status;
 mod gang_status;
+mod health;
 mod in_flight;
 mod invalid_object;
 mod invalid_object_events;
@@ -76,6 +78,7 @@ pub use admission::{
 pub use admission_policies::{SERVICE_ACCOUNT_NAME, admission_policies};
 pub use condition_reason::{ConditionReason, WorkloadReason};
 pub use controller::run;
+pub use health::Health;
 pub use leader_election::LeaderElection;
 pub use metrics::{Metrics, serve_metrics};
 pub use options::Options;

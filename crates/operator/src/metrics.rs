@@ -6,21 +6,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;
 use decide::ClassTotals;
+use http_server::{ConnectionLimits, Connections};
+use hyper_util::service::TowerToHyperService;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
+
+use crate::health::Health;
 
 /// Maximum number of classes with their own series; further classes, by name, are summed up as `other`.
 const MAX_CLASSES: usize = 200;
 const OTHER_CLASSES: &str = "other";
+/// Maximum number of connections of scrapers and probes.
+const MAX_CONNECTIONS: usize = 64;
+/// How long responses may continue after shutdown.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -115,18 +124,41 @@ impl Drop for ClusterGauges {
     }
 }
 
-/// Serves `GET /metrics` until `stop` is cancelled.
+/// Serves `GET /metrics`, and the probes `GET /livez` and `GET /readyz`, until `stop` is cancelled.
 ///
 /// # Errors
-/// Returns an error if the listener fails.
-pub async fn serve_metrics(listener: TcpListener, metrics: Arc<Metrics>, stop: CancellationToken) -> io::Result<()> {
+/// Currently none; failures to accept a connection are logged.
+pub async fn serve_metrics(
+    listener: TcpListener,
+    metrics: Arc<Metrics>,
+    health: Arc<Health>,
+    stop: CancellationToken,
+) -> io::Result<()> {
     const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     let scrape = move || {
         let text = metrics.render();
         async move { ([(CONTENT_TYPE, OPEN_METRICS)], text) }
     };
-    let router = Router::new().route("/metrics", get(scrape));
-    axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
+    let readiness = Arc::clone(&health);
+    let livez = move || async move { probe_response(health.check_liveness()) };
+    let readyz = move || async move { probe_response(readiness.check_readiness()) };
+    let router = Router::new().route("/metrics", get(scrape)).route("/livez", get(livez)).route("/readyz", get(readyz));
+    let connection = |stream: TcpStream| {
+        let service = TowerToHyperService::new(router.clone());
+        http_server::serve_connection(stream, service, ConnectionLimits::default(), stop.clone())
+    };
+    let connections = Connections::accept(&listener, MAX_CONNECTIONS, &stop, connection).await;
+    drop(listener);
+    connections.drain(DRAIN_TIMEOUT).await;
+    Ok(())
+}
+
+/// Returns `ok`, or 503 with the reasons.
+fn probe_response(result: Result<(), String>) -> (StatusCode, String) {
+    match result {
+        Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
+        Err(reasons) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reasons}\n")),
+    }
 }
 
 #[cfg(test)]

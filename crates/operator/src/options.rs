@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::DEFAULT_NAMESPACE;
 use crate::admission::WebhookOptions;
+use crate::health::Health;
 use crate::leader_election::LeaderElection;
 use crate::metrics::Metrics;
 
@@ -32,6 +33,8 @@ pub struct Options {
     pub picker_image: String,
     /// Metrics of the operator.
     pub metrics: Arc<Metrics>,
+    /// Liveness and readiness of the operator.
+    pub health: Arc<Health>,
     /// Options of the admission webhook; `None` if writes are validated by direct function call or not at all.
     pub webhook: Option<WebhookOptions>,
 }
@@ -48,6 +51,7 @@ impl Default for Options {
             known_classes: Vec::new(),
             picker_image: plan::DEFAULT_PICKER_IMAGE.to_owned(),
             metrics: Arc::default(),
+            health: Arc::default(),
             webhook: None,
         }
     }

@@ -27,7 +27,12 @@ pub fn cluster_role_rules() -> PolicyRules {
     rules.extend([OME_SERVICE, FUSIONINFER_SERVICE, ACCELERATOR_CLASS].map(status_rule));
     rules.extend([OME_SERVICE, FUSIONINFER_SERVICE].map(finalizers_rule));
     rules.push(events_rule());
-    rules.push(kind_rule(webhook::CONFIGURATION, "", &["create", "patch"], &[webhook::CONFIGURATION_NAME]));
+    rules.push(kind_rule(
+        webhook::CONFIGURATION,
+        "",
+        &["list", "watch", "create", "patch"],
+        &[webhook::CONFIGURATION_NAME],
+    ));
     rules
 }
 
@@ -36,7 +41,7 @@ pub fn cluster_role_rules() -> PolicyRules {
 pub fn namespace_role_rules() -> PolicyRules {
     let mut rules = leader_election_rules();
     rules.push(kind_rule(webhook::SECRET, "", &["create"], &[]));
-    rules.push(kind_rule(webhook::SECRET, "", &["get", "patch"], &[webhook::CONFIGURATION_NAME]));
+    rules.push(kind_rule(webhook::SECRET, "", &["get", "list", "watch", "patch"], &[webhook::CONFIGURATION_NAME]));
     rules
 }
 

@@ -1,5 +1,8 @@
 //! Dispatches work items to the reconcilers.
 
+use cluster::Error;
+use jiff::Timestamp;
+
 use crate::base_set::BaseSetReconciler;
 use crate::context::Context;
 use crate::in_flight::ReconcileResult;
@@ -27,17 +30,21 @@ impl Reconcilers {
         }
     }
 
-    /// Reconciles one item.
+    /// Reconciles one item, observed by [`Health`](crate::Health).
     pub(crate) async fn reconcile(&self, item: WorkItem) -> ReconcileResult {
+        let result = self.context.health.observe_reconcile(&item, self.reconcile_item(&item)).await;
+        (item, result)
+    }
+
+    async fn reconcile_item(&self, item: &WorkItem) -> Result<Option<Timestamp>, Error> {
         let (context, no_requeue) = (&self.context, |()| None);
-        let result = match &item {
+        match item {
             WorkItem::Class(name) => class_status::reconcile_class(context, name).await.map(no_requeue),
             WorkItem::ClassDiscovery => class_discovery::reconcile_discovery(context).await.map(no_requeue),
             WorkItem::BaseSet => self.base_set.reconcile(context).await.map(no_requeue),
             WorkItem::ResourceFlavors => resource_flavors::reconcile_flavors(context).await.map(no_requeue),
             WorkItem::InvalidObjects => self.invalid_objects.reconcile(context).await.map(no_requeue),
             WorkItem::Service(kind, key) => service_reconciler::reconcile_service(context, *kind, key).await,
-        };
-        (item, result)
+        }
     }
 }

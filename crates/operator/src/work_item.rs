@@ -1,5 +1,7 @@
 //! Items of the work queue.
 
+use std::fmt;
+
 use cluster::{Kind, NamespacedName};
 
 /// Key of the work queue: one unit of reconciliation.
@@ -20,6 +22,20 @@ pub(crate) enum WorkItem {
 }
 
 // === impl WorkItem ===
+
+/// `Kind namespace/name`, or what the item maintains.
+impl fmt::Display for WorkItem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WorkItem::Class(name) => write!(f, "AcceleratorClass {name}"),
+            WorkItem::ClassDiscovery => f.write_str("the discovered AcceleratorClasses"),
+            WorkItem::BaseSet => f.write_str("the base set of AcceleratorClasses"),
+            WorkItem::ResourceFlavors => f.write_str("the ResourceFlavors"),
+            WorkItem::InvalidObjects => f.write_str("the invalid objects"),
+            WorkItem::Service(kind, key) => write!(f, "{} {key}", kind.kind),
+        }
+    }
+}
 
 impl WorkItem {
     /// Returns whether the item must not be reconciled concurrently with others, because it writes what they read.

@@ -110,8 +110,9 @@ impl ClusterTasks {
         metrics: TcpListener,
         shutdown: &CancellationToken,
     ) {
-        let (registry, token) = (Arc::clone(&options.metrics), shutdown.clone());
-        self.0.spawn(async move { operator::serve_metrics(metrics, registry, token).await.context("metrics") });
+        let (registry, health) = (Arc::clone(&options.metrics), Arc::clone(&options.health));
+        let token = shutdown.clone();
+        self.0.spawn(async move { operator::serve_metrics(metrics, registry, health, token).await.context("metrics") });
         let (client, token) = (client.clone(), shutdown.clone());
         self.0.spawn(async move { operator::run(client, options, token).await.context("operator") });
     }

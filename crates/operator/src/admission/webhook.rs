@@ -1,4 +1,5 @@
-//! Admission webhook for ostler objects: HTTPS with a self-signed certificate.
+//! Admission webhook for ostler objects: HTTPS with a self-signed certificate. Its Secret and its configuration are watched
+//! and repaired.
 //!
 //! The webhook cannot block a cluster: its configuration has `failurePolicy: Ignore`, since reconciles find the same
 //! errors and report them in conditions.
@@ -13,21 +14,27 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::{DefaultBodyLimit, FromRequest as _, Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
-use cluster::{Clock, Stores};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use axum::{Json, Router};
+use cluster::{Change, Clock, Stores, Watches};
+use http_server::{ConnectionLimits, Connections};
 use hyper_util::service::TowerToHyperService;
 use kube::Client;
 use rustls::ServerConfig;
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::object_lister::ObjectLister;
+use crate::FIELD_MANAGER;
 use crate::error_chain::error_chain;
+use crate::health::{Health, Part};
 use certificate::CertificateManager;
 pub(crate) use certificate::{CONFIGURATION, SECRET};
 pub(crate) use configuration::CONFIGURATION_NAME;
@@ -38,12 +45,19 @@ use review::review_response;
 
 /// Maximum size of a review in bytes. The API server accepts objects of 3 MiB, and an update contains two of them.
 const MAX_BODY_SIZE: usize = 8 << 20;
-/// Interval at which the certificate is checked.
+/// Maximum number of connections. An API server reuses its connections.
+const MAX_CONNECTIONS: usize = 256;
+/// Interval at which the expiration of the certificate is checked.
 const CERTIFICATE_CHECK_INTERVAL: Duration = Duration::from_secs(3600);
 /// Retry interval after a failure.
 const CERTIFICATE_RETRY_INTERVAL: Duration = Duration::from_secs(10);
+/// Time from a change of the Secret or the configuration until they are checked. It limits the requests if another
+/// controller modifies them repeatedly.
+const REPAIR_DELAY: Duration = Duration::from_secs(1);
 /// Timeout of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout of the body of a review. The API server waits for a review for less than this time.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Serves reviews until `stop` is cancelled, and keeps certificate and configuration up to date. Requests that the API
 /// server rejects are retried.
@@ -55,9 +69,12 @@ pub(crate) async fn run(
     stores: Stores,
     clock: Arc<dyn Clock>,
     webhook: WebhookOptions,
+    health: &Health,
     stop: CancellationToken,
 ) -> Result<(), WebhookError> {
+    let (mut watches, mut changes) = Watches::new(client.clone(), Stores::new(FIELD_MANAGER), stop.clone());
     let certificate_manager = CertificateManager::new(client, clock, webhook.target);
+    certificate_manager.start_watches(&mut watches);
     let (config_sender, certificates) = watch::channel(None);
     let update_loop = async {
         loop {
@@ -68,6 +85,7 @@ pub(crate) async fn run(
             {
                 Ok(config) => {
                     config_sender.send_replace(Some(Arc::new(config)));
+                    health.set_ready(Part::WebhookServer);
                     CERTIFICATE_CHECK_INTERVAL
                 }
                 Err(error) => {
@@ -75,12 +93,20 @@ pub(crate) async fn run(
                     CERTIFICATE_RETRY_INTERVAL
                 }
             };
-            tokio::time::sleep(delay).await;
+            wait_for_change(&mut changes, delay).await;
         }
     };
     tokio::select! {
         () = update_loop => Ok(()),
         result = serve(webhook.listener.try_clone()?, certificates, Arc::new(stores), stop) => result,
+    }
+}
+
+/// Waits until the Secret or the configuration changes, at most for `max_delay`.
+async fn wait_for_change(changes: &mut mpsc::Receiver<Change>, max_delay: Duration) {
+    if let Ok(Some(_)) = timeout(max_delay, changes.recv()).await {
+        sleep(REPAIR_DELAY).await;
+        while changes.try_recv().is_ok() {}
     }
 }
 
@@ -99,48 +125,32 @@ pub(crate) async fn serve(
     tracing::info!(address = %listener.local_addr()?, "serving the admission webhook");
     let router =
         Router::new().route(PATH, post(handle_review)).layer(DefaultBodyLimit::max(MAX_BODY_SIZE)).with_state(lister);
-    loop {
-        let connection = tokio::select! {
-            () = stop.cancelled() => return Ok(()),
-            accepted = listener.accept() => accepted,
-        };
-        let current = certificates.borrow().clone();
-        match (connection, current) {
-            (Ok((stream, _)), Some(config)) => {
-                tokio::spawn(serve_connection(stream, TlsAcceptor::from(config), router.clone(), stop.clone()));
-            }
-            (Ok(_), None) => {}
-            (Err(error), _) => {
-                tracing::warn!(%error, "failed to accept a connection");
-                tokio::time::sleep(Duration::from_millis(100)).await;
+    let connection = |stream| {
+        let (acceptor, router, stop) =
+            (certificates.borrow().clone().map(TlsAcceptor::from), router.clone(), stop.clone());
+        async move {
+            if let Some(acceptor) = acceptor {
+                serve_connection(stream, acceptor, router, stop).await;
             }
         }
-    }
+    };
+    // Abort open connections.
+    drop(Connections::accept(&listener, MAX_CONNECTIONS, &stop, connection).await);
+    Ok(())
 }
 
-async fn serve_connection(
-    stream: tokio::net::TcpStream,
-    acceptor: TlsAcceptor,
-    router: Router,
-    stop: CancellationToken,
-) {
-    let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await else { return };
-    let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
-    tokio::select! {
-        () = stop.cancelled() => {}
-        result = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)) => {
-            if let Err(error) = result {
-                tracing::debug!(%error, "connection failed");
-            }
-        }
-    }
+async fn serve_connection(stream: TcpStream, acceptor: TlsAcceptor, router: Router, stop: CancellationToken) {
+    let Ok(Ok(stream)) = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await else { return };
+    let service = TowerToHyperService::new(router);
+    http_server::serve_connection(stream, service, ConnectionLimits::default(), stop).await;
 }
 
-async fn handle_review(
-    State(lister): State<Arc<dyn ObjectLister + Send + Sync>>,
-    body: axum::Json<Value>,
-) -> axum::Json<Value> {
-    axum::Json(review_response(&body.0, lister.as_ref()))
+async fn handle_review(State(lister): State<Arc<dyn ObjectLister + Send + Sync>>, request: Request) -> Response {
+    match timeout(BODY_TIMEOUT, Json::<Value>::from_request(request, &())).await {
+        Ok(Ok(Json(review))) => Json(review_response(&review, lister.as_ref())).into_response(),
+        Ok(Err(rejection)) => rejection.into_response(),
+        Err(_) => (StatusCode::REQUEST_TIMEOUT, "the review did not arrive in time\n").into_response(),
+    }
 }
 
 #[cfg(test)]

@@ -289,7 +289,7 @@ async fn metrics_contain_decisions_and_accelerators() {
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
     let _ends = stop.clone().drop_guard();
-    tokio::spawn(operator::serve_metrics(listener, metrics, stop));
+    tokio::spawn(operator::serve_metrics(listener, metrics, Arc::default(), stop));
     let mut connection = tokio::net::TcpStream::connect(address).await.unwrap();
     connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.unwrap();
     let mut text = String::new();

@@ -22,6 +22,8 @@ mod selection;
 mod simulated_cluster;
 mod supply;
 mod test_cluster;
+mod unresponsive_api_server;
+mod webhook;
 
 use std::sync::atomic::Ordering;
 

@@ -177,6 +177,12 @@ impl TestCluster {
         tokio::spawn(async move { run.await.unwrap() })
     }
 
+    /// Starts the operator with its own client.
+    pub(crate) fn start_operator_with_client(&self, client: kube::Client, options: operator::Options) {
+        let options = operator::Options { clock: self.clock.clone(), ..options };
+        tokio::spawn(operator::run(client, options, self.stop.clone()));
+    }
+
     /// Creates every document of `text`.
     pub(crate) fn create_all(&self, resource: &str, text: &str) {
         for document in api::parse_manifest("test", text).unwrap() {

@@ -82,8 +82,8 @@ pub(super) async fn run(args: OperatorArgs) -> Result<Exit> {
         ..args.gates.options()
     };
     tracing::info!(address = %listener.local_addr()?, "serving metrics");
-    let metrics = Arc::clone(&options.metrics);
-    let serve_metrics = async |stop| operator::serve_metrics(listener, metrics, stop).await.context("metrics");
+    let (metrics, health) = (Arc::clone(&options.metrics), Arc::clone(&options.health));
+    let serve_metrics = async |stop| operator::serve_metrics(listener, metrics, health, stop).await.context("metrics");
     let run_operator = async |stop| operator::run(client, options, stop).await.context("operator");
     run_with_metrics(shutdown, run_operator, serve_metrics).await?;
     Ok(Exit::Success)

@@ -94,11 +94,6 @@ fn remove_webhook(container: &mut Value) {
     args.retain(|arg| !arg.as_str().unwrap().starts_with("--webhook"));
     args.insert(1, json!(format!("--namespace={EXAMPLE_NAMESPACE}")));
     container["ports"].as_array_mut().unwrap().retain(|port| port["name"] != "webhook");
-    for probe in ["readinessProbe", "livenessProbe", "startupProbe"] {
-        if container[probe]["tcpSocket"]["port"] == "webhook" {
-            container[probe]["tcpSocket"]["port"] = json!("metrics");
-        }
-    }
 }
 
 /// Returns the generated manifests: path, first lines and objects.
@@ -204,6 +199,16 @@ fn replicas_are_spread_and_isolated() {
             ports(&network_policy["spec"]["ingress"][0]["ports"]),
             ports(&template["spec"]["containers"][0]["ports"])
         );
+    }
+}
+
+#[test]
+fn probes_use_the_health_endpoints() {
+    for objects in [objects(), namespaced_objects()] {
+        let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
+        let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+        assert_eq!(container["livenessProbe"]["httpGet"], json!({"path": "/livez", "port": "metrics"}));
+        assert_eq!(container["readinessProbe"]["httpGet"], json!({"path": "/readyz", "port": "metrics"}));
     }
 }
 

@@ -4,13 +4,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use cluster::{Clock, Kind, apply_object, create_object, read_object};
+use cluster::{Clock, Kind, NamespacedName, Watches, apply_object, create_object, read_object};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use rustls::ServerConfig;
+use rustls::client::verify_server_name;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::ParsedCertificate;
 use serde_json::{Value, json};
 
 use super::configuration::{CONFIGURATION_NAME, configuration};
@@ -109,6 +111,16 @@ impl Certificate {
         Ok(config)
     }
 
+    /// Returns whether the certificate is valid for all `hosts` and the key belongs to it.
+    fn is_usable(&self, hosts: &[String]) -> bool {
+        let Ok(certificate) = CertificateDer::from_pem_slice(self.certificate.as_bytes()) else { return false };
+        let Ok(certificate) = ParsedCertificate::try_from(&certificate) else { return false };
+        let is_valid_for = |host: &String| {
+            ServerName::try_from(host.as_str()).is_ok_and(|name| verify_server_name(&certificate, &name).is_ok())
+        };
+        self.server_config().is_ok() && hosts.iter().all(is_valid_for)
+    }
+
     fn from_secret(secret: &Value) -> Option<Self> {
         let decode_entry = |name: &str| {
             let bytes = STANDARD.decode(secret["data"][name].as_str()?).ok()?;
@@ -154,6 +166,14 @@ impl CertificateManager {
         Self { client, clock, target, local_certificate: Mutex::default() }
     }
 
+    /// Starts the watches of the configuration and of the Secret, if it is shared.
+    pub(crate) fn start_watches(&self, watches: &mut Watches) {
+        watches.start_named(CONFIGURATION, &NamespacedName::new("", CONFIGURATION_NAME));
+        if let WebhookTarget::Service { namespace, .. } = &self.target {
+            watches.start_named(SECRET, &NamespacedName::new(namespace, CONFIGURATION_NAME));
+        }
+    }
+
     /// Applies the webhook configuration that trusts the current certificate, and returns that certificate.
     ///
     /// # Errors
@@ -178,22 +198,24 @@ impl CertificateManager {
         Ok(local_certificate.insert(Certificate::new(self.target.hosts(), now, previous)?).clone())
     }
 
-    /// Returns the certificate of the Secret; creates or rotates it if necessary. If another replica does so first, the
-    /// conflict is returned as an error, and the next attempt reads the certificate of that replica.
+    /// Returns the certificate of the Secret; creates, rotates or replaces it if necessary. If another replica does so
+    /// first, the conflict is returned as an error, and the next attempt reads the certificate of that replica.
     async fn shared_certificate(&self, namespace: &str) -> Result<Certificate, WebhookError> {
         let now = self.clock.now();
         let existing = read_object(&self.client, SECRET, namespace, CONFIGURATION_NAME).await?;
-        let current = match &existing {
-            Some(secret) => {
-                let malformed = || WebhookError::Secret(format!("{namespace}/{CONFIGURATION_NAME}"));
-                Some(Certificate::from_secret(secret).ok_or_else(malformed)?)
+        let hosts = self.target.hosts();
+        let current = existing.as_ref().and_then(Certificate::from_secret).filter(|current| current.is_usable(&hosts));
+        if let (Some(secret), None) = (&existing, &current) {
+            let name = format!("{namespace}/{CONFIGURATION_NAME}");
+            if !is_created_by_operator(secret) {
+                return Err(WebhookError::Secret(name));
             }
-            None => None,
-        };
+            tracing::warn!(name, "Secret contains no usable certificate, replacing it");
+        }
         if let Some(current) = current.as_ref().filter(|current| !current.is_due_for_rotation(now)) {
             return Ok(current.clone());
         }
-        let new_certificate = Certificate::new(self.target.hosts(), now, current.map(|before| before.certificate))?;
+        let new_certificate = Certificate::new(hosts, now, current.map(|before| before.certificate))?;
         let mut secret = new_certificate.to_secret(namespace);
         match existing {
             Some(old) => {
@@ -204,6 +226,12 @@ impl CertificateManager {
         }
         Ok(new_certificate)
     }
+}
+
+/// Returns whether the operator wrote fields of the Secret. The Secret of another owner is not replaced.
+fn is_created_by_operator(secret: &Value) -> bool {
+    let entries = secret["metadata"]["managedFields"].as_array();
+    entries.into_iter().flatten().any(|entry| entry["manager"] == FIELD_MANAGER)
 }
 
 #[cfg(test)]
@@ -238,5 +266,15 @@ mod tests {
             second_certificate.trusted_certificates(),
             format!("{}{}", second_certificate.certificate, first_certificate.certificate)
         );
+    }
+
+    #[test]
+    fn certificate_of_other_hosts_or_another_key_is_not_usable() {
+        let new_certificate = || Certificate::new(vec!["a.b.svc".to_owned()], timestamp_of_day(0), None).unwrap();
+        let (hosts, certificate) = (["a.b.svc".to_owned()], new_certificate());
+        assert!(certificate.is_usable(&hosts));
+        assert!(!certificate.is_usable(&["other.b.svc".to_owned()]));
+        assert!(!Certificate { key: new_certificate().key, ..certificate.clone() }.is_usable(&hosts));
+        assert!(!Certificate { certificate: "no PEM".to_owned(), ..certificate }.is_usable(&hosts));
     }
 }

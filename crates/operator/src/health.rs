@@ -1,0 +1,252 @@
+//! Liveness and readiness of the operator, for its probes.
+
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cluster::Kind;
+use tokio::time::Instant;
+
+use crate::work_item::WorkItem;
+
+/// Maximum time without progress of the control loop or of a reconcile. Requests to the API server fail much earlier, and
+/// a reconcile makes progress whenever a request ends, so only a defect exceeds it.
+const STALL_LIMIT: Duration = Duration::from_secs(180);
+
+/// Liveness and readiness of one operator.
+#[derive(Debug)]
+pub struct Health {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// When the control loop started to compute; `None` while it waits.
+    loop_started: Option<Instant>,
+    /// Running reconciles, and when each of them last made progress.
+    reconciles: BTreeMap<WorkItem, Instant>,
+    /// Why parts of the operator are not ready.
+    not_ready: BTreeMap<Part, String>,
+}
+
+/// Part of the operator that must be ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Part {
+    /// The control loop, while this replica leads.
+    ControlLoop,
+    /// The caches of the admission webhook.
+    WebhookCaches,
+    /// The server of the admission webhook, which requires a certificate.
+    WebhookServer,
+}
+
+/// Reports that the control loop has stopped when it is complete or dropped.
+struct RunningLoop<'a>(&'a Health);
+
+/// Removes a reconcile from [`State::reconciles`] when it is complete or dropped.
+struct RunningReconcile<'a> {
+    health: &'a Health,
+    item: WorkItem,
+}
+
+// === impl Health ===
+
+impl Default for Health {
+    /// Returns the health of an operator that has not started.
+    fn default() -> Health {
+        let health = Health { state: Mutex::default() };
+        health.set_not_ready(Part::ControlLoop, "the operator is starting");
+        health
+    }
+}
+
+impl Health {
+    /// Returns why the control loop or a reconcile makes no progress.
+    ///
+    /// # Errors
+    /// The control loop or a reconcile has made no progress for three minutes.
+    pub fn check_liveness(&self) -> Result<(), String> {
+        let state = self.state();
+        let seconds = |since: &Instant| Some(since.elapsed()).filter(|age| *age > STALL_LIMIT).map(|age| age.as_secs());
+        if let Some(seconds) = state.loop_started.as_ref().and_then(seconds) {
+            return Err(format!("the control loop has made no progress for {seconds} s"));
+        }
+        match state.reconciles.iter().find_map(|(item, since)| Some((item, seconds(since)?))) {
+            Some((item, seconds)) => Err(format!("the reconcile of {item} has made no progress for {seconds} s")),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns why the operator is not ready, one line per reason.
+    ///
+    /// # Errors
+    /// Caches are not synced, or the admission webhook has no certificate.
+    pub fn check_readiness(&self) -> Result<(), String> {
+        let reasons: Vec<String> = self.state().not_ready.values().cloned().collect();
+        if reasons.is_empty() { Ok(()) } else { Err(reasons.join("\n")) }
+    }
+
+    /// Reports that a part is not ready.
+    pub(crate) fn set_not_ready(&self, part: Part, reason: impl Into<String>) {
+        self.state().not_ready.insert(part, reason.into());
+    }
+
+    /// Reports that a part is ready, or not in use.
+    pub(crate) fn set_ready(&self, part: Part) {
+        self.state().not_ready.remove(&part);
+    }
+
+    /// Reports a part as ready if the caches of all kinds are synced.
+    pub(crate) fn report_unsynced(&self, part: Part, unsynced: &[Kind]) {
+        if unsynced.is_empty() {
+            return self.set_ready(part);
+        }
+        let resources: Vec<String> = unsynced.iter().map(Kind::group_resource).collect();
+        self.set_not_ready(part, format!("waiting for the first list of {}", resources.join(", ")));
+    }
+
+    /// Runs the control loop and observes whether it makes progress. The part [`Part::ControlLoop`] is ready once the loop has
+    /// ended, since another replica may lead.
+    pub(crate) async fn observe_loop<F: Future>(&self, control_loop: F) -> F::Output {
+        let _running = RunningLoop(self);
+        let mut control_loop = pin!(control_loop);
+        poll_fn(|context| {
+            self.state().loop_started = Some(Instant::now());
+            let poll = control_loop.as_mut().poll(context);
+            self.state().loop_started = None;
+            poll
+        })
+        .await
+    }
+
+    /// Runs the reconcile of `item` and observes whether it makes progress.
+    pub(crate) async fn observe_reconcile<F: Future>(&self, item: &WorkItem, reconcile: F) -> F::Output {
+        let running = RunningReconcile { health: self, item: item.clone() };
+        let mut reconcile = pin!(reconcile);
+        poll_fn(|context| {
+            running.report_progress();
+            reconcile.as_mut().poll(context)
+        })
+        .await
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl RunningLoop ===
+
+impl Drop for RunningLoop<'_> {
+    fn drop(&mut self) {
+        self.0.state().loop_started = None;
+        self.0.set_ready(Part::ControlLoop);
+    }
+}
+
+// === impl RunningReconcile ===
+
+impl RunningReconcile<'_> {
+    fn report_progress(&self) {
+        let mut state = self.health.state();
+        match state.reconciles.get_mut(&self.item) {
+            Some(progress) => *progress = Instant::now(),
+            None => drop(state.reconciles.insert(self.item.clone(), Instant::now())),
+        }
+    }
+}
+
+impl Drop for RunningReconcile<'_> {
+    fn drop(&mut self) {
+        self.health.state().reconciles.remove(&self.item);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::StreamExt as _;
+    use futures::future::{join, pending};
+    use futures::stream::FuturesUnordered;
+    use tokio::time::{advance, sleep, timeout};
+
+    fn item() -> WorkItem {
+        WorkItem::Class("h100".to_owned())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_loop_is_alive() {
+        let health = Health::default();
+        timeout(Duration::from_secs(86_400), health.observe_loop(pending::<()>())).await.unwrap_err();
+        let observed = health.observe_loop(async {
+            sleep(Duration::from_secs(86_400)).await;
+            health.check_liveness()
+        });
+        assert_eq!(observed.await, Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn computation_that_does_not_end_is_reported() {
+        let health = Health::default();
+        let result = health.observe_loop(async {
+            // The clock advances without returning to the runtime, as in an endless computation.
+            let clock = std::pin::pin!(advance(Duration::from_secs(181)));
+            let _ = futures::poll!(clock);
+            health.check_liveness()
+        });
+        assert_eq!(result.await, Err("the control loop has made no progress for 181 s".to_owned()));
+        assert_eq!(health.check_liveness(), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reconcile_that_never_wakes_is_reported_until_it_is_dropped() {
+        let health = Health::default();
+        let item = item();
+        let reconcile = timeout(Duration::from_secs(300), health.observe_reconcile(&item, pending::<()>()));
+        let check = async {
+            sleep(Duration::from_secs(179)).await;
+            let early = health.check_liveness();
+            sleep(Duration::from_secs(3)).await;
+            (early, health.check_liveness())
+        };
+        // Unlike `join`, this polls a future only after it woke.
+        let mut reconciles = FuturesUnordered::from_iter([reconcile]);
+        let (_, (early, late)) = join(reconciles.next(), check).await;
+        assert_eq!(early, Ok(()));
+        assert_eq!(late, Err("the reconcile of AcceleratorClass h100 has made no progress for 182 s".to_owned()));
+        assert_eq!(health.check_liveness(), Ok(()));
+    }
+
+    /// Each request has a deadline, so the reconcile wakes in time.
+    #[tokio::test(start_paused = true)]
+    async fn slow_reconcile_is_alive() {
+        let health = Health::default();
+        let item = item();
+        let reconcile = health.observe_reconcile(&item, async {
+            for _ in 0..100 {
+                sleep(Duration::from_secs(30)).await;
+                health.check_liveness()?;
+            }
+            Ok(())
+        });
+        assert_eq!(reconcile.await, Ok::<_, String>(()));
+    }
+
+    #[test]
+    fn readiness_names_every_reason() {
+        let health = Health::default();
+        assert_eq!(health.check_readiness(), Err("the operator is starting".to_owned()));
+        health.report_unsynced(Part::ControlLoop, &[crate::kinds::POD, crate::kinds::OME_SERVICE]);
+        health.set_not_ready(Part::WebhookServer, "the admission webhook has no certificate");
+        assert_eq!(
+            health.check_readiness(),
+            Err("waiting for the first list of pods, inferenceservices.ome.io\nthe admission webhook has no certificate"
+                .to_owned())
+        );
+        health.report_unsynced(Part::ControlLoop, &[]);
+        health.set_ready(Part::WebhookServer);
+        assert_eq!(health.check_readiness(), Ok(()));
+    }
+}
