@@ -58,7 +58,7 @@ pub use settings::{DEFAULT_HISTORY_SIZE, StoreSettings};
 use state::{HistoryLimits, State};
 use storage::Storage;
 #[cfg(test)]
-pub(crate) use stored_object::PARSE_COUNT;
+pub(crate) use stored_object::READ_COUNT;
 pub(crate) use stored_object::StoredObject;
 
 /// Handle of a store; clones share the state.

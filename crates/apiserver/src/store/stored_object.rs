@@ -29,8 +29,8 @@ enum CachedValue {
 
 #[cfg(test)]
 thread_local! {
-    /// Number of objects that this thread has parsed.
-    pub(crate) static PARSE_COUNT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    /// Number of times that this thread has read an object.
+    pub(crate) static READ_COUNT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 // === impl StoredObject ===
@@ -50,12 +50,12 @@ impl StoredObject {
     /// Returns the parsed object. Concurrent callers share one value.
     #[must_use]
     pub(crate) fn value(&self) -> Arc<Value> {
+        #[cfg(test)]
+        READ_COUNT.with(|count| count.set(count.get() + 1));
         let mut cached = self.cached_value();
         if let Some(value) = cached.get() {
             return value;
         }
-        #[cfg(test)]
-        PARSE_COUNT.with(|count| count.set(count.get() + 1));
         let parsed = serde_json::from_slice(&self.text).unwrap_or_else(|error| {
             tracing::error!(%error, "failed to parse a stored object");
             Value::Null
