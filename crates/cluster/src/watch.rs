@@ -162,6 +162,12 @@ impl Watches {
     }
 }
 
+impl Drop for Watches {
+    fn drop(&mut self) {
+        self.running.values().for_each(|watch| watch.shutdown.cancel());
+    }
+}
+
 // === impl WatchedCache ===
 
 impl WatchedCache {
@@ -175,12 +181,6 @@ impl WatchedCache {
             Event::InitDone => Event::InitDone,
         };
         self.stores.apply_namespace_event(self.kind, &self.namespace, event)
-    }
-}
-
-impl Drop for Watches {
-    fn drop(&mut self) {
-        self.running.values().for_each(|watch| watch.shutdown.cancel());
     }
 }
 

@@ -107,7 +107,7 @@ fn service_object_validations() -> Vec<Validation> {
             "the operator writes only objects that an InferenceService controls",
         ),
         validation(
-            "request.operation == 'CREATE' || variables.wasControlledByService || (variables.hadNoController && variables.wasApplied)",
+            "request.operation == 'CREATE' || (variables.wasApplied && (variables.wasControlledByService || variables.hadNoController))",
             "the operator updates and deletes only objects of InferenceServices that it applied",
         ),
         // The service accounts of system components have permissions in the whole cluster.

@@ -41,7 +41,7 @@ pub(crate) struct OperatorArgs {
     /// Watch and write only this namespace; repeat it for several [default: all]
     ///
     /// The operator then writes no cluster-scoped objects: it neither maintains accelerator classes nor serves the webhook.
-    #[arg(short, long = "namespace", value_name = "NAMESPACE", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    #[arg(short, long = "namespace", value_name = "NAMESPACE", value_parser = parse_namespace)]
     namespaces: Vec<String>,
     /// Use this namespace for the operator and the base set of accelerator classes
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE", default_value = operator::DEFAULT_NAMESPACE)]
@@ -60,6 +60,21 @@ pub(crate) struct OperatorArgs {
     /// Serve metrics on this address
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9464")]
     metrics: SocketAddr,
+}
+
+/// Checks that the name of a namespace is a DNS label. The API server lists no objects of an invalid one, without an error.
+fn parse_namespace(name: &str) -> Result<String, String> {
+    let is_alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let has_valid_ends = |name: &str| {
+        name.bytes()
+            .next()
+            .zip(name.bytes().last())
+            .is_some_and(|(first, last)| is_alphanumeric(first) && is_alphanumeric(last))
+    };
+    match name.len() <= 63 && has_valid_ends(name) && name.bytes().all(|byte| is_alphanumeric(byte) || byte == b'-') {
+        true => Ok(name.to_owned()),
+        false => Err("expected lowercase letters, digits and `-`".to_owned()),
+    }
 }
 
 pub(super) async fn run(args: OperatorArgs) -> Result<Exit> {
@@ -164,6 +179,8 @@ fn webhook(address: SocketAddr, service: Option<&str>) -> Result<WebhookOptions>
 mod tests {
     use std::sync::Mutex;
 
+    use rstest::rstest;
+
     use super::*;
 
     /// Runs an operator that takes three seconds to stop, and returns the steps in order.
@@ -204,5 +221,17 @@ mod tests {
         let (result, steps) = steps(true).await;
         assert_eq!(result.unwrap_err().to_string(), "address in use");
         assert_eq!(steps, ["operator is stopping", "operator stopped"]);
+    }
+
+    #[rstest]
+    #[case("team-a", true)]
+    #[case("0", true)]
+    #[case("", false)]
+    #[case("Team", false)]
+    #[case("team_a", false)]
+    #[case("-team", false)]
+    #[case("a,b", false)]
+    fn namespaces_are_dns_labels(#[case] name: &str, #[case] expect: bool) {
+        assert_eq!(parse_namespace(name).is_ok(), expect);
     }
 }

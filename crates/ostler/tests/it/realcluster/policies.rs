@@ -152,6 +152,8 @@ async fn foreign_objects_cannot_be_changed(test_cluster: &TestCluster, owner: &V
     for object in [&deployment, &role] {
         test_cluster.apply(&without_owner(object.clone())).await;
     }
+    // A user's copy of an object of the service.
+    test_cluster.apply(&mine("v1", "ConfigMap", "copied", json!({"data": {"a": "1"}}))).await;
     let mut system_deployment = owned(owner, "kube-system", "apps/v1", "Deployment", "mine", deployment_spec());
     system_deployment["metadata"]["namespace"] = json!("kube-system");
     let replicas = || Write::Merge(json!({"spec": {"replicas": 1}}));
@@ -171,6 +173,8 @@ async fn foreign_objects_cannot_be_changed(test_cluster: &TestCluster, owner: &V
                 Write::Apply(without_owner(mine("apps/v1", "Deployment", "new", deployment_spec()))),
             ),
             (DEPLOYMENTS, "kube-system", "mine", Write::Apply(system_deployment)),
+            (CONFIG_MAPS, NAMESPACE, "copied", Write::Merge(json!({"data": {"a": "2"}}))),
+            (CONFIG_MAPS, NAMESPACE, "copied", Write::Delete),
             (RBAC_ROLES, NAMESPACE, "theirs", Write::Merge(json!({"rules": []}))),
             (RBAC_ROLES, NAMESPACE, "theirs", Write::Delete),
             (ACCOUNTS, NAMESPACE, "default", Write::Delete),
