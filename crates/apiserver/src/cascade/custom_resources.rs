@@ -1,15 +1,16 @@
 //! Deletes the custom resources of a definition that is being deleted.
 
-use apimachinery::object;
+use apimachinery::{condition, object};
 use serde_json::Value;
 
 use super::consequence::Consequence;
 use super::writes;
 use crate::core::Core;
+use crate::crd;
 use crate::deletion::PropagationPolicy;
 use crate::resources::definition::{self, CLEANUP_FINALIZER, STORAGE};
 use crate::store::{CollectionKey, NamespacedName};
-use crate::write::Committed;
+use crate::write::{Committed, Transition};
 
 /// Deletes the custom resource of the definition `name` after `after`, and continues with the next one.
 pub(super) fn delete_next(core: &Core, name: String, after: Option<&NamespacedName>) -> Vec<Consequence> {
@@ -40,9 +41,26 @@ fn is_unused(core: &Core, name: &str) -> bool {
     core.registry().by_name(name).is_none_or(|resource| core.store.count(&resource.storage) == 0)
 }
 
+/// Updates the status of a definition. Names that it no longer uses are now available to other definitions.
+pub(super) fn reconcile(core: &Core, name: &str) -> (Option<Committed>, Vec<Consequence>) {
+    let committed = crd::reconcile_status(core, name);
+    let accepted_names = |definition: &Value| definition.pointer("/status/acceptedNames").cloned();
+    let is_changed = committed.as_ref().is_some_and(|committed| match &committed.transition {
+        Transition::Updated { old, new, .. } => accepted_names(old) != accepted_names(new),
+        _ => false,
+    });
+    let is_waiting = |other: &Value| object::name(other) != name && !condition::is_true(other, "NamesAccepted");
+    let following = if is_changed { reconcile_others(core, is_waiting) } else { Vec::new() };
+    (committed, following)
+}
+
 /// Stops serving the resources of a removed definition. Its names are now available to other definitions.
 pub(super) fn uninstall(core: &Core, definition: &Value) -> Vec<Consequence> {
     core.serve_definition(object::name(definition));
-    let others = core.list(STORAGE).into_iter();
-    others.map(|other| Consequence::ReconcileDefinition { name: object::name(&other).to_owned() }).collect()
+    reconcile_others(core, |_| true)
+}
+
+fn reconcile_others(core: &Core, is_affected: impl Fn(&Value) -> bool) -> Vec<Consequence> {
+    let affected = core.list(STORAGE).into_iter().filter(|other| is_affected(other));
+    affected.map(|other| Consequence::ReconcileDefinition { name: object::name(&other).to_owned() }).collect()
 }

@@ -124,7 +124,10 @@ fn carry_out(core: &Core, consequence: Consequence) -> Vec<Consequence> {
         }
         Consequence::FinalizeNamespace { name } => following(namespace_contents::finalize_if_empty(core, &name)),
         Consequence::FinalizeDefinition { name } => following(custom_resources::finalize_if_unused(core, &name)),
-        Consequence::ReconcileDefinition { name } => following(crd::reconcile_status(core, &name)),
+        Consequence::ReconcileDefinition { name } => {
+            let (committed, others) = custom_resources::reconcile(core, &name);
+            following(committed).into_iter().chain(others).collect()
+        }
         Consequence::UninstallDefinition { definition } => custom_resources::uninstall(core, &definition),
     }
 }
@@ -173,6 +176,26 @@ mod tests {
             removed.extend(change.new.is_none().then_some(change.name));
         }
         assert_eq!(removed, expected);
+    }
+
+    #[test]
+    fn released_name_is_accepted_for_another_definition() {
+        let server = Server::new(&ServerPorts::default());
+        let definition = |plural: &str, short_name: &str| {
+            json!({"metadata": {"name": format!("{plural}.example.com")}, "spec": {
+                "group": "example.com", "scope": "Namespaced",
+                "names": {"plural": plural, "kind": format!("Kind{plural}"), "shortNames": [short_name]},
+                "versions": [{"name": "v1", "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": {"type": "object"}}}]}})
+        };
+        server.create(definition::STORAGE, definition("first", "x")).unwrap();
+        server.create(definition::STORAGE, definition("second", "x")).unwrap();
+        let is_served = || server.registry().by_name("second.example.com").is_some();
+        assert!(!is_served());
+        let mut renamed = Value::clone(&server.get(definition::STORAGE, "", "first.example.com").unwrap());
+        renamed["spec"]["names"]["shortNames"] = json!(["y"]);
+        server.update(definition::STORAGE, renamed).unwrap();
+        assert!(is_served());
     }
 
     /// Creates a definition of Widgets and returns the storage name of the resource.
