@@ -34,14 +34,17 @@ pub fn compute_status(
         // A Pod without a scalable controller counts as one expected Pod.
         let scale = |pod: &Arc<Value>| expected_scale(pod).unwrap_or_else(|| (object::uid(pod).to_owned(), 1));
         let scales: BTreeMap<String, i64> = covered.iter().map(|pod| scale(pod)).collect();
-        scales.values().sum::<i64>()
+        scales.values().copied().fold(0, i64::saturating_add)
     };
     let (max_unavailable, min_available) =
         (budget.pointer("/spec/maxUnavailable"), budget.pointer("/spec/minAvailable"));
     let (expected_pods, desired_healthy) = match (max_unavailable, min_available) {
         (Some(max_unavailable), _) => {
             let expected_pods = sum_of_scales();
-            (expected_pods, expected_pods - scaled_int_or_percent(Some(max_unavailable), expected_pods, true))
+            (
+                expected_pods,
+                expected_pods.saturating_sub(scaled_int_or_percent(Some(max_unavailable), expected_pods, true)),
+            )
         }
         (None, Some(min_available)) if min_available.is_string() => {
             let expected_pods = sum_of_scales();
@@ -50,7 +53,7 @@ pub fn compute_status(
         (None, min_available) => (count(covered.len()), min_available.and_then(Value::as_i64).unwrap_or(0)),
     };
     let desired_healthy = desired_healthy.max(0);
-    let allowed = if expected_pods <= 0 { 0 } else { (healthy - desired_healthy).max(0) };
+    let allowed = if expected_pods <= 0 { 0 } else { healthy.saturating_sub(desired_healthy).max(0) };
     json!({
         "currentHealthy": healthy, "desiredHealthy": desired_healthy, "disruptionsAllowed": allowed,
         "expectedPods": expected_pods, "observedGeneration": budget["metadata"]["generation"],
@@ -82,7 +85,7 @@ pub fn expected_scale(pod: &Value, get: impl Fn(&str, &str, &str) -> Option<Arc<
         _ => return None,
     };
     let replicas = object.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1);
-    Some((object::uid(&object).to_owned(), replicas * pods_per_replica))
+    Some((object::uid(&object).to_owned(), replicas.saturating_mul(pods_per_replica)))
 }
 
 fn count(pods: usize) -> i64 {

@@ -9,6 +9,6 @@ pub fn scaled_int_or_percent(value: Option<&Value>, total: i64, round_up: bool) 
     }
     let percent = value.and_then(Value::as_str).unwrap_or("25%");
     let percent: i64 = percent.trim_end_matches('%').parse().unwrap_or(25);
-    let hundredths = percent * total;
-    if round_up { (hundredths + 99) / 100 } else { hundredths / 100 }
+    let hundredths = percent.saturating_mul(total);
+    if round_up { hundredths.saturating_add(99) / 100 } else { hundredths / 100 }
 }

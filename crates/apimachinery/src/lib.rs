@@ -5,7 +5,7 @@
 //! to generated structs, so unknown and newer fields survive.
 //!
 //! Layers, from low to high:
-//! - values: `quantity`, `resource_list`, `int_or_percent`, `hash`, `go` (Go's formatting), `status`;
+//! - values: `quantity`, `resource_list`, `int_or_percent`, `time`, `hash`, `go` (Go's formatting), `status`; `panic`;
 //! - access to objects and the built-in kinds: `object`, `condition`, `pod`, `persistent_volume`, `disruption_budget`;
 //! - `merge_schema`: how the fields of a type merge;
 //! - operations on objects: `apply`, `patch`, `selector`;
@@ -31,6 +31,7 @@ mod resource_list;
 mod schema;
 mod selector;
 mod status;
+pub mod time;
 
 pub use apply::{
     ApplyOptions, UpdateOptions, equal_ignoring_timestamps, server_side_apply, track_update, typed_patch_error,

@@ -1,10 +1,10 @@
 //! The state of Pods: phase, readiness, scheduling gates and QoS class.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::condition::{self, Condition};
-use crate::object;
+use crate::{object, time};
 
 /// `PodScheduled` condition of a Pod with scheduling gates.
 pub const SCHEDULING_GATED: Condition<'static> = Condition {
@@ -37,7 +37,7 @@ pub fn available_from(pod: &Value, min_ready_seconds: i64) -> Option<Timestamp> 
         return None;
     }
     let transition_time: Timestamp = object::text(ready, "/lastTransitionTime").parse().ok()?;
-    transition_time.checked_add(SignedDuration::from_secs(min_ready_seconds)).ok()
+    Some(time::add_seconds(transition_time, min_ready_seconds))
 }
 
 /// Reports whether the Pod has scheduling gates.

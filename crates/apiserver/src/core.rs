@@ -155,7 +155,7 @@ impl Core {
     /// Starts a sweep of expired Events; returns `false` if the last one started less than `interval` seconds ago.
     pub(crate) fn start_event_sweep(&self, interval: i64) -> bool {
         let (now, last) = (self.now().as_second(), self.last_event_sweep.load(Ordering::Relaxed));
-        now - last >= interval
+        now.saturating_sub(last) >= interval
             && self.last_event_sweep.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 }

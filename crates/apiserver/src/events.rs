@@ -2,7 +2,7 @@
 
 use std::hash::Hasher as _;
 
-use apimachinery::{Status, object};
+use apimachinery::{Status, object, time};
 use serde_json::{Value, json};
 
 use crate::core::Core;
@@ -40,7 +40,7 @@ pub(crate) fn remove_expired(core: &Core) {
     if !core.start_event_sweep(SWEEP_INTERVAL_SECONDS) {
         return;
     }
-    let cutoff = object::format_time(core.now() - jiff::SignedDuration::from_secs(TTL_SECONDS));
+    let cutoff = object::format_time(time::add_seconds(core.now(), -TTL_SECONDS));
     let all_namespaces = CollectionKey { resource: EVENTS.to_owned(), namespace: None };
     for (key, stored) in core.store.list(&all_namespaces).objects {
         let event = stored.value();
@@ -105,7 +105,7 @@ fn increment_count(core: &Core, event: &Value, now: &str) -> Result<(), Status> 
     let resource = core.registry().by_name(EVENTS).ok_or_else(Status::path_not_found)?;
     let count = event["count"].as_i64().unwrap_or(1);
     let mut event = event.clone();
-    event["count"] = json!(count + 1);
+    event["count"] = json!(count.saturating_add(1));
     event["lastTimestamp"] = json!(now);
     let options = WriteOptions::controller_manager();
     let request = WriteRequest {

@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apimachinery::{CaughtPanic, object};
+use apimachinery::{CaughtPanic, object, time};
 use futures::FutureExt;
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -383,8 +383,8 @@ pub(crate) fn grace_period(pod: &Value) -> Duration {
     let seconds = pod
         .pointer("/metadata/deletionGracePeriodSeconds")
         .or_else(|| pod.pointer("/spec/terminationGracePeriodSeconds"))
-        .and_then(Value::as_u64);
-    Duration::from_secs(seconds.unwrap_or(30))
+        .and_then(Value::as_i64);
+    time::duration_from_seconds(seconds.unwrap_or(30))
 }
 
 /// Formats a duration as Go does: `10s`, `1m20s`, `5m0s`.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use apimachinery::time;
 use serde_json::Value;
 
 use crate::probes::{ProbeHandler, ProbeTarget};
@@ -46,8 +47,8 @@ impl Hooks {
 
 impl LifecycleHandler {
     fn from_json(handler: &Value, container: &Value) -> Option<Self> {
-        if let Some(seconds) = handler.pointer("/sleep/seconds").and_then(Value::as_u64) {
-            return Some(Self::Sleep(Duration::from_secs(seconds)));
+        if let Some(seconds) = handler.pointer("/sleep/seconds").and_then(Value::as_i64) {
+            return Some(Self::Sleep(time::duration_from_seconds(seconds)));
         }
         ProbeHandler::from_json(handler, container).map(Self::Action)
     }

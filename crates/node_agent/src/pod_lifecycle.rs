@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apimachinery::pod::is_finished;
-use apimachinery::{CaughtPanic, object};
+use apimachinery::{CaughtPanic, object, time};
 use futures::FutureExt;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -102,8 +102,7 @@ async fn wait_for_termination(worker: &PodWorker, signals: &PodSignals) -> Termi
 
 /// Returns the remaining time of `activeDeadlineSeconds`.
 fn time_until_deadline(worker: &PodWorker) -> Option<Duration> {
-    let seconds = worker.pod.pointer("/spec/activeDeadlineSeconds").and_then(Value::as_u64)?;
+    let seconds = worker.pod.pointer("/spec/activeDeadlineSeconds").and_then(Value::as_i64)?;
     let started: Timestamp = worker.placement.start_time.parse().ok()?;
-    let elapsed = Duration::try_from(worker.context.server.now().duration_since(started)).unwrap_or_default();
-    Some(Duration::from_secs(seconds).saturating_sub(elapsed))
+    Some(time::duration_until(time::add_seconds(started, seconds), worker.context.server.now()))
 }

@@ -69,11 +69,11 @@ impl RestartPolicy {
 impl CrashLoopBackOff {
     /// Returns the delay before restarting a container that ran for `run_time`.
     pub(crate) fn next_delay(&mut self, run_time: Duration) -> Duration {
-        if run_time >= MAX_DELAY * 2 {
+        if run_time >= MAX_DELAY.saturating_mul(2) {
             self.delay = Duration::ZERO;
         }
         let delay = self.delay;
-        self.delay = if delay.is_zero() { INITIAL_DELAY } else { (delay * 2).min(MAX_DELAY) };
+        self.delay = if delay.is_zero() { INITIAL_DELAY } else { delay.saturating_mul(2).min(MAX_DELAY) };
         delay
     }
 }

@@ -1,6 +1,6 @@
 //! Marks objects for deletion by setting the deletion timestamp, grace period and finalizers.
 
-use apimachinery::{object, pod};
+use apimachinery::{object, pod, time};
 use serde_json::{Value, json};
 
 use super::options::{DeleteOptions, FOREGROUND, ORPHAN, PropagationPolicy};
@@ -17,7 +17,7 @@ pub(super) fn mark_for_deletion(
     set_propagation_finalizer(resource, object, options.propagation);
     let grace = effective_grace_period(resource, object, options);
     if !object::is_deleting(object) {
-        let timestamp = now + jiff::SignedDuration::from_secs(grace);
+        let timestamp = time::add_seconds(now, grace);
         object::set_metadata_field(object, "deletionTimestamp", Some(json!(object::format_time(timestamp))));
         // Namespaces have no grace period.
         if resource.storage != "namespaces" {
@@ -25,11 +25,11 @@ pub(super) fn mark_for_deletion(
         }
         if resource.has_generation {
             let generation = object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default();
-            object::set_metadata_field(object, "generation", Some(json!(generation + 1)));
+            object::set_metadata_field(object, "generation", Some(json!(generation.saturating_add(1))));
         }
     } else if object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64) > Some(grace) {
         // A repeated deletion request can only shorten the grace period.
-        let timestamp = now + jiff::SignedDuration::from_secs(grace);
+        let timestamp = time::add_seconds(now, grace);
         object::set_metadata_field(object, "deletionTimestamp", Some(json!(object::format_time(timestamp))));
         object::set_metadata_field(object, "deletionGracePeriodSeconds", Some(json!(grace)));
     }
@@ -50,11 +50,12 @@ fn set_propagation_finalizer(resource: &Resource, object: &mut Value, propagatio
 }
 
 /// Returns the grace period in seconds. It is 0 for all objects except Pods that are bound to a node and have not
-/// finished.
+/// finished. A negative one counts as one second.
 fn effective_grace_period(resource: &Resource, object: &Value, options: &DeleteOptions) -> i64 {
     if resource.storage != "pods" || object::text(object, "/spec/nodeName").is_empty() || pod::is_finished(object) {
         return 0;
     }
     let default = object.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(30);
-    options.grace_period_seconds.unwrap_or(default).max(0)
+    let grace = options.grace_period_seconds.unwrap_or(default);
+    if grace < 0 { 1 } else { grace }
 }

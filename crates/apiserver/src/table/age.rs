@@ -3,7 +3,7 @@
 /// Formats an age like kubectl (`k8s.io/apimachinery/pkg/util/duration.HumanDuration`).
 pub(crate) fn human_age(at: &str, now: jiff::Timestamp) -> String {
     let Ok(at) = at.parse::<jiff::Timestamp>() else { return "<unknown>".to_owned() };
-    let seconds = now.as_second() - at.as_second();
+    let seconds = now.as_second().saturating_sub(at.as_second());
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
     let format_units = |major: i64, major_unit: char, minor: i64, minor_unit: char| {
         if minor == 0 { format!("{major}{major_unit}") } else { format!("{major}{major_unit}{minor}{minor_unit}") }

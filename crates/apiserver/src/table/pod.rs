@@ -106,7 +106,7 @@ impl PodSummary {
 
 impl RestartCount {
     fn add(&mut self, status: &Value) {
-        self.count += number(status, "/restartCount");
+        self.count = self.count.saturating_add(number(status, "/restartCount"));
         let terminated = object::text(status, "/lastState/terminated/finishedAt");
         if let (Ok(time), before) = (terminated.parse::<jiff::Timestamp>(), self.last.parse::<jiff::Timestamp>().ok())
             && before.is_none_or(|before| before < time)

@@ -1,7 +1,7 @@
 //! Taint-based eviction: decides which Pods are evicted from a node with `NoExecute` taints, and when.
 
-use apimachinery::object;
-use jiff::{SignedDuration, Timestamp};
+use apimachinery::{object, time};
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::toleration::tolerates;
@@ -31,7 +31,7 @@ pub(super) fn check_toleration(pod: &Value, node: &Value, now: Timestamp) -> Tol
         let seconds = matching.filter_map(|toleration| toleration.get("tolerationSeconds")?.as_i64()).min();
         let Some(seconds) = seconds else { continue };
         let added_at = object::text(taint, "/timeAdded").parse().unwrap_or(now);
-        let expires_at = added_at + SignedDuration::from_secs(seconds.max(0));
+        let expires_at = time::add_seconds(added_at, seconds.max(0));
         earliest_expiry = Some(earliest_expiry.map_or(expires_at, |earliest| earliest.min(expires_at)));
     }
     match earliest_expiry {
@@ -64,6 +64,11 @@ mod tests {
     #[case::not_tolerated(json!([taint_added_at(9)]), json!([]), TolerationStatus::NotTolerated)]
     #[case::without_limit(json!([taint_added_at(9)]), json!([{"key": "lost", "operator": "Exists"}]), TolerationStatus::Tolerated)]
     #[case::temporarily(json!([taint_added_at(9)]), json!([{"key": "lost", "operator": "Exists", "tolerationSeconds": 300}]), tolerated_until(14))]
+    #[case::longest(
+        json!([taint_added_at(9)]),
+        json!([{"key": "lost", "operator": "Exists", "tolerationSeconds": i64::MAX}]),
+        TolerationStatus::TemporarilyTolerated(Timestamp::MAX)
+    )]
     #[case::expired(json!([taint_added_at(1)]), json!([{"key": "lost", "operator": "Exists", "tolerationSeconds": 300}]), TolerationStatus::NotTolerated)]
     #[case::shortest_toleration(
         json!([taint_added_at(9), {"key": "more", "effect": "NoExecute", "timeAdded": NOW}]),

@@ -4,8 +4,8 @@
 //! together. A node with a Lease in `kube-node-lease` belongs to another kubelet, and is unreachable when that kubelet
 //! no longer renews the Lease.
 
-use apimachinery::object;
-use jiff::{SignedDuration, Timestamp};
+use apimachinery::{object, time};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 /// `node-monitor-grace-period`, in seconds, for Leases without a duration.
@@ -18,7 +18,7 @@ pub(super) fn unreachable_at(lease: Option<&Value>) -> Option<Timestamp> {
     let spec = lease?.get("spec")?;
     let renewed_at: Timestamp = object::text(spec, "/renewTime").parse().ok()?;
     let seconds = spec.get("leaseDurationSeconds").and_then(Value::as_i64).unwrap_or(GRACE_PERIOD);
-    renewed_at.checked_add(SignedDuration::from_secs(seconds.max(1))).ok()
+    Some(time::add_seconds(renewed_at, seconds.max(1)))
 }
 
 /// Returns the status of an unreachable node with its conditions set to `Unknown`; `None` when they already are.

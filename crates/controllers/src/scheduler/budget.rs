@@ -34,7 +34,7 @@ impl<'a> DisruptionAllowance<'a> {
                 if budget.pointer("/status/disruptedPods").is_some_and(|pods| pods.get(object::name(pod)).is_some()) {
                     continue;
                 }
-                *allowed -= 1;
+                *allowed = allowed.saturating_sub(1);
                 violated |= *allowed < 0;
             }
         }

@@ -196,7 +196,7 @@ fn subgroups(
             size,
         });
         match is_bound {
-            true => subgroup.bound += 1,
+            true => subgroup.bound = subgroup.bound.saturating_add(1),
             false => subgroup.pending.push(Arc::clone(pod)),
         }
     }
@@ -233,7 +233,7 @@ impl GangRequirements {
             .filter_map(|(task, count)| Some((task.clone(), count.as_u64()?)))
             .collect();
         // Volcano enforces `minTaskMember` only if the sum of its values is at most `minMember`.
-        let is_enforced = tasks.values().sum::<u64>() <= members;
+        let is_enforced = tasks.values().copied().fold(0, u64::saturating_add) <= members;
         let policies = spec.get("subGroupPolicy").and_then(Value::as_array).into_iter().flatten();
         Self {
             min_member: members,
@@ -299,14 +299,16 @@ impl GangPlacement {
                 if complete >= policy.min_subgroups {
                     break;
                 }
-                complete += usize::from(!self.is_complete(subgroup) && self.place_subgroup(subgroup, snapshot));
+                if !self.is_complete(subgroup) && self.place_subgroup(subgroup, snapshot) {
+                    complete = complete.saturating_add(1);
+                }
             }
         }
     }
 
     /// Places either all pending Pods of the subgroup or none. Returns whether the subgroup is complete afterwards.
     fn place_subgroup(&mut self, subgroup: &Subgroup, snapshot: &SchedulingSnapshot) -> bool {
-        if self.is_complete(subgroup) || subgroup.bound + subgroup.pending.len() < subgroup.size {
+        if self.is_complete(subgroup) || subgroup.bound.saturating_add(subgroup.pending.len()) < subgroup.size {
             return self.is_complete(subgroup);
         }
         let node_infos_before = self.node_infos.clone();
@@ -334,6 +336,6 @@ impl GangPlacement {
 
     fn is_complete(&self, subgroup: &Subgroup) -> bool {
         let placed = subgroup.pending.iter().filter(|pod| self.is_placed(pod)).count();
-        placed == subgroup.pending.len() && subgroup.bound + placed >= subgroup.size
+        placed == subgroup.pending.len() && subgroup.bound.saturating_add(placed) >= subgroup.size
     }
 }

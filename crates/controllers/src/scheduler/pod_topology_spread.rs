@@ -71,7 +71,8 @@ impl PodTopologySpread {
                 if let Some(domain) = constraint.domain(pod, &node_info.node) {
                     let matching =
                         node_info.pods.iter().filter(|existing_pod| constraint.matches(existing_pod)).count();
-                    *counts.entry(domain.to_owned()).or_default() += i64::try_from(matching).unwrap_or(i64::MAX);
+                    let count = counts.entry(domain.to_owned()).or_default();
+                    *count = count.saturating_add(i64::try_from(matching).unwrap_or(i64::MAX));
                 }
             }
         }
@@ -88,7 +89,8 @@ impl PodTopologySpread {
             self.constraints.iter_mut().filter(|(constraint, _)| constraint.matches(existing_pod))
         {
             if let Some(domain) = constraint.domain(pod, node) {
-                *counts.entry(domain.to_owned()).or_default() += delta;
+                let count = counts.entry(domain.to_owned()).or_default();
+                *count = count.saturating_add(delta);
             }
         }
     }
@@ -101,7 +103,7 @@ impl PodTopologySpread {
                     key: constraint.topology_key.clone(),
                 }));
             };
-            let count = counts.get(domain).copied().unwrap_or(0) + i64::from(constraint.matches(pod));
+            let count = counts.get(domain).copied().unwrap_or(0).saturating_add(i64::from(constraint.matches(pod)));
             let skew = count.saturating_sub(constraint.min_match_num(counts));
             let reason = UnschedulableReason::TopologySkew {
                 key: constraint.topology_key.clone(),

@@ -259,7 +259,8 @@ impl DryRun<'_> {
 fn candidate_cost(victims: &[Arc<Value>]) -> (i64, i64, usize, Reverse<String>) {
     let highest = victims.iter().map(|victim| priority(victim)).max().unwrap_or(i64::MIN);
     // Shifts priorities to non-negative values, so that each additional victim increases the sum.
-    let sum = victims.iter().map(|victim| priority(victim) + i64::from(i32::MAX) + 1).sum();
+    let shift = i64::from(i32::MAX).saturating_add(1);
+    let sum = victims.iter().fold(0_i64, |sum, victim| sum.saturating_add(priority(victim).saturating_add(shift)));
     let oldest = victims.iter().filter(|victim| priority(victim) == highest).map(|victim| start_time(victim)).min();
     (highest, sum, victims.len(), Reverse(oldest.unwrap_or_default().to_owned()))
 }

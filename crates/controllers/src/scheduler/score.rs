@@ -123,7 +123,7 @@ fn topology_spread(pod: &Value, feasible: &[&NodeInfo], all: &[NodeInfo]) -> Vec
         for (score, node_info) in raw_scores.iter_mut().zip(feasible) {
             let matching =
                 object::label(&node_info.node, &constraint.topology_key).and_then(|domain| counts.get(domain)).copied();
-            let cost = matching.unwrap_or(0) as f64 * weight + (constraint.max_skew - 1) as f64;
+            let cost = matching.unwrap_or(0) as f64 * weight + constraint.max_skew.saturating_sub(1) as f64;
             *score = score.map(|score| score + cost);
         }
     }
@@ -141,14 +141,15 @@ fn inter_pod_affinity(pod: &Value, feasible: &[&NodeInfo], all: &[NodeInfo], nam
     let mut weights: BTreeMap<(String, String), i64> = BTreeMap::new();
     let mut add_weight = |term: &AffinityTerm, node: &Value, weight: i64| {
         if let Some(domain) = object::label(node, &term.topology_key) {
-            *weights.entry((term.topology_key.clone(), domain.to_owned())).or_default() += weight;
+            let sum = weights.entry((term.topology_key.clone(), domain.to_owned())).or_default();
+            *sum = sum.saturating_add(weight);
         }
     };
     for node_info in all {
         for (weight, term) in &own_terms {
             let matching = node_info.pods.iter().filter(|existing_pod| term.matches(existing_pod)).count();
             if matching > 0 {
-                add_weight(term, &node_info.node, weight * i64::try_from(matching).unwrap_or(i64::MAX));
+                add_weight(term, &node_info.node, weight.saturating_mul(i64::try_from(matching).unwrap_or(i64::MAX)));
             }
         }
         for existing_pod in &node_info.pods_with_affinity {
@@ -172,7 +173,7 @@ fn inter_pod_affinity(pod: &Value, feasible: &[&NodeInfo], all: &[NodeInfo], nam
 /// Returns the preferred affinity terms of a Pod with their weights; anti-affinity has negative weights.
 fn weighted_terms(pod: &Value, namespaces: &[Arc<Value>]) -> Vec<(i64, AffinityTerm)> {
     let anti_affinity =
-        preferred_terms(pod, AffinityKind::AntiAffinity, namespaces).into_iter().map(|(weight, term)| (-weight, term));
+        preferred_terms(pod, AffinityKind::AntiAffinity, namespaces).into_iter().map(|(weight, term)| (weight.saturating_neg(), term));
     preferred_terms(pod, AffinityKind::Affinity, namespaces).into_iter().chain(anti_affinity).collect()
 }
 

@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use apimachinery::condition::{self, Condition};
-use apimachinery::{object, pod};
+use apimachinery::{object, pod, time};
 use apiserver::ports::Random;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::action::{Action, Plan};
@@ -92,21 +92,21 @@ fn recorded_finish_reason(job: &Value) -> Option<FinishReason> {
 /// Checks the back-off limit, the deadline and the completions of a running Job.
 fn check_finished(job: &Value, job_pods: &JobPods, now: Timestamp, plan: &mut Plan) -> Option<FinishReason> {
     let number = |field: &str| job["spec"][field].as_i64();
-    let failures = job_pods.failed + count(&job_pods.uncounted[1]);
+    let failures = job_pods.failed.saturating_add(count(&job_pods.uncounted[1]));
     if failures > number("backoffLimit").unwrap_or(6) {
         plan.normal_event(job, "BackoffLimitExceeded", "Job has reached the specified backoff limit".to_owned());
         return Some(FinishReason::BackoffLimitExceeded);
     }
     let started = object::text(job, "/status/startTime").parse::<Timestamp>().unwrap_or(now);
     if let Some(deadline) = number("activeDeadlineSeconds") {
-        let deadline_at = started + SignedDuration::from_secs(deadline);
+        let deadline_at = time::add_seconds(started, deadline);
         if deadline_at <= now {
             plan.normal_event(job, "DeadlineExceeded", "Job was active longer than specified deadline".to_owned());
             return Some(FinishReason::DeadlineExceeded);
         }
         plan.requeue_at(deadline_at);
     }
-    let successes = job_pods.succeeded + count(&job_pods.uncounted[0]);
+    let successes = job_pods.succeeded.saturating_add(count(&job_pods.uncounted[0]));
     let is_complete = match number("completions") {
         Some(completions) => successes >= completions,
         // Without `completions`, the Job is complete when one Pod has succeeded and no Pod is active.
@@ -123,9 +123,9 @@ fn scale(plan: &mut Plan, job: &Value, job_pods: &JobPods, random: &dyn Random, 
     let number = |field: &str| job["spec"][field].as_i64();
     let active = i64::try_from(job_pods.active.len()).unwrap_or(i64::MAX);
     let parallelism = if job["spec"]["suspend"] == true { 0 } else { number("parallelism").unwrap_or(1) };
-    let successes = job_pods.succeeded + count(&job_pods.uncounted[0]);
+    let successes = job_pods.succeeded.saturating_add(count(&job_pods.uncounted[0]));
     let desired = match number("completions") {
-        Some(completions) => parallelism.min(completions - successes),
+        Some(completions) => parallelism.min(completions.saturating_sub(successes)),
         None if successes > 0 => active.min(parallelism),
         None => parallelism,
     };
@@ -164,15 +164,16 @@ fn delete_pods(plan: &mut Plan, pods: &[Arc<Value>]) {
 
 /// Returns when the next Pod may be created after failures.
 fn backoff_until(job_pods: &JobPods) -> Option<Timestamp> {
-    let failures = job_pods.failed + count(&job_pods.uncounted[1]);
+    let failures = job_pods.failed.saturating_add(count(&job_pods.uncounted[1]));
     let last_failure = job_pods
         .finished
         .iter()
         .filter(|pod| object::text(pod, "/status/phase") == "Failed")
         .filter_map(|pod| finished_at(pod))
         .max()?;
-    let backoff = u32::try_from(failures - 1).ok().and_then(|n| INITIAL_BACKOFF.checked_mul(2_i64.checked_pow(n)?));
-    Some(last_failure + SignedDuration::from_secs(backoff.unwrap_or(MAX_BACKOFF).min(MAX_BACKOFF)))
+    let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(if failures > 0 { u32::MAX } else { 0 });
+    let backoff = INITIAL_BACKOFF.saturating_mul(2_i64.saturating_pow(doublings)).min(MAX_BACKOFF);
+    Some(time::add_seconds(last_failure, backoff))
 }
 
 /// Returns when the last container of the Pod terminated.
@@ -215,7 +216,7 @@ fn delete_after_ttl(plan: &mut Plan, job: &Value, now: Timestamp) {
         let condition = condition::find(job.get("status")?, type_)?;
         object::text(condition, "/lastTransitionTime").parse::<Timestamp>().ok()
     });
-    let Some(expires_at) = finished_at.map(|finished_at| finished_at + SignedDuration::from_secs(seconds)) else {
+    let Some(expires_at) = finished_at.map(|finished_at| time::add_seconds(finished_at, seconds)) else {
         return;
     };
     if expires_at <= now {
@@ -297,8 +298,8 @@ impl JobPods {
                     job_pods.finished.iter().any(|pod| object::uid(pod) == uid && has_tracking_finalizer(pod));
                 match (is_tracked, index) {
                     (true, _) => job_pods.uncounted[index].push(uid.to_owned()),
-                    (false, 0) => job_pods.succeeded += 1,
-                    (false, _) => job_pods.failed += 1,
+                    (false, 0) => job_pods.succeeded = job_pods.succeeded.saturating_add(1),
+                    (false, _) => job_pods.failed = job_pods.failed.saturating_add(1),
                 }
             }
             for pod in

@@ -53,35 +53,39 @@ fn scaled_up_size(strategy: &RollingUpdateStrategy, new: i64, old: &[i64]) -> i6
     if new >= strategy.desired {
         return strategy.desired;
     }
-    let total: i64 = new + old.iter().sum::<i64>();
-    let available = (strategy.desired + strategy.max_surge - total).max(0);
-    new + available.min(strategy.desired - new)
+    let allowed = strategy.max_total().saturating_sub(sum(new, old)).max(0);
+    new.saturating_add(allowed.min(strategy.desired.saturating_sub(new)))
 }
 
 /// Returns the sizes of the old ReplicaSets, limited by `maxUnavailable` (`reconcileOldReplicaSets`).
 fn scaled_down_sizes(strategy: &RollingUpdateStrategy, new: &ReplicaCounts, old: &[ReplicaCounts]) -> Vec<i64> {
     let mut targets: Vec<i64> = old.iter().map(|counts| counts.replicas).collect();
-    let total: i64 = new.replicas + targets.iter().sum::<i64>();
-    let min_available = strategy.desired - strategy.max_unavailable;
-    let new_unavailable = new.replicas - new.available;
-    let mut max_scale_down = total - min_available - new_unavailable;
+    let min_available = strategy.min_available();
+    let new_unavailable = new.replicas.saturating_sub(new.available);
+    let mut max_scale_down =
+        sum(new.replicas, &targets).saturating_sub(min_available).saturating_sub(new_unavailable);
     if max_scale_down <= 0 {
         return targets;
     }
     // Unavailable Pods are removed first, because this does not reduce availability.
     for (target, counts) in targets.iter_mut().zip(old) {
-        let unhealthy = (*target - counts.available).clamp(0, max_scale_down);
-        *target -= unhealthy;
-        max_scale_down -= unhealthy;
+        let unhealthy = target.saturating_sub(counts.available).clamp(0, max_scale_down);
+        *target = target.saturating_sub(unhealthy);
+        max_scale_down = max_scale_down.saturating_sub(unhealthy);
     }
-    let available: i64 = new.available + old.iter().map(|counts| counts.available).sum::<i64>();
-    let mut excess = (available - min_available).max(0);
+    let old_available: Vec<i64> = old.iter().map(|counts| counts.available).collect();
+    let mut excess = sum(new.available, &old_available).saturating_sub(min_available).max(0);
     for target in &mut targets {
         let removed = (*target).min(excess);
-        *target -= removed;
-        excess -= removed;
+        *target = target.saturating_sub(removed);
+        excess = excess.saturating_sub(removed);
     }
     targets
+}
+
+/// Returns the total size of the new and the old ReplicaSets.
+fn sum(new: i64, old: &[i64]) -> i64 {
+    old.iter().copied().fold(new, i64::saturating_add)
 }
 
 // === impl RollingUpdateStrategy ===
@@ -100,6 +104,16 @@ impl RollingUpdateStrategy {
         let max_unavailable = scaled_int_or_percent(field("maxUnavailable"), desired, false);
         let max_unavailable = if max_surge == 0 && max_unavailable == 0 { 1 } else { max_unavailable };
         Self { desired, max_surge, max_unavailable: max_unavailable.min(desired) }
+    }
+
+    /// Returns the largest number of Pods during the update.
+    pub(crate) fn max_total(&self) -> i64 {
+        self.desired.saturating_add(self.max_surge)
+    }
+
+    /// Returns the smallest number of available Pods during the update.
+    pub(crate) fn min_available(&self) -> i64 {
+        self.desired.saturating_sub(self.max_unavailable)
     }
 }
 

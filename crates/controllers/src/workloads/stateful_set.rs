@@ -153,7 +153,7 @@ fn ensure_revision(plan: &mut Plan, spec: &StatefulSetSpec<'_>, revisions: &[Arc
             "ownerReferences": [ownership::controller_reference(spec.set)],
         },
         "data": {"spec": {"template": spec.set["spec"]["template"]}},
-        "revision": latest_revision + 1,
+        "revision": latest_revision.saturating_add(1),
     });
     object["metadata"]["labels"][REVISION] = json!(name);
     plan.push(Action::Create { resource: REVISIONS, object });
@@ -172,7 +172,7 @@ impl<'a> StatefulSetSpec<'a> {
         Self {
             set,
             pod_management: if is_parallel { PodManagementPolicy::Parallel } else { PodManagementPolicy::OrderedReady },
-            ordinals: start..start + replica_set::replicas(set),
+            ordinals: start..start.saturating_add(replica_set::replicas(set)),
             partition: number("/spec/updateStrategy/rollingUpdate/partition"),
             current_revision: if current.is_empty() { update.clone() } else { current },
             update_revision: update,
@@ -264,7 +264,7 @@ impl<'a> StatefulSetSpec<'a> {
         let revision_count = |revision: &str| active.iter().filter(|pod| revision_of(pod) == revision).count();
         let ready = active.iter().filter(|pod| pod::is_ready(pod)).count();
         let updated = revision_count(&self.update_revision);
-        let replicas = usize::try_from(self.ordinals.end - self.ordinals.start).unwrap_or_default();
+        let replicas = usize::try_from(self.ordinals.end.saturating_sub(self.ordinals.start)).unwrap_or_default();
         let is_complete = self.partition <= self.ordinals.start && updated == replicas && ready == replicas;
         let current = if is_complete { &self.update_revision } else { &self.current_revision };
         let mut status = Map::new();

@@ -9,6 +9,7 @@ mod http_get;
 
 use std::time::Duration;
 
+use apimachinery::time;
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -99,7 +100,7 @@ impl Probes {
 impl Probe {
     fn from_json(spec: &Value, container: &Value) -> Option<Self> {
         let number = |field: &str, default: u32| {
-            spec.get(field).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok()).unwrap_or(default)
+            spec.get(field).and_then(Value::as_u64).map_or(default, |n| u32::try_from(n).unwrap_or(u32::MAX))
         };
         let seconds = |field, default| Duration::from_secs(u64::from(number(field, default)));
         Some(Self {
@@ -125,7 +126,7 @@ impl Probe {
         let (mut results, mut period_index) = (ConsecutiveResults::default(), 1);
         loop {
             let result = self.probe_at(target, started_at, period_index).await;
-            period_index += 1;
+            period_index = u32::saturating_add(period_index, 1);
             if let Err(message) = &result
                 && results.failures == 0
             {
@@ -175,7 +176,7 @@ impl Probe {
             report(ProbeEvent::Ready);
         }
         let mut results = ConsecutiveResults::default();
-        for period_index in current_period(self, started_at) + u32::from(ready).. {
+        for period_index in current_period(self, started_at).saturating_add(u32::from(ready)).. {
             let result = self.probe_at(target, started_at, period_index).await;
             if let Err(message) = &result
                 && results.failures == 0
@@ -196,25 +197,29 @@ impl Probe {
     /// Probes early within the first period; returns `true` on the first success. Probes with a `successThreshold`
     /// above 1 are not run early.
     async fn probe_early(&self, target: &ProbeTarget, started_at: Instant) -> bool {
-        let first_probe = Instant::now().max(started_at + self.initial_delay);
+        let first_probe = Instant::now().max(self.start_of_period(started_at, 0));
         sleep_until(first_probe).await;
         let mut interval = Duration::from_millis(50);
-        let mut next_probe = first_probe;
-        while self.success_threshold == 1 && next_probe < first_probe + self.period {
-            sleep_until(next_probe).await;
+        let mut delay = Duration::ZERO;
+        while self.success_threshold == 1 && delay < self.period {
+            sleep_until(instant_after(first_probe, delay)).await;
             if self.probe_once(target).await.is_ok() {
                 return true;
             }
-            next_probe += interval;
-            interval *= 2;
+            delay = delay.saturating_add(interval);
+            interval = interval.saturating_mul(2);
         }
         false
     }
 
     /// Waits for the start of a period, then probes.
     async fn probe_at(&self, target: &ProbeTarget, started_at: Instant, period_index: u32) -> Result<(), String> {
-        sleep_until(started_at + self.initial_delay + self.period * period_index).await;
+        sleep_until(self.start_of_period(started_at, period_index)).await;
         self.probe_once(target).await
+    }
+
+    fn start_of_period(&self, started_at: Instant, period_index: u32) -> Instant {
+        instant_after(started_at, self.initial_delay.saturating_add(self.period.saturating_mul(period_index)))
     }
 
     async fn probe_once(&self, target: &ProbeTarget) -> Result<(), String> {
@@ -223,9 +228,14 @@ impl Probe {
     }
 }
 
+/// Returns the instant `delay` after `start`.
+fn instant_after(start: Instant, delay: Duration) -> Instant {
+    start.checked_add(delay.min(time::MAX_DURATION)).unwrap_or(start)
+}
+
 /// Returns the index of the first period that is not in the past.
 fn current_period(probe: &Probe, started_at: Instant) -> u32 {
-    let elapsed = Instant::now().saturating_duration_since(started_at + probe.initial_delay);
+    let elapsed = Instant::now().saturating_duration_since(probe.start_of_period(started_at, 0));
     u32::try_from(elapsed.as_millis().div_ceil(probe.period.as_millis().max(1))).unwrap_or(u32::MAX)
 }
 
@@ -234,8 +244,8 @@ fn current_period(probe: &Probe, started_at: Instant) -> u32 {
 impl ConsecutiveResults {
     fn record(&mut self, is_success: bool) {
         *self = match is_success {
-            true => Self { successes: self.successes + 1, failures: 0 },
-            false => Self { successes: 0, failures: self.failures + 1 },
+            true => Self { successes: self.successes.saturating_add(1), failures: 0 },
+            false => Self { successes: 0, failures: self.failures.saturating_add(1) },
         };
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn write(dir: &Path, files: &BTreeMap<String, VolumeFile>) -> io::Res
         return Ok(());
     }
     let number = current.as_deref().and_then(|name| name.to_str()?.strip_prefix("..")?.parse::<u64>().ok());
-    let name = format!("..{}", number.unwrap_or(0) + 1);
+    let name = format!("..{}", number.unwrap_or(0).wrapping_add(1));
     let next_dir = dir.join(&name);
     remove(&next_dir)?;
     create_private_dir(&next_dir)?;

@@ -2,16 +2,17 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use std::{mem, vec};
 
-use apimachinery::{Status, object};
+use apimachinery::{CaughtPanic, Status, object, time};
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use futures::stream;
+use futures::{FutureExt, stream};
 use http::{HeaderValue, header};
 use serde_json::{Value, json};
 use tokio::time::{Instant, Sleep};
@@ -31,8 +32,8 @@ use crate::write::normalize;
 /// Interval of bookmarks.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Default duration of a watch in seconds; kube-apiserver uses a random duration of 30 to 60 minutes.
-const DEFAULT_TIMEOUT_SECONDS: u64 = 2700;
+/// Default duration of a watch; kube-apiserver uses a random duration of 30 to 60 minutes.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(45 * 60);
 
 /// Maximum number of events per batch, which bounds the memory of a watch with a slow client.
 const MAX_BATCH: usize = 64;
@@ -82,7 +83,10 @@ pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiReques
     if target.resource.create_only {
         return Err(Status::method_not_allowed());
     }
-    let seconds = request.query.number::<u64>("timeoutSeconds")?.unwrap_or(DEFAULT_TIMEOUT_SECONDS);
+    let timeout = match request.query.number::<i64>("timeoutSeconds")? {
+        None | Some(0) => DEFAULT_TIMEOUT,
+        Some(seconds) => time::duration_from_seconds(seconds),
+    };
     let requested_revision = request.query.check_watch_options()?.unwrap_or(0);
     let sends_initial = match request.query.get("sendInitialEvents") {
         Some(_) => request.query.flag("sendInitialEvents"),
@@ -95,7 +99,7 @@ pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiReques
         ListPage { revision, objects: Vec::new(), remaining: 0 }
     };
     let start = snapshot.revision;
-    let end = Instant::now() + Duration::from_secs(seconds);
+    let now = Instant::now();
     let mut watch = Watch {
         server: server.clone(),
         resource: Arc::clone(&target.resource),
@@ -108,10 +112,10 @@ pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiReques
         initial_end_revision: None,
         output: WatchOutput::default(),
         is_behind: false,
-        batch_end: Instant::now(),
+        batch_end: now,
         sends_bookmarks: request.query.flag("allowWatchBookmarks"),
-        next_bookmark: Instant::now() + BOOKMARK_INTERVAL,
-        end,
+        next_bookmark: instant_after(now, BOOKMARK_INTERVAL),
+        end: instant_after(now, timeout),
         timer: None,
         is_finished: false,
     };
@@ -120,12 +124,22 @@ pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiReques
         request.query.flag("sendInitialEvents") || sends_initial && request.query.get("resourceVersion").is_none();
     watch.initial_end_revision = (sends_initial_bookmark && watch.sends_bookmarks).then_some(start);
     let events = stream::unfold(watch, |mut watch| async move {
-        let events = watch.next().await?;
-        Some((Ok::<_, Infallible>(events), watch))
+        // The client of a watch that fails gets an end of the stream, after which it continues or lists again.
+        let events = AssertUnwindSafe(watch.next()).catch_unwind().await.unwrap_or_else(|payload| {
+            let panic = CaughtPanic::from_payload(payload.as_ref());
+            tracing::error!(%panic, "failed to encode the events of a watch");
+            None
+        });
+        Some((Ok::<_, Infallible>(events?), watch))
     });
     let mut response = Response::new(Body::from_stream(events));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(response)
+}
+
+/// Returns the instant `duration` after `start`.
+fn instant_after(start: Instant, duration: Duration) -> Instant {
+    start.checked_add(duration).unwrap_or(start)
 }
 
 // === impl Watch ===
@@ -188,7 +202,7 @@ impl Watch {
         batch.events.iter().for_each(|event| self.handle_event(event));
         self.is_behind = batch.has_more;
         if !self.is_behind {
-            self.batch_end = Instant::now() + BATCH_INTERVAL;
+            self.batch_end = instant_after(Instant::now(), BATCH_INTERVAL);
         }
     }
 
@@ -279,7 +293,7 @@ impl Watch {
         let now = Instant::now();
         if self.sends_bookmarks {
             self.encode_bookmark(self.cursor.position(), false);
-            self.next_bookmark = now + BOOKMARK_INTERVAL;
+            self.next_bookmark = instant_after(now, BOOKMARK_INTERVAL);
         }
         self.is_finished = now >= self.end;
         self.timer = None;

@@ -120,7 +120,7 @@ pub(in crate::write) fn update_generation(resource: &Resource, current: &Value, 
     };
     if has_relevant_metadata_change || without_metadata_and_status(current) != without_metadata_and_status(object) {
         let generation = current.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default();
-        object::set_metadata_field(object, "generation", Some(json!(generation + 1)));
+        object::set_metadata_field(object, "generation", Some(json!(generation.saturating_add(1))));
     }
 }
 

@@ -1,8 +1,8 @@
 //! Status of a Deployment, and the progress of its rollout.
 
 use apimachinery::condition::{self, Condition};
-use apimachinery::object;
-use jiff::{SignedDuration, Timestamp};
+use apimachinery::{object, time};
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::RESOURCE;
@@ -15,7 +15,7 @@ use crate::workloads::rolling_update;
 pub(super) fn sync_status(plan: &mut Plan, deployment: &Value, replica_sets: &ReplicaSets, now: Timestamp) {
     let old: Vec<_> = replica_sets.old.iter().map(rolling_update::ReplicaCounts::new).collect();
     let new = replica_sets.new.as_ref().map(rolling_update::ReplicaCounts::new).unwrap_or_default();
-    let sum = |field: fn(&rolling_update::ReplicaCounts) -> i64| old.iter().map(field).sum::<i64>() + field(&new);
+    let sum = |field: fn(&rolling_update::ReplicaCounts) -> i64| old.iter().map(field).fold(field(&new), i64::saturating_add);
     let available = sum(|c| c.available);
     let strategy = rolling_update::RollingUpdateStrategy::new(deployment);
     let counts = [
@@ -23,7 +23,7 @@ pub(super) fn sync_status(plan: &mut Plan, deployment: &Value, replica_sets: &Re
         ("updatedReplicas", new.current),
         ("readyReplicas", sum(|c| c.ready)),
         ("availableReplicas", available),
-        ("unavailableReplicas", (sum(|c| c.replicas) - available).max(0)),
+        ("unavailableReplicas", sum(|c| c.replicas).saturating_sub(available).max(0)),
     ];
     let mut status = Map::new();
     for field in ["collisionCount", "conditions"] {
@@ -39,7 +39,7 @@ pub(super) fn sync_status(plan: &mut Plan, deployment: &Value, replica_sets: &Re
     }
     let mut status = Value::Object(status);
     let timestamp = object::format_time(now);
-    let is_available = available >= strategy.desired - strategy.max_unavailable;
+    let is_available = available >= strategy.min_available();
     set_condition(&mut status, available_condition(is_available), &timestamp, false);
     sync_progress(plan, deployment, replica_sets, &mut status, now);
     plan.update_status(RESOURCE, deployment, status);
@@ -61,6 +61,7 @@ fn sync_progress(plan: &mut Plan, deployment: &Value, replica_sets: &ReplicaSets
     let Some(new) = &replica_sets.new else { return };
     let timestamp = object::format_time(now);
     let count = |s: &Value, name: &str| s.get(name).and_then(Value::as_i64).unwrap_or(0);
+    let old_replicas = |s: &Value| count(s, "replicas").saturating_sub(count(s, "updatedReplicas"));
     let desired = replicas(deployment);
     let is_complete = count(status, "updatedReplicas") == desired
         && count(status, "replicas") == desired
@@ -69,8 +70,7 @@ fn sync_progress(plan: &mut Plan, deployment: &Value, replica_sets: &ReplicaSets
     let previous = deployment.get("status").unwrap_or(&Value::Null);
     let has_progressed =
         ["updatedReplicas", "readyReplicas", "availableReplicas"].iter().any(|f| count(status, f) > count(previous, f))
-            || (count(status, "replicas") - count(status, "updatedReplicas"))
-                < (count(previous, "replicas") - count(previous, "updatedReplicas"));
+            || old_replicas(status) < old_replicas(previous);
     let current = condition::find(status, "Progressing").cloned();
     let reason = current.as_ref().map(|c| object::text(c, "/reason").to_owned());
     if is_complete {
@@ -116,16 +116,16 @@ fn sync_progress(plan: &mut Plan, deployment: &Value, replica_sets: &ReplicaSets
 /// Whether a rollout has started since `complete` reported the completion of one. When a rollout is complete, its
 /// ReplicaSet already exists and the others are scaled to 0.
 fn is_new_rollout(complete: &Value, new: &Value, old: &[Value]) -> bool {
-    let time = |value, pointer| object::text(value, pointer).parse::<Timestamp>().ok();
-    let completed_at = time(complete, "/lastUpdateTime");
-    old.iter().any(|set| replicas(set) > 0) || time(new, "/metadata/creationTimestamp") > completed_at
+    let time_at = |value, pointer| object::text(value, pointer).parse::<Timestamp>().ok();
+    let completed_at = time_at(complete, "/lastUpdateTime");
+    old.iter().any(|set| replicas(set) > 0) || time_at(new, "/metadata/creationTimestamp") > completed_at
 }
 
 /// Returns when `progressDeadlineSeconds` of the rollout expires.
 fn deadline(deployment: &Value, status: &Value) -> Option<Timestamp> {
     let seconds = deployment.pointer("/spec/progressDeadlineSeconds").and_then(Value::as_i64).unwrap_or(600);
     let since = object::text(condition::find(status, "Progressing")?, "/lastUpdateTime");
-    since.parse::<Timestamp>().ok()?.checked_add(SignedDuration::from_secs(seconds)).ok()
+    Some(time::add_seconds(since.parse().ok()?, seconds))
 }
 
 /// Sets a condition. Updates its `lastUpdateTime` if `touch` is set or the condition changes.

@@ -2,6 +2,8 @@
 //! progress: each ReplicaSet grows or shrinks in proportion to its size (`pkg/controller/deployment/sync.go`,
 //! `util/deployment_util.go`).
 
+use std::cmp::Reverse;
+
 use crate::workloads::rolling_update::RollingUpdateStrategy;
 
 /// The size of one active ReplicaSet.
@@ -18,13 +20,14 @@ pub(super) struct ReplicaSetSize {
 /// of equal size, the newest is scaled up first and the oldest is scaled down first. The first ReplicaSet to be scaled
 /// also receives the rounding remainder.
 pub(super) fn scaled_sizes(strategy: &RollingUpdateStrategy, replica_sets: &[ReplicaSetSize]) -> Vec<i64> {
-    let allowed = if strategy.desired > 0 { strategy.desired + strategy.max_surge } else { 0 };
-    let delta = allowed - replica_sets.iter().map(|replica_set| replica_set.replicas).sum::<i64>();
+    let allowed = if strategy.desired > 0 { strategy.max_total() } else { 0 };
+    let total = replica_sets.iter().map(|replica_set| replica_set.replicas).fold(0, i64::saturating_add);
+    let delta = allowed.saturating_sub(total);
     let mut order: Vec<usize> = (0..replica_sets.len()).collect();
     let size = |index: &usize| replica_sets.get(*index).map_or(0, |replica_set| replica_set.replicas);
     match delta > 0 {
-        true => order.sort_by_key(|index| (-size(index), usize::MAX - index)),
-        false => order.sort_by_key(|index| (-size(index), *index)),
+        true => order.sort_by_key(|index| (Reverse(size(index)), Reverse(*index))),
+        false => order.sort_by_key(|index| (Reverse(size(index)), *index)),
     }
     let mut sizes: Vec<i64> = replica_sets.iter().map(|replica_set| replica_set.replicas).collect();
     let mut remaining = delta;
@@ -32,12 +35,12 @@ pub(super) fn scaled_sizes(strategy: &RollingUpdateStrategy, replica_sets: &[Rep
         let fraction = replica_sets.get(*index).map_or(0, |replica_set| replica_set.fraction(strategy));
         let fraction = if delta > 0 { fraction.min(remaining) } else { fraction.max(remaining) };
         if let Some(size) = sizes.get_mut(*index).filter(|_| remaining != 0) {
-            *size += fraction;
-            remaining -= fraction;
+            *size = size.saturating_add(fraction);
+            remaining = remaining.saturating_sub(fraction);
         }
     }
     if let Some(size) = order.first().and_then(|first| sizes.get_mut(*first)) {
-        *size = (*size + remaining).max(0);
+        *size = size.saturating_add(remaining).max(0);
     }
     sizes
 }
@@ -46,11 +49,11 @@ impl ReplicaSetSize {
     /// Returns the change that keeps the proportion of this ReplicaSet (`getReplicaSetFraction`).
     fn fraction(self, strategy: &RollingUpdateStrategy) -> i64 {
         match (strategy.desired, self.previous_max_replicas) {
-            (0, _) => -self.replicas,
+            (0, _) => self.replicas.saturating_neg(),
             (_, 0) => 0,
-            (desired, before) => {
-                let scaled = self.replicas * (desired + strategy.max_surge);
-                (scaled as f64 / before as f64).round() as i64 - self.replicas
+            (_, before) => {
+                let scaled = self.replicas.saturating_mul(strategy.max_total());
+                ((scaled as f64 / before as f64).round() as i64).saturating_sub(self.replicas)
             }
         }
     }

@@ -151,7 +151,7 @@ fn integer_annotation(set: &Value, key: &str) -> Option<i64> {
 fn set_replicas_annotations(annotations: &mut Value, deployment: &Value) {
     let strategy = rolling_update::RollingUpdateStrategy::new(deployment);
     annotations[DESIRED_REPLICAS] = json!(strategy.desired.to_string());
-    annotations[MAX_REPLICAS] = json!((strategy.desired + strategy.max_surge).to_string());
+    annotations[MAX_REPLICAS] = json!(strategy.max_total().to_string());
 }
 
 /// Deletes old ReplicaSets beyond `revisionHistoryLimit`, once the rollout is complete.
@@ -222,6 +222,6 @@ impl ReplicaSets {
 
     /// Returns one more than the highest revision of the old ReplicaSets.
     pub(super) fn next_revision(&self) -> i64 {
-        self.old.iter().map(revision).max().unwrap_or(0) + 1
+        self.old.iter().map(revision).max().unwrap_or(0).saturating_add(1)
     }
 }

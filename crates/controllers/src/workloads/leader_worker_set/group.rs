@@ -78,7 +78,7 @@ impl Group {
     pub(super) fn is_ready(&self) -> bool {
         let Some(leader) = &self.leader else { return false };
         let workers = i64::try_from(self.workers.len()).unwrap_or(0);
-        workers == group_size(leader) - 1
+        workers == group_size(leader).saturating_sub(1)
             && self.workers.iter().chain([leader]).all(|pod| pod::is_active(pod) && pod::is_ready(pod))
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use apimachinery::{object, pod, scaled_int_or_percent};
-use jiff::{SignedDuration, Timestamp};
+use apimachinery::{object, pod, scaled_int_or_percent, time};
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::group::{self, Group, group_size, revision_of};
@@ -12,9 +12,9 @@ use super::spec::{LeaderWorkerSetSpec, has_subdomain_per_replica};
 use super::{exclusive, pods, status};
 use crate::workloads::action::{Action, Plan};
 
-/// Minimum age of a group before it is recreated. The real controller needs no such limit, because its StatefulSets
+/// Minimum age of a group before it is recreated, in seconds. The real controller needs no such limit, because its StatefulSets
 /// delay it.
-const MIN_RECREATE_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
+const MIN_RECREATE_INTERVAL_SECONDS: i64 = 10;
 
 /// Reconciles a LeaderWorkerSet with the Pods and Services of its namespace. `node` looks up a node by name.
 pub(crate) fn plan(
@@ -118,7 +118,7 @@ fn recreate_if_broken(plan: &mut Plan, spec: &LeaderWorkerSetSpec<'_>, group: &G
         return is_broken;
     }
     let created_at: Option<Timestamp> = object::text(leader, "/metadata/creationTimestamp").parse().ok();
-    let recreate_at = created_at.and_then(|at| at.checked_add(MIN_RECREATE_INTERVAL).ok()).unwrap_or(now);
+    let recreate_at = created_at.map_or(now, |at| time::add_seconds(at, MIN_RECREATE_INTERVAL_SECONDS));
     if recreate_at > now {
         plan.requeue_at(recreate_at);
         return false;
@@ -157,10 +157,10 @@ fn update_groups(plan: &mut Plan, spec: &LeaderWorkerSetSpec<'_>, groups: &[Grou
             break;
         }
         let newly_unavailable = i64::from(group.is_ready());
-        if unavailable + newly_unavailable > max_unavailable && newly_unavailable > 0 {
+        if unavailable.saturating_add(newly_unavailable) > max_unavailable && newly_unavailable > 0 {
             break;
         }
-        unavailable += newly_unavailable;
+        unavailable = unavailable.saturating_add(newly_unavailable);
         delete_group(plan, group);
     }
 }
