@@ -110,9 +110,13 @@ fn check_value(
     let is_valid = match (field.kind, value) {
         (_, Value::Null) => true,
         ("string" | "bytes", value) => value.is_string(),
-        ("int", value) => value.is_i64() || value.is_u64(),
+        ("int", value) => is_int32(value),
+        ("int64", value) => value.is_i64(),
         ("float", value) => value.is_number(),
         ("bool", value) => value.is_boolean(),
+        ("util.intstr.IntOrString", Value::Number(_)) if !is_int32(value) => {
+            return mismatches.push(TypeMismatch::new(struct_name, path, go_name("int"), value));
+        }
         ("util.intstr.IntOrString", value) => value.is_string() || value.is_number(),
         ("resource.Quantity", value) => value.is_string() || value.is_number(),
         ("meta.v1.MicroTime", Value::String(text)) => invalid_micro_time_suffix(text).is_none(),
@@ -129,6 +133,11 @@ fn check_value(
     if !is_valid {
         mismatches.push(TypeMismatch::new(struct_name, path, go_name(field.kind), value));
     }
+}
+
+/// Reports whether the value is an integer of 32 bits.
+fn is_int32(value: &Value) -> bool {
+    value.as_i64().is_some_and(|number| i32::try_from(number).is_ok())
 }
 
 /// Returns the last segment of a type name: `apps.v1.DeploymentSpec` → `DeploymentSpec`.
@@ -170,7 +179,7 @@ impl TypeMismatch {
                 let actual = apimachinery::go_format_syntax(actual);
                 format!("{path}: expected string, got &value.valueUnstructured{{Value:{actual}}}")
             }
-            "int32" | "float64" => format!("{path}: expected numeric (int or float), got {}", go_type_name(actual)),
+            "int32" | "int64" | "float64" => format!("{path}: expected numeric (int or float), got {}", go_type_name(actual)),
             "bool" => format!("{path}: expected boolean, got &{{{}}}", go_format_value(actual)),
             list if list.starts_with("[]") => format!("{path}: expected list, got &{{{}}}", go_format_value(actual)),
             _ => format!("{path}: expected map, got &{{{}}}", go_format_value(actual)),
@@ -186,7 +195,7 @@ impl std::fmt::Display for TypeMismatch {
             return write!(f, "parsing time {text:?} as {MICRO_TIME_LAYOUT:?}: cannot parse {rest:?} as \".000000\"");
         }
         let actual = match &self.actual {
-            Value::Number(number) if self.expected == "int32" => format!("number {number}"),
+            Value::Number(number) if self.expected.starts_with("int") => format!("number {number}"),
             other => json_type_name(other).to_owned(),
         };
         let (struct_name, field, expected) = (&self.struct_name, &self.field, &self.expected);
@@ -254,6 +263,9 @@ mod tests {
     #[case("core.v1.Pod", json!({"spec": {"containers": {}}}), "object into Go struct field PodSpec.spec.containers of type []v1.Container")]
     #[case("apiextensions.v1.CustomResourceDefinition", json!({"spec": {"versions": [{"schema": {"openAPIV3Schema": {"properties": {"a": {"minimum": "1"}}}}}]}}), "string into Go struct field")]
     #[case("apiextensions.v1.CustomResourceDefinition", json!({"spec": {"versions": [{"schema": {"openAPIV3Schema": {"items": {"type": 1}}}}]}}), "number into Go struct field JSONSchemaProps")]
+    #[case("apps.v1.Deployment", json!({"spec": {"replicas": 2_147_483_648_i64}}), "number 2147483648 into Go struct field DeploymentSpec.spec.replicas of type int32")]
+    #[case("core.v1.Pod", json!({"spec": {"terminationGracePeriodSeconds": u64::MAX}}), "number 18446744073709551615 into Go struct field PodSpec.spec.terminationGracePeriodSeconds of type int64")]
+    #[case("policy.v1.PodDisruptionBudget", json!({"spec": {"minAvailable": i64::MAX}}), "PodDisruptionBudgetSpec.spec.minAvailable of type int32")]
     #[case("coordination.v1.Lease", json!({"spec": {"renewTime": "2026-01-01T00:00:00Z"}}), r#"parsing time "2026-01-01T00:00:00Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "Z" as ".000000""#)]
     #[case("coordination.v1.Lease", json!({"spec": {"renewTime": "2026-01-01T00:00:00.123Z"}}), r#"parsing time "2026-01-01T00:00:00.123Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse ".123Z" as ".000000""#)]
     fn reports_first_mismatch_like_go(#[case] name: &str, #[case] value: Value, #[case] expected: &str) {

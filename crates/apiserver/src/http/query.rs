@@ -241,7 +241,9 @@ impl InvalidResourceVersion {
 impl fmt::Display for InvalidResourceVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { text } = self;
-        let reason = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
+        let is_number = !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
+        let cause = if is_number { "value out of range" } else { "invalid syntax" };
+        let reason = format!("strconv.ParseUint: parsing {text:?}: {cause}");
         write!(f, "resourceVersion: Invalid value: {text:?}: {reason}")
     }
 }

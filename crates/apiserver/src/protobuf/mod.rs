@@ -105,7 +105,7 @@ fn decode_value(kind: &str, wire: WireValue<'_>) -> Result<Value, Malformed> {
         ("string", WireValue::Bytes(bytes)) => Ok(json!(decode_string(bytes)?)),
         ("bytes", WireValue::Bytes(bytes)) => Ok(json!(STANDARD.encode(bytes))),
         ("bool", WireValue::Varint(value)) => Ok(json!(value != 0)),
-        ("int", WireValue::Varint(value)) => Ok(json!(value.cast_signed())),
+        ("int" | "int64", WireValue::Varint(value)) => Ok(json!(value.cast_signed())),
         ("resource.Quantity", WireValue::Bytes(bytes)) => Ok(json!(decode_two_strings(bytes)?.0)),
         ("util.intstr.IntOrString", WireValue::Bytes(bytes)) => decode_int_or_string(bytes),
         ("meta.v1.Time" | "meta.v1.MicroTime", WireValue::Bytes(bytes)) => decode_time(kind, bytes),

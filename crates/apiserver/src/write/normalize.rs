@@ -126,7 +126,7 @@ fn zero_value(field: &TypeField) -> Value {
     }
     match field.kind {
         "string" => json!(""),
-        "int" | "util.intstr.IntOrString" => json!(0),
+        "int" | "int64" | "util.intstr.IntOrString" => json!(0),
         "bool" => json!(false),
         "resource.Quantity" => json!("0"),
         kind => match api_types::fields(kind) {

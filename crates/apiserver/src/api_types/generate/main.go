@@ -78,8 +78,10 @@ func kind(t reflect.Type) string {
 		return "string"
 	case reflect.Bool:
 		return "bool"
-	case reflect.Int32, reflect.Int64, reflect.Int:
+	case reflect.Int32:
 		return "int"
+	case reflect.Int64, reflect.Int:
+		return "int64"
 	case reflect.Float64:
 		return "float"
 	}

@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::response::Response;
 use futures::StreamExt;
 use http::{HeaderValue, header};
+use jiff::Timestamp;
 use serde_json::json;
 
 use crate::http::path::RequestTarget;
@@ -30,6 +31,17 @@ pub(super) fn serve(server: &Server, target: &RequestTarget, query: &Query) -> R
     Ok(response)
 }
 
+/// Parses a time like Go.
+///
+/// # Errors
+/// 400 if it is not in RFC 3339.
+fn parse_time(text: &str) -> Result<Timestamp, Status> {
+    text.parse().map_err(|_| {
+        let layout = "2006-01-02T15:04:05Z07:00";
+        Status::bad_request(format!("parsing time {text:?} as {layout:?}: cannot parse {text:?} as \"2006\""))
+    })
+}
+
 /// Parses and validates the options (`ValidatePodLogOptions`).
 ///
 /// # Errors
@@ -38,7 +50,7 @@ fn parse_options(server: &Server, pod: &str, query: &Query) -> Result<PodLogOpti
     let number = |name| query.number::<i64>(name);
     let (tail_lines, limit_bytes, since_seconds) =
         (number("tailLines")?, number("limitBytes")?, number("sinceSeconds")?);
-    let since_time = query.get("sinceTime").and_then(|at| at.parse().ok());
+    let since_time: Option<Timestamp> = query.get("sinceTime").map(parse_time).transpose()?;
     let check_at_least = |name: &str, value: Option<i64>, minimum: i64, hint: &str| {
         value.filter(|value| *value < minimum).map(|value| StatusCause::invalid(name, &json!(value), hint))
     };
@@ -47,7 +59,7 @@ fn parse_options(server: &Server, pod: &str, query: &Query) -> Result<PodLogOpti
     causes.extend(check_at_least("limitBytes", limit_bytes, 1, POSITIVE_MESSAGE));
     if since_seconds.is_some() && since_time.is_some() {
         let hint = "at most one of `sinceTime` or `sinceSeconds` may be specified";
-        causes.push(StatusCause::forbidden("", hint));
+        causes.push(StatusCause::forbidden("[]", hint));
     } else {
         causes.extend(check_at_least("sinceSeconds", since_seconds, 1, POSITIVE_MESSAGE));
     }

@@ -4,6 +4,7 @@ use apimachinery::{Status, StatusCause, object};
 use axum::response::Response;
 use serde_json::{Value, json};
 
+use crate::api_types::type_check::type_mismatches;
 use crate::deletion::{DeleteOptions, DeleteResult, PropagationPolicy};
 use crate::http::path::RequestTarget;
 use crate::http::request::ApiRequest;
@@ -80,6 +81,9 @@ fn request_delete_options(request: &ApiRequest) -> Result<DeleteOptions, Status>
 
 /// Parses `DeleteOptions` from `body`, with the query parameters as fallback.
 pub(in crate::http) fn parse_delete_options(body: &Value, request: &ApiRequest) -> Result<DeleteOptions, Status> {
+    if let Some(mismatch) = type_mismatches("meta.v1.DeleteOptions", body).first() {
+        return Err(Status::bad_request(mismatch.to_string()));
+    }
     let text = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     let policy = text("/propagationPolicy").or_else(|| request.query.get("propagationPolicy").map(str::to_owned));
     let propagation = match policy.as_deref() {

@@ -27,6 +27,7 @@ const TOPICS: &[&str] = &[
     "events",
     "kinds",
     "lists",
+    "numbers",
     "patches",
     "pods",
     "regressions",
@@ -48,6 +49,7 @@ const TOPICS: &[&str] = &[
 #[case::events("events")]
 #[case::kinds("kinds")]
 #[case::lists("lists")]
+#[case::numbers("numbers")]
 #[case::patches("patches")]
 #[case::pods("pods")]
 #[case::regressions("regressions")]

@@ -6,7 +6,7 @@ use apimachinery::StatusCause;
 
 use super::super::names::{label_hints, port_name_hints};
 use super::field::Field;
-use super::{environment, probe, resources, volume};
+use super::{environment, probe, resources, security_context, volume};
 
 const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
@@ -55,6 +55,7 @@ fn container_causes(container: &Field<'_>, volumes: &BTreeSet<&str>) -> Vec<Stat
     causes.extend(volume::check_mounts(container, volumes));
     causes.extend(container.get("imagePullPolicy").check_one_of(&PULL_POLICIES));
     causes.extend(resources::causes(container));
+    causes.extend(security_context::causes(&container.get("securityContext")));
     causes
 }
 

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::super::names::{LABEL_MESSAGE, label_hints};
 use super::field::Field;
+use super::probe;
 use crate::resources::Resource;
 
 const INVALID_IP_MESSAGE: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
@@ -54,7 +55,10 @@ pub(super) fn endpoints_causes(endpoints: &Value) -> Vec<StatusCause> {
                 addresses.items().map(|address| address.get("ip")).filter(|ip| ip.text().parse::<IpAddr>().is_err());
             causes.extend(invalid.map(|ip| ip.invalid(INVALID_IP_MESSAGE)));
         }
-        causes.extend(check_ports(&subset.get("ports")));
+        let ports = subset.get("ports");
+        causes.extend(check_ports(&ports));
+        let numbers = ports.items().map(|port| port.get("port"));
+        causes.extend(numbers.filter_map(|port| probe::check_port_range(&port, port.number().unwrap_or(0))));
     }
     causes
 }

@@ -1,5 +1,7 @@
 //! A JSON value with its field path, which validation errors contain.
 
+use std::ops::RangeInclusive;
+
 use apimachinery::{Quantity, StatusCause};
 use serde_json::{Value, json};
 
@@ -130,6 +132,13 @@ impl<'a> Field<'a> {
 
     pub(super) fn check_positive(&self) -> Option<StatusCause> {
         self.number().filter(|number| *number <= 0).map(|_| self.invalid("must be greater than 0"))
+    }
+
+    /// Rejects a number outside `range`. An absent value is valid.
+    pub(super) fn check_in_range(&self, range: RangeInclusive<i64>) -> Option<StatusCause> {
+        let (first, last) = (range.start(), range.end());
+        let hint = || format!("must be between {first} and {last}, inclusive");
+        self.number().filter(|number| !range.contains(number)).map(|_| self.invalid(&hint()))
     }
 
     /// Rejects a value that differs from `current`.

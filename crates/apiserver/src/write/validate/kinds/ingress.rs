@@ -98,7 +98,8 @@ fn check_backend(backend: &Field<'_>) -> Vec<StatusCause> {
     let mut causes: Vec<StatusCause> = name.is_empty().then(|| name.required()).into_iter().collect();
     match (number.number().unwrap_or(0), port.is_empty()) {
         (0, true) => causes.push(backend.required_with_hint("port name or number is required")),
-        (0, false) | (_, true) => {}
+        (0, false) => {}
+        (_, true) => causes.extend(number.check_in_range(1..=65535)),
         _ => causes.push(invalid("cannot set both port name & port number")),
     }
     causes

@@ -25,5 +25,6 @@ pub(super) fn is_zero(field: &Field<'_>) -> bool {
 
 fn percent(field: &Field<'_>) -> Option<u64> {
     let digits = field.value.as_str()?.strip_suffix('%')?;
-    digits.chars().all(|c| c.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
+    let is_number = !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit());
+    is_number.then(|| digits.parse().unwrap_or(u64::MAX))
 }

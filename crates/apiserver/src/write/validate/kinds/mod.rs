@@ -23,6 +23,7 @@ mod priority_class;
 mod probe;
 mod rbac;
 mod resources;
+mod security_context;
 mod selector;
 mod service;
 mod storage_class;

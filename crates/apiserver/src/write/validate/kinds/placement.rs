@@ -107,6 +107,15 @@ pub(super) fn check_topology_spread(constraints: &Field<'_>) -> Vec<StatusCause>
         if !["DoNotSchedule", "ScheduleAnyway"].contains(&when_unsatisfiable.text()) {
             causes.push(when_unsatisfiable.not_supported(&["DoNotSchedule", "ScheduleAnyway"]));
         }
+        let min_domains = constraint.get("minDomains");
+        if min_domains.number().is_some_and(|count| count <= 0) {
+            causes.push(min_domains.invalid("must be greater than zero"));
+        }
+        if min_domains.is_set() && when_unsatisfiable.text() != "DoNotSchedule" {
+            let action = when_unsatisfiable.text();
+            let hint = format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}");
+            causes.push(min_domains.invalid(&hint));
+        }
         causes.extend(selector::check_label_selector(&constraint.get("labelSelector")));
     }
     causes

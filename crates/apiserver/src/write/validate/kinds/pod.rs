@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::super::names::{label_hints, subdomain_hints};
 use super::field::Field;
-use super::{container, placement, volume};
+use super::{container, placement, security_context, volume};
 use crate::write::validate::metadata;
 
 const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
@@ -23,6 +23,7 @@ pub(super) fn causes(spec: &Value, path: &str) -> Vec<StatusCause> {
     causes.extend(spec.get("dnsPolicy").check_one_of(&DNS_POLICIES));
     let selector = spec.get("nodeSelector");
     causes.extend(metadata::check_labels(&selector.path, selector.value.as_object()));
+    causes.extend(security_context::causes(&spec.get("securityContext")));
     causes.extend(check_host_ports(&spec));
     causes.extend(placement::check_affinity(&spec.get("affinity")));
     causes.extend(check_scheduling_gates(&spec.get("schedulingGates")));
@@ -30,9 +31,7 @@ pub(super) fn causes(spec: &Value, path: &str) -> Vec<StatusCause> {
     for name in ["serviceAccountName", "nodeName"] {
         causes.extend(spec.get(name).check_if_set(subdomain_hints));
     }
-    let deadline = spec.get("activeDeadlineSeconds");
-    let is_in_range = deadline.number().is_none_or(|seconds| (1..=i64::from(i32::MAX)).contains(&seconds));
-    causes.extend((!is_in_range).then(|| deadline.invalid("must be between 1 and 2147483647, inclusive")));
+    causes.extend(spec.get("activeDeadlineSeconds").check_in_range(1..=i64::from(i32::MAX)));
     for name in ["hostname", "subdomain"] {
         causes.extend(spec.get(name).check_if_set(label_hints));
     }

@@ -37,6 +37,10 @@ pub(super) fn causes(service: &Value) -> Vec<StatusCause> {
     causes.extend(metadata::check_labels("spec.selector", spec.get("selector").value.as_object()));
     let affinity = spec.get("sessionAffinity");
     causes.extend((!AFFINITIES.contains(&affinity.text())).then(|| affinity.not_supported(&AFFINITIES)));
+    let timeout = spec.get("sessionAffinityConfig.clientIP.timeoutSeconds");
+    if affinity.text() == "ClientIP" && timeout.number().is_some_and(|seconds| !(1..=86_400).contains(&seconds)) {
+        causes.push(timeout.invalid("must be greater than 0 and less than 86400"));
+    }
     causes.extend((!SERVICE_TYPES.contains(&kind.text())).then(|| kind.not_supported(&SERVICE_TYPES)));
     if !matches!(kind.text(), "NodePort" | "LoadBalancer") {
         causes.extend(ports_field.items().filter_map(|port| check_no_node_port(&port.get("nodePort"), kind.text())));

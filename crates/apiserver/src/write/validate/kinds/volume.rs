@@ -83,12 +83,21 @@ fn source_causes(kind: &str, source: &Field<'_>) -> Vec<StatusCause> {
                 for name in ["secret", "configMap"] {
                     causes.extend(check_files(&projection.get(name)));
                 }
+                causes.extend(check_token_lifetime(&projection.get("serviceAccountToken.expirationSeconds")));
                 let pod = projection.get("downwardAPI");
                 causes.extend(pod.get("items").items().flat_map(|file| check_downward_api_file(&file, &pod)));
             }
             causes
         }
         _ => Vec::new(),
+    }
+}
+
+fn check_token_lifetime(seconds: &Field<'_>) -> Option<StatusCause> {
+    match seconds.number()? {
+        ..600 => Some(seconds.invalid("may not specify a duration less than 10 minutes")),
+        600..=0x1_0000_0000 => None,
+        _ => Some(seconds.invalid("may not specify a duration larger than 2^32 seconds")),
     }
 }
 
