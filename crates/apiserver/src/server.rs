@@ -78,6 +78,11 @@ impl Server {
         self.core.store.wait_durable(self.core.store.epoch()).await
     }
 
+    /// Waits until the storage has failed in a way that retries cannot repair. A full disk is no such failure.
+    pub async fn storage_failed(&self) -> StorageFailure {
+        self.core.store.failed().await
+    }
+
     /// Keeps the parsed objects of these resources in memory, because controllers of this process list them frequently.
     pub fn cache_resources(&self, resources: &[&str]) {
         resources.iter().for_each(|resource| self.core.store.pin_resource(resource));

@@ -4,16 +4,18 @@ use apimachinery::{Status, object, persistent_volume};
 use apiserver::{DEFAULT_HISTORY_SIZE, Server, Store};
 use node_agent::NodeDirectories;
 use serde_json::Value;
-use tokio::task::JoinSet;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::failure::ClusterFailure;
 use crate::ports::Ports;
+use crate::supervisor::{Supervisor, TaskState, TaskStatus};
 
 /// Running cluster.
 pub struct Cluster {
     server: Server,
     stop: CancellationToken,
-    tasks: JoinSet<()>,
+    supervisor: Supervisor,
 }
 
 // === impl Cluster ===
@@ -42,19 +44,8 @@ impl Cluster {
             tracing::error!(%error, "failed to create the default StorageClass");
         }
         let stop = CancellationToken::new();
-        let mut tasks = JoinSet::new();
-        tasks.spawn(controllers::run_workload_controllers(server.clone(), directories.volumes.clone(), stop.clone()));
-        tasks.spawn(controllers::run_node_lifecycle_controller(server.clone(), stop.clone()));
-        tasks.spawn(controllers::run_scheduler(server.clone(), stop.clone()));
-        tasks.spawn(node_agent::run_node_agent(
-            server.clone(),
-            ports.runtime,
-            ports.network,
-            directories,
-            stop.clone(),
-        ));
-        tasks.spawn(watch_rollbacks(server.clone(), stop.clone()));
-        Self { server, stop, tasks }
+        let supervisor = spawn_tasks(&server, &ports, &directories, &stop);
+        Self { server, stop, supervisor }
     }
 
     /// Returns the API server.
@@ -63,12 +54,72 @@ impl Cluster {
         &self.server
     }
 
+    /// Returns a receiver of the states of the background tasks. It is notified when a task fails or is restarted.
+    #[must_use]
+    pub fn task_statuses(&self) -> watch::Receiver<Vec<TaskStatus>> {
+        self.supervisor.statuses()
+    }
+
+    /// Waits until the cluster cannot continue: a background task has failed repeatedly, or the store can no longer
+    /// persist writes. The other tasks continue until [`Self::stop`]. Cancel-safe.
+    pub async fn failed(&self) -> ClusterFailure {
+        tokio::select! {
+            failure = self.server.storage_failed() => ClusterFailure::Storage(failure),
+            failure = task_failed(self.task_statuses()) => failure,
+        }
+    }
+
     /// Stops all containers and tasks and flushes the store.
-    pub async fn stop(mut self) {
+    pub async fn stop(self) {
         self.stop.cancel();
-        while self.tasks.join_next().await.is_some() {}
+        self.supervisor.join().await;
         if let Err(failure) = self.server.flush().await {
             tracing::error!(%failure, "failed to flush the store");
+        }
+    }
+}
+
+/// Spawns the background tasks.
+fn spawn_tasks(
+    server: &Server,
+    ports: &Ports,
+    directories: &NodeDirectories,
+    stop: &CancellationToken,
+) -> Supervisor {
+    let mut supervisor = Supervisor::new(stop.clone());
+    let (cloned_server, token, volumes_dir) = (server.clone(), stop.clone(), directories.volumes.clone());
+    supervisor.spawn("workload controllers", move || {
+        controllers::run_workload_controllers(cloned_server.clone(), volumes_dir.clone(), token.clone())
+    });
+    let (cloned_server, token) = (server.clone(), stop.clone());
+    supervisor.spawn("node lifecycle controller", move || {
+        controllers::run_node_lifecycle_controller(cloned_server.clone(), token.clone())
+    });
+    let (cloned_server, token) = (server.clone(), stop.clone());
+    supervisor.spawn("scheduler", move || controllers::run_scheduler(cloned_server.clone(), token.clone()));
+    let (cloned_server, token, ports, directories) = (server.clone(), stop.clone(), ports.clone(), directories.clone());
+    supervisor.spawn("node agent", move || {
+        let (runtime, network) = (ports.runtime.clone(), ports.network.clone());
+        node_agent::run_node_agent(cloned_server.clone(), runtime, network, directories.clone(), token.clone())
+    });
+    let (cloned_server, token) = (server.clone(), stop.clone());
+    supervisor.spawn("rollback watcher", move || watch_rollbacks(cloned_server.clone(), token.clone()));
+    supervisor
+}
+
+/// Waits until a task is not restarted any more.
+async fn task_failed(mut statuses: watch::Receiver<Vec<TaskStatus>>) -> ClusterFailure {
+    loop {
+        let failure = statuses.borrow_and_update().iter().find_map(|status| match &status.state {
+            TaskState::Failed { cause } => Some(ClusterFailure::Task { task: status.name, cause: cause.clone() }),
+            TaskState::Running | TaskState::BackOff { .. } => None,
+        });
+        if let Some(failure) = failure {
+            return failure;
+        }
+        if statuses.changed().await.is_err() {
+            // Unreachable: the supervisor owns the sender.
+            std::future::pending::<()>().await;
         }
     }
 }

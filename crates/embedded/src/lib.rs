@@ -9,10 +9,12 @@
 
 mod cluster;
 mod data_directory;
+mod failure;
 pub mod ports;
+mod supervisor;
 
 pub use apiserver::{
-    Change, Credentials, CredentialsError, DEFAULT_HISTORY_SIZE, Lagged, ServeError, Server, Store, StoreOpenError,
+    Change, Credentials, CredentialsError, DEFAULT_HISTORY_SIZE, Lagged, ServeError, Server, StorageFailure, Store, StoreOpenError,
     StoreSettings, Subscription, kubeconfig, router, serve, write_kubeconfig,
 };
 pub use cluster::Cluster;
@@ -21,4 +23,6 @@ pub use controllers::{
     run_scheduler, run_workload_controllers,
 };
 pub use data_directory::{DataDirectory, DirectoryLock, DirectoryLockError, create_durable_dir};
+pub use failure::ClusterFailure;
 pub use node_agent::{NodeDirectories, OrphanedProcesses, ProcessRuntime, ProcessTracker, run_node_agent};
+pub use supervisor::{TaskState, TaskStatus};

@@ -166,11 +166,14 @@ fn object_name(object: &Value) -> String {
     object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Installs the CustomResourceDefinitions of this release, which include the kinds of the catalog, and then the catalog.
+/// Installs the CustomResourceDefinitions of this release, which include the kinds of the catalog, and then the catalog. An
+/// object that conflicts with one in the data directory is reported and does not prevent the start.
 fn install(server: &embedded::Server, catalog: Vec<Document>) -> Result<()> {
     const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
     for crd in api::crds().into_iter().chain(api::integrations::crds()) {
-        create_or_update(server, CRDS, serde_json::to_value(crd)?)
+        let crd = serde_json::to_value(crd)?;
+        let name = object_name(&crd);
+        skip_rejected(create_or_update(server, CRDS, crd), CRDS, &name)
             .context("failed to install CustomResourceDefinitions")?;
     }
     // The namespace of the base set of accelerator classes.
@@ -179,9 +182,13 @@ fn install(server: &embedded::Server, catalog: Vec<Document>) -> Result<()> {
         server.create("namespaces", namespace).context("namespaces")?;
     }
     for document in catalog {
-        let resource = server.group_resource(document.api_version(), document.kind());
-        let resource = resource.with_context(|| format!("catalog: kind {} is not served", document.kind()))?;
-        apply_catalog_object(server, &resource, &document.value).with_context(|| format!("catalog: {resource}"))?;
+        let Some(resource) = server.group_resource(document.api_version(), document.kind()) else {
+            // Its CustomResourceDefinition was rejected.
+            continue;
+        };
+        let result = apply_catalog_object(server, &resource, &document.value);
+        skip_rejected(result, &resource, &object_name(&document.value))
+            .with_context(|| format!("catalog: {resource}"))?;
     }
     Ok(())
 }
@@ -201,6 +208,23 @@ fn apply_catalog_object(server: &embedded::Server, resource: &str, object: &Valu
             Ok(())
         }
         result => result.map(|_| ()),
+    }
+}
+
+/// Reports an object that the API server rejects, because the data directory contains an incompatible object.
+///
+/// # Errors
+/// Returns the errors of the server, such as a full disk, which affect all objects.
+fn skip_rejected(result: Result<(), Status>, resource: &str, name: &str) -> Result<(), Status> {
+    match result {
+        Err(status) if (400..500).contains(&status.code) => {
+            output::print_message(&format!("warning: {resource}/{name} is not updated: {}", status.message));
+            output::print_message(&format!(
+                "hint: to install the shipped object, run `kubectl delete {resource}/{name}` and restart `ostler up`"
+            ));
+            Ok(())
+        }
+        result => result,
     }
 }
 

@@ -5,11 +5,12 @@ use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
 use cluster::{controller_of, find_condition, generation, metadata_field};
-use embedded::Server;
+use embedded::{Cluster, Server, TaskStatus};
 use serde_json::Value;
 
 use crate::output;
 use crate::report::service_table::{self, Row};
+use crate::report::task_status;
 
 /// Resources of both InferenceService kinds.
 pub(crate) const SERVICES: [&str; 2] = ["inferenceservices.ome.io", "inferenceservices.fusioninfer.io"];
@@ -31,7 +32,7 @@ pub(crate) struct ObjectNames {
 enum TableOutput {
     /// Redraws the table in place; contains the text of the current table.
     Terminal(String),
-    /// Prints a line per state transition; contains the last reported reason of each service.
+    /// Prints a line per state transition; contains the last reported reason of each service and line of each task.
     Lines(BTreeMap<String, String>),
 }
 
@@ -58,7 +59,7 @@ pub(crate) async fn until_ready(server: &Server, names: &ObjectNames) {
     let mut output = TableOutput::for_stderr();
     loop {
         let rows = rows(server);
-        output.show(&rows);
+        output.show(&rows, &[]);
         let ready = names.services.iter().all(|name| rows.iter().any(|row| row.ready && row.name == *name));
         if ready && are_routes_ready(server, names) {
             output.finish(&rows);
@@ -69,13 +70,27 @@ pub(crate) async fn until_ready(server: &Server, names: &ObjectNames) {
     }
 }
 
-/// Shows the table until the future is dropped.
-pub(crate) async fn watch(server: &Server) {
-    let mut changes = server.subscribe();
+/// Shows the table, and the background tasks that failed, until the future is dropped.
+pub(crate) async fn watch(cluster: &Cluster) {
+    let (mut changes, mut statuses) = (cluster.server().subscribe(), cluster.task_statuses());
     let mut output = TableOutput::for_stderr();
     loop {
-        output.show(&rows(server));
-        changes.next().await.ok();
+        let tasks = statuses.borrow_and_update().clone();
+        output.show(&rows(cluster.server()), &tasks);
+        tokio::select! {
+            _ = changes.next() => {}
+            _ = statuses.changed() => {}
+        }
+    }
+}
+
+/// Prints a line when a background task fails or is restarted, until the future is dropped.
+pub(crate) async fn watch_tasks(cluster: &Cluster) {
+    let mut statuses = cluster.task_statuses();
+    let mut output = TableOutput::Lines(BTreeMap::new());
+    while statuses.changed().await.is_ok() {
+        let tasks = statuses.borrow_and_update().clone();
+        output.show(&[], &tasks);
     }
 }
 
@@ -104,16 +119,20 @@ impl TableOutput {
         if std::io::stderr().is_terminal() { Self::Terminal(String::new()) } else { Self::Lines(BTreeMap::new()) }
     }
 
-    fn show(&mut self, rows: &[Row]) {
+    fn show(&mut self, rows: &[Row], tasks: &[TaskStatus]) {
         match self {
             Self::Terminal(current) => {
-                let table = indent(&service_table::render(rows));
+                let failed_tasks = tasks.iter().filter_map(task_status::line).map(|line| format!("\n  {line}"));
+                let table = indent(&service_table::render(rows)) + &failed_tasks.collect::<String>();
                 if table != *current {
                     redraw(&table, current);
                     *current = table;
                 }
             }
-            Self::Lines(reported) => rows.iter().for_each(|row| report_transition(row, reported)),
+            Self::Lines(reported) => {
+                rows.iter().for_each(|row| report_transition(row, reported));
+                tasks.iter().for_each(|status| report_task(status, reported));
+            }
         }
     }
 
@@ -131,6 +150,16 @@ fn report_transition(row: &Row, reported: &mut BTreeMap<String, String>) {
         reported.insert(row.key.clone(), row.reason.clone());
         let state = if row.ready { "ready".to_owned() } else { format!("not ready: {}", row.message) };
         output::print_message(&format!("  {}: {state}", row.name));
+    }
+}
+
+/// Prints the state of a task that failed, if it has changed.
+fn report_task(status: &TaskStatus, reported: &mut BTreeMap<String, String>) {
+    if let Some(line) = task_status::line(status)
+        && reported.get(status.name) != Some(&line)
+    {
+        output::print_message(&format!("  {line}"));
+        reported.insert(status.name.to_owned(), line);
     }
 }
 

@@ -16,7 +16,7 @@ use crate::crd;
 use crate::resources::definition;
 use crate::store::{CollectionKey, NamespacedName, ObjectKey};
 use crate::write::{Committed, Subresource, Transition};
-use apimachinery::object;
+use apimachinery::{catch_panic, object};
 use consequence::Consequence;
 
 /// Carries out everything that follows from a committed write.
@@ -25,7 +25,8 @@ pub(crate) fn run(core: &Core, committed: Committed) {
 }
 
 /// Restores what is derived from the store: the served custom resources, and garbage collection and deletions that a
-/// restart of the process or a rollback of writes has interrupted.
+/// restart of the process or a rollback of writes has interrupted. An object that causes a panic does not prevent this
+/// for the others.
 pub(crate) fn resume(core: &Core) {
     for definition in crd::reload_registry(core) {
         drain(core, vec![Consequence::ReconcileDefinition { name: object::name(&definition).to_owned() }]);
@@ -35,13 +36,15 @@ pub(crate) fn resume(core: &Core) {
         let all_namespaces = CollectionKey { resource: resource.storage.clone(), namespace: None };
         for (key, stored) in core.store.list(&all_namespaces).objects {
             let ((namespace, name), object) = (NamespacedName::clone(&key), stored.value());
-            let key = ObjectKey { resource: resource.storage.clone(), namespace, name };
+            let object_key = ObjectKey { resource: resource.storage.clone(), namespace, name };
             let consequence = if object::is_deleting(&object) {
-                Consequence::Terminate { key, object }
+                Consequence::Terminate { key: object_key, object }
             } else {
-                Consequence::DeleteIfOwnersAbsent { key }
+                Consequence::DeleteIfOwnersAbsent { key: object_key }
             };
-            drain(core, vec![consequence]);
+            if let Err(panic) = catch_panic(|| drain(core, vec![consequence])) {
+                tracing::error!(resource = resource.storage, ?key, %panic, "failed to resume the deletion of an object");
+            }
         }
     }
 }

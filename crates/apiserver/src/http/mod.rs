@@ -21,11 +21,14 @@ mod verbs;
 mod warning_header;
 mod yaml;
 
-use apimachinery::Status;
+use std::panic::AssertUnwindSafe;
+
+use apimachinery::{CaughtPanic, Status};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use bytes::Bytes;
+use futures::FutureExt;
 use http::header;
 
 use crate::resources::Registry;
@@ -43,9 +46,16 @@ async fn handle(State(server): State<Server>, request: Request) -> Response {
     let _memory = server.body_memory().acquire_many(request::max_body_bytes(request.body())).await;
     let epoch = server.store().epoch();
     let accept = request::header_text(&request, header::ACCEPT);
-    let response = match read_and_dispatch(&server, request, &accept).await {
-        Ok(response) => response,
-        Err(status) => response::status_response(&status),
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let response = AssertUnwindSafe(read_and_dispatch(&server, request, &accept)).catch_unwind().await;
+    let response = match response {
+        Ok(Ok(response)) => response,
+        Ok(Err(status)) => response::status_response(&status),
+        Err(payload) => {
+            let panic = CaughtPanic::from_payload(payload.as_ref());
+            tracing::error!(%method, path, %panic, "failed to handle a request");
+            response::panic_page()
+        }
     };
     // Send a response only after the writes that it depends on are durable.
     let response = match server.store().wait_durable(epoch).await {

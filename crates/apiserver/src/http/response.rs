@@ -28,6 +28,13 @@ pub(crate) fn not_found_page() -> Response {
     response
 }
 
+/// Returns the page of kube-apiserver for a request whose handler panicked.
+pub(crate) fn panic_page() -> Response {
+    let mut response = text("This request caused apiserver to panic. Look in the logs for details.\n");
+    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    response
+}
+
 /// Returns a Status as the response.
 pub(crate) fn status_response(status: &Status) -> Response {
     let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -11,6 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use apimachinery::catch_panic;
+use tokio_util::sync::CancellationToken;
+
 use super::format::{self, FrameKind};
 use super::journal_file::{JournalFile, reopen_journal, replace_journal, switch_journal, write_checkpoint};
 use super::recovery::{JOURNAL_FILE, NEXT_JOURNAL_FILE};
@@ -35,6 +38,9 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 pub(super) struct Journal {
     sender: Sender<Message>,
     thread: Option<JoinHandle<()>>,
+    path: String,
+    /// Cancelled when the thread ends.
+    ended: CancellationToken,
 }
 
 /// A message to the journal thread.
@@ -103,14 +109,30 @@ impl Journal {
             pending: None,
         };
         writer.schedule_checkpoint();
-        let thread = thread::Builder::new().name("journal".to_owned()).spawn(move || writer.run());
-        Ok(Self { sender, thread: Some(thread.map_err(io_error)?) })
+        let (ended, path) = (CancellationToken::new(), storage.display_path(JOURNAL_FILE));
+        let guard = ended.clone().drop_guard();
+        let (shared_state, failed_path) = (Arc::clone(&writer.state), path.clone());
+        let run = move || {
+            let _guard = guard;
+            if let Err(panic) = catch_panic(|| writer.run()) {
+                tracing::error!(%panic, "the journal thread ended; rejecting writes");
+                lock(&shared_state).roll_back(StorageFailure::new(failed_path, &io::Error::other(panic)));
+            }
+        };
+        let thread = thread::Builder::new().name("journal".to_owned()).spawn(run);
+        Ok(Self { sender, thread: Some(thread.map_err(io_error)?), path, ended })
     }
 
     /// Queues an event. Events must be queued in the order of revisions.
     pub(super) fn write(&self, event: Arc<StoreEvent>) {
         // Sending succeeds, because the thread runs until this handle is dropped.
         let _ = self.sender.send(Message::Write(event));
+    }
+
+    /// Waits until the thread has ended although this handle exists.
+    pub(super) async fn failed(&self) -> StorageFailure {
+        self.ended.cancelled().await;
+        StorageFailure::new(self.path.clone(), &io::Error::other("the journal thread ended"))
     }
 }
 
@@ -130,7 +152,17 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 // === impl JournalWriter ===
 
 impl JournalWriter {
+    /// Runs until the handle of the journal is dropped. A panic is handled like a failed write: the writes that are not
+    /// durable are rolled back, and a new file is written after a delay.
     fn run(mut self) {
+        while let Err(panic) = catch_panic(|| self.process_messages()) {
+            self.fail(&io::Error::other(panic));
+        }
+        self.abandon_checkpoint();
+    }
+
+    /// Handles messages until the journal is shut down.
+    fn process_messages(&mut self) {
         while let Some(message) = self.next() {
             match message {
                 Message::Write(event) => self.write_batch(event),
@@ -138,7 +170,6 @@ impl JournalWriter {
                 Message::Shutdown => break,
             }
         }
-        self.abandon_checkpoint();
     }
 
     /// Returns the next message. After a failure, retries periodically while waiting for a message.
@@ -308,7 +339,7 @@ impl JournalWriter {
             }
             Err(error) => {
                 lock(&self.state).reject_writes(StorageFailure::new(self.storage.display_path(JOURNAL_FILE), &error));
-                self.retry_delay = self.retry_delay.map(|delay| (delay * 2).min(MAX_RETRY_DELAY));
+                self.retry_delay = self.retry_delay.map(|delay| delay.saturating_mul(2).min(MAX_RETRY_DELAY));
             }
         }
     }

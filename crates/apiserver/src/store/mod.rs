@@ -135,6 +135,15 @@ impl Store {
         }
     }
 
+    /// Waits until the journal thread has ended, after which no write can be persisted. Never returns for a store in
+    /// memory.
+    pub(crate) async fn failed(&self) -> StorageFailure {
+        match &self.journal {
+            Some(journal) => journal.failed().await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Returns a receiver that is notified of every new durable revision.
     #[must_use]
     pub(crate) fn durable_revisions(&self) -> watch::Receiver<u64> {

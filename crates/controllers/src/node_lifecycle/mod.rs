@@ -13,12 +13,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apimachinery::condition::{self, Condition};
-use apimachinery::{object, pod};
+use apimachinery::{catch_panic, object, pod, time};
 use apiserver::{Change, Server};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::panic_back_off::PanicBackOff;
 use eviction::TolerationStatus;
 
 const LEASES: &str = "leases.coordination.k8s.io";
@@ -40,13 +41,15 @@ struct NodeLifecycleController {
     queue: BTreeSet<QueueKey>,
     /// Keys to evaluate later, with their due times.
     delayed: BTreeMap<QueueKey, Timestamp>,
+    panics: PanicBackOff<QueueKey>,
 }
 
 /// Runs the node lifecycle controller until `stop` is cancelled. The loop sleeps until an object changes or a delayed
 /// key is due.
 pub async fn run_node_lifecycle_controller(server: Server, stop: CancellationToken) {
     let mut changes = server.subscribe();
-    let mut controller = NodeLifecycleController { server, queue: BTreeSet::new(), delayed: BTreeMap::new() };
+    let (queue, delayed, panics) = (BTreeSet::new(), BTreeMap::new(), PanicBackOff::default());
+    let mut controller = NodeLifecycleController { server, queue, delayed, panics };
     controller.enqueue_all();
     loop {
         controller.process_queue();
@@ -92,13 +95,21 @@ impl NodeLifecycleController {
         }
     }
 
-    /// Evaluates all queued keys.
+    /// Evaluates all queued keys. A key that causes a panic is retried later, so that it does not stop the others.
     fn process_queue(&mut self) {
         while let Some(key) = self.queue.pop_first() {
             self.delayed.remove(&key);
-            match &key {
+            let sync = || match &key {
                 QueueKey::Node(name) => self.sync_node(name),
                 QueueKey::Pod(namespace, name) => self.sync_pod(namespace, name),
+            };
+            match catch_panic(sync) {
+                Ok(()) => self.panics.reset(&key),
+                Err(panic) => {
+                    tracing::error!(?key, %panic, "failed to evaluate a node or Pod");
+                    let delay = self.panics.next_delay_seconds(key.clone());
+                    self.delayed.insert(key, time::add_seconds(self.server.now(), delay));
+                }
             }
         }
     }
@@ -215,7 +226,7 @@ impl NodeLifecycleController {
     /// Returns the time until the next delayed key is due.
     fn time_until_next_delayed(&self) -> Option<Duration> {
         let next_at = self.delayed.values().min()?;
-        Some(next_at.duration_since(self.server.now()).try_into().unwrap_or_default())
+        Some(time::duration_until(*next_at, self.server.now()))
     }
 
     /// Moves delayed keys that are due into the queue.

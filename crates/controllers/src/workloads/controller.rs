@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use apimachinery::{disruption_budget, object, persistent_volume};
+use apimachinery::{catch_panic, disruption_budget, object, persistent_volume, time};
 use apiserver::{Change, Lagged, Server, Subscription};
 use futures::FutureExt;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -16,9 +16,10 @@ use super::{
     deployment, disruption, endpoints, enqueue, horizontal_pod_autoscaler, job, leader_worker_set, replica_set,
     stateful_set, volume_claim,
 };
+use crate::panic_back_off::PanicBackOff;
 
-/// Delay of a retry after an error other than a conflict.
-const RETRY_DELAY: SignedDuration = SignedDuration::from_secs(5);
+/// Delay of a retry after an error other than a conflict, in seconds.
+const RETRY_DELAY_SECONDS: i64 = 5;
 
 /// Maximum number of changes that are collected before the queued objects are reconciled.
 const MAX_COLLECTED_CHANGES: usize = 1000;
@@ -32,6 +33,7 @@ struct ControllerManager {
     queue: BTreeSet<WorkloadKey>,
     /// Keys to reconcile later, with their due times.
     delayed: BTreeMap<WorkloadKey, Timestamp>,
+    panics: PanicBackOff<WorkloadKey>,
 }
 
 /// Runs the workload controllers until `stop` is cancelled. The loop sleeps until an object changes or a delayed key is
@@ -41,7 +43,7 @@ pub async fn run_workload_controllers(server: Server, volumes_dir: Option<PathBu
     server.cache_resources(&WORKLOAD_KINDS.map(WorkloadKind::resource));
     server.cache_resources(&["pods", endpoints::RESOURCE, stateful_set::REVISIONS]);
     let queue = enqueue::all(&server);
-    let mut controller = ControllerManager { server, volumes_dir, queue, delayed: BTreeMap::new() };
+    let mut controller = ControllerManager { server, volumes_dir, queue, delayed: BTreeMap::new(), panics: PanicBackOff::default() };
     loop {
         controller.process_queue();
         let delay = controller.time_until_next_delayed();
@@ -56,17 +58,29 @@ pub async fn run_workload_controllers(server: Server, volumes_dir: Option<PathBu
 // === impl ControllerManager ===
 
 impl ControllerManager {
-    /// Reconciles all queued keys.
+    /// Reconciles all queued keys. A key that causes a panic is retried later, so that it does not stop the others.
     fn process_queue(&mut self) {
         while let Some(key) = self.queue.pop_first() {
             self.delayed.remove(&key);
-            let Some(object) = self.server.get(key.kind.resource(), &key.namespace, &key.name) else { continue };
-            let plan = self.plan(key.kind, &object);
-            if let Some(at) = plan.requeue_at {
-                self.delayed.insert(key.clone(), at);
+            match catch_panic(|| self.reconcile(&key)) {
+                Ok(()) => self.panics.reset(&key),
+                Err(panic) => {
+                    tracing::error!(?key, %panic, "failed to reconcile an object");
+                    let delay = self.panics.next_delay_seconds(key.clone());
+                    self.delayed.insert(key, time::add_seconds(self.server.now(), delay));
+                }
             }
-            self.execute(&key, &object, plan);
         }
+    }
+
+    /// Reconciles an object.
+    fn reconcile(&mut self, key: &WorkloadKey) {
+        let Some(object) = self.server.get(key.kind.resource(), &key.namespace, &key.name) else { return };
+        let plan = self.plan(key.kind, &object);
+        if let Some(at) = plan.requeue_at {
+            self.delayed.insert(key.clone(), at);
+        }
+        self.execute(key, &object, plan);
     }
 
     /// Returns the plan of the controller for this object.
@@ -136,7 +150,7 @@ impl ControllerManager {
                         let message = format!("Error creating: {status}");
                         self.server.record_event(object, "Warning", "FailedCreate", &message, key.kind.component());
                     }
-                    let due_at = self.server.now().checked_add(RETRY_DELAY).unwrap_or(Timestamp::MAX);
+                    let due_at = time::add_seconds(self.server.now(), RETRY_DELAY_SECONDS);
                     self.delayed.insert(key.clone(), due_at);
                 }
             }
@@ -166,7 +180,7 @@ impl ControllerManager {
     /// Returns the time until the next delayed key is due.
     fn time_until_next_delayed(&self) -> Option<std::time::Duration> {
         let next_at = self.delayed.values().min()?;
-        Some(next_at.duration_since(self.server.now()).try_into().unwrap_or_default())
+        Some(time::duration_until(*next_at, self.server.now()))
     }
 
     /// Moves delayed keys that are due into the queue.
@@ -205,7 +219,8 @@ mod tests {
 
     fn manager(quota: &Arc<PodQuota>) -> ControllerManager {
         let server = Server::new(&ServerPorts { admission: Arc::<PodQuota>::clone(quota), ..ServerPorts::default() });
-        ControllerManager { server, volumes_dir: None, queue: BTreeSet::new(), delayed: BTreeMap::new() }
+        let (queue, delayed, panics) = (BTreeSet::new(), BTreeMap::new(), PanicBackOff::default());
+        ControllerManager { server, volumes_dir: None, queue, delayed, panics }
     }
 
     fn create_job(manager: &mut ControllerManager, parallelism: i64) -> WorkloadKey {

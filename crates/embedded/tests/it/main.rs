@@ -18,6 +18,7 @@ mod nodes;
 mod pagination;
 mod robustness;
 mod scheduling;
+mod supervision;
 mod volumes;
 mod watches;
 mod workloads;

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Clock that follows Tokio's paused time.
-struct PausedClock {
+pub(crate) struct PausedClock {
     base: jiff::Timestamp,
     start: Instant,
 }
@@ -24,13 +24,13 @@ struct PausedClock {
 /// Simulated containers: image `crash` fails immediately, `job` succeeds, `stubborn` ignores termination, others run
 /// until they are stopped.
 #[derive(Clone, Default)]
-struct SimulatedRuntime {
+pub(crate) struct SimulatedRuntime {
     /// Pod name and `NAME=value` of each environment variable of the started containers.
     started: Arc<Mutex<Vec<(String, String)>>>,
 }
 
 /// Network in which every connection reaches a healthy HTTP server.
-struct HealthyNetwork;
+pub(crate) struct HealthyNetwork;
 
 /// Server with all controllers.
 pub(crate) struct TestCluster {
@@ -41,6 +41,12 @@ pub(crate) struct TestCluster {
 }
 
 // === impl PausedClock ===
+
+impl PausedClock {
+    pub(crate) fn new() -> Self {
+        Self { base: "2026-01-01T00:00:00Z".parse().unwrap(), start: Instant::now() }
+    }
+}
 
 impl Clock for PausedClock {
     fn now(&self) -> jiff::Timestamp {
@@ -93,8 +99,7 @@ impl TestCluster {
     /// Starts a cluster with the nodes `n0`, `n1`… and the given numbers of GPUs.
     pub(crate) fn new(gpus: &[i64]) -> Self {
         let runtime = SimulatedRuntime::default();
-        let clock = PausedClock { base: "2026-01-01T00:00:00Z".parse().unwrap(), start: Instant::now() };
-        let server = Server::new(&ServerPorts { clock: Arc::new(clock), ..ServerPorts::default() });
+        let server = Server::new(&ServerPorts { clock: Arc::new(PausedClock::new()), ..ServerPorts::default() });
         for (index, gpus) in gpus.iter().enumerate() {
             let allocatable =
                 json!({"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": gpus.to_string()});

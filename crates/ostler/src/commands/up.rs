@@ -113,6 +113,7 @@ pub(super) async fn run(args: UpArgs) -> Result<Exit> {
     let result = tokio::select! {
         result = session.run() => result,
         () = shutdown.cancelled() => Ok(()),
+        failure = local_cluster.cluster.failed() => Err(report::task_status::failure_error(&failure)),
         error = tasks.wait_for_failure() => Err(error),
     };
     local_cluster.stop(tasks).await;
@@ -170,11 +171,15 @@ impl Session<'_> {
         })
     }
 
-    /// Prints example commands. If manifests were applied, also shows the table of services and never returns.
+    /// Prints example commands and failures of background tasks. If manifests were applied, also shows the table of
+    /// services. Never returns.
     async fn show_services(&self) {
         output::print_message(&report::demo::next_steps(&self.info()));
-        if !self.documents.is_empty() {
-            progress::watch(self.local_cluster.cluster.server()).await;
+        let cluster = &self.local_cluster.cluster;
+        if self.documents.is_empty() {
+            progress::watch_tasks(cluster).await;
+        } else {
+            progress::watch(cluster).await;
         }
     }
 

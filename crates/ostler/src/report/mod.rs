@@ -10,5 +10,6 @@ pub(crate) mod rollout;
 pub(crate) mod service_table;
 pub(crate) mod settings;
 pub(crate) mod table;
+pub(crate) mod task_status;
 mod tree;
 pub(crate) mod usage_error;

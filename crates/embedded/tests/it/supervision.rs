@@ -1,0 +1,274 @@
+//! Panics in ports: the affected object or task is retried, everything else continues.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use apiserver::{AppendFile, Storage, StorageDirectory};
+use embedded::ports::{Admission, AdmissionRequest, AdmissionResponse, Ports, ServerPorts};
+use embedded::{
+    Cluster, ClusterFailure, DEFAULT_HISTORY_SIZE, NodeDirectories, Server, Store, StoreSettings, TaskState, TaskStatus,
+};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use serde_json::{Value, json};
+
+use crate::workloads::{HealthyNetwork, PausedClock, SimulatedRuntime, condition, deployment, pod};
+
+/// Panics when it reviews a matching write while it is broken.
+struct BrokenAdmission {
+    is_broken: AtomicBool,
+    matches: fn(&AdmissionRequest<'_>) -> bool,
+}
+
+// === impl BrokenAdmission ===
+
+impl BrokenAdmission {
+    fn new(matches: fn(&AdmissionRequest<'_>) -> bool) -> Arc<Self> {
+        Arc::new(Self { is_broken: AtomicBool::new(true), matches })
+    }
+
+    fn repair(&self) {
+        self.is_broken.store(false, Ordering::SeqCst);
+    }
+}
+
+impl Admission for BrokenAdmission {
+    fn review(&self, request: &AdmissionRequest<'_>) -> AdmissionResponse {
+        assert!(!(self.is_broken.load(Ordering::SeqCst) && (self.matches)(request)), "broken admission");
+        AdmissionResponse { allowed: true, ..AdmissionResponse::default() }
+    }
+}
+
+fn start(admission: &Arc<BrokenAdmission>) -> Cluster {
+    start_with_store(Store::new(DEFAULT_HISTORY_SIZE), Arc::clone(admission) as Arc<dyn Admission>)
+}
+
+fn start_with_store(store: Store, admission: Arc<dyn Admission>) -> Cluster {
+    let server = ServerPorts { clock: Arc::new(PausedClock::new()), admission, ..ServerPorts::default() };
+    let runtime = Arc::new(SimulatedRuntime::default());
+    let node = json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "1", "pods": "9"}}});
+    let ports = Ports { server, runtime, network: Arc::new(HealthyNetwork) };
+    Cluster::start_with_store(store, ports, vec![node], NodeDirectories::default())
+}
+
+fn named_deployment(name: &str) -> Value {
+    let mut deployment = deployment(1, "one");
+    deployment["metadata"]["name"] = json!(name);
+    deployment
+}
+
+fn is_available(server: &Server, name: &str) -> bool {
+    let deployment = server.get("deployments.apps", "default", name).unwrap();
+    condition(&deployment, "Available")["status"] == "True"
+}
+
+async fn wait_until(server: &Server, predicate: impl Fn(&Server) -> bool) {
+    let mut changes = server.subscribe();
+    let waiting = async {
+        while !predicate(server) {
+            let _ = changes.next().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(3600), waiting).await.expect("the condition does not hold in time");
+}
+
+fn status_of(cluster: &Cluster, task: &str) -> TaskStatus {
+    cluster.task_statuses().borrow().iter().find(|status| status.name == task).unwrap().clone()
+}
+
+/// Whether the scheduler reports that a Pod is unschedulable.
+fn is_scheduler_report(request: &AdmissionRequest<'_>) -> bool {
+    request.resource == "pods"
+        && request.object.is_some_and(|pod| condition(pod, "PodScheduled")["reason"] == "Unschedulable")
+}
+
+fn unschedulable_pod() -> Value {
+    pod("large", json!({"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "2"}}}]}))
+}
+
+#[tokio::test(start_paused = true)]
+async fn controllers_retry_an_object_that_panics_and_reconcile_the_others() {
+    let admission = BrokenAdmission::new(|request| {
+        request.resource == "replicasets.apps" && request.name.starts_with("broken")
+    });
+    let cluster = start(&admission);
+    let server = cluster.server().clone();
+    for name in ["broken", "web"] {
+        server.create("deployments.apps", named_deployment(name)).unwrap();
+    }
+    wait_until(&server, |server| is_available(server, "web")).await;
+    assert!(!is_available(&server, "broken"));
+    admission.repair();
+    wait_until(&server, |server| is_available(server, "broken")).await;
+    assert_eq!(status_of(&cluster, "workload controllers").restarts, 0);
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_panics_is_restarted_with_back_off() {
+    let admission = BrokenAdmission::new(is_scheduler_report);
+    let cluster = start(&admission);
+    let server = cluster.server().clone();
+    let mut statuses = cluster.task_statuses();
+    server.create("pods", unschedulable_pod()).unwrap();
+    let mut delays = Vec::new();
+    while delays.len() < 3 {
+        statuses.changed().await.unwrap();
+        if let TaskState::BackOff { cause, delay } = status_of(&cluster, "scheduler").state {
+            assert_eq!(cause, "panicked: broken admission");
+            delays.push(delay.as_secs());
+        }
+    }
+    assert_eq!(delays, [1, 2, 4]);
+    admission.repair();
+    let reason = |server: &Server| {
+        let pod = server.get("pods", "default", "large").unwrap();
+        condition(&pod, "PodScheduled")["reason"].clone()
+    };
+    wait_until(&server, |server| reason(server) == "Unschedulable").await;
+    let status = status_of(&cluster, "scheduler");
+    assert_eq!(status, TaskStatus { name: "scheduler", restarts: 3, state: TaskState::Running });
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_always_panics_fails_the_cluster() {
+    let cluster = start(&BrokenAdmission::new(is_scheduler_report));
+    let server = cluster.server().clone();
+    server.create("pods", unschedulable_pod()).unwrap();
+    let failure = cluster.failed().await;
+    let cause = "panicked: broken admission".to_owned();
+    assert_eq!(failure, ClusterFailure::Task { task: "scheduler", cause });
+    assert_eq!(failure.to_string(), "the scheduler failed repeatedly: it panicked: broken admission");
+    // The other tasks continue.
+    server.create("deployments.apps", named_deployment("web")).unwrap();
+    wait_until(&server, |server| server.list("pods").len() == 2).await;
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_panics_gets_an_error_and_the_server_continues() {
+    let server = Server::new(&ServerPorts {
+        admission: BrokenAdmission::new(|request| request.name == "broken"),
+        ..ServerPorts::default()
+    });
+    let create = async |name: &str| {
+        let body = json!({"metadata": {"name": name}}).to_string();
+        let request = http::Request::post("/api/v1/namespaces/default/configmaps");
+        let request = request.header("Content-Type", "application/json").body(Body::from(body.into_bytes())).unwrap();
+        let response = crate::client(&server).send(request).await.unwrap();
+        let code = response.status().as_u16();
+        (code, response.into_body().collect().await.unwrap().to_bytes())
+    };
+    let (code, body) = create("broken").await;
+    assert_eq!(code, 500);
+    assert_eq!(body, "This request caused apiserver to panic. Look in the logs for details.\n");
+    assert_eq!(create("other").await.0, 201);
+}
+
+/// A directory whose operations panic while it is broken.
+struct BrokenStorage {
+    directory: StorageDirectory,
+    is_append_broken: Arc<AtomicBool>,
+    is_path_broken: Arc<AtomicBool>,
+}
+
+/// A file whose operations panic while it is broken.
+struct BrokenFile {
+    file: Box<dyn AppendFile>,
+    is_broken: Arc<AtomicBool>,
+}
+
+// === impl BrokenStorage ===
+
+impl BrokenStorage {
+    fn wrap(&self, file: Box<dyn AppendFile>) -> Box<dyn AppendFile> {
+        Box::new(BrokenFile { file, is_broken: Arc::clone(&self.is_append_broken) })
+    }
+}
+
+impl Storage for BrokenStorage {
+    fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        self.directory.read(name)
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn AppendFile>> {
+        Ok(self.wrap(self.directory.create(name)?))
+    }
+
+    fn open(&self, name: &str, length: u64) -> io::Result<Box<dyn AppendFile>> {
+        Ok(self.wrap(self.directory.open(name, length)?))
+    }
+
+    fn replace(&self, name: &str, replacement: &str) -> io::Result<()> {
+        self.directory.replace(name, replacement)
+    }
+
+    fn remove(&self, name: &str) {
+        self.directory.remove(name);
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        self.directory.sync_directory()
+    }
+
+    fn display_path(&self, name: &str) -> String {
+        assert!(!self.is_path_broken.load(Ordering::SeqCst), "broken path");
+        name.to_owned()
+    }
+}
+
+// === impl BrokenFile ===
+
+impl AppendFile for BrokenFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        assert!(!self.is_broken.load(Ordering::SeqCst), "broken file");
+        self.file.append(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.sync()
+    }
+}
+
+/// Creates a ConfigMap and waits until it is durable.
+async fn create_durably(server: &Server) -> Result<(), String> {
+    let config_map = json!({"metadata": {"generateName": "c", "namespace": "default"}});
+    server.create("configmaps", config_map).map_err(|status| status.to_string())?;
+    server.flush().await.map_err(|failure| failure.to_string())
+}
+
+#[tokio::test]
+async fn a_journal_that_panics_is_rewritten_or_fails_the_cluster() {
+    let directory = tempfile::tempdir().unwrap();
+    let (is_append_broken, is_path_broken) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let storage = BrokenStorage {
+        directory: StorageDirectory(directory.path().to_owned()),
+        is_append_broken: Arc::clone(&is_append_broken),
+        is_path_broken: Arc::clone(&is_path_broken),
+    };
+    let settings = StoreSettings { retry_delay: Duration::from_millis(1), ..StoreSettings::default() };
+    let store = Store::open(Arc::new(storage), settings).unwrap();
+    let cluster = start_with_store(store, Arc::new(embedded::ports::AdmitAll));
+    let server = cluster.server().clone();
+    create_durably(&server).await.unwrap();
+
+    is_append_broken.store(true, Ordering::SeqCst);
+    // The writes of controllers may fail first.
+    let error = create_durably(&server).await.unwrap_err();
+    assert!(error.contains("objects.log: panicked: broken file"), "{error}");
+    is_append_broken.store(false, Ordering::SeqCst);
+    while create_durably(&server).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+
+    is_path_broken.store(true, Ordering::SeqCst);
+    is_append_broken.store(true, Ordering::SeqCst);
+    let _ = create_durably(&server).await;
+    let failure = cluster.failed().await;
+    assert_eq!(failure.to_string(), "the store failed: objects.log: the journal thread ended");
+    assert!(create_durably(&server).await.unwrap_err().contains("broken path"), "further writes are rejected");
+    cluster.stop().await;
+}

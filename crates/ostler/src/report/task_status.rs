@@ -1,0 +1,63 @@
+//! Background tasks of the embedded cluster that failed.
+
+use embedded::{ClusterFailure, TaskState, TaskStatus};
+
+use super::errors::error_with_hint;
+
+/// Describes a task that has failed; `None` for one that never has.
+pub(crate) fn line(status: &TaskStatus) -> Option<String> {
+    let TaskStatus { name, restarts, state } = status;
+    let count = if *restarts == 1 { "1 restart".to_owned() } else { format!("{restarts} restarts") };
+    match state {
+        TaskState::Running if *restarts == 0 => None,
+        TaskState::Running => Some(format!("{name}: running after {count}")),
+        TaskState::BackOff { cause, delay } => {
+            Some(format!("{name}: {cause}; restarting in {} s after {count}", delay.as_secs()))
+        }
+        TaskState::Failed { cause } => Some(format!("{name}: {cause}; not restarted again after {count}")),
+    }
+}
+
+/// Returns the error with which `ostler up` exits.
+pub(crate) fn failure_error(failure: &ClusterFailure) -> anyhow::Error {
+    error_with_hint(
+        format!("the embedded cluster cannot continue: {failure}"),
+        "restart `ostler up`; if the error persists, report it with the log lines above",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::healthy(0, TaskState::Running, None)]
+    #[case::recovered(1, TaskState::Running, Some("scheduler: running after 1 restart"))]
+    #[case::waiting(
+        2,
+        TaskState::BackOff { cause: "panicked: x".to_owned(), delay: Duration::from_secs(4) },
+        Some("scheduler: panicked: x; restarting in 4 s after 2 restarts")
+    )]
+    #[case::failed(
+        9,
+        TaskState::Failed { cause: "panicked: x".to_owned() },
+        Some("scheduler: panicked: x; not restarted again after 9 restarts")
+    )]
+    fn describes_failures(#[case] restarts: u32, #[case] state: TaskState, #[case] expect: Option<&str>) {
+        let status = TaskStatus { name: "scheduler", restarts, state };
+        assert_eq!(line(&status).as_deref(), expect);
+    }
+
+    #[test]
+    fn a_failed_cluster_is_an_error_with_a_hint() {
+        let failure = ClusterFailure::Task { task: "scheduler", cause: "panicked: x".to_owned() };
+        assert_eq!(
+            super::super::errors::render(&failure_error(&failure)),
+            "error: the embedded cluster cannot continue: the scheduler failed repeatedly: it panicked: x\nhint: restart `ostler up`; if the error persists, report it with the log lines above"
+        );
+    }
+}
