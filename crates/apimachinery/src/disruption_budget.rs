@@ -1,5 +1,7 @@
 //! PodDisruptionBudgets: how many of the covered Pods may be evicted now.
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects, reason = "numbers of users enter every computation"))]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

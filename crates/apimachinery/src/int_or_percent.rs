@@ -1,5 +1,7 @@
 //! Fields that are a number or a percentage (`IntOrString`).
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects, reason = "numbers of users enter every computation"))]
+
 use serde_json::Value;
 
 /// Returns a number, or a percentage of `total`; 25 % when absent (`GetScaledValueFromIntOrPercent`).

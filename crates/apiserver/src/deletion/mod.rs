@@ -1,6 +1,8 @@
 //! Deletion of objects. An object with finalizers, a grace period or contents is only marked; what has to happen before
 //! it can be removed is up to [`crate::cascade`].
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects, reason = "numbers of users enter every computation"))]
+
 mod deletion_timestamp;
 mod options;
 

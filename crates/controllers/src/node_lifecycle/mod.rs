@@ -4,6 +4,8 @@
 //! Each rule is a pure function ([`taints`], [`heartbeat`], [`eviction`]); this module is the work queue that calls
 //! them. A Pod is evaluated only when it is bound or its node changes, so an idle cluster causes no work.
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects, reason = "numbers of users enter every computation"))]
+
 mod eviction;
 mod heartbeat;
 mod taints;

@@ -67,7 +67,8 @@ fn preemption_statuses(failures: &[FilterFailure]) -> String {
 fn histogram(reasons: impl Iterator<Item = String>) -> String {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for reason in reasons {
-        *counts.entry(reason).or_default() += 1;
+        let count = counts.entry(reason).or_default();
+        *count = count.saturating_add(1);
     }
     let mut phrases: Vec<String> = counts.into_iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     phrases.sort();

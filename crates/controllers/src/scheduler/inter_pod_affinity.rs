@@ -113,7 +113,7 @@ fn topology_pair(term: &AffinityTerm, node: &Value) -> Option<(String, String)> 
 fn update_count(counts: &mut TopologyCounts, term: &AffinityTerm, node: &Value, delta: i64) {
     let Some(topology_pair) = topology_pair(term, node) else { return };
     let count = counts.entry(topology_pair.clone()).or_default();
-    *count += delta;
+    *count = count.saturating_add(delta);
     if *count == 0 {
         counts.remove(&topology_pair);
     }

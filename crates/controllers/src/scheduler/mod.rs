@@ -10,6 +10,8 @@
 //! runs their Filter extension points in the order of kube-scheduler, [`score`] runs the Score extension points, and
 //! [`fit_error`] formats the messages.
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects, reason = "numbers of users enter every computation"))]
+
 mod affinity_term;
 mod assign;
 mod budget;

@@ -110,8 +110,9 @@ fn topology_spread(pod: &Value, feasible: &[&NodeInfo], all: &[NodeInfo]) -> Vec
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for node_info in all.iter().filter(|node_info| has_labels(node_info)) {
             if let Some(domain) = constraint.domain(pod, &node_info.node) {
-                *counts.entry(domain).or_default() +=
-                    node_info.pods.iter().filter(|existing_pod| constraint.matches(existing_pod)).count();
+                let matching = node_info.pods.iter().filter(|existing_pod| constraint.matches(existing_pod)).count();
+                let count = counts.entry(domain).or_default();
+                *count = count.saturating_add(matching);
             }
         }
         let domains: BTreeSet<&str> = feasible
@@ -119,7 +120,7 @@ fn topology_spread(pod: &Value, feasible: &[&NodeInfo], all: &[NodeInfo]) -> Vec
             .filter(|node_info| has_labels(node_info))
             .filter_map(|node_info| object::label(&node_info.node, &constraint.topology_key))
             .collect();
-        let weight = ((domains.len() + 2) as f64).ln();
+        let weight = (domains.len().saturating_add(2) as f64).ln();
         for (score, node_info) in raw_scores.iter_mut().zip(feasible) {
             let matching =
                 object::label(&node_info.node, &constraint.topology_key).and_then(|domain| counts.get(domain)).copied();

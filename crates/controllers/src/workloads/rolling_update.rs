@@ -1,5 +1,7 @@
 //! The calculations of a rolling update (`pkg/controller/deployment/rolling.go`).
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects, reason = "numbers of users enter every computation"))]
+
 use apimachinery::scaled_int_or_percent;
 use serde_json::Value;
 

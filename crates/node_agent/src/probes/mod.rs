@@ -4,6 +4,8 @@
 //! early, within the first period: after 50 ms, then at doubling intervals. Failures of these early probes are ignored,
 //! but successes count, so an engine becomes ready as soon as it responds rather than up to `periodSeconds` later.
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects, reason = "numbers of users enter every computation"))]
+
 mod handler;
 mod http_get;
 

@@ -4,6 +4,8 @@
 //! proportional scaling, [`replica_sets`] is the rest of its `sync.go` and [`progress`] its `progress.go`.
 //! `spec.rollbackTo` is not implemented, because `apps/v1` does not have it.
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects, reason = "numbers of users enter every computation"))]
+
 mod progress;
 mod proportional;
 mod reconcile;
