@@ -80,12 +80,7 @@ impl Cluster {
 }
 
 /// Spawns the background tasks.
-fn spawn_tasks(
-    server: &Server,
-    ports: &Ports,
-    directories: &NodeDirectories,
-    stop: &CancellationToken,
-) -> Supervisor {
+fn spawn_tasks(server: &Server, ports: &Ports, directories: &NodeDirectories, stop: &CancellationToken) -> Supervisor {
     let mut supervisor = Supervisor::new(stop.clone());
     let (cloned_server, token, volumes_dir) = (server.clone(), stop.clone(), directories.volumes.clone());
     supervisor.spawn("workload controllers", move || {

@@ -14,8 +14,8 @@ pub mod ports;
 mod supervisor;
 
 pub use apiserver::{
-    Change, Credentials, CredentialsError, DEFAULT_HISTORY_SIZE, Lagged, ServeError, Server, StorageFailure, Store, StoreOpenError,
-    StoreSettings, Subscription, kubeconfig, router, serve, write_kubeconfig,
+    Change, Credentials, CredentialsError, DEFAULT_HISTORY_SIZE, Lagged, ServeError, Server, StorageFailure, Store,
+    StoreOpenError, StoreSettings, Subscription, kubeconfig, router, serve, write_kubeconfig,
 };
 pub use cluster::Cluster;
 pub use controllers::{

@@ -179,7 +179,9 @@ impl TypeMismatch {
                 let actual = apimachinery::go_format_syntax(actual);
                 format!("{path}: expected string, got &value.valueUnstructured{{Value:{actual}}}")
             }
-            "int32" | "int64" | "float64" => format!("{path}: expected numeric (int or float), got {}", go_type_name(actual)),
+            "int32" | "int64" | "float64" => {
+                format!("{path}: expected numeric (int or float), got {}", go_type_name(actual))
+            }
             "bool" => format!("{path}: expected boolean, got &{{{}}}", go_format_value(actual)),
             list if list.starts_with("[]") => format!("{path}: expected list, got &{{{}}}", go_format_value(actual)),
             _ => format!("{path}: expected map, got &{{{}}}", go_format_value(actual)),

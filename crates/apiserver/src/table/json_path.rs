@@ -70,7 +70,11 @@ impl Segment<'_> {
             Self::Member(name) => value.get(name).into_iter().collect(),
             Self::Index(index) => {
                 let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
-                let position = if *index < 0 { index.saturating_add(i64::try_from(items.len()).unwrap_or_default()) } else { *index };
+                let position = if *index < 0 {
+                    index.saturating_add(i64::try_from(items.len()).unwrap_or_default())
+                } else {
+                    *index
+                };
                 usize::try_from(position).ok().and_then(|position| items.get(position)).into_iter().collect()
             }
             Self::Wildcard => match value {

@@ -173,8 +173,9 @@ fn inter_pod_affinity(pod: &Value, feasible: &[&NodeInfo], all: &[NodeInfo], nam
 
 /// Returns the preferred affinity terms of a Pod with their weights; anti-affinity has negative weights.
 fn weighted_terms(pod: &Value, namespaces: &[Arc<Value>]) -> Vec<(i64, AffinityTerm)> {
-    let anti_affinity =
-        preferred_terms(pod, AffinityKind::AntiAffinity, namespaces).into_iter().map(|(weight, term)| (weight.saturating_neg(), term));
+    let anti_affinity = preferred_terms(pod, AffinityKind::AntiAffinity, namespaces)
+        .into_iter()
+        .map(|(weight, term)| (weight.saturating_neg(), term));
     preferred_terms(pod, AffinityKind::Affinity, namespaces).into_iter().chain(anti_affinity).collect()
 }
 

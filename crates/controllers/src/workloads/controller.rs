@@ -43,7 +43,8 @@ pub async fn run_workload_controllers(server: Server, volumes_dir: Option<PathBu
     server.cache_resources(&WORKLOAD_KINDS.map(WorkloadKind::resource));
     server.cache_resources(&["pods", endpoints::RESOURCE, stateful_set::REVISIONS]);
     let queue = enqueue::all(&server);
-    let mut controller = ControllerManager { server, volumes_dir, queue, delayed: BTreeMap::new(), panics: PanicBackOff::default() };
+    let mut controller =
+        ControllerManager { server, volumes_dir, queue, delayed: BTreeMap::new(), panics: PanicBackOff::default() };
     loop {
         controller.process_queue();
         let delay = controller.time_until_next_delayed();

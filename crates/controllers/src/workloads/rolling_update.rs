@@ -64,8 +64,7 @@ fn scaled_down_sizes(strategy: &RollingUpdateStrategy, new: &ReplicaCounts, old:
     let mut targets: Vec<i64> = old.iter().map(|counts| counts.replicas).collect();
     let min_available = strategy.min_available();
     let new_unavailable = new.replicas.saturating_sub(new.available);
-    let mut max_scale_down =
-        sum(new.replicas, &targets).saturating_sub(min_available).saturating_sub(new_unavailable);
+    let mut max_scale_down = sum(new.replicas, &targets).saturating_sub(min_available).saturating_sub(new_unavailable);
     if max_scale_down <= 0 {
         return targets;
     }

@@ -15,6 +15,7 @@ mod fuzz;
 mod load;
 mod node_agent_panics;
 mod nodes;
+mod numbers;
 mod pagination;
 mod robustness;
 mod scheduling;

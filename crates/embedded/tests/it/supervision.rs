@@ -90,9 +90,8 @@ fn unschedulable_pod() -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn controllers_retry_an_object_that_panics_and_reconcile_the_others() {
-    let admission = BrokenAdmission::new(|request| {
-        request.resource == "replicasets.apps" && request.name.starts_with("broken")
-    });
+    let admission =
+        BrokenAdmission::new(|request| request.resource == "replicasets.apps" && request.name.starts_with("broken"));
     let cluster = start(&admission);
     let server = cluster.server().clone();
     for name in ["broken", "web"] {

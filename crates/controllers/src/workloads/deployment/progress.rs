@@ -15,7 +15,8 @@ use crate::workloads::rolling_update;
 pub(super) fn sync_status(plan: &mut Plan, deployment: &Value, replica_sets: &ReplicaSets, now: Timestamp) {
     let old: Vec<_> = replica_sets.old.iter().map(rolling_update::ReplicaCounts::new).collect();
     let new = replica_sets.new.as_ref().map(rolling_update::ReplicaCounts::new).unwrap_or_default();
-    let sum = |field: fn(&rolling_update::ReplicaCounts) -> i64| old.iter().map(field).fold(field(&new), i64::saturating_add);
+    let sum =
+        |field: fn(&rolling_update::ReplicaCounts) -> i64| old.iter().map(field).fold(field(&new), i64::saturating_add);
     let available = sum(|c| c.available);
     let strategy = rolling_update::RollingUpdateStrategy::new(deployment);
     let counts = [

@@ -38,7 +38,9 @@ pub(super) fn causes(job: &Value) -> Vec<StatusCause> {
         causes.extend(check_index_limits(&spec));
     } else if ["", "NonIndexed"].contains(&mode.text()) {
         let limits = ["backoffLimitPerIndex", "maxFailedIndexes"].map(|name| spec.get(name));
-        causes.extend(limits.iter().filter(|limit| limit.is_set()).map(|limit| limit.invalid("requires indexed completion mode")));
+        causes.extend(
+            limits.iter().filter(|limit| limit.is_set()).map(|limit| limit.invalid("requires indexed completion mode")),
+        );
     }
     causes.extend(spec.get("podReplacementPolicy").check_one_of(&["Failed", "TerminatingOrFailed"]));
     causes.extend(workload::check_template(job));
