@@ -18,7 +18,7 @@ use std::sync::Arc;
 use crate::nodes::{Availability, ClassNode, matches_discovery};
 use crate::supply::Class;
 
-pub use base_set::BaseSet;
+pub use base_set::{BaseSet, BaseSetError};
 pub(crate) use discover::AUTO_DISCOVERED_LABEL;
 pub use discover::discover_classes;
 pub use flavor::{FlavorError, FlavorLink, class_from_flavor, flavor_from_class, flavor_link, is_accelerator_flavor};

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cluster::{ApplyOutcome, Error, EventPolicy, NamespacedName, Transition, metadata_field};
-use decide::{BaseSet, Provenance, is_unmodified, provenance};
+use decide::{BaseSet, BaseSetError, Provenance, is_unmodified, provenance};
 use serde_json::Value;
 
 use crate::condition_reason::ConditionReason;
@@ -38,7 +38,7 @@ impl BaseSetReconciler {
         for class in &base_set.classes {
             errors.extend(apply_base_class(context, class, &own_provenance).await?);
         }
-        // An invalid document may describe an existing class, so nothing is deleted.
+        // An invalid document, or one below a misspelled key, may describe an existing class, so nothing is deleted.
         if base_set.errors.is_empty() {
             delete_removed_classes(context, &base_set.classes, &own_provenance).await?;
         }
@@ -112,8 +112,8 @@ async fn delete_removed_classes(
     Ok(())
 }
 
-fn error_with_hint(error: &api::ManifestError) -> String {
-    match &error.hint {
+fn error_with_hint(error: &BaseSetError) -> String {
+    match error.hint() {
         Some(hint) => format!("{error}; hint: {hint}"),
         None => error.to_string(),
     }

@@ -35,7 +35,17 @@ fn reports_invalid_document_and_parses_others() {
     );
 }
 
+/// A missing key may be misspelled, so the set is not empty but unknown.
 #[test]
-fn missing_key_is_an_empty_set() {
-    assert_eq!(BaseSet::from_config_map(&json!({"metadata": {"name": "x"}})), BaseSet::default());
+fn missing_key_is_an_error() {
+    let mut misspelled = config_map(SEED);
+    misspelled["data"] = json!({"accelerator-class.yaml": SEED});
+    let set = BaseSet::from_config_map(&misspelled);
+    assert_eq!(set.classes, Vec::<Value>::new());
+    let expected = "key `accelerator-classes.yaml` is missing; the ConfigMap has `accelerator-class.yaml`";
+    assert_eq!(set.errors.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
+    assert!(set.errors[0].hint().unwrap().starts_with("rename the key to `accelerator-classes.yaml`"));
+    let without_data = BaseSet::from_config_map(&json!({"metadata": {"name": "x"}}));
+    assert_eq!(without_data.errors, [BaseSetError::MissingKey(Vec::new())]);
+    assert_eq!(BaseSet::from_config_map(&config_map("# no classes\n")), BaseSet::default());
 }

@@ -27,6 +27,14 @@ fn update_config_map(test_cluster: &TestCluster, text: &str) {
     test_cluster.server.update("configmaps", object).unwrap();
 }
 
+/// Returns the text of the event about an invalid base set.
+fn invalid_document_event(server: &embedded::Server) -> Option<String> {
+    let events = server.list("events.events.k8s.io");
+    let events = if events.is_empty() { server.list("events") } else { events };
+    let event = events.into_iter().find(|event| event["reason"] == "InvalidDocument")?;
+    Some(event["note"].as_str().or(event["message"].as_str())?.to_owned())
+}
+
 // spec: ACC-35
 #[tokio::test(start_paused = true)]
 async fn applies_updates_and_deletes_classes() {
@@ -64,13 +72,7 @@ async fn invalid_document_emits_an_event_and_deletes_nothing() {
     test_cluster.wait_for_class("large-gpu", |_| true).await;
     let invalid_document = BASE_SET.replace("name: large-gpu", "name: [");
     update_config_map(&test_cluster, &invalid_document);
-    let invalid_document_event = |server: &embedded::Server| {
-        let events = server.list("events.events.k8s.io");
-        let events = if events.is_empty() { server.list("events") } else { events };
-        events.into_iter().find(|event| event["reason"] == "InvalidDocument")
-    };
-    let event = test_cluster.wait_for("the event", invalid_document_event).await;
-    let text = event["note"].as_str().or(event["message"].as_str()).unwrap();
+    let text = test_cluster.wait_for("the event", invalid_document_event).await;
     assert!(text.starts_with("accelerator-classes.yaml, document 3"), "{text}");
     test_cluster.wait_until_idle().await;
     assert!(names(&test_cluster.server, CLASSES).contains(&"large-gpu".to_owned()));
@@ -102,4 +104,25 @@ async fn user_class_with_the_same_name_is_not_modified() {
     test_cluster.wait_for_class("large-gpu", |_| true).await;
     test_cluster.wait_until_idle().await;
     assert_eq!(test_cluster.server.get(CLASSES, "", "small-gpu").unwrap()["spec"], spec_before);
+}
+
+/// A misspelled key does not mean that the base set is empty.
+#[tokio::test(start_paused = true)]
+async fn misspelled_key_emits_an_event_and_deletes_nothing() {
+    let test_cluster = start(BASE_SET);
+    test_cluster.wait_for_class("large-gpu", |_| true).await;
+    let mut object =
+        (*test_cluster.server.get("configmaps", "ome-system", "accelerator-classes-base").unwrap()).clone();
+    object["data"] = json!({"accelerator-class.yaml": BASE_SET});
+    test_cluster.server.update("configmaps", object).unwrap();
+    let text = test_cluster.wait_for("the event", invalid_document_event).await;
+    assert_eq!(
+        text,
+        "key `accelerator-classes.yaml` is missing; the ConfigMap has `accelerator-class.yaml`; hint: rename the key to \
+         `accelerator-classes.yaml`, or delete the ConfigMap to remove its classes"
+    );
+    test_cluster.wait_until_idle().await;
+    for name in ["small-gpu", "medium-gpu", "large-gpu"] {
+        assert!(names(&test_cluster.server, CLASSES).contains(&name.to_owned()), "{name}");
+    }
 }
