@@ -1,10 +1,13 @@
 //! Server-side apply of an owner's objects: applies differences in order and prunes objects that are no longer desired.
+//!
+//! Caches may be outdated, so every write names the version of the object that it was decided for. The API server rejects it
+//! with a conflict if another object or another version exists; the object is then read and the decision repeated.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube::Client;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
 
 use crate::integrations::{ListState, list_state};
@@ -12,10 +15,14 @@ use crate::managed_fields::{is_applied, is_applied_ignoring_extra_fields};
 use crate::namespaced_name::NamespacedName;
 use crate::object::{controller_reference, is_terminating, kind_and_name, metadata_field};
 use crate::owner::{ObjectOwner, other_owner};
+use crate::precondition::with_precondition;
 use crate::prune::{PruneCandidate, prune_candidates};
 use crate::single_object::read_object;
 use crate::stores::Stores;
 use crate::{Error, Kind};
+
+/// Maximum number of attempts to apply an object that other clients change concurrently.
+const MAX_ATTEMPTS: usize = 3;
 
 /// A desired object of an owner, and when to apply it.
 #[derive(Clone, Debug, PartialEq)]
@@ -217,19 +224,49 @@ impl Applier {
     }
 
     async fn apply(&self, kind: Kind, owner: &Value, object: &Value) -> Result<ApplyOutcome, Error> {
+        self.apply_unless_owned(kind, object, |live| other_owner(live, Some(owner), self.manager)).await
+    }
+
+    /// Applies `object` unless `other_owner` returns an owner of the live object.
+    pub(crate) async fn apply_unless_owned(
+        &self,
+        kind: Kind,
+        object: &Value,
+        other_owner: impl Fn(&Value) -> Option<ObjectOwner>,
+    ) -> Result<ApplyOutcome, Error> {
         if let Some(outcome) = self.unlisted_outcome(kind) {
             return Ok(outcome);
         }
-        let live = match self.stores.get(kind, &NamespacedName::from_object(object)) {
+        let mut live = match self.stores.get(kind, &NamespacedName::from_object(object)) {
             None => self.read_unselected(kind, object).await?,
             cached => cached,
         };
-        if let Some(outcome) = live.as_deref().and_then(|live| self.outcome_without_request(live, owner, object)) {
+        for _ in 1..MAX_ATTEMPTS {
+            match self.try_apply(kind, live.as_deref(), object, &other_owner).await {
+                Err(error) if error.is_conflict() => live = self.read_listed(kind, object).await?,
+                result => return result,
+            }
+        }
+        self.try_apply(kind, live.as_deref(), object, &other_owner).await
+    }
+
+    /// Applies `object` over the version `live`, or creates it if `live` is `None`.
+    async fn try_apply(
+        &self,
+        kind: Kind,
+        live: Option<&Value>,
+        object: &Value,
+        other_owner: &impl Fn(&Value) -> Option<ObjectOwner>,
+    ) -> Result<ApplyOutcome, Error> {
+        if let Some(outcome) = live.and_then(|live| self.outcome_without_request(live, object, other_owner)) {
             return Ok(outcome);
         }
         let api = kind.api(self.client.clone(), metadata_field(object, "namespace"));
-        let params = PatchParams::apply(self.manager).force();
-        let response = api.patch(metadata_field(object, "name"), &params, &Patch::Apply(object)).await;
+        let params = PatchParams::apply(self.manager);
+        // Without force, a new object takes no field from an object that another client created concurrently.
+        let params = if live.is_some() { params.force() } else { params };
+        let body = with_precondition(object, live);
+        let response = api.patch(metadata_field(object, "name"), &params, &Patch::Apply(&body)).await;
         let response = response.map_err(|source| Error::Request {
             action: "apply",
             object: kind_and_name(object),
@@ -237,7 +274,7 @@ impl Applier {
         })?;
         let applied = serde_json::to_value(response).unwrap_or_default();
         let version = |object: &Value| metadata_field(object, "resourceVersion").to_owned();
-        let outcome = match live.as_deref() {
+        let outcome = match live {
             Some(live) if version(live) == version(&applied) => ApplyOutcome::Unchanged,
             Some(_) => ApplyOutcome::Updated,
             None => ApplyOutcome::Created,
@@ -248,7 +285,7 @@ impl Applier {
 
     /// Returns the outcome for objects of a kind that is not listed: without the live objects, it is unknown which of them
     /// may be written. Returns `None` for a listed kind.
-    pub(crate) fn unlisted_outcome(&self, kind: Kind) -> Option<ApplyOutcome> {
+    fn unlisted_outcome(&self, kind: Kind) -> Option<ApplyOutcome> {
         match list_state(&self.stores, kind) {
             ListState::Listed => None,
             ListState::NotListed(error) => Some(ApplyOutcome::KindNotListed(error)),
@@ -266,9 +303,27 @@ impl Applier {
         Ok(read_object(&self.client, kind, namespace, name).await?.map(Arc::new))
     }
 
+    /// Reads an object after a conflict. It lists, because watched kinds require permission to list them, but not to get
+    /// their objects.
+    async fn read_listed(&self, kind: Kind, object: &Value) -> Result<Option<Arc<Value>>, Error> {
+        let (namespace, name) = (metadata_field(object, "namespace"), metadata_field(object, "name"));
+        let params = ListParams::default().fields(&format!("metadata.name={name}"));
+        let list = kind.api(self.client.clone(), namespace).list(&params).await.map_err(|source| Error::Request {
+            action: "read",
+            object: kind_and_name(object),
+            source: Box::new(source),
+        })?;
+        Ok(list.items.into_iter().next().map(|found| Arc::new(serde_json::to_value(found).unwrap_or_default())))
+    }
+
     /// Returns the outcome if it can be determined without a request, or `None` if the object must be applied.
-    fn outcome_without_request(&self, live: &Value, owner: &Value, object: &Value) -> Option<ApplyOutcome> {
-        if let Some(other) = other_owner(live, owner, self.manager) {
+    fn outcome_without_request(
+        &self,
+        live: &Value,
+        object: &Value,
+        other_owner: impl Fn(&Value) -> Option<ObjectOwner>,
+    ) -> Option<ApplyOutcome> {
+        if let Some(other) = other_owner(live) {
             return Some(ApplyOutcome::NotOwned(other));
         }
         if is_terminating(live) {
@@ -278,7 +333,7 @@ impl Applier {
     }
 
     /// Updates the caches with the object that the API server returned for the apply of `desired`.
-    pub(crate) fn observe_response(&self, kind: Kind, applied: Value, desired: &Value) {
+    fn observe_response(&self, kind: Kind, applied: Value, desired: &Value) {
         if !is_applied(&applied, desired, self.manager) {
             self.stores.last_applied().record(&applied, desired);
         }
@@ -286,7 +341,7 @@ impl Applier {
     }
 
     /// Returns whether applying `desired` to `live` would change nothing.
-    pub(crate) fn is_up_to_date(&self, live: &Value, desired: &Value) -> bool {
+    fn is_up_to_date(&self, live: &Value, desired: &Value) -> bool {
         is_applied(live, desired, self.manager)
             || (is_applied_ignoring_extra_fields(live, desired, self.manager)
                 && self.stores.last_applied().contains(live, desired))

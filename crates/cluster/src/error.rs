@@ -14,6 +14,12 @@ pub enum Error {
         #[source]
         source: Box<kube::Error>,
     },
+    /// Another client created the object, so it was not modified.
+    #[error("{object} was created by another client and is not modified; delete it to let ostler create it")]
+    NotOwned {
+        /// `Kind namespace/name` of the object.
+        object: String,
+    },
 }
 
 impl Error {
@@ -38,18 +44,22 @@ impl Error {
     /// Returns the API server's message if it rejected the content of the request (400, 403, 422).
     #[must_use]
     pub fn rejection(&self) -> Option<&str> {
-        let Error::Request { source, .. } = self;
-        match source.as_ref() {
-            kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422) => Some(&status.message),
-            _ => None,
-        }
+        let status = self.status().filter(|status| matches!(status.code, 400 | 403 | 422))?;
+        Some(&status.message)
     }
 
     fn status_code(&self) -> Option<u16> {
-        let Error::Request { source, .. } = self;
-        match source.as_ref() {
-            kube::Error::Api(status) => Some(status.code),
-            _ => None,
+        self.status().map(|status| status.code)
+    }
+
+    /// Returns the response of the API server, if the request reached it.
+    fn status(&self) -> Option<&kube::core::Status> {
+        match self {
+            Error::Request { source, .. } => match source.as_ref() {
+                kube::Error::Api(status) => Some(status),
+                _ => None,
+            },
+            Error::NotOwned { .. } => None,
         }
     }
 }

@@ -71,9 +71,9 @@ pub(crate) fn is_status_applied(live: &Value, desired: &Value, manager: &str) ->
     equal_values(&fields["f:status"], &desired["status"], &live["status"], Comparison::EXACT)
 }
 
-/// Returns whether `manager` has ever applied to the object's main resource.
+/// Returns whether `manager` manages fields of the object outside its subresources: it created or applied the object.
 #[must_use]
-pub(crate) fn is_managed_by(live: &Value, manager: &str) -> bool {
+pub fn is_managed_by(live: &Value, manager: &str) -> bool {
     let entries = live["metadata"]["managedFields"].as_array();
     entries.is_some_and(|entries| {
         entries.iter().any(|entry| entry["manager"] == manager && entry["subresource"].is_null())

@@ -22,8 +22,7 @@ pub(crate) struct PruneCandidate {
     pub(crate) object: String,
 }
 
-/// Returns the objects of `kinds` whose controller is `owner_uid` and that are not in `retained`, ordered by kind and key.
-/// An owner without a UID owns nothing.
+/// Returns the objects of `kinds` that `owner_uid` owns and that are not in `retained`, ordered by kind and key.
 #[must_use]
 pub(crate) fn prune_candidates(
     stores: &Stores,
@@ -33,8 +32,7 @@ pub(crate) fn prune_candidates(
 ) -> Vec<PruneCandidate> {
     let mut candidates = Vec::new();
     for kind in kinds {
-        let owned = if owner_uid.is_empty() { Vec::new() } else { stores.list_controlled_by(*kind, owner_uid) };
-        for object in owned {
+        for object in stores.list_owned_by(*kind, owner_uid) {
             let key = NamespacedName::from_object(&object);
             if !is_terminating(&object) && !retained.contains(&(*kind, key.clone())) {
                 candidates.push(PruneCandidate {
@@ -60,15 +58,16 @@ mod tests {
 
     fn service(name: &str, owner: &str) -> Value {
         json!({"metadata": {"namespace": "n", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "5",
-            "ownerReferences": [{"controller": true, "uid": owner}]}})
+            "ownerReferences": [{"controller": true, "uid": owner}], "managedFields": [{"manager": "us", "operation": "Apply"}]}})
     }
 
     #[test]
     fn prunes_owned_objects_that_are_not_retained() {
         let stores = Stores::new("us");
-        let mut terminating = service("terminating", "me");
+        let (mut terminating, mut copy) = (service("terminating", "me"), service("copy", "me"));
         terminating["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        for object in [service("retained", "me"), service("old", "me"), service("foreign", "them"), terminating] {
+        copy["metadata"]["managedFields"][0]["manager"] = json!("kubectl-create");
+        for object in [service("retained", "me"), service("old", "me"), service("foreign", "them"), terminating, copy] {
             let _ = stores.apply_event(SERVICE, Event::Apply(object));
         }
         let retained = BTreeSet::from([(SERVICE, NamespacedName::new("n", "retained"))]);

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::managed_fields::is_status_applied;
 use crate::object::{kind_and_name, metadata_field};
+use crate::precondition::with_precondition;
 use crate::stores::Stores;
 use crate::{Error, Kind};
 
@@ -30,7 +31,7 @@ impl StatusWriter {
     /// object. A deleted object is not an error.
     ///
     /// # Errors
-    /// The request failed or was rejected.
+    /// The request failed or was rejected; a conflict if `live` is outdated or the object was recreated.
     pub async fn publish(&self, kind: Kind, live: &Value, status: &Value) -> Result<bool, Error> {
         let desired = apply_configuration(kind, live, status);
         if is_status_applied(live, &desired, self.manager) {
@@ -54,11 +55,14 @@ impl StatusWriter {
     }
 }
 
-/// Returns the apply configuration. Because of its UID, the API server rejects it with 409 if the object was recreated.
+/// Returns the apply configuration with the version of `live` as a precondition, since the status follows from this version.
+/// For custom resources, kube-apiserver ignores a UID in a status.
 fn apply_configuration(kind: Kind, live: &Value, status: &Value) -> Value {
-    let mut metadata = json!({"name": metadata_field(live, "name"), "uid": metadata_field(live, "uid")});
+    let mut metadata = json!({"name": metadata_field(live, "name")});
     if kind.namespaced {
         metadata["namespace"] = metadata_field(live, "namespace").into();
     }
-    json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": metadata, "status": status})
+    let configuration =
+        json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": metadata, "status": status});
+    with_precondition(&configuration, Some(live))
 }

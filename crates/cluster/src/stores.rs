@@ -18,6 +18,7 @@ use serde_json::Value;
 use crate::Kind;
 use crate::cached_object::{CachePolicy, CachedObject};
 use crate::last_applied::LastApplied;
+use crate::managed_fields::is_managed_by;
 use crate::namespaced_name::NamespacedName;
 use crate::object::controller_uid;
 use crate::transform::drop_unused_fields;
@@ -135,13 +136,24 @@ impl Stores {
         })
     }
 
-    /// Returns the objects of a kind whose controller has the UID `controller`, in key order.
+    /// Returns one object if the owner with the UID `owner` controls it and our field manager applied it.
     #[must_use]
-    pub fn list_controlled_by(&self, kind: Kind, controller: &str) -> Vec<Arc<Value>> {
+    pub fn get_owned_by(&self, kind: Kind, key: &NamespacedName, owner: &str) -> Option<Arc<Value>> {
+        self.get(kind, key).filter(|object| self.is_owned_by(object, owner))
+    }
+
+    /// Returns the objects of a kind that the owner with the UID `owner` controls and that our field manager applied, in
+    /// key order. A user's copy of such an object has the same owner reference, but another field manager.
+    #[must_use]
+    pub fn list_owned_by(&self, kind: Kind, owner: &str) -> Vec<Arc<Value>> {
         let mut objects =
-            self.values(kind, |store| store.get_all(store.index.find(&controller_index_value(controller), "")));
-        objects.retain(|object| controller_uid(object) == Some(controller));
+            self.values(kind, |store| store.get_all(store.index.find(&controller_index_value(owner), "")));
+        objects.retain(|object| self.is_owned_by(object, owner));
         objects
+    }
+
+    fn is_owned_by(&self, object: &Value, owner: &str) -> bool {
+        !owner.is_empty() && controller_uid(object) == Some(owner) && is_managed_by(object, self.manager)
     }
 
     /// Returns the objects of a kind in one namespace whose `label` has this value, in name order. The label must be one of

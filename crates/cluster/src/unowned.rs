@@ -1,65 +1,43 @@
-//! Applies and deletes objects that no other object owns. The caller decides whether an object may be modified.
+//! Applies and deletes objects that no other object owns.
 
-use kube::api::{Patch, PatchParams};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::apply::{Applier, ApplyOutcome};
 use crate::namespaced_name::NamespacedName;
 use crate::object::{is_terminating, kind_and_name, metadata_field};
-use crate::owner::ObjectOwner;
+use crate::owner::{ObjectOwner, other_owner};
 use crate::prune::PruneCandidate;
 use crate::{Error, Kind};
 
 // === impl Applier ===
 
 impl Applier {
-    /// Applies `object` over `live`, the version that the caller inspected, or creates it if `live` is `None`. An object
-    /// that another client created or changed in the meantime is not modified.
+    /// Creates `object`, or applies it over an existing object that this field manager applied before and whose content
+    /// `is_own`. Any other object is not modified.
     ///
     /// # Errors
-    /// The request failed; a conflict if `live` changed. A rejection by the API server is an outcome.
-    pub async fn apply_unowned(&self, kind: Kind, live: Option<&Value>, object: &Value) -> Result<ApplyOutcome, Error> {
-        if let Some(outcome) = self.unlisted_outcome(kind) {
-            return Ok(outcome);
-        }
-        if live.is_some_and(is_terminating) {
-            return Ok(ApplyOutcome::Terminating);
-        }
-        if live.is_some_and(|live| self.is_up_to_date(live, object)) {
-            return Ok(ApplyOutcome::Unchanged);
-        }
-        let mut body = object.clone();
-        let mut params = PatchParams::apply(self.manager);
-        if let Some(live) = live {
-            params = params.force();
-            body["metadata"]["resourceVersion"] = json!(metadata_field(live, "resourceVersion"));
-        }
-        let api = kind.api(self.client.clone(), metadata_field(object, "namespace"));
-        let response = api.patch(metadata_field(object, "name"), &params, &Patch::Apply(&body)).await;
-        let response = response.map_err(|source| Error::Request {
-            action: "apply",
-            object: kind_and_name(object),
-            source: Box::new(source),
-        });
-        match response {
-            Ok(applied) => {
-                self.observe_response(kind, serde_json::to_value(applied).unwrap_or_default(), object);
-                Ok(if live.is_some() { ApplyOutcome::Updated } else { ApplyOutcome::Created })
-            }
-            // Without force, a conflict means that another manager owns a field: the object was created concurrently.
-            Err(error) if live.is_none() && error.is_conflict() => {
-                Ok(ApplyOutcome::NotOwned(ObjectOwner::FieldManager))
-            }
+    /// The request failed; a conflict if other clients keep changing the object. A rejection by the API server is an
+    /// outcome.
+    pub async fn apply_unowned(
+        &self,
+        kind: Kind,
+        object: &Value,
+        is_own: impl Fn(&Value) -> bool,
+    ) -> Result<ApplyOutcome, Error> {
+        let edited = |live: &Value| (!is_own(live)).then_some(ObjectOwner::FieldManager);
+        let other_owner = |live: &Value| other_owner(live, None, self.manager).or_else(|| edited(live));
+        match self.apply_unless_owned(kind, object, other_owner).await {
             Err(error) => error.rejection().map(|message| ApplyOutcome::Rejected(message.to_owned())).ok_or(error),
+            outcome => outcome,
         }
     }
 
-    /// Deletes `live` if it has not changed since the caller inspected it.
+    /// Deletes `live` if this field manager applied it and it has not changed since the caller inspected it.
     ///
     /// # Errors
     /// The request failed; a conflict if `live` changed.
     pub async fn delete_unowned(&self, kind: Kind, live: &Value) -> Result<(), Error> {
-        if is_terminating(live) {
+        if is_terminating(live) || other_owner(live, None, self.manager).is_some() {
             return Ok(());
         }
         let field = |name: &str| metadata_field(live, name).to_owned();

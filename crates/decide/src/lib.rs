@@ -73,9 +73,10 @@ pub use demand::{
 pub use fit::{AcceleratorRequest, estimated_memory};
 pub use from_api::{FieldError, FieldKind};
 pub use inventory::{
-    BaseSet, BaseSetError, ClassTotals, FlavorError, FlavorLink, Inventory, NodeInfo, PROVENANCE_ANNOTATION, Provenance,
-    SERVICE_LABEL, ServiceUsage, class_availability, class_from_flavor, discover_classes, flavor_from_class,
-    flavor_link, is_accelerator_flavor, is_pod_terminal, is_unmodified, node_info, node_infos, provenance,
+    BaseSet, BaseSetError, ClassTotals, FlavorError, FlavorLink, Inventory, NodeInfo, PROVENANCE_ANNOTATION,
+    Provenance, SERVICE_LABEL, ServiceUsage, class_availability, class_from_flavor, discover_classes,
+    flavor_from_class, flavor_link, is_accelerator_flavor, is_pod_terminal, is_unmodified, node_info, node_infos,
+    provenance,
 };
 pub use lazy_list::LazyList;
 pub use leader_worker::apply_role_placement;

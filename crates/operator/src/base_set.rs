@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::condition_reason::ConditionReason;
 use crate::context::Context;
 use crate::kinds::{ACCELERATOR_CLASS, BASE_SET_CONFIG_MAP};
-use crate::managed_class::apply_class;
+use crate::managed_class::{apply_class, is_generated_from};
 
 /// Name of the ConfigMap.
 pub(crate) const CONFIG_MAP_NAME: &str = "accelerator-classes-base";
@@ -25,7 +25,7 @@ pub(crate) struct BaseSetReconciler {
 
 impl BaseSetReconciler {
     /// Applies the classes of the ConfigMap, deletes those that it no longer contains, and reports errors as events. A
-    /// class that a user created or edited is not modified.
+    /// class that a user created, copied or edited is not modified.
     pub(crate) async fn reconcile(&self, context: &Context) -> Result<(), Error> {
         if !context.state.inventory.has_synced(&[ACCELERATOR_CLASS, BASE_SET_CONFIG_MAP]) {
             return Ok(());
@@ -80,16 +80,15 @@ async fn apply_base_class(
 ) -> Result<Option<String>, Error> {
     let name = metadata_field(class, "name");
     let live = context.stores.get(ACCELERATOR_CLASS, &NamespacedName::from_object(class));
-    if live.as_deref().is_some_and(|live| provenance(live).as_ref() != Some(own_provenance)) {
-        return Ok(Some(format!(
-            "AcceleratorClass {name} already exists and was not created from this ConfigMap; it was not modified"
-        )));
-    }
-    if live.as_deref().is_some_and(|live| !is_unmodified(live)) {
+    let has_own_provenance = |live: &Value| provenance(live).as_ref() == Some(own_provenance);
+    if live.as_deref().is_some_and(|live| has_own_provenance(live) && !is_unmodified(live)) {
         return Ok(None);
     }
     Ok(match apply_class(context, class).await? {
         ApplyOutcome::Rejected(error) => Some(format!("Failed to apply AcceleratorClass {name}: {error}")),
+        ApplyOutcome::NotOwned(_) => Some(format!(
+            "AcceleratorClass {name} already exists and was not created from this ConfigMap; it was not modified"
+        )),
         _ => None,
     })
 }
@@ -100,8 +99,7 @@ async fn delete_removed_classes(
     own_provenance: &Provenance,
 ) -> Result<(), Error> {
     for class in context.stores.list(ACCELERATOR_CLASS) {
-        let is_managed = provenance(&class).as_ref() == Some(own_provenance) && is_unmodified(&class);
-        if is_managed
+        if is_generated_from(&class, own_provenance)
             && !base_classes
                 .iter()
                 .any(|base_class| metadata_field(base_class, "name") == metadata_field(&class, "name"))

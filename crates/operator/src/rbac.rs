@@ -30,7 +30,7 @@ pub fn cluster_role_rules() -> PolicyRules {
     rules.push(kind_rule(
         webhook::CONFIGURATION,
         "",
-        &["list", "watch", "create", "patch"],
+        &["get", "list", "watch", "create", "patch"],
         &[webhook::CONFIGURATION_NAME],
     ));
     rules

@@ -1,6 +1,6 @@
 //! Synchronizes Kueue's ResourceFlavors and accelerator classes in both directions.
 //!
-//! Created objects record their origin. Objects that a user created or edited are not modified; a created object is
+//! Created objects record their origin. Objects that a user created, copied or edited are not modified; a created object is
 //! deleted with its origin.
 
 use std::collections::BTreeSet;
@@ -11,15 +11,14 @@ use cluster::{
     list_state, metadata_field,
 };
 use decide::{
-    FlavorLink, Provenance, class_from_flavor, flavor_from_class, flavor_link, is_accelerator_flavor, is_unmodified,
-    provenance,
+    FlavorLink, Provenance, class_from_flavor, flavor_from_class, flavor_link, is_accelerator_flavor, provenance,
 };
 use serde_json::Value;
 
 use crate::condition_reason::ConditionReason;
 use crate::context::Context;
 use crate::kinds::{ACCELERATOR_CLASS, RESOURCE_FLAVORS};
-use crate::managed_class::apply_class;
+use crate::managed_class::{apply_class, is_generated_from};
 
 /// Synchronizes in both directions. A second pass over the same objects writes nothing.
 pub(crate) async fn reconcile_flavors(context: &Context) -> Result<(), Error> {
@@ -52,8 +51,8 @@ async fn sync_classes(context: &Context, flavors: &[Arc<Value>], classes: &[Arc<
         }
     }
     for class in classes {
-        let Some(Provenance::ResourceFlavor(flavor)) = provenance(class) else { continue };
-        if !required.contains(&flavor) && is_unmodified(class) {
+        let name = metadata_field(class, "name");
+        if !required.contains(name) && is_created_from_flavor(class, name) {
             context.applier.delete_unowned(ACCELERATOR_CLASS, class).await?;
         }
     }
@@ -75,14 +74,16 @@ async fn sync_flavors(
         if live.is_some_and(|live| !is_created_by_class(live, metadata_field(class, "name"))) {
             continue;
         }
-        let outcome = context.applier.apply_unowned(kind, live.map(AsRef::as_ref), &flavor).await?;
+        let is_own = |live: &Value| is_created_by_class(live, metadata_field(class, "name"));
+        let outcome = context.applier.apply_unowned(kind, &flavor, is_own).await?;
         if let ApplyOutcome::Rejected(error) = outcome {
             tracing::warn!(kind = kind.kind, name, error, "failed to apply the ResourceFlavor of a class");
         }
     }
     for flavor in flavors {
         let Some(Provenance::AcceleratorClass(class)) = provenance(flavor) else { continue };
-        if !required.contains(&(class, metadata_field(flavor, "name").to_owned())) && is_unmodified(flavor) {
+        let is_created = is_created_by_class(flavor, &class);
+        if is_created && !required.contains(&(class, metadata_field(flavor, "name").to_owned())) {
             context.applier.delete_unowned(kind, flavor).await?;
         }
     }
@@ -112,11 +113,11 @@ fn required_flavor(class: &Value) -> Option<&str> {
 }
 
 fn is_created_from_flavor(class: &Value, flavor: &str) -> bool {
-    provenance(class) == Some(Provenance::ResourceFlavor(flavor.to_owned())) && is_unmodified(class)
+    is_generated_from(class, &Provenance::ResourceFlavor(flavor.to_owned()))
 }
 
 fn is_created_by_class(flavor: &Value, class: &str) -> bool {
-    provenance(flavor) == Some(Provenance::AcceleratorClass(class.to_owned())) && is_unmodified(flavor)
+    is_generated_from(flavor, &Provenance::AcceleratorClass(class.to_owned()))
 }
 
 /// Returns condition `FlavorSynced` of a class that is linked to a flavor.
@@ -137,7 +138,7 @@ pub(crate) fn flavor_condition(stores: &Stores, class: &Value) -> Option<Conditi
                 ConditionReason::FlavorGone,
                 format!("ResourceFlavor {name}, which this class was created from, no longer exists"),
             ),
-            Some(_) if !is_unmodified(class) => {
+            Some(_) if !is_created_from_flavor(class, name) => {
                 let message = format!("A user edited the class; changes to ResourceFlavor {name} are not applied");
                 condition(ConditionStatus::False, ConditionReason::ClassEdited, message)
             }

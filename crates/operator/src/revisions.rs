@@ -51,7 +51,7 @@ pub(crate) fn desired_revisions(service: &Value, existing: &[Arc<Value>]) -> Vec
 /// Returns the existing ControllerRevisions of `service`.
 #[must_use]
 pub(crate) fn existing_revisions(stores: &Stores, service: &Value) -> Vec<Arc<Value>> {
-    stores.list_controlled_by(CONTROLLER_REVISION, metadata_field(service, "uid"))
+    stores.list_owned_by(CONTROLLER_REVISION, metadata_field(service, "uid"))
 }
 
 /// Returns the number of a revision.

@@ -256,7 +256,7 @@ fn workload_reader(context: &Context) -> WorkloadReader<'_> {
 
 /// Returns the status that Gateways report for the route and the pool of the service.
 fn observed_route_status(context: &Context, service: &Value) -> RouteStatus {
-    let owned_objects = |kind| context.stores.list_controlled_by(kind, metadata_field(service, "uid"));
+    let owned_objects = |kind| context.stores.list_owned_by(kind, metadata_field(service, "uid"));
     let objects = [HTTP_ROUTE, INFERENCE_POOL].map(owned_objects).concat();
     route_status(objects.iter().map(AsRef::as_ref))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cluster::{Kind, NamespacedName, Stores, controller_uid, metadata_field};
+use cluster::{Kind, NamespacedName, Stores, metadata_field};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -75,7 +75,7 @@ impl WorkloadReader<'_> {
     /// Returns the existing workloads of `service`, independent of its current plan.
     pub(crate) fn existing_workloads(&self, service: &Value) -> Vec<PlannedWorkload> {
         let workloads_of_kind = |kind: Kind| {
-            let owned = self.stores.list_controlled_by(kind, metadata_field(service, "uid"));
+            let owned = self.stores.list_owned_by(kind, metadata_field(service, "uid"));
             owned.into_iter().map(move |object| self.read_workload(service, &object, kind))
         };
         [DEPLOYMENT, LEADER_WORKER_SET].into_iter().flat_map(workloads_of_kind).collect()
@@ -98,10 +98,7 @@ fn workload_kind(object: &Value) -> Option<Kind> {
 }
 
 fn live_workload(stores: &Stores, service: &Value, kind: Kind, key: &NamespacedName) -> Option<LiveWorkload> {
-    let object = stores.get(kind, key)?;
-    if controller_uid(&object) != Some(metadata_field(service, "uid")) {
-        return None;
-    }
+    let object = stores.get_owned_by(kind, key, metadata_field(service, "uid"))?;
     let mut pods = candidate_pods(stores, kind, &object);
     pods.retain(|pod| is_pod_of(pod, kind, &object));
     Some(LiveWorkload { object, pods })

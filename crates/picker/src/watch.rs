@@ -82,8 +82,13 @@ async fn update_statuses(
         let Some(index) = latest_index.borrow_and_update().clone() else { continue };
         let result = publish_statuses(writer, stores, &index).await;
         let delay = STATUS_RETRY_DELAY;
-        retry_pending =
-            result.inspect_err(|error| tracing::warn!(%error, ?delay, "failed to update status, retrying")).is_err();
+        retry_pending = result.is_err();
+        // After a conflict, for example with another replica, the watch delivers the current version.
+        if let Err(error) = &result
+            && !error.is_conflict()
+        {
+            tracing::warn!(%error, ?delay, "failed to update status, retrying");
+        }
     }
 }
 

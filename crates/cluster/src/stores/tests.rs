@@ -91,7 +91,7 @@ fn lists_objects_of_one_namespace() {
 }
 
 #[test]
-fn lists_objects_by_controller() {
+fn lists_objects_by_owner() {
     let stores = Stores::new("us");
     let controlled_pod = |name: &str, version: &str, owner: &str| {
         let mut pod = pod("a", name, version);
@@ -99,7 +99,7 @@ fn lists_objects_by_controller() {
         pod
     };
     let names = |owner: &str| -> Vec<String> {
-        stores.list_controlled_by(POD, owner).iter().map(|object| metadata_field(object, "name").to_owned()).collect()
+        stores.list_owned_by(POD, owner).iter().map(|object| metadata_field(object, "name").to_owned()).collect()
     };
     let _ = list(
         &stores,
@@ -119,6 +119,13 @@ fn lists_objects_by_controller() {
     assert_eq!((names("me"), names("them")), (vec![], vec!["x".into(), "z".into()]));
     let _ = list(&stores, vec![controlled_pod("z", "1", "me")]);
     assert_eq!((names("me"), names("them")), (vec!["z".into()], vec![]));
+    // A user's copy has the owner reference, but not our field manager.
+    let mut copy = controlled_pod("v", "1", "me");
+    copy["metadata"]["managedFields"] = json!([{"manager": "kubectl-create"}]);
+    let _ = stores.apply_event(POD, Event::Apply(copy));
+    assert_eq!(names("me"), ["z"]);
+    assert!(stores.get_owned_by(POD, &NamespacedName::new("a", "v"), "me").is_none());
+    assert!(stores.get_owned_by(POD, &NamespacedName::new("a", "z"), "me").is_some());
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn client(code: u16) -> (kube::Client, RequestLog) {
             let failure = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no such port", "reason": "Invalid", "code": code});
             let response = match code {
                 200 if is_delete => json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}),
-                200 => body,
+                200 => updated(body),
                 _ => failure,
             };
             Ok::<_, kube::Error>(
@@ -51,6 +51,12 @@ fn client(code: u16) -> (kube::Client, RequestLog) {
         }
     });
     (kube::Client::new(service, "default"), requests)
+}
+
+/// Returns the object with another resource version, as after an update.
+fn updated(mut object: Value) -> Value {
+    object["metadata"]["resourceVersion"] = json!("9");
+    object
 }
 
 fn owner() -> Value {
@@ -94,8 +100,9 @@ async fn creates_missing_object_with_owner_reference() {
     let (result, requests) = converge(200, vec![], vec![desired(80)]).await;
     assert_eq!(result.results[0].outcome, ApplyOutcome::Created);
     let (request, body) = &requests[0];
-    assert_eq!(request, "PATCH /api/v1/namespaces/n/services/a?&force=true&fieldManager=us");
+    assert_eq!(request, "PATCH /api/v1/namespaces/n/services/a?&fieldManager=us");
     assert_eq!(body["metadata"]["ownerReferences"][0]["uid"], "owner-uid");
+    assert_eq!(body["metadata"]["resourceVersion"], "1", "no object has this version");
 }
 
 #[tokio::test]
@@ -141,6 +148,9 @@ async fn updates_changed_object_and_prunes_old_one_with_preconditions() {
     let (result, requests) = converge(200, vec![live_object(), old], vec![desired(81)]).await;
     assert_eq!(result.results[0].outcome, ApplyOutcome::Updated);
     assert_eq!(result.pruned, ["Service n/old"]);
+    let (request, body) = &requests[0];
+    assert_eq!(request, "PATCH /api/v1/namespaces/n/services/a?&force=true&fieldManager=us");
+    assert_eq!((&body["metadata"]["uid"], &body["metadata"]["resourceVersion"]), (&json!("u"), &json!("3")));
     let (request, body) = &requests[1];
     assert!(request.starts_with("DELETE /api/v1/namespaces/n/services/old"), "{request}");
     assert_eq!(body["preconditions"], json!({"uid": "u", "resourceVersion": "3"}));
@@ -154,6 +164,19 @@ async fn object_of_another_owner_is_not_modified() {
     let (result, requests) = converge(200, vec![not_owned], vec![desired(81)]).await;
     assert_eq!(result.results[0].outcome, ApplyOutcome::NotOwned(other_owner()));
     assert!(requests.is_empty());
+}
+
+/// A user's copy of one of our objects has our owner reference.
+#[tokio::test]
+async fn copy_of_an_owned_object_is_neither_modified_nor_pruned() {
+    let (mut copy, mut other_copy) = (live_object(), live_object());
+    for copy in [&mut copy, &mut other_copy] {
+        copy["metadata"]["managedFields"] = json!([{"manager": "kubectl-create", "operation": "Update"}]);
+    }
+    other_copy["metadata"]["name"] = json!("b");
+    let (result, requests) = converge(200, vec![copy, other_copy], vec![desired(81)]).await;
+    assert_eq!(result.results[0].outcome, ApplyOutcome::NotOwned(ObjectOwner::FieldManager));
+    assert!(result.pruned.is_empty() && requests.is_empty());
 }
 
 #[tokio::test]

@@ -38,6 +38,12 @@ pub(crate) fn user_class(name: &str, selector: Value) -> Value {
             "features": ["tensor-cores"]}, "resources": [{"name": "nvidia.com/gpu"}]}})
 }
 
+/// Returns a copy of a generated object as `kubectl get -o yaml` and `kubectl create` make it: with its annotations.
+pub(crate) fn copy_of(object: &Value, name: &str) -> Value {
+    json!({"apiVersion": object["apiVersion"], "kind": object["kind"], "spec": object["spec"], "metadata": {"name": name,
+        "labels": object["metadata"]["labels"], "annotations": object["metadata"]["annotations"]}})
+}
+
 /// Returns options with the shipped classes, as the binary passes them.
 pub(crate) fn options_with_known_classes() -> Options {
     let documents = api::parse_manifest("catalogue", CATALOG[0].1).unwrap();

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::accelerator_classes::{CLASSES, gpu_node, names, options_with_known_classes, user_class};
+use crate::accelerator_classes::{CLASSES, copy_of, gpu_node, names, options_with_known_classes, user_class};
 use crate::events::event_faults;
 use crate::test_cluster::TestCluster;
 
@@ -124,5 +124,31 @@ async fn misspelled_key_emits_an_event_and_deletes_nothing() {
     test_cluster.wait_until_idle().await;
     for name in ["small-gpu", "medium-gpu", "large-gpu"] {
         assert!(names(&test_cluster.server, CLASSES).contains(&name.to_owned()), "{name}");
+    }
+}
+
+/// A copy has the annotations of the generated class, but its field manager is the user.
+#[tokio::test(start_paused = true)]
+async fn copy_of_a_generated_class_is_not_deleted() {
+    let test_cluster = start(BASE_SET);
+    let generated = test_cluster.wait_for_class("large-gpu", |_| true).await;
+    let copy = copy_of(&generated, "my-gpu");
+    test_cluster.server.create(CLASSES, copy.clone()).unwrap();
+    test_cluster.wait_until_idle().await;
+    // The user replaces a generated class with a copy, too.
+    test_cluster.server.delete(CLASSES, "", "small-gpu", None).unwrap();
+    test_cluster.server.create(CLASSES, copy_of(&generated, "small-gpu")).unwrap();
+    test_cluster.wait_until_idle().await;
+    test_cluster.server.delete("configmaps", "ome-system", "accelerator-classes-base", None).unwrap();
+    test_cluster
+        .wait_for("deletion of the generated class", |server| {
+            server.get(CLASSES, "", "large-gpu").is_none().then_some(())
+        })
+        .await;
+    test_cluster.wait_until_idle().await;
+    for name in ["my-gpu", "small-gpu"] {
+        let retained = test_cluster.server.get(CLASSES, "", name).unwrap();
+        assert_eq!(retained["spec"], copy["spec"], "{name}");
+        assert_eq!(retained["metadata"]["annotations"], copy["metadata"]["annotations"], "{name}");
     }
 }

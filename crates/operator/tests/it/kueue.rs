@@ -4,15 +4,15 @@ use cluster::find_condition;
 use operator::Options;
 use serde_json::{Value, json};
 
-use crate::accelerator_classes::{CLASSES, gpu_node, names, options_with_known_classes, user_class};
+use crate::accelerator_classes::{CLASSES, copy_of, gpu_node, names, options_with_known_classes, user_class};
 use crate::test_cluster::{CATALOG, OME_SERVICES, TestCluster, minimal_service};
 
-const FLAVORS: &str = "resourceflavors.kueue.x-k8s.io";
+pub(crate) const FLAVORS: &str = "resourceflavors.kueue.x-k8s.io";
 const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 const A100: &str = "A100-SXM4-40GB";
 
 /// Returns the relevant fields of Kueue's CRD.
-fn flavor_crd(versions: &[&str]) -> Value {
+pub(crate) fn flavor_crd(versions: &[&str]) -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {
         "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"},
         "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {
@@ -24,7 +24,7 @@ fn flavor_crd(versions: &[&str]) -> Value {
         "versions": versions.iter().enumerate().map(version).collect::<Vec<_>>()}})
 }
 
-fn flavor(name: &str, labels: Value) -> Value {
+pub(crate) fn flavor(name: &str, labels: Value) -> Value {
     json!({"metadata": {"name": name}, "spec": {"nodeLabels": labels}})
 }
 
@@ -149,6 +149,29 @@ async fn class_creates_the_flavor_that_it_references() {
     test_cluster.wait_for("the second flavor", |server| server.get(FLAVORS, "", "g")).await;
     test_cluster.server.delete(CLASSES, "", "other", None).unwrap();
     test_cluster.wait_for_deletion(FLAVORS, "g").await;
+}
+
+/// Copies have the annotations of the generated objects, but their field manager is the user.
+#[tokio::test(start_paused = true)]
+async fn copies_of_generated_objects_are_not_deleted() {
+    let test_cluster = start();
+    test_cluster.server.create(FLAVORS, flavor("a100-pool", json!({"nvidia.com/gpu.product": A100}))).unwrap();
+    let generated_class = test_cluster.wait_for_class("a100-pool", |_| true).await;
+    test_cluster.server.create(CLASSES, linked_class("mine", "f", "NVIDIA-L4")).unwrap();
+    let generated_flavor = test_cluster.wait_for("the flavor", |server| server.get(FLAVORS, "", "f")).await;
+    let class = copy_of(&generated_class, "class-copy");
+    test_cluster.server.create(CLASSES, class.clone()).unwrap();
+    let flavor = test_cluster.server.create(FLAVORS, copy_of(&generated_flavor, "flavor-copy")).unwrap();
+    test_cluster.wait_until_idle().await;
+    test_cluster.server.delete(FLAVORS, "", "a100-pool", None).unwrap();
+    test_cluster.server.delete(CLASSES, "", "mine", None).unwrap();
+    test_cluster.wait_for_deletion(CLASSES, "a100-pool").await;
+    test_cluster.wait_for_deletion(FLAVORS, "f").await;
+    test_cluster.wait_until_idle().await;
+    let retained_class = test_cluster.server.get(CLASSES, "", "class-copy").unwrap();
+    assert_eq!(retained_class["spec"], class["spec"]);
+    assert_eq!(flavor_condition(&retained_class).unwrap()["reason"], "FlavorGone");
+    assert_eq!(test_cluster.server.get(FLAVORS, "", "flavor-copy").unwrap(), flavor);
 }
 
 #[tokio::test(start_paused = true)]

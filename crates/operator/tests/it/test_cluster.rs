@@ -304,7 +304,7 @@ fn failure(code: u16) -> http::Response<axum::body::Body> {
     http::Response::builder().status(code).body(status.to_string().into()).unwrap()
 }
 
-fn node() -> Value {
+pub(crate) fn node() -> Value {
     json!({"apiVersion": "v1", "kind": "Node",
         "metadata": {"name": "gpu-a", "labels": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559",
             "nvidia.com/gpu.count": "8", "nvidia.com/gpu.compute.major": "9", "nvidia.com/gpu.compute.minor": "0"}},
