@@ -23,6 +23,8 @@ use crate::state_directory::StateDirectory;
 
 /// Field manager of the objects of the shipped catalog.
 const CATALOG_MANAGER: &str = "ostler-catalogue";
+/// Field manager of the nodes that the embedded cluster registers.
+const NODE_MANAGER: &str = "kube-controller-manager";
 
 /// Listeners of the servers. They are bound before anything starts, so a port in use is reported early.
 pub(crate) struct Listeners {
@@ -152,14 +154,24 @@ fn ports(admission: Arc<OperatorAdmission>, runtime: HostRuntime) -> Ports {
 
 /// Deletes simulated nodes of an earlier start that are not in `node_names`.
 fn delete_removed_nodes(server: &embedded::Server, node_names: &BTreeSet<String>) {
-    let is_simulated = |node: &Value| node["metadata"]["annotations"][node_groups::SIMULATED_ANNOTATION] == "true";
-    for node in
-        server.list("nodes").iter().filter(|node| is_simulated(node) && !node_names.contains(&object_name(node)))
-    {
-        if let Err(error) = server.delete("nodes", "", &object_name(node), None) {
+    let is_removed = |node: &Value| is_simulated_by_ostler(node) && !node_names.contains(&object_name(node));
+    for node in server.list("nodes").iter().filter(|node| is_removed(node)) {
+        let uid = Some(cluster::metadata_field(node, "uid"));
+        if let Err(error) = server.delete("nodes", "", &object_name(node), uid) {
             tracing::warn!(name = object_name(node), %error, "failed to delete a node of an earlier start");
         }
     }
+}
+
+/// Returns whether an earlier start registered the simulated node. A user's copy has the same annotation, but another field
+/// manager.
+fn is_simulated_by_ostler(node: &Value) -> bool {
+    let field = format!("f:{}", node_groups::SIMULATED_ANNOTATION);
+    let mut entries = node["metadata"]["managedFields"].as_array().into_iter().flatten();
+    node["metadata"]["annotations"][node_groups::SIMULATED_ANNOTATION] == "true"
+        && entries.any(|entry| {
+            entry["manager"] == NODE_MANAGER && entry["fieldsV1"]["f:metadata"]["f:annotations"][&field].is_object()
+        })
 }
 
 fn object_name(object: &Value) -> String {
@@ -193,18 +205,17 @@ fn install(server: &embedded::Server, catalog: Vec<Document>) -> Result<()> {
     Ok(())
 }
 
-/// Applies an object of the catalog. An object that a user has edited is not changed.
+/// Applies an object of the catalog. An object that a user has created or edited is not changed.
 fn apply_catalog_object(server: &embedded::Server, resource: &str, object: &Value) -> Result<(), Status> {
+    let name = object_name(object);
+    let live = server.get(resource, cluster::metadata_field(object, "namespace"), &name);
+    if live.is_some_and(|live| !cluster::is_managed_by(&live, CATALOG_MANAGER)) {
+        report_retained(resource, &name, "was not created from the catalog and is not updated");
+        return Ok(());
+    }
     match server.apply(resource, object, CATALOG_MANAGER) {
         Err(status) if status.code == 409 => {
-            let name = object_name(object);
-            output::print_message(&format!(
-                "note: {resource}/{name} was edited and is not updated: {}",
-                status.message
-            ));
-            output::print_message(&format!(
-                "hint: to restore the shipped object, run `kubectl delete {resource}/{name}` and restart `ostler up`"
-            ));
+            report_retained(resource, &name, &format!("was edited and is not updated: {}", status.message));
             Ok(())
         }
         result => result.map(|_| ()),
@@ -226,6 +237,14 @@ fn skip_rejected(result: Result<(), Status>, resource: &str, name: &str) -> Resu
         }
         result => result,
     }
+}
+
+/// Prints why an object of the catalog is not applied, and how to restore it.
+fn report_retained(resource: &str, name: &str, cause: &str) {
+    output::print_message(&format!("note: {resource}/{name} {cause}"));
+    output::print_message(&format!(
+        "hint: to restore the shipped object, run `kubectl delete {resource}/{name}` and restart `ostler up`"
+    ));
 }
 
 fn create_or_update(server: &embedded::Server, resource: &str, object: Value) -> Result<(), Status> {

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::GroupVersionKind;
 use kube::runtime::wait::await_condition;
@@ -85,6 +86,34 @@ async fn restart_retains_edited_catalog_objects() {
     let session = Session::start_with_data_dir(&data, "127.0.0.1:0", &[]);
     let stored = classes(Path::new(&session.kubeconfig)).await.get(class).await.unwrap();
     assert_eq!((&stored.metadata.labels, &stored.data["spec"]), (&shipped.metadata.labels, &shipped.data["spec"]));
+}
+
+/// A start neither completes a user's class with the name of a shipped one nor deletes a user's copy of a simulated node.
+#[tokio::test]
+async fn restart_retains_objects_of_users() {
+    let directory = TempDirectory::new();
+    let data = directory.0.display().to_string();
+    let session = Session::start_with_data_dir(&data, "127.0.0.1:0", &["--nodes", "8×H100"]);
+    let api = classes(Path::new(&session.kubeconfig)).await;
+    api.delete("nvidia-l4", &DeleteParams::default()).await.unwrap();
+    let class = json!({"apiVersion": "ome.io/v1beta1", "kind": "AcceleratorClass", "metadata": {"name": "nvidia-l4"},
+        "spec": {"discovery": {"nodeSelector": {"mine": "yes"}}, "capabilities": {}}});
+    let class = api.create(&PostParams::default(), &serde_json::from_value(class).unwrap()).await.unwrap();
+    let nodes: Api<Node> = Api::all(client(Path::new(&session.kubeconfig)).await);
+    let simulated = nodes.list(&ListParams::default()).await.unwrap().items.remove(0);
+    let mut copy =
+        Node { metadata: ObjectMeta { name: Some("mine".to_owned()), ..ObjectMeta::default() }, ..Node::default() };
+    copy.metadata.annotations.clone_from(&simulated.metadata.annotations);
+    nodes.create(&PostParams::default(), &copy).await.unwrap();
+    assert_eq!(session.stop(Signal::TERM).1, Some(0));
+
+    let session = Session::start_with_data_dir(&data, "127.0.0.1:0", &["--nodes", "8×A100"]);
+    let stored = classes(Path::new(&session.kubeconfig)).await.get("nvidia-l4").await.unwrap();
+    assert_eq!((&stored.metadata.uid, &stored.data["spec"]), (&class.metadata.uid, &class.data["spec"]));
+    let nodes: Api<Node> = Api::all(client(Path::new(&session.kubeconfig)).await);
+    let names: BTreeSet<String> =
+        nodes.list(&ListParams::default()).await.unwrap().into_iter().filter_map(|node| node.metadata.name).collect();
+    assert!(names.contains("mine") && !names.contains(&simulated.metadata.name.unwrap()), "{names:?}");
 }
 
 async fn classes(kubeconfig: &Path) -> Api<DynamicObject> {
