@@ -4,7 +4,7 @@ use apimachinery::object;
 use serde_json::Value;
 
 use super::definition::versions;
-use super::registry::version_priority;
+use super::version_priority::version_priority;
 
 /// Returns the warning for a deprecated version: its `deprecationWarning`, or the default text of kube-apiserver.
 pub(super) fn warning(definition: &Value, version: &Value) -> Option<String> {

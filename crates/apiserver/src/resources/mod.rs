@@ -10,6 +10,7 @@ pub(crate) mod definition;
 mod deprecation;
 mod registry;
 mod resource;
+mod version_priority;
 
 pub(crate) use registry::Registry;
 pub(crate) use resource::{PrinterColumn, Resource, ScalePaths, openapi_definitions};

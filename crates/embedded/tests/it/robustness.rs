@@ -3,6 +3,7 @@
 
 mod invariants;
 mod objects;
+mod request;
 mod storage;
 mod values;
 
@@ -10,30 +11,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-use axum::body::Body;
 use embedded::ports::{Random, ServerPorts, SystemRandom};
 use embedded::{Server, Store, StoreSettings};
-use http_body_util::BodyExt;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use rstest::rstest;
-use serde_json::{Value, json};
-use tower::ServiceExt;
+use serde_json::json;
 
+use request::{DEPLOYMENT, DEPLOYMENTS, Request};
 use storage::MemoryStorage;
 use values::value;
-
-const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
-const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/default/deployments/web";
-
-/// A request that may not be valid HTTP.
-#[derive(Debug, Clone)]
-struct Request {
-    method: &'static str,
-    uri: String,
-    content_type: &'static str,
-    body: Vec<u8>,
-}
 
 /// What happened to the requests of a test.
 #[derive(Debug, Default)]
@@ -58,49 +45,6 @@ impl Random for NumberedUids {
     fn suffix(&self, len: usize) -> String {
         SystemRandom.suffix(len)
     }
-}
-
-// === impl Request ===
-
-impl Request {
-    fn new(method: &'static str, uri: impl Into<String>, content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
-        Self { method, uri: uri.into(), content_type, body: body.into() }
-    }
-
-    fn json(method: &'static str, uri: impl Into<String>, body: &Value) -> Self {
-        Self::new(method, uri, "application/json", body.to_string())
-    }
-
-    /// Sends the request and checks the response. Returns `false` if the request is not valid HTTP.
-    fn send(&self, server: &Server) -> Result<bool, TestCaseError> {
-        let Some((code, body)) = self.response(server) else { return Ok(false) };
-        check_response(code, &body)?;
-        Ok(true)
-    }
-
-    /// Returns status code and body of the response, or `None` if the request is not valid HTTP.
-    fn response(&self, server: &Server) -> Option<(u16, Vec<u8>)> {
-        let request = http::Request::builder().method(self.method).uri(&self.uri);
-        let request = request.header("Content-Type", self.content_type).body(Body::from(self.body.clone())).ok()?;
-        futures::executor::block_on(async {
-            let response = embedded::router(server).oneshot(request).await.unwrap();
-            let code = response.status().as_u16();
-            Some((code, response.into_body().collect().await.unwrap().to_bytes().to_vec()))
-        })
-    }
-}
-
-/// Checks that a response is not an internal error and that errors are Statuses. kube-apiserver rejects some values of
-/// the wrong type with code 500 and no reason.
-fn check_response(code: u16, body: &[u8]) -> Result<(), TestCaseError> {
-    let text = String::from_utf8_lossy(body).into_owned();
-    let body: Value = serde_json::from_str(&text).unwrap_or_else(|_| json!(text));
-    prop_assert!(code < 500 || body["reason"].is_null() || body["reason"] == "NotImplemented", "{code} {text}");
-    if code >= 400 && body.is_object() {
-        prop_assert_eq!(body["code"].as_u64(), Some(u64::from(code)));
-        prop_assert!(!body["message"].as_str().unwrap_or_default().is_empty(), "{}", text);
-    }
-    Ok(())
 }
 
 /// Opens a server on `storage`, which may be empty.

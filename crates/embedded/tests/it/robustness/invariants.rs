@@ -6,7 +6,7 @@ use embedded::Server;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::Request;
+use super::request::Request;
 
 /// All objects of a server.
 pub(super) struct State {

@@ -4,8 +4,8 @@ use embedded::Server;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::request::{DEPLOYMENT, Request};
 use super::values::leaf;
-use super::{DEPLOYMENT, Request};
 
 /// A kind of the generated objects.
 #[derive(Debug, Clone, Copy)]
