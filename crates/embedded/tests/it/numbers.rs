@@ -1,4 +1,6 @@
-//! Long periods in stored objects and requests: no component may panic, and the cluster must start.
+//! Extreme numbers in stored objects and requests: no component may panic, and the cluster must start.
+
+mod mutations;
 
 use std::panic;
 use std::path::Path;
@@ -11,6 +13,7 @@ use embedded::ports::{Admission, AdmissionRequest, AdmissionResponse, Ports, Ser
 use embedded::{Cluster, NodeDirectories, Server, Store, StoreSettings, TaskState};
 use http_body_util::BodyExt;
 use kube::client::Body;
+use proptest::prelude::*;
 use serde_json::{Value, json};
 use xxhash_rust::xxh64::xxh64;
 
@@ -20,7 +23,7 @@ use crate::workloads::{HealthyNetwork, PausedClock, SimulatedRuntime, pod};
 static PANICS: Mutex<Vec<(ThreadId, String)>> = Mutex::new(Vec::new());
 
 /// Number of Pods that controllers may create; otherwise a number of replicas would keep them busy forever.
-const POD_QUOTA: usize = 100;
+const POD_QUOTA: usize = 20;
 
 /// Limits the number of Pods.
 struct PodQuota;
@@ -216,6 +219,20 @@ fn run(objects: &[Value]) -> Vec<String> {
 #[test]
 fn unmodified_objects_are_processed() {
     assert_eq!(run(&objects()), Vec::<String>::new());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 6, max_shrink_iters: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn objects_with_arbitrary_numbers_are_processed(objects in mutations::mutated(objects(), 4)) {
+        prop_assert_eq!(run(&objects), Vec::<String>::new());
+    }
+
+    #[test]
+    fn objects_with_few_arbitrary_numbers_are_processed(objects in mutations::mutated(objects(), 40)) {
+        prop_assert_eq!(run(&objects), Vec::<String>::new());
+    }
 }
 
 /// A Pod spec with the longest periods. Its container ignores the termination.
