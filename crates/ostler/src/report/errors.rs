@@ -50,6 +50,8 @@ fn join_causes(error: &anyhow::Error) -> String {
     for cause in error.chain() {
         let text = match cause.downcast_ref::<kube::Error>() {
             Some(kube::Error::Api(status)) => status.message.clone(),
+            // Its text has the prefix `ServiceError`.
+            Some(kube::Error::Service(error)) => error.to_string(),
             // Omit further lines: they quote the kubeconfig, which may contain credentials.
             _ if cause.is::<kube::config::KubeconfigError>() => first_line(cause),
             _ => cause.to_string(),
@@ -120,6 +122,13 @@ mod tests {
                 "error: f.yaml, document 1: {message}\nhint: remove or correct the field; `ostler lint -f` suggests the most similar known field"
             )
         );
+    }
+
+    #[test]
+    fn prints_transport_errors_without_the_name_of_their_type() {
+        let error = anyhow::Error::new(kube::Error::Service("connection refused".into())).context("nodes");
+        let hint = "check that the cluster is running and that the kubeconfig belongs to it";
+        assert_eq!(render(&error), format!("error: nodes: connection refused\nhint: {hint}"));
     }
 
     #[test]
