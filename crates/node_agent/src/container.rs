@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use apimachinery::{CaughtPanic, object, time};
@@ -298,6 +299,7 @@ impl ContainerSupervisor {
             pod: pod.to_owned(),
             pod_uid: object::uid(&self.pod).to_owned(),
             name: name.to_owned(),
+            attempt: next_attempt(),
             image: object::text(&self.spec, "/image").to_owned(),
             purpose: self.purpose,
             command: expand_list("command"),
@@ -400,4 +402,9 @@ fn tcp_ports(container: &Value) -> Vec<u16> {
     let ports = container.get("ports").and_then(Value::as_array).into_iter().flatten();
     let tcp = ports.filter(|port| matches!(object::text(port, "/protocol"), "" | "TCP"));
     tcp.filter_map(|port| u16::try_from(port.get("containerPort")?.as_u64()?).ok()).collect()
+}
+/// Returns a number that this function has not returned before.
+fn next_attempt() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }

@@ -257,7 +257,8 @@ impl PodWorker {
                     container.last_termination = Some(terminated.clone());
                 }
                 if matches!(event, ContainerEvent::Running) {
-                    container.restart_count += u32::from(container.last_termination.is_some());
+                    let restarts = u32::from(container.last_termination.is_some());
+                    container.restart_count = container.restart_count.saturating_add(restarts);
                     self.event("Normal", "Started", &format!("Started container {name}"));
                 }
             }

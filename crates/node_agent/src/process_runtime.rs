@@ -60,7 +60,7 @@ async fn run(container: ContainerConfig, stop: CancellationToken, tracker: Proce
     command.args(command_line).env_clear();
     command.envs(["PATH", "HOME"].into_iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     command.envs(container.env.iter().map(|(name, value)| (name, rewrite(value))));
-    let marker = tracker.container_marker(&container.pod_uid, &container.name);
+    let marker = tracker.container_marker(&container.pod_uid, &container.name, container.attempt);
     command.envs(tracker.variables(&marker));
     match working_dir(&container) {
         Ok(dir) => dir.map(|dir| command.current_dir(dir)),
@@ -201,6 +201,7 @@ mod tests {
             pod: "p".to_owned(),
             pod_uid: PODS.fetch_add(1, Ordering::Relaxed).to_string(),
             name: "c".to_owned(),
+            attempt: 0,
             image: "none".to_owned(),
             purpose: ContainerPurpose::Service,
             command: ["sh", "-c", script].map(str::to_owned).to_vec(),
@@ -301,6 +302,25 @@ mod tests {
         let daemon = daemon_pid(dir.path()).await;
         task.abort();
         wait_until_ended(daemon).await;
+    }
+
+    /// A container whose future is dropped is killed in the background, while its next run may already have started.
+    #[tokio::test]
+    async fn end_of_a_run_does_not_affect_the_next_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = daemon_container(dir.path(), &format!("{START_DAEMON}; exec sleep 1000"));
+        let second = ContainerConfig {
+            attempt: 1,
+            command: ["sh", "-c", "while [ -e pid ]; do :; done; exit 7"].map(str::to_owned).to_vec(),
+            ..first.clone()
+        };
+        let task = tokio::spawn(run_to_end(first));
+        let daemon = daemon_pid(dir.path()).await;
+        let next = tokio::spawn(run_to_end(second));
+        task.abort();
+        wait_until_ended(daemon).await;
+        std::fs::remove_file(dir.path().join("pid")).unwrap();
+        assert_eq!(next.await.unwrap().code, 7);
     }
 
     /// What an exec probe starts belongs to its container.

@@ -91,8 +91,9 @@ impl ProcessTracker {
         Ok((Self(Some(Arc::new(ProcessTable { file, list: Mutex::new(list) }))), orphans))
     }
 
-    /// Returns the marker of a container: no other container of this or another start has the same one.
-    pub(crate) fn container_marker(&self, pod_uid: &str, container: &str) -> String {
+    /// Returns the marker of a run of a container: no other run of this or another start has the same one, because
+    /// the processes of a run may still be killed when the next one starts.
+    pub(crate) fn container_marker(&self, pod_uid: &str, container: &str, attempt: u64) -> String {
         let start = match &self.0 {
             Some(table) => table.list().mark.clone(),
             None => {
@@ -101,7 +102,7 @@ impl ProcessTracker {
                 format!("{pid}-{}", process.map_or(0, |process| process.start_time))
             }
         };
-        format!("{start}/{pod_uid}/{container}")
+        format!("{start}/{pod_uid}/{container}/{attempt}")
     }
 
     /// Returns the environment variables that identify the processes of the container with this marker.
@@ -333,8 +334,8 @@ mod tests {
     fn markers_distinguish_containers_and_starts() {
         let dir = TestDir::new();
         let (tracker, _) = ProcessTracker::open(dir.file(), "one".to_owned()).unwrap();
-        assert_eq!(tracker.container_marker("uid", "c"), "one/uid/c");
-        let untracked = ProcessTracker::default().container_marker("uid", "c");
+        assert_eq!(tracker.container_marker("uid", "c", 7), "one/uid/c/7");
+        let untracked = ProcessTracker::default().container_marker("uid", "c", 0);
         assert!(untracked.starts_with(&format!("{}-", std::process::id())), "{untracked}");
     }
 

@@ -56,6 +56,9 @@ pub struct ContainerConfig {
     pub pod_uid: String,
     /// Name of the container.
     pub name: String,
+    /// Number of the run (CRI `attempt`): no other run of a container in this process has it. Exec probes have that of
+    /// their container.
+    pub attempt: u64,
     /// Image of the container.
     pub image: String,
     /// Purpose of the container.

@@ -1,10 +1,12 @@
 //! The termination message of a container: the file at `terminationMessagePath`, or the last lines of its log.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use apimachinery::object;
+use rustix::fs::OFlags;
 use serde_json::Value;
 
 use crate::logs::LogSink;
@@ -77,8 +79,14 @@ fn read_end(file: &Path) -> io::Result<Vec<u8>> {
     if !fs::symlink_metadata(file)?.is_file() {
         return Ok(Vec::new());
     }
-    let mut file = File::open(file)?;
-    let length = file.metadata()?.len();
+    // A container that shares the volume may have replaced the file in the meantime.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let mut file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(file)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Ok(Vec::new());
+    }
+    let length = metadata.len();
     file.seek(SeekFrom::Start(length.saturating_sub(MAX_FILE_BYTES)))?;
     let mut content = Vec::new();
     file.take(MAX_FILE_BYTES).read_to_end(&mut content)?;

@@ -12,6 +12,7 @@ pub(crate) fn container(args: &[&str]) -> ContainerConfig {
         pod: "p".to_owned(),
         pod_uid: "u".to_owned(),
         name: "c".to_owned(),
+        attempt: 0,
         image: "vllm/vllm-openai".to_owned(),
         purpose: ContainerPurpose::Service,
         command: args.iter().map(|arg| (*arg).to_owned()).collect(),

@@ -142,6 +142,7 @@ mod tests {
     #[tokio::test]
     async fn message_has_the_end_of_the_output() {
         let container = ContainerConfig {
+            attempt: 0,
             node: "node".to_owned(),
             namespace: "n".to_owned(),
             pod: "p".to_owned(),
