@@ -192,12 +192,12 @@ impl LeaderElector {
         Ok(())
     }
 
-    /// Releases the Lease after the work of `term` has completed. If the API server has not answered a write, it may still
-    /// process it, so the next leader must wait until the Lease expires.
+    /// Releases the Lease after the work of `term` has completed. If the API server has not answered a recent write, it may
+    /// still process it, so the next leader must wait until the Lease expires.
     async fn release_after(&self, term: &Term) {
-        let (lease, abandoned_writes) = (self.lease_name(), term.abandoned_writes());
-        if abandoned_writes > 0 {
-            tracing::warn!(%lease, abandoned_writes, "not releasing the lease because writes were not answered; it expires");
+        let lease = self.lease_name();
+        if term.time_since_unanswered_write().is_some_and(|time| time < self.timings.lease_duration) {
+            tracing::warn!(%lease, "not releasing the lease because a write was not answered; it expires");
             return;
         }
         match timeout(RELEASE_TIMEOUT, self.release()).await {

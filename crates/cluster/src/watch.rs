@@ -29,14 +29,23 @@ const PAGE_SIZE: u32 = 100;
 const DEFINITION_PAGE_SIZE: u32 = 4;
 /// How long [`Watches::have_synced`] waits for a kind whose list the API server rejects: a forbidden kind must not block
 /// the others. There is no limit for a server that is slow or does not respond, since a decision based on an incomplete
-/// cache may be permanent.
-const REJECTED_LIST_TIMEOUT: Duration = Duration::from_secs(10);
+/// cache may be permanent; only an optional kind does not block the others then either.
+const FAILED_LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The watches of one kind.
 struct RunningWatch {
-    /// Time of the first response that rejected a watch, if any.
-    first_rejection: Arc<OnceLock<Instant>>,
+    is_optional: bool,
+    first_failures: Arc<FirstFailures>,
     shutdown: CancellationToken,
+}
+
+/// When the watches of a kind failed for the first time, if they did.
+#[derive(Default)]
+struct FirstFailures {
+    /// For any reason.
+    any: OnceLock<Instant>,
+    /// Because of a response that rejected the request.
+    rejection: OnceLock<Instant>,
 }
 
 /// The running watches.
@@ -78,16 +87,26 @@ impl Watches {
     /// Starts the watch of `kind`, in every namespace or in those of [`Self::restrict_to`]. Returns false if a watch of
     /// `kind` is already running.
     pub fn start(&mut self, kind: Kind) -> bool {
+        self.start_in_namespaces(kind, false)
+    }
+
+    /// Starts the watch of `kind` like [`Self::start`]. No decision depends on the kind: [`Self::have_synced`] waits 10
+    /// seconds for it if its list fails for any reason, for example because a conversion webhook does not respond.
+    pub fn start_optional(&mut self, kind: Kind) -> bool {
+        self.start_in_namespaces(kind, true)
+    }
+
+    fn start_in_namespaces(&mut self, kind: Kind, is_optional: bool) -> bool {
         let config = watcher::Config::default();
         let selector = kind.label_selector;
         let config = if selector.is_empty() { config } else { config.labels(selector) };
         if !kind.namespaced || self.namespaces.is_empty() {
             let api = kube::Api::all_with(self.client.clone(), &kind.api_resource());
-            return self.spawn(kind, BTreeMap::from([(String::new(), api)]), config);
+            return self.spawn(kind, BTreeMap::from([(String::new(), api)]), config, is_optional);
         }
         let api = |namespace: &String| (namespace.clone(), kind.api(self.client.clone(), namespace));
         let apis = self.namespaces.iter().map(api).collect();
-        self.spawn(kind, apis, config)
+        self.spawn(kind, apis, config, is_optional)
     }
 
     /// Starts a watch of one object of a namespaced `kind`, for kinds with many objects or without permission to list all
@@ -95,32 +114,39 @@ impl Watches {
     pub fn start_named(&mut self, kind: Kind, key: &NamespacedName) -> bool {
         let api = kind.api(self.client.clone(), &key.namespace);
         let config = watcher::Config::default().fields(&format!("metadata.name={}", key.name));
-        self.spawn(kind, BTreeMap::from([(String::new(), api)]), config)
+        self.spawn(kind, BTreeMap::from([(String::new(), api)]), config, false)
     }
 
     /// Starts a watch of a namespaced `kind` in one namespace, for service accounts that may read no other namespace.
     /// Returns false if a watch of `kind` is already running.
     pub fn start_namespace(&mut self, kind: Kind, namespace: &str) -> bool {
         let api = kind.api(self.client.clone(), namespace);
-        self.spawn(kind, BTreeMap::from([(String::new(), api)]), watcher::Config::default())
+        self.spawn(kind, BTreeMap::from([(String::new(), api)]), watcher::Config::default(), false)
     }
 
     /// Starts one watch per entry of `apis`. The keys are the namespaces whose objects the watch replaces in the cache when
     /// it lists; the empty name replaces the whole cache.
-    fn spawn(&mut self, kind: Kind, apis: BTreeMap<String, kube::Api<DynamicObject>>, config: watcher::Config) -> bool {
+    fn spawn(
+        &mut self,
+        kind: Kind,
+        apis: BTreeMap<String, kube::Api<DynamicObject>>,
+        config: watcher::Config,
+        is_optional: bool,
+    ) -> bool {
         if self.running.contains_key(&kind) {
             return false;
         }
         let page_size = if kind == CUSTOM_RESOURCE_DEFINITION { DEFINITION_PAGE_SIZE } else { PAGE_SIZE };
         let config = config.page_size(page_size);
         let shutdown = self.shutdown.child_token();
-        let first_rejection = Arc::default();
-        let watch = RunningWatch { first_rejection: Arc::clone(&first_rejection), shutdown: shutdown.clone() };
+        let first_failures = Arc::default();
+        let watch =
+            RunningWatch { is_optional, first_failures: Arc::clone(&first_failures), shutdown: shutdown.clone() };
         self.running.insert(kind, watch);
         self.stores.add_kind(kind, apis.keys().cloned().collect());
         for (namespace, api) in apis {
             let cache = WatchedCache { kind, namespace, stores: self.stores.clone(), changes: self.changes.clone() };
-            tokio::spawn(run(api, config.clone(), cache, Arc::clone(&first_rejection), shutdown.clone()));
+            tokio::spawn(run(api, config.clone(), cache, Arc::clone(&first_failures), shutdown.clone()));
         }
         true
     }
@@ -134,13 +160,14 @@ impl Watches {
         self.stores.remove_kind(kind)
     }
 
-    /// Returns whether the first list of every running watch is complete, or has been rejected for 10 seconds.
+    /// Returns whether the first list of every running watch is complete, or has been rejected for 10 seconds. For an
+    /// optional kind, every failure counts as a rejection.
     #[must_use]
     pub fn have_synced(&self) -> bool {
         self.unsynced().next().is_none()
     }
 
-    /// Returns the watched kinds whose first list is not complete and has not been rejected for 10 seconds.
+    /// Returns the watched kinds that [`Self::have_synced`] waits for.
     #[must_use]
     pub fn unsynced_kinds(&self) -> Vec<Kind> {
         self.unsynced().collect()
@@ -148,7 +175,9 @@ impl Watches {
 
     fn unsynced(&self) -> impl Iterator<Item = Kind> {
         let timed_out = |watch: &RunningWatch| {
-            watch.first_rejection.get().is_some_and(|rejection| rejection.elapsed() >= REJECTED_LIST_TIMEOUT)
+            let FirstFailures { any, rejection } = &*watch.first_failures;
+            let failure = if watch.is_optional { any } else { rejection };
+            failure.get().is_some_and(|failure| failure.elapsed() >= FAILED_LIST_TIMEOUT)
         };
         let is_unsynced =
             move |(kind, watch): &(&Kind, &RunningWatch)| !self.stores.has_synced(**kind) && !timed_out(watch);
@@ -188,7 +217,7 @@ async fn run(
     api: kube::Api<DynamicObject>,
     config: watcher::Config,
     cache: WatchedCache,
-    first_rejection: Arc<OnceLock<Instant>>,
+    first_failures: Arc<FirstFailures>,
     shutdown: CancellationToken,
 ) {
     let mut events = pin!(watcher(api, config).default_backoff());
@@ -208,8 +237,9 @@ async fn run(
             }
             Some(Err(error)) => {
                 let list_error = list_error(&error);
+                first_failures.any.get_or_init(Instant::now);
                 if is_rejection(&list_error) {
-                    first_rejection.get_or_init(Instant::now);
+                    first_failures.rejection.get_or_init(Instant::now);
                 }
                 cache.stores.record_list_error(cache.kind, list_error);
                 let (resource, namespace) = (cache.kind.group_resource(), &cache.namespace);

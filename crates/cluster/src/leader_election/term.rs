@@ -6,9 +6,9 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
+use std::time::Duration;
 
 use http::{Method, Request, Response};
 use kube::Client;
@@ -28,15 +28,15 @@ struct TermState {
     /// When the term ends unless the Lease is renewed.
     deadline: Mutex<Instant>,
     ended: CancellationToken,
-    /// Number of writes whose sender stopped waiting for the response.
-    abandoned_writes: AtomicUsize,
+    /// When a write last ended without a response: its sender stopped waiting, or the connection failed.
+    last_unanswered_write: Mutex<Option<Instant>>,
 }
 
 /// Ends a term when it is dropped.
 #[derive(Debug)]
 pub(super) struct EndOnDrop(Term);
 
-/// A write that was sent and not answered yet. It counts as abandoned if it is dropped.
+/// A write that was sent. It counts as unanswered if it is dropped before its response arrived.
 struct UnansweredWrite<'a> {
     term: &'a Term,
     answered: bool,
@@ -53,9 +53,8 @@ impl Term {
     /// Starts a term.
     pub(super) fn new(deadline: Instant) -> Term {
         let ended = CancellationToken::new();
-        Term {
-            state: Arc::new(TermState { deadline: Mutex::new(deadline), ended, abandoned_writes: AtomicUsize::new(0) }),
-        }
+        let last_unanswered_write = Mutex::new(None);
+        Term { state: Arc::new(TermState { deadline: Mutex::new(deadline), ended, last_unanswered_write }) }
     }
 
     /// Extends the term to `deadline`. A term that has ended remains ended: another candidate may lead.
@@ -91,9 +90,10 @@ impl Term {
         }
     }
 
-    /// Returns the number of writes whose sender stopped waiting for the response. The API server may still process them.
-    pub(super) fn abandoned_writes(&self) -> usize {
-        self.state.abandoned_writes.load(Ordering::Relaxed)
+    /// Returns how long ago a write last ended without a response. The API server may still process it.
+    pub(super) fn time_since_unanswered_write(&self) -> Option<Duration> {
+        let last = self.state.last_unanswered_write.lock().unwrap_or_else(PoisonError::into_inner);
+        last.map(|ended| ended.elapsed())
     }
 
     /// Returns a client whose writes are sent only during this term. A write in flight fails when the term ends. Reads are
@@ -128,7 +128,8 @@ impl Term {
             }
             let write = write.get_or_insert_with(|| UnansweredWrite { term: self, answered: false });
             let result = response.as_mut().poll(context);
-            write.answered = result.is_ready();
+            // After an error, such as a deadline, the API server may still process the write.
+            write.answered = matches!(result, Poll::Ready(Ok(_)));
             result
         })
         .await
@@ -152,7 +153,8 @@ impl Drop for EndOnDrop {
 impl Drop for UnansweredWrite<'_> {
     fn drop(&mut self) {
         if !self.answered {
-            self.term.state.abandoned_writes.fetch_add(1, Ordering::Relaxed);
+            let mut last = self.term.state.last_unanswered_write.lock().unwrap_or_else(PoisonError::into_inner);
+            *last = Some(Instant::now());
         }
     }
 }

@@ -145,3 +145,14 @@ async fn kind_of_an_unresponsive_server_is_not_synced() {
     sleep(Duration::from_secs(3600)).await;
     assert!(!watches.have_synced());
 }
+
+/// The conversion webhook of an optional API may not respond. Decisions do not depend on its kinds.
+#[tokio::test(start_paused = true)]
+async fn optional_kind_of_an_unresponsive_server_does_not_block_the_others() {
+    let (mut watches, _changes) = Watches::new(client(|_| None), Stores::new("us"), CancellationToken::new());
+    watches.start_optional(NODE);
+    sleep(Duration::from_secs(30)).await;
+    assert!(!watches.have_synced());
+    sleep(Duration::from_secs(15)).await;
+    assert!(watches.have_synced());
+}

@@ -39,10 +39,14 @@ pub(super) fn update_flavor_watch(stores: &Stores, watches: &mut Watches, kind: 
 
 fn set_watched(watches: &mut Watches, kind: Kind, is_needed: bool) -> WatchUpdate {
     match is_needed {
-        true if watches.start(kind) => WatchUpdate::Started,
+        true if start(watches, kind) => WatchUpdate::Started,
         false if watches.is_running(kind) => WatchUpdate::Stopped(watches.stop(kind)),
         _ => WatchUpdate::Unchanged,
     }
+}
+
+fn start(watches: &mut Watches, kind: Kind) -> bool {
+    if OSTLER_APIS.contains(&kind) { watches.start(kind) } else { watches.start_optional(kind) }
 }
 
 /// Logs the ostler APIs that are not installed. They may be installed at any time.
