@@ -98,7 +98,13 @@ pub(super) async fn run(args: OperatorArgs) -> Result<Exit> {
     };
     tracing::info!(address = %listener.local_addr()?, "serving metrics");
     let (metrics, health) = (Arc::clone(&options.metrics), Arc::clone(&options.health));
-    let serve_metrics = async |stop| operator::serve_metrics(listener, metrics, health, stop).await.context("metrics");
+    let serve_metrics = async |stop| {
+        // In its own task, so that probes get a response while the operator computes.
+        tokio::spawn(operator::serve_metrics(listener, metrics, health, stop))
+            .await
+            .context("metrics")?
+            .context("metrics")
+    };
     let run_operator = async |stop| operator::run(client, options, stop).await.context("operator");
     run_with_metrics(shutdown, run_operator, serve_metrics).await?;
     Ok(Exit::Success)
