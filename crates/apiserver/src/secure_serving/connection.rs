@@ -136,6 +136,8 @@ impl SharedRequests {
     }
 }
 
+// === impl RequestInProgress ===
+
 impl Drop for RequestInProgress {
     fn drop(&mut self) {
         let mut requests = self.0.lock();

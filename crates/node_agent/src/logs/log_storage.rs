@@ -70,6 +70,14 @@ impl Default for RingBuffer {
     }
 }
 
+/// The result of [`skip_lines`].
+struct SkippedLines {
+    /// Offset after the last skipped record.
+    end: usize,
+    /// Number of lines that were skipped.
+    skipped: u64,
+}
+
 // === impl LogStorage ===
 
 impl LogStorage {
@@ -289,14 +297,6 @@ impl RotatedFiles {
         file.take(CHUNK_SIZE as u64).read_to_end(&mut chunk)?;
         Ok(chunk)
     }
-}
-
-/// The result of [`skip_lines`].
-struct SkippedLines {
-    /// Offset after the last skipped record.
-    end: usize,
-    /// Number of lines that were skipped.
-    skipped: u64,
 }
 
 /// Skips the records of the first `number` lines, or all complete records if the chunk has fewer lines.
