@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep};
 /// Tracks the active requests of one connection.
 #[derive(Debug)]
 pub(crate) struct ConnectionActivity {
+    has_received_request: AtomicBool,
     active_requests: AtomicUsize,
     last_active: Mutex<Instant>,
 }
@@ -26,13 +27,23 @@ pub(crate) struct ActiveRequest(Arc<ConnectionActivity>);
 impl ConnectionActivity {
     /// Returns the activity of a new connection.
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { active_requests: AtomicUsize::new(0), last_active: Mutex::new(Instant::now()) })
+        Arc::new(Self {
+            has_received_request: AtomicBool::new(false),
+            active_requests: AtomicUsize::new(0),
+            last_active: Mutex::new(Instant::now()),
+        })
     }
 
     /// Counts a request as active until the returned guard is dropped.
     pub(crate) fn begin_request(self: &Arc<Self>) -> ActiveRequest {
+        self.has_received_request.store(true, Relaxed);
         self.active_requests.fetch_add(1, Relaxed);
         ActiveRequest(Arc::clone(self))
+    }
+
+    /// Returns whether a request has begun.
+    pub(crate) fn has_received_request(&self) -> bool {
+        self.has_received_request.load(Relaxed)
     }
 
     /// Waits until no request has been active for `limit`.

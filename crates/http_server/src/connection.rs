@@ -25,9 +25,13 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Limits of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// Maximum time without a request in progress, maximum time for the headers of a request, maximum time for the reply to
-    /// an HTTP/2 ping, and maximum time in which the client receives nothing although data is ready.
+    /// Maximum time until the first request; at most `idle_timeout`.
+    pub first_request_timeout: Duration,
+    /// Maximum time without a request in progress, and maximum time for the headers of a request.
     pub idle_timeout: Duration,
+    /// Maximum time in which the client receives nothing although data is ready, and maximum time for the reply to an
+    /// HTTP/2 ping.
+    pub stall_timeout: Duration,
     /// Maximum size of the headers of a request in bytes; larger ones are rejected with 431.
     pub max_header_bytes: u32,
     /// Maximum number of concurrent requests of an HTTP/2 connection.
@@ -45,7 +49,14 @@ struct ActiveBody<B> {
 impl Default for ConnectionLimits {
     /// Returns limits for clients that send few and small requests: one minute, 64 KiB of headers, 256 requests.
     fn default() -> Self {
-        Self { idle_timeout: Duration::from_secs(60), max_header_bytes: 64 * 1024, max_concurrent_requests: 256 }
+        let minute = Duration::from_secs(60);
+        Self {
+            first_request_timeout: minute,
+            idle_timeout: minute,
+            stall_timeout: minute,
+            max_header_bytes: 64 * 1024,
+            max_concurrent_requests: 256,
+        }
     }
 }
 
@@ -69,7 +80,7 @@ pub async fn serve_connection<S, B>(
         let (active, response) = (activity.begin_request(), service.call(request));
         async move { response.await.map(|response| response.map(|body| ActiveBody { body, _active: active })) }
     });
-    let stream = TokioIo::new(WriteTimeout::new(stream, limits.idle_timeout));
+    let stream = TokioIo::new(WriteTimeout::new(stream, limits.stall_timeout));
     let builder = builder(limits);
     let mut connection = pin!(builder.serve_connection(stream, service));
     let result = tokio::select! {
@@ -78,7 +89,7 @@ pub async fn serve_connection<S, B>(
             connection.as_mut().graceful_shutdown();
             connection.await
         }
-        () = activity.wait_until_idle(limits.idle_timeout) => {
+        () = wait_until_too_idle(&activity, limits) => {
             connection.as_mut().graceful_shutdown();
             tokio::select! {
                 result = connection => result,
@@ -97,9 +108,18 @@ fn builder(limits: ConnectionLimits) -> Builder<TokioExecutor> {
     let buffer_size = usize::try_from(max_header_bytes).unwrap_or(usize::MAX);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(timeout).max_buf_size(buffer_size);
     let mut http2 = builder.http2();
+    let timeout = limits.stall_timeout;
     http2.timer(TokioTimer::new()).keep_alive_interval(timeout / 2).keep_alive_timeout(timeout);
     http2.max_header_list_size(max_header_bytes).max_concurrent_streams(limits.max_concurrent_requests);
     builder
+}
+
+/// Waits until the connection has been without a request for too long.
+async fn wait_until_too_idle(activity: &Arc<ConnectionActivity>, limits: ConnectionLimits) {
+    activity.wait_until_idle(limits.first_request_timeout).await;
+    if activity.has_received_request() {
+        activity.wait_until_idle(limits.idle_timeout).await;
+    }
 }
 
 /// Waits until the client has had time to close an idle connection. It may ignore the GOAWAY frame, or may have sent a
@@ -142,7 +162,9 @@ mod tests {
     use tokio::time::Instant;
 
     const LIMITS: ConnectionLimits = ConnectionLimits {
+        first_request_timeout: Duration::from_secs(60),
         idle_timeout: Duration::from_secs(60),
+        stall_timeout: Duration::from_secs(60),
         max_header_bytes: 64 * 1024,
         max_concurrent_requests: 8,
     };

@@ -36,6 +36,9 @@ impl Connections {
                 accepted = listener.accept(), if tasks.len() < limit => match accepted {
                     Ok((stream, _)) => {
                         tasks.spawn(serve(stream));
+                        if tasks.len() == limit {
+                            tracing::warn!(limit, "further clients wait for a connection: close unused ones");
+                        }
                     }
                     Err(error) => {
                         tracing::warn!(%error, "failed to accept a connection");

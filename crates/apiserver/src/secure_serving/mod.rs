@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::{Extension, Router, middleware};
+use http_server::Connections;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
@@ -54,49 +54,17 @@ pub async fn serve(
     let acceptor = TlsAcceptor::from(Arc::new(tls::server_config(credentials)?));
     let token: Arc<str> = format!("Bearer {}", credentials.token).into();
     let router = http::router(&server).layer(middleware::from_fn_with_state(token, authentication::authenticate));
-    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    loop {
-        let accepted = tokio::select! {
-            () = stop.cancelled() => return Ok(()),
-            accepted = accept(&listener, &connections) => accepted,
-        };
-        match accepted {
-            Ok((stream, permit)) => {
-                // With Nagle's algorithm, the second segment of a response would wait for the acknowledgment of the
-                // first.
-                stream.set_nodelay(true).ok();
-                let (acceptor, router, stop) = (acceptor.clone(), router.clone(), stop.clone());
-                tokio::spawn(async move {
-                    let _permit = permit;
-                    tokio::select! {
-                        () = stop.cancelled() => {}
-                        () = serve_connection(stream, acceptor, router) => {}
-                    }
-                });
-            }
-            // The process may have run out of file descriptors: wait for a connection to close.
-            Err(error) => {
-                tracing::warn!(%error, "failed to accept a connection");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
-    }
+    let connection = |stream: TcpStream| {
+        // With Nagle's algorithm, the second segment of a response would wait for the acknowledgment of the first.
+        stream.set_nodelay(true).ok();
+        serve_connection(stream, acceptor.clone(), router.clone(), stop.clone())
+    };
+    // Abort open connections: watches do not end by themselves.
+    drop(Connections::accept(&listener, MAX_CONNECTIONS, &stop, connection).await);
+    Ok(())
 }
 
-/// Waits until another connection is allowed, and accepts it. Cancel-safe.
-async fn accept(
-    listener: &tokio::net::TcpListener,
-    connections: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
-    if connections.available_permits() == 0 {
-        tracing::warn!(limit = MAX_CONNECTIONS, "API clients wait for a connection: close unused ones");
-    }
-    let permit = Arc::clone(connections).acquire_owned().await.map_err(io::Error::other)?;
-    let (stream, _) = listener.accept().await?;
-    Ok((stream, permit))
-}
-
-async fn serve_connection(mut stream: TcpStream, acceptor: TlsAcceptor, router: Router) {
+async fn serve_connection(mut stream: TcpStream, acceptor: TlsAcceptor, router: Router, stop: CancellationToken) {
     let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, async {
         let mut first = [0];
         if stream.peek(&mut first).await? == 1 && !tls::is_tls(first[0]) {
@@ -115,5 +83,5 @@ async fn serve_connection(mut stream: TcpStream, acceptor: TlsAcceptor, router: 
         Some(_) => router.layer(Extension(authentication::ClientCertificate)),
         None => router,
     };
-    connection::serve(stream, router).await;
+    connection::serve(stream, router, stop).await;
 }

@@ -333,7 +333,7 @@ async fn write_that_begins_in_a_term_is_not_sent_after_it() {
     assert!(api.writes_of("a").is_empty());
 }
 
-/// The response to a renewal that arrives late says nothing about the present: the term begins when it was sent.
+/// A renewal may be answered late: the term begins when the request was sent.
 #[tokio::test(start_paused = true)]
 async fn term_begins_when_the_renewal_is_sent() {
     let api = FakeApi::default();
@@ -361,8 +361,8 @@ async fn lost_response_does_not_end_the_term() {
     assert_eq!(api.terms_of("a"), 0);
 }
 
-/// A candidate whose clock is set forward does not acquire the Lease early; a leader whose clock is set back or stands
-/// still stops in time, and continues to renew the Lease.
+/// A candidate whose clock is set forward does not acquire the Lease early; a leader whose clock is set back or stopped
+/// stops in time, and continues to renew the Lease.
 #[tokio::test(start_paused = true)]
 async fn wall_clock_has_no_influence() {
     let (api, mut tasks, is_faulty) = (FakeApi::default(), JoinSet::new(), Arc::new(AtomicBool::new(false)));
@@ -387,7 +387,7 @@ async fn wall_clock_has_no_influence() {
     api.state().log.clone().assert_exclusive();
 }
 
-/// The work may take long after the shutdown; nobody else leads until it is complete, and then the Lease is free.
+/// The work may take long after the shutdown: no other candidate leads until it is complete, then the Lease is free.
 #[tokio::test(start_paused = true)]
 async fn releases_the_lease_after_the_work() {
     let api = FakeApi::default();

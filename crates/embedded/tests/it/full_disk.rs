@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use apiserver::{AppendFile, Storage, StorageDirectory};
 use embedded::ports::{
     Admission, AdmissionRequest, AdmissionResponse, ContainerConfig, ContainerExit, ContainerRuntime, Ports,
     ServerPorts, TcpNetwork,
@@ -16,17 +15,7 @@ use serde_json::json;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// A directory whose disk can become full.
-struct FullDisk {
-    directory: StorageDirectory,
-    is_full: Arc<AtomicBool>,
-}
-
-/// A file on a disk that can become full.
-struct FullDiskFile {
-    file: Box<dyn AppendFile>,
-    is_full: Arc<AtomicBool>,
-}
+use crate::faulty_storage::FaultyStorage;
 
 /// Counts the admission requests for Pods while the disk is full.
 #[derive(Default)]
@@ -35,60 +24,6 @@ struct CountingAdmission(AtomicUsize);
 /// Runs containers that exit when the test cancels the token.
 #[derive(Default)]
 struct ExitOnCancel(CancellationToken);
-
-// === impl FullDisk ===
-
-impl FullDisk {
-    fn wrap(&self, file: Box<dyn AppendFile>) -> Box<dyn AppendFile> {
-        Box::new(FullDiskFile { file, is_full: Arc::clone(&self.is_full) })
-    }
-}
-
-impl Storage for FullDisk {
-    fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
-        self.directory.read(name)
-    }
-
-    fn create(&self, name: &str) -> io::Result<Box<dyn AppendFile>> {
-        Ok(self.wrap(self.directory.create(name)?))
-    }
-
-    fn open(&self, name: &str, length: u64) -> io::Result<Box<dyn AppendFile>> {
-        Ok(self.wrap(self.directory.open(name, length)?))
-    }
-
-    fn replace(&self, name: &str, replacement: &str) -> io::Result<()> {
-        self.directory.replace(name, replacement)
-    }
-
-    fn sync_directory(&self) -> io::Result<()> {
-        self.directory.sync_directory()
-    }
-
-    fn remove(&self, name: &str) {
-        self.directory.remove(name);
-    }
-
-    fn display_path(&self, name: &str) -> String {
-        self.directory.display_path(name)
-    }
-}
-
-// === impl FullDiskFile ===
-
-impl AppendFile for FullDiskFile {
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.is_full.load(Ordering::SeqCst) {
-            self.file.append(&bytes[..bytes.len() / 2])?;
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        self.file.append(bytes)
-    }
-
-    fn sync(&mut self) -> io::Result<()> {
-        self.file.sync()
-    }
-}
 
 // === impl CountingAdmission ===
 
@@ -128,7 +63,16 @@ async fn check_pod_phase_after_full_disk() {
     let (admission, exit) = (Arc::new(CountingAdmission::default()), CancellationToken::new());
     let directory = tempfile::tempdir().unwrap();
     let is_full = Arc::new(AtomicBool::new(false));
-    let disk = FullDisk { directory: StorageDirectory(directory.path().to_owned()), is_full: Arc::clone(&is_full) };
+    let disk = FaultyStorage::new(directory.path(), {
+        let is_full = Arc::clone(&is_full);
+        move |file, bytes| {
+            if is_full.load(Ordering::SeqCst) {
+                file.append(&bytes[..bytes.len() / 2])?;
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            file.append(bytes)
+        }
+    });
     let settings = StoreSettings { retry_delay: Duration::from_millis(1), ..StoreSettings::default() };
     let store = Store::open(Arc::new(disk), settings).unwrap();
     let ports = Ports {

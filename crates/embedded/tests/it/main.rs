@@ -10,6 +10,7 @@ mod clients;
 mod crash_recovery;
 mod credentials;
 mod differential;
+mod faulty_storage;
 mod full_disk;
 mod fuzz;
 mod load;

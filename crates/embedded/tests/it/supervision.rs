@@ -1,11 +1,9 @@
 //! Panics in ports: the affected object or task is retried, everything else continues.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use apiserver::{AppendFile, Storage, StorageDirectory};
 use embedded::ports::{Admission, AdmissionRequest, AdmissionResponse, Ports, ServerPorts};
 use embedded::{
     Cluster, ClusterFailure, DEFAULT_HISTORY_SIZE, NodeDirectories, Server, Store, StoreSettings, TaskState, TaskStatus,
@@ -14,6 +12,7 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use serde_json::{Value, json};
 
+use crate::faulty_storage::FaultyStorage;
 use crate::workloads::{HealthyNetwork, PausedClock, SimulatedRuntime, condition, deployment, pod};
 
 /// Panics when it reviews a matching write while it is broken.
@@ -167,71 +166,6 @@ async fn a_request_that_panics_gets_an_error_and_the_server_continues() {
     assert_eq!(create("other").await.0, 201);
 }
 
-/// A directory whose operations panic while it is broken.
-struct BrokenStorage {
-    directory: StorageDirectory,
-    is_append_broken: Arc<AtomicBool>,
-    is_path_broken: Arc<AtomicBool>,
-}
-
-/// A file whose operations panic while it is broken.
-struct BrokenFile {
-    file: Box<dyn AppendFile>,
-    is_broken: Arc<AtomicBool>,
-}
-
-// === impl BrokenStorage ===
-
-impl BrokenStorage {
-    fn wrap(&self, file: Box<dyn AppendFile>) -> Box<dyn AppendFile> {
-        Box::new(BrokenFile { file, is_broken: Arc::clone(&self.is_append_broken) })
-    }
-}
-
-impl Storage for BrokenStorage {
-    fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
-        self.directory.read(name)
-    }
-
-    fn create(&self, name: &str) -> io::Result<Box<dyn AppendFile>> {
-        Ok(self.wrap(self.directory.create(name)?))
-    }
-
-    fn open(&self, name: &str, length: u64) -> io::Result<Box<dyn AppendFile>> {
-        Ok(self.wrap(self.directory.open(name, length)?))
-    }
-
-    fn replace(&self, name: &str, replacement: &str) -> io::Result<()> {
-        self.directory.replace(name, replacement)
-    }
-
-    fn remove(&self, name: &str) {
-        self.directory.remove(name);
-    }
-
-    fn sync_directory(&self) -> io::Result<()> {
-        self.directory.sync_directory()
-    }
-
-    fn display_path(&self, name: &str) -> String {
-        assert!(!self.is_path_broken.load(Ordering::SeqCst), "broken path");
-        name.to_owned()
-    }
-}
-
-// === impl BrokenFile ===
-
-impl AppendFile for BrokenFile {
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        assert!(!self.is_broken.load(Ordering::SeqCst), "broken file");
-        self.file.append(bytes)
-    }
-
-    fn sync(&mut self) -> io::Result<()> {
-        self.file.sync()
-    }
-}
-
 /// Creates a ConfigMap and waits until it is durable.
 async fn create_durably(server: &Server) -> Result<(), String> {
     let config_map = json!({"metadata": {"generateName": "c", "namespace": "default"}});
@@ -243,11 +177,20 @@ async fn create_durably(server: &Server) -> Result<(), String> {
 async fn a_journal_that_panics_is_rewritten_or_fails_the_cluster() {
     let directory = tempfile::tempdir().unwrap();
     let (is_append_broken, is_path_broken) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let storage = BrokenStorage {
-        directory: StorageDirectory(directory.path().to_owned()),
-        is_append_broken: Arc::clone(&is_append_broken),
-        is_path_broken: Arc::clone(&is_path_broken),
-    };
+    let storage = FaultyStorage::new(directory.path(), {
+        let is_broken = Arc::clone(&is_append_broken);
+        move |file, bytes| {
+            assert!(!is_broken.load(Ordering::SeqCst), "broken file");
+            file.append(bytes)
+        }
+    })
+    .with_display_path({
+        let is_broken = Arc::clone(&is_path_broken);
+        move |name| {
+            assert!(!is_broken.load(Ordering::SeqCst), "broken path");
+            name.to_owned()
+        }
+    });
     let settings = StoreSettings { retry_delay: Duration::from_millis(1), ..StoreSettings::default() };
     let store = Store::open(Arc::new(storage), settings).unwrap();
     let cluster = start_with_store(store, Arc::new(embedded::ports::AdmitAll));
