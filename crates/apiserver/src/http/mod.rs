@@ -113,8 +113,8 @@ fn serve_resource(server: &Server, target: &RequestTarget, request: &ApiRequest)
 
 /// Reports whether a path gets the plain-text 404 page, as unknown groups and unknown resources of custom groups do.
 fn is_unserved(registry: &Registry, path: &ResourcePath) -> bool {
-    !registry.serves(&path.group, &path.version)
-        || registry.is_custom(&path.group) && registry.get(&path.group, &path.version, &path.plural).is_none()
+    registry.get(&path.group, &path.version, &path.plural).is_none()
+        && (!registry.serves(&path.group, &path.version) || registry.is_custom(&path.group))
 }
 
 /// Returns a response with a Status, for errors outside the API handlers.

@@ -15,8 +15,8 @@ use crate::store::StoredObject;
 /// Set of the served resources. Readers share an immutable snapshot, which every change replaces.
 #[derive(Clone, Default)]
 pub(crate) struct Registry {
-    /// Resources by group, version and plural name.
-    resources: BTreeMap<(String, String, String), Arc<Resource>>,
+    /// Resources, sorted by group, version and plural name. A map would need owned strings for each lookup.
+    resources: Vec<Arc<Resource>>,
     /// The definitions of the custom resources, by name.
     definitions: BTreeMap<String, ServedDefinition>,
 }
@@ -46,7 +46,8 @@ impl Registry {
     /// Returns the resource with this group, version and plural name.
     #[must_use]
     pub(crate) fn get(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Resource>> {
-        self.resources.get(&(group.to_owned(), version.to_owned(), plural.to_owned())).cloned()
+        let index = self.position((group, version, plural)).ok()?;
+        self.resources.get(index).cloned()
     }
 
     /// Returns the storage version of a resource named like `pods` or `deployments.apps`.
@@ -54,7 +55,7 @@ impl Registry {
     pub(crate) fn by_name(&self, name: &str) -> Option<Arc<Resource>> {
         let (plural, group) = name.split_once('.').unwrap_or((name, ""));
         self.resources
-            .values()
+            .iter()
             .find(|resource| {
                 resource.plural == plural
                     && resource.group == group
@@ -66,12 +67,12 @@ impl Registry {
     /// Returns the resource of a kind such as `apps/v1`, `Deployment`.
     #[must_use]
     pub(crate) fn by_kind(&self, api_version: &str, kind: &str) -> Option<Arc<Resource>> {
-        self.resources.values().find(|resource| resource.kind == kind && resource.api_version() == api_version).cloned()
+        self.resources.iter().find(|resource| resource.kind == kind && resource.api_version() == api_version).cloned()
     }
 
     /// Iterates over all resources, ordered by group, version and plural name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Resource>> {
-        self.resources.values()
+        self.resources.iter()
     }
 
     /// Reports whether the group version has resources.
@@ -125,15 +126,26 @@ impl Registry {
 
     /// Removes all versions of a resource named like `deployments.apps`, and its definition.
     pub(crate) fn remove_definition(&mut self, name: &str) {
-        self.resources.retain(|_, resource| resource.group_resource() != name);
+        self.resources.retain(|resource| resource.group_resource() != name);
         self.definitions.remove(name);
     }
 
     /// Adds a resource.
     fn insert(&mut self, resource: Resource) {
-        let key = (resource.group.clone(), resource.version.clone(), resource.plural.clone());
-        self.resources.insert(key, Arc::new(resource));
+        match self.position(key(&resource)) {
+            Ok(index) => self.resources[index] = Arc::new(resource),
+            Err(index) => self.resources.insert(index, Arc::new(resource)),
+        }
     }
+
+    /// Returns the index of a resource, or as an error the index at which to insert it.
+    fn position(&self, searched: (&str, &str, &str)) -> Result<usize, usize> {
+        self.resources.binary_search_by(|resource| key(resource).cmp(&searched))
+    }
+}
+
+fn key(resource: &Resource) -> (&str, &str, &str) {
+    (&resource.group, &resource.version, &resource.plural)
 }
 
 #[cfg(test)]

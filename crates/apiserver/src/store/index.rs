@@ -49,8 +49,24 @@ impl Index {
         !self.namespace_sizes.contains_key(namespace)
     }
 
+    /// Replaces an object; `None` is an object that does not exist.
+    pub(super) fn replace(&mut self, key: &ObjectKey, old: Option<&Value>, new: Option<&Value>) {
+        if let (Some(old), Some(new)) = (old, new)
+            && object::uid(old) == object::uid(new)
+            && object::owner_references(old).eq(object::owner_references(new))
+        {
+            return;
+        }
+        if let Some(old) = old {
+            self.remove(key, old);
+        }
+        if let Some(new) = new {
+            self.insert(key, new);
+        }
+    }
+
     /// Removes an object.
-    pub(super) fn remove(&mut self, key: &ObjectKey, old: &Value) {
+    fn remove(&mut self, key: &ObjectKey, old: &Value) {
         self.by_uid.remove(object::uid(old));
         for owner in object::owner_references(old) {
             let uid = object::text(owner, "/uid");
@@ -70,7 +86,7 @@ impl Index {
     }
 
     /// Adds an object.
-    pub(super) fn insert(&mut self, key: &ObjectKey, new: &Value) {
+    fn insert(&mut self, key: &ObjectKey, new: &Value) {
         self.by_uid.insert(object::uid(new).to_owned(), key.clone());
         for owner in object::owner_references(new) {
             let dependents = self.dependents.entry(object::text(owner, "/uid").to_owned()).or_default();
@@ -129,6 +145,27 @@ mod tests {
         assert_eq!(index.dependents("owner").collect::<Vec<_>>(), [&key("b")]);
         index.remove(&key("b"), &b);
         assert_eq!(index.dependents("owner").count(), 0);
+    }
+
+    #[test]
+    fn replacement_changes_owners() {
+        let (unowned, owned) = (dependent("a", &[]), dependent("a", &[true]));
+        let mut index = Index::default();
+        index.replace(&key("a"), None, Some(&unowned));
+        for _ in 0..2 {
+            index.replace(&key("a"), Some(&unowned), Some(&unowned));
+            index.replace(&key("a"), Some(&unowned), Some(&owned));
+            assert!(index.has_blocking_dependents("owner"));
+            index.replace(&key("a"), Some(&owned), Some(&owned));
+            index.replace(&key("a"), Some(&owned), Some(&dependent("a", &[false])));
+            assert!(!index.has_blocking_dependents("owner"));
+            assert_eq!(index.dependents("owner").count(), 1);
+            index.replace(&key("a"), Some(&dependent("a", &[false])), Some(&unowned));
+            assert_eq!(index.dependents("owner").count(), 0);
+        }
+        assert_eq!(index.by_uid("a"), Some(&key("a")));
+        index.replace(&key("a"), Some(&unowned), None);
+        assert!(index.by_uid("a").is_none() && index.is_namespace_empty("default"));
     }
 
     #[test]

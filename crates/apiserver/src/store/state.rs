@@ -261,12 +261,8 @@ impl State {
 
     /// Replaces an object. Only the JSON text of the old version stays in memory.
     fn put(&mut self, key: &ObjectKey, old: Option<&Arc<StoredObject>>, new: Option<&Arc<StoredObject>>) {
-        if let Some(old) = old {
-            self.index.remove(key, &old.value());
-        }
-        if let Some(new) = new {
-            self.index.insert(key, &new.value());
-        }
+        let (old_value, new_value) = (old.map(|old| old.value()), new.map(|new| new.value()));
+        self.index.replace(key, old_value.as_deref(), new_value.as_deref());
         self.changes += 1;
         match self.last_changes.get_mut(&key.resource) {
             Some(last_change) => *last_change = self.changes,
