@@ -5,7 +5,7 @@
 //! to generated structs, so unknown and newer fields survive.
 //!
 //! Layers, from low to high:
-//! - values: `quantity`, `resource_list`, `int_or_percent`, `time`, `hash`, `go` (Go's formatting), `status`; `panic`;
+//! - values: `quantity`, `resource_list`, `int_or_percent`, `time`, `hash`, `go` (Go's formatting), `status`; `panic`, `panic_back_off`;
 //! - access to objects and the built-in kinds: `object`, `condition`, `pod`, `persistent_volume`, `disruption_budget`;
 //! - `merge_schema`: how the fields of a type merge;
 //! - operations on objects: `apply`, `patch`, `selector`;
@@ -23,6 +23,7 @@ mod int_or_percent;
 mod merge_schema;
 pub mod object;
 mod panic;
+mod panic_back_off;
 mod patch;
 pub mod persistent_volume;
 pub mod pod;
@@ -41,6 +42,7 @@ pub use hash::fnv1a_32;
 pub use int_or_percent::scaled_int_or_percent;
 pub use merge_schema::{MergeSchema, builtin_merge_schema, openapi_merge_schema};
 pub use panic::{CaughtPanic, catch_panic};
+pub use panic_back_off::PanicBackOff;
 pub use patch::{apply_json_patch, apply_merge_patch, apply_strategic_merge_patch};
 pub use quantity::{Quantity, QuantityError};
 pub use resource_list::{ResourceList, add_resources, parse_resource_list, pod_requests};

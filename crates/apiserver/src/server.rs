@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use apimachinery::{ApplyOptions, Status, object, server_side_apply};
+use apimachinery::{ApplyOptions, CaughtPanic, Status, catch_panic, object, server_side_apply};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
@@ -187,6 +187,20 @@ impl Server {
     /// `kind` is `Normal` or `Warning`.
     pub fn record_event(&self, subject: &Value, kind: &str, reason: &str, message: &str, component: &str) {
         events::record(&self.core, subject, kind, reason, message, component);
+    }
+
+    /// Logs a panic of a component that processed `subject`, and records it as a Warning Event of `subject`.
+    pub fn report_panic(&self, subject: &Value, panic: &CaughtPanic, component: &str) {
+        const MAX_MESSAGE_CHARS: usize = 500;
+        let (kind, namespace, name) =
+            (object::text(subject, "/kind"), object::namespace(subject), object::name(subject));
+        tracing::error!(component, kind, namespace, name, %panic, "failed to process an object");
+        let cause: String = panic.to_string().chars().take(MAX_MESSAGE_CHARS).collect();
+        let message = format!("Internal error of {component}: {cause}. It retries with increasing delays.");
+        let record = || self.record_event(subject, "Warning", "InternalError", &message, component);
+        if let Err(panic) = catch_panic(record) {
+            tracing::error!(component, kind, namespace, name, %panic, "failed to record an Event");
+        }
     }
 
     fn resource(&self, name: &str) -> Result<Arc<Resource>, Status> {

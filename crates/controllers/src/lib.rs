@@ -5,14 +5,13 @@
 //! scheduler's decision for one Pod without a cluster. The controllers must never change the store directly, start a
 //! container or use another clock than the server's.
 //!
-//! Layers, from the bottom: `toleration`, `panic_back_off`; `workloads`; `scheduler`, which reads the binding state of volume claims from
+//! Layers, from the bottom: `toleration`; `workloads`; `scheduler`, which reads the binding state of volume claims from
 //! `workloads`; `node_lifecycle`. Inside `workloads`, each controller is a function from objects to a `Plan`, and
 //! `controller` is the work queue that calls them.
 
 #![warn(missing_docs)]
 
 mod node_lifecycle;
-mod panic_back_off;
 mod scheduler;
 mod toleration;
 mod workloads;

@@ -155,3 +155,18 @@ async fn watch_rollbacks(server: Server, stop: CancellationToken) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_always_panics_fails_the_cluster() {
+        let mut supervisor = Supervisor::new(CancellationToken::new());
+        supervisor.spawn("scheduler", || async { panic!("broken") });
+        let failure = task_failed(supervisor.statuses()).await;
+        let cause = "panicked: broken".to_owned();
+        assert_eq!(failure, ClusterFailure::Task { task: "scheduler", cause });
+        assert_eq!(failure.to_string(), "the scheduler failed repeatedly: it panicked: broken");
+    }
+}

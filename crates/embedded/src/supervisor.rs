@@ -153,6 +153,9 @@ impl RestartBackOff {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     #[test]
@@ -165,5 +168,57 @@ mod tests {
         assert_eq!(delays(300, 1), [Some(1)], "the task has recovered");
         assert_eq!(delays(299, 8), [2, 4, 8, 16, 32, 60, 60, 60].map(Some));
         assert_eq!(delays(0, 2), [None, None], "the task cannot be kept alive");
+    }
+
+    /// Spawns a task that panics `panics` times, and one that does not.
+    fn supervisor(panics: usize) -> (Supervisor, CancellationToken) {
+        let stop = CancellationToken::new();
+        let mut supervisor = Supervisor::new(stop.clone());
+        let remaining = Arc::new(AtomicUsize::new(panics));
+        for (name, is_broken) in [("broken", true), ("other", false)] {
+            let (remaining, stop) = (Arc::clone(&remaining), stop.clone());
+            supervisor.spawn(name, move || {
+                let (remaining, stop) = (Arc::clone(&remaining), stop.clone());
+                async move {
+                    let take = |remaining: usize| remaining.checked_sub(1);
+                    let panics =
+                        is_broken && remaining.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
+                    assert!(!panics, "broken");
+                    stop.cancelled().await;
+                }
+            });
+        }
+        (supervisor, stop)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_panics_is_restarted_with_back_off() {
+        let (supervisor, stop) = supervisor(3);
+        let mut statuses = supervisor.statuses();
+        let mut delays = Vec::new();
+        while delays.len() < 3 {
+            statuses.changed().await.unwrap();
+            if let TaskState::BackOff { cause, delay } = &statuses.borrow_and_update()[0].state {
+                assert_eq!(cause, "panicked: broken");
+                delays.push(delay.as_secs());
+            }
+        }
+        assert_eq!(delays, [1, 2, 4]);
+        statuses.changed().await.unwrap();
+        let expected = TaskStatus { name: "broken", restarts: 3, state: TaskState::Running };
+        assert_eq!(statuses.borrow_and_update()[0], expected);
+        stop.cancel();
+        supervisor.join().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_always_panics_fails_and_the_others_continue() {
+        let (supervisor, stop) = supervisor(usize::MAX);
+        let mut statuses = supervisor.statuses();
+        let failed = TaskState::Failed { cause: "panicked: broken".to_owned() };
+        let statuses = statuses.wait_for(|all| all[0].state == failed).await.unwrap().clone();
+        assert_eq!(statuses[1], TaskStatus { name: "other", restarts: 0, state: TaskState::Running });
+        stop.cancel();
+        supervisor.join().await;
     }
 }

@@ -1,10 +1,11 @@
 //! The sync loop: starts a worker per Pod and forwards changes to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use apimachinery::condition::{self, Condition};
-use apimachinery::{object, persistent_volume, pod};
+use apimachinery::{PanicBackOff, catch_panic, object, persistent_volume, pod, time};
 use apiserver::{Change, Server};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -25,6 +26,18 @@ struct NodeAgent {
     /// Signals of the running workers by Pod UID.
     pods: BTreeMap<String, PodSignals>,
     tasks: JoinSet<String>,
+    panics: PanicBackOff<ObjectKey>,
+    /// Objects to sync later because their last sync panicked.
+    delayed: BTreeSet<ObjectKey>,
+}
+
+/// An object that the sync loop acts on.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum ObjectKey {
+    /// Name.
+    Node(String),
+    /// Namespace and name.
+    Pod(String, String),
 }
 
 /// Runs the Pods of all nodes until `stop` is cancelled, then terminates all containers and returns.
@@ -41,13 +54,21 @@ pub async fn run_node_agent(
     server.set_pod_logs(Arc::new(logs.clone()));
     let pod_ips = PodIpAllocator::new(server.random());
     let context = Arc::new(NodeContext { server, runtime, network, logs, pod_ips, directories });
-    let mut agent =
-        NodeAgent { context, shutdown: CancellationToken::new(), pods: BTreeMap::new(), tasks: JoinSet::new() };
+    let mut agent = NodeAgent {
+        context,
+        shutdown: CancellationToken::new(),
+        pods: BTreeMap::new(),
+        tasks: JoinSet::new(),
+        panics: PanicBackOff::default(),
+        delayed: BTreeSet::new(),
+    };
     agent.context.remove_orphaned_pod_dirs();
     agent.sync_all();
     loop {
+        let retry_delay = agent.time_until_next_retry();
         tokio::select! {
             () = stop.cancelled() => break,
+            () = tokio::time::sleep(retry_delay.unwrap_or_default()), if retry_delay.is_some() => agent.retry_due(),
             Some(ended) = agent.tasks.join_next() => {
                 // Panics of a worker are handled by its task.
                 match ended {
@@ -59,17 +80,19 @@ pub async fn run_node_agent(
             }
             change = changes.next() => match change {
                 Ok(change) if change.resource == "pods" => match (&change.old, &change.new) {
-                    (_, Some(pod)) => agent.handle_pod(pod),
+                    (_, Some(pod)) => agent.sync_pod(pod),
                     (Some(pod), None) => agent.handle_removed_pod(object::uid(pod)),
                     (None, None) => {}
                 },
                 Ok(change) if change.resource == "nodes" => match (&change.old, &change.new) {
-                    (None, Some(node)) => agent.mark_node_ready(node),
+                    (None, Some(node)) => agent.sync_node(node),
                     (Some(old), Some(node)) if is_ready(old) != is_ready(node) => agent.refresh_pods_of_node(object::name(node)),
                     _ => {}
                 },
                 Ok(Change { resource, old: Some(volume), new: None, .. }) if resource == persistent_volume::VOLUMES => {
-                    agent.context.remove_volume(&volume);
+                    if let Err(panic) = catch_panic(|| agent.context.remove_volume(&volume)) {
+                        tracing::error!(name = object::name(&volume), %panic, "failed to remove a volume");
+                    }
                 }
                 Ok(_) => {}
                 Err(_lagged) => agent.sync_all(),
@@ -87,7 +110,7 @@ impl NodeAgent {
     /// status if it differs from the stored one, because an earlier write may have been rejected or rolled back.
     fn sync_all(&mut self) {
         for node in self.context.server.list("nodes") {
-            self.mark_node_ready(&node);
+            self.sync_node(&node);
         }
         let pods = self.context.server.list("pods");
         for (uid, signals) in &self.pods {
@@ -97,8 +120,66 @@ impl NodeAgent {
             signals.refresh.notify_one();
         }
         for pod in pods {
-            self.handle_pod(&pod);
+            self.sync_pod(&pod);
         }
+    }
+
+    /// Handles the current state of a node.
+    fn sync_node(&mut self, node: &Value) {
+        self.guard(ObjectKey::Node(object::name(node).to_owned()), node, |agent| agent.mark_node_ready(node));
+    }
+
+    /// Handles the current state of a Pod.
+    fn sync_pod(&mut self, pod: &Arc<Value>) {
+        let key = ObjectKey::Pod(object::namespace(pod).to_owned(), object::name(pod).to_owned());
+        self.guard(key, pod, |agent| agent.handle_pod(pod));
+    }
+
+    /// Runs `sync` unless the object is delayed. After a panic, the object is synced later, so that it does not stop the
+    /// others.
+    fn guard(&mut self, key: ObjectKey, object: &Value, sync: impl FnOnce(&mut Self)) {
+        let (uid, now) = (object::uid(object), self.context.server.now());
+        if self.panics.retry_at(&key, uid, now).is_some() {
+            return;
+        }
+        self.delayed.remove(&key);
+        match catch_panic(|| sync(self)) {
+            Ok(()) => self.panics.reset(&key),
+            Err(panic) => {
+                self.panics.record(key.clone(), uid, now);
+                self.delayed.insert(key);
+                self.context.server.report_panic(object, &panic, "kubelet");
+            }
+        }
+    }
+
+    /// Syncs the delayed objects that are due.
+    fn retry_due(&mut self) {
+        for key in std::mem::take(&mut self.delayed) {
+            let server = &self.context.server;
+            let object = match &key {
+                ObjectKey::Node(name) => server.get("nodes", "", name),
+                ObjectKey::Pod(namespace, name) => server.get("pods", namespace, name),
+            };
+            let Some(object) = object else {
+                self.panics.reset(&key);
+                continue;
+            };
+            self.delayed.insert(key.clone());
+            match key {
+                ObjectKey::Node(_) => self.sync_node(&object),
+                ObjectKey::Pod(..) => self.sync_pod(&object),
+            }
+        }
+    }
+
+    /// Returns the time until the next delayed object is due.
+    fn time_until_next_retry(&self) -> Option<Duration> {
+        if self.delayed.is_empty() {
+            return None;
+        }
+        let now = self.context.server.now();
+        Some(self.panics.next_retry(now).map_or(Duration::ZERO, |at| time::duration_until(at, now)))
     }
 
     /// Starts a worker for a bound Pod, or forwards its deletion to the worker.

@@ -15,13 +15,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apimachinery::condition::{self, Condition};
-use apimachinery::{catch_panic, object, pod, time};
+use apimachinery::{PanicBackOff, catch_panic, object, pod, time};
 use apiserver::{Change, Server};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::panic_back_off::PanicBackOff;
 use eviction::TolerationStatus;
 
 const LEASES: &str = "leases.coordination.k8s.io";
@@ -54,13 +53,13 @@ pub async fn run_node_lifecycle_controller(server: Server, stop: CancellationTok
     let mut controller = NodeLifecycleController { server, queue, delayed, panics };
     controller.enqueue_all();
     loop {
-        controller.process_queue();
+        controller.process_queue().await;
         let delay = controller.time_until_next_delayed();
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(delay.unwrap_or_default()), if delay.is_some() => controller.enqueue_due(),
             change = changes.next() => match change {
-                Ok(change) => controller.handle_change(&change),
+                Ok(change) => controller.enqueue_affected(&change),
                 Err(_lagged) => controller.enqueue_all(),
             },
         }
@@ -74,6 +73,19 @@ impl NodeLifecycleController {
     fn enqueue_all(&mut self) {
         self.queue.extend(self.server.list("nodes").iter().map(|node| QueueKey::Node(object::name(node).to_owned())));
         self.queue.extend(self.server.list("pods").iter().map(|pod| QueueKey::pod(pod)));
+    }
+
+    /// Enqueues the node or Pod that a change affects. If this panics, enqueues the changed object: its evaluation is
+    /// delayed after a panic.
+    fn enqueue_affected(&mut self, change: &Change) {
+        if let Err(panic) = catch_panic(|| self.handle_change(change)) {
+            tracing::error!(resource = change.resource, name = change.name, %panic, "failed to handle a change");
+            self.queue.extend(match change.resource.as_str() {
+                "pods" => Some(QueueKey::Pod(change.namespace.clone(), change.name.clone())),
+                "nodes" | LEASES => Some(QueueKey::Node(change.name.clone())),
+                _ => None,
+            });
+        }
     }
 
     /// Enqueues the node or Pod that a change affects.
@@ -98,32 +110,57 @@ impl NodeLifecycleController {
     }
 
     /// Evaluates all queued keys. A key that causes a panic is retried later, so that it does not stop the others.
-    fn process_queue(&mut self) {
+    /// Other tasks of the worker continue between the keys.
+    async fn process_queue(&mut self) {
         while let Some(key) = self.queue.pop_first() {
+            tokio::task::yield_now().await;
             self.delayed.remove(&key);
+            let object = match &key {
+                QueueKey::Node(name) => self.server.get("nodes", "", name),
+                QueueKey::Pod(namespace, name) => self.server.get("pods", namespace, name),
+            };
+            let Some(object) = object else {
+                self.panics.reset(&key);
+                self.sync_removed(&key);
+                continue;
+            };
+            let uid = object::uid(&object);
+            if let Some(retry_at) = self.panics.retry_at(&key, uid, self.server.now()) {
+                self.delayed.insert(key, retry_at);
+                continue;
+            }
             let sync = || match &key {
-                QueueKey::Node(name) => self.sync_node(name),
-                QueueKey::Pod(namespace, name) => self.sync_pod(namespace, name),
+                QueueKey::Node(name) => self.sync_node(name, &object),
+                QueueKey::Pod(..) => self.sync_pod(&object),
             };
             match catch_panic(sync) {
                 Ok(()) => self.panics.reset(&key),
                 Err(panic) => {
-                    tracing::error!(?key, %panic, "failed to evaluate a node or Pod");
-                    let delay = self.panics.next_delay_seconds(key.clone());
-                    self.delayed.insert(key, time::add_seconds(self.server.now(), delay));
+                    let retry_at = self.panics.record(key.clone(), uid, self.server.now());
+                    self.server.report_panic(&object, &panic, "node-controller");
+                    self.delayed.insert(key, retry_at);
                 }
             }
         }
     }
 
     /// Checks the heartbeat of a node, updates its taints and enqueues its Pods.
-    fn sync_node(&mut self, name: &str) {
-        if let Some(node) = self.server.get("nodes", "", name) {
-            self.check_heartbeat(&node);
-        }
+    fn sync_node(&mut self, name: &str, node: &Value) {
+        self.check_heartbeat(node);
         if let Some(node) = self.server.get("nodes", "", name) {
             self.update_taints(&node);
         }
+        self.enqueue_pods_of_node(name);
+    }
+
+    /// Enqueues the Pods of a removed node.
+    fn sync_removed(&mut self, key: &QueueKey) {
+        if let QueueKey::Node(name) = key {
+            self.enqueue_pods_of_node(name);
+        }
+    }
+
+    fn enqueue_pods_of_node(&mut self, name: &str) {
         let pods = self.server.list("pods");
         let node_pods = pods.iter().filter(|pod| object::text(pod, "/spec/nodeName") == name);
         self.queue.extend(node_pods.map(|pod| QueueKey::pod(pod)));
@@ -166,22 +203,21 @@ impl NodeLifecycleController {
     }
 
     /// Evicts a Pod that may not stay on its node, or deletes it when its node no longer exists.
-    fn sync_pod(&mut self, namespace: &str, name: &str) {
-        let Some(pod) = self.server.get("pods", namespace, name) else { return };
-        let node = object::text(&pod, "/spec/nodeName");
+    fn sync_pod(&mut self, pod: &Value) {
+        let node = object::text(pod, "/spec/nodeName");
         if node.is_empty() {
             return;
         }
-        let Some(node) = self.server.get("nodes", "", node) else { return self.delete_orphaned_pod(&pod) };
-        if object::is_deleting(&pod) {
+        let Some(node) = self.server.get("nodes", "", node) else { return self.delete_orphaned_pod(pod) };
+        if object::is_deleting(pod) {
             return;
         }
-        match eviction::check_toleration(&pod, &node, self.server.now()) {
+        match eviction::check_toleration(pod, &node, self.server.now()) {
             TolerationStatus::Tolerated => {}
             TolerationStatus::TemporarilyTolerated(at) => {
-                self.delayed.insert(QueueKey::pod(&pod), at);
+                self.delayed.insert(QueueKey::pod(pod), at);
             }
-            TolerationStatus::NotTolerated => self.evict(&pod),
+            TolerationStatus::NotTolerated => self.evict(pod),
         }
     }
 

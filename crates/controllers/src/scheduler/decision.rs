@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use apimachinery::CaughtPanic;
 use serde_json::Value;
 
 /// The scheduling decision for one pending Pod.
@@ -9,6 +10,20 @@ use serde_json::Value;
 pub(super) struct Decision {
     pub(super) pod: Arc<Value>,
     pub(super) outcome: Outcome,
+}
+
+/// The result of a scheduling cycle.
+#[derive(Debug, Default)]
+pub(super) struct Schedule {
+    pub(super) decisions: Vec<Decision>,
+    pub(super) failures: Vec<SchedulingFailure>,
+}
+
+/// A panic, which affects one Pod or the pending Pods of a gang.
+#[derive(Debug)]
+pub(super) struct SchedulingFailure {
+    pub(super) pods: Vec<Arc<Value>>,
+    pub(super) panic: CaughtPanic,
 }
 
 /// The result of scheduling one Pod.

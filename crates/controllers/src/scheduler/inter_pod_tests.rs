@@ -1,6 +1,7 @@
 //! Tests of topology spread constraints, Pod affinity and host ports. The expected results were measured on
 //! kube-scheduler v1.37.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use apimachinery::object;
@@ -74,7 +75,7 @@ fn feasible_nodes_or_message(snapshot: &SchedulingSnapshot) -> String {
     if !feasible.is_empty() {
         return feasible.join(" ");
     }
-    match &schedule_pending(snapshot).first().unwrap().outcome {
+    match &schedule_pending(snapshot, &BTreeSet::new()).decisions.first().unwrap().outcome {
         Outcome::Wait { message, .. } => message.split(". preemption").next().unwrap_or_default().to_owned(),
         other => format!("{other:?}"),
     }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use apimachinery::{Quantity, ResourceList, add_resources, object, parse_resource_list};
+use apimachinery::{Quantity, ResourceList, add_resources, catch_panic, object, parse_resource_list};
 use serde_json::Value;
 
+use super::decision::SchedulingFailure;
 use super::pod_info::is_bound;
 
 /// A node, its Pods and the sum of their requests (`framework.NodeInfo`).
@@ -27,17 +28,33 @@ pub(crate) struct CpuMemory {
     pub(crate) memory: f64,
 }
 
-/// Returns the nodes with their bound Pods, sorted by node name. Nodes that are being deleted are omitted.
-pub(super) fn node_infos(pods: &[Arc<Value>], nodes: &[Arc<Value>]) -> Vec<NodeInfo> {
+/// Returns the nodes with their bound Pods, sorted by node name. Nodes that are being deleted are omitted, and nodes
+/// whose free resources are unknown because one of their Pods causes a panic.
+pub(super) fn node_infos(pods: &[Arc<Value>], nodes: &[Arc<Value>]) -> (Vec<NodeInfo>, Vec<SchedulingFailure>) {
+    add_bound_pods(pods, nodes, NodeInfo::add_pod)
+}
+
+fn add_bound_pods(
+    pods: &[Arc<Value>],
+    nodes: &[Arc<Value>],
+    add_pod: impl Fn(&mut NodeInfo, &Arc<Value>),
+) -> (Vec<NodeInfo>, Vec<SchedulingFailure>) {
     let active = nodes.iter().filter(|node| !object::is_deleting(node));
     let mut nodes: Vec<NodeInfo> = active.map(|node| NodeInfo::new(Arc::clone(node))).collect();
     nodes.sort_by(|a, b| a.name().cmp(b.name()));
+    let mut failures = Vec::new();
     for pod in pods.iter().filter(|pod| is_bound(pod)) {
-        if let Some(node_info) = find_node(&mut nodes, object::text(pod, "/spec/nodeName")) {
-            node_info.add_pod(pod);
+        let Some(node_info) = find_node(&mut nodes, object::text(pod, "/spec/nodeName")) else { continue };
+        if let Err(panic) = catch_panic(|| add_pod(node_info, pod)) {
+            failures.push(SchedulingFailure { pods: vec![Arc::clone(pod)], panic });
         }
     }
-    nodes
+    let has_failed = |node: &NodeInfo| {
+        let mut pods = failures.iter().flat_map(|failure| &failure.pods);
+        pods.any(|pod| object::text(pod, "/spec/nodeName") == node.name())
+    };
+    nodes.retain(|node| !has_failed(node));
+    (nodes, failures)
 }
 
 /// Returns the node with this name; `nodes` must be sorted by name.
@@ -133,5 +150,27 @@ impl CpuMemory {
     /// Returns this amount minus `other`.
     fn minus(self, other: Self) -> Self {
         Self { cpu: self.cpu - other.cpu, memory: self.memory - other.memory }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn node_of_a_pod_that_panics_is_omitted() {
+        let node = |name: &str| Arc::new(json!({"metadata": {"name": name}}));
+        let pod = |name: &str, node: &str| Arc::new(json!({"metadata": {"name": name}, "spec": {"nodeName": node}}));
+        let add_pod = |node: &mut NodeInfo, pod: &Arc<Value>| {
+            assert_ne!(object::name(pod), "broken");
+            node.add_pod(pod);
+        };
+        let pods = [pod("a", "x"), pod("broken", "x"), pod("b", "y")];
+        let (nodes, failures) = add_bound_pods(&pods, &[node("y"), node("x")], add_pod);
+        assert_eq!(nodes.iter().map(|node| (node.name(), node.pods.len())).collect::<Vec<_>>(), [("y", 1)]);
+        assert_eq!(failures.len(), 1);
+        assert_eq!(object::name(&failures[0].pods[0]), "broken");
     }
 }

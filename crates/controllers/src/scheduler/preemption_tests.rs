@@ -1,5 +1,6 @@
 //! Tests of preemption: victims and nominated nodes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use apimachinery::object;
@@ -43,7 +44,7 @@ fn outcome(pods: Vec<Value>, nodes: &[Arc<Value>], groups: &[Arc<Value>]) -> Str
 }
 
 fn outcomes(snapshot: &SchedulingSnapshot) -> String {
-    let decisions = schedule_pending(snapshot);
+    let decisions = schedule_pending(snapshot, &BTreeSet::new()).decisions;
     let lines = decisions.iter().map(|decision| {
         let name = object::name(&decision.pod);
         match &decision.outcome {

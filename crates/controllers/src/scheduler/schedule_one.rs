@@ -78,7 +78,7 @@ fn select_node(
 /// fits. The requests of bound Pods are subtracted from their nodes.
 #[must_use]
 pub fn filter_nodes(pod: &Value, snapshot: &SchedulingSnapshot) -> BTreeMap<String, Vec<UnschedulableReason>> {
-    let node_infos = node_infos(&snapshot.pods, &snapshot.nodes);
+    let (node_infos, _) = node_infos(&snapshot.pods, &snapshot.nodes);
     let state = CycleState::pre_filter(pod, &node_infos, snapshot);
     let node_reasons = |node_info: &NodeInfo| {
         let reasons = state.filter(node_info).map(|failure| failure.reasons).unwrap_or_default();

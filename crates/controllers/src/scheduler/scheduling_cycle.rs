@@ -1,32 +1,51 @@
 //! The main loop of the scheduler, which lists objects, schedules pending Pods and writes the decisions.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use apimachinery::condition::{self, Condition};
-use apimachinery::{disruption_budget, object, persistent_volume, pod};
+use apimachinery::{CaughtPanic, PanicBackOff, catch_panic, disruption_budget, object, persistent_volume, pod, time};
 use apiserver::{Change, Server};
 use futures::FutureExt;
 use serde_json::{Value, json};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio_util::sync::CancellationToken;
 
 use super::assign::schedule_pending;
 use super::decision::{Decision, Outcome};
-use super::pod_info::bound_members;
+use super::pod_info::{bound_members, is_pending};
 use super::snapshot::{SchedulingSnapshot, StorageObjects};
 use super::{POD_GROUPS, gang, node_info};
+
+/// Reporting component of Events.
+const COMPONENT: &str = "default-scheduler";
+
+/// The scheduler and the objects whose processing panicked.
+struct Scheduler {
+    server: Server,
+    panics: PanicBackOff<ObjectKey>,
+}
+
+/// Resource, namespace and name of a Pod or PodGroup.
+type ObjectKey = (&'static str, String, String);
 
 /// Runs the scheduler until `stop` is cancelled.
 pub async fn run_scheduler(server: Server, stop: CancellationToken) {
     let mut changes = server.subscribe();
     server.cache_resources(&["pods", "nodes", POD_GROUPS]);
+    let mut scheduler = Scheduler { server, panics: PanicBackOff::default() };
     loop {
-        run_cycle(&server);
+        scheduler.run_cycle();
+        let retry_delay = scheduler.time_until_next_retry();
+        let retry = tokio::time::sleep(retry_delay.unwrap_or_default());
+        tokio::pin!(retry);
         loop {
             let change = tokio::select! {
                 () = stop.cancelled() => return,
+                () = &mut retry, if retry_delay.is_some() => break,
                 change = changes.next() => change,
             };
-            if change.as_ref().map_or(true, may_unblock_pods) {
+            if change.as_ref().map_or(true, |change| catch_panic(|| may_unblock_pods(change)).unwrap_or(true)) {
                 break;
             }
         }
@@ -58,30 +77,104 @@ fn may_unblock_pods(change: &Change) -> bool {
     }
 }
 
-/// Runs one scheduling cycle.
-fn run_cycle(server: &Server) {
-    let snapshot = SchedulingSnapshot {
-        pods: server.list("pods"),
-        nodes: server.list("nodes"),
-        groups: server.list(POD_GROUPS),
-        namespaces: server.list("namespaces"),
-        budgets: server.list(disruption_budget::RESOURCE),
-        storage: Some(StorageObjects {
-            claims: server.list(persistent_volume::CLAIMS),
-            volumes: server.list(persistent_volume::VOLUMES),
-            classes: server.list(persistent_volume::CLASSES),
-        }),
-    };
-    for group in &snapshot.groups {
-        update_group_phase(server, group, &snapshot.pods);
+/// Runs work that takes long while many Pods are pending. Meanwhile, another thread runs the other tasks of this worker.
+fn run_blocking<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
     }
-    for decision in schedule_pending(&snapshot) {
-        let now = object::format_time(server.now());
-        if let Err(status) = apply(server, &decision, &now) {
-            // If the Pod changed concurrently, that change starts the next cycle.
-            tracing::debug!(pod = object::name(&decision.pod), %status, "failed to write the scheduling decision");
+}
+
+// === impl Scheduler ===
+
+impl Scheduler {
+    /// Runs one scheduling cycle. Objects that cause a panic are retried later, so that they do not stop the others.
+    fn run_cycle(&mut self) {
+        let server = &self.server;
+        let snapshot = SchedulingSnapshot {
+            pods: server.list("pods"),
+            nodes: server.list("nodes"),
+            groups: server.list(POD_GROUPS),
+            namespaces: server.list("namespaces"),
+            budgets: server.list(disruption_budget::RESOURCE),
+            storage: Some(StorageObjects {
+                claims: server.list(persistent_volume::CLAIMS),
+                volumes: server.list(persistent_volume::VOLUMES),
+                classes: server.list(persistent_volume::CLASSES),
+            }),
+        };
+        self.forget_removed_objects(&snapshot);
+        for group in &snapshot.groups {
+            self.guard(POD_GROUPS, group, |server| update_group_phase(server, group, &snapshot.pods));
+        }
+        if snapshot.pods.iter().any(|pod| is_pending(pod)) {
+            run_blocking(|| self.schedule(&snapshot));
         }
     }
+
+    /// Schedules the pending Pods and writes the decisions.
+    fn schedule(&mut self, snapshot: &SchedulingSnapshot) {
+        let is_delayed = |pod: &&Arc<Value>| self.is_delayed("pods", pod);
+        let delayed: BTreeSet<String> =
+            snapshot.pods.iter().filter(is_delayed).map(|pod| object::uid(pod).to_owned()).collect();
+        let schedule = schedule_pending(snapshot, &delayed);
+        for failure in schedule.failures {
+            for pod in failure.pods {
+                self.delay("pods", &pod, &failure.panic);
+            }
+        }
+        for decision in schedule.decisions {
+            self.guard("pods", &decision.pod, |server| {
+                let now = object::format_time(server.now());
+                if let Err(status) = apply(server, &decision, &now) {
+                    // If the Pod changed concurrently, that change starts the next cycle.
+                    tracing::debug!(pod = object::name(&decision.pod), %status, "failed to write the scheduling decision");
+                }
+            });
+        }
+    }
+
+    /// Processes an object unless it is delayed. After a panic, the object is retried later.
+    fn guard(&mut self, resource: &'static str, object: &Value, process: impl FnOnce(&Server)) {
+        if self.is_delayed(resource, object) {
+            return;
+        }
+        match catch_panic(|| process(&self.server)) {
+            Ok(()) => self.panics.reset(&object_key(resource, object)),
+            Err(panic) => self.delay(resource, object, &panic),
+        }
+    }
+
+    fn is_delayed(&self, resource: &'static str, object: &Value) -> bool {
+        self.panics.retry_at(&object_key(resource, object), object::uid(object), self.server.now()).is_some()
+    }
+
+    /// Reports a panic unless the object is already waiting for its retry.
+    fn delay(&mut self, resource: &'static str, object: &Value, panic: &CaughtPanic) {
+        if !self.is_delayed(resource, object) {
+            self.panics.record(object_key(resource, object), object::uid(object), self.server.now());
+            self.server.report_panic(object, panic, COMPONENT);
+        }
+    }
+
+    fn forget_removed_objects(&mut self, snapshot: &SchedulingSnapshot) {
+        if self.panics.is_empty() {
+            return;
+        }
+        let pods = snapshot.pods.iter().map(|pod| object_key("pods", pod));
+        let groups = snapshot.groups.iter().map(|group| object_key(POD_GROUPS, group));
+        let existing: BTreeSet<ObjectKey> = pods.chain(groups).collect();
+        self.panics.retain(|key| existing.contains(key));
+    }
+
+    fn time_until_next_retry(&self) -> Option<std::time::Duration> {
+        let now = self.server.now();
+        self.panics.next_retry(now).map(|at| time::duration_until(at, now))
+    }
+}
+
+fn object_key(resource: &'static str, object: &Value) -> ObjectKey {
+    (resource, object::namespace(object).to_owned(), object::name(object).to_owned())
 }
 
 /// Writes one decision.
@@ -126,7 +219,7 @@ fn bind(server: &Server, pod: &Value, node: &str) -> Result<(), apimachinery::St
     let (namespace, name) = (object::namespace(pod), object::name(pod));
     let stored = server.bind(namespace, name, node)?;
     let message = format!("Successfully assigned {namespace}/{name} to {node}");
-    server.record_event(&stored, "Normal", "Scheduled", &message, "default-scheduler");
+    server.record_event(&stored, "Normal", "Scheduled", &message, COMPONENT);
     Ok(())
 }
 
@@ -135,7 +228,7 @@ fn bind(server: &Server, pod: &Value, node: &str) -> Result<(), apimachinery::St
 fn evict_victim(server: &Server, victim: &Value, preemptor: &Value, node: &str, now: &str) {
     let (namespace, name) = (object::namespace(victim), object::name(victim));
     let message = format!("Preempted by pod {} on node {node}", object::uid(preemptor));
-    server.record_event(victim, "Normal", "Preempted", &message, "default-scheduler");
+    server.record_event(victim, "Normal", "Preempted", &message, COMPONENT);
     let mut updated = victim.clone();
     let status = object::members(&mut updated).entry("status").or_insert_with(|| json!({}));
     let message = "default-scheduler: preempting to accommodate a higher priority pod";
@@ -170,7 +263,7 @@ fn mark_unschedulable(
     }
     let stored = server.update_status("pods", updated)?;
     if reason == "Unschedulable" {
-        server.record_event(&stored, "Warning", "FailedScheduling", message, "default-scheduler");
+        server.record_event(&stored, "Warning", "FailedScheduling", message, COMPONENT);
     }
     Ok(())
 }

@@ -1,9 +1,10 @@
 //! The work queue of the workload controllers: reconciles every queued object and executes its plan.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 
-use apimachinery::{catch_panic, disruption_budget, object, persistent_volume, time};
+use apimachinery::{CaughtPanic, PanicBackOff, catch_panic, disruption_budget, object, persistent_volume, time};
 use apiserver::{Change, Lagged, Server, Subscription};
 use futures::FutureExt;
 use jiff::Timestamp;
@@ -16,7 +17,6 @@ use super::{
     deployment, disruption, endpoints, enqueue, horizontal_pod_autoscaler, job, leader_worker_set, replica_set,
     stateful_set, volume_claim,
 };
-use crate::panic_back_off::PanicBackOff;
 
 /// Delay of a retry after an error other than a conflict, in seconds.
 const RETRY_DELAY_SECONDS: i64 = 5;
@@ -34,6 +34,10 @@ struct ControllerManager {
     /// Keys to reconcile later, with their due times.
     delayed: BTreeMap<WorkloadKey, Timestamp>,
     panics: PanicBackOff<WorkloadKey>,
+    /// Changed objects, by resource, namespace and name, for which determining the affected keys panicked.
+    change_panics: PanicBackOff<(String, String, String)>,
+    /// When to enqueue all objects: the next retry of `change_panics`.
+    enqueue_all_at: Option<Timestamp>,
 }
 
 /// Runs the workload controllers until `stop` is cancelled. The loop sleeps until an object changes or a delayed key is
@@ -43,10 +47,9 @@ pub async fn run_workload_controllers(server: Server, volumes_dir: Option<PathBu
     server.cache_resources(&WORKLOAD_KINDS.map(WorkloadKind::resource));
     server.cache_resources(&["pods", endpoints::RESOURCE, stateful_set::REVISIONS]);
     let queue = enqueue::all(&server);
-    let mut controller =
-        ControllerManager { server, volumes_dir, queue, delayed: BTreeMap::new(), panics: PanicBackOff::default() };
+    let mut controller = ControllerManager::new(server, volumes_dir, queue);
     loop {
-        controller.process_queue();
+        controller.process_queue().await;
         let delay = controller.time_until_next_delayed();
         tokio::select! {
             () = stop.cancelled() => return,
@@ -59,29 +62,52 @@ pub async fn run_workload_controllers(server: Server, volumes_dir: Option<PathBu
 // === impl ControllerManager ===
 
 impl ControllerManager {
+    fn new(server: Server, volumes_dir: Option<PathBuf>, queue: BTreeSet<WorkloadKey>) -> Self {
+        Self {
+            server,
+            volumes_dir,
+            queue,
+            delayed: BTreeMap::new(),
+            panics: PanicBackOff::default(),
+            change_panics: PanicBackOff::default(),
+            enqueue_all_at: None,
+        }
+    }
+
     /// Reconciles all queued keys. A key that causes a panic is retried later, so that it does not stop the others.
-    fn process_queue(&mut self) {
+    /// Other tasks of the worker continue between the keys.
+    async fn process_queue(&mut self) {
         while let Some(key) = self.queue.pop_first() {
+            tokio::task::yield_now().await;
             self.delayed.remove(&key);
-            match catch_panic(|| self.reconcile(&key)) {
+            let Some(object) = self.server.get(key.kind.resource(), &key.namespace, &key.name) else {
+                self.panics.reset(&key);
+                continue;
+            };
+            let uid = object::uid(&object);
+            if let Some(retry_at) = self.panics.retry_at(&key, uid, self.server.now()) {
+                self.delayed.insert(key, retry_at);
+                continue;
+            }
+            match AssertUnwindSafe(self.reconcile(&key, &object)).catch_unwind().await {
                 Ok(()) => self.panics.reset(&key),
-                Err(panic) => {
-                    tracing::error!(?key, %panic, "failed to reconcile an object");
-                    let delay = self.panics.next_delay_seconds(key.clone());
-                    self.delayed.insert(key, time::add_seconds(self.server.now(), delay));
+                Err(payload) => {
+                    let retry_at = self.panics.record(key.clone(), uid, self.server.now());
+                    let panic = CaughtPanic::from_payload(payload.as_ref());
+                    self.server.report_panic(&object, &panic, key.kind.component());
+                    self.delayed.insert(key, retry_at);
                 }
             }
         }
     }
 
     /// Reconciles an object.
-    fn reconcile(&mut self, key: &WorkloadKey) {
-        let Some(object) = self.server.get(key.kind.resource(), &key.namespace, &key.name) else { return };
-        let plan = self.plan(key.kind, &object);
+    async fn reconcile(&mut self, key: &WorkloadKey, object: &Value) {
+        let plan = self.plan(key.kind, object);
         if let Some(at) = plan.requeue_at {
             self.delayed.insert(key.clone(), at);
         }
-        self.execute(key, &object, plan);
+        self.execute(key, object, plan).await;
     }
 
     /// Returns the plan of the controller for this object.
@@ -135,9 +161,10 @@ impl ControllerManager {
     }
 
     /// Executes the actions in order. A conflict requeues the key immediately, as the store already has the newer
-    /// object.
-    fn execute(&mut self, key: &WorkloadKey, object: &Value, plan: Plan) {
+    /// object. Other tasks of the worker continue between the actions.
+    async fn execute(&mut self, key: &WorkloadKey, object: &Value, plan: Plan) {
         for action in plan.actions {
+            tokio::task::yield_now().await;
             let is_create = matches!(action, Action::Create { .. });
             let Err(status) = action.execute(&self.server, key.kind.component()) else { continue };
             match status.code {
@@ -172,15 +199,36 @@ impl ControllerManager {
 
     /// Enqueues the objects that a change affects.
     fn enqueue_affected(&mut self, change: Result<Change, Lagged>) {
-        self.queue.extend(match change {
-            Ok(change) => enqueue::affected(&self.server, &change),
-            Err(_) => enqueue::all(&self.server),
-        });
+        match change {
+            Ok(change) => self.enqueue_affected_by(&change, enqueue::affected),
+            Err(_) => self.queue.extend(enqueue::all(&self.server)),
+        }
+    }
+
+    /// Enqueues the objects that `affected` returns for a change. If it panics, all objects are enqueued later.
+    fn enqueue_affected_by(&mut self, change: &Change, affected: impl Fn(&Server, &Change) -> BTreeSet<WorkloadKey>) {
+        let Some(object) = change.new.as_ref().or(change.old.as_ref()) else { return };
+        let key = (change.resource.clone(), change.namespace.clone(), change.name.clone());
+        let (uid, now) = (object::uid(object), self.server.now());
+        if self.change_panics.retry_at(&key, uid, now).is_some() {
+            return;
+        }
+        match catch_panic(|| affected(&self.server, change)) {
+            Ok(affected) => {
+                self.queue.extend(affected);
+                self.change_panics.reset(&key);
+            }
+            Err(panic) => {
+                let retry_at = self.change_panics.record(key, uid, now);
+                self.enqueue_all_at = Some(self.enqueue_all_at.map_or(retry_at, |at| at.min(retry_at)));
+                self.server.report_panic(object, &panic, "controllermanager");
+            }
+        }
     }
 
     /// Returns the time until the next delayed key is due.
     fn time_until_next_delayed(&self) -> Option<std::time::Duration> {
-        let next_at = self.delayed.values().min()?;
+        let next_at = self.delayed.values().chain(&self.enqueue_all_at).min()?;
         Some(time::duration_until(*next_at, self.server.now()))
     }
 
@@ -190,6 +238,14 @@ impl ControllerManager {
         let due_keys: Vec<WorkloadKey> =
             self.delayed.iter().filter(|(_, at)| **at <= now).map(|(key, _)| key.clone()).collect();
         self.queue.extend(due_keys);
+        if self.enqueue_all_at.is_some_and(|at| at <= now) {
+            let exists = |(resource, namespace, name): &(String, String, String)| {
+                self.server.get(resource, namespace, name).is_some()
+            };
+            self.change_panics.retain(exists);
+            self.enqueue_all_at = self.change_panics.next_retry(now);
+            self.queue.extend(enqueue::all(&self.server));
+        }
     }
 }
 
@@ -220,8 +276,7 @@ mod tests {
 
     fn manager(quota: &Arc<PodQuota>) -> ControllerManager {
         let server = Server::new(&ServerPorts { admission: Arc::<PodQuota>::clone(quota), ..ServerPorts::default() });
-        let (queue, delayed, panics) = (BTreeSet::new(), BTreeMap::new(), PanicBackOff::default());
-        ControllerManager { server, volumes_dir: None, queue, delayed, panics }
+        ControllerManager::new(server, None, BTreeSet::new())
     }
 
     fn create_job(manager: &mut ControllerManager, parallelism: i64) -> WorkloadKey {
@@ -242,7 +297,7 @@ mod tests {
         let mut pods = Vec::new();
         // One round for each of the two bursts, one for the status, and one that changes nothing.
         for _ in 0..4 {
-            manager.process_queue();
+            manager.process_queue().await;
             pods.push(manager.server.list("pods").len());
             manager.collect_changes(&mut changes).now_or_never();
         }
@@ -255,9 +310,82 @@ mod tests {
         let quota = Arc::new(PodQuota { limit: 3, attempts: AtomicUsize::new(0) });
         let mut manager = manager(&quota);
         let key = create_job(&mut manager, 700);
-        manager.process_queue();
+        manager.process_queue().await;
         assert_eq!(manager.server.list("pods").len(), 3);
         assert_eq!(quota.attempts.load(Ordering::Relaxed), 4);
         assert!(manager.delayed.contains_key(&key), "the controller retries later");
+    }
+
+    /// Panics for the status of Jobs.
+    struct BrokenAdmission;
+
+    impl Admission for BrokenAdmission {
+        fn review(&self, request: &AdmissionRequest<'_>) -> AdmissionResponse {
+            let is_broken = request.resource == job::RESOURCE
+                && request.object.is_some_and(|job| job.pointer("/status/active").is_some());
+            assert!(!is_broken, "broken admission");
+            AdmissionResponse { allowed: true, ..AdmissionResponse::default() }
+        }
+    }
+
+    fn broken_manager() -> ControllerManager {
+        let server = Server::new(&ServerPorts { admission: Arc::new(BrokenAdmission), ..ServerPorts::default() });
+        ControllerManager::new(server, None, BTreeSet::new())
+    }
+
+    fn event_messages(manager: &ControllerManager, reason: &str) -> Vec<String> {
+        let events = manager.server.list("events");
+        let matching = events.iter().filter(|event| event["reason"] == reason && event["type"] == "Warning");
+        matching.map(|event| object::text(event, "/message").to_owned()).collect()
+    }
+
+    #[tokio::test]
+    async fn object_that_panics_is_reported_and_its_changes_do_not_shorten_the_delay() {
+        let mut manager = broken_manager();
+        let key = create_job(&mut manager, 1);
+        let mut changes = manager.server.subscribe();
+        manager.process_queue().await;
+        manager.collect_changes(&mut changes).now_or_never();
+        manager.process_queue().await;
+        let retry_at = manager.delayed[&key];
+        let message =
+            "Internal error of job-controller: panicked: broken admission. It retries with increasing delays.";
+        assert_eq!(event_messages(&manager, "InternalError"), [message]);
+        let mut job = Value::clone(&manager.server.get(job::RESOURCE, "default", "once").unwrap());
+        job["metadata"]["annotations"] = json!({"a": "b"});
+        manager.server.update(job::RESOURCE, job).unwrap();
+        manager.collect_changes(&mut changes).now_or_never();
+        assert!(manager.queue.contains(&key));
+        manager.process_queue().await;
+        assert_eq!(manager.delayed[&key], retry_at);
+        let events = manager.server.list("events");
+        assert_eq!(events.iter().filter(|event| event["reason"] == "InternalError" && event["count"] != 1).count(), 0);
+        manager.server.delete(job::RESOURCE, "default", "once", None).unwrap();
+        create_job(&mut manager, 1);
+        manager.process_queue().await;
+        manager.collect_changes(&mut changes).now_or_never();
+        manager.process_queue().await;
+        assert!(manager.delayed[&key] > retry_at, "another object of the same name has no delay");
+    }
+
+    #[tokio::test]
+    async fn change_that_panics_enqueues_all_objects_later() {
+        let mut manager = broken_manager();
+        let key = create_job(&mut manager, 1);
+        manager.queue.clear();
+        let mut changes = manager.server.subscribe();
+        let pod = json!({"metadata": {"name": "p", "namespace": "default"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        manager.server.create("pods", pod).unwrap();
+        let change = changes.next().await.unwrap();
+        let fail = |_: &Server, _: &Change| panic!("broken change");
+        manager.enqueue_affected_by(&change, fail);
+        let retry_at = manager.enqueue_all_at.unwrap();
+        manager.enqueue_affected_by(&change, |_, _| unreachable!("delayed"));
+        assert_eq!(manager.enqueue_all_at, Some(retry_at));
+        assert_eq!(event_messages(&manager, "InternalError").len(), 1);
+        assert!(manager.time_until_next_delayed().is_some());
+        manager.enqueue_all_at = Some(manager.server.now());
+        manager.enqueue_due();
+        assert!(manager.queue.contains(&key));
     }
 }

@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use embedded::ports::{Admission, AdmissionRequest, AdmissionResponse, Ports, ServerPorts};
-use embedded::{
-    Cluster, ClusterFailure, DEFAULT_HISTORY_SIZE, NodeDirectories, Server, Store, StoreSettings, TaskState, TaskStatus,
-};
+use embedded::{Cluster, DEFAULT_HISTORY_SIZE, NodeDirectories, Server, Store, StoreSettings, TaskStatus};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use serde_json::{Value, json};
@@ -98,51 +96,72 @@ async fn controllers_retry_an_object_that_panics_and_reconcile_the_others() {
     }
     wait_until(&server, |server| is_available(server, "web")).await;
     assert!(!is_available(&server, "broken"));
+    let expected = ("broken".to_owned(), "deployment-controller".to_owned(), true);
+    wait_until(&server, |server| internal_errors(server).contains(&expected)).await;
     admission.repair();
     wait_until(&server, |server| is_available(server, "broken")).await;
     assert_eq!(status_of(&cluster, "workload controllers").restarts, 0);
     cluster.stop().await;
 }
 
+/// Returns the Warning Events about internal errors, as object, component and whether they occurred more than once.
+fn internal_errors(server: &Server) -> Vec<(String, String, bool)> {
+    let events = server.list("events");
+    let errors = events.iter().filter(|event| event["type"] == "Warning" && event["reason"] == "InternalError");
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let describe = |event: &Arc<Value>| {
+        let repeated = event["count"].as_i64().unwrap() > 1;
+        (text(&event["involvedObject"]["name"]), text(&event["source"]["component"]), repeated)
+    };
+    errors.map(describe).collect()
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_task_that_panics_is_restarted_with_back_off() {
+async fn scheduler_retries_a_pod_that_panics_and_schedules_the_others() {
     let admission = BrokenAdmission::new(is_scheduler_report);
     let cluster = start(&admission);
     let server = cluster.server().clone();
-    let mut statuses = cluster.task_statuses();
     server.create("pods", unschedulable_pod()).unwrap();
-    let mut delays = Vec::new();
-    while delays.len() < 3 {
-        statuses.changed().await.unwrap();
-        if let TaskState::BackOff { cause, delay } = status_of(&cluster, "scheduler").state {
-            assert_eq!(cause, "panicked: broken admission");
-            delays.push(delay.as_secs());
-        }
-    }
-    assert_eq!(delays, [1, 2, 4]);
+    wait_until(&server, |server| {
+        let expected = ("large".to_owned(), "default-scheduler".to_owned(), true);
+        internal_errors(server).contains(&expected)
+    })
+    .await;
+    server.create("deployments.apps", named_deployment("web")).unwrap();
+    wait_until(&server, |server| is_available(server, "web")).await;
+    // Far more than ten failures of a task.
+    let failure = tokio::time::timeout(Duration::from_secs(2 * 3600), cluster.failed()).await;
+    assert!(failure.is_err(), "{failure:?}");
+    assert_eq!(status_of(&cluster, "scheduler").restarts, 0);
     admission.repair();
     let reason = |server: &Server| {
         let pod = server.get("pods", "default", "large").unwrap();
         condition(&pod, "PodScheduled")["reason"].clone()
     };
     wait_until(&server, |server| reason(server) == "Unschedulable").await;
-    let status = status_of(&cluster, "scheduler");
-    assert_eq!(status, TaskStatus { name: "scheduler", restarts: 3, state: TaskState::Running });
     cluster.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_always_panics_fails_the_cluster() {
-    let cluster = start(&BrokenAdmission::new(is_scheduler_report));
+async fn node_agent_retries_objects_that_panic() {
+    let admission = BrokenAdmission::new(|request| request.operation == "UPDATE" && request.name == "broken");
+    let cluster = start(&admission);
     let server = cluster.server().clone();
-    server.create("pods", unschedulable_pod()).unwrap();
-    let failure = cluster.failed().await;
-    let cause = "panicked: broken admission".to_owned();
-    assert_eq!(failure, ClusterFailure::Task { task: "scheduler", cause });
-    assert_eq!(failure.to_string(), "the scheduler failed repeatedly: it panicked: broken admission");
-    // The other tasks continue.
-    server.create("deployments.apps", named_deployment("web")).unwrap();
-    wait_until(&server, |server| server.list("pods").len() == 2).await;
+    for name in ["broken", "other"] {
+        let allocatable = json!({"cpu": "1", "pods": "9"});
+        let node = json!({"metadata": {"name": name}, "status": {"allocatable": allocatable}});
+        server.create("nodes", node).unwrap();
+    }
+    let is_ready =
+        |server: &Server, name: &str| condition(&server.get("nodes", "", name).unwrap(), "Ready")["status"] == "True";
+    wait_until(&server, |server| {
+        let expected = ("broken".to_owned(), "kubelet".to_owned(), true);
+        is_ready(server, "other") && internal_errors(server).contains(&expected)
+    })
+    .await;
+    assert_eq!(status_of(&cluster, "node agent").restarts, 0);
+    admission.repair();
+    wait_until(&server, |server| is_ready(server, "broken")).await;
     cluster.stop().await;
 }
 

@@ -4,7 +4,7 @@
 //! The workload is a disaggregated multi-node service (seed 002, Story 4): 1 prefill replica of 2 Pods and 2 decode
 //! replicas of 4 Pods. Every Pod requests all 8 GPUs of a node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use apimachinery::object;
@@ -140,7 +140,7 @@ impl SchedulerFixture {
     }
 
     fn schedule(&mut self) {
-        for decision in schedule_pending(&self.snapshot()) {
+        for decision in schedule_pending(&self.snapshot(), &BTreeSet::new()).decisions {
             let Outcome::Bind { node } = decision.outcome else { continue };
             let pod = self.pods.iter_mut().find(|pod| object::uid(pod) == object::uid(&decision.pod)).unwrap();
             let mut bound = Value::clone(pod);
