@@ -37,49 +37,42 @@ impl EventRecorder {
         EventRecorder { client, clock, controller }
     }
 
-    /// Returns an event about a transition of `object` at the current time, for [`Self::send`].
-    #[must_use]
-    pub fn event(&self, object: &Value, action: &str, transition: &Transition) -> Value {
-        let now = self.clock.now();
-        let name = event_name(object, transition, &format!("{:x}", now.as_nanosecond()));
-        render(object, action, transition, self.controller, now, name)
+    /// Creates the event about a transition that the status of `object` does not record yet. A retry with the same status
+    /// creates it once, as does another replica after a lost term.
+    ///
+    /// # Errors
+    /// The request failed or was rejected. An event that already exists is not an error.
+    pub async fn publish_transition(&self, object: &Value, action: &str, transition: &Transition) -> Result<(), Error> {
+        self.create(object, action, transition, &status_version(object)).await
     }
 
     /// Creates an event unless one exists for the same content of `object` (its `spec`, or the `data` of a ConfigMap) and the
     /// same message, so that replicas that publish it repeatedly create it once.
     ///
     /// # Errors
-    /// Same as [`Self::send`], except that an event that already exists is not an error.
+    /// Same as [`Self::publish_transition`].
     pub async fn publish_once(&self, object: &Value, action: &str, transition: &Transition) -> Result<(), Error> {
         let content = object.get("spec").or_else(|| object.get("data")).unwrap_or(&Value::Null);
-        let content = format!("{}{content}{}", metadata_field(object, "uid"), transition.message);
-        let name = event_name(object, transition, &format!("{:016x}", fingerprint(&content)));
-        let event = render(object, action, transition, self.controller, self.clock.now(), name);
-        match self.send(&event).await {
-            Err(error) if error.is_conflict() => Ok(()),
-            result => result,
-        }
+        self.create(object, action, transition, &format!("{content}{}", transition.message)).await
     }
 
-    /// Creates an event.
-    ///
-    /// # Errors
-    /// The request failed or was rejected. Events are best effort: callers log the error and continue.
-    pub async fn send(&self, event: &Value) -> Result<(), Error> {
-        let regarding = &event["regarding"];
-        let object = kind_and_name(&json!({"kind": regarding["kind"], "metadata": regarding}));
-        let request_error = |source| Error::Request { action: "create an event for", object, source: Box::new(source) };
-        let event: DynamicObject = match serde_json::from_value(event.clone()) {
-            Ok(event) => event,
-            Err(error) => return Err(request_error(kube::Error::SerdeError(error))),
+    /// Creates an event unless one exists for the same object, reason and `basis`.
+    async fn create(&self, object: &Value, action: &str, transition: &Transition, basis: &str) -> Result<(), Error> {
+        let name = event_name(object, transition, basis);
+        let event = render(object, action, transition, self.controller, self.clock.now(), name);
+        let request_error = |source| Error::Request {
+            action: "create an event for",
+            object: kind_and_name(object),
+            source: Box::new(source),
         };
+        let event: DynamicObject =
+            serde_json::from_value(event).map_err(|error| request_error(kube::Error::SerdeError(error)))?;
         let namespace = event.metadata.namespace.clone().unwrap_or_default();
-        EVENT
-            .api(self.client.clone(), &namespace)
-            .create(&PostParams::default(), &event)
-            .await
-            .map_err(request_error)?;
-        Ok(())
+        let events = EVENT.api(self.client.clone(), &namespace);
+        match events.create(&PostParams::default(), &event).await.map_err(request_error) {
+            Err(error) if !error.is_conflict() => Err(error),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -108,10 +101,20 @@ fn render(
     })
 }
 
-/// Returns an event name that is unique per object, reason and `suffix`: one object may have several events at the same
+/// Returns an event name that is unique per object, reason and `basis`: one object may have several events at the same
 /// time.
-fn event_name(object: &Value, transition: &Transition, suffix: &str) -> String {
-    format!("{}.{suffix}.{}", metadata_field(object, "name"), transition.reason.to_ascii_lowercase())
+fn event_name(object: &Value, transition: &Transition, basis: &str) -> String {
+    let (name, reason) = (metadata_field(object, "name"), transition.reason.to_ascii_lowercase());
+    format!("{name}.{:016x}.{reason}", fingerprint(&format!("{}{basis}", metadata_field(object, "uid"))))
+}
+
+/// Returns text that differs after each write of the status and each change of the generation. Transitions back and forth
+/// may result in the same status again, so it contains when the status was written.
+fn status_version(object: &Value) -> String {
+    let entries = object["metadata"]["managedFields"].as_array();
+    let of_status = |entry: &&Value| entry["subresource"] == "status";
+    let times: Vec<&Value> = entries.into_iter().flatten().filter(of_status).map(|entry| &entry["time"]).collect();
+    json!([object["metadata"]["generation"], times, object["status"]]).to_string()
 }
 
 /// Returns the 64-bit FNV-1a hash of `text`. Unlike the standard library's hashes, it does not change between Rust
@@ -139,12 +142,35 @@ mod tests {
         let object = json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "metadata": {"name": "a", "namespace": "n", "uid": "u"}});
         let transition = Transition { warning: true, reason: "Unschedulable".to_owned(), message: "é".repeat(600) };
         let now = Timestamp::from_second(1).unwrap();
-        let name = event_name(&object, &transition, "3b9aca00");
+        let name = event_name(&object, &transition, "");
         let event = render(&object, "Reconcile", &transition, "ostler.io/operator", now, name);
-        assert_eq!(event["metadata"], json!({"namespace": "n", "name": "a.3b9aca00.unschedulable"}));
+        assert_eq!(event["metadata"], json!({"namespace": "n", "name": "a.af63f04c86022b22.unschedulable"}));
         assert_eq!(event["regarding"]["uid"], "u");
         assert_eq!(event["type"], "Warning");
         assert_eq!(event["note"].as_str().unwrap().len(), 1024);
+    }
+
+    #[test]
+    fn event_of_a_transition_is_created_once_per_written_status() {
+        let object = |generation: i64, time: &str, reason: &str| {
+            json!({"metadata": {"name": "a", "uid": "u", "resourceVersion": time, "generation": generation,
+                "managedFields": [{"subresource": "status", "time": time}, {"time": "2026-01-02T00:00:00Z"}]},
+                "status": {"conditions": [{"type": "Ready", "reason": reason}]}})
+        };
+        let transition = Transition { warning: true, reason: "B".to_owned(), message: "m".to_owned() };
+        let name = |object: &Value| event_name(object, &transition, &status_version(object));
+        let first = object(1, "2026-01-01T00:00:00Z", "A");
+        let mut labeled = first.clone();
+        labeled["metadata"]["resourceVersion"] = json!("9");
+        labeled["metadata"]["managedFields"][1]["time"] = json!("2026-01-03T00:00:00Z");
+        assert_eq!(name(&first), name(&labeled), "a write outside the status");
+        for other in [
+            object(2, "2026-01-01T00:00:00Z", "A"),
+            object(1, "2026-01-01T00:00:01Z", "A"),
+            object(1, "2026-01-01T00:00:00Z", "C"),
+        ] {
+            assert_ne!(name(&first), name(&other), "{other}");
+        }
     }
 
     /// Published test vectors of 64-bit FNV-1a: event names must not change between versions.

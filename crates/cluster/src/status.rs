@@ -27,6 +27,12 @@ impl StatusWriter {
         StatusWriter { client, stores, manager }
     }
 
+    /// Returns whether [`Self::publish`] would send no request.
+    #[must_use]
+    pub fn is_published(&self, kind: Kind, live: &Value, status: &Value) -> bool {
+        is_status_applied(live, &apply_configuration(kind, live, status), self.manager)
+    }
+
     /// Applies `status` to the status of `live`; fields of other managers remain. Returns whether a request changed the
     /// object. A deleted object is not an error.
     ///

@@ -61,7 +61,7 @@ impl BaseSetReconciler {
                 reason: reason.as_str().to_owned(),
                 message: message.clone(),
             };
-            context.event_recorder.publish_once(config_map, "Reconcile", &transition).await?;
+            context.event_publisher.publish_once(config_map, "Reconcile", &transition).await?;
         }
         *self.reported_errors() = Some(current_errors);
         Ok(())

@@ -106,7 +106,6 @@ mod tests {
 
     use super::*;
     use crate::FIELD_MANAGER;
-    use crate::event_queue::event_queue;
     use crate::kinds::{OME_SERVICE, SCALED_OBJECT};
     use crate::options::Options;
 
@@ -118,7 +117,7 @@ mod tests {
         let client = Client::try_from(kube::Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
         let (stores, options, stop) = (Stores::new(FIELD_MANAGER), Options::default(), CancellationToken::new());
         let (mut watches, _changes) = Watches::new(client.clone(), stores.clone(), stop.clone());
-        let context = Context::new(client, stores.clone(), &options, event_queue().0);
+        let context = Context::new(client, stores.clone(), &options);
         let mut queue = WorkQueue::default();
         let service = json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "metadata": {"name": "chat", "namespace": "n"}});
         let definition = json!({"metadata": {"name": SCALED_OBJECT.group_resource()},

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cluster::{
     Applier, Clock, Condition, ConditionStatus, Error, EventRecorder, Kind, NamespacedName, StatusWriter, Stores,
-    Transition, find_condition,
+    find_condition,
 };
 use jiff::Timestamp;
 use kube::Client;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::FIELD_MANAGER;
 use crate::cluster_state::ClusterState;
-use crate::event_queue::EventSender;
+use crate::event_publisher::EventPublisher;
 use crate::health::Health;
 use crate::inventory;
 use crate::kinds::{OWNED, SERVICES};
@@ -22,7 +22,7 @@ use crate::selection_snapshot::SelectionSnapshot;
 use crate::status_report::StatusReport;
 
 /// Reporting controller of events.
-pub(crate) const CONTROLLER_NAME: &str = "ostler.io/operator";
+const CONTROLLER_NAME: &str = "ostler.io/operator";
 
 /// Shared by all reconciles.
 pub(crate) struct Context {
@@ -32,8 +32,8 @@ pub(crate) struct Context {
     pub(crate) state: ClusterState,
     /// Applies and deletes objects.
     pub(crate) applier: Applier,
-    /// Creates events.
-    pub(crate) event_recorder: EventRecorder,
+    /// Publishes events.
+    pub(crate) event_publisher: EventPublisher,
     /// Metrics of the operator.
     pub(crate) metrics: Arc<Metrics>,
     /// Gauges of the cluster, which disappear with this context.
@@ -56,19 +56,18 @@ pub(crate) struct Context {
     pub(crate) picker_image: String,
     clock: Arc<dyn Clock>,
     status_writer: StatusWriter,
-    event_sender: EventSender,
 }
 
 // === impl Context ===
 
 impl Context {
     /// Returns a context with empty state.
-    pub(crate) fn new(client: Client, stores: Stores, options: &Options, event_sender: EventSender) -> Context {
+    pub(crate) fn new(client: Client, stores: Stores, options: &Options) -> Context {
+        let event_recorder = EventRecorder::new(client.clone(), options.clock.clone(), CONTROLLER_NAME);
         Context {
             applier: Applier::new(client.clone(), stores.clone(), OWNED, FIELD_MANAGER),
-            status_writer: StatusWriter::new(client.clone(), stores.clone(), FIELD_MANAGER),
-            event_recorder: EventRecorder::new(client, options.clock.clone(), CONTROLLER_NAME),
-            event_sender,
+            status_writer: StatusWriter::new(client, stores.clone(), FIELD_MANAGER),
+            event_publisher: EventPublisher::new(event_recorder),
             state: ClusterState::new(options.accelerator_aware),
             clock: options.clock.clone(),
             metrics: Arc::clone(&options.metrics),
@@ -95,8 +94,12 @@ impl Context {
         self.state.snapshot_cache.current(&self.stores, &self.state.inventory, self.accelerator_aware)
     }
 
-    /// Writes the status if it differs, and then enqueues one event per condition transition.
+    /// Writes the status if it differs, after one event per transition that it records.
     pub(crate) async fn publish_report(&self, kind: Kind, object: &Value, report: &StatusReport) -> Result<(), Error> {
+        if self.status_writer.is_published(kind, object, &report.status) {
+            return Ok(());
+        }
+        self.event_publisher.publish_transitions(object, &report.all_events(object)).await?;
         if !self.status_writer.publish(kind, object, &report.status).await? {
             return Ok(());
         }
@@ -105,15 +108,7 @@ impl Context {
             self.state.apply_service(kind, &key, self.stores.get(kind, &key).as_deref());
             log_ready_transition(kind, &key, object, &report.conditions);
         }
-        for event in report.all_events(object) {
-            self.enqueue_event(object, &event);
-        }
         Ok(())
-    }
-
-    /// Enqueues one event.
-    pub(crate) fn enqueue_event(&self, object: &Value, transition: &Transition) {
-        self.event_sender.enqueue(self.event_recorder.event(object, "Reconcile", transition));
     }
 }
 

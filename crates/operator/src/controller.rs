@@ -1,9 +1,9 @@
-//! Starts and stops the operator: webhook, leader election, watches, control loop and events.
+//! Starts and stops the operator: webhook, leader election, watches and control loop.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{CUSTOM_RESOURCE_DEFINITION, Change, Clock, Error, EventRecorder, NamespacedName, Stores, Watches};
+use cluster::{CUSTOM_RESOURCE_DEFINITION, Change, Clock, Error, NamespacedName, Stores, Watches};
 use kube::Client;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -12,10 +12,9 @@ use crate::FIELD_MANAGER;
 use crate::admission::WebhookOptions;
 use crate::admission::webhook;
 use crate::base_set;
-use crate::context::{CONTROLLER_NAME, Context};
+use crate::context::Context;
 use crate::control_loop::ControlLoop;
 use crate::error_chain::error_chain;
-use crate::event_queue::{EventSender, event_queue};
 use crate::health::{Health, Part};
 use crate::kinds::{
     ACCELERATOR_CLASS, BASE_SET_CONFIG_MAP, BUILTIN, CLUSTER_SERVING_RUNTIME, FUSIONINFER_SERVICE, LABEL_FILTERED,
@@ -26,15 +25,13 @@ use crate::reconcilers::Reconcilers;
 
 /// Interval at which the webhook checks whether its caches are synced.
 const CACHE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Timeout of the running reconciles after shutdown. Shutdown must not wait for an API server that does not respond.
-const RECONCILE_STOP_TIMEOUT: Duration = Duration::from_secs(5);
-/// Timeout for sending the remaining events after that.
-const EVENT_FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
+/// Timeout of the running reconciles and their events after shutdown. Shutdown must not wait for an API server that does not
+/// respond.
+const RECONCILE_STOP_TIMEOUT: Duration = Duration::from_secs(7);
 
 /// Runs the operator until `stop` is cancelled. With leader election, reconciles run only while this replica leads.
 ///
-/// After `stop`, the running reconciles complete, the remaining events are sent, and the Lease is released, in this order
-/// and in at most 9 s. Metrics must be served until `run` returns.
+/// After `stop`, the running reconciles complete, and then the Lease is released, in at most 9 s together. Metrics must be served until `run` returns.
 ///
 /// # Errors
 /// Currently returns no error: requests that the API server rejects are retried.
@@ -114,27 +111,11 @@ async fn discard(changes: &mut mpsc::Receiver<Change>) {
     while changes.recv().await.is_some() {}
 }
 
-/// Runs the control loop and sends its events concurrently, so that a slow API server does not delay reconciles.
+/// Runs the control loop until `stop` is cancelled, and then a limited time for the running reconciles.
 async fn run_controller(client: Client, options: &Options, stop: CancellationToken) {
-    let (event_sender, event_receiver) = event_queue();
-    let recorder = EventRecorder::new(client.clone(), options.clock.clone(), CONTROLLER_NAME);
-    let control_loop = run_control_loop(client, options, event_sender, stop.clone());
-    let control_loop = complete_within(RECONCILE_STOP_TIMEOUT, &stop, control_loop);
-    let publish = event_receiver.publish(&recorder, &stop);
-    tokio::pin!(control_loop, publish);
-    let is_complete = tokio::select! {
-        biased;
-        result = &mut control_loop => result.is_some(),
-        () = &mut publish => {
-            control_loop.await;
-            return;
-        }
-    };
-    if !is_complete {
+    let control_loop = run_control_loop(client, options, stop.clone());
+    if complete_within(RECONCILE_STOP_TIMEOUT, &stop, control_loop).await.is_none() {
         tracing::warn!("the API server does not respond, abandoning the running reconciles");
-    }
-    if tokio::time::timeout(EVENT_FLUSH_TIMEOUT, publish).await.is_err() {
-        tracing::warn!("the API server does not respond, dropping the remaining events");
     }
 }
 
@@ -151,10 +132,10 @@ async fn complete_within<T>(timeout: Duration, stop: &CancellationToken, work: i
     }
 }
 
-async fn run_control_loop(client: Client, options: &Options, event_sender: EventSender, stop: CancellationToken) {
+async fn run_control_loop(client: Client, options: &Options, stop: CancellationToken) {
     let stores = Stores::with_cache_policy(FIELD_MANAGER, cache_policy);
     let (watches, changes) = start_watches(&client, &stores, options, &stop);
-    let reconcilers = Reconcilers::new(Context::new(client, stores, options, event_sender));
+    let reconcilers = Reconcilers::new(Context::new(client, stores, options));
     let control_loop = ControlLoop::new(&reconcilers, watches, changes);
     options.health.observe_loop(control_loop.run(stop)).await;
 }

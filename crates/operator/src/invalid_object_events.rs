@@ -39,8 +39,8 @@ impl InvalidObjectReconciler {
             let Some(object) = context.stores.get(invalid_object.kind, &invalid_object.key) else { continue };
             let warning = reason.event_policy() == EventPolicy::Warning;
             let transition = Transition { warning, reason: reason.as_str().to_owned(), message };
-            // A rejected event must not prevent the others.
-            result = result.and(context.event_recorder.publish_once(&object, "Read", &transition).await);
+            // A failed event must not prevent the others.
+            result = result.and(context.event_publisher.publish_once(&object, "Read", &transition).await);
         }
         if result.is_ok() {
             *self.reported() = new;

@@ -36,7 +36,7 @@ mod crash_tracker;
 mod decision_cache;
 mod decision_record;
 mod error_chain;
-mod event_queue;
+mod event_publisher;
 mod failures;
 mod fusioninfer_status;
 mod gang_status;

@@ -131,7 +131,6 @@ async fn event_about_invalid_runtime_is_retried() {
     assert_eq!(count.load(Ordering::Relaxed), 6);
 }
 
-/// The events of a service are sent after its status, so nothing else repeats them.
 #[tokio::test(start_paused = true)]
 async fn event_of_a_service_is_retried() {
     let server = server_with_ostler_crds();
@@ -147,4 +146,84 @@ async fn event_of_a_service_is_retried() {
             (reported == ["Normal Selected", "Normal Starting"]).then_some(())
         })
         .await;
+}
+
+/// Returns whether a request writes the status of a service.
+fn writes_service_status(request: &OperatorRequest) -> bool {
+    request.uri().path().contains("/inferenceservices/") && request.uri().path().ends_with("/status")
+}
+
+/// Returns a cluster without an operator, with classes, a runtime, a model and service `chat`.
+fn cluster_with_service() -> TestCluster {
+    let test_cluster = TestCluster::empty();
+    create_supply(&test_cluster.server, &[("big", "80Gi", "5")]);
+    test_cluster.server.create(OME_SERVICES, supply::service("chat", "small")).unwrap();
+    test_cluster
+}
+
+/// The status is written only after its events were created; whatever ends an operator in between, the next one creates each
+/// event once.
+#[tokio::test(start_paused = true)]
+async fn crash_before_the_status_repeats_no_event_and_loses_none() {
+    for lost in ["/events", "/status"] {
+        let test_cluster = cluster_with_service();
+        let lost_requests = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&lost_requests);
+        let faults = move |request: &OperatorRequest| {
+            let is_lost =
+                if lost == "/status" { writes_service_status(request) } else { request.uri().path().ends_with(lost) };
+            if !is_lost {
+                return Fault::None;
+            }
+            counter.fetch_add(1, Ordering::Relaxed);
+            Fault::NoResponse
+        };
+        let operator = test_cluster.start_operator_with_faults(operator::Options::default(), Arc::new(faults));
+        test_cluster.wait_for("the lost request", |_| (lost_requests.load(Ordering::Relaxed) > 0).then_some(())).await;
+        operator.abort();
+        assert!(operator.await.unwrap_err().is_cancelled());
+        let service = test_cluster.server.get(OME_SERVICES, "default", "chat").unwrap();
+        assert!(service["status"]["conditions"].is_null(), "a status without its events: {lost}");
+        test_cluster.start_operator(operator::Options::default());
+        test_cluster.wait_for_condition(OME_SERVICES, "chat", "RuntimeResolved", "True").await;
+        test_cluster.wait_until_idle().await;
+        assert_eq!(events(&test_cluster.server, "chat"), ["Normal Selected", "Normal Starting"], "{lost}");
+    }
+}
+
+/// An API server that rejects events, or stores none for minutes, must not block statuses.
+#[tokio::test(start_paused = true)]
+async fn statuses_do_not_wait_forever_for_events() {
+    for (code, max_wait) in [(403, 1), (404, 1), (422, 1), (503, 200)] {
+        let test_cluster = cluster_with_service();
+        let faults = move |request: &OperatorRequest| match request.uri().path().ends_with("/events") {
+            true => Fault::Status(code),
+            false => Fault::None,
+        };
+        let start = tokio::time::Instant::now();
+        let _operator = test_cluster.start_operator_with_faults(operator::Options::default(), Arc::new(faults));
+        test_cluster.wait_for_condition(OME_SERVICES, "chat", "RuntimeResolved", "True").await;
+        assert!(start.elapsed().as_secs() <= max_wait, "{code}: {:?}", start.elapsed());
+    }
+}
+
+/// Transitions that repeat result in new events, although the status returns to a former one.
+#[tokio::test(start_paused = true)]
+async fn repeated_transitions_have_events_of_their_own() {
+    let test_cluster = cluster_with_service();
+    test_cluster.start_operator(operator::Options::default());
+    test_cluster.wait_for_condition(OME_SERVICES, "chat", "RuntimeResolved", "True").await;
+    for _ in 0..3 {
+        for (model, resolved) in [("none", "False"), ("small", "True")] {
+            tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+            test_cluster.update_object(OME_SERVICES, "chat", |service| {
+                service["spec"]["model"]["name"] = json!(model);
+            });
+            test_cluster.wait_for_condition(OME_SERVICES, "chat", "RuntimeResolved", resolved).await;
+            test_cluster.wait_until_idle().await;
+        }
+    }
+    let reported = events(&test_cluster.server, "chat");
+    let count = |reason: &str| reported.iter().filter(|event| event.ends_with(reason)).count();
+    assert_eq!((count(" ModelNotFound"), count(" Selected")), (3, 4), "{reported:?}");
 }

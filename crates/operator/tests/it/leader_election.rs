@@ -88,10 +88,10 @@ fn event_reasons(test_cluster: &TestCluster, service: &str) -> Vec<Value> {
     events.filter(|event| event["involvedObject"]["name"] == service).map(|event| event["reason"].clone()).collect()
 }
 
-/// The shutdown arrives during a reconcile: its writes complete, the events about it are sent, and then the Lease is
-/// released.
+/// The shutdown arrives while a reconcile sends its events: they and the status that records them are written, and then the
+/// Lease is released.
 #[tokio::test(start_paused = true)]
-async fn shutdown_completes_work_then_sends_events_then_releases_the_lease() {
+async fn shutdown_sends_events_then_completes_work_then_releases_the_lease() {
     let test_cluster = TestCluster::empty();
     create_supply(&test_cluster.server, &[("big", "80Gi", "5")]);
     let writes: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -107,8 +107,7 @@ async fn shutdown_completes_work_then_sends_events_then_releases_the_lease() {
     let operator = test_cluster.start_operator_with_faults(options("first"), Arc::new(faults));
     wait_for_holder(&test_cluster, "first").await;
     test_cluster.server.create(OME_SERVICES, supply::service("one", "small")).unwrap();
-    let status_path = "PATCH /apis/ome.io/v1beta1/namespaces/default/inferenceservices/one/status";
-    while !writes.lock().unwrap().iter().any(|write| write == status_path) {
+    while !writes.lock().unwrap().iter().any(|write| write.ends_with("/events")) {
         sleep(Duration::from_millis(10)).await;
     }
     let start = Instant::now();
@@ -122,7 +121,32 @@ async fn shutdown_completes_work_then_sends_events_then_releases_the_lease() {
     let writes = writes.lock().unwrap();
     let last_event = writes.iter().rposition(|write| write.ends_with("/events")).unwrap();
     let release = writes.iter().rposition(|write| write.ends_with("/leases/ostler-operator")).unwrap();
-    assert!(last_event < release && release == writes.len() - 1, "{writes:#?}");
+    let status_path = "PATCH /apis/ome.io/v1beta1/namespaces/default/inferenceservices/one/status";
+    let status = writes.iter().rposition(|write| write == status_path).unwrap();
+    assert!(last_event < status && status < release && release == writes.len() - 1, "{writes:#?}");
+}
+
+/// A leader that loses the Lease between the events and the status leaves both to the next leader, which creates each event
+/// once.
+#[tokio::test(start_paused = true)]
+async fn next_leader_writes_the_status_without_repeating_events() {
+    let test_cluster = TestCluster::empty();
+    create_supply(&test_cluster.server, &[("big", "80Gi", "5")]);
+    let is_disconnected = Arc::new(AtomicBool::new(false));
+    let disconnected = Arc::clone(&is_disconnected);
+    // From its first write of the status, the first leader cannot reach the API server.
+    let faults = move |request: &OperatorRequest| {
+        disconnected.fetch_or(request.uri().path().ends_with("/inferenceservices/one/status"), Ordering::Relaxed);
+        if disconnected.load(Ordering::Relaxed) { Fault::NoResponse } else { Fault::None }
+    };
+    let _first = test_cluster.start_operator_with_faults(options("first"), Arc::new(faults));
+    wait_for_holder(&test_cluster, "first").await;
+    test_cluster.start_operator(options("second"));
+    test_cluster.server.create(OME_SERVICES, supply::service("one", "small")).unwrap();
+    test_cluster.wait_for_condition(OME_SERVICES, "one", "RuntimeResolved", "True").await;
+    assert!(is_disconnected.load(Ordering::Relaxed));
+    assert_eq!(holder(&test_cluster), "second");
+    assert_eq!(event_reasons(&test_cluster, "one"), ["Selected", "Starting"]);
 }
 
 /// A request that is never answered delays the shutdown by a limited time. The Lease is not released, because the API
