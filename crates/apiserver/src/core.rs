@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use apimachinery::CaughtPanic;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::ports::{Admission, Clock, PodLogs, Random, ServerPorts};
 use crate::resources::definition;
-use crate::resources::{Registry, Resource};
+use crate::resources::{CompiledDefinition, Registry, Resource};
 use crate::store::{CollectionKey, Store};
 
 /// Maximum number of CPU-heavy requests at a time. With more than one, a long deletion does not block the others.
@@ -32,8 +33,8 @@ pub(crate) struct Core {
     /// Memory for request bodies in bytes.
     pub(crate) body_memory: Semaphore,
     registry: RwLock<Arc<Registry>>,
-    /// Held from reading definitions until their resources are served, so that an older definition never replaces a
-    /// newer one.
+    /// Held from checking that definitions are the stored ones until their resources are served, so that an older
+    /// definition never replaces a newer one.
     serving: Mutex<()>,
     logs: RwLock<Option<Arc<dyn PodLogs>>>,
     /// Number of Service addresses allocated so far.
@@ -68,37 +69,55 @@ impl Core {
         Arc::clone(&self.registry.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Serves the resources of a definition as it is stored, or none if it does not exist or is not established.
-    pub(crate) fn serve_definition(&self, name: &str) {
-        let _serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
-        let stored = self.store.get_stored(&definition::key(name));
-        let current = self.registry();
-        if current.is_current(name, stored.as_ref()) {
-            return;
-        }
-        let mut next = Registry::clone(&current);
-        next.remove_definition(name);
-        if let Some(stored) = stored {
-            let value = stored.value();
-            if definition::is_established(&value) {
-                next.insert_definition(stored, &value);
-            }
-        }
-        self.set_registry(next);
+    /// Reports whether the resources of a definition are served as it is stored.
+    pub(crate) fn is_definition_served(&self, name: &str) -> bool {
+        self.registry().is_current(name, self.store.get_stored(&definition::key(name)).as_ref())
     }
 
-    /// Serves the built-in resources and those of all stored definitions that are established.
-    pub(crate) fn serve_stored_definitions(&self) {
+    /// Serves the resources of a definition as it is stored, or none if it does not exist or is not established.
+    /// Returns the panic that prevents serving it.
+    pub(crate) fn serve_definition(&self, name: &str) -> Option<CaughtPanic> {
+        loop {
+            let stored = self.store.get_stored(&definition::key(name));
+            if self.registry().is_current(name, stored.as_ref()) {
+                return None;
+            }
+            // Other requests do not wait for the compilation.
+            let compiled = stored.as_ref().and_then(CompiledDefinition::new);
+            let failure = compiled.as_ref().and_then(|compiled| compiled.failure.clone());
+            let _serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_latest = match (self.store.get_stored(&definition::key(name)), &stored) {
+                (Some(latest), Some(stored)) => Arc::ptr_eq(&latest, stored),
+                (None, None) => true,
+                _ => false,
+            };
+            if is_latest {
+                let mut next = Registry::clone(&self.registry());
+                next.remove_definition(name);
+                if let Some(compiled) = compiled {
+                    next.insert_definition(compiled);
+                }
+                self.set_registry(next);
+                return failure;
+            }
+        }
+    }
+
+    /// Serves the built-in resources and those of all stored definitions that are established. Returns the definitions
+    /// that cannot be served because of a panic.
+    pub(crate) fn serve_stored_definitions(&self) -> Vec<(Arc<Value>, CaughtPanic)> {
         let _serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
         let all_definitions = CollectionKey { resource: definition::STORAGE.to_owned(), namespace: None };
         let mut next = Registry::builtin();
+        let mut failures = Vec::new();
         for (_, stored) in self.store.list(&all_definitions).objects {
-            let value = stored.value();
-            if definition::is_established(&value) {
-                next.insert_definition(stored, &value);
+            if let Some(compiled) = CompiledDefinition::new(&stored) {
+                failures.extend(compiled.failure.clone().map(|panic| (stored.value(), panic)));
+                next.insert_definition(compiled);
             }
         }
         self.set_registry(next);
+        failures
     }
 
     fn set_registry(&self, next: Registry) {

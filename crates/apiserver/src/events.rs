@@ -2,7 +2,7 @@
 
 use std::hash::Hasher as _;
 
-use apimachinery::{Status, object, time};
+use apimachinery::{CaughtPanic, Status, catch_panic, object, time};
 use serde_json::{Value, json};
 
 use crate::core::Core;
@@ -31,6 +31,19 @@ pub(crate) fn record(core: &Core, subject: &Value, kind: &str, reason: &str, mes
     };
     if let Err(error) = result {
         tracing::debug!(%error, reason, "failed to record an event");
+    }
+}
+
+/// Logs a panic of `component` that `subject` causes, and records it as a Warning Event. `consequence` is a sentence about
+/// what the component does next.
+pub(crate) fn report_panic(core: &Core, subject: &Value, panic: &CaughtPanic, component: &str, consequence: &str) {
+    const MAX_CAUSE_CHARS: usize = 500;
+    let (kind, namespace, name) = (object::text(subject, "/kind"), object::namespace(subject), object::name(subject));
+    tracing::error!(component, kind, namespace, name, %panic, "failed to process an object");
+    let cause: String = panic.to_string().chars().take(MAX_CAUSE_CHARS).collect();
+    let message = format!("Internal error of {component}: {cause}. {consequence}");
+    if let Err(panic) = catch_panic(|| record(core, subject, "Warning", "InternalError", &message, component)) {
+        tracing::error!(component, kind, namespace, name, %panic, "failed to record an Event");
     }
 }
 

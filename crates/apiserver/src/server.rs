@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use apimachinery::{ApplyOptions, CaughtPanic, Status, catch_panic, object, server_side_apply};
+use apimachinery::{ApplyOptions, CaughtPanic, Status, object, server_side_apply};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
@@ -191,16 +191,7 @@ impl Server {
 
     /// Logs a panic of a component that processed `subject`, and records it as a Warning Event of `subject`.
     pub fn report_panic(&self, subject: &Value, panic: &CaughtPanic, component: &str) {
-        const MAX_MESSAGE_CHARS: usize = 500;
-        let (kind, namespace, name) =
-            (object::text(subject, "/kind"), object::namespace(subject), object::name(subject));
-        tracing::error!(component, kind, namespace, name, %panic, "failed to process an object");
-        let cause: String = panic.to_string().chars().take(MAX_MESSAGE_CHARS).collect();
-        let message = format!("Internal error of {component}: {cause}. It retries with increasing delays.");
-        let record = || self.record_event(subject, "Warning", "InternalError", &message, component);
-        if let Err(panic) = catch_panic(record) {
-            tracing::error!(component, kind, namespace, name, %panic, "failed to record an Event");
-        }
+        events::report_panic(&self.core, subject, panic, component, "It retries with increasing delays.");
     }
 
     fn resource(&self, name: &str) -> Result<Arc<Resource>, Status> {
@@ -348,7 +339,13 @@ impl Server {
 
     /// Serves the resources of a definition that another request has just stored.
     pub(crate) fn serve_definition(&self, name: &str) {
-        self.core.serve_definition(name);
+        // Its reconciliation reports the panic.
+        let _ = self.core.serve_definition(name);
+    }
+
+    /// Reports whether the resources of a definition are served as it is stored.
+    pub(crate) fn is_definition_served(&self, name: &str) -> bool {
+        self.core.is_definition_served(name)
     }
 
     /// Returns the slots for CPU-heavy requests.

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use apimachinery::object;
 use serde_json::Value;
 
 use crate::deletion::PropagationPolicy;
+use crate::resources::definition;
 use crate::store::{NamespacedName, ObjectKey};
 
 /// A step that follows from a committed write or from another step.
@@ -98,4 +100,32 @@ pub(super) enum Consequence {
         /// The removed definition.
         definition: Arc<Value>,
     },
+}
+
+// === impl Consequence ===
+
+impl Consequence {
+    /// Returns the key of the object that the step changes, if it still exists and is known.
+    pub(super) fn object_key(&self) -> Option<ObjectKey> {
+        match self {
+            Self::DeleteIfOwnersAbsent { key }
+            | Self::DeleteInForeground { key, .. }
+            | Self::Terminate { key, .. }
+            | Self::RemoveOwnerReference { key, .. }
+            | Self::RemoveFinalizer { key, .. } => Some(key.clone()),
+            Self::Delete { resource, object, .. } => {
+                let (namespace, name) = (object::namespace(object).to_owned(), object::name(object).to_owned());
+                Some(ObjectKey { resource: resource.clone(), namespace, name })
+            }
+            Self::DeleteNamespaceContents { namespace: name, .. } | Self::FinalizeNamespace { name } => {
+                Some(ObjectKey { resource: "namespaces".to_owned(), namespace: String::new(), name: name.clone() })
+            }
+            Self::DeleteCustomResources { definition: name, .. }
+            | Self::FinalizeDefinition { name }
+            | Self::ReconcileDefinition { name } => Some(definition::key(name)),
+            Self::ReleaseOwners { .. } | Self::FinishForegroundDeletion { .. } | Self::UninstallDefinition { .. } => {
+                None
+            }
+        }
+    }
 }

@@ -56,7 +56,8 @@ pub(super) fn reconcile(core: &Core, name: &str) -> (Option<Committed>, Vec<Cons
 
 /// Stops serving the resources of a removed definition. Its names are now available to other definitions.
 pub(super) fn uninstall(core: &Core, definition: &Value) -> Vec<Consequence> {
-    core.serve_definition(object::name(definition));
+    // The definition no longer exists, so that nothing is compiled.
+    let _ = core.serve_definition(object::name(definition));
     reconcile_others(core, |_| true)
 }
 

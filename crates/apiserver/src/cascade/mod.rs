@@ -13,10 +13,11 @@ mod writes;
 
 use crate::core::Core;
 use crate::crd;
+use crate::events;
 use crate::resources::definition;
 use crate::store::{CollectionKey, NamespacedName, ObjectKey};
 use crate::write::{Committed, Subresource, Transition};
-use apimachinery::{catch_panic, object};
+use apimachinery::{CaughtPanic, catch_panic, object};
 use consequence::Consequence;
 
 /// Carries out everything that follows from a committed write.
@@ -42,19 +43,32 @@ pub(crate) fn resume(core: &Core) {
             } else {
                 Consequence::DeleteIfOwnersAbsent { key: object_key }
             };
-            if let Err(panic) = catch_panic(|| drain(core, vec![consequence])) {
-                tracing::error!(resource = resource.storage, ?key, %panic, "failed to resume the deletion of an object");
-            }
+            drain(core, vec![consequence]);
         }
     }
 }
 
-/// Carries out the consequences, each followed by its own consequences.
+/// Carries out the consequences, each followed by its own consequences. A step that panics does not prevent the others;
+/// [`resume`] repeats it.
 fn drain(core: &Core, consequences: Vec<Consequence>) {
     let mut stack = consequences;
     stack.reverse();
     while let Some(consequence) = stack.pop() {
-        stack.extend(carry_out(core, consequence).into_iter().rev());
+        match catch_panic(|| carry_out(core, &consequence)) {
+            Ok(following) => stack.extend(following.into_iter().rev()),
+            Err(panic) => report_panic(core, &consequence, &panic),
+        }
+    }
+}
+
+fn report_panic(core: &Core, consequence: &Consequence, panic: &CaughtPanic) {
+    let key = consequence.object_key();
+    match key.as_ref().and_then(|key| core.store.get(key)) {
+        Some(object) => {
+            let following = "It is repeated when the object changes and at the next start.";
+            events::report_panic(core, &object, panic, "garbage-collector-controller", following);
+        }
+        None => tracing::error!(?key, %panic, "failed to carry out what follows from a write"),
     }
 }
 
@@ -94,54 +108,57 @@ fn consequences(committed: Committed) -> Vec<Consequence> {
 }
 
 /// Carries out one step and returns what follows from it, in order.
-fn carry_out(core: &Core, consequence: Consequence) -> Vec<Consequence> {
+fn carry_out(core: &Core, consequence: &Consequence) -> Vec<Consequence> {
     let following = |committed: Option<Committed>| committed.map(consequences).unwrap_or_default();
     match consequence {
-        Consequence::DeleteIfOwnersAbsent { key } => following(garbage_collection::delete_if_owners_absent(core, &key)),
+        Consequence::DeleteIfOwnersAbsent { key } => following(garbage_collection::delete_if_owners_absent(core, key)),
         Consequence::DeleteInForeground { key, owner_uid } => {
-            following(garbage_collection::delete_in_foreground(core, &key, &owner_uid))
+            following(garbage_collection::delete_in_foreground(core, key, owner_uid))
         }
         Consequence::Delete { resource, object, propagation } => {
-            following(writes::delete(core, &resource, &object, propagation))
+            following(writes::delete(core, resource, object, *propagation))
         }
         Consequence::Terminate { key, object } => match key.resource.as_str() {
-            "namespaces" => namespace_contents::delete_next(core, key.name, None),
-            definition::STORAGE => custom_resources::delete_next(core, key.name, None),
-            _ => garbage_collection::process_dependents(core, key, &object),
+            "namespaces" => namespace_contents::delete_next(core, key.name.clone(), None),
+            definition::STORAGE => custom_resources::delete_next(core, key.name.clone(), None),
+            _ => garbage_collection::process_dependents(core, key.clone(), object),
         },
-        Consequence::ReleaseOwners { removed } => garbage_collection::release_owners(core, &removed),
+        Consequence::ReleaseOwners { removed } => garbage_collection::release_owners(core, removed),
         Consequence::RemoveOwnerReference { key, owner_uid } => {
-            following(garbage_collection::remove_owner_reference(core, &key, &owner_uid))
+            following(garbage_collection::remove_owner_reference(core, key, owner_uid))
         }
         Consequence::RemoveFinalizer { key, uid, finalizer } => {
-            following(writes::remove_finalizer(core, &key, &uid, finalizer))
+            following(writes::remove_finalizer(core, key, uid, finalizer))
         }
         Consequence::FinishForegroundDeletion { owner_uid } => {
-            garbage_collection::finish_foreground_deletion(core, &owner_uid)
+            garbage_collection::finish_foreground_deletion(core, owner_uid)
         }
         Consequence::DeleteNamespaceContents { namespace, after } => {
-            namespace_contents::delete_next(core, namespace, after.as_ref())
+            namespace_contents::delete_next(core, namespace.clone(), after.as_ref())
         }
         Consequence::DeleteCustomResources { definition, after } => {
-            custom_resources::delete_next(core, definition, after.as_ref())
+            custom_resources::delete_next(core, definition.clone(), after.as_ref())
         }
-        Consequence::FinalizeNamespace { name } => following(namespace_contents::finalize_if_empty(core, &name)),
-        Consequence::FinalizeDefinition { name } => following(custom_resources::finalize_if_unused(core, &name)),
+        Consequence::FinalizeNamespace { name } => following(namespace_contents::finalize_if_empty(core, name)),
+        Consequence::FinalizeDefinition { name } => following(custom_resources::finalize_if_unused(core, name)),
         Consequence::ReconcileDefinition { name } => {
-            let (committed, others) = custom_resources::reconcile(core, &name);
+            let (committed, others) = custom_resources::reconcile(core, name);
             following(committed).into_iter().chain(others).collect()
         }
-        Consequence::UninstallDefinition { definition } => custom_resources::uninstall(core, &definition),
+        Consequence::UninstallDefinition { definition } => custom_resources::uninstall(core, definition),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use rstest::rstest;
     use serde_json::{Value, json};
 
     use crate::deletion::{DeleteOptions, PropagationPolicy};
-    use crate::ports::ServerPorts;
+    use crate::ports::{Admission, AdmissionRequest, AdmissionResponse, ServerPorts};
     use crate::resources::definition;
     use crate::server::Server;
     use crate::store::READ_COUNT;
@@ -268,5 +285,55 @@ mod tests {
         assert_eq!(server.list("configmaps").len(), LENGTH);
         server.delete("configmaps", "default", "0", None).unwrap();
         assert_eq!(server.list("configmaps").len(), 0);
+    }
+
+    /// Panics for objects whose names start with `broken`, except when they are created.
+    struct BrokenAdmission {
+        is_broken: AtomicBool,
+    }
+
+    impl Admission for BrokenAdmission {
+        fn review(&self, request: &AdmissionRequest<'_>) -> AdmissionResponse {
+            let is_broken = self.is_broken.load(Ordering::Relaxed);
+            let matches = request.operation != "CREATE" && request.name.starts_with("broken");
+            assert!(!(is_broken && matches), "broken admission");
+            AdmissionResponse { allowed: true, ..AdmissionResponse::default() }
+        }
+    }
+
+    #[rstest]
+    #[case::owner("configmaps", "default", "owner")]
+    #[case::namespace("namespaces", "", "full")]
+    fn object_that_panics_does_not_stop_the_others(
+        #[case] resource: &str,
+        #[case] namespace: &str,
+        #[case] name: &str,
+    ) {
+        let admission = Arc::new(BrokenAdmission { is_broken: AtomicBool::new(true) });
+        let ports = ServerPorts { admission: Arc::<BrokenAdmission>::clone(&admission), ..ServerPorts::default() };
+        let server = Server::new(&ports);
+        server.create("namespaces", json!({"metadata": {"name": "full"}})).unwrap();
+        let owner = create(&server, "owner", None);
+        for dependent in ["a", "broken", "c"] {
+            create(&server, dependent, Some(&owner));
+            server.create("configmaps", json!({"metadata": {"namespace": "full", "name": dependent}})).unwrap();
+        }
+        server.delete(resource, namespace, name, None).unwrap();
+        let contents = if namespace.is_empty() { name } else { namespace };
+        let names = |server: &Server| -> Vec<String> {
+            let objects = server.list_namespace("configmaps", contents);
+            objects.iter().map(|object| object["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(names(&server), ["broken"]);
+        let events = server.list("events");
+        let is_reported =
+            |event: &Arc<Value>| event["reason"] == "InternalError" && event["involvedObject"]["name"] == "broken";
+        assert!(contents == "full" || events.iter().any(is_reported), "no Event in a terminating namespace");
+        server.resume();
+        assert_eq!(names(&server), ["broken"], "a start survives the object");
+        admission.is_broken.store(false, Ordering::Relaxed);
+        server.resume();
+        assert!(names(&server).is_empty());
+        assert!(server.get(resource, namespace, name).is_none());
     }
 }

@@ -7,10 +7,11 @@ mod accepted_names;
 
 use std::sync::Arc;
 
-use apimachinery::object;
+use apimachinery::{CaughtPanic, object};
 use serde_json::Value;
 
 use crate::core::Core;
+use crate::events;
 use crate::resources::definition::{self, STORAGE};
 use crate::transaction::Transaction;
 use crate::write::{self, Committed, Proposal, Subresource, WriteOptions, WriteRequest};
@@ -28,7 +29,11 @@ pub(crate) fn reconcile_status(core: &Core, name: &str) -> Option<Committed> {
         Ok(Proposal::Update(definition))
     };
     let result = write::modify_with_reads(core, &request, name, &propose);
-    core.serve_definition(name);
+    if let Some(panic) = core.serve_definition(name)
+        && let Some(definition) = core.get(STORAGE, "", name)
+    {
+        report_unserved(core, &definition, &panic);
+    }
     match result {
         Ok(result) => result.committed,
         Err(error) => {
@@ -41,6 +46,13 @@ pub(crate) fn reconcile_status(core: &Core, name: &str) -> Option<Committed> {
 /// Serves the stored definitions that are established. Returns the other definitions, whose status has to be
 /// reconciled.
 pub(crate) fn reload_registry(core: &Core) -> Vec<Arc<Value>> {
-    core.serve_stored_definitions();
+    for (definition, panic) in core.serve_stored_definitions() {
+        report_unserved(core, &definition, &panic);
+    }
     core.list(STORAGE).into_iter().filter(|definition| !definition::is_established(definition)).collect()
+}
+
+fn report_unserved(core: &Core, definition: &Value, panic: &CaughtPanic) {
+    let consequence = "Its resources are not served until it is changed.";
+    events::report_panic(core, definition, panic, "apiextensions-apiserver", consequence);
 }

@@ -12,5 +12,5 @@ mod registry;
 mod resource;
 mod version_priority;
 
-pub(crate) use registry::Registry;
+pub(crate) use registry::{CompiledDefinition, Registry};
 pub(crate) use resource::{PrinterColumn, Resource, ScalePaths, openapi_definitions};

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use apimachinery::object;
+use apimachinery::{CaughtPanic, catch_panic, object};
 use serde_json::Value;
 
 use super::builtin;
 use super::custom::custom_resources;
+use super::definition;
 use super::resource::Resource;
 use super::version_priority::version_priority;
 use crate::store::StoredObject;
@@ -28,6 +29,36 @@ struct ServedDefinition {
     stored: Arc<StoredObject>,
     /// Whether the definition is being deleted.
     is_terminating: bool,
+}
+
+/// The resources of an established definition. Compiling schemas and rules takes up to a second.
+pub(crate) struct CompiledDefinition {
+    stored: Arc<StoredObject>,
+    resources: Vec<Resource>,
+    /// The panic that prevents serving the resources.
+    pub(crate) failure: Option<CaughtPanic>,
+}
+
+// === impl CompiledDefinition ===
+
+impl CompiledDefinition {
+    /// Compiles a definition. Returns `None` if it is not established.
+    pub(crate) fn new(stored: &Arc<StoredObject>) -> Option<Self> {
+        Self::compile(stored, |definition| custom_resources(definition).collect())
+    }
+
+    /// A definition that causes a panic has no resources, so that it does not stop the others.
+    fn compile(stored: &Arc<StoredObject>, compile: impl FnOnce(&Value) -> Vec<Resource>) -> Option<Self> {
+        let definition = stored.value();
+        if !definition::is_established(&definition) {
+            return None;
+        }
+        let (resources, failure) = match catch_panic(|| compile(&definition)) {
+            Ok(resources) => (resources, None),
+            Err(panic) => (Vec::new(), Some(panic)),
+        };
+        Some(Self { stored: Arc::clone(stored), resources, failure })
+    }
 }
 
 // === impl Registry ===
@@ -118,10 +149,12 @@ impl Registry {
     }
 
     /// Adds the resources of a definition.
-    pub(crate) fn insert_definition(&mut self, stored: Arc<StoredObject>, definition: &Value) {
-        custom_resources(definition).for_each(|resource| self.insert(resource));
-        let is_terminating = object::is_deleting(definition);
-        self.definitions.insert(object::name(definition).to_owned(), ServedDefinition { stored, is_terminating });
+    pub(crate) fn insert_definition(&mut self, definition: CompiledDefinition) {
+        let CompiledDefinition { stored, resources, .. } = definition;
+        resources.into_iter().for_each(|resource| self.insert(resource));
+        let value = stored.value();
+        let is_terminating = object::is_deleting(&value);
+        self.definitions.insert(object::name(&value).to_owned(), ServedDefinition { stored, is_terminating });
     }
 
     /// Removes all versions of a resource named like `deployments.apps`, and its definition.
@@ -158,5 +191,18 @@ mod tests {
         assert_eq!(registry.by_name("deployments.apps").map(|resource| resource.api_version()), Some("apps/v1".into()));
         assert_eq!(registry.by_name("events").map(|resource| resource.api_version()), Some("v1".into()));
         assert!(registry.by_name("events.events.k8s.io").is_none());
+    }
+
+    #[test]
+    fn definition_that_panics_has_no_resources() {
+        let conditions = serde_json::json!([{"type": "Established", "status": "True"}]);
+        let definition = serde_json::json!({"metadata": {"name": "a.b"}, "status": {"conditions": conditions}});
+        let stored = Arc::new(StoredObject::new(&Arc::new(definition)));
+        let compiled = CompiledDefinition::compile(&stored, |_| panic!("broken schema")).unwrap();
+        assert_eq!(compiled.failure.as_ref().unwrap().to_string(), "panicked: broken schema");
+        let mut registry = Registry::builtin();
+        registry.insert_definition(compiled);
+        assert!(registry.is_current("a.b", Some(&stored)), "the definition is not compiled again for each request");
+        assert!(registry.by_name("a.b").is_none());
     }
 }

@@ -23,7 +23,8 @@ pub(super) fn current_resource(
     let definition = definition.ok_or_else(Status::path_not_found)?;
     let mut registry = transaction.core.registry();
     if !registry.is_current(&resource.storage, Some(&definition)) {
-        transaction.core.serve_definition(&resource.storage);
+        // Without its resources, the version is not found below.
+        let _ = transaction.core.serve_definition(&resource.storage);
         registry = transaction.core.registry();
     }
     registry.get(&resource.group, &resource.version, &resource.plural).ok_or_else(Status::path_not_found)
