@@ -1,5 +1,6 @@
 //! Estimates the CPU time of a request before it is handled.
 
+use apimachinery::object;
 use http::Method;
 use memchr::memmem;
 
@@ -7,12 +8,17 @@ use super::path::RequestTarget;
 use super::representation;
 use super::request::ApiRequest;
 use super::response_format::ResponseFormat;
+use super::verbs;
+use crate::protobuf;
 use crate::resources::definition;
 use crate::server::Server;
 
 /// Size in bytes of the request body and the stored object from which a write is expensive: parsing, validating and
 /// encoding them takes about a millisecond.
 pub(super) const LARGE_OBJECT: usize = 32 * 1024;
+
+/// Patching a byte takes about this fraction of the time to parse, validate and encode it.
+const PATCH_COST_DIVISOR: usize = 32;
 
 /// Number of objects from which parsing all of them is expensive.
 const MANY_OBJECTS: usize = 100;
@@ -28,21 +34,21 @@ enum Work {
     ParseObjects(usize),
     /// Writes an object.
     Write(Write),
-    /// Deletes objects, with their dependents and contents.
+    /// Deletes objects, with their dependents and contents. An eviction is a deletion that reads all Pods of a budget.
     Delete,
 }
 
 /// Properties of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Write {
-    /// Size of the request body and the stored object.
+    /// Size of the request body and the stored object, and of what a JSON patch processes.
     bytes: usize,
     /// Whether validation evaluates CEL rules.
     has_rules: bool,
     /// Whether the write changes a custom resource definition: its schema and rules are compiled.
     is_definition: bool,
-    /// Whether the object is terminating: its removal continues the deletion of others.
-    is_terminating: bool,
+    /// Whether the write can delete others: it may remove a terminating object, or an owner without existing owners.
+    may_delete: bool,
 }
 
 /// Reports whether a request can take more than about a millisecond of CPU time.
@@ -68,13 +74,43 @@ fn work(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Work {
             if selects || !is_text { Work::ParseObjects(server.store().count(&resource.storage)) } else { Work::List }
         }
         Method::DELETE => Work::Delete,
-        _ => Work::Write(Write {
-            bytes: request.body.len() + stored_text.len(),
-            has_rules: resource.has_rules,
-            is_definition: resource.storage == definition::STORAGE,
-            is_terminating: memmem::find(stored_text, b"\"deletionTimestamp\"").is_some(),
-        }),
+        Method::POST if target.subresource.as_deref() == Some("eviction") => Work::Delete,
+        _ => {
+            let is_terminating = memmem::find(stored_text, b"\"deletionTimestamp\"").is_some();
+            let has_dependents =
+                || stored.as_ref().is_some_and(|stored| server.store().has_dependents(object::uid(&stored.value())));
+            let patched_bytes = match request.content_type.as_str() {
+                verbs::JSON_PATCH_TYPE => patched_bytes(&request.body, stored_text.len()),
+                _ => 0,
+            };
+            Work::Write(Write {
+                bytes: (request.body.len() + stored_text.len()).saturating_add(patched_bytes / PATCH_COST_DIVISOR),
+                has_rules: resource.has_rules,
+                is_definition: resource.storage == definition::STORAGE,
+                may_delete: is_terminating || may_change_owners(request) && has_dependents(),
+            })
+        }
     }
+}
+
+/// Returns the maximum size in bytes of what a JSON patch reads, compares or moves: each operation may process the whole
+/// object, and copies can double it repeatedly.
+fn patched_bytes(patch: &[u8], stored: usize) -> usize {
+    if may_contain(patch, "copy") {
+        return usize::MAX;
+    }
+    let operations = memchr::memchr_iter(b'{', patch).count();
+    operations.saturating_mul(stored)
+}
+
+/// Reports whether a write may set owner references. Protobuf bodies contain no field names.
+fn may_change_owners(request: &ApiRequest) -> bool {
+    request.content_type == protobuf::CONTENT_TYPE || may_contain(&request.body, "ownerReferences")
+}
+
+/// Reports whether a document may contain a word, which may be written with escape sequences.
+fn may_contain(document: &[u8], word: &str) -> bool {
+    memmem::find(document, word.as_bytes()).is_some() || memchr::memchr(b'\\', document).is_some()
 }
 
 // === impl Work ===
@@ -85,8 +121,8 @@ impl Work {
             Self::List => false,
             Self::Read { bytes } => bytes >= LARGE_OBJECT,
             Self::ParseObjects(count) => count >= MANY_OBJECTS,
-            Self::Write(Write { bytes, has_rules, is_definition, is_terminating }) => {
-                bytes >= LARGE_OBJECT || has_rules || is_definition || is_terminating
+            Self::Write(Write { bytes, has_rules, is_definition, may_delete }) => {
+                bytes >= LARGE_OBJECT || has_rules || is_definition || may_delete
             }
             Self::Delete => true,
         }
@@ -95,9 +131,13 @@ impl Work {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use rstest::rstest;
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::http::path::RequestPath;
+    use crate::ports::ServerPorts;
 
     #[rstest]
     #[case::small_object(Work::Read { bytes: 100 }, false)]
@@ -109,9 +149,64 @@ mod tests {
     #[case::large_write(Work::Write(Write { bytes: LARGE_OBJECT, ..Write::default() }), true)]
     #[case::rules(Work::Write(Write { has_rules: true, ..Write::default() }), true)]
     #[case::definition(Work::Write(Write { is_definition: true, ..Write::default() }), true)]
-    #[case::terminating(Work::Write(Write { is_terminating: true, ..Write::default() }), true)]
+    #[case::deletes_others(Work::Write(Write { may_delete: true, ..Write::default() }), true)]
     #[case::deletion(Work::Delete, true)]
     fn expensive_work(#[case] work: Work, #[case] expected: bool) {
         assert_eq!(work.is_expensive(), expected);
+    }
+
+    #[rstest]
+    #[case::test_and_add(
+        r#"[{"op":"test","path":"/a","value":null},{"op":"add","path":"/a","value":1}]"#,
+        20_000,
+        false
+    )]
+    #[case::copies(r#"[{"op":"copy","from":"/a","path":"/b"}]"#, 10, true)]
+    #[case::escaped_copies(r#"[{"op":"cop\u0079","from":"/a","path":"/b"}]"#, 10, true)]
+    #[case::many_operations_on_a_large_list(&format!("[{}]", vec![r#"{"op":"remove","path":"/a/0"}"#; 800].join(",")), 8_000, true)]
+    #[case::many_operations_on_a_small_object(&format!("[{}]", vec![r#"{"op":"remove","path":"/a/0"}"#; 800].join(",")), 100, false)]
+    fn expensive_patches(#[case] patch: &str, #[case] stored: usize, #[case] expected: bool) {
+        let bytes = (patch.len() + stored).saturating_add(patched_bytes(patch.as_bytes(), stored) / PATCH_COST_DIVISOR);
+        let work = Work::Write(Write { bytes, ..Write::default() });
+        assert_eq!(work.is_expensive(), expected);
+    }
+
+    /// The classification of real requests.
+    #[rstest]
+    #[case::eviction("POST", "/api/v1/namespaces/default/pods/p/eviction", "", true)]
+    #[case::binding("POST", "/api/v1/namespaces/default/pods/p/binding", "", false)]
+    #[case::owner_gets_owners(
+        "PUT",
+        "/api/v1/namespaces/default/configmaps/owner",
+        r#"{"metadata":{"ownerReferences":[]}}"#,
+        true
+    )]
+    #[case::owner("PUT", "/api/v1/namespaces/default/configmaps/owner", r#"{"metadata":{}}"#, false)]
+    #[case::dependent(
+        "PUT",
+        "/api/v1/namespaces/default/configmaps/dependent",
+        r#"{"metadata":{"ownerReferences":[]}}"#,
+        false
+    )]
+    #[case::last_finalizer("PUT", "/api/v1/namespaces/default/configmaps/terminating", r#"{"metadata":{}}"#, true)]
+    fn expensive_requests(
+        #[case] method: &str,
+        #[case] path: &str,
+        #[case] body: &'static str,
+        #[case] expected: bool,
+    ) {
+        let server = Server::new(&ServerPorts::default());
+        let create = |metadata: Value| server.create("configmaps", json!({"metadata": metadata})).unwrap();
+        let owner = create(json!({"namespace": "default", "name": "owner"}));
+        let reference =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]});
+        create(json!({"namespace": "default", "name": "dependent", "ownerReferences": [reference]}));
+        create(json!({"namespace": "default", "name": "terminating", "finalizers": ["example.com/f"]}));
+        server.delete("configmaps", "default", "terminating", None).unwrap();
+        let RequestPath::Resource(path) = RequestPath::parse(path) else { panic!("{path}") };
+        let target = path.resolve(&server.registry()).unwrap();
+        let request = http::Request::builder().method(method).header("Content-Type", "application/json");
+        let request = ApiRequest::read(&request.body(()).unwrap(), Bytes::from_static(body.as_bytes()), "").unwrap();
+        assert_eq!(is_expensive(&server, &target, &request), expected);
     }
 }

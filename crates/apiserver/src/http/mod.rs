@@ -22,6 +22,7 @@ mod warning_header;
 mod yaml;
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 use apimachinery::{CaughtPanic, Status};
 use axum::Router;
@@ -79,7 +80,11 @@ async fn dispatch(server: &Server, request: http::Request<()>, body: Bytes, acce
         && is_unserved(&registry, path)
     {
         // Another request may just have stored the definition.
-        server.serve_definition(&format!("{}.{}", path.plural, path.group));
+        let name = format!("{}.{}", path.plural, path.group);
+        if !server.is_definition_served(&name) {
+            let server = server.clone();
+            offload::run(&Arc::clone(server.cpu_slots()), move || server.serve_definition(&name)).await?;
+        }
         registry = server.registry();
     }
     match path {

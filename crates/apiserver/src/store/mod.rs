@@ -182,6 +182,11 @@ impl Store {
         Some((key.clone(), state.get(key)?.value()))
     }
 
+    /// Reports whether any object has `uid` in its `ownerReferences`.
+    pub(crate) fn has_dependents(&self, uid: &str) -> bool {
+        self.state().index.dependents(uid).next().is_some()
+    }
+
     /// Returns the keys of the objects with `uid` in their `ownerReferences`, sorted.
     #[must_use]
     pub(crate) fn dependents(&self, uid: &str) -> Vec<ObjectKey> {

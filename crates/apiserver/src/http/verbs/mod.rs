@@ -18,7 +18,7 @@ use super::request::ApiRequest;
 use crate::server::Server;
 pub(super) use apply::{APPLY_PATCH_TYPE, required_manager};
 pub(super) use delete::parse_delete_options;
-pub(super) use patch::patch_function;
+pub(super) use patch::{JSON_PATCH_TYPE, patch_function};
 
 pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Result<Response, Status> {
     match (&request.method, target.name.is_some()) {

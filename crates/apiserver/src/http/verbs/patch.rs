@@ -15,6 +15,9 @@ use crate::http::{object_response, representation};
 use crate::server::Server;
 use crate::write::{FieldWarnings, Proposal, RequestBody, WriteOptions, WriteRequest};
 
+/// Content type of JSON patches.
+pub(in crate::http) const JSON_PATCH_TYPE: &str = "application/json-patch+json";
+
 const STRATEGIC_MERGE_PATCH_TYPE: &str = "application/strategic-merge-patch+json";
 
 /// Computes the new object from the current one; called again after a conflict.
@@ -90,7 +93,7 @@ pub(in crate::http) fn patch_function<'a>(
         )),
     };
     Ok(match content_type {
-        "application/json-patch+json" => {
+        JSON_PATCH_TYPE => {
             let patch = parse_json()?;
             Box::new(move |object| apply_json_patch(object, &patch))
         }
