@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -11,6 +11,7 @@ use kube::Client;
 use kube::core::DynamicObject;
 use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::Value;
+use supervisor::Supervisor;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -27,25 +28,32 @@ const CHANNEL_CAPACITY: usize = 256;
 const PAGE_SIZE: u32 = 100;
 /// CustomResourceDefinitions per page: they are hundreds of times larger than other objects.
 const DEFINITION_PAGE_SIZE: u32 = 4;
-/// How long [`Watches::have_synced`] waits for a kind whose list the API server rejects: a forbidden kind must not block
-/// the others. There is no limit for a server that is slow or does not respond, since a decision based on an incomplete
+/// How long [`Watches::have_synced`] waits for a list that the API server rejects: a forbidden kind or namespace must not
+/// block the others. There is no limit for a server that is slow or does not respond, since a decision based on an incomplete
 /// cache may be permanent; only an optional kind does not block the others then either.
 const FAILED_LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The watches of one kind.
 struct RunningWatch {
     is_optional: bool,
-    first_failures: Arc<FirstFailures>,
+    /// Progress of the first list, by namespace; the empty name is a watch of the whole kind.
+    first_lists: BTreeMap<String, Arc<FirstList>>,
     shutdown: CancellationToken,
 }
 
-/// When the watches of a kind failed for the first time, if they did.
-#[derive(Default)]
-struct FirstFailures {
-    /// For any reason.
-    any: OnceLock<Instant>,
-    /// Because of a response that rejected the request.
-    rejection: OnceLock<Instant>,
+/// Progress of the first list of one watch.
+#[derive(Debug, Default)]
+struct FirstList(Mutex<FirstListState>);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct FirstListState {
+    is_complete: bool,
+    /// Whether objects have arrived since the last failure.
+    is_in_progress: bool,
+    /// When an attempt failed for the first time, for any reason.
+    first_failure: Option<Instant>,
+    /// When the API server rejected the list for the first time.
+    first_rejection: Option<Instant>,
 }
 
 /// The running watches.
@@ -54,29 +62,38 @@ pub struct Watches {
     stores: Stores,
     changes: mpsc::Sender<Change>,
     running: BTreeMap<Kind, RunningWatch>,
+    supervisor: Supervisor,
     shutdown: CancellationToken,
     /// Namespaces in which namespaced kinds are watched; empty: all.
     namespaces: Vec<String>,
 }
 
 /// The cache that one watch keeps up to date.
+#[derive(Clone)]
 struct WatchedCache {
     kind: Kind,
     /// Namespace of the watch; empty if no other watch updates the cache.
     namespace: String,
     stores: Stores,
     changes: mpsc::Sender<Change>,
+    first_list: Arc<FirstList>,
 }
 
 // === impl Watches ===
 
 impl Watches {
-    /// Returns an empty set of watches and a receiver of changes. The caches contain a change before it is sent.
+    /// Returns an empty set of watches and a receiver of changes. The caches contain a change before it is sent. A watch
+    /// that panics is restarted by `supervisor` and lists its objects again.
     #[must_use]
-    pub fn new(client: Client, stores: Stores, shutdown: CancellationToken) -> (Watches, mpsc::Receiver<Change>) {
+    pub fn new(
+        client: Client,
+        stores: Stores,
+        supervisor: Supervisor,
+        shutdown: CancellationToken,
+    ) -> (Watches, mpsc::Receiver<Change>) {
         let (changes, receiver) = mpsc::channel(CHANNEL_CAPACITY);
-        let namespaces = Vec::new();
-        (Watches { client, stores, changes, running: BTreeMap::new(), shutdown, namespaces }, receiver)
+        let (running, namespaces) = (BTreeMap::new(), Vec::new());
+        (Watches { client, stores, changes, running, supervisor, shutdown, namespaces }, receiver)
     }
 
     /// Restricts the watches of namespaced kinds that are started from now on to `namespaces`, unless the list is empty.
@@ -139,15 +156,19 @@ impl Watches {
         let page_size = if kind == CUSTOM_RESOURCE_DEFINITION { DEFINITION_PAGE_SIZE } else { PAGE_SIZE };
         let config = config.page_size(page_size);
         let shutdown = self.shutdown.child_token();
-        let first_failures = Arc::default();
-        let watch =
-            RunningWatch { is_optional, first_failures: Arc::clone(&first_failures), shutdown: shutdown.clone() };
-        self.running.insert(kind, watch);
         self.stores.add_kind(kind, apis.keys().cloned().collect());
+        let mut first_lists = BTreeMap::new();
         for (namespace, api) in apis {
-            let cache = WatchedCache { kind, namespace, stores: self.stores.clone(), changes: self.changes.clone() };
-            tokio::spawn(run(api, config.clone(), cache, Arc::clone(&first_failures), shutdown.clone()));
+            let first_list = Arc::<FirstList>::default();
+            first_lists.insert(namespace.clone(), Arc::clone(&first_list));
+            let (stores, changes) = (self.stores.clone(), self.changes.clone());
+            let task_name = task_name(kind, &namespace);
+            let cache = WatchedCache { kind, namespace, stores, changes, first_list };
+            let (config, stop) = (config.clone(), shutdown.clone());
+            let start = move || run(api.clone(), config.clone(), cache.clone(), stop.clone());
+            tokio::spawn(self.supervisor.supervise(task_name, shutdown.clone(), start));
         }
+        self.running.insert(kind, RunningWatch { is_optional, first_lists, shutdown });
         true
     }
 
@@ -174,14 +195,11 @@ impl Watches {
     }
 
     fn unsynced(&self) -> impl Iterator<Item = Kind> {
-        let timed_out = |watch: &RunningWatch| {
-            let FirstFailures { any, rejection } = &*watch.first_failures;
-            let failure = if watch.is_optional { any } else { rejection };
-            failure.get().is_some_and(|failure| failure.elapsed() >= FAILED_LIST_TIMEOUT)
+        let now = Instant::now();
+        let is_awaited = move |(_, watch): &(&Kind, &RunningWatch)| {
+            watch.first_lists.values().any(|list| list.state().is_awaited(watch.is_optional, now))
         };
-        let is_unsynced =
-            move |(kind, watch): &(&Kind, &RunningWatch)| !self.stores.has_synced(**kind) && !timed_out(watch);
-        self.running.iter().filter(is_unsynced).map(|(kind, _)| *kind)
+        self.running.iter().filter(is_awaited).map(|(kind, _)| *kind)
     }
 
     /// Returns whether a watch of `kind` is running.
@@ -197,11 +215,43 @@ impl Drop for Watches {
     }
 }
 
+// === impl FirstList ===
+
+impl FirstList {
+    fn state(&self) -> FirstListState {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn update(&self, change: impl FnOnce(&mut FirstListState)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+// === impl FirstListState ===
+
+impl FirstListState {
+    /// Returns whether [`Watches::have_synced`] waits for the list.
+    fn is_awaited(self, is_optional: bool, now: Instant) -> bool {
+        let failure = if is_optional { self.first_failure } else { self.first_rejection };
+        let is_in_time = failure.is_none_or(|failure| now.duration_since(failure) < FAILED_LIST_TIMEOUT);
+        !self.is_complete && (self.is_in_progress || is_in_time)
+    }
+
+    fn record_failure(&mut self, is_rejection: bool, now: Instant) {
+        self.is_in_progress = false;
+        self.first_failure.get_or_insert(now);
+        if is_rejection {
+            self.first_rejection.get_or_insert(now);
+        }
+    }
+}
+
 // === impl WatchedCache ===
 
 impl WatchedCache {
     fn apply_event(&self, event: watcher::Event<DynamicObject>) -> Changes {
         use watcher::Event;
+        let (is_listed, is_complete) = (matches!(event, Event::InitApply(_)), matches!(event, Event::InitDone));
         let event = match event {
             Event::Apply(object) => Event::Apply(to_json(object)),
             Event::Delete(object) => Event::Delete(to_json(object)),
@@ -209,17 +259,36 @@ impl WatchedCache {
             Event::Init => Event::Init,
             Event::InitDone => Event::InitDone,
         };
-        self.stores.apply_namespace_event(self.kind, &self.namespace, event)
+        let changes = self.stores.apply_namespace_event(self.kind, &self.namespace, event);
+        if is_listed || is_complete {
+            self.first_list.update(|state| {
+                state.is_in_progress = true;
+                state.is_complete |= is_complete;
+            });
+        }
+        changes
+    }
+
+    fn record_error(&self, error: &watcher::Error) {
+        let list_error = list_error(error);
+        let is_rejection = is_rejection(&list_error);
+        self.first_list.update(|state| state.record_failure(is_rejection, Instant::now()));
+        self.stores.record_list_error(self.kind, list_error);
+        let (resource, namespace) = (self.kind.group_resource(), &self.namespace);
+        tracing::warn!(resource, namespace, %error, "watch failed, retrying");
     }
 }
 
-async fn run(
-    api: kube::Api<DynamicObject>,
-    config: watcher::Config,
-    cache: WatchedCache,
-    first_failures: Arc<FirstFailures>,
-    shutdown: CancellationToken,
-) {
+/// Returns the name of a watch for logs, probes and errors.
+fn task_name(kind: Kind, namespace: &str) -> String {
+    match namespace {
+        "" => format!("watch of {}", kind.group_resource()),
+        namespace => format!("watch of {} in namespace {namespace}", kind.group_resource()),
+    }
+}
+
+/// Lists and watches objects until `shutdown`.
+async fn run(api: kube::Api<DynamicObject>, config: watcher::Config, cache: WatchedCache, shutdown: CancellationToken) {
     let mut events = pin!(watcher(api, config).default_backoff());
     loop {
         let event = tokio::select! {
@@ -231,20 +300,12 @@ async fn run(
             Some(Ok(event)) => {
                 for change in cache.apply_event(event) {
                     if cache.changes.send(change).await.is_err() {
-                        return;
+                        // The receiver is dropped during shutdown.
+                        return shutdown.cancelled().await;
                     }
                 }
             }
-            Some(Err(error)) => {
-                let list_error = list_error(&error);
-                first_failures.any.get_or_init(Instant::now);
-                if is_rejection(&list_error) {
-                    first_failures.rejection.get_or_init(Instant::now);
-                }
-                cache.stores.record_list_error(cache.kind, list_error);
-                let (resource, namespace) = (cache.kind.group_resource(), &cache.namespace);
-                tracing::warn!(resource, namespace, %error, "watch failed, retrying");
-            }
+            Some(Err(error)) => cache.record_error(&error),
             None => return,
         }
     }
@@ -273,4 +334,42 @@ fn is_rejection(error: &ListError) -> bool {
 /// Converts an object to JSON. kube-rs parses its metadata into a typed struct.
 fn to_json(object: DynamicObject) -> Value {
     serde_json::to_value(object).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    enum ListEvent {
+        Object,
+        Complete,
+        Rejected,
+        Unanswered,
+    }
+
+    #[rstest]
+    #[case::not_answered(&[], true, true)]
+    #[case::slow(&[(0, ListEvent::Unanswered)], true, false)]
+    #[case::rejected(&[(0, ListEvent::Rejected)], false, false)]
+    #[case::rejected_recently(&[(95, ListEvent::Rejected)], true, true)]
+    #[case::rejected_repeatedly(&[(0, ListEvent::Rejected), (95, ListEvent::Rejected)], false, false)]
+    #[case::accepted_after_a_rejection(&[(0, ListEvent::Rejected), (95, ListEvent::Object)], true, true)]
+    #[case::second_page_is_rejected(&[(0, ListEvent::Object), (1, ListEvent::Rejected)], false, false)]
+    #[case::complete(&[(0, ListEvent::Rejected), (1, ListEvent::Object), (99, ListEvent::Complete)], false, false)]
+    #[case::complete_and_failed_later(&[(0, ListEvent::Complete), (99, ListEvent::Rejected)], false, false)]
+    fn first_list_is_awaited(#[case] events: &[(u64, ListEvent)], #[case] required: bool, #[case] optional: bool) {
+        let (mut state, start) = (FirstListState::default(), Instant::now());
+        for (seconds, event) in events {
+            let now = start + Duration::from_secs(*seconds);
+            match event {
+                ListEvent::Object => state.is_in_progress = true,
+                ListEvent::Complete => state.is_complete = true,
+                ListEvent::Rejected => state.record_failure(true, now),
+                ListEvent::Unanswered => state.record_failure(false, now),
+            }
+        }
+        let now = start + Duration::from_secs(100);
+        assert_eq!((state.is_awaited(false, now), state.is_awaited(true, now)), (required, optional));
+    }
 }

@@ -4,18 +4,26 @@ use apimachinery::{Status, object, persistent_volume};
 use apiserver::{DEFAULT_HISTORY_SIZE, Server, Store};
 use node_agent::NodeDirectories;
 use serde_json::Value;
+use supervisor::{Supervisor, TaskOutput, TaskStatuses};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::ClusterFailure;
 use crate::ports::Ports;
-use crate::supervisor::{Supervisor, TaskState, TaskStatus};
 
 /// Running cluster.
 pub struct Cluster {
     server: Server,
-    stop: CancellationToken,
+    tasks: ClusterTasks,
+}
+
+/// The background tasks of a cluster; dropping the value aborts them.
+#[derive(Default)]
+struct ClusterTasks {
     supervisor: Supervisor,
+    stop: CancellationToken,
+    handles: JoinSet<()>,
 }
 
 // === impl Cluster ===
@@ -43,9 +51,8 @@ impl Cluster {
         {
             tracing::error!(%error, "failed to create the default StorageClass");
         }
-        let stop = CancellationToken::new();
-        let supervisor = spawn_tasks(&server, &ports, &directories, &stop);
-        Self { server, stop, supervisor }
+        let tasks = spawn_tasks(&server, &ports, &directories);
+        Self { server, tasks }
     }
 
     /// Returns the API server.
@@ -56,8 +63,8 @@ impl Cluster {
 
     /// Returns a receiver of the states of the background tasks. It is notified when a task fails or is restarted.
     #[must_use]
-    pub fn task_statuses(&self) -> watch::Receiver<Vec<TaskStatus>> {
-        self.supervisor.statuses()
+    pub fn task_statuses(&self) -> watch::Receiver<TaskStatuses> {
+        self.tasks.supervisor.statuses()
     }
 
     /// Waits until the cluster cannot continue: a background task has failed repeatedly, or the store can no longer
@@ -65,58 +72,60 @@ impl Cluster {
     pub async fn failed(&self) -> ClusterFailure {
         tokio::select! {
             failure = self.server.storage_failed() => ClusterFailure::Storage(failure),
-            failure = task_failed(self.task_statuses()) => failure,
+            failure = self.tasks.supervisor.failed() => ClusterFailure::Task(failure),
         }
     }
 
     /// Stops all containers and tasks and flushes the store.
     pub async fn stop(self) {
-        self.stop.cancel();
-        self.supervisor.join().await;
+        self.tasks.stop().await;
         if let Err(failure) = self.server.flush().await {
             tracing::error!(%failure, "failed to flush the store");
         }
     }
 }
 
-/// Spawns the background tasks.
-fn spawn_tasks(server: &Server, ports: &Ports, directories: &NodeDirectories, stop: &CancellationToken) -> Supervisor {
-    let mut supervisor = Supervisor::new(stop.clone());
-    let (cloned_server, token, volumes_dir) = (server.clone(), stop.clone(), directories.volumes.clone());
-    supervisor.spawn("workload controllers", move || {
-        controllers::run_workload_controllers(cloned_server.clone(), volumes_dir.clone(), token.clone())
-    });
-    let (cloned_server, token) = (server.clone(), stop.clone());
-    supervisor.spawn("node lifecycle controller", move || {
-        controllers::run_node_lifecycle_controller(cloned_server.clone(), token.clone())
-    });
-    let (cloned_server, token) = (server.clone(), stop.clone());
-    supervisor.spawn("scheduler", move || controllers::run_scheduler(cloned_server.clone(), token.clone()));
-    let (cloned_server, token, ports, directories) = (server.clone(), stop.clone(), ports.clone(), directories.clone());
-    supervisor.spawn("node agent", move || {
-        let (runtime, network) = (ports.runtime.clone(), ports.network.clone());
-        node_agent::run_node_agent(cloned_server.clone(), runtime, network, directories.clone(), token.clone())
-    });
-    let (cloned_server, token) = (server.clone(), stop.clone());
-    supervisor.spawn("rollback watcher", move || watch_rollbacks(cloned_server.clone(), token.clone()));
-    supervisor
+// === impl ClusterTasks ===
+
+impl ClusterTasks {
+    /// Spawns a task. `start` receives the token that stops it, and is called again after each failure.
+    fn spawn<F: Future<Output: TaskOutput> + Send + 'static>(
+        &mut self,
+        name: &'static str,
+        start: impl Fn(CancellationToken) -> F + Send + 'static,
+    ) {
+        let stop = self.stop.clone();
+        self.handles.spawn(self.supervisor.supervise(name, stop.clone(), move || start(stop.clone())));
+    }
+
+    /// Stops all tasks and waits until they have ended.
+    async fn stop(mut self) {
+        self.stop.cancel();
+        while self.handles.join_next().await.is_some() {}
+    }
 }
 
-/// Waits until a task is not restarted any more.
-async fn task_failed(mut statuses: watch::Receiver<Vec<TaskStatus>>) -> ClusterFailure {
-    loop {
-        let failure = statuses.borrow_and_update().iter().find_map(|status| match &status.state {
-            TaskState::Failed { cause } => Some(ClusterFailure::Task { task: status.name, cause: cause.clone() }),
-            TaskState::Running | TaskState::BackOff { .. } => None,
-        });
-        if let Some(failure) = failure {
-            return failure;
-        }
-        if statuses.changed().await.is_err() {
-            // Unreachable: the supervisor owns the sender.
-            std::future::pending::<()>().await;
-        }
-    }
+/// Spawns the background tasks.
+fn spawn_tasks(server: &Server, ports: &Ports, directories: &NodeDirectories) -> ClusterTasks {
+    let mut tasks = ClusterTasks::default();
+    let (cloned_server, volumes_dir) = (server.clone(), directories.volumes.clone());
+    tasks.spawn("workload controllers", move |stop| {
+        controllers::run_workload_controllers(cloned_server.clone(), volumes_dir.clone(), stop)
+    });
+    let cloned_server = server.clone();
+    tasks.spawn("node lifecycle controller", move |stop| {
+        controllers::run_node_lifecycle_controller(cloned_server.clone(), stop)
+    });
+    let cloned_server = server.clone();
+    tasks.spawn("scheduler", move |stop| controllers::run_scheduler(cloned_server.clone(), stop));
+    let (cloned_server, ports, directories) = (server.clone(), ports.clone(), directories.clone());
+    tasks.spawn("node agent", move |stop| {
+        let (runtime, network) = (ports.runtime.clone(), ports.network.clone());
+        node_agent::run_node_agent(cloned_server.clone(), runtime, network, directories.clone(), stop)
+    });
+    let cloned_server = server.clone();
+    tasks.spawn("rollback watcher", move |stop| watch_rollbacks(cloned_server.clone(), stop));
+    tasks
 }
 
 /// Registers a node as a kubelet does at startup: an existing Node gets the current labels, annotations and resources
@@ -162,11 +171,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_task_that_always_panics_fails_the_cluster() {
-        let mut supervisor = Supervisor::new(CancellationToken::new());
-        supervisor.spawn("scheduler", || async { panic!("broken") });
-        let failure = task_failed(supervisor.statuses()).await;
-        let cause = "panicked: broken".to_owned();
-        assert_eq!(failure, ClusterFailure::Task { task: "scheduler", cause });
+        let mut tasks = ClusterTasks::default();
+        tasks.spawn("scheduler", |_| async { panic!("broken") as () });
+        let failure = ClusterFailure::Task(tasks.supervisor.failed().await);
         assert_eq!(failure.to_string(), "the scheduler failed repeatedly: it panicked: broken");
+        tasks.stop().await;
     }
 }

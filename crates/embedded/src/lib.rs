@@ -11,7 +11,6 @@ mod cluster;
 mod data_directory;
 mod failure;
 pub mod ports;
-mod supervisor;
 
 pub use apiserver::{
     Change, Credentials, CredentialsError, DEFAULT_HISTORY_SIZE, Lagged, ServeError, Server, StorageFailure, Store,
@@ -25,4 +24,4 @@ pub use controllers::{
 pub use data_directory::{DataDirectory, DirectoryLock, DirectoryLockError, create_durable_dir};
 pub use failure::ClusterFailure;
 pub use node_agent::{NodeDirectories, OrphanedProcesses, ProcessRuntime, ProcessTracker, run_node_agent};
-pub use supervisor::{TaskState, TaskStatus};
+pub use supervisor::{TaskFailure, TaskState, TaskStatus, TaskStatuses};

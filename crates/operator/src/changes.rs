@@ -102,6 +102,7 @@ mod tests {
     use kube::Client;
     use kube::runtime::watcher::Event;
     use serde_json::{Value, json};
+    use supervisor::Supervisor;
     use tokio_util::sync::CancellationToken;
 
     use super::*;
@@ -116,7 +117,7 @@ mod tests {
     async fn enqueues_services_when_a_definition_is_deleted_after_its_objects() {
         let client = Client::try_from(kube::Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
         let (stores, options, stop) = (Stores::new(FIELD_MANAGER), Options::default(), CancellationToken::new());
-        let (mut watches, _changes) = Watches::new(client.clone(), stores.clone(), stop.clone());
+        let (mut watches, _changes) = Watches::new(client.clone(), stores.clone(), Supervisor::default(), stop.clone());
         let context = Context::new(client, stores.clone(), &options);
         let mut queue = WorkQueue::default();
         let service = json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "metadata": {"name": "chat", "namespace": "n"}});

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{CUSTOM_RESOURCE_DEFINITION, Change, Clock, Error, NamespacedName, Stores, Watches};
+use cluster::{CUSTOM_RESOURCE_DEFINITION, Change, Clock, NamespacedName, Stores, Watches};
 use kube::Client;
+use supervisor::TaskFailure;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -28,14 +29,17 @@ const CACHE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Timeout of the running reconciles and their events after shutdown. Shutdown must not wait for an API server that does not
 /// respond.
 const RECONCILE_STOP_TIMEOUT: Duration = Duration::from_secs(7);
+/// Why the webhook is not ready when it starts.
+const NO_CERTIFICATE: &str = "the admission webhook has no certificate";
 
 /// Runs the operator until `stop` is cancelled. With leader election, reconciles run only while this replica leads.
 ///
 /// After `stop`, the running reconciles complete, and then the Lease is released, in at most 9 s together. Metrics must be served until `run` returns.
 ///
 /// # Errors
-/// Currently returns no error: requests that the API server rejects are retried.
-pub async fn run(client: Client, options: Options, stop: CancellationToken) -> Result<(), Error> {
+/// A background task has panicked or ended repeatedly; the operator has stopped as after `stop`. Requests that the API server
+/// rejects are retried.
+pub async fn run(client: Client, options: Options, stop: CancellationToken) -> Result<(), TaskFailure> {
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         namespace = options.namespace,
@@ -46,6 +50,7 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> R
         picker_image = options.picker_image,
         "starting the operator"
     );
+    let stop = stop.child_token();
     if !options.namespaces.is_empty() {
         tracing::info!(
             namespaces = options.namespaces.join(","),
@@ -55,24 +60,38 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> R
     }
     if let Some(webhook) = options.webhook.clone() {
         let (clock, health) = (options.clock.clone(), Arc::clone(&options.health));
-        health.set_not_ready(Part::WebhookServer, "the admission webhook has no certificate");
-        tokio::spawn(run_webhook(client.clone(), clock, webhook, health, stop.clone()));
+        // The operator is not ready before the task runs.
+        health.set_not_ready(Part::WebhookServer, NO_CERTIFICATE);
+        let (client, token) = (client.clone(), stop.clone());
+        let start =
+            move || run_webhook(client.clone(), clock.clone(), webhook.clone(), Arc::clone(&health), token.clone());
+        tokio::spawn(options.health.supervisor.supervise("admission webhook", stop.clone(), start));
     }
     if options.leader_election.is_some() {
         // A standby has no control loop.
         options.health.set_ready(Part::ControlLoop);
     }
-    match &options.leader_election {
-        None => run_controller(client, &options, stop).await,
-        Some(leader_election) => {
-            let elector = leader_election.elector(client.clone(), options.clock.clone());
-            elector.run(stop.clone(), |client| run_controller(client, &options, stop.clone())).await;
+    let lead = async {
+        match &options.leader_election {
+            None => run_controller(client, &options, stop.clone()).await,
+            Some(leader_election) => {
+                let elector = leader_election.elector(client.clone(), options.clock.clone());
+                elector.run(stop.clone(), |client| run_controller(client, &options, stop.clone())).await;
+            }
         }
-    }
-    Ok(())
+    };
+    tokio::pin!(lead);
+    let failure = tokio::select! {
+        biased;
+        () = &mut lead => return Ok(()),
+        failure = options.health.supervisor.failed() => failure,
+    };
+    stop.cancel();
+    lead.await;
+    Err(failure)
 }
 
-/// Runs the admission webhook. Every replica serves it, so it has its own stores. Without it, the operator still works,
+/// Runs the admission webhook until `stop`. Every replica serves it, so it has its own stores. Without it, the operator still works,
 /// and reports in conditions what the webhook would have rejected.
 async fn run_webhook(
     client: Client,
@@ -80,9 +99,10 @@ async fn run_webhook(
     options: WebhookOptions,
     health: Arc<Health>,
     stop: CancellationToken,
-) {
-    let stores = Stores::new(FIELD_MANAGER);
-    let (mut watches, mut changes) = Watches::new(client.clone(), stores.clone(), stop.clone());
+) -> Result<(), String> {
+    health.set_not_ready(Part::WebhookServer, NO_CERTIFICATE);
+    let (stores, supervisor) = (Stores::new(FIELD_MANAGER), health.supervisor.clone());
+    let (mut watches, mut changes) = Watches::new(client.clone(), stores.clone(), supervisor, stop.clone());
     for kind in [ACCELERATOR_CLASS, SERVING_RUNTIME, CLUSTER_SERVING_RUNTIME, FUSIONINFER_SERVICE] {
         watches.start(kind);
     }
@@ -95,14 +115,9 @@ async fn run_webhook(
         discard(&mut changes).await;
     };
     let serve = webhook::run(client, stores, clock, options, &health, stop.clone());
-    let result = tokio::select! {
-        result = serve => result,
-        () = report_caches => return,
-    };
-    if let Err(error) = result {
-        let error = error_chain(&error);
-        health.set_not_ready(Part::WebhookServer, format!("the admission webhook stopped: {error}"));
-        tracing::error!(error, "the admission webhook stopped");
+    tokio::select! {
+        result = serve => result.map_err(|error| error_chain(&error)),
+        () = report_caches => Ok(()),
     }
 }
 
@@ -147,7 +162,8 @@ fn start_watches(
     options: &Options,
     stop: &CancellationToken,
 ) -> (Watches, mpsc::Receiver<Change>) {
-    let (mut watches, changes) = Watches::new(client.clone(), stores.clone(), stop.clone());
+    let supervisor = options.health.supervisor.clone();
+    let (mut watches, changes) = Watches::new(client.clone(), stores.clone(), supervisor, stop.clone());
     watches.restrict_to(&options.namespaces);
     for kind in [CUSTOM_RESOURCE_DEFINITION].iter().chain(BUILTIN).chain(LABEL_FILTERED) {
         watches.start(*kind);

@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cluster::Kind;
+use supervisor::Supervisor;
 use tokio::time::Instant;
 
 use crate::work_item::WorkItem;
@@ -19,6 +20,8 @@ const STALL_LIMIT: Duration = Duration::from_secs(180);
 #[derive(Debug)]
 pub struct Health {
     state: Mutex<State>,
+    /// The background tasks of the operator. It is not ready while one of them does not run.
+    pub(crate) supervisor: Supervisor,
 }
 
 #[derive(Debug, Default)]
@@ -56,7 +59,7 @@ struct RunningReconcile<'a> {
 impl Default for Health {
     /// Returns the health of an operator that has not started.
     fn default() -> Health {
-        let health = Health { state: Mutex::default() };
+        let health = Health { state: Mutex::default(), supervisor: Supervisor::default() };
         health.set_not_ready(Part::ControlLoop, "the operator is starting");
         health
     }
@@ -82,9 +85,10 @@ impl Health {
     /// Returns why the operator is not ready, one line per reason.
     ///
     /// # Errors
-    /// Caches are not synced, or the admission webhook has no certificate.
+    /// Caches are not synced, the admission webhook has no certificate, or a background task does not run.
     pub fn check_readiness(&self) -> Result<(), String> {
-        let reasons: Vec<String> = self.state().not_ready.values().cloned().collect();
+        let mut reasons: Vec<String> = self.state().not_ready.values().cloned().collect();
+        reasons.extend(self.supervisor.outages());
         if reasons.is_empty() { Ok(()) } else { Err(reasons.join("\n")) }
     }
 

@@ -12,10 +12,10 @@ use embedded::ports::{Ports, ServerPorts, TcpNetwork};
 use kube::Client;
 use serde_json::Value;
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::OperatorAdmission;
+use crate::background_tasks::BackgroundTasks;
 use crate::host_runtime::HostRuntime;
 use crate::node_groups;
 use crate::output;
@@ -44,9 +44,6 @@ pub(crate) struct LocalCluster {
     shutdown: CancellationToken,
 }
 
-/// The tasks of a [`LocalCluster`]. They run until the shutdown unless one fails.
-pub(crate) struct ClusterTasks(JoinSet<Result<()>>);
-
 // === impl LocalCluster ===
 
 impl LocalCluster {
@@ -58,7 +55,7 @@ impl LocalCluster {
         listeners: Listeners,
         state_directory: &StateDirectory,
         runtime: HostRuntime,
-    ) -> Result<(Self, ClusterTasks)> {
+    ) -> Result<(Self, BackgroundTasks)> {
         let (store, credentials) = (state_directory.open_store()?, state_directory.credentials()?);
         let node_names: BTreeSet<String> = nodes.iter().map(object_name).collect();
         let admission = Arc::new(OperatorAdmission::default());
@@ -83,65 +80,40 @@ impl LocalCluster {
         embedded::write_kubeconfig(&kubeconfig, &text).with_context(|| kubeconfig.display().to_string())?;
 
         let shutdown = CancellationToken::new();
-        let mut tasks = ClusterTasks(JoinSet::new());
+        let mut tasks = BackgroundTasks::new(shutdown.clone());
         let token = shutdown.clone();
-        tasks.0.spawn(async move {
-            embedded::serve(server, listeners.api, &credentials, token).await.context("API server")
-        });
-        tasks.spawn_operator(&client, options, TcpListener::from_std(listeners.metrics)?, &shutdown);
-        tasks.spawn_gateway(&client, TcpListener::from_std(listeners.gateway)?, &shutdown);
+        tasks.spawn("API server", async move { embedded::serve(server, listeners.api, &credentials, token).await });
+        spawn_operator(&mut tasks, &client, options, TcpListener::from_std(listeners.metrics)?, &shutdown);
+        spawn_gateway(&mut tasks, &client, TcpListener::from_std(listeners.gateway)?, &shutdown);
         Ok((Self { cluster, client, api, gateway, metrics, shutdown }, tasks))
     }
 
     /// Stops all containers and tasks.
-    pub(crate) async fn stop(self, mut tasks: ClusterTasks) {
+    pub(crate) async fn stop(self, tasks: BackgroundTasks) {
         self.shutdown.cancel();
         self.cluster.stop().await;
-        while tasks.0.join_next().await.is_some() {}
+        tasks.join().await;
     }
 }
 
-// === impl ClusterTasks ===
+/// Spawns the operator and its metrics server.
+fn spawn_operator(
+    tasks: &mut BackgroundTasks,
+    client: &Client,
+    options: operator::Options,
+    metrics: TcpListener,
+    shutdown: &CancellationToken,
+) {
+    let (registry, health) = (Arc::clone(&options.metrics), Arc::clone(&options.health));
+    tasks.spawn("metrics", operator::serve_metrics(metrics, registry, health, shutdown.clone()));
+    tasks.spawn("operator", operator::run(client.clone(), options, shutdown.clone()));
+}
 
-impl ClusterTasks {
-    /// Spawns the operator and its metrics server.
-    fn spawn_operator(
-        &mut self,
-        client: &Client,
-        options: operator::Options,
-        metrics: TcpListener,
-        shutdown: &CancellationToken,
-    ) {
-        let (registry, health) = (Arc::clone(&options.metrics), Arc::clone(&options.health));
-        let token = shutdown.clone();
-        self.0.spawn(async move { operator::serve_metrics(metrics, registry, health, token).await.context("metrics") });
-        let (client, token) = (client.clone(), shutdown.clone());
-        self.0.spawn(async move { operator::run(client, options, token).await.context("operator") });
-    }
-
-    /// Spawns the gateway and the watch of its backend pools.
-    fn spawn_gateway(&mut self, client: &Client, listener: TcpListener, shutdown: &CancellationToken) {
-        let pools = Arc::new(picker::Datastore::new(fastrand::u64(..)));
-        let (client, watched_pools, token) = (client.clone(), Arc::clone(&pools), shutdown.clone());
-        self.0.spawn(async move {
-            picker::watch_backend_pools(client, watched_pools, token).await;
-            Ok(())
-        });
-        let token = shutdown.clone();
-        self.0.spawn(async move { picker::serve_gateway(listener, pools, token).await.context("gateway") });
-    }
-
-    /// Waits until a task fails and returns its error.
-    pub(crate) async fn wait_for_failure(&mut self) -> anyhow::Error {
-        loop {
-            match self.0.join_next().await {
-                Some(Ok(Err(error))) => return error,
-                Some(Err(error)) => return anyhow::Error::new(error).context("a task of ostler panicked"),
-                Some(Ok(Ok(()))) => {}
-                None => return anyhow::anyhow!("all tasks of ostler ended unexpectedly"),
-            }
-        }
-    }
+/// Spawns the gateway and the watch of its backend pools.
+fn spawn_gateway(tasks: &mut BackgroundTasks, client: &Client, listener: TcpListener, shutdown: &CancellationToken) {
+    let pools = Arc::new(picker::Datastore::new(fastrand::u64(..)));
+    tasks.spawn("backend pools", picker::watch_backend_pools(client.clone(), Arc::clone(&pools), shutdown.clone()));
+    tasks.spawn("gateway", picker::serve_gateway(listener, pools, shutdown.clone()));
 }
 
 fn ports(admission: Arc<OperatorAdmission>, runtime: HostRuntime) -> Ports {

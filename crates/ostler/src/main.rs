@@ -5,6 +5,7 @@
 
 mod admission;
 mod apply;
+mod background_tasks;
 mod catalog;
 mod cluster_objects;
 mod commands;

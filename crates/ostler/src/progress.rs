@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
 use cluster::{controller_of, find_condition, generation, metadata_field};
-use embedded::{Cluster, Server, TaskStatus};
+use embedded::{Cluster, Server, TaskStatus, TaskStatuses};
 use serde_json::Value;
 
 use crate::output;
@@ -59,7 +59,7 @@ pub(crate) async fn until_ready(server: &Server, names: &ObjectNames) {
     let mut output = TableOutput::for_stderr();
     loop {
         let rows = rows(server);
-        output.show(&rows, &[]);
+        output.show(&rows, &TaskStatuses::new());
         let ready = names.services.iter().all(|name| rows.iter().any(|row| row.ready && row.name == *name));
         if ready && are_routes_ready(server, names) {
             output.finish(&rows);
@@ -119,10 +119,10 @@ impl TableOutput {
         if std::io::stderr().is_terminal() { Self::Terminal(String::new()) } else { Self::Lines(BTreeMap::new()) }
     }
 
-    fn show(&mut self, rows: &[Row], tasks: &[TaskStatus]) {
+    fn show(&mut self, rows: &[Row], tasks: &TaskStatuses) {
         match self {
             Self::Terminal(current) => {
-                let failed_tasks = tasks.iter().filter_map(task_status::line).map(|line| format!("\n  {line}"));
+                let failed_tasks = tasks.values().filter_map(task_status::line).map(|line| format!("\n  {line}"));
                 let table = indent(&service_table::render(rows)) + &failed_tasks.collect::<String>();
                 if table != *current {
                     redraw(&table, current);
@@ -131,7 +131,7 @@ impl TableOutput {
             }
             Self::Lines(reported) => {
                 rows.iter().for_each(|row| report_transition(row, reported));
-                tasks.iter().for_each(|status| report_task(status, reported));
+                tasks.values().for_each(|status| report_task(status, reported));
             }
         }
     }
@@ -156,10 +156,10 @@ fn report_transition(row: &Row, reported: &mut BTreeMap<String, String>) {
 /// Prints the state of a task that failed, if it has changed.
 fn report_task(status: &TaskStatus, reported: &mut BTreeMap<String, String>) {
     if let Some(line) = task_status::line(status)
-        && reported.get(status.name) != Some(&line)
+        && reported.get(&*status.name) != Some(&line)
     {
         output::print_message(&format!("  {line}"));
-        reported.insert(status.name.to_owned(), line);
+        reported.insert(status.name.clone().into_owned(), line);
     }
 }
 

@@ -7,6 +7,7 @@ use std::{
 };
 
 use fastrand::Rng;
+use supervisor::Supervisor;
 
 use crate::{
     endpoint::EndpointLoad,
@@ -19,12 +20,19 @@ pub struct Datastore {
     table: RwLock<Arc<RoutingTable>>,
     loads: Mutex<BTreeMap<SocketAddr, Arc<EndpointLoad>>>,
     rng: Mutex<Rng>,
+    /// The tasks that keep the routing table up to date.
+    pub(crate) supervisor: Supervisor,
 }
 
 impl Datastore {
     /// Returns a datastore without pools. `seed` makes random selections reproducible.
     pub fn new(seed: u64) -> Self {
-        Self { table: RwLock::default(), loads: Mutex::default(), rng: Mutex::new(Rng::with_seed(seed)) }
+        Self {
+            table: RwLock::default(),
+            loads: Mutex::default(),
+            rng: Mutex::new(Rng::with_seed(seed)),
+            supervisor: Supervisor::default(),
+        }
     }
 
     /// Replaces all pools atomically; the loads of retained endpoints are preserved.
@@ -44,6 +52,11 @@ impl Datastore {
     pub fn load(&self, address: SocketAddr) -> Arc<EndpointLoad> {
         let mut loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(loads.entry(address).or_default())
+    }
+
+    /// Returns why tasks that keep the routing table up to date do not run, one line per task.
+    pub fn outages(&self) -> Vec<String> {
+        self.supervisor.outages()
     }
 
     /// Returns a random number generator for one request, derived from the seed.

@@ -26,6 +26,7 @@ use std::{
 use cluster::NamespacedName;
 use fastrand::Rng;
 use serde_json::Value;
+use supervisor::Supervisor;
 use tokio::time::Instant;
 
 use crate::{
@@ -57,6 +58,8 @@ pub struct EndpointPicker {
     /// Whether the pool exists and the Pods are listed.
     synced: AtomicBool,
     draining: AtomicBool,
+    /// The tasks that keep the endpoints up to date.
+    supervisor: Supervisor,
 }
 
 impl EndpointPicker {
@@ -72,12 +75,13 @@ impl EndpointPicker {
             metrics: Metrics::new(),
             synced: AtomicBool::new(false),
             draining: AtomicBool::new(false),
+            supervisor: Supervisor::default(),
         }
     }
 
-    /// Returns whether the pool exists, the Pods are listed, and the picker is not draining.
+    /// Returns whether the pool exists, the Pods are listed, its watches run, and the picker is not draining.
     pub fn is_ready(&self) -> bool {
-        self.synced.load(Relaxed) && !self.draining.load(Relaxed)
+        self.synced.load(Relaxed) && !self.draining.load(Relaxed) && self.supervisor.outages().is_empty()
     }
 
     /// Starts draining: the picker reports that it is not ready, but continues to answer requests.

@@ -6,6 +6,7 @@ use cluster::{
     Clock, Condition, Error, Kind, NamespacedName, StatusWriter, Stores, SystemClock, Watches, render_conditions,
 };
 use serde_json::{Value, json};
+use supervisor::TaskFailure;
 use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -24,14 +25,38 @@ const BACKEND_POOL: Kind = Kind::namespaced(GROUP, "v1alpha1", "BackendPool", "b
 const USE_CASE_SET: Kind = Kind::namespaced(GROUP, "v1alpha1", "LLMUseCaseSet", "llmusecasesets");
 const USE_CASE: Kind = Kind::namespaced(GROUP, "v1alpha1", "LLMUseCase", "llmusecases");
 const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
+const KINDS: [Kind; 4] = [BACKEND_POOL, USE_CASE_SET, USE_CASE, POD];
 
 /// Delay before a failed status update is retried.
 const STATUS_RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// Watches BackendPools, use cases and Pods until `shutdown`. A change updates the routing table immediately. Changed
 /// statuses are written concurrently, so that an API server that does not respond to writes does not delay the table.
-pub async fn watch_backend_pools(client: kube::Client, datastore: Arc<Datastore>, shutdown: CancellationToken) {
+///
+/// A task that panics is restarted; until then, the gateway uses the last routing table and its health check fails.
+///
+/// # Errors
+/// Restarts do not help.
+pub async fn watch_backend_pools(
+    client: kube::Client,
+    datastore: Arc<Datastore>,
+    shutdown: CancellationToken,
+) -> Result<(), TaskFailure> {
+    let supervisor = datastore.supervisor.clone();
+    // Shared by all runs: the routing table stays complete while a restarted run lists the objects again.
     let stores = Stores::new(MANAGER);
+    let stop = shutdown.clone();
+    let start = move || update_datastore(client.clone(), stores.clone(), Arc::clone(&datastore), stop.clone());
+    supervisor.run_unless_failed(supervisor.supervise("update of the routing table", shutdown, start)).await
+}
+
+/// Updates the routing table and the statuses until `shutdown`.
+async fn update_datastore(
+    client: kube::Client,
+    stores: Stores,
+    datastore: Arc<Datastore>,
+    shutdown: CancellationToken,
+) {
     let (indexes, latest_index) = watch::channel(None);
     let writer = StatusWriter::new(client.clone(), stores.clone(), MANAGER);
     tokio::select! {
@@ -49,11 +74,15 @@ async fn update_routing_table(
     indexes: &watch::Sender<Option<Arc<PoolIndex>>>,
     shutdown: &CancellationToken,
 ) {
-    let (mut watches, mut changes) = Watches::new(client, stores.clone(), shutdown.clone());
-    for kind in [BACKEND_POOL, USE_CASE_SET, USE_CASE, POD] {
+    let supervisor = datastore.supervisor.clone();
+    let (mut watches, mut changes) = Watches::new(client, stores.clone(), supervisor, shutdown.clone());
+    for kind in KINDS {
         watches.start(kind);
     }
-    while changes.recv().await.is_some() {
+    let has_synced = || KINDS.into_iter().all(|kind| stores.has_synced(kind));
+    // After a restart, the lists may contain no changes.
+    let mut is_restart = has_synced();
+    while std::mem::take(&mut is_restart) || changes.recv().await.is_some() {
         // Build the index once for all pending changes.
         while changes.try_recv().is_ok() {}
         let index = index::build_index(&watched_objects(stores), |address| datastore.load(address));
@@ -61,7 +90,7 @@ async fn update_routing_table(
         datastore.replace(index.pools.clone());
         log_changes(&old, &datastore.routing_table());
         // Before the first lists are complete, the status would not include all Pods and pools.
-        if [BACKEND_POOL, USE_CASE_SET, USE_CASE, POD].into_iter().all(|kind| stores.has_synced(kind)) {
+        if has_synced() {
             indexes.send_replace(Some(Arc::new(index)));
         }
     }

@@ -14,6 +14,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, StreamBody};
 use kube::client::Body;
 use serde_json::json;
+use supervisor::Supervisor;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -124,7 +125,8 @@ async fn watches_recover_from_silence() {
     }
     });
     let stores = Stores::new("us");
-    let (mut watches, mut changes) = Watches::new(client, stores.clone(), CancellationToken::new());
+    let (mut watches, mut changes) =
+        Watches::new(client, stores.clone(), Supervisor::default(), CancellationToken::new());
     watches.start(NODE);
     let receive = async {
         for name in ["a", "b", "c"] {
@@ -140,7 +142,8 @@ async fn watches_recover_from_silence() {
 /// A decision based on an incomplete cache may be permanent, so a slow API server must not count as a forbidden kind.
 #[tokio::test(start_paused = true)]
 async fn kind_of_an_unresponsive_server_is_not_synced() {
-    let (mut watches, _changes) = Watches::new(client(|_| None), Stores::new("us"), CancellationToken::new());
+    let (mut watches, _changes) =
+        Watches::new(client(|_| None), Stores::new("us"), Supervisor::default(), CancellationToken::new());
     watches.start(NODE);
     sleep(Duration::from_secs(3600)).await;
     assert!(!watches.have_synced());
@@ -149,7 +152,8 @@ async fn kind_of_an_unresponsive_server_is_not_synced() {
 /// The conversion webhook of an optional API may not respond. Decisions do not depend on its kinds.
 #[tokio::test(start_paused = true)]
 async fn optional_kind_of_an_unresponsive_server_does_not_block_the_others() {
-    let (mut watches, _changes) = Watches::new(client(|_| None), Stores::new("us"), CancellationToken::new());
+    let (mut watches, _changes) =
+        Watches::new(client(|_| None), Stores::new("us"), Supervisor::default(), CancellationToken::new());
     watches.start_optional(NODE);
     sleep(Duration::from_secs(30)).await;
     assert!(!watches.have_synced());

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod deadlines;
+mod supervision;
 
 use std::sync::{Arc, Mutex};
 

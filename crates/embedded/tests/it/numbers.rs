@@ -207,7 +207,7 @@ fn run(objects: &[Value]) -> Vec<String> {
             if is_used {
                 use_all_objects(cluster.server(), objects).await;
             }
-            for status in cluster.task_statuses().borrow().iter() {
+            for status in cluster.task_statuses().borrow().values() {
                 assert_eq!((status.restarts, &status.state), (0, &TaskState::Running), "{}", status.name);
             }
             cluster.stop().await;
@@ -291,7 +291,7 @@ async fn long_periods_are_accepted_and_survive_a_restart() {
     let cluster = start(directory.path());
     wait_until(cluster.server(), |server| server.get("pods", "default", "a").is_none()).await;
     let statuses = cluster.task_statuses().borrow().clone();
-    assert!(statuses.iter().all(|status| status.restarts == 0), "{statuses:?}");
+    assert!(statuses.values().all(|status| status.restarts == 0), "{statuses:?}");
     cluster.stop().await;
     assert_eq!(take_panics(), Vec::<String>::new());
 }

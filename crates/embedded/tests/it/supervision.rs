@@ -72,7 +72,7 @@ async fn wait_until(server: &Server, predicate: impl Fn(&Server) -> bool) {
 }
 
 fn status_of(cluster: &Cluster, task: &str) -> TaskStatus {
-    cluster.task_statuses().borrow().iter().find(|status| status.name == task).unwrap().clone()
+    cluster.task_statuses().borrow().values().find(|status| status.name == task).unwrap().clone()
 }
 
 /// Whether the scheduler reports that a Pod is unschedulable.

@@ -72,7 +72,8 @@ pub(crate) async fn run(
     health: &Health,
     stop: CancellationToken,
 ) -> Result<(), WebhookError> {
-    let (mut watches, mut changes) = Watches::new(client.clone(), Stores::new(FIELD_MANAGER), stop.clone());
+    let (mut watches, mut changes) =
+        Watches::new(client.clone(), Stores::new(FIELD_MANAGER), health.supervisor.clone(), stop.clone());
     let certificate_manager = CertificateManager::new(client, clock, webhook.target);
     certificate_manager.start_watches(&mut watches);
     let (config_sender, certificates) = watch::channel(None);

@@ -22,6 +22,7 @@ mod role_validation;
 mod router;
 mod selection;
 mod simulated_cluster;
+mod supervision;
 mod supply;
 mod test_cluster;
 mod unresponsive_api_server;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
+use crate::background_tasks::BackgroundTasks;
 use crate::connect::{self, ConnectArgs};
 use crate::exit::Exit;
 use crate::listener;
@@ -25,8 +26,9 @@ pub(super) async fn run(args: GatewayArgs) -> Result<Exit> {
     tracing::info!(address = %listener.local_addr()?, "gateway is listening");
     let pools = Arc::new(picker::Datastore::new(fastrand::u64(..)));
     let shutdown = shutdown_token()?;
-    let watch = tokio::spawn(picker::watch_backend_pools(client, Arc::clone(&pools), shutdown.clone()));
-    picker::serve_gateway(listener, pools, shutdown).await?;
-    watch.await?;
+    let mut tasks = BackgroundTasks::new(shutdown.clone());
+    tasks.spawn("backend pools", picker::watch_backend_pools(client, Arc::clone(&pools), shutdown.clone()));
+    tasks.spawn("gateway", picker::serve_gateway(listener, pools, shutdown));
+    tasks.run().await?;
     Ok(Exit::Success)
 }

@@ -2,6 +2,7 @@
 
 mod compatibility;
 
+use std::convert::Infallible;
 use std::env;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use picker::{
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::background_tasks::BackgroundTasks;
 use crate::connect::{self, ConnectArgs};
 use crate::exit::Exit;
 use crate::files;
@@ -144,19 +146,22 @@ pub(super) async fn run(args: PickerArgs) -> Result<Exit> {
     let picker = Arc::new(EndpointPicker::new(pool, config.policy, fastrand::u64(..)));
     tracing::info!(pool = %picker.pool, address = %ext_proc.local_addr()?, tls = tls.is_some(), "endpoint picker is listening");
     let shutdown = shutdown_after_drain(Arc::clone(&picker), args.drain_timeout)?;
-    let watch_task =
-        tokio::spawn(watch_inference_pool(connection.client, args.pool_group, Arc::clone(&picker), shutdown.clone()));
-    let health_server = tokio::spawn(serve_grpc(health, ListenerRole::Health, Arc::clone(&picker), shutdown.clone()));
+    let mut tasks = BackgroundTasks::new(shutdown.clone());
+    let watch = watch_inference_pool(connection.client, args.pool_group, Arc::clone(&picker), shutdown.clone());
+    tasks.spawn("InferencePool", watch);
+    tasks.spawn("health checks", serve_grpc(health, ListenerRole::Health, Arc::clone(&picker), shutdown.clone()));
     if let Some(metrics) = metrics {
-        tokio::spawn(serve_metrics(metrics, Arc::clone(&picker), shutdown.clone()));
+        tasks.spawn("metrics", serve_metrics(metrics, Arc::clone(&picker), shutdown.clone()));
     }
     if let Some(tls) = tls.clone() {
         let shutdown = shutdown.clone();
-        tokio::spawn(async move { tls.reload_on_change(shutdown).await });
+        tasks.spawn("serving certificate", async move {
+            tls.reload_on_change(shutdown).await;
+            Ok::<_, Infallible>(())
+        });
     }
-    serve_grpc(ext_proc, ListenerRole::ExtProc(tls), picker, shutdown).await?;
-    health_server.await??;
-    watch_task.await?;
+    tasks.spawn("ext_proc", serve_grpc(ext_proc, ListenerRole::ExtProc(tls), picker, shutdown));
+    tasks.run().await?;
     Ok(Exit::Success)
 }
 

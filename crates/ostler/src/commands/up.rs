@@ -114,7 +114,7 @@ pub(super) async fn run(args: UpArgs) -> Result<Exit> {
         result = session.run() => result,
         () = shutdown.cancelled() => Ok(()),
         failure = local_cluster.cluster.failed() => Err(report::task_status::failure_error(&failure)),
-        error = tasks.wait_for_failure() => Err(error),
+        error = tasks.failed() => Err(error),
     };
     local_cluster.stop(tasks).await;
     std::fs::remove_file(&kubeconfig).ok();

@@ -30,6 +30,7 @@ pub(crate) fn failure_error(failure: &ClusterFailure) -> anyhow::Error {
 mod tests {
     use std::time::Duration;
 
+    use embedded::TaskFailure;
     use rstest::rstest;
 
     use super::*;
@@ -48,13 +49,13 @@ mod tests {
         Some("scheduler: panicked: x; not restarted again after 9 restarts")
     )]
     fn describes_failures(#[case] restarts: u32, #[case] state: TaskState, #[case] expect: Option<&str>) {
-        let status = TaskStatus { name: "scheduler", restarts, state };
+        let status = TaskStatus { name: "scheduler".into(), restarts, state };
         assert_eq!(line(&status).as_deref(), expect);
     }
 
     #[test]
     fn a_failed_cluster_is_an_error_with_a_hint() {
-        let failure = ClusterFailure::Task { task: "scheduler", cause: "panicked: x".to_owned() };
+        let failure = ClusterFailure::Task(TaskFailure { task: "scheduler".into(), cause: "panicked: x".to_owned() });
         assert_eq!(
             super::super::errors::render(&failure_error(&failure)),
             "error: the embedded cluster cannot continue: the scheduler failed repeatedly: it panicked: x\nhint: restart `ostler up`; if the error persists, report it with the log lines above"

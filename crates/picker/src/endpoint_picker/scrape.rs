@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use apimachinery::catch_panic;
 use bytes::Bytes;
 use http::{Request, Uri};
 use http_body_util::{BodyExt, Empty, Limited};
@@ -152,9 +153,17 @@ async fn scrape(client: &Client<HttpConnector, Empty<Bytes>>, address: SocketAdd
             return if is_connection_refused(&error) { ScrapeResult::Refused } else { ScrapeResult::Failed };
         }
     };
-    match Limited::new(response.into_body(), MAX_METRICS_BYTES).collect().await {
-        Ok(body) => ScrapeResult::Metrics(parse_metrics(&String::from_utf8_lossy(&body.to_bytes()))),
-        Err(_) => ScrapeResult::Failed,
+    let Ok(body) = Limited::new(response.into_body(), MAX_METRICS_BYTES).collect().await else {
+        return ScrapeResult::Failed;
+    };
+    let text = body.to_bytes();
+    // A defect of the parser must not end the scrapes of this engine.
+    match catch_panic(|| parse_metrics(&String::from_utf8_lossy(&text))) {
+        Ok(metrics) => ScrapeResult::Metrics(metrics),
+        Err(panic) => {
+            tracing::error!(%address, %panic, "failed to parse metrics");
+            ScrapeResult::Failed
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 use std::{str::FromStr, sync::Arc};
 
 use cluster::{Kind, NamespacedName, Stores, Watches};
+use supervisor::TaskFailure;
 use tokio_util::sync::CancellationToken;
 
 use super::EndpointPicker;
@@ -45,15 +46,32 @@ impl FromStr for PoolGroup {
     }
 }
 
-/// Watches the pool of `picker` and the Pods of its namespace until `shutdown`.
+/// Watches the pool of `picker` and the Pods of its namespace until `shutdown`. A task that panics is restarted; until then,
+/// the picker uses the last endpoints and is not ready.
+///
+/// # Errors
+/// Restarts do not help.
 pub async fn watch_inference_pool(
+    client: kube::Client,
+    group: PoolGroup,
+    picker: Arc<EndpointPicker>,
+    shutdown: CancellationToken,
+) -> Result<(), TaskFailure> {
+    let supervisor = picker.supervisor.clone();
+    let stop = shutdown.clone();
+    let start = move || update_endpoints(client.clone(), group, Arc::clone(&picker), stop.clone());
+    supervisor.run_unless_failed(supervisor.supervise("update of the endpoints", shutdown, start)).await
+}
+
+/// Updates the endpoints of `picker` until `shutdown`.
+async fn update_endpoints(
     client: kube::Client,
     group: PoolGroup,
     picker: Arc<EndpointPicker>,
     shutdown: CancellationToken,
 ) {
     let stores = Stores::new("ostler-endpoint-picker");
-    let (mut watches, mut changes) = Watches::new(client, stores.clone(), shutdown.clone());
+    let (mut watches, mut changes) = Watches::new(client, stores.clone(), picker.supervisor.clone(), shutdown.clone());
     let key = NamespacedName::new(&picker.pool.namespace, &picker.pool.name);
     let inference_pool = group.kind();
     watches.start_named(inference_pool, &key);

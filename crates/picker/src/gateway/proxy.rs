@@ -48,7 +48,7 @@ impl Proxy {
         let path = request.uri().path().to_owned();
         let is_get = request.method() == Method::GET;
         match match_path(&path) {
-            Route::Health => Ok(response::health()),
+            Route::Health => Ok(response::health(&self.datastore.outages())),
             Route::Models(_) | Route::Model(..) if !is_get => Err(OpenAiError::method_not_allowed("GET")),
             Route::Models(pool) => {
                 let models = models::list_models(&self.datastore.routing_table(), pool.as_ref())?;

@@ -7,9 +7,14 @@ use serde_json::Value;
 use super::response_body::ResponseBody;
 use crate::openai_error::OpenAiError;
 
-/// Returns the response to a health check: 200 with an empty body.
-pub(super) fn health() -> Response<ResponseBody> {
-    Response::new(ResponseBody::full(Bytes::new()))
+/// Returns the response to a health check: 200 with an empty body, or 503 with the tasks that do not run.
+pub(super) fn health(outages: &[String]) -> Response<ResponseBody> {
+    let lines: String = outages.iter().map(|outage| format!("{outage}\n")).collect();
+    let mut response = Response::new(ResponseBody::full(Bytes::from(lines)));
+    if !outages.is_empty() {
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    }
+    response
 }
 
 /// Returns a response with a JSON body.
@@ -27,4 +32,25 @@ pub(super) fn error(error: &OpenAiError) -> Response<ResponseBody> {
         response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn health_check_fails_while_a_task_does_not_run() {
+        let check = async |outages: &[String]| {
+            let response = health(outages);
+            let status = response.status().as_u16();
+            (status, response.into_body().collect().await.unwrap().to_bytes())
+        };
+        assert_eq!(check(&[]).await, (200, Bytes::new()));
+        assert_eq!(
+            check(&["the watch of pods panicked".to_owned()]).await,
+            (503, "the watch of pods panicked\n".into())
+        );
+    }
 }

@@ -1,5 +1,10 @@
 //! Integration tests of the gateway and of the endpoint picker with simulated engines, over real sockets.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed precondition should panic at its location")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed precondition should panic at its location"
+)]
 
 mod api_server;
 mod backend_pools;

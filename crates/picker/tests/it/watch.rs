@@ -3,15 +3,19 @@
 use std::{
     collections::BTreeMap,
     convert::Infallible,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
 use bytes::Bytes;
+use cluster::NamespacedName;
 use futures::StreamExt as _;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
-use picker::{Datastore, watch_backend_pools};
+use picker::{Datastore, EndpointPicker, PoolGroup, parse_config, watch_backend_pools, watch_inference_pool};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -56,6 +60,15 @@ fn json_body(value: &Value) -> Body {
     Full::new(Bytes::from(value.to_string())).boxed_unsync()
 }
 
+/// Returns a body that panics when it is read.
+fn broken_body() -> Body {
+    let frames =
+        futures::stream::poll_fn(|_| -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, Infallible>>> {
+            panic!("broken body")
+        });
+    StreamBody::new(frames).boxed_unsync()
+}
+
 fn object(kind: &str, name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "inference.networking.x-k8s.io/v1alpha1", "kind": kind, "spec": spec,
         "metadata": {"namespace": "ns", "name": name, "uid": name, "generation": 1, "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"}})
@@ -94,7 +107,7 @@ async fn pool_becomes_routable_and_its_status_is_written() {
     let (pool, _) = table.find(None, "chat").unwrap();
     assert_eq!(pool.ready_endpoints[0].address.to_string(), "127.0.0.9:8000");
     shutdown.cancel();
-    watch_task.await.unwrap();
+    watch_task.await.unwrap().unwrap();
 
     let written = api.written_statuses.lock().unwrap();
     let (path, sent) = &written[0];
@@ -135,5 +148,96 @@ async fn unanswered_status_writes_do_not_delay_the_routing_table() {
     let (pool, _) = table.find(None, "chat").unwrap();
     assert_eq!(pool.ready_endpoints[0].address.to_string(), "127.0.0.10:8000");
     shutdown.cancel();
-    watch_task.await.unwrap();
+    watch_task.await.unwrap().unwrap();
+}
+
+/// Returns a client of `api`. The Pod has another address in each list. Responses whose requests match `is_broken` panic when
+/// they are read.
+fn client_with_broken_responses(
+    api: FakeApiServer,
+    is_broken: impl Fn(&Request<kube::client::Body>) -> bool + Send + Sync + 'static,
+) -> kube::Client {
+    let pod_lists = Arc::new(AtomicUsize::new(0));
+    let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+        let (server, pod_lists, is_broken) = (api.clone(), Arc::clone(&pod_lists), is_broken(&request));
+        async move {
+            let is_watch = request.uri().query().is_some_and(|query| query.contains("watch="));
+            if is_broken {
+                return Ok(Response::new(broken_body()));
+            }
+            if is_watch || !request.uri().path().ends_with("/pods") {
+                return server.handle(request).await;
+            }
+            let pod = pod_with_ip(&format!("127.0.0.{}", 10 + pod_lists.fetch_add(1, Relaxed)));
+            let list =
+                json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": "1"}, "items": [pod]});
+            Ok::<_, Infallible>(Response::new(json_body(&list)))
+        }
+    });
+    cluster::client_of_service(service, "ns")
+}
+
+/// Returns a predicate that is true for the first request that matches.
+fn first<R>(matches: impl Fn(&R) -> bool) -> impl Fn(&R) -> bool {
+    let count = AtomicUsize::new(0);
+    move |request: &R| matches(request) && count.fetch_add(1, Relaxed) == 0
+}
+
+/// The response to the first write of a status panics when it is read.
+#[tokio::test(start_paused = true)]
+async fn gateway_recovers_from_a_panic() {
+    let api = FakeApiServer { lists: lists(), written_statuses: Arc::default(), hangs: false };
+    let client = client_with_broken_responses(
+        api,
+        first(|request: &Request<kube::client::Body>| request.method() == Method::PATCH),
+    );
+    let (datastore, shutdown) = (Arc::new(Datastore::new(0)), CancellationToken::new());
+    let watch_task = tokio::spawn(watch_backend_pools(client, Arc::clone(&datastore), shutdown.clone()));
+    let endpoint = || datastore.routing_table().find(None, "chat").unwrap().0.ready_endpoints[0].address.to_string();
+    tokio::time::sleep(Duration::from_millis(900)).await;
+    assert_eq!(datastore.outages(), ["the update of the routing table panicked: broken body; it restarts after 1 s"]);
+    assert_eq!(endpoint(), "127.0.0.10:8000", "the gateway uses the last routing table");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(datastore.outages(), [""; 0]);
+    assert_eq!(endpoint(), "127.0.0.11:8000");
+    shutdown.cancel();
+    watch_task.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn gateway_fails_if_it_panics_repeatedly() {
+    let api = FakeApiServer { lists: lists(), written_statuses: Arc::default(), hangs: false };
+    let client = client_with_broken_responses(api, |request| request.uri().path().ends_with("/backendpools"));
+    let watch = watch_backend_pools(client, Arc::new(Datastore::new(0)), CancellationToken::new());
+    let failure = tokio::time::timeout(Duration::from_secs(3600), watch).await.unwrap().unwrap_err();
+    assert_eq!(
+        failure.to_string(),
+        "the watch of backendpools.inference.networking.x-k8s.io failed repeatedly: it panicked: broken body"
+    );
+}
+
+/// The first watch of Pods panics.
+#[tokio::test(start_paused = true)]
+async fn endpoint_picker_is_not_ready_while_a_watch_does_not_run() {
+    let pool = json!({"apiVersion": "inference.networking.k8s.io/v1", "kind": "InferencePool",
+        "metadata": {"name": "llama", "namespace": "ns", "uid": "p", "resourceVersion": "1"},
+        "spec": {"selector": {"matchLabels": {"app": "llama"}}, "targetPorts": [{"number": 8000}]}});
+    let lists = Arc::new(BTreeMap::from([("/inferencepools", vec![pool])]));
+    let api = FakeApiServer { lists, written_statuses: Arc::default(), hangs: false };
+    let is_watch_of_pods = |request: &Request<kube::client::Body>| {
+        request.uri().path().ends_with("/pods") && request.uri().query().unwrap_or_default().contains("watch=")
+    };
+    let client = client_with_broken_responses(api, first(is_watch_of_pods));
+    let key = NamespacedName::new("ns", "llama");
+    let picker = Arc::new(EndpointPicker::new(key, parse_config("").unwrap().policy, 7));
+    let shutdown = CancellationToken::new();
+    let watch = watch_inference_pool(client, PoolGroup::Stable, Arc::clone(&picker), shutdown.clone());
+    let watch_task = tokio::spawn(watch);
+    let endpoints = || picker.endpoints().iter().map(ToString::to_string).collect::<Vec<_>>();
+    tokio::time::sleep(Duration::from_millis(900)).await;
+    assert_eq!((picker.is_ready(), endpoints()), (false, vec!["127.0.0.10:8000".to_owned()]));
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!((picker.is_ready(), endpoints()), (true, vec!["127.0.0.11:8000".to_owned()]));
+    shutdown.cancel();
+    watch_task.await.unwrap().unwrap();
 }

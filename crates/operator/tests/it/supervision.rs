@@ -1,0 +1,72 @@
+//! Background tasks of the operator that panic.
+
+use std::convert::Infallible;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::Poll;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use http::Response;
+use operator::{Options, WebhookOptions, WebhookTarget};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+
+use crate::test_cluster::{OME_SERVICES, OperatorRequest, TIMEOUT, TestCluster, minimal_service};
+
+/// Returns a client of the API server. Responses whose requests `is_broken` selects panic when they are read.
+fn client(
+    test_cluster: &TestCluster,
+    is_broken: impl Fn(&OperatorRequest) -> bool + Clone + Send + 'static,
+) -> kube::Client {
+    let router = embedded::router(&test_cluster.server);
+    let service = tower::service_fn(move |request: OperatorRequest| {
+        let (is_broken, router) = (is_broken(&request), router.clone());
+        async move {
+            if is_broken {
+                let panic =
+                    futures::stream::poll_fn(|_| -> Poll<Option<Result<Bytes, Infallible>>> { panic!("broken body") });
+                return Ok(Response::new(Body::from_stream(panic)));
+            }
+            router.oneshot(request.map(Body::new)).await.map_err(|error: Infallible| error)
+        }
+    });
+    cluster::client_of_service(service, "default")
+}
+
+/// The first list of Nodes panics.
+#[tokio::test(start_paused = true)]
+async fn operator_is_not_ready_until_a_watch_that_panicked_is_restarted() {
+    let test_cluster = TestCluster::with_catalog();
+    let options = Options::default();
+    let health = Arc::clone(&options.health);
+    let lists = Arc::new(AtomicUsize::new(0));
+    let client = client(&test_cluster, move |request| {
+        request.uri().path() == "/api/v1/nodes" && lists.fetch_add(1, Relaxed) == 0
+    });
+    test_cluster.start_operator_with_client(client, options);
+    tokio::time::sleep(Duration::from_millis(900)).await;
+    let reasons = health.check_readiness().unwrap_err();
+    let outage = "the watch of nodes panicked: broken body; it restarts after 1 s";
+    assert!(reasons.lines().any(|line| line == outage), "{reasons}");
+    test_cluster.server.create(OME_SERVICES, minimal_service("chat", crate::MODEL)).unwrap();
+    test_cluster.wait_for_condition(OME_SERVICES, "chat", "RuntimeResolved", "True").await;
+    assert_eq!(health.check_readiness(), Ok(()));
+}
+
+/// Every response about the webhook configuration panics.
+#[tokio::test(start_paused = true)]
+async fn operator_ends_with_an_error_if_a_task_panics_repeatedly() {
+    let test_cluster = TestCluster::with_catalog();
+    let target = WebhookTarget::Service { namespace: "ome-system".to_owned(), name: "ostler-webhook".to_owned() };
+    let listener = Arc::new(TcpListener::bind("127.0.0.1:0").unwrap());
+    let options = Options { webhook: Some(WebhookOptions { listener, target }), ..Options::default() };
+    let health = Arc::clone(&options.health);
+    let client = client(&test_cluster, |request| request.uri().path().contains("/secrets/"));
+    let run = operator::run(client, options, CancellationToken::new());
+    let failure = tokio::time::timeout(TIMEOUT, run).await.expect("the operator did not end").unwrap_err();
+    assert_eq!(failure.to_string(), "the admission webhook failed repeatedly: it panicked: broken body");
+    let reasons = health.check_readiness().unwrap_err();
+    assert!(reasons.contains("the admission webhook panicked: broken body; it is not restarted again"), "{reasons}");
+}

@@ -1,0 +1,51 @@
+//! Delays between the restarts of a task.
+
+use std::time::Duration;
+
+/// Delay before the first restart; it doubles with each further restart.
+const INITIAL_DELAY: Duration = Duration::from_secs(1);
+const MAX_DELAY: Duration = Duration::from_secs(60);
+
+/// A task that has run for this long has recovered: its next failure counts as the first one.
+const STABLE_AFTER: Duration = Duration::from_secs(5 * 60);
+
+/// A task that fails this often without recovering is not restarted again. This takes about four minutes.
+const MAX_FAILURES: u32 = 10;
+
+/// The restart back-off of one task.
+#[derive(Debug, Default)]
+pub(crate) struct RestartBackOff {
+    /// Failures since the task has last recovered.
+    failures: u32,
+}
+
+// === impl RestartBackOff ===
+
+impl RestartBackOff {
+    /// Returns the delay before restarting a task that ran for `run_time`; `None` if it has failed too often.
+    pub(crate) fn next_delay(&mut self, run_time: Duration) -> Option<Duration> {
+        if run_time >= STABLE_AFTER {
+            self.failures = 0;
+        }
+        self.failures = self.failures.saturating_add(1);
+        let doublings = 2_u32.saturating_pow(self.failures.saturating_sub(1));
+        (self.failures < MAX_FAILURES).then(|| INITIAL_DELAY.saturating_mul(doublings).min(MAX_DELAY))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_double_until_the_task_recovers_or_fails() {
+        let mut back_off = RestartBackOff::default();
+        let mut delays = |run_time: u64, count: usize| -> Vec<Option<u64>> {
+            (0..count).map(|_| back_off.next_delay(Duration::from_secs(run_time)).map(|d| d.as_secs())).collect()
+        };
+        assert_eq!(delays(0, 3), [Some(1), Some(2), Some(4)]);
+        assert_eq!(delays(300, 1), [Some(1)], "the task has recovered");
+        assert_eq!(delays(299, 8), [2, 4, 8, 16, 32, 60, 60, 60].map(Some));
+        assert_eq!(delays(0, 2), [None, None], "the task cannot be kept alive");
+    }
+}
