@@ -21,10 +21,12 @@ use crate::node_groups;
 use crate::output;
 use crate::state_directory::StateDirectory;
 
-/// Field manager of the objects of the shipped catalog.
+/// Field manager of the shipped definitions and of the objects of the shipped catalog.
 const CATALOG_MANAGER: &str = "ostler-catalogue";
-/// Field manager of the nodes that the embedded cluster registers.
+/// Field manager of the nodes that the embedded cluster registers, and of the definitions that earlier versions installed.
 const NODE_MANAGER: &str = "kube-controller-manager";
+/// Resource of the definitions.
+const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
 /// Listeners of the servers. They are bound before anything starts, so a port in use is reported early.
 pub(crate) struct Listeners {
@@ -153,11 +155,10 @@ fn object_name(object: &Value) -> String {
 /// Installs the CustomResourceDefinitions of this release, which include the kinds of the catalog, and then the catalog. An
 /// object that conflicts with one in the data directory is reported and does not prevent the start.
 fn install(server: &embedded::Server, catalog: Vec<Document>) -> Result<()> {
-    const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
     for crd in api::crds().into_iter().chain(api::integrations::crds()) {
         let crd = serde_json::to_value(crd)?;
         let name = object_name(&crd);
-        skip_rejected(create_or_update(server, CRDS, crd), CRDS, &name)
+        skip_rejected(apply_definition(server, crd), CRDS, &name)
             .context("failed to install CustomResourceDefinitions")?;
     }
     // The namespace of the base set of accelerator classes.
@@ -177,12 +178,28 @@ fn install(server: &embedded::Server, catalog: Vec<Document>) -> Result<()> {
     Ok(())
 }
 
+/// Applies a definition like an object of the catalog.
+fn apply_definition(server: &embedded::Server, definition: Value) -> Result<(), Status> {
+    let live = server.get(CRDS, "", &object_name(&definition));
+    match live.is_some_and(|live| is_managed_only_by(&live, NODE_MANAGER)) {
+        true => server.update(CRDS, definition).map(|_| ()),
+        false => apply_catalog_object(server, CRDS, &definition),
+    }
+}
+
+/// Returns whether no other client has written the object, apart from its status.
+fn is_managed_only_by(object: &Value, manager: &str) -> bool {
+    let mut entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
+    entries.all(|entry| entry["manager"] == manager || entry["subresource"].is_string())
+        && cluster::is_managed_by(object, manager)
+}
+
 /// Applies an object of the catalog. An object that a user has created or edited is not changed.
 fn apply_catalog_object(server: &embedded::Server, resource: &str, object: &Value) -> Result<(), Status> {
     let name = object_name(object);
     let live = server.get(resource, cluster::metadata_field(object, "namespace"), &name);
     if live.is_some_and(|live| !cluster::is_managed_by(&live, CATALOG_MANAGER)) {
-        report_retained(resource, &name, "was not created from the catalog and is not updated");
+        report_retained(resource, &name, "was not created by `ostler up` and is not updated");
         return Ok(());
     }
     match server.apply(resource, object, CATALOG_MANAGER) {
@@ -202,28 +219,53 @@ fn skip_rejected(result: Result<(), Status>, resource: &str, name: &str) -> Resu
     match result {
         Err(status) if (400..500).contains(&status.code) => {
             output::print_message(&format!("warning: {resource}/{name} is not updated: {}", status.message));
-            output::print_message(&format!(
-                "hint: to install the shipped object, run `kubectl delete {resource}/{name}` and restart `ostler up`"
-            ));
+            output::print_message(&format!("hint: to install the shipped object, {}", remedy(resource, name)));
             Ok(())
         }
         result => result,
     }
 }
 
-/// Prints why an object of the catalog is not applied, and how to restore it.
-fn report_retained(resource: &str, name: &str, cause: &str) {
-    output::print_message(&format!("note: {resource}/{name} {cause}"));
-    output::print_message(&format!(
-        "hint: to restore the shipped object, run `kubectl delete {resource}/{name}` and restart `ostler up`"
-    ));
+/// Returns how a user replaces a stored object with the shipped one. The deletion of a definition would delete its objects.
+fn remedy(resource: &str, name: &str) -> String {
+    if resource != CRDS {
+        return format!("run `kubectl delete {resource}/{name}` and restart `ostler up`");
+    }
+    if api::crds().iter().any(|definition| object_name(definition) == name) {
+        return format!(
+            "run `ostler crds | kubectl apply --server-side --force-conflicts --field-manager={CATALOG_MANAGER} -f -`"
+        );
+    }
+    format!("run `kubectl delete {resource}/{name}`, which also deletes its objects, and restart `ostler up`")
 }
 
-fn create_or_update(server: &embedded::Server, resource: &str, object: Value) -> Result<(), Status> {
-    let [namespace, name] = ["namespace", "name"].map(|field| object["metadata"][field].as_str().unwrap_or(""));
-    match server.get(resource, namespace, name) {
-        Some(_) => server.update(resource, object),
-        None => server.create(resource, object),
+/// Prints why a shipped object is not applied, and how to restore it.
+fn report_retained(resource: &str, name: &str, cause: &str) {
+    output::print_message(&format!("note: {resource}/{name} {cause}"));
+    output::print_message(&format!("hint: to restore the shipped object, {}", remedy(resource, name)));
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn definitions_of_other_clients_are_recognized() {
+        let object = |entries: &[(&str, Option<&str>)]| {
+            let entry =
+                |(manager, subresource): &(&str, Option<&str>)| json!({"manager": manager, "subresource": subresource});
+            json!({"metadata": {"managedFields": entries.iter().map(entry).collect::<Vec<_>>()}})
+        };
+        for (entries, expect) in [
+            (vec![(NODE_MANAGER, None)], true),
+            (vec![(NODE_MANAGER, None), ("apiserver", Some("status"))], true),
+            (vec![(NODE_MANAGER, None), ("kubectl-edit", None)], false),
+            (vec![("kubectl", None)], false),
+            (vec![], false),
+        ] {
+            assert_eq!(is_managed_only_by(&object(&entries), NODE_MANAGER), expect, "{entries:?}");
+        }
     }
-    .map(|_| ())
 }

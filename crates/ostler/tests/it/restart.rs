@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -114,6 +115,37 @@ async fn restart_retains_objects_of_users() {
     let names: BTreeSet<String> =
         nodes.list(&ListParams::default()).await.unwrap().into_iter().filter_map(|node| node.metadata.name).collect();
     assert!(names.contains("mine") && !names.contains(&simulated.metadata.name.unwrap()), "{names:?}");
+}
+
+/// A start installs missing definitions, and neither replaces a definition of a user nor reverts a user's edit.
+#[tokio::test]
+async fn restart_retains_definitions_of_users() {
+    let directory = TempDirectory::new();
+    let data = directory.0.display().to_string();
+    let (edited, replaced, deleted) =
+        ("basemodels.ome.io", "podgroups.scheduling.volcano.sh", "leaderworkersets.leaderworkerset.x-k8s.io");
+    let session = Session::start_with_data_dir(&data, "127.0.0.1:0", &[]);
+    let api: Api<CustomResourceDefinition> = Api::all(client(Path::new(&session.kubeconfig)).await);
+    let versions = |definition: &CustomResourceDefinition| json!(definition.spec.versions);
+    let mut definition = api.get(edited).await.unwrap();
+    definition.spec.versions[0].additional_printer_columns = None;
+    let edited_versions = versions(&api.replace(edited, &PostParams::default(), &definition).await.unwrap());
+    let mut definition = api.get(replaced).await.unwrap();
+    for name in [replaced, deleted] {
+        api.delete(name, &DeleteParams::default()).await.unwrap();
+        await_condition(api.clone(), name, |object: Option<&CustomResourceDefinition>| object.is_none()).await.unwrap();
+    }
+    definition.metadata = ObjectMeta { name: Some(replaced.to_owned()), ..ObjectMeta::default() };
+    definition.spec.names.short_names = Some(vec!["mine".to_owned()]);
+    let user_definition = api.create(&PostParams::default(), &definition).await.unwrap();
+    assert_eq!(session.stop(Signal::TERM).1, Some(0));
+
+    let session = Session::start_with_data_dir(&data, "127.0.0.1:0", &[]);
+    let api: Api<CustomResourceDefinition> = Api::all(client(Path::new(&session.kubeconfig)).await);
+    assert_eq!(versions(&api.get(edited).await.unwrap()), edited_versions);
+    let stored = api.get(replaced).await.unwrap();
+    assert_eq!((&stored.metadata.uid, &stored.spec), (&user_definition.metadata.uid, &user_definition.spec));
+    api.get(deleted).await.expect("the deleted definition is installed again");
 }
 
 async fn classes(kubeconfig: &Path) -> Api<DynamicObject> {
