@@ -87,7 +87,7 @@ pub struct Role {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoint_picker_config: Option<String>,
     /// Number of replicas; 1 if unset.
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = crate::MAX_REPLICAS))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
     /// Nodes of one replica; a single node if unset.

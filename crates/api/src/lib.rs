@@ -40,3 +40,6 @@ pub use manifest::{Document, ManifestError, parse_each_document, parse_manifest}
 pub use memory::{AcceleratorMemory, AcceleratorMemoryError};
 pub use parameter_count::{ParameterCount, ParameterCountError};
 pub use version::{Version, VersionError};
+
+/// Maximum number of replicas of one role or component.
+pub const MAX_REPLICAS: i32 = 10_000;

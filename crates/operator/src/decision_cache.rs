@@ -111,7 +111,7 @@ mod tests {
     #[case::edited(1, service(1, "True", "", "b"), false)]
     fn returns_selection_for_equal_inputs(#[case] epoch: u64, #[case] later: Value, #[case] is_cached: bool) {
         let (cache, key) = (DecisionCache::default(), NamespacedName::new("n", "s"));
-        let selection = Arc::new(Selection { plan: plan::ServicePlan::default(), better_plan: None });
+        let selection = Arc::new(Selection { plan: plan::ServicePlan::default(), better_plan: None, full_class: None });
         cache.insert(&key, inputs(1, service(1, "True", "", "a")), &selection);
         assert_eq!(cache.get(&key, &inputs(epoch, later)), is_cached.then_some(selection));
         cache.remove(&key);
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn evicts_the_oldest_entry() {
         let cache = DecisionCache::default();
-        let selection = Arc::new(Selection { plan: plan::ServicePlan::default(), better_plan: None });
+        let selection = Arc::new(Selection { plan: plan::ServicePlan::default(), better_plan: None, full_class: None });
         let inputs = || inputs(1, service(1, "True", "", "a"));
         for number in 0..=CAPACITY {
             cache.insert(&NamespacedName::new("n", &number.to_string()), inputs(), &selection);

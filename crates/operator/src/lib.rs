@@ -38,6 +38,7 @@ mod decision_record;
 mod error_chain;
 mod event_publisher;
 mod failures;
+mod full_class;
 mod fusioninfer_status;
 mod gang_status;
 mod health;

@@ -30,7 +30,12 @@ pub(crate) fn report(observations: &OmeObservations<'_>, now: Timestamp) -> Stat
     let is_ready = conditions.last().is_some_and(|ready| ready.status == ConditionStatus::True);
     let new_decision = observations.plan.status_decision();
     let events = decision_record::decision_events(decision_record::recorded_decision(service).as_ref(), &new_decision);
-    let decision = decision_record::decision_status(service, &new_decision, is_ready);
+    let decision = decision_record::decision_status(
+        service,
+        &new_decision,
+        observations.plan.selection_fields.as_deref(),
+        is_ready,
+    );
     let status = status(observations, &conditions, decision, now);
     StatusReport { conditions, status, events }
 }
@@ -180,7 +185,12 @@ fn workloads_ready(
     };
     match workloads.filter_map(problem).min() {
         Some(problem) => {
-            let message = format!("{}: {}", problem.object, problem.message);
+            let mut message = format!("{}: {}", problem.object, problem.message);
+            if problem.reason == WorkloadReason::Unschedulable
+                && let Some(full_class) = observations.full_class
+            {
+                message = format!("{full_class}. {message}");
+            }
             match problem.reason == WorkloadReason::RollingOut && is_rollout_paused(observations.service) {
                 true => ConditionReason::RolloutPaused.condition(type_, false, message),
                 false => ConditionReason::from(&problem).condition(type_, false, message),

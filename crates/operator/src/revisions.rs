@@ -13,7 +13,9 @@ use crate::kinds::{CONTROLLER_REVISION, FUSIONINFER_SERVICE};
 /// Maximum number of revisions per service, including the current one (`revisionHistoryLimit`).
 pub(crate) const MAX_REVISIONS: usize = 10;
 /// Components of an `ome.io` service whose replica counts are removed.
-const COMPONENTS: [&str; 3] = ["engine", "decoder", "router"];
+const COMPONENTS: [&str; 4] = [ENGINE, "predictor", "decoder", "router"];
+/// Component that every `ome.io` service has, even if its spec does not contain it.
+const ENGINE: &str = "engine";
 const REPLICA_FIELDS: [&str; 2] = ["minReplicas", "maxReplicas"];
 
 /// Returns the desired ControllerRevisions of `service`, given the existing ones. If the spec equals an earlier
@@ -22,13 +24,15 @@ const REPLICA_FIELDS: [&str; 2] = ["minReplicas", "maxReplicas"];
 pub(crate) fn desired_revisions(service: &Value, existing: &[Arc<Value>]) -> Vec<Value> {
     let data = json!({"spec": revision_content(&service["spec"])});
     let latest = existing.iter().map(|revision| revision_number(revision)).max().unwrap_or(0);
-    let matching_revision = existing.iter().find(|revision| revision["data"] == data);
+    let matching_revision =
+        existing.iter().find(|revision| revision_content(&revision["data"]["spec"]) == data["spec"]);
     let current = match matching_revision {
         Some(matching_revision) if revision_number(matching_revision) == latest => {
-            revision_object(service, metadata_field(matching_revision, "name"), &data, latest)
+            revision_object(service, metadata_field(matching_revision, "name"), &matching_revision["data"], latest)
         }
         Some(matching_revision) => {
-            revision_object(service, metadata_field(matching_revision, "name"), &data, latest + 1)
+            let name = metadata_field(matching_revision, "name");
+            revision_object(service, name, &matching_revision["data"], latest + 1)
         }
         None => revision_object(service, &revision_name(service, &data), &data, latest + 1),
     };
@@ -60,23 +64,28 @@ pub fn revision_number(revision: &Value) -> i64 {
     revision["revision"].as_i64().unwrap_or_default()
 }
 
-/// Returns `spec` without replica counts.
+/// Returns `spec` without replica counts, and without components that only set replica counts: scaling a component of the
+/// runtime adds it to the spec.
 #[must_use]
 pub fn revision_content(spec: &Value) -> Value {
     let mut spec = spec.clone();
     for role in roles_mut(&mut spec).filter_map(Value::as_object_mut) {
         role.remove("replicas");
     }
-    for component in COMPONENTS {
-        if let Some(component) = spec.get_mut(component).and_then(Value::as_object_mut) {
-            REPLICA_FIELDS.iter().for_each(|count| drop(component.remove(*count)));
+    if let Some(spec) = spec.as_object_mut() {
+        for component in COMPONENTS {
+            let Some(fields) = spec.get_mut(component).and_then(Value::as_object_mut) else { continue };
+            REPLICA_FIELDS.iter().for_each(|count| drop(fields.remove(*count)));
+            if fields.is_empty() {
+                spec.remove(component);
+            }
         }
     }
     spec
 }
 
 /// Returns the spec of `revision` with the current replica counts of `spec` for all roles and components that both
-/// contain.
+/// contain, and for components of the runtime.
 #[must_use]
 pub fn restore_revision(spec: &Value, revision: &Value) -> Value {
     let mut restored_spec = revision["data"]["spec"].clone();
@@ -85,9 +94,12 @@ pub fn restore_revision(spec: &Value, revision: &Value) -> Value {
         let current_role = current_roles.iter().find(|current_role| current_role["name"] == role["name"]);
         copy_fields(role, current_role.unwrap_or(&Value::Null), &["replicas"]);
     }
+    let current_content = revision_content(spec);
     for component in COMPONENTS {
-        if let Some(component_spec) = restored_spec.get_mut(component) {
-            copy_fields(component_spec, &spec[component], &REPLICA_FIELDS);
+        let is_defined_by_runtime = component == ENGINE || current_content[component].is_null();
+        let is_scaled = REPLICA_FIELDS.iter().any(|field| !spec[component][*field].is_null());
+        if restored_spec[component].is_object() || (is_defined_by_runtime && is_scaled) {
+            copy_fields(&mut restored_spec[component], &spec[component], &REPLICA_FIELDS);
         }
     }
     restored_spec
@@ -177,5 +189,21 @@ mod tests {
         let revision = json!({"data": {"spec": revision_content(&ome_spec("a", 2))}});
         assert_eq!(restore_revision(&ome_spec("b", 6), &revision), ome_spec("a", 6));
         assert_eq!(restore_revision(&json!({}), &revision), json!({"engine": {"runner": {"image": "a"}}}));
+    }
+
+    #[test]
+    fn scaling_an_engine_of_the_runtime_creates_no_revision() {
+        let service = |spec: Value| json!({"apiVersion": "ome.io/v1beta1", "metadata": {"namespace": "n", "name": "s"}, "spec": spec});
+        let scaled_spec =
+            |model: &str| json!({"model": {"name": model}, "engine": {"minReplicas": 2, "maxReplicas": 3}});
+        let first = into_arcs(desired_revisions(&service(json!({"model": {"name": "m"}})), &[]));
+        let after_scaling = desired_revisions(&service(scaled_spec("m")), &first);
+        assert_eq!(into_arcs(after_scaling), first);
+        assert_eq!(restore_revision(&scaled_spec("n"), &first[0]), scaled_spec("m"), "the scale remains");
+        // Earlier versions recorded the empty engine.
+        let mut recorded = (*first[0]).clone();
+        recorded["data"]["spec"]["engine"] = json!({});
+        let existing = into_arcs(vec![recorded]);
+        assert_eq!(into_arcs(desired_revisions(&service(scaled_spec("m")), &existing)), existing);
     }
 }

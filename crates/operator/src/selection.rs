@@ -4,6 +4,8 @@ use decide::code::outcome::KEPT;
 use plan::{Claim, CurrentSelectionPolicy, Service, ServicePlan, Snapshot, waits_for_capacity};
 use serde_json::Value;
 
+use crate::full_class::full_class_message;
+
 /// Plans of a service, with no more candidates than the status may contain.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Selection {
@@ -11,31 +13,36 @@ pub(crate) struct Selection {
     pub(crate) plan: ServicePlan,
     /// The plan that `ostler redecide` would apply, if it differs.
     pub(crate) better_plan: Option<ServicePlan>,
+    /// Why `plan` waits for capacity, and what other classes cost.
+    pub(crate) full_class: Option<String>,
 }
 
 /// Plans `service` with the claims of other services taken into account; `object` is the same service as JSON.
 pub(crate) fn select(snapshot: &Snapshot, claims: &[Claim], object: &Value, service: &Service) -> Selection {
-    let plan_with = |policy| plan::plan_service_with_claims(snapshot, claims, service, policy).truncated();
+    let plan_with = |policy| plan::plan_service_with_claims(snapshot, claims, service, policy);
     let plan = plan_with(CurrentSelectionPolicy::Retain);
-    if plan.reason != KEPT.as_str() {
-        return Selection { plan, better_plan: None };
-    }
-    choose_plan(object, plan, plan_with(CurrentSelectionPolicy::Ignore))
+    let (plan, better_plan) = match plan.reason == KEPT.as_str() {
+        true => choose_plan(object, plan, plan_with(CurrentSelectionPolicy::Ignore)),
+        false => (plan, None),
+    };
+    let full_class = full_class_message(&plan);
+    Selection { plan: plan.truncated(), better_plan: better_plan.map(ServicePlan::truncated), full_class }
 }
 
 /// A service retains its selection while any of its replicas is ready. Without a ready replica, it switches to the new
-/// plan if its current selection waits for accelerators of other services and the new plan does not.
-fn choose_plan(service: &Value, retained: ServicePlan, new: ServicePlan) -> Selection {
+/// plan if its current selection waits for accelerators of other services and the new plan does not. Returns the plan to
+/// apply and the better plan.
+fn choose_plan(service: &Value, retained: ServicePlan, new: ServicePlan) -> (ServicePlan, Option<ServicePlan>) {
     let is_same_selection =
         retained.feasible && (&retained.runtime, &retained.components) == (&new.runtime, &new.components);
     if !new.feasible || is_same_selection {
-        return Selection { plan: retained, better_plan: None };
+        return (retained, None);
     }
     if !has_ready_replicas(service) && waits_for_capacity(&retained.warnings) && !waits_for_capacity(&new.warnings) {
-        return Selection { plan: new, better_plan: None };
+        return (new, None);
     }
     // A plan that must wait for capacity is not better.
-    Selection { plan: retained, better_plan: Some(new).filter(|new| !waits_for_capacity(&new.warnings)) }
+    (retained, Some(new).filter(|new| !waits_for_capacity(&new.warnings)))
 }
 
 /// Returns whether any replica of any component is ready.
@@ -76,10 +83,10 @@ mod tests {
         #[case] better_class: Option<&str>,
     ) {
         let service = json!({"status": {"components": {"engine": {"readyReplicas": ready}}}});
-        let selection = choose_plan(&service, retained, new);
+        let (plan, better_plan) = choose_plan(&service, retained, new);
         let class_of = |plan: &ServicePlan| plan.components["engine"].accelerator_class.clone();
         assert_eq!(
-            (class_of(&selection.plan), selection.better_plan.as_ref().map(class_of)),
+            (class_of(&plan), better_plan.as_ref().map(class_of)),
             (Some(class.to_owned()), better_class.map(|class| Some(class.to_owned())))
         );
     }

@@ -233,7 +233,8 @@ fn report(
     let (applied, now) = (convergence.results.as_slice(), context.now());
     if kind != FUSIONINFER_SERVICE {
         let better_plan = selection.better_plan.as_ref();
-        let observations = OmeObservations { service, plan, better_plan, workloads: &workloads, applied };
+        let full_class = selection.full_class.as_deref();
+        let observations = OmeObservations { service, plan, better_plan, full_class, workloads: &workloads, applied };
         return ome_status::report(&observations, now);
     }
     let rollouts_after = rollout::rollouts(service, &workloads, now);

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use api::{fusioninfer, ome};
 use decide::{
-    ComponentDecision, CurrentSelection, Decision, FieldKind, OmittedCounts, Remedy, RuntimeCandidate, RuntimeRef,
-    Setting, Warning,
+    ComponentDecision, Decision, FieldKind, OmittedCounts, Remedy, RuntimeCandidate, RuntimeRef, Setting, Warning,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -14,7 +13,7 @@ use crate::accelerator_request::requested_accelerators;
 use crate::claims::{self, Claim};
 use crate::code;
 use crate::components;
-use crate::current_selection::current_selection;
+use crate::current_selection::{current_selection, selection_fields};
 use crate::demand;
 use crate::owner::Owner;
 use crate::plan_error::PlanError;
@@ -74,6 +73,9 @@ pub struct ServicePlan {
     /// Number of entries removed from `candidates`; zero unless the plan was [truncated](Self::truncated).
     #[serde(skip)]
     pub omitted: OmittedCounts,
+    /// Fingerprint of the fields of the service that selection reads; `None` if it could not be read or is role-based.
+    #[serde(skip)]
+    pub selection_fields: Option<String>,
 }
 
 /// Whether planning retains the current selection of a service.
@@ -114,10 +116,7 @@ pub fn plan_service_with_claims(
     policy: CurrentSelectionPolicy,
 ) -> ServicePlan {
     match service {
-        Service::Ome(service) => {
-            let current = current_selection(service).filter(|_| policy == CurrentSelectionPolicy::Retain);
-            plan_ome_service(snapshot, claims, service, current.as_ref())
-        }
+        Service::Ome(service) => plan_ome_service(snapshot, claims, service, policy),
         Service::RoleBased(service) => plan_role_based_service(snapshot, service),
     }
 }
@@ -271,10 +270,10 @@ fn plan_ome_service(
     snapshot: &Snapshot,
     claims: &[Claim],
     service: &ome::InferenceService,
-    current: Option<&CurrentSelection>,
+    policy: CurrentSelectionPolicy,
 ) -> ServicePlan {
     let owner = service_owner(service, ome::API_VERSION);
-    let plan = ServicePlan::for_owner(&owner);
+    let mut plan = ServicePlan::for_owner(&owner);
     let model = demand::find_model(snapshot, service, &owner);
     let demand = match demand::read_demand(snapshot, service, model, &owner) {
         Ok(demand) => demand,
@@ -286,8 +285,10 @@ fn plan_ome_service(
             return plan.with_error(PlanError::new(code, error.to_string()));
         }
     };
+    plan.selection_fields = Some(selection_fields(service, &demand));
+    let current = current_selection(service, &demand).filter(|_| policy == CurrentSelectionPolicy::Retain);
     let (supply, supply_warnings) = read_supply(snapshot, claims, &owner);
-    let mut decision = decide::decide(&demand, &supply, current);
+    let mut decision = decide::decide(&demand, &supply, current.as_ref());
     decision.warnings.extend(supply_warnings);
     claims::describe_claims(&mut decision, claims, &snapshot.inventory, (&owner.namespace, &owner.name));
     let mut plan = plan.with_decision(&decision);

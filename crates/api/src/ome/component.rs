@@ -35,11 +35,11 @@ pub struct Component {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub config: BTreeMap<String, String>,
     /// Minimum number of replicas; 1 if unset, 0 allows scaling to zero.
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = crate::MAX_REPLICAS))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_replicas: Option<i32>,
     /// Maximum number of replicas of the autoscaler; `minReplicas` if 0 or unset.
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = crate::MAX_REPLICAS))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_replicas: Option<i32>,
     /// Target value of the metric, such as 80 for 80% CPU utilization.

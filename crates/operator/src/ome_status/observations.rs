@@ -14,6 +14,8 @@ pub(crate) struct OmeObservations<'a> {
     pub(crate) plan: &'a ServicePlan,
     /// The plan that re-running selection would produce, if it differs from `plan`.
     pub(crate) better_plan: Option<&'a ServicePlan>,
+    /// Why `plan` waits for capacity, and what other classes cost.
+    pub(crate) full_class: Option<&'a str>,
     /// The workloads of the service.
     pub(crate) workloads: &'a [PlannedWorkload],
     /// The results of applying the planned objects.

@@ -57,8 +57,14 @@ fn summaries(conditions: &[Condition]) -> Vec<String> {
 #[test]
 fn ready_service() {
     let (service, plan, workloads) = (service(), plan(), [workload(1, vec![])]);
-    let observations =
-        OmeObservations { service: &service, plan: &plan, better_plan: None, workloads: &workloads, applied: &[] };
+    let observations = OmeObservations {
+        service: &service,
+        plan: &plan,
+        better_plan: None,
+        full_class: None,
+        workloads: &workloads,
+        applied: &[],
+    };
     let StatusReport { conditions, status, .. } = report(&observations, Timestamp::UNIX_EPOCH);
     assert_eq!(
         summaries(&conditions),
@@ -77,8 +83,10 @@ fn ready_service() {
 }
 
 fn events(service: &Value, plan: &ServicePlan, workloads: &[PlannedWorkload]) -> (Vec<String>, Value) {
-    let report =
-        report(&OmeObservations { service, plan, better_plan: None, workloads, applied: &[] }, Timestamp::UNIX_EPOCH);
+    let report = report(
+        &OmeObservations { service, plan, better_plan: None, full_class: None, workloads, applied: &[] },
+        Timestamp::UNIX_EPOCH,
+    );
     let events = report.all_events(service);
     let kind = |warning| if warning { "Warning" } else { "Normal" };
     (events.iter().map(|event| format!("{} {}", kind(event.warning), event.reason)).collect(), report.status)
@@ -120,6 +128,7 @@ fn reports_better_plan() {
         service: &service,
         plan: &plan,
         better_plan: Some(&better_plan),
+        full_class: None,
         workloads: &workloads,
         applied: &[],
     };
@@ -135,8 +144,14 @@ fn missing_autoscaler_is_a_condition_and_one_event() {
         plan::code::warning::AUTOSCALER_UNAVAILABLE,
         "The engine cannot be scaled as requested: scaleMetric rps requires KEDA",
     )];
-    let observations =
-        OmeObservations { service: &service, plan: &plan, better_plan: None, workloads: &workloads, applied: &[] };
+    let observations = OmeObservations {
+        service: &service,
+        plan: &plan,
+        better_plan: None,
+        full_class: None,
+        workloads: &workloads,
+        applied: &[],
+    };
     let conditions = conditions(&observations);
     assert_eq!(summaries(&conditions)[3..], ["AutoscalerUnavailable=True AutoscalerUnavailable", "Ready=True Ready"]);
     assert_eq!(conditions[3].message, "The engine cannot be scaled as requested: scaleMetric rps requires KEDA");
@@ -153,8 +168,14 @@ fn crash_loop_is_failed_and_emits_one_event() {
     let (service, plan) = (service(), plan());
     let conditions_and_events = |restarts| {
         let workloads = [workload(0, vec![crashed(restarts)])];
-        let observations =
-            OmeObservations { service: &service, plan: &plan, better_plan: None, workloads: &workloads, applied: &[] };
+        let observations = OmeObservations {
+            service: &service,
+            plan: &plan,
+            better_plan: None,
+            full_class: None,
+            workloads: &workloads,
+            applied: &[],
+        };
         (summaries(&conditions(&observations))[2..].to_vec(), events(&service, &plan, &workloads).0)
     };
     let (once, repeatedly) = (conditions_and_events(1), conditions_and_events(3));
@@ -170,8 +191,14 @@ fn reports_router_separately_from_engines() {
     let mut router = workload(0, vec![]);
     router.planned["metadata"] = json!({"name": "chat-router", "namespace": "n", "labels": {"component": "router"}});
     let workloads = [workload(1, vec![]), router];
-    let observations =
-        OmeObservations { service: &service, plan: &plan, better_plan: None, workloads: &workloads, applied: &[] };
+    let observations = OmeObservations {
+        service: &service,
+        plan: &plan,
+        better_plan: None,
+        full_class: None,
+        workloads: &workloads,
+        applied: &[],
+    };
     let summaries_of_conditions = summaries(&conditions(&observations));
     assert_eq!(
         summaries_of_conditions[2..],
@@ -188,6 +215,7 @@ fn ready_contains_the_scheduler_message() {
         service: &service,
         plan: &plan,
         better_plan: None,
+        full_class: None,
         workloads: &workloads,
         applied: &[],
     });
@@ -203,6 +231,7 @@ fn reports_missing_runtime() {
         service: &service(),
         plan: &plan,
         better_plan: None,
+        full_class: None,
         workloads: &[],
         applied: &[],
     });
@@ -221,6 +250,7 @@ fn apply_failure_names_the_object() {
         service: &service(),
         plan: &plan(),
         better_plan: None,
+        full_class: None,
         workloads: &[],
         applied: &applied,
     });

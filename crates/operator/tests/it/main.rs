@@ -20,6 +20,7 @@ mod ownership;
 mod reselection;
 mod role_validation;
 mod router;
+mod scaling;
 mod selection;
 mod simulated_cluster;
 mod supervision;

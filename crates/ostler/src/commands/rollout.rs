@@ -232,7 +232,7 @@ fn select_revision<'a>(target: &Target, revisions: &'a [Value], to_revision: Opt
     let current = revision_content(&target.service["spec"]);
     let revision = match to_revision {
         Some(number) => revisions.iter().find(|revision| revision_number(revision) == number),
-        None => revisions.iter().rev().find(|revision| revision["data"]["spec"] != current),
+        None => revisions.iter().rev().find(|revision| revision_content(&revision["data"]["spec"]) != current),
     };
     let numbers: Vec<String> = revisions.iter().map(|revision| revision_number(revision).to_string()).collect();
     revision.ok_or_else(|| match (to_revision, numbers.is_empty()) {

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use anyhow::Result;
+use api::MAX_REPLICAS;
 use serde_json::{Value, json};
 
 use super::object_reference::{AcceptedObjects, ObjectReference};
@@ -59,8 +60,8 @@ enum Argument {
     Assignment(Assignment),
 }
 
-/// The form of an assignment, as the error of an invalid one describes it.
-const EXPECTED_ASSIGNMENT: &str = "expected ROLE=N, such as decode=3";
+/// The forms of an assignment, as the error of an invalid one describes them.
+const EXPECTED_ASSIGNMENT: &str = "expected ROLE=N, such as decode=3, or COMPONENT=MIN..MAX, such as engine=1..4";
 
 // === impl Argument ===
 
@@ -81,16 +82,28 @@ impl FromStr for Assignment {
         let invalid_assignment = || EXPECTED_ASSIGNMENT.to_owned();
         let (role, replicas) =
             text.split_once('=').filter(|(role, _)| !role.is_empty()).ok_or_else(invalid_assignment)?;
-        let number = |text: &str| text.parse().ok().filter(|count: &i32| *count >= 0).ok_or_else(invalid_assignment);
         let replicas = match replicas.split_once("..") {
-            None => Replicas::Fixed(number(replicas)?),
-            Some((min, max)) => match (number(min)?, number(max)?) {
+            None => Replicas::Fixed(replica_count(role, replicas)?),
+            Some((min, max)) => match (replica_count(role, min)?, replica_count(role, max)?) {
                 (min, max) if min <= max => Replicas::Range(min, max),
-                _ => return Err("the minimum of a range must not exceed its maximum".to_owned()),
+                (min, max) => {
+                    return Err(format!("the minimum {min} exceeds the maximum {max}; write {role}={max}..{min}"));
+                }
             },
         };
         Ok(Self { role: role.to_owned(), replicas })
     }
+}
+
+/// Parses a number of replicas of `role`.
+fn replica_count(role: &str, text: &str) -> Result<i32, String> {
+    // An integer of any size has an error that names the limits; anything else has the wrong form.
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(EXPECTED_ASSIGNMENT.to_owned());
+    }
+    let count = text.parse().ok().filter(|count| (0..=MAX_REPLICAS).contains(count));
+    count.ok_or_else(|| format!("{role} cannot have {text} replicas; write a number from 0 to {MAX_REPLICAS}"))
 }
 
 pub(super) async fn run(args: ScaleArgs) -> Result<Exit> {
@@ -179,7 +192,11 @@ fn scale_component(service: &mut Value, Assignment { role: component, replicas }
             format!("available components: {}", names.join(", ")),
         ));
     }
-    let spec = &service["spec"][component];
+    // `predictor` is the deprecated name of the engine.
+    let is_predictor =
+        component == "engine" && service["spec"]["engine"].is_null() && service["spec"]["predictor"].is_object();
+    let field = if is_predictor { "predictor" } else { component.as_str() };
+    let spec = &service["spec"][field];
     let old_min = spec["minReplicas"].as_i64().unwrap_or(1);
     let old_max = spec["maxReplicas"].as_i64().unwrap_or(old_min).max(old_min);
     let (min, max) = match *replicas {
@@ -204,8 +221,8 @@ fn scale_component(service: &mut Value, Assignment { role: component, replicas }
         Replicas::Fixed(count) => (count, count),
         Replicas::Range(min, max) => (min, max),
     };
-    service["spec"][component]["minReplicas"] = json!(min);
-    service["spec"][component]["maxReplicas"] = json!(max);
+    service["spec"][field]["minReplicas"] = json!(min);
+    service["spec"][field]["maxReplicas"] = json!(max);
     Ok(describe_change(component, &format_range(old_min, old_max), &format_range(min.into(), max.into())))
 }
 
@@ -260,26 +277,40 @@ mod tests {
         assert_eq!(roles["spec"]["roles"][1]["replicas"], 3);
         scale(&mut ome, &"engine=2..5".parse().unwrap()).unwrap();
         assert_eq!(ome["spec"]["engine"], json!({"minReplicas": 2, "maxReplicas": 5}));
+        let mut deprecated = json!({"spec": {"predictor": {"runner": {"image": "a"}}}});
+        scale(&mut deprecated, &"engine=3".parse().unwrap()).unwrap();
+        assert_eq!(
+            deprecated["spec"],
+            json!({"predictor": {"runner": {"image": "a"}, "minReplicas": 3, "maxReplicas": 3}})
+        );
     }
 
     #[rstest]
-    #[case("decode")]
-    #[case("=3")]
-    #[case("decode=-1")]
-    #[case("decode=x")]
-    #[case("decode=3..1")]
-    #[case("decode=99999999999")]
-    fn rejects_invalid_assignments(#[case] text: &str) {
-        assert!(text.parse::<Assignment>().is_err());
+    #[case("decode", EXPECTED_ASSIGNMENT)]
+    #[case("=3", EXPECTED_ASSIGNMENT)]
+    #[case("decode=", EXPECTED_ASSIGNMENT)]
+    #[case("decode=x", EXPECTED_ASSIGNMENT)]
+    #[case("decode=1.5", EXPECTED_ASSIGNMENT)]
+    #[case("engine=1-4", EXPECTED_ASSIGNMENT)]
+    #[case("engine=1..", EXPECTED_ASSIGNMENT)]
+    #[case("decode=-1", "decode cannot have -1 replicas; write a number from 0 to 10000")]
+    #[case("decode=1000000", "decode cannot have 1000000 replicas; write a number from 0 to 10000")]
+    #[case("decode=99999999999", "decode cannot have 99999999999 replicas; write a number from 0 to 10000")]
+    #[case("engine=1..1000000", "engine cannot have 1000000 replicas; write a number from 0 to 10000")]
+    #[case("engine=3..1", "the minimum 3 exceeds the maximum 1; write engine=1..3")]
+    fn rejects_invalid_assignments(#[case] text: &str, #[case] expected: &str) {
+        assert_eq!(text.parse::<Assignment>(), Err(expected.to_owned()));
     }
+
+    const INVALID_X: &str = "invalid value `x` for <ROLE=N>...: expected ROLE=N, such as decode=3, or COMPONENT=MIN..MAX, such as engine=1..4";
 
     #[rstest]
     #[case::one_word("isvc/chat", &["decode=3", "prefill=1"], Ok((None, 2)))]
     #[case::two_words("isvc", &["chat", "decode=3"], Ok((Some("chat"), 1)))]
     #[case::no_name("isvc", &["decode=3"], Ok((None, 1)))]
     #[case::no_assignment("isvc", &["chat"], Err("`ostler scale` requires <ROLE=N>..."))]
-    #[case::name_twice("isvc/chat", &["x", "decode=3"], Err("invalid value `x` for <ROLE=N>...: expected ROLE=N, such as decode=3"))]
-    #[case::late_name("isvc", &["decode=3", "x"], Err("invalid value `x` for <ROLE=N>...: expected ROLE=N, such as decode=3"))]
+    #[case::name_twice("isvc/chat", &["x", "decode=3"], Err(INVALID_X))]
+    #[case::late_name("isvc", &["decode=3", "x"], Err(INVALID_X))]
     fn separates_the_name_from_assignments(
         #[case] object: &str,
         #[case] arguments: &[&str],

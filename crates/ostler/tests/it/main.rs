@@ -23,6 +23,7 @@ mod reason_codes;
 mod restart;
 mod rollout;
 mod routers;
+mod scaling;
 mod session;
 mod shutdown;
 mod suites;

@@ -1,0 +1,116 @@
+//! Describes a class without free capacity for the replicas of a component, and what other classes cost.
+
+use decide::code::warning::NO_FREE_CAPACITY;
+use decide::{AcceleratorCandidate, ClassEvaluation, Eligibility, RuntimeCandidate, WarningSubject};
+use plan::ServicePlan;
+
+/// Maximum number of other classes in a message.
+const MAX_ALTERNATIVES: usize = 3;
+
+/// Returns a sentence for the first component whose class is full: what it needs, and the price and the free capacity of
+/// the other eligible classes. `None` if no component waits for capacity.
+pub(crate) fn full_class_message(plan: &ServicePlan) -> Option<String> {
+    let component = plan.warnings.iter().find_map(|warning| match &warning.subject {
+        Some(WarningSubject::Component(component)) if warning.code == NO_FREE_CAPACITY.as_str() => Some(component),
+        _ => None,
+    })?;
+    let class = plan.components.get(component.as_str())?.accelerator_class.as_deref()?;
+    let runtime = plan.candidates.iter().find(|candidate| candidate.selected)?;
+    let classes: Vec<(&AcceleratorCandidate, &Eligibility)> = eligible_classes(runtime, component.as_str()).collect();
+    let (_, selected) = classes.iter().find(|(candidate, _)| candidate.class == class)?;
+    let required = selected.shape.accelerators().saturating_mul(selected.replicas);
+    let available = selected.free_and_total.map_or(0, |(free, _)| free);
+    let others = classes.iter().filter(|(candidate, _)| candidate.class != class);
+    let others: Vec<String> = others.take(MAX_ALTERNATIVES).map(|(other, price)| alternative(other, price)).collect();
+    let others = match others.as_slice() {
+        [] => "no other class is eligible".to_owned(),
+        others => format!("alternatives per replica: {}", others.join(", ")),
+    };
+    Some(format!(
+        "Class {class} is full: the {} requires {required} accelerators and can use {available}; {others}",
+        component.as_str()
+    ))
+}
+
+fn eligible_classes<'a>(
+    runtime: &'a RuntimeCandidate,
+    component: &'a str,
+) -> impl Iterator<Item = (&'a AcceleratorCandidate, &'a Eligibility)> {
+    let candidates = runtime.accelerators.iter().filter(move |candidate| candidate.component == component);
+    candidates.filter_map(|candidate| match &candidate.evaluation {
+        ClassEvaluation::Eligible(eligibility) => Some((candidate, eligibility)),
+        ClassEvaluation::Rejected(_) | ClassEvaluation::Recorded(_) => None,
+    })
+}
+
+/// Describes an alternative: `2 × h100 for $5.12/h (8 of 8 free)`.
+fn alternative(candidate: &AcceleratorCandidate, eligibility: &Eligibility) -> String {
+    let price =
+        eligibility.price_per_hour.map_or_else(|| " without a price".to_owned(), |price| format!(" for ${price:.2}/h"));
+    let free = match eligibility.free_and_total {
+        Some((free, total)) => format!("{free} of {total} free"),
+        None => "availability unknown".to_owned(),
+    };
+    format!("{} × {}{price} ({free})", eligibility.shape.accelerators(), candidate.class)
+}
+
+#[cfg(test)]
+mod tests {
+    use decide::{Component, ComponentDecision, LazyList, ReplicaShape, Warning};
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    fn candidate(class: &str, price: Option<f64>, free_and_total: Option<(u32, u32)>) -> AcceleratorCandidate {
+        let eligibility = Eligibility {
+            shape: ReplicaShape { per_node: 2, nodes: 1 },
+            ranking: "balanced",
+            score: 0.5,
+            cost_score: None,
+            performance_score: 0.5,
+            price_per_hour: price,
+            replicas: 3,
+            free_and_total,
+            has_capacity: false,
+        };
+        AcceleratorCandidate {
+            component: "engine".to_owned(),
+            class: class.to_owned(),
+            rank: Some(1),
+            score: None,
+            evaluation: ClassEvaluation::Eligible(eligibility),
+            outranked: None,
+        }
+    }
+
+    fn plan(others: Vec<AcceleratorCandidate>, is_full: bool) -> ServicePlan {
+        let mut runtime: RuntimeCandidate =
+            serde_json::from_value(json!({"runtime": "r", "scope": "Cluster", "rank": 1, "selected": true})).unwrap();
+        let classes = std::iter::once(candidate("l40s", Some(1.5), Some((4, 8)))).chain(others);
+        runtime.accelerators = LazyList::Ready(classes.collect());
+        let warning = Warning::new(NO_FREE_CAPACITY, "m").with_subject(WarningSubject::Component(Component::Engine));
+        let engine = ComponentDecision { accelerator_class: Some("l40s".to_owned()), ..ComponentDecision::default() };
+        ServicePlan {
+            components: [("engine".to_owned(), engine)].into(),
+            candidates: vec![runtime],
+            warnings: if is_full { vec![warning] } else { Vec::new() },
+            ..ServicePlan::default()
+        }
+    }
+
+    #[rstest]
+    #[case::has_capacity(plan(Vec::new(), false), None)]
+    #[case::no_alternative(
+        plan(Vec::new(), true),
+        Some("Class l40s is full: the engine requires 6 accelerators and can use 4; no other class is eligible")
+    )]
+    #[case::alternatives(
+        plan(vec![candidate("h100", Some(10.24), Some((8, 8))), candidate("mi300x", None, None)], true),
+        Some("Class l40s is full: the engine requires 6 accelerators and can use 4; \
+              alternatives per replica: 2 × h100 for $10.24/h (8 of 8 free), 2 × mi300x without a price (availability unknown)")
+    )]
+    fn describes_the_full_class(#[case] plan: ServicePlan, #[case] expected: Option<&str>) {
+        assert_eq!(full_class_message(&plan).as_deref(), expected);
+    }
+}

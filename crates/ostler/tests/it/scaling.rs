@@ -1,0 +1,85 @@
+//! `ostler scale` on a running cluster: services of both groups, all forms of a name, invalid input, and a full class.
+
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::session::{Session, TempDirectory, ostler, outcome};
+
+/// Returns a service of each group: `chat` on the only accelerator of its class, and `pd` with role `w`.
+fn services() -> String {
+    let chat = json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService",
+        "metadata": {"name": "chat", "namespace": "default"}, "spec": {"model": {"name": "llama-3-2-3b-instruct"}}});
+    let container = json!({"name": "vllm", "image": "vllm/vllm-openai:v1", "command": ["vllm", "serve", "Qwen/Qwen3-8B"],
+        "ports": [{"containerPort": 8000}]});
+    let pd = json!({"apiVersion": "fusioninfer.io/v1alpha1", "kind": "InferenceService",
+        "metadata": {"name": "pd", "namespace": "default"},
+        "spec": {"roles": [{"name": "w", "componentType": "worker", "template": {"spec": {"containers": [container]}}}]}});
+    format!("{chat}\n---\n{pd}\n")
+}
+
+/// Runs a command against the cluster and returns its output, after checking the exit code.
+fn run(session: &Session, command: &mut Command, expected_code: i32) -> String {
+    let (stdout, stderr, code) = outcome(&command.args(["--kubeconfig", &session.kubeconfig]).output().unwrap());
+    assert_eq!(code, Some(expected_code), "{command:?}: {stdout}{stderr}");
+    stdout + &stderr
+}
+
+fn scale(session: &Session, args: &[&str], expected_code: i32) -> String {
+    run(session, ostler(&["scale"]).args(args), expected_code)
+}
+
+fn rollout_status(session: &Session, name: &str, args: &[&str], expected_code: i32) -> String {
+    run(session, ostler(&["rollout", "status", name]).args(args), expected_code)
+}
+
+#[test]
+fn scales_services_of_both_groups_on_their_class() {
+    let directory = TempDirectory::new();
+    let nodes = directory.file("nodes.txt", "1×L40S-48G\n8×H100-80G\n");
+    let session = Session::start(&["--nodes", &nodes, "-f", &directory.file("services.yaml", &services())]);
+    let (chat, pd) = ("inferenceservice.ome.io/chat", "inferenceservice.fusioninfer.io/pd");
+    rollout_status(&session, chat, &["--timeout", "10m"], 0);
+
+    for object in
+        ["inferenceservice/chat", "isvc/chat", "isvc.ome.io/chat", "inferenceservices.ome.io/chat", "service/chat"]
+    {
+        assert_eq!(scale(&session, &[object, "engine=1"], 0), format!("{chat}: engine already has 1\n"));
+    }
+    for object in ["inferenceservice/pd", "fisvc/pd", "fisvc.fusioninfer.io/pd", "service/pd"] {
+        assert_eq!(scale(&session, &[object, "w=1"], 0), format!("{pd}: w already has 1\n"));
+    }
+    let kubectl_plugin = directory.0.join("kubectl-ostler");
+    symlink(env!("CARGO_BIN_EXE_ostler"), &kubectl_plugin).unwrap();
+    let mut plugin = Command::new(&kubectl_plugin);
+    assert_eq!(run(&session, plugin.args(["scale", "fisvc", "pd", "w=2"]), 0), format!("{pd}: w 1 → 2\n"));
+
+    for (assignment, expected) in [
+        ("w=-1", "w cannot have -1 replicas; write a number from 0 to 10000"),
+        ("w=1000000", "w cannot have 1000000 replicas; write a number from 0 to 10000"),
+        ("x=1", "the service has no role `x`\nhint: available roles: w"),
+        ("w=1..4", "role w does not support a range of replicas\nhint: write w=N"),
+    ] {
+        let output = scale(&session, &["fisvc/pd", assignment], 1);
+        assert!(output.contains(expected), "{output}");
+    }
+    let output = scale(&session, &["isvc/chat", "decoder=1"], 1);
+    assert!(output.contains("has no component `decoder`\nhint: available components: engine"), "{output}");
+    let output = scale(&session, &["isvc/chat", "engine=4..1"], 1);
+    assert!(output.contains("the minimum 4 exceeds the maximum 1; write engine=1..4"), "{output}");
+
+    assert_eq!(scale(&session, &["isvc/chat", "engine=2"], 0), format!("{chat}: engine 1 → 2\n"));
+    let output = rollout_status(&session, chat, &["--progress-deadline", "5s"], 1);
+    let expected = "Class nvidia-l40s is full: the engine requires 2 accelerators and can use 1; \
+        alternatives per replica: 1 × nvidia-h100-80gb for $";
+    assert!(output.contains(expected), "{output}");
+    let history = run(&session, &mut ostler(&["rollout", "history", chat]), 0);
+    assert_eq!(history.lines().count(), 2, "scaling creates no revision: {history}");
+    assert_eq!(scale(&session, &["isvc/chat", "engine=1..4"], 0), format!("{chat}: engine 2 → 1..4\n"));
+    assert_eq!(scale(&session, &["isvc/chat", "engine=1..1"], 0), format!("{chat}: engine 1..4 → 1\n"));
+    rollout_status(&session, chat, &["--timeout", "10m"], 0);
+    // The only revision has no predecessor.
+    let output = run(&session, &mut ostler(&["rollout", "undo", chat]), 1);
+    assert!(output.contains("has no previous revision"), "{output}");
+}
