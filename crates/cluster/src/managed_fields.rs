@@ -71,12 +71,14 @@ pub(crate) fn is_status_applied(live: &Value, desired: &Value, manager: &str) ->
     equal_values(&fields["f:status"], &desired["status"], &live["status"], Comparison::EXACT)
 }
 
-/// Returns whether `manager` manages fields of the object outside its subresources: it created or applied the object.
+/// Returns whether `manager` has applied the object, not only one of its subresources. An update with the name of the manager
+/// does not count: the operator applies every object that it writes.
 #[must_use]
 pub fn is_managed_by(live: &Value, manager: &str) -> bool {
     let entries = live["metadata"]["managedFields"].as_array();
     entries.is_some_and(|entries| {
-        entries.iter().any(|entry| entry["manager"] == manager && entry["subresource"].is_null())
+        let is_applied = |entry: &Value| entry["manager"] == manager && entry["operation"] == "Apply";
+        entries.iter().any(|entry| is_applied(entry) && entry["subresource"].is_null())
     })
 }
 
@@ -271,6 +273,15 @@ mod tests {
                 "f:volumes": {"k:{\"name\":\"tmp\"}": {".": {}, "f:name": {}, "f:emptyDir": {}}},
                 "f:tolerations": {}}}}}}]);
         live
+    }
+
+    #[rstest]
+    #[case::applied(json!({"manager": "us", "operation": "Apply"}), true)]
+    #[case::updated(json!({"manager": "us", "operation": "Update"}), false)]
+    #[case::status(json!({"manager": "us", "operation": "Apply", "subresource": "status"}), false)]
+    #[case::other_manager(json!({"manager": "other", "operation": "Apply"}), false)]
+    fn manager_has_applied_the_object(#[case] entry: Value, #[case] expect: bool) {
+        assert_eq!(is_managed_by(&json!({"metadata": {"managedFields": [entry]}}), "us"), expect);
     }
 
     #[test]

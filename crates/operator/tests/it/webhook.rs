@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use operator::{Health, Options, WebhookOptions, WebhookTarget};
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::test_cluster::TestCluster;
 
@@ -29,7 +29,11 @@ fn definition() -> Value {
 fn start(test_cluster: &TestCluster) -> Arc<Health> {
     test_cluster.server.create("namespaces", json!({"metadata": {"name": "ome-system"}})).ok();
     let target = WebhookTarget::Service { namespace: "ome-system".to_owned(), name: "ostler-webhook".to_owned() };
-    let listener = Arc::new(TcpListener::bind("127.0.0.1:0").unwrap());
+    start_with_target(test_cluster, TcpListener::bind("127.0.0.1:0").unwrap(), target)
+}
+
+fn start_with_target(test_cluster: &TestCluster, listener: TcpListener, target: WebhookTarget) -> Arc<Health> {
+    let listener = Arc::new(listener);
     let options = Options { webhook: Some(WebhookOptions { listener, target }), ..Options::default() };
     let health = Arc::clone(&options.health);
     test_cluster.start_operator(options);
@@ -114,4 +118,44 @@ async fn secret_of_another_owner_is_not_replaced() {
     tokio::time::sleep(Duration::from_secs(7200)).await;
     assert_eq!(test_cluster.server.get("secrets", "ome-system", NAME).unwrap(), secret);
     assert!(health.check_readiness().is_err());
+}
+
+/// Each replica has its own certificate, so only one of them can serve the webhook.
+#[tokio::test(start_paused = true)]
+async fn replicas_with_urls_do_not_replace_each_others_configuration() {
+    let test_cluster = TestCluster::with_catalog();
+    test_cluster.server.create("customresourcedefinitions.apiextensions.k8s.io", definition()).unwrap();
+    let mut urls = Vec::new();
+    let registered_url = || {
+        let configuration = test_cluster.server.get(CONFIGURATIONS, "", NAME)?;
+        configuration["webhooks"][0]["clientConfig"]["url"].as_str().map(str::to_owned)
+    };
+    let wait_until_idle = async || {
+        let limit = Duration::from_secs(1800);
+        timeout(limit, test_cluster.wait_until_idle()).await.expect("the configuration changes continuously");
+    };
+    for _ in 0..2 {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        urls.push(format!("https://{address}/validate"));
+        start_with_target(&test_cluster, listener, WebhookTarget::Url(address));
+        wait_until_idle().await;
+        assert_eq!(registered_url().as_ref(), urls.last(), "the API server calls the replica that started last");
+    }
+    let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
+    let configuration = test_cluster.server.get(CONFIGURATIONS, "", NAME).unwrap();
+    // Longer than the interval at which the expiration of the certificates is checked.
+    tokio::time::sleep(Duration::from_secs(7200)).await;
+    assert_eq!(version(&test_cluster.server.get(CONFIGURATIONS, "", NAME).unwrap()), version(&configuration));
+
+    let mut edited = (*configuration).clone();
+    edited["webhooks"][0]["failurePolicy"] = json!("Fail");
+    test_cluster.server.update(CONFIGURATIONS, edited).unwrap();
+    wait_until_idle().await;
+    let repaired = test_cluster.server.get(CONFIGURATIONS, "", NAME).unwrap();
+    assert_eq!(repaired["webhooks"], configuration["webhooks"], "the registered replica repairs its configuration");
+
+    test_cluster.server.delete(CONFIGURATIONS, "", NAME, None).unwrap();
+    wait_until_idle().await;
+    assert!(urls.contains(&registered_url().unwrap()));
 }

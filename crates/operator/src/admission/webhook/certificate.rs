@@ -1,10 +1,11 @@
 //! Certificate of the webhook: self-signed, rotated before it expires, and shared by replicas through a Secret.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use cluster::{Clock, Kind, NamespacedName, Watches, apply_object, create_object, read_object};
+use cluster::{Clock, Kind, NamespacedName, Watches, apply_object, create_object, is_managed_by, read_object};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
@@ -58,6 +59,8 @@ pub(crate) struct CertificateManager {
     target: WebhookTarget,
     /// The certificate of this process, if no Secret is shared.
     local_certificate: Mutex<Option<Certificate>>,
+    /// Whether this process has applied the configuration.
+    is_registered: AtomicBool,
 }
 
 // === impl Certificate ===
@@ -163,7 +166,7 @@ impl WebhookTarget {
 impl CertificateManager {
     #[must_use]
     pub(crate) fn new(client: Client, clock: Arc<dyn Clock>, target: WebhookTarget) -> Self {
-        Self { client, clock, target, local_certificate: Mutex::default() }
+        Self { client, clock, target, local_certificate: Mutex::default(), is_registered: AtomicBool::new(false) }
     }
 
     /// Starts the watches of the configuration and of the Secret, if it is shared.
@@ -176,6 +179,9 @@ impl CertificateManager {
 
     /// Applies the webhook configuration that trusts the current certificate, and returns that certificate.
     ///
+    /// Each replica with a URL has its own certificate. The API server calls the one that has started last: the others leave
+    /// the configuration alone, so that they do not replace it in turn.
+    ///
     /// # Errors
     /// Returns an error if the API server rejects the Secret or the configuration.
     pub(crate) async fn update_certificate(&self) -> Result<Certificate, WebhookError> {
@@ -184,7 +190,15 @@ impl CertificateManager {
             WebhookTarget::Service { namespace, .. } => self.shared_certificate(namespace).await?,
         };
         let configuration = configuration(&self.target, &certificate.trusted_certificates());
+        if self.is_registered.load(Ordering::Relaxed)
+            && let Some(live) = read_object(&self.client, CONFIGURATION, "", CONFIGURATION_NAME).await?
+            && let Some(url) = url_of_other_replica(&live, &configuration)
+        {
+            tracing::info!(url, "another operator serves the admission webhook");
+            return Ok(certificate);
+        }
         apply_object(&self.client, CONFIGURATION, &configuration, FIELD_MANAGER).await?;
+        self.is_registered.store(true, Ordering::Relaxed);
         Ok(certificate)
     }
 
@@ -207,7 +221,7 @@ impl CertificateManager {
         let current = existing.as_ref().and_then(Certificate::from_secret).filter(|current| current.is_usable(&hosts));
         if let (Some(secret), None) = (&existing, &current) {
             let name = format!("{namespace}/{CONFIGURATION_NAME}");
-            if !is_created_by_operator(secret) {
+            if !is_managed_by(secret, FIELD_MANAGER) {
                 return Err(WebhookError::Secret(name));
             }
             tracing::warn!(name, "Secret contains no usable certificate, replacing it");
@@ -228,10 +242,10 @@ impl CertificateManager {
     }
 }
 
-/// Returns whether the operator wrote fields of the Secret. The Secret of another owner is not replaced.
-fn is_created_by_operator(secret: &Value) -> bool {
-    let entries = secret["metadata"]["managedFields"].as_array();
-    entries.into_iter().flatten().any(|entry| entry["manager"] == FIELD_MANAGER)
+/// Returns the URL in the live configuration if it is another one than in `desired`. Replicas behind a Service have none.
+fn url_of_other_replica<'a>(live: &'a Value, desired: &Value) -> Option<&'a str> {
+    let desired = desired["webhooks"][0]["clientConfig"]["url"].as_str()?;
+    live["webhooks"][0]["clientConfig"]["url"].as_str().filter(|url| *url != desired)
 }
 
 #[cfg(test)]
@@ -276,5 +290,17 @@ mod tests {
         assert!(!certificate.is_usable(&["other.b.svc".to_owned()]));
         assert!(!Certificate { key: new_certificate().key, ..certificate.clone() }.is_usable(&hosts));
         assert!(!Certificate { certificate: "no PEM".to_owned(), ..certificate }.is_usable(&hosts));
+    }
+
+    #[test]
+    fn only_the_url_of_another_replica_is_left_alone() {
+        let url = |port: u16| configuration(&WebhookTarget::Url(([127, 0, 0, 1], port).into()), "PEM");
+        let service = WebhookTarget::Service { namespace: "a".to_owned(), name: "b".to_owned() };
+        let service = configuration(&service, "PEM");
+        assert_eq!(url_of_other_replica(&url(2), &url(1)), Some("https://127.0.0.1:2/validate"));
+        assert_eq!(url_of_other_replica(&url(1), &url(1)), None);
+        assert_eq!(url_of_other_replica(&service, &url(1)), None);
+        assert_eq!(url_of_other_replica(&url(1), &service), None);
+        assert_eq!(url_of_other_replica(&json!({"webhooks": [{"clientConfig": {"caBundle": ""}}]}), &url(1)), None);
     }
 }
