@@ -14,7 +14,9 @@ use crate::http::representation;
 use crate::http::request::ApiRequest;
 use crate::resources::Resource;
 use crate::server::Server;
-use crate::write::{FieldValidation, FieldWarnings, Proposal, Subresource, WriteOptions, decode, normalize};
+use crate::write::{
+    FieldValidation, FieldWarnings, Proposal, Subresource, WriteOptions, decode, normalize, preconditions,
+};
 
 /// Content type of server-side apply.
 pub(in crate::http) const APPLY_PATCH_TYPE: &str = "application/apply-patch+yaml";
@@ -53,10 +55,18 @@ pub(super) fn propose_apply<'a>(
         let current_version =
             current.map(|current| representation::to_served_version(resource, &Arc::new(current.clone())));
         let result = server_side_apply(&resource.merge_schema, current_version.as_deref(), &configuration, &options)?;
-        // The resource version "0" requires that the object does not exist; clients acquire Leases this way.
-        let is_outdated = current.is_some_and(|current| object::resource_version(current) != revision);
-        if !revision.is_empty() && is_outdated {
-            return Err(Status::object_modified(&resource.group_resource(), target.name()));
+        preconditions::check_name(target.name(), &configuration)?;
+        if let Some(current) = current {
+            match revision.as_str() {
+                "" => {}
+                preconditions::UNCONDITIONAL => preconditions::check_unconditional(resource, target.name())?,
+                revision if revision == object::resource_version(current) => {}
+                _ => return Err(Status::object_modified(&resource.group_resource(), target.name())),
+            }
+            let ignores_uid = resource.custom && written_subresource(target) == Subresource::Status;
+            if !ignores_uid {
+                preconditions::check_patched_uid(resource, target.name(), current, &configuration)?;
+            }
         }
         Ok(Proposal::Apply(conversion::to_storage(resource, result)))
     })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use apimachinery::{Status, StatusCause, object};
 use axum::response::Response;
 use http::Method;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::conversion;
 use crate::http::path::RequestTarget;
@@ -39,12 +39,11 @@ pub(super) fn replace(server: &Server, target: &RequestTarget, request: &ApiRequ
     let options = WriteOptions { field_warnings, ..write_options(resource, request)? };
     let propose = |current: Option<&Value>| {
         if let Some(current) =
-            current.filter(|_| resource.requires_resource_version() && object::resource_version(&object).is_empty())
+            current.filter(|_| matches!(object::resource_version(&object), "" | preconditions::UNCONDITIONAL))
         {
-            preconditions::check_name(current, &object)?;
+            preconditions::check_name(target.name(), &object)?;
             preconditions::check_version(resource, target.name(), current, &object, RequestBody::Object)?;
-            let cause = StatusCause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
-            return Err(Status::invalid(&resource.group_resource(), target.name(), vec![cause]));
+            preconditions::check_unconditional(resource, target.name())?;
         }
         Ok(Proposal::Update(object.clone()))
     };

@@ -27,6 +27,9 @@ pub(super) fn service_defaults(spec: &mut Map<String, Value>) {
     for port in ports {
         let port = object::members(port);
         set_default(port, "protocol", json!("TCP"));
+        if port.get("targetPort").is_some_and(|target| *target == 0 || *target == "") {
+            port.remove("targetPort");
+        }
         if let Some(number) = port.get("port").cloned() {
             set_default(port, "targetPort", number);
         }
@@ -39,5 +42,20 @@ pub(super) fn endpoint_slice_defaults(slice: &mut Value) {
         let port = object::members(port);
         set_default(port, "name", json!(""));
         set_default(port, "protocol", json!("TCP"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Recorded on kube-apiserver 1.37.
+    #[test]
+    fn zero_and_empty_target_ports_are_defaulted() {
+        for target in [json!(0), json!("")] {
+            let mut spec = json!({"ports": [{"port": 80, "targetPort": target}]});
+            service_defaults(object::members(&mut spec));
+            assert_eq!(spec["ports"][0]["targetPort"], 80, "{target}");
+        }
     }
 }

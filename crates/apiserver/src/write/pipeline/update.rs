@@ -10,9 +10,9 @@ use crate::core::Core;
 use crate::store::{ObjectKey, depth};
 use crate::transaction::{MAX_ATTEMPTS, Transaction};
 use crate::write::{
-    Committed, Proposal, ProposeFn, ProposeWithReadsFn, Subresource, Transition, WriteRequest, WriteResult, admit,
-    allocate, current_definition, decode, default, is_removable, managed_fields, normalize, preconditions, prepare,
-    prune, validate, validation_rules, warnings,
+    Committed, Proposal, ProposeFn, ProposeWithReadsFn, RequestBody, Subresource, Transition, WriteRequest,
+    WriteResult, admit, allocate, current_definition, decode, default, is_removable, managed_fields, normalize,
+    preconditions, prepare, prune, validate, validation_rules, warnings,
 };
 
 /// Updates an object. `propose` computes the new object and is called again after a conflict.
@@ -80,9 +80,12 @@ fn try_modify(
         prune::prune_unknown_fields(resource, &mut object, options).map_err(|error| error.into_status(options.body))?;
 
     // 4. Preconditions, type and namespace.
+    if options.body == RequestBody::Patch && subresource == Subresource::Status && resource.custom {
+        object::copy_metadata_field(&mut object, "uid", &current);
+    }
     preconditions::check_version(resource, name, &current, &object, options.body)?;
     prepare::set_type_and_namespace(resource, namespace, &mut object)?;
-    preconditions::check_name(&current, &object)?;
+    preconditions::check_name(name, &object)?;
 
     // 5. Fields that this request cannot change.
     prepare::retain_server_fields(subresource, resource, &current, &mut object);
