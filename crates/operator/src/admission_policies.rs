@@ -16,6 +16,16 @@ use crate::leader_election;
 /// Name of the operator's ServiceAccount in the shipped manifests.
 pub const SERVICE_ACCOUNT_NAME: &str = "ostler-operator";
 
+/// Annotation of a namespace with the ServiceAccounts that services may use, separated by commas. Only administrators can
+/// change namespaces.
+const SERVICE_ACCOUNTS_ANNOTATION: &str = "ostler.io/service-accounts";
+/// Variables for the ServiceAccounts of workloads, and the fields with their Pod templates.
+const POD_TEMPLATES: [(&str, &str); 3] = [
+    ("serviceAccount", "template"),
+    ("leaderServiceAccount", "leaderWorkerTemplate.?leaderTemplate"),
+    ("workerServiceAccount", "leaderWorkerTemplate.?workerTemplate"),
+];
+
 const LEASE: Kind = Kind::namespaced("coordination.k8s.io", "v1", "Lease", "leases");
 
 /// A condition in CEL, and the message for requests that do not meet it.
@@ -25,9 +35,10 @@ type Validation = (String, &'static str);
 #[must_use]
 pub fn admission_policies(namespace: &str) -> Vec<Value> {
     let service_objects = resource_rules(OWNED);
+    let service_object_validations = [service_object_validations(), service_account_validations()].concat();
     let own_kinds = [ACCELERATOR_CLASS, RESOURCE_FLAVORS[0], webhook::CONFIGURATION, webhook::SECRET, LEASE];
     [
-        policy("ostler-operator-service-objects", namespace, &service_objects, service_object_validations()),
+        policy("ostler-operator-service-objects", namespace, &service_objects, service_object_validations),
         policy(
             "ostler-operator-own-objects",
             namespace,
@@ -75,7 +86,13 @@ fn variables() -> Vec<(&'static str, String)> {
              r.kind == 'InferenceService' && (r.apiVersion.startsWith('ome.io/') || r.apiVersion.startsWith('fusioninfer.io/')))"
         )
     };
-    vec![
+    // Only the API server copies the deprecated field `serviceAccount` of a Pod template.
+    let service_account = |(variable, template)| {
+        let field = |name: &str| format!("object.?spec.?{template}.?spec.?{name}.orValue('')");
+        let (current, deprecated) = (field("serviceAccountName"), field("serviceAccount"));
+        (variable, format!("object == null ? '' : ({current} != '' ? {current} : {deprecated})"))
+    };
+    let mut variables = vec![
         ("isControlledByService", is_controlled("object")),
         ("wasControlledByService", is_controlled("oldObject")),
         // Deleting a service with `--cascade=orphan` removes the owner references.
@@ -91,7 +108,9 @@ fn variables() -> Vec<(&'static str, String)> {
                  f.operation == 'Apply' && f.?subresource.orValue('') == '')"
             ),
         ),
-    ]
+    ];
+    variables.extend(POD_TEMPLATES.map(service_account));
+    variables
 }
 
 /// Returns the conditions for the objects that services own.
@@ -144,6 +163,49 @@ fn service_object_validations() -> Vec<Validation> {
             "the operator creates only Services of type ClusterIP, without external addresses",
         ),
     ]
+}
+
+/// Returns the conditions for the ServiceAccounts of workloads. A service may name any ServiceAccount, and a policy cannot read
+/// the service. Without the annotation, only those are denied that no engine needs: one validation per Pod template, because
+/// the API server limits the cost of a validation to two authorization checks.
+fn service_account_validations() -> Vec<Validation> {
+    let is_exempt =
+        "request.operation == 'DELETE' || !(request.resource.resource in ['deployments', 'leaderworkersets'])";
+    let is_annotated =
+        format!("'{SERVICE_ACCOUNTS_ANNOTATION}' in namespaceObject.metadata.?annotations.orValue({{}})");
+    let is_listed = |account: &str| {
+        format!(
+            "{account} in namespaceObject.metadata.annotations['{SERVICE_ACCOUNTS_ANNOTATION}'].split(',').map(a, a.trim())"
+        )
+    };
+    let accounts = POD_TEMPLATES.map(|(variable, _)| format!("variables.{variable}"));
+    // The endpoint picker of a router runs as the ServiceAccount of the same name.
+    let listed = (
+        format!(
+            "{is_exempt} || !({is_annotated}) || [{}].all(account, account in ['', 'default'] || \
+             account == object.metadata.name || {})",
+            accounts.join(", "),
+            is_listed("account")
+        ),
+        "the annotation ostler.io/service-accounts of the namespace does not contain the ServiceAccount",
+    );
+    let unprivileged = accounts.iter().map(|account| {
+        let may = |verb: &str, resource: &str| {
+            format!(
+                "authorizer.serviceAccount(request.namespace, {account}).group('').resource('{resource}').check('{verb}').allowed()"
+            )
+        };
+        (
+            format!(
+                "{is_exempt} || {account} in ['', 'default'] || ({is_annotated} && {}) || !({} || {})",
+                is_listed(account),
+                may("list", "secrets"),
+                may("create", "pods")
+            ),
+            "the ServiceAccount may list Secrets or create Pods in all namespaces, which no engine needs",
+        )
+    });
+    std::iter::once(listed).chain(unprivileged).collect()
 }
 
 /// Returns the condition that optional fields of `object` are as in `oldObject`, and absent from a new object.

@@ -4,7 +4,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::serving::service;
-use super::test_cluster::{CLASSES, DEPLOYMENTS, OME, SERVICES, TestCluster};
+use super::test_cluster::{CLASSES, DEPLOYMENTS, OME, SERVICES, SETS, TestCluster, eventually};
 
 const NAMESPACE: &str = "foreign";
 const SERVICE_OBJECTS: &str = "ostler-operator-service-objects";
@@ -18,10 +18,12 @@ const LEASES: (&str, &str) = ("leases.coordination.k8s.io", "v1");
 const RBAC_ROLES: (&str, &str) = ("roles.rbac.authorization.k8s.io", "v1");
 const BINDINGS: (&str, &str) = ("rolebindings.rbac.authorization.k8s.io", "v1");
 const CLUSTER_BINDINGS: (&str, &str) = ("clusterrolebindings.rbac.authorization.k8s.io", "v1");
+const NAMESPACES: (&str, &str) = ("namespaces", "v1");
 const POLICIES: (&str, &str) = ("validatingadmissionpolicies.admissionregistration.k8s.io", "v1");
 const WEBHOOKS: (&str, &str) = ("validatingwebhookconfigurations.admissionregistration.k8s.io", "v1");
 
 /// A write with the operator's token.
+#[derive(Clone)]
 enum Write {
     /// Server-side apply with the operator's field manager.
     Apply(Value),
@@ -106,6 +108,7 @@ pub(super) async fn token_changes_only_managed_objects(test_cluster: &TestCluste
     managed_objects_can_be_changed(test_cluster, &owner).await;
     foreign_objects_cannot_be_changed(test_cluster, &owner).await;
     permissions_cannot_be_extended(test_cluster, &owner).await;
+    workloads_cannot_use_privileged_service_accounts(test_cluster, &owner).await;
     objects_of_the_cluster_cannot_be_changed(test_cluster).await;
     test_cluster.delete(OME, NAMESPACE, "owner").await;
 }
@@ -242,6 +245,69 @@ async fn permissions_cannot_be_extended(test_cluster: &TestCluster, owner: &Valu
     ];
     check_denied(test_cluster, "forbidden", escalations).await;
     check_denied(test_cluster, NO_PERMISSION, vec![(SECRETS, "kube-system", "any", Write::Delete)]).await;
+}
+
+/// Returns a Deployment and a LeaderWorkerSet per Pod template that use the ServiceAccount `account`.
+fn workloads_with_account(owner: &Value, name: &str, account: &str) -> Vec<((&'static str, &'static str), Value)> {
+    let mut deployment = owned(owner, NAMESPACE, "apps/v1", "Deployment", name, deployment_spec());
+    deployment["spec"]["template"]["spec"]["serviceAccountName"] = json!(account);
+    let template = |account: Option<&str>| {
+        let mut template = json!({"spec": {"containers": [{"name": "main", "image": "main"}]}});
+        account.into_iter().for_each(|account| template["spec"]["serviceAccountName"] = json!(account));
+        template
+    };
+    let set = |leader: Option<&str>, worker: Option<&str>| {
+        let spec = json!({"spec": {"replicas": 0, "leaderWorkerTemplate":
+            {"size": 2, "leaderTemplate": template(leader), "workerTemplate": template(worker)}}});
+        owned(owner, NAMESPACE, "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", name, spec)
+    };
+    vec![(DEPLOYMENTS, deployment), (SETS, set(Some(account), None)), (SETS, set(None, Some(account)))]
+}
+
+/// A service may name a ServiceAccount of its namespace. The annotation of the namespace restricts them to a list.
+async fn workloads_cannot_use_privileged_service_accounts(test_cluster: &TestCluster, owner: &Value) {
+    for name in ["reader", "manager"] {
+        let account =
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": NAMESPACE}});
+        test_cluster.apply(&account).await;
+    }
+    let rule = json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]});
+    let cluster_object = |kind: &str, content: Value| {
+        let mut object = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": "foreign-manager"}});
+        object.as_object_mut().unwrap().extend(content.as_object().unwrap().clone());
+        object
+    };
+    test_cluster.apply(&cluster_object("ClusterRole", json!({"rules": [rule]}))).await;
+    test_cluster
+        .apply(&cluster_object("ClusterRoleBinding", binding("ClusterRole", "foreign-manager", "manager")))
+        .await;
+    let user = format!("system:serviceaccount:{NAMESPACE}:manager");
+    test_cluster.wait_for_access(&user, &rule, "", true).await;
+    let apply = |name: &'static str, account: &str| {
+        let workloads = workloads_with_account(owner, name, account).into_iter();
+        workloads.map(move |(kind, object)| (kind, NAMESPACE, name, Write::Apply(object))).collect::<Vec<_>>()
+    };
+    for (kind, namespace, name, attempt) in [apply("engine", "reader"), apply("engine", "default")].concat() {
+        assert_eq!(write(test_cluster, kind, namespace, name, &attempt).await, None);
+    }
+    for name in ["other", "manager"] {
+        check_denied(test_cluster, "may list Secrets or create Pods in all namespaces", apply(name, "manager")).await;
+    }
+    let restrict = |accounts: Value| json!({"metadata": {"annotations": {"ostler.io/service-accounts": accounts}}});
+    test_cluster.patch(NAMESPACES, "", NAMESPACE, &restrict(json!("trusted, manager"))).await;
+    // The API server reads namespaces from a cache.
+    eventually("the annotation of the namespace", async || {
+        let (kind, namespace, name, attempt) = apply("engine", "reader").remove(0);
+        write(test_cluster, kind, namespace, name, &attempt).await
+    })
+    .await;
+    check_denied(test_cluster, "does not contain the ServiceAccount", apply("engine", "reader")).await;
+    for account in ["manager", "default", "engine"] {
+        for (kind, namespace, name, attempt) in apply("engine", account) {
+            assert_eq!(write(test_cluster, kind, namespace, name, &attempt).await, None, "{account}");
+        }
+    }
+    test_cluster.patch(NAMESPACES, "", NAMESPACE, &restrict(Value::Null)).await;
 }
 
 async fn objects_of_the_cluster_cannot_be_changed(test_cluster: &TestCluster) {
