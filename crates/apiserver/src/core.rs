@@ -15,9 +15,6 @@ use crate::store::{CollectionKey, Store};
 /// Maximum number of CPU-heavy requests at a time. With more than one, a long deletion does not block the others.
 const CPU_SLOTS: usize = 2;
 
-/// Maximum size in bytes of all request bodies that are being received or handled; further requests wait.
-const BODY_MEMORY: usize = 256 * 1024 * 1024;
-
 /// State of an API server.
 pub(crate) struct Core {
     /// The objects.
@@ -30,8 +27,6 @@ pub(crate) struct Core {
     pub(crate) admission: Arc<dyn Admission>,
     /// Slots for CPU-heavy requests.
     pub(crate) cpu_slots: Arc<Semaphore>,
-    /// Memory for request bodies in bytes.
-    pub(crate) body_memory: Semaphore,
     registry: RwLock<Arc<Registry>>,
     /// Held from checking that definitions are the stored ones until their resources are served, so that an older
     /// definition never replaces a newer one.
@@ -54,7 +49,6 @@ impl Core {
             random: Arc::clone(&ports.random),
             admission: Arc::clone(&ports.admission),
             cpu_slots: Arc::new(Semaphore::new(CPU_SLOTS)),
-            body_memory: Semaphore::new(BODY_MEMORY),
             registry: RwLock::new(Arc::new(Registry::builtin())),
             serving: Mutex::new(()),
             logs: RwLock::new(None),

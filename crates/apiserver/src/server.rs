@@ -353,11 +353,6 @@ impl Server {
         &self.core.cpu_slots
     }
 
-    /// Returns the memory for request bodies in bytes.
-    pub(crate) fn body_memory(&self) -> &Semaphore {
-        &self.core.body_memory
-    }
-
     /// Returns the object store.
     pub(crate) fn store(&self) -> &Store {
         &self.core.store

@@ -57,3 +57,39 @@ impl Connections {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn further_clients_wait_for_a_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let shutdown = CancellationToken::new();
+        let (accepted, mut clients) = mpsc::unbounded_channel();
+        let serve = |mut stream: TcpStream| {
+            accepted.send(stream.peer_addr().unwrap()).unwrap();
+            async move { drop(stream.read(&mut [0]).await) }
+        };
+        let connect = async || TcpStream::connect(address).await.unwrap();
+        let check = async {
+            let (first, second, third) = (connect().await, connect().await, connect().await);
+            for client in [&first, &second] {
+                assert_eq!(clients.recv().await, client.local_addr().ok());
+            }
+            for _ in 0..1000 {
+                tokio::task::yield_now().await;
+            }
+            assert!(clients.try_recv().is_err(), "the limit is reached");
+            drop(first);
+            assert_eq!(clients.recv().await, third.local_addr().ok());
+            shutdown.cancel();
+        };
+        let (connections, ()) = tokio::join!(Connections::accept(&listener, 2, &shutdown, serve), check);
+        drop(connections);
+    }
+}

@@ -1,6 +1,6 @@
 //! The API over HTTP. One handler serves all paths, which are parsed as in kube-apiserver.
 //!
-//! A request is parsed ([`path`], [`request`], [`query`], [`response_format`]), moved to another thread if it needs much
+//! A request is received ([`request_body`]), parsed ([`path`], [`request`], [`query`], [`response_format`]), moved to another thread if it needs much
 //! CPU time ([`cost`], [`offload`]), and handled by a discovery or OpenAPI
 //! document ([`non_resource`]), a verb ([`verbs`]) or a subresource ([`subresources`]). Responses are built in
 //! [`object_response`], [`representation`], [`response`], [`warning_header`] and [`yaml`].
@@ -13,6 +13,7 @@ mod path;
 mod query;
 mod representation;
 mod request;
+mod request_body;
 mod response;
 mod response_format;
 mod selection_predicate;
@@ -36,6 +37,8 @@ use crate::resources::Registry;
 use crate::server::Server;
 use path::{RequestPath, RequestTarget, ResourcePath};
 use request::ApiRequest;
+pub(crate) use request_body::BodyMemory;
+use request_body::BodyReservation;
 
 /// Returns the API as an HTTP service without TLS and authentication, for example for `kube::Client::new`.
 pub fn router(server: &Server) -> Router {
@@ -44,11 +47,12 @@ pub fn router(server: &Server) -> Router {
 
 async fn handle(State(server): State<Server>, request: Request) -> Response {
     // Held until the write is durable: the body, the object and its journal entry are in memory until then.
-    let _memory = server.body_memory().acquire_many(request::max_body_bytes(request.body())).await;
+    let mut reservation = BodyReservation::new(request.extensions().get::<BodyMemory>().cloned());
     let epoch = server.store().epoch();
     let accept = request::header_text(&request, header::ACCEPT);
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let response = AssertUnwindSafe(read_and_dispatch(&server, request, &accept)).catch_unwind().await;
+    let response =
+        AssertUnwindSafe(read_and_dispatch(&server, request, &accept, &mut reservation)).catch_unwind().await;
     let response = match response {
         Ok(Ok(response)) => response,
         Ok(Err(status)) => response::status_response(&status),
@@ -67,9 +71,14 @@ async fn handle(State(server): State<Server>, request: Request) -> Response {
 }
 
 /// Reads the body before the request is handled, because a connection with an unread body cannot be reused.
-async fn read_and_dispatch(server: &Server, request: Request, accept: &str) -> Result<Response, Status> {
+async fn read_and_dispatch(
+    server: &Server,
+    request: Request,
+    accept: &str,
+    reservation: &mut BodyReservation,
+) -> Result<Response, Status> {
     let (head, body) = request.into_parts();
-    let body = request::read_body(body).await?;
+    let body = request_body::read_body(body, reservation).await?;
     dispatch(server, Request::from_parts(head, ()), body, accept).await
 }
 

@@ -1,23 +1,11 @@
 //! Parses API requests independently of the resource.
 
-use std::pin::pin;
-use std::task::Poll;
-use std::time::Duration;
-
 use apimachinery::Status;
-use axum::body::Body;
 use bytes::Bytes;
 use http::{Method, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use super::query::Query;
 use super::response_format::ResponseFormat;
-
-/// Maximum size of a request body in bytes, as in kube-apiserver.
-const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
-
-/// Time limit for receiving a body.
-const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Parsed API request.
 pub(crate) struct ApiRequest {
@@ -52,36 +40,6 @@ impl ApiRequest {
         let method = request.method().clone();
         Ok(Self { method, query, format, content_type, user_agent, body })
     }
-}
-
-/// Returns the number of bytes that a body can need in memory.
-pub(super) fn max_body_bytes(body: &Body) -> u32 {
-    let length = http_body::Body::size_hint(body).upper().and_then(|length| u32::try_from(length).ok());
-    length.unwrap_or(u32::MAX).min(MAX_BODY_BYTES as u32)
-}
-
-/// Reads the body of a request.
-///
-/// # Errors
-/// 400 if reading fails, 408 on timeout, 413 if the body is too large.
-pub(super) async fn read_body(body: Body) -> Result<Bytes, Status> {
-    let mut collect = pin!(Limited::new(body, MAX_BODY_BYTES).collect());
-    // Most bodies arrive together with the request headers and need no timer.
-    let result = match futures::poll!(&mut collect) {
-        Poll::Ready(result) => result,
-        Poll::Pending => tokio::time::timeout(BODY_TIMEOUT, collect).await.map_err(|_| {
-            let limit = BODY_TIMEOUT.as_secs();
-            Status::request_timeout(format!("the request body did not arrive within {limit} seconds"))
-        })?,
-    };
-    let collected = result.map_err(|error| {
-        if error.downcast_ref::<LengthLimitError>().is_some() {
-            Status::request_entity_too_large(format!("limit is {MAX_BODY_BYTES} bytes"))
-        } else {
-            Status::bad_request(format!("failed to read the request body: {error}"))
-        }
-    })?;
-    Ok(collected.to_bytes())
 }
 
 /// Returns all values of a header, joined by commas.

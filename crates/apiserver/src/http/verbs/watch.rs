@@ -38,6 +38,9 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(45 * 60);
 /// Maximum number of events per batch, which bounds the memory of a watch with a slow client.
 const MAX_BATCH: usize = 64;
 
+/// Encoded size in bytes from which a batch of the initial state takes no further objects.
+const MAX_INITIAL_BATCH_BYTES: usize = 256 * 1024;
+
 /// Time after a send during which further events are batched. With many watches of a collection, the cost per send
 /// exceeds the cost per event. The first event after a pause is sent immediately.
 const BATCH_INTERVAL: Duration = Duration::from_millis(5);
@@ -175,19 +178,23 @@ impl Watch {
 
     /// Encodes the next part of the initial state; returns `false` once all of it has been encoded.
     fn send_initial_events(&mut self) -> bool {
-        let batch: Vec<_> = self.initial_objects.by_ref().take(MAX_BATCH).collect();
-        for (_, object) in &batch {
-            if self.is_selected(Some(object)) {
-                self.encode_event("ADDED", object);
+        let mut count = 0;
+        while count < MAX_BATCH
+            && self.output.len() < MAX_INITIAL_BATCH_BYTES
+            && let Some((_, object)) = self.initial_objects.next()
+        {
+            count += 1;
+            if self.is_selected(Some(&object)) {
+                self.encode_event("ADDED", &object);
             }
         }
-        if batch.is_empty()
+        if count == 0
             && let Some(revision) = self.initial_end_revision.take()
         {
             self.encode_bookmark(revision, true);
             return true;
         }
-        !batch.is_empty()
+        count > 0
     }
 
     /// Waits for the end of the batch interval and the next events. Cancel-safe.
@@ -316,6 +323,11 @@ impl WatchOutput {
         (!chunk.is_empty()).then_some(chunk)
     }
 
+    /// Returns the number of bytes to be sent.
+    fn len(&self) -> usize {
+        self.chunks.iter().map(Bytes::len).sum::<usize>() + self.text.len()
+    }
+
     /// Appends an event.
     fn write(&mut self, kind: &str, object: &[u8]) {
         self.write_start(kind);
@@ -347,6 +359,9 @@ impl WatchOutput {
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::BodyExt;
+    use tower::ServiceExt;
+
     use super::*;
 
     #[test]
@@ -365,5 +380,28 @@ mod tests {
         let kinds: Vec<&str> = events.iter().filter_map(|event| event["type"].as_str()).collect();
         assert_eq!(kinds, ["ADDED", "MODIFIED", "DELETED"]);
         assert_eq!(events[1]["object"], *large.value());
+    }
+
+    #[tokio::test]
+    async fn batches_of_the_initial_state_are_limited_in_bytes() {
+        const COUNT: usize = 100;
+        const OBJECT_BYTES: usize = 100 * 1024;
+        let server = Server::new(&crate::ports::ServerPorts::default());
+        for number in 0..COUNT {
+            let metadata = json!({"name": format!("c{number}"), "namespace": "default",
+                "annotations": {"a": "x".repeat(OBJECT_BYTES)}});
+            server.create("configmaps", json!({"metadata": metadata})).unwrap();
+        }
+        let accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        let request = http::Request::get("/api/v1/configmaps?watch=true").header("Accept", accept);
+        let response = crate::http::router(&server).oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        let mut body = response.into_body();
+        let mut events = 0;
+        while events < COUNT {
+            let chunk = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            assert!(chunk.len() < MAX_INITIAL_BATCH_BYTES + 2 * OBJECT_BYTES, "{}", chunk.len());
+            events += memchr::memchr_iter(b'\n', &chunk).count();
+        }
+        assert_eq!(events, COUNT);
     }
 }

@@ -1,0 +1,231 @@
+//! Receiving request bodies within the limits on their size, time and memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use apimachinery::Status;
+use axum::body::Body;
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+/// Maximum size of a request body in bytes, as in kube-apiserver.
+const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
+
+/// Time limit for receiving a body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Maximum size in bytes of all request bodies that are being received or handled; further requests wait.
+const BODY_MEMORY: usize = 256 * 1024 * 1024;
+
+/// Size in bytes up to which a body reserves little memory. A longer one reserves its maximum size at once: bodies that
+/// wait for each other's memory hold no more than this.
+const FIRST_RESERVATION: usize = 64 * 1024;
+
+/// Memory for the bodies of requests of a network listener. Callers in the process hold their bodies in memory already.
+#[derive(Debug, Clone)]
+pub(crate) struct BodyMemory(Arc<Semaphore>);
+
+/// Memory that is reserved for the body of one request, in bytes.
+#[derive(Debug, Default)]
+pub(super) struct BodyReservation {
+    /// `None` for requests of this process.
+    memory: Option<BodyMemory>,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+/// Reads the body of a request. The reservation grows as bytes arrive, so that a client that sends nothing holds no
+/// memory, and has the size of the body in the end.
+///
+/// # Errors
+/// 400 if reading fails, 408 on timeout, 413 if the body is too large.
+pub(super) async fn read_body(body: Body, reservation: &mut BodyReservation) -> Result<Bytes, Status> {
+    let declared = http_body::Body::size_hint(&body).exact().and_then(|length| usize::try_from(length).ok());
+    let max_length = declared.unwrap_or(MAX_BODY_BYTES).min(MAX_BODY_BYTES);
+    let mut body = Limited::new(body, MAX_BODY_BYTES);
+    let mut deadline = deadline_after(Instant::now());
+    let (mut first, mut rest) = (Bytes::new(), BytesMut::new());
+    let mut length: usize = 0;
+    while let Some(frame) = tokio::time::timeout_at(deadline, body.frame()).await.map_err(|_| timeout_error())? {
+        let Ok(data) = frame.map_err(|error| read_error(error.as_ref()))?.into_data() else { continue };
+        length = length.saturating_add(data.len());
+        let needed = if length <= FIRST_RESERVATION { max_length.min(FIRST_RESERVATION) } else { max_length };
+        if reservation.grow_to(needed.max(length)).await == Waited::Yes {
+            // The client is not responsible for this time.
+            deadline = deadline_after(Instant::now());
+        }
+        // Most bodies arrive at once and are not copied.
+        if first.is_empty() {
+            first = data;
+        } else {
+            if rest.is_empty() {
+                rest.extend_from_slice(&first);
+            }
+            rest.extend_from_slice(&data);
+        }
+    }
+    reservation.shrink_to(length);
+    Ok(if rest.is_empty() { first } else { rest.freeze() })
+}
+
+fn deadline_after(start: Instant) -> Instant {
+    start.checked_add(BODY_TIMEOUT).unwrap_or(start)
+}
+
+fn timeout_error() -> Status {
+    Status::request_timeout(format!("the request body did not arrive within {} seconds", BODY_TIMEOUT.as_secs()))
+}
+
+fn read_error(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Status {
+    if error.downcast_ref::<LengthLimitError>().is_some() {
+        Status::request_entity_too_large(format!("limit is {MAX_BODY_BYTES} bytes"))
+    } else {
+        Status::bad_request(format!("failed to read the request body: {error}"))
+    }
+}
+
+/// Whether a reservation had to wait for other requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waited {
+    No,
+    Yes,
+}
+
+// === impl BodyMemory ===
+
+impl Default for BodyMemory {
+    fn default() -> Self {
+        Self::new(BODY_MEMORY)
+    }
+}
+
+impl BodyMemory {
+    fn new(bytes: usize) -> Self {
+        Self(Arc::new(Semaphore::new(bytes)))
+    }
+}
+
+// === impl BodyReservation ===
+
+impl BodyReservation {
+    /// Returns an empty reservation.
+    pub(super) fn new(memory: Option<BodyMemory>) -> Self {
+        Self { memory, permit: None }
+    }
+
+    fn bytes(&self) -> usize {
+        self.permit.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
+    }
+
+    /// Waits until `bytes` are reserved.
+    async fn grow_to(&mut self, bytes: usize) -> Waited {
+        let missing = u32::try_from(bytes.saturating_sub(self.bytes())).unwrap_or(u32::MAX);
+        let Some(BodyMemory(memory)) = self.memory.as_ref().filter(|_| missing > 0) else { return Waited::No };
+        let (added, waited) = match Arc::clone(memory).try_acquire_many_owned(missing) {
+            Ok(permit) => (Some(permit), Waited::No),
+            // The semaphore is never closed.
+            Err(_) => (Arc::clone(memory).acquire_many_owned(missing).await.ok(), Waited::Yes),
+        };
+        match (&mut self.permit, added) {
+            (Some(permit), Some(added)) => permit.merge(added),
+            (permit, added) => *permit = added,
+        }
+        waited
+    }
+
+    /// Releases what exceeds `bytes`.
+    fn shrink_to(&mut self, bytes: usize) {
+        let surplus = self.bytes().saturating_sub(bytes);
+        drop(self.permit.as_mut().and_then(|permit| permit.split(surplus)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures::channel::mpsc;
+    use futures::{FutureExt, StreamExt, stream};
+    use rstest::rstest;
+
+    use super::*;
+
+    const KIB: usize = 1024;
+
+    /// Returns a body of unknown length and the sender of its chunks.
+    fn chunked_body() -> (mpsc::UnboundedSender<usize>, Body) {
+        let (sender, chunks) = mpsc::unbounded();
+        let body = chunks.map(|length| Ok::<_, Infallible>(Bytes::from(vec![b'x'; length])));
+        (sender, Body::from_stream(body))
+    }
+
+    fn available(memory: &BodyMemory) -> usize {
+        memory.0.available_permits()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn memory_is_reserved_as_bytes_arrive() {
+        let memory = BodyMemory::new(8 * 1024 * KIB);
+        let mut reservation = BodyReservation::new(Some(memory.clone()));
+        let (sender, body) = chunked_body();
+        let mut reading = Box::pin(read_body(body, &mut reservation));
+        assert!((&mut reading).now_or_never().is_none());
+        assert_eq!(available(&memory), 8 * 1024 * KIB, "a client that sends nothing holds no memory");
+        for (chunk, reserved) in [(1, FIRST_RESERVATION), (63 * KIB, FIRST_RESERVATION), (KIB, MAX_BODY_BYTES)] {
+            sender.unbounded_send(chunk).unwrap();
+            assert!((&mut reading).now_or_never().is_none());
+            assert_eq!(available(&memory), 8 * 1024 * KIB - reserved);
+        }
+        drop(sender);
+        let length = reading.await.unwrap().len();
+        assert_eq!(length, 64 * KIB + 1);
+        assert_eq!(available(&memory), 8 * 1024 * KIB - length, "the surplus is released");
+        drop(reservation);
+        assert_eq!(available(&memory), 8 * 1024 * KIB);
+    }
+
+    #[rstest]
+    #[case::empty(0)]
+    #[case::small(100)]
+    #[case::large(2 * 1024 * KIB)]
+    #[tokio::test(start_paused = true)]
+    async fn declared_length_is_reserved(#[case] length: usize) {
+        let memory = BodyMemory::new(4 * 1024 * KIB);
+        let mut reservation = BodyReservation::new(Some(memory.clone()));
+        let body = read_body(Body::from(vec![b'x'; length]), &mut reservation).await.unwrap();
+        assert_eq!((body.len(), available(&memory)), (length, 4 * 1024 * KIB - length));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn request_waits_for_memory_of_others_and_then_has_its_own_time() {
+        let memory = BodyMemory::new(MAX_BODY_BYTES);
+        let mut first = BodyReservation::new(Some(memory.clone()));
+        read_body(Body::from(vec![b'x'; MAX_BODY_BYTES]), &mut first).await.unwrap();
+        let (sender, body) = chunked_body();
+        let mut second = BodyReservation::new(Some(memory.clone()));
+        let mut reading = Box::pin(read_body(body, &mut second));
+        sender.unbounded_send(100).unwrap();
+        let waited = tokio::time::timeout(Duration::from_secs(3600), &mut reading).await;
+        assert!(waited.is_err(), "it waits for the first request");
+        let mut in_process = BodyReservation::new(None);
+        assert_eq!(read_body(Body::from("body"), &mut in_process).await.unwrap(), "body");
+        drop(first);
+        assert!((&mut reading).now_or_never().is_none());
+        sender.unbounded_send(100).unwrap();
+        drop(sender);
+        assert_eq!(reading.await.unwrap().len(), 200);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_and_large_bodies_are_rejected() {
+        let (_sender, body) = chunked_body();
+        let error = read_body(body, &mut BodyReservation::default()).await.unwrap_err();
+        assert_eq!((error.code, error.message.as_str()), (408, "the request body did not arrive within 30 seconds"));
+        let memory = BodyMemory::new(MAX_BODY_BYTES);
+        let mut reservation = BodyReservation::new(Some(memory));
+        let chunks = stream::repeat_with(|| Ok::<_, Infallible>(Bytes::from(vec![b'x'; 1024 * KIB]))).take(4);
+        let error = read_body(Body::from_stream(chunks), &mut reservation).await.unwrap_err();
+        assert_eq!(error.code, 413);
+    }
+}
