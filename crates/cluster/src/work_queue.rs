@@ -2,16 +2,18 @@
 //! processed concurrently. A low-priority key is popped when no normal key is waiting, and at the latest after eight
 //! normal keys.
 //!
-//! The queue is synchronous and has no clock, so that the same calls result in the same order in every run.
+//! The queue is synchronous and reads no clock, so that the same calls result in the same order in every run. Due times are
+//! those of a monotonic clock: a step of the system clock neither delays nor hastens a retry.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
 
 /// Delay after the first failure; it doubles with each consecutive failure.
-const MIN_RETRY_DELAY: SignedDuration = SignedDuration::from_millis(200);
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(200);
 /// Maximum delay after a failure.
-const MAX_RETRY_DELAY: SignedDuration = SignedDuration::from_secs(60);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// Maximum number of normal keys that are popped in a row while a low-priority key is waiting.
 const MAX_CONSECUTIVE_NORMAL: usize = 8;
@@ -29,7 +31,7 @@ pub struct WorkQueue<K> {
     /// Number of normal keys popped since the last low-priority key.
     consecutive_normal: usize,
     /// Earliest due time of each delayed key.
-    due: BTreeMap<K, Timestamp>,
+    due: BTreeMap<K, Instant>,
     /// Number of consecutive failures per key.
     failures: BTreeMap<K, u32>,
     /// Keys that are being processed, and whether they were added again meanwhile.
@@ -88,7 +90,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
     }
 
     /// Adds `key` at the time `due`, unless it is already waiting or due earlier.
-    pub fn add_at(&mut self, key: K, due: Timestamp) {
+    pub fn add_at(&mut self, key: K, due: Instant) {
         let is_waiting = self.ready_set.contains(&key) || self.low_priority_set.contains(&key);
         if is_waiting || self.in_flight.get(&key) == Some(&Requeue::Yes) {
             return;
@@ -99,7 +101,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
 
     /// Ends the processing of `key` after a failure and adds it again after a delay that doubles with each consecutive
     /// failure (200 ms … 60 s).
-    pub fn retry(&mut self, key: K, now: Timestamp) {
+    pub fn retry(&mut self, key: K, now: Instant) {
         let failures = self.failures.entry(key.clone()).or_default();
         let delay = MIN_RETRY_DELAY.saturating_mul(1 << (*failures).min(16)).min(MAX_RETRY_DELAY);
         *failures = failures.saturating_add(1);
@@ -121,8 +123,8 @@ impl<K: Ord + Clone> WorkQueue<K> {
 
     /// Returns the next key to process. Delayed keys that are due at `now` are added first, ordered by due time, then key.
     /// The key is not returned again before [`Self::done`] or [`Self::retry`] ends its processing.
-    pub fn pop(&mut self, now: Timestamp) -> Option<K> {
-        let mut due: Vec<(Timestamp, K)> =
+    pub fn pop(&mut self, now: Instant) -> Option<K> {
+        let mut due: Vec<(Instant, K)> =
             self.due.iter().filter(|(_, due)| **due <= now).map(|(key, due)| (*due, key.clone())).collect();
         due.sort();
         due.into_iter().for_each(|(_, key)| self.add(key));
@@ -148,7 +150,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
 
     /// Returns when the next delayed key is due.
     #[must_use]
-    pub fn next_due(&self) -> Option<Timestamp> {
+    pub fn next_due(&self) -> Option<Instant> {
         self.due.values().min().copied()
     }
 
@@ -163,11 +165,15 @@ impl<K: Ord + Clone> WorkQueue<K> {
 mod tests {
     use super::*;
 
-    fn timestamp(milliseconds: i64) -> Timestamp {
-        Timestamp::from_millisecond(milliseconds).unwrap()
+    thread_local! {
+        static START: Instant = Instant::now();
     }
 
-    fn drain(queue: &mut WorkQueue<&'static str>, now: Timestamp) -> Vec<&'static str> {
+    fn at(milliseconds: u64) -> Instant {
+        START.with(|start| *start) + Duration::from_millis(milliseconds)
+    }
+
+    fn drain(queue: &mut WorkQueue<&'static str>, now: Instant) -> Vec<&'static str> {
         std::iter::from_fn(|| queue.pop(now)).collect()
     }
 
@@ -175,7 +181,7 @@ mod tests {
     fn pops_keys_in_order_and_once() {
         let mut queue = WorkQueue::default();
         ["b", "a", "b", "c"].into_iter().for_each(|key| queue.add(key));
-        assert_eq!(drain(&mut queue, timestamp(0)), ["b", "a", "c"]);
+        assert_eq!(drain(&mut queue, at(0)), ["b", "a", "c"]);
         assert!(queue.is_empty());
     }
 
@@ -183,11 +189,11 @@ mod tests {
     fn low_priority_keys_follow_normal_keys_in_order() {
         let mut queue = WorkQueue::default();
         ["c", "b", "a"].into_iter().for_each(|key| queue.add_low_priority(key));
-        assert_eq!(queue.pop(timestamp(0)), Some("c"));
+        assert_eq!(queue.pop(at(0)), Some("c"));
         queue.add("edit");
         queue.add("a");
         queue.add_low_priority("edit");
-        assert_eq!(drain(&mut queue, timestamp(0)), ["edit", "a", "b"], "each key once, normal priority first");
+        assert_eq!(drain(&mut queue, at(0)), ["edit", "a", "b"], "each key once, normal priority first");
         assert!(queue.is_empty());
     }
 
@@ -196,7 +202,7 @@ mod tests {
         let mut queue = WorkQueue::default();
         queue.add_low_priority(1000);
         (0..20).for_each(|key| queue.add(key));
-        let order: Vec<i32> = std::iter::from_fn(|| queue.pop(timestamp(0))).collect();
+        let order: Vec<i32> = std::iter::from_fn(|| queue.pop(at(0))).collect();
         assert_eq!(order.iter().position(|key| *key == 1000), Some(MAX_CONSECUTIVE_NORMAL));
         assert_eq!(order.len(), 21);
     }
@@ -205,33 +211,33 @@ mod tests {
     fn key_in_flight_is_added_again_with_low_priority() {
         let mut queue = WorkQueue::default();
         queue.add("a");
-        assert_eq!(queue.pop(timestamp(0)), Some("a"));
+        assert_eq!(queue.pop(at(0)), Some("a"));
         queue.add_low_priority("a");
-        assert_eq!(queue.pop(timestamp(0)), None);
+        assert_eq!(queue.pop(at(0)), None);
         queue.done(&"a");
-        assert_eq!(drain(&mut queue, timestamp(0)), ["a"]);
+        assert_eq!(drain(&mut queue, at(0)), ["a"]);
     }
 
     #[test]
     fn delayed_keys_are_ordered_by_due_time_then_key() {
         let mut queue = WorkQueue::default();
-        queue.add_at("z", timestamp(5));
-        queue.add_at("b", timestamp(10));
-        queue.add_at("a", timestamp(10));
-        queue.add_at("late", timestamp(11));
-        assert_eq!(queue.next_due(), Some(timestamp(5)));
-        assert_eq!(drain(&mut queue, timestamp(10)), ["z", "a", "b"]);
-        assert_eq!(queue.next_due(), Some(timestamp(11)));
+        queue.add_at("z", at(5));
+        queue.add_at("b", at(10));
+        queue.add_at("a", at(10));
+        queue.add_at("late", at(11));
+        assert_eq!(queue.next_due(), Some(at(5)));
+        assert_eq!(drain(&mut queue, at(10)), ["z", "a", "b"]);
+        assert_eq!(queue.next_due(), Some(at(11)));
     }
 
     #[test]
     fn earliest_due_time_wins_and_add_replaces_it() {
         let mut queue = WorkQueue::default();
-        queue.add_at("a", timestamp(10));
-        queue.add_at("a", timestamp(20));
-        assert_eq!(queue.next_due(), Some(timestamp(10)));
+        queue.add_at("a", at(10));
+        queue.add_at("a", at(20));
+        assert_eq!(queue.next_due(), Some(at(10)));
         queue.add("a");
-        assert_eq!(drain(&mut queue, timestamp(100)), ["a"]);
+        assert_eq!(drain(&mut queue, at(100)), ["a"]);
         assert!(queue.is_empty());
     }
 
@@ -240,26 +246,26 @@ mod tests {
         let mut queue = WorkQueue::default();
         let mut delays = Vec::new();
         for _ in 0..11 {
-            queue.retry("a", timestamp(0));
-            delays.push(queue.next_due().unwrap().as_millisecond());
-            assert_eq!(queue.pop(timestamp(100_000)), Some("a"));
+            queue.retry("a", at(0));
+            delays.push((queue.next_due().unwrap() - at(0)).as_millis());
+            assert_eq!(queue.pop(at(100_000)), Some("a"));
         }
         assert_eq!(delays, [200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 51_200, 60_000, 60_000]);
         queue.done(&"a");
-        queue.retry("a", timestamp(0));
-        assert_eq!(queue.next_due(), Some(timestamp(200)));
+        queue.retry("a", at(0));
+        assert_eq!(queue.next_due(), Some(at(200)));
     }
 
     #[test]
     fn key_in_flight_is_not_popped_again() {
         let mut queue = WorkQueue::default();
         ["a", "b"].into_iter().for_each(|key| queue.add(key));
-        assert_eq!(queue.pop(timestamp(0)), Some("a"));
+        assert_eq!(queue.pop(at(0)), Some("a"));
         ["a", "a", "c"].into_iter().for_each(|key| queue.add(key));
-        assert_eq!(drain(&mut queue, timestamp(0)), ["b", "c"]);
+        assert_eq!(drain(&mut queue, at(0)), ["b", "c"]);
         queue.done(&"b");
         queue.done(&"a");
-        assert_eq!(drain(&mut queue, timestamp(0)), ["a"]);
+        assert_eq!(drain(&mut queue, at(0)), ["a"]);
         queue.done(&"a");
         assert!(queue.is_empty());
     }
@@ -268,19 +274,19 @@ mod tests {
     fn key_added_while_failing_is_retried_immediately() {
         let mut queue = WorkQueue::default();
         queue.add("a");
-        assert_eq!(queue.pop(timestamp(0)), Some("a"));
+        assert_eq!(queue.pop(at(0)), Some("a"));
         queue.add("a");
-        queue.retry("a", timestamp(0));
-        assert_eq!((queue.pop(timestamp(0)), queue.next_due()), (Some("a"), None));
+        queue.retry("a", at(0));
+        assert_eq!((queue.pop(at(0)), queue.next_due()), (Some("a"), None));
     }
 
     #[test]
     fn delayed_add_of_key_in_flight_is_retained() {
         let mut queue = WorkQueue::default();
         queue.add("a");
-        assert_eq!(queue.pop(timestamp(0)), Some("a"));
-        queue.add_at("a", timestamp(5));
+        assert_eq!(queue.pop(at(0)), Some("a"));
+        queue.add_at("a", at(5));
         queue.done(&"a");
-        assert_eq!((queue.pop(timestamp(4)), queue.pop(timestamp(5))), (None, Some("a")));
+        assert_eq!((queue.pop(at(4)), queue.pop(at(5))), (None, Some("a")));
     }
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use cluster::{Change, Watches, WorkQueue};
 use futures::FutureExt as _;
-use jiff::SignedDuration;
+use jiff::Timestamp;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::changes::handle_change;
@@ -79,7 +80,7 @@ impl<'a> ControlLoop<'a> {
         if !self.watches.have_synced() || self.in_flight.is_full() {
             return None;
         }
-        self.queue.pop(self.context.now())
+        self.queue.pop(Instant::now())
     }
 
     /// Starts a reconcile. An exclusive item starts once all other items are complete, and no other item starts before
@@ -114,7 +115,7 @@ impl<'a> ControlLoop<'a> {
         }
         // Due items start once a running reconcile completes.
         let due = self.queue.next_due().filter(|_| !self.in_flight.is_full())?;
-        due.duration_since(self.context.now()).max(SignedDuration::ZERO).try_into().ok()
+        Some(due.saturating_duration_since(Instant::now()))
     }
 
     async fn wait_for_running(&mut self) {
@@ -127,17 +128,27 @@ impl<'a> ControlLoop<'a> {
         handle_change(self.context, change, &mut self.watches, &mut self.queue);
     }
 
+    /// Returns the instant of a time of the system clock, which may be in the past.
+    fn instant_of(&self, time: Timestamp) -> Instant {
+        let now = Instant::now();
+        let delay = Duration::try_from(time.duration_since(self.context.now())).unwrap_or_default();
+        now.checked_add(delay).unwrap_or(now)
+    }
+
     fn handle_result(&mut self, (item, result): ReconcileResult) {
         match result {
             Ok(requeue_at) => {
-                requeue_at.into_iter().for_each(|at| self.queue.add_at(item.clone(), at));
+                if let Some(at) = requeue_at {
+                    let due = self.instant_of(at);
+                    self.queue.add_at(item.clone(), due);
+                }
                 self.queue.done(&item);
             }
             Err(error) => {
                 if !error.is_conflict() {
                     tracing::warn!(?item, error = %error_chain(&error), "reconcile failed, retrying");
                 }
-                self.queue.retry(item, self.context.now());
+                self.queue.retry(item, Instant::now());
             }
         }
     }
