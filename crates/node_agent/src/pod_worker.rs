@@ -220,6 +220,7 @@ impl PodWorker {
 
     /// Waits for an event, handles all available ones, and updates the status once. Cancel-safe.
     async fn handle_events(&mut self) {
+        self.context.server.before_write().await;
         tokio::select! {
             // The channel is never closed, because the worker itself owns a sender.
             Some((index, event)) = self.events.recv() => self.handle_event(index, event),

@@ -6,6 +6,7 @@
 //! written to again.
 
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -37,6 +38,7 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 /// Handle of the journal thread; dropping it writes all queued events and ends the thread.
 pub(super) struct Journal {
     sender: Sender<Message>,
+    queued_bytes: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
     path: String,
     /// Cancelled when the thread ends.
@@ -69,6 +71,8 @@ struct JournalWriter {
     settings: StoreSettings,
     messages: Receiver<Message>,
     sender: Sender<Message>,
+    /// Size of the objects in bytes that are queued or being written.
+    queued_bytes: Arc<AtomicUsize>,
     file: JournalFile,
     /// File length at which a new checkpoint is written.
     checkpoint_at: u64,
@@ -96,12 +100,14 @@ impl Journal {
         let io_error = |error| StoreOpenError::Io { file: storage.display_path(JOURNAL_FILE), error };
         let file = file.map_err(io_error)?;
         let (sender, messages) = mpsc::channel();
+        let queued_bytes = Arc::new(AtomicUsize::new(0));
         let mut writer = JournalWriter {
             storage: Arc::clone(&storage),
             state,
             settings,
             messages,
             sender: sender.clone(),
+            queued_bytes: Arc::clone(&queued_bytes),
             file,
             checkpoint_at: 0,
             checkpoint_task: None,
@@ -120,13 +126,23 @@ impl Journal {
             }
         };
         let thread = thread::Builder::new().name("journal".to_owned()).spawn(run);
-        Ok(Self { sender, thread: Some(thread.map_err(io_error)?), path, ended })
+        Ok(Self { sender, queued_bytes, thread: Some(thread.map_err(io_error)?), path, ended })
     }
 
     /// Queues an event. Events must be queued in the order of revisions.
+    ///
+    /// The queue is not limited here, because the caller holds the lock that the journal thread needs. Its writers limit
+    /// it: requests wait until their writes are durable, and each task of the process waits before its next write while
+    /// [`Self::queued_bytes`] is large.
     pub(super) fn write(&self, event: Arc<StoreEvent>) {
+        self.queued_bytes.fetch_add(event.written_bytes(), Ordering::Relaxed);
         // Sending succeeds, because the thread runs until this handle is dropped.
         let _ = self.sender.send(Message::Write(event));
+    }
+
+    /// Returns the size in bytes of the objects that are queued or being written.
+    pub(super) fn queued_bytes(&self) -> usize {
+        self.queued_bytes.load(Ordering::Relaxed)
     }
 
     /// Waits until the thread has ended although this handle exists.
@@ -211,6 +227,7 @@ impl JournalWriter {
         // This frame is not synced. It survives if the process is killed; after a power loss, only the information that
         // the last batch was acknowledged is missing.
         let acknowledged = self.file.append(&format::frame(FrameKind::Acknowledged, &[]));
+        self.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
         lock(&self.state).mark_durable(revision);
         match acknowledged {
             Ok(()) => self.advance_checkpoint(),
@@ -320,6 +337,8 @@ impl JournalWriter {
                 self.pending = Some(message);
             }
         }
+        // The lock is held, so that no event is queued meanwhile.
+        self.queued_bytes.store(0, Ordering::Relaxed);
         state.roll_back(failure);
         self.retry_delay = Some(self.settings.retry_delay);
     }

@@ -135,6 +135,12 @@ impl Store {
         }
     }
 
+    /// Returns the size in bytes of the objects that are queued for the journal; 0 in memory.
+    #[must_use]
+    pub(crate) fn queued_bytes(&self) -> usize {
+        self.journal.as_ref().map_or(0, |journal| journal.queued_bytes())
+    }
+
     /// Waits until the journal thread has ended, after which no write can be persisted. Never returns for a store in
     /// memory.
     pub(crate) async fn failed(&self) -> StorageFailure {

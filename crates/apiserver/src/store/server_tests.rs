@@ -52,3 +52,40 @@ async fn check_responses_wait() {
     assert_eq!(request("GET", &Value::Null).await.unwrap().status(), 200);
     disk.set_full(false);
 }
+
+#[tokio::test]
+async fn tasks_of_the_process_wait_for_a_slow_journal() {
+    timeout(TEST_TIMEOUT, check_tasks_wait()).await.expect("the journal did not continue in time");
+}
+
+/// Checks that writers that do not wait for durability cannot outrun the disk.
+async fn check_tasks_wait() {
+    const OBJECT_BYTES: usize = 900 * 1024;
+    let disk = FaultyDisk::default();
+    let server = Server::with_store(&ServerPorts::default(), open(&disk).unwrap());
+    disk.set_slow(true);
+    let mut written = 0;
+    loop {
+        let mut ready = pin!(server.before_write());
+        // The first poll lets other tasks continue.
+        if poll!(&mut ready).is_pending() && poll!(&mut ready).is_pending() {
+            break;
+        }
+        let metadata = json!({"namespace": "default", "generateName": "c"});
+        let data = json!({"k": "x".repeat(OBJECT_BYTES)});
+        server.create("configmaps", json!({"metadata": metadata, "data": data})).unwrap();
+        written += 1;
+        assert!(written < 30, "the queue is not limited");
+    }
+    assert!(written * OBJECT_BYTES > 15 * 1024 * 1024, "{written} objects");
+    assert!(server.store().queued_bytes() < 18 * 1024 * 1024);
+    disk.set_slow(false);
+    server.before_write().await;
+    server.flush().await.unwrap();
+    assert_eq!(server.store().queued_bytes(), 0);
+    disk.set_full(true);
+    server.create("configmaps", json!({"metadata": {"namespace": "default", "name": "lost"}})).unwrap();
+    assert!(server.flush().await.is_err());
+    assert_eq!(server.store().queued_bytes(), 0, "writes that were rolled back are not queued");
+    disk.set_full(false);
+}

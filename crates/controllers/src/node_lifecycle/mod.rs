@@ -113,7 +113,7 @@ impl NodeLifecycleController {
     /// Other tasks of the worker continue between the keys.
     async fn process_queue(&mut self) {
         while let Some(key) = self.queue.pop_first() {
-            tokio::task::yield_now().await;
+            self.server.before_write().await;
             self.delayed.remove(&key);
             let object = match &key {
                 QueueKey::Node(name) => self.server.get("nodes", "", name),

@@ -35,6 +35,7 @@ pub async fn run_scheduler(server: Server, stop: CancellationToken) {
     server.cache_resources(&["pods", "nodes", POD_GROUPS]);
     let mut scheduler = Scheduler { server, panics: PanicBackOff::default() };
     loop {
+        scheduler.server.before_write().await;
         scheduler.run_cycle();
         let retry_delay = scheduler.time_until_next_retry();
         let retry = tokio::time::sleep(retry_delay.unwrap_or_default());

@@ -164,7 +164,7 @@ impl ControllerManager {
     /// object. Other tasks of the worker continue between the actions.
     async fn execute(&mut self, key: &WorkloadKey, object: &Value, plan: Plan) {
         for action in plan.actions {
-            tokio::task::yield_now().await;
+            self.server.before_write().await;
             let is_create = matches!(action, Action::Create { .. });
             let Err(status) = action.execute(&self.server, key.kind.component()) else { continue };
             match status.code {
