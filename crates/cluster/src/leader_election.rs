@@ -51,6 +51,8 @@ pub struct LeaderElector {
     pub identity: String,
     /// Durations and periods.
     pub timings: LeaderElectionTimings,
+    /// Called whenever the API server has returned the Lease, or that it does not exist.
+    pub on_lease_read: Arc<dyn Fn() + Send + Sync>,
 }
 
 // === impl LeaderElector ===
@@ -169,6 +171,7 @@ impl LeaderElector {
     async fn read(&self, observed: &mut ObservedLease) -> Result<(), Error> {
         let live = self.api().get_opt(&self.name).await.map_err(|source| self.request_error("read", source))?;
         observed.observe(live.and_then(|live| serde_json::to_value(live).ok()).as_ref(), Instant::now());
+        (self.on_lease_read)();
         Ok(())
     }
 

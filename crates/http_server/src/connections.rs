@@ -1,15 +1,25 @@
 //! Connections of one listener, each in its own task.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// Delay after a failed accept, for example because of too many open files, so that other connections can close.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(10);
+
+/// What happens to a client that connects while the maximum number of connections is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overload {
+    /// It waits in the queue of the listener until another connection is closed.
+    Wait,
+    /// It replaces the oldest connection, so that clients which hold connections cannot exclude others. For short requests.
+    CloseOldest,
+}
 
 /// Open connections; dropping the value aborts them.
 pub struct Connections(JoinSet<()>);
@@ -28,16 +38,38 @@ impl Connections {
     where
         F: Future<Output = ()> + Send + 'static,
     {
+        Self::accept_with(Overload::Wait, listener, limit, shutdown, serve).await
+    }
+
+    /// Accepts connections like [`Self::accept`]; `overload` determines what happens beyond `limit` connections.
+    pub async fn accept_with<F>(
+        overload: Overload,
+        listener: &TcpListener,
+        limit: usize,
+        shutdown: &CancellationToken,
+        serve: impl Fn(TcpStream) -> F,
+    ) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
         let mut tasks = JoinSet::new();
+        let mut oldest_first: VecDeque<AbortHandle> = VecDeque::new();
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => return Self(tasks),
-                Some(_) = tasks.join_next() => {}
-                accepted = listener.accept(), if tasks.len() < limit => match accepted {
+                Some(_) = tasks.join_next() => oldest_first.retain(|task| !task.is_finished()),
+                accepted = listener.accept(), if tasks.len() < limit || overload == Overload::CloseOldest => match accepted {
                     Ok((stream, _)) => {
-                        tasks.spawn(serve(stream));
-                        if tasks.len() == limit {
-                            tracing::warn!(limit, "further clients wait for a connection: close unused ones");
+                        if tasks.len() >= limit && let Some(oldest) = oldest_first.pop_front() {
+                            oldest.abort();
+                        }
+                        let task = tasks.spawn(serve(stream));
+                        match overload {
+                            Overload::CloseOldest => oldest_first.push_back(task),
+                            Overload::Wait if tasks.len() == limit => {
+                                tracing::warn!(limit, "further clients wait for a connection: close unused ones");
+                            }
+                            Overload::Wait => {}
                         }
                     }
                     Err(error) => {
@@ -60,7 +92,7 @@ impl Connections {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncReadExt;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::sync::mpsc;
 
     use super::*;
@@ -91,5 +123,37 @@ mod tests {
         };
         let (connections, ()) = tokio::join!(Connections::accept(&listener, 2, &shutdown, serve), check);
         drop(connections);
+    }
+
+    /// Accepts two connections, which receive one byte and stay open until further clients replace them.
+    async fn start_replacing() -> std::net::SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            let serve = |mut stream: TcpStream| async move {
+                stream.write_all(b"a").await.ok();
+                std::future::pending::<()>().await;
+            };
+            let shutdown = CancellationToken::new();
+            Connections::accept_with(Overload::CloseOldest, &listener, 2, &shutdown, serve).await
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn new_client_replaces_the_oldest_connection() {
+        let address = start_replacing().await;
+        let mut connections = Vec::new();
+        for _ in 0..10 {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            assert_eq!(stream.read_u8().await.unwrap(), b'a');
+            connections.push(stream);
+        }
+        for closed in &mut connections[..8] {
+            assert!(closed.read_u8().await.is_err());
+        }
+        for open in &mut connections[8..] {
+            assert!(open.try_read(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock));
+        }
     }
 }

@@ -14,4 +14,4 @@ mod connections;
 mod write_timeout;
 
 pub use connection::{ConnectionLimits, serve_connection};
-pub use connections::Connections;
+pub use connections::{Connections, Overload};

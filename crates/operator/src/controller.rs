@@ -75,7 +75,8 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> R
         match &options.leader_election {
             None => run_controller(client, &options, stop.clone()).await,
             Some(leader_election) => {
-                let elector = leader_election.elector(client.clone(), options.clock.clone());
+                let elector =
+                    leader_election.elector(client.clone(), options.clock.clone(), Arc::clone(&options.health));
                 elector.run(stop.clone(), |client| run_controller(client, &options, stop.clone())).await;
             }
         }

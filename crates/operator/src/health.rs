@@ -39,6 +39,8 @@ struct State {
 pub(crate) enum Part {
     /// The control loop, while this replica leads.
     ControlLoop,
+    /// Leader election, which requires that the Lease can be read.
+    Lease,
     /// The caches of the admission webhook.
     WebhookCaches,
     /// The server of the admission webhook, which requires a certificate.
@@ -85,7 +87,7 @@ impl Health {
     /// Returns why the operator is not ready, one line per reason.
     ///
     /// # Errors
-    /// Caches are not synced, the admission webhook has no certificate, or a background task does not run.
+    /// Caches are not synced, the Lease of leader election has not been read, the admission webhook has no certificate, or a background task does not run.
     pub fn check_readiness(&self) -> Result<(), String> {
         let mut reasons: Vec<String> = self.state().not_ready.values().cloned().collect();
         reasons.extend(self.supervisor.outages());

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use cluster::{Clock, LeaderElectionTimings, LeaderElector};
 use kube::Client;
 
+use crate::health::{Health, Part};
+
 /// Name of the Lease.
 pub(crate) const LEASE_NAME: &str = "ostler-operator";
 
@@ -22,8 +24,10 @@ pub struct LeaderElection {
 // === impl LeaderElection ===
 
 impl LeaderElection {
-    /// Creates the elector of this replica.
-    pub(crate) fn elector(&self, client: Client, clock: Arc<dyn Clock>) -> LeaderElector {
+    /// Creates the elector of this replica, which is not ready before it has read the Lease once.
+    pub(crate) fn elector(&self, client: Client, clock: Arc<dyn Clock>, health: Arc<Health>) -> LeaderElector {
+        health
+            .set_not_ready(Part::Lease, format!("waiting for the first read of Lease {}/{LEASE_NAME}", self.namespace));
         LeaderElector {
             client,
             clock,
@@ -31,6 +35,7 @@ impl LeaderElection {
             name: LEASE_NAME.to_owned(),
             identity: self.identity.clone(),
             timings: self.timings,
+            on_lease_read: Arc::new(move || health.set_ready(Part::Lease)),
         }
     }
 }

@@ -173,6 +173,7 @@ impl FakeApi {
             name: "lease".to_owned(),
             identity: candidate.to_owned(),
             timings: LeaderElectionTimings::default(),
+            on_lease_read: Arc::new(|| {}),
         }
     }
 

@@ -77,6 +77,30 @@ async fn lost_lease_stops_reconciles_until_it_is_reacquired() {
     test_cluster.wait_for_condition(OME_SERVICES, "one", "RuntimeResolved", "True").await;
 }
 
+/// A standby is ready once it can observe the leader.
+#[tokio::test(start_paused = true)]
+async fn standby_is_ready_once_it_has_read_the_lease() {
+    let server = server_with_ostler_crds();
+    let leader = TestCluster::with_server(server.clone(), options("first"));
+    wait_for_holder(&leader, "first").await;
+    for fault in [Fault::NoResponse, Fault::Status(403)] {
+        let standby = TestCluster::without_operator(server.clone());
+        let (standby_options, is_broken) = (options("second"), Arc::new(AtomicBool::new(true)));
+        let (health, broken) = (Arc::clone(&standby_options.health), Arc::clone(&is_broken));
+        let faults = move |request: &OperatorRequest| {
+            let is_lease = request.uri().path().contains("/leases/");
+            if is_lease && broken.load(Ordering::Relaxed) { fault } else { Fault::None }
+        };
+        let _operator = standby.start_operator_with_faults(standby_options, Arc::new(faults));
+        sleep(Duration::from_secs(5)).await;
+        let reason = "waiting for the first read of Lease default/ostler-operator";
+        assert_eq!(health.check_readiness(), Err(reason.to_owned()), "{fault:?}");
+        is_broken.store(false, Ordering::Relaxed);
+        sleep(Duration::from_secs(20)).await;
+        assert_eq!(health.check_readiness(), Ok(()), "{fault:?}");
+    }
+}
+
 /// Returns the holder of the Lease.
 fn holder(test_cluster: &TestCluster) -> Value {
     test_cluster.server.get(LEASES, "default", "ostler-operator").unwrap()["spec"]["holderIdentity"].clone()

@@ -5,7 +5,7 @@ use std::{convert::Infallible, io, sync::Arc};
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Full;
-use http_server::{ConnectionLimits, Connections};
+use http_server::{ConnectionLimits, Connections, Overload};
 use hyper::{body::Incoming, service::service_fn};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -15,7 +15,7 @@ use super::EndpointPicker;
 /// Content type of the OpenMetrics text format.
 const OPEN_METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Maximum number of connections.
+/// Maximum number of connections. A further client replaces the oldest connection.
 const MAX_CONNECTIONS: usize = 64;
 
 /// Serves `GET /metrics` on `listener` until `shutdown`.
@@ -36,7 +36,7 @@ pub async fn serve_metrics(
         http_server::serve_connection(stream, service, ConnectionLimits::default(), shutdown.clone())
     };
     // Abort open connections.
-    drop(Connections::accept(&listener, MAX_CONNECTIONS, &shutdown, connection).await);
+    drop(Connections::accept_with(Overload::CloseOldest, &listener, MAX_CONNECTIONS, &shutdown, connection).await);
     Ok(())
 }
 
