@@ -108,7 +108,7 @@ condition_reasons! {
         FlavorGone: Warning, "The ResourceFlavor that the class was created from no longer exists.", "Delete the class, or recreate the ResourceFlavor.";
         ClassEdited: Warning, "A user edited a class that was created from a ResourceFlavor; changes to the ResourceFlavor are no longer applied.", "Revert the edit to resume synchronization with the ResourceFlavor.";
         FlavorNotExpressible: Warning, "A ResourceFlavor cannot express the node selection of the class.", "Use only discovery.nodeSelector, or remove integration.kueueResourceFlavor.";
-        FlavorPending: Warning, "The ResourceFlavor is being created or updated.", "";
+        FlavorPending: Normal, "The ResourceFlavor is being created or updated.", "If the condition remains, the log of the operator contains the response of the API server.";
         FlavorDiffers: Warning, "A ResourceFlavor with this name is managed by a user and selects other nodes; it was not modified.", "Change its nodeLabels, or set another name in integration.kueueResourceFlavor.";
         // The `Ready` condition emits the event.
         ObjectsApplied: Suppressed, "All objects of the service are applied.", "";
@@ -169,9 +169,7 @@ mod tests {
         assert_eq!(codes.len(), reasons.len());
         for reason in reasons {
             let code = reason.code();
-            // No action is needed while a ResourceFlavor is pending.
-            let needs_remedy =
-                reason.event_policy() == EventPolicy::Warning && reason != ConditionReason::FlavorPending;
+            let needs_remedy = reason.event_policy() == EventPolicy::Warning;
             assert!(!code.cause().is_empty() && (!needs_remedy || !code.remedy().is_empty()), "{reason:?}");
         }
     }

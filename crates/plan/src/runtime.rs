@@ -37,6 +37,11 @@ impl Runtime {
         &self.spec
     }
 
+    /// Returns whether services in `namespace` can use the runtime.
+    pub(crate) fn is_visible_in(&self, namespace: &str) -> bool {
+        self.scope == Scope::Cluster || self.namespace == namespace
+    }
+
     /// Returns the runtime as the subject of a warning.
     pub(crate) fn subject(&self) -> WarningSubject {
         let kind = match self.scope {

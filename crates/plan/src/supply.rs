@@ -10,7 +10,8 @@ use crate::names;
 use crate::owner::Owner;
 use crate::snapshot::Snapshot;
 
-/// Returns the runtimes and classes for a decision, and a warning for each invalid one, which is ignored. The service's
+/// Returns the runtimes and classes for a decision, and a warning for each invalid one that the service could use, which is
+/// ignored. The service's
 /// own Pods and claim do not reduce its available capacity; claims of other services do.
 pub(crate) fn read_supply(snapshot: &Snapshot, claims: &[Claim], owner: &Owner) -> (Supply, Vec<Warning>) {
     let mut warnings = Vec::new();
@@ -21,6 +22,7 @@ pub(crate) fn read_supply(snapshot: &Snapshot, claims: &[Claim], owner: &Owner) 
     for runtime in &snapshot.runtimes {
         match runtime.parsed() {
             Ok(parsed) => supply.runtimes.push(Arc::clone(parsed)),
+            Err(_) if !runtime.is_visible_in(&owner.namespace) => {}
             Err(error) => {
                 let message = format!("Runtime {} is invalid and ignored: {error}", runtime.name);
                 warn_invalid(warning::INVALID_RUNTIME, message, runtime.subject());

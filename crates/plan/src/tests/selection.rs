@@ -62,6 +62,20 @@ fn named_runtime_overrides_priorities() {
     ");
 }
 
+/// Services cannot use runtimes of other namespaces.
+#[rstest]
+#[case("default", &["InvalidRuntime"])]
+#[case("other", &[])]
+fn warns_about_invalid_runtimes_of_the_own_namespace(#[case] namespace: &str, #[case] expect: &[&str]) {
+    let invalid = runtime("invalid", "", ", acceleratorRequirements: {minArchitectureVersion: new}").replace(
+        "ClusterServingRuntime, metadata: {",
+        &format!("ServingRuntime, metadata: {{namespace: {namespace}, "),
+    );
+    let plan = plan_manifests(&[MODELS, &invalid, &runtime("valid", "", ""), &chat("")]);
+    let is_about_runtime = |code: &&str| *code == "InvalidRuntime";
+    assert_eq!(codes(&plan).into_iter().filter(is_about_runtime).collect::<Vec<_>>(), expect);
+}
+
 // spec: RT-48
 #[test]
 fn suggests_a_similar_runtime_name() {
