@@ -20,6 +20,8 @@ pub struct Datastore {
     table: RwLock<Arc<RoutingTable>>,
     loads: Mutex<BTreeMap<SocketAddr, Arc<EndpointLoad>>>,
     rng: Mutex<Rng>,
+    /// Why the routing table does not contain all pools yet.
+    incomplete: Mutex<Option<String>>,
     /// The tasks that keep the routing table up to date.
     pub(crate) supervisor: Supervisor,
 }
@@ -31,6 +33,7 @@ impl Datastore {
             table: RwLock::default(),
             loads: Mutex::default(),
             rng: Mutex::new(Rng::with_seed(seed)),
+            incomplete: Mutex::new(Some("the gateway is starting".to_owned())),
             supervisor: Supervisor::default(),
         }
     }
@@ -57,6 +60,19 @@ impl Datastore {
     /// Returns why tasks that keep the routing table up to date do not run, one line per task.
     pub fn outages(&self) -> Vec<String> {
         self.supervisor.outages()
+    }
+
+    /// Records which resources the routing table lacks because their first lists are not complete.
+    pub(crate) fn set_unlisted(&self, resources: &[String]) {
+        let reason = || format!("waiting for the first list of {}", resources.join(", "));
+        *self.incomplete.lock().unwrap_or_else(PoisonError::into_inner) = (!resources.is_empty()).then(reason);
+    }
+
+    /// Returns why the gateway is not ready for requests, one line per reason: the outages, or a routing table that does not
+    /// contain all pools yet.
+    pub fn readiness_failures(&self) -> Vec<String> {
+        let incomplete = self.incomplete.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.outages().into_iter().chain(incomplete).collect()
     }
 
     /// Returns a random number generator for one request, derived from the seed.

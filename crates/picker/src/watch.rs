@@ -79,9 +79,12 @@ async fn update_routing_table(
     for kind in KINDS {
         watches.start(kind);
     }
-    let has_synced = || KINDS.into_iter().all(|kind| stores.has_synced(kind));
+    let unlisted = || -> Vec<String> {
+        KINDS.iter().filter(|kind| !stores.has_synced(**kind)).map(Kind::group_resource).collect()
+    };
     // After a restart, the lists may contain no changes.
-    let mut is_restart = has_synced();
+    let mut is_restart = unlisted().is_empty();
+    datastore.set_unlisted(&unlisted());
     while std::mem::take(&mut is_restart) || changes.recv().await.is_some() {
         // Build the index once for all pending changes.
         while changes.try_recv().is_ok() {}
@@ -90,9 +93,11 @@ async fn update_routing_table(
         datastore.replace(index.pools.clone());
         log_changes(&old, &datastore.routing_table());
         // Before the first lists are complete, the status would not include all Pods and pools.
-        if has_synced() {
+        let unlisted = unlisted();
+        if unlisted.is_empty() {
             indexes.send_replace(Some(Arc::new(index)));
         }
+        datastore.set_unlisted(&unlisted);
     }
 }
 

@@ -51,6 +51,15 @@ pub(crate) fn watched_namespace_objects(namespace: &str) -> Vec<Value> {
     objects
 }
 
+/// Name of the gateway's objects.
+const GATEWAY: &str = "ostler-gateway";
+
+/// Returns the rules of the gateway's ClusterRole.
+pub(crate) fn gateway_rules() -> PolicyRules {
+    let role = object_named("ClusterRole", GATEWAY);
+    serde_json::from_value(role["rules"].clone()).unwrap()
+}
+
 /// Returns a role and its binding to the operator. `namespace` is that of a Role; it may be empty if the user sets it.
 fn role(name: &str, namespace: Option<&str>, rules: PolicyRules) -> Vec<Value> {
     let group = "rbac.authorization.k8s.io";
@@ -74,7 +83,9 @@ fn role(name: &str, namespace: Option<&str>, rules: PolicyRules) -> Vec<Value> {
 /// Returns the objects of an operator with `--namespace` without webhook, from the shipped ones.
 fn namespaced_operator() -> Vec<Value> {
     let is_needed = |object: &Value| {
-        ["Deployment", "PodDisruptionBudget", "NetworkPolicy"].contains(&object["kind"].as_str().unwrap_or_default())
+        object["metadata"]["name"] == SERVICE_ACCOUNT_NAME
+            && ["Deployment", "PodDisruptionBudget", "NetworkPolicy"]
+                .contains(&object["kind"].as_str().unwrap_or_default())
     };
     let mut objects: Vec<Value> = objects().into_iter().filter(is_needed).collect();
     for object in &mut objects {
@@ -138,8 +149,18 @@ fn generated_manifests() -> Vec<(&'static str, &'static str, Vec<Value>)> {
     ]
 }
 
-fn object_of_kind(kind: &str) -> Value {
-    objects().into_iter().find(|object| object["kind"] == kind).unwrap()
+fn object_named(kind: &str, name: &str) -> Value {
+    let is_match = |object: &Value| object["kind"] == kind && object["metadata"]["name"] == name;
+    objects().into_iter().find(is_match).unwrap_or_else(|| panic!("no {kind} {name} in deploy/"))
+}
+
+/// Returns the Deployments of operator and gateway, each with the other objects that its users install.
+fn deployments() -> Vec<(Value, Vec<Value>)> {
+    let with_objects = |objects: Vec<Value>| {
+        let deployments: Vec<Value> = objects.iter().filter(|object| object["kind"] == "Deployment").cloned().collect();
+        deployments.into_iter().map(move |deployment| (deployment, objects.clone())).collect::<Vec<_>>()
+    };
+    [objects(), namespaced_objects()].into_iter().flat_map(with_objects).collect()
 }
 
 #[test]
@@ -159,10 +180,10 @@ fn generated_manifests_match_the_code() {
 
 #[test]
 fn operator_runs_as_the_restricted_service_account() {
-    let account = &object_of_kind("ServiceAccount")["metadata"];
+    let account = &object_named("ServiceAccount", SERVICE_ACCOUNT_NAME)["metadata"];
     assert_eq!((&account["name"], &account["namespace"]), (&json!(SERVICE_ACCOUNT_NAME), &json!(DEFAULT_NAMESPACE)));
-    for object in [objects(), namespaced_objects()].concat().iter().filter(|object| object["kind"] == "Deployment") {
-        assert_eq!(object["spec"]["template"]["spec"]["serviceAccountName"], account["name"]);
+    for (deployment, _) in deployments() {
+        assert_eq!(deployment["spec"]["template"]["spec"]["serviceAccountName"], deployment["metadata"]["name"]);
     }
     let policies: Vec<Value> =
         objects().into_iter().filter(|object| object["kind"] == "ValidatingAdmissionPolicy").collect();
@@ -185,9 +206,11 @@ fn replicas_are_spread_and_isolated() {
             .map(|port| port["name"].as_str().or(port["port"].as_str()).unwrap().to_owned())
             .collect()
     };
-    for objects in [objects(), namespaced_objects()] {
-        let of_kind = |kind: &str| objects.iter().find(|object| object["kind"] == kind).unwrap().clone();
-        let deployment = of_kind("Deployment");
+    for (deployment, objects) in deployments() {
+        let is_match = |object: &&Value, kind: &str| {
+            object["kind"] == kind && object["metadata"]["name"] == deployment["metadata"]["name"]
+        };
+        let of_kind = |kind: &str| objects.iter().find(|object| is_match(object, kind)).unwrap().clone();
         let template = &deployment["spec"]["template"];
         let selects = |selector: &Value| selector["matchLabels"] == template["metadata"]["labels"];
         assert!(selects(&of_kind("PodDisruptionBudget")["spec"]["selector"]));
@@ -204,23 +227,27 @@ fn replicas_are_spread_and_isolated() {
 
 #[test]
 fn probes_use_the_health_endpoints() {
-    for objects in [objects(), namespaced_objects()] {
-        let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
+    for (deployment, _) in deployments() {
+        let (liveness_path, port) = match deployment["metadata"]["name"] == GATEWAY {
+            true => ("/health", "http"),
+            false => ("/livez", "metrics"),
+        };
         let container = &deployment["spec"]["template"]["spec"]["containers"][0];
-        assert_eq!(container["livenessProbe"]["httpGet"], json!({"path": "/livez", "port": "metrics"}));
-        assert_eq!(container["readinessProbe"]["httpGet"], json!({"path": "/readyz", "port": "metrics"}));
+        assert_eq!(container["livenessProbe"]["httpGet"], json!({"path": liveness_path, "port": port}));
+        assert_eq!(container["readinessProbe"]["httpGet"], json!({"path": "/readyz", "port": port}));
     }
 }
 
 #[test]
 fn deployments_pass_valid_arguments() {
-    for objects in [objects(), namespaced_objects()] {
-        let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
+    for (deployment, _) in deployments() {
         check_arguments(&deployment["spec"]["template"]["spec"]["containers"][0]);
     }
-    let deployment = object_of_kind("Deployment");
+    let gateway_template = &object_named("Deployment", GATEWAY)["spec"]["template"];
+    assert_eq!(object_named("Service", GATEWAY)["spec"]["selector"], gateway_template["metadata"]["labels"]);
+    let deployment = object_named("Deployment", SERVICE_ACCOUNT_NAME);
     let args = deployment["spec"]["template"]["spec"]["containers"][0]["args"].to_string();
-    let service = object_of_kind("Service");
+    let service = object_named("Service", "ostler-webhook");
     let webhook_service = format!(
         "--webhook-service={}/{}",
         service["metadata"]["namespace"].as_str().unwrap(),
@@ -236,7 +263,11 @@ fn check_arguments(container: &Value) {
     // The arguments are parsed before the kubeconfig is read.
     let local_args: Vec<String> = args
         .iter()
-        .map(|arg| arg.replace("0.0.0.0:9464", "127.0.0.1:0").replace("0.0.0.0:8443", "127.0.0.1:0"))
+        .map(|arg| {
+            ["9464", "8443", "8080"]
+                .iter()
+                .fold((*arg).to_owned(), |arg, port| arg.replace(&format!("0.0.0.0:{port}"), "127.0.0.1:0"))
+        })
         .collect();
     let local_args: Vec<&str> = local_args.iter().map(String::as_str).collect();
     let (_, stderr, code) = outcome(&ostler(&local_args).args(["--kubeconfig", "/nonexistent"]).output().unwrap());

@@ -49,6 +49,7 @@ impl Proxy {
         let is_get = request.method() == Method::GET;
         match match_path(&path) {
             Route::Health => Ok(response::health(&self.datastore.outages())),
+            Route::Readiness => Ok(response::health(&self.datastore.readiness_failures())),
             Route::Models(_) | Route::Model(..) if !is_get => Err(OpenAiError::method_not_allowed("GET")),
             Route::Models(pool) => {
                 let models = models::list_models(&self.datastore.routing_table(), pool.as_ref())?;

@@ -7,11 +7,11 @@ use serde_json::Value;
 use super::response_body::ResponseBody;
 use crate::openai_error::OpenAiError;
 
-/// Returns the response to a health check: 200 with an empty body, or 503 with the tasks that do not run.
-pub(super) fn health(outages: &[String]) -> Response<ResponseBody> {
-    let lines: String = outages.iter().map(|outage| format!("{outage}\n")).collect();
+/// Returns the response to a probe: 200 with an empty body, or 503 with the reasons.
+pub(super) fn health(failures: &[String]) -> Response<ResponseBody> {
+    let lines: String = failures.iter().map(|failure| format!("{failure}\n")).collect();
     let mut response = Response::new(ResponseBody::full(Bytes::from(lines)));
-    if !outages.is_empty() {
+    if !failures.is_empty() {
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     }
     response

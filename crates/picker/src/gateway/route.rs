@@ -21,6 +21,8 @@ const INFERENCE_PATHS: &[&str] = &[
 pub(super) enum Route<'a> {
     /// Health check.
     Health,
+    /// Readiness probe.
+    Readiness,
     /// List of models, of one pool or of all pools.
     Models(Option<NamespacedName>),
     /// One model.
@@ -38,8 +40,10 @@ pub(super) enum Route<'a> {
 
 /// Returns the route of a path. `/v1/…` searches all pools, `/NAMESPACE/POOL/v1/…` addresses one pool.
 pub(super) fn match_path(path: &str) -> Route<'_> {
-    if path == "/health" {
-        return Route::Health;
+    match path {
+        "/health" => return Route::Health,
+        "/readyz" => return Route::Readiness,
+        _ => {}
     }
     let (pool, path) = match path.starts_with("/v1/") {
         true => (None, path),
@@ -77,6 +81,7 @@ mod tests {
 
     #[rstest]
     #[case("/health", Route::Health)]
+    #[case("/readyz", Route::Readiness)]
     #[case("/v1/models", Route::Models(None))]
     #[case("/v1/models/org/m", Route::Model(None, "org/m"))]
     #[case("/ns/pool/v1/models", Route::Models(pool()))]

@@ -19,12 +19,24 @@ struct WatchFixture {
     _shutdown: DropGuard,
 }
 
+fn install_definitions(server: &Server) {
+    for definition in api::crds() {
+        server.create("customresourcedefinitions.apiextensions.k8s.io", definition).unwrap();
+    }
+}
+
 impl WatchFixture {
     fn start() -> WatchFixture {
         let server = api_server::start();
-        for definition in api::crds() {
-            server.create("customresourcedefinitions.apiextensions.k8s.io", definition).unwrap();
-        }
+        install_definitions(&server);
+        WatchFixture::watch(server)
+    }
+
+    fn start_without_definitions() -> WatchFixture {
+        WatchFixture::watch(api_server::start())
+    }
+
+    fn watch(server: Server) -> WatchFixture {
         let (datastore, shutdown) = (Arc::new(Datastore::new(0)), CancellationToken::new());
         let client = kube::Client::new(apiserver::router(&server), "default");
         tokio::spawn(watch_backend_pools(client, Arc::clone(&datastore), shutdown.clone()));
@@ -141,4 +153,21 @@ async fn use_case_set_serves_several_pools_and_changes_independently() {
         })
         .await;
     assert_eq!(fixture.server.get(POOLS, "default", "one").unwrap()["metadata"]["generation"], generation);
+}
+
+/// The gateway is ready only once its routing table contains all pools, so that a new replica answers no request with 404.
+#[tokio::test]
+async fn gateway_is_ready_after_the_first_complete_lists() {
+    let datastore = Datastore::new(0);
+    assert_eq!(datastore.readiness_failures(), ["the gateway is starting"]);
+    let fixture = WatchFixture::start_without_definitions();
+    let waits_for_pools = |fixture: &WatchFixture| {
+        let failures = fixture.datastore.readiness_failures();
+        failures.len() == 1
+            && failures[0].starts_with("waiting for the first list of backendpools.inference.networking.x-k8s.io")
+            && !failures[0].contains("pods")
+    };
+    fixture.wait_until("the list of Pods", waits_for_pools).await;
+    install_definitions(&fixture.server);
+    fixture.wait_until("readiness", |fixture| fixture.datastore.readiness_failures().is_empty()).await;
 }

@@ -86,8 +86,9 @@ fn contains(stored: &Value, expected: &Value) -> bool {
 pub(super) async fn install_operator(test_cluster: &TestCluster) {
     test_cluster.cluster.apply(&deploy::objects()).await.unwrap();
     test_cluster
-        .wait_for("two Pods of the operator", DEPLOYMENTS, operator::DEFAULT_NAMESPACE, |objects| {
-            objects.get("ostler-operator").is_some_and(|deployment| deployment["status"]["readyReplicas"] == 2)
+        .wait_for("two Pods of operator and gateway", DEPLOYMENTS, operator::DEFAULT_NAMESPACE, |objects| {
+            let is_ready = |name: &str| objects.get(name).is_some_and(|object| object["status"]["readyReplicas"] == 2);
+            is_ready("ostler-operator") && is_ready("ostler-gateway")
         })
         .await;
 }

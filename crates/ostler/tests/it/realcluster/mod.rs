@@ -78,6 +78,7 @@ async fn journeys() {
         None => eprintln!("         skipped: only loopback addresses"),
     }
     permissions::granted_permissions_are_used(&mut test_cluster, address.is_some()).await;
+    permissions::gateway_uses_its_permissions(&test_cluster).await;
     section("admission policies");
     policies::token_changes_only_managed_objects(&test_cluster).await;
     section("operator of two namespaces");

@@ -1,6 +1,7 @@
 //! Compares the shipped RBAC roles with the audit log: no request was forbidden, and all permissions are used.
 
 use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,11 +10,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use operator::PolicyRules;
-use realcluster::AuditedRequest;
+use realcluster::{AuditedRequest, Process, Proxy};
 use serde_json::{Value, json};
 
 use super::test_cluster::{Objects, TestCluster, eventually, object_named};
-use crate::session::TIMEOUT;
+use crate::deploy;
+use crate::session::{TIMEOUT, ostler};
 
 const SECRETS: (&str, &str) = ("secrets", "v1");
 /// A Service without a selector. Its endpoint is this host, where the operators run.
@@ -108,6 +110,67 @@ async fn wait_for_trusted_secret(test_cluster: &TestCluster, predicate: impl Fn(
         })
         .await;
     secret
+}
+
+/// Runs the gateway with its ServiceAccount: it becomes ready, uses every permission of its ClusterRole, and no other one.
+pub(super) async fn gateway_uses_its_permissions(test_cluster: &TestCluster) {
+    let account = test_cluster.cluster.service_account(operator::DEFAULT_NAMESPACE, "ostler-gateway").await.unwrap();
+    let proxy = Proxy::start(account.client.clone()).await.unwrap();
+    let kubeconfig = test_cluster.directory.join("gateway.kubeconfig");
+    std::fs::write(&kubeconfig, proxy.kubeconfig()).unwrap();
+    let mut command = ostler(&["gateway", "--listen", "127.0.0.1:0", "--kubeconfig"]);
+    command.arg(kubeconfig).env("OSTLER_LOG", "info");
+    let mut process = Process::start("gateway", &mut command, &test_cluster.cluster.log_directory()).unwrap();
+    let namespace = "gateway";
+    test_cluster.namespace(namespace).await;
+    let object = |kind: &str, name: &str, spec: Value| {
+        json!({"apiVersion": "inference.networking.x-k8s.io/v1alpha1", "kind": kind,
+            "metadata": {"name": name, "namespace": namespace}, "spec": spec})
+    };
+    let use_case = json!({"modelName": "one", "poolRef": [{"name": "chat"}]});
+    let use_cases = json!({"poolRef": [{"name": "chat"}], "useCases": [{"modelName": "two"}]});
+    for object in [
+        object("BackendPool", "chat", json!({"selector": {"app": "chat"}, "targetPorts": [8000]})),
+        object("LLMUseCase", "one", use_case),
+        object("LLMUseCaseSet", "two", use_cases),
+    ] {
+        test_cluster.apply(&object).await;
+    }
+    let address = eventually("the address of the gateway", async || {
+        let output = process.output();
+        let line = output.lines().find(|line| line.contains("gateway is listening"))?;
+        line.split_once("address=")?.1.split_whitespace().next().map(str::to_owned)
+    })
+    .await;
+    let is_ready = || {
+        let mut stream = std::net::TcpStream::connect(&address).ok()?;
+        stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n\r\n").ok()?;
+        let mut response = String::new();
+        stream.read_to_string(&mut response).ok()?;
+        response.starts_with("HTTP/1.1 200").then_some(())
+    };
+    eventually("readiness of the gateway", async || tokio::task::block_in_place(is_ready)).await;
+    for (resource, name) in [("backendpools", "chat"), ("llmusecases", "one"), ("llmusecasesets", "two")] {
+        let kind = (&*format!("{resource}.inference.networking.x-k8s.io"), "v1alpha1");
+        let is_reported = |objects: &Objects| object_named(objects, name)["status"]["conditions"].is_array();
+        test_cluster.wait_for("the status of the gateway", kind, namespace, is_reported).await;
+    }
+    process.kill().unwrap();
+    let requests =
+        || realcluster::audited_requests(&test_cluster.cluster.audit_log(), &account.user, Timestamp::MIN).unwrap();
+    eventually("the use of all permissions of the gateway", async || {
+        let used: BTreeSet<Permission> = requests().iter().flat_map(required_permissions).collect();
+        granted_permissions(deploy::gateway_rules()).is_subset(&used).then_some(())
+    })
+    .await;
+    let forbidden: Vec<AuditedRequest> = requests().into_iter().filter(|request| request.code == 403).collect();
+    assert!(forbidden.is_empty(), "missing permissions: {forbidden:#?}");
+    for resource in ["llmusecasesets", "llmusecases", "backendpools"] {
+        let kind = (&*format!("{resource}.inference.networking.x-k8s.io"), "v1alpha1");
+        for name in ["chat", "one", "two"] {
+            test_cluster.delete(kind, namespace, name).await;
+        }
+    }
 }
 
 /// API group, resource and verb.
