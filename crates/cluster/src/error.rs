@@ -1,10 +1,12 @@
 //! Errors of requests to the API server.
 
+use crate::error_chain::client_error_text;
+
 /// A request to the API server failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The API server rejected the request or was unreachable.
-    #[error("failed to {action} {object}: {source}")]
+    #[error("failed to {action} {object}: {}", client_error_text(.source))]
     Request {
         /// Verb phrase of the request: `apply`, `delete`, `update the status of`, `create an event for`.
         action: &'static str,

@@ -14,6 +14,7 @@ mod client;
 mod clock;
 mod conditions;
 mod error;
+mod error_chain;
 mod events;
 mod integrations;
 mod kind;
@@ -41,6 +42,7 @@ pub use conditions::{
     Condition, ConditionStatus, EventPolicy, Transition, condition_transitions, find_condition, render_conditions,
 };
 pub use error::Error;
+pub use error_chain::error_chain;
 pub use events::EventRecorder;
 pub use integrations::{CUSTOM_RESOURCE_DEFINITION, ListState, is_served, list_state};
 pub use kind::Kind;

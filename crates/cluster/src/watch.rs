@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::Kind;
+use crate::error_chain::error_chain;
 use crate::integrations::CUSTOM_RESOURCE_DEFINITION;
 use crate::namespaced_name::NamespacedName;
 use crate::stores::{Change, Changes, ListError, Stores};
@@ -275,7 +276,7 @@ impl WatchedCache {
         self.first_list.update(|state| state.record_failure(is_rejection, Instant::now()));
         self.stores.record_list_error(self.kind, list_error);
         let (resource, namespace) = (self.kind.group_resource(), &self.namespace);
-        tracing::warn!(resource, namespace, %error, "watch failed, retrying");
+        tracing::warn!(resource, namespace, error = %error_chain(error), "watch failed, retrying");
     }
 }
 

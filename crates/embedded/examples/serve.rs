@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         serve(Server::new(&ports.server), listener, &credentials, CancellationToken::new()).await?;
     } else {
         let node = serde_json::json!({"metadata": {"name": "node-1"}, "status": {"allocatable": {"cpu": "8", "memory": "16Gi", "pods": "100"}}});
-        let cluster = Cluster::start(ports, vec![node]);
+        let cluster = Cluster::start(ports, vec![node])?;
         serve(cluster.server().clone(), listener, &credentials, CancellationToken::new()).await?;
     }
     pending().await

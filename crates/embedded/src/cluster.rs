@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::failure::ClusterFailure;
+use crate::failure::{ClusterFailure, NodeRegistrationError};
 use crate::ports::Ports;
 
 /// Running cluster.
@@ -31,19 +31,27 @@ struct ClusterTasks {
 impl Cluster {
     /// Starts a cluster with an empty in-memory store and registers the Nodes in `nodes`. Container logs stay in
     /// memory. Must run inside a Tokio runtime.
-    #[must_use]
-    pub fn start(ports: Ports, nodes: Vec<Value>) -> Self {
+    ///
+    /// # Errors
+    /// Those of [`Self::start_with_store`].
+    pub fn start(ports: Ports, nodes: Vec<Value>) -> Result<Self, NodeRegistrationError> {
         Self::start_with_store(Store::new(DEFAULT_HISTORY_SIZE), ports, nodes, NodeDirectories::default())
     }
 
     /// Starts a cluster with an existing store and host directories for logs and volumes.
-    #[must_use]
-    pub fn start_with_store(store: Store, ports: Ports, nodes: Vec<Value>, directories: NodeDirectories) -> Self {
+    ///
+    /// # Errors
+    /// If the API server rejects one of `nodes`. Nothing is running then.
+    pub fn start_with_store(
+        store: Store,
+        ports: Ports,
+        nodes: Vec<Value>,
+        directories: NodeDirectories,
+    ) -> Result<Self, NodeRegistrationError> {
         let server = Server::with_store(&ports.server, store);
         for node in nodes {
-            if let Err(error) = register_node(&server, node) {
-                tracing::error!(%error, "failed to register a node");
-            }
+            let name = object::name(&node).to_owned();
+            register_node(&server, node).map_err(|status| NodeRegistrationError { name, status: Box::new(status) })?;
         }
         if directories.volumes.is_some()
             && server.list(persistent_volume::CLASSES).is_empty()
@@ -52,7 +60,7 @@ impl Cluster {
             tracing::error!(%error, "failed to create the default StorageClass");
         }
         let tasks = spawn_tasks(&server, &ports, &directories);
-        Self { server, tasks }
+        Ok(Self { server, tasks })
     }
 
     /// Returns the API server.

@@ -22,6 +22,6 @@ pub use controllers::{
     run_scheduler, run_workload_controllers,
 };
 pub use data_directory::{DataDirectory, DirectoryLock, DirectoryLockError, create_durable_dir};
-pub use failure::ClusterFailure;
+pub use failure::{ClusterFailure, NodeRegistrationError};
 pub use node_agent::{NodeDirectories, OrphanedProcesses, ProcessRuntime, ProcessTracker, run_node_agent};
 pub use supervisor::{TaskFailure, TaskState, TaskStatus, TaskStatuses};

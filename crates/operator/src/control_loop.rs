@@ -13,7 +13,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::changes::handle_change;
 use crate::context::Context;
-use crate::error_chain::error_chain;
 use crate::health::Part;
 use crate::in_flight::{InFlight, ReconcileResult};
 use crate::reconcilers::Reconcilers;
@@ -146,7 +145,7 @@ impl<'a> ControlLoop<'a> {
             }
             Err(error) => {
                 if !error.is_conflict() {
-                    tracing::warn!(?item, error = %error_chain(&error), "reconcile failed, retrying");
+                    tracing::warn!(%item, error = %cluster::error_chain(&error), "reconcile failed, retrying");
                 }
                 self.queue.retry(item, Instant::now());
             }

@@ -15,7 +15,6 @@ use crate::admission::webhook;
 use crate::base_set;
 use crate::context::Context;
 use crate::control_loop::ControlLoop;
-use crate::error_chain::error_chain;
 use crate::health::{Health, Part};
 use crate::kinds::{
     ACCELERATOR_CLASS, BASE_SET_CONFIG_MAP, BUILTIN, CLUSTER_SERVING_RUNTIME, FUSIONINFER_SERVICE, LABEL_FILTERED,
@@ -117,7 +116,7 @@ async fn run_webhook(
     };
     let serve = webhook::run(client, stores, clock, options, &health, stop.clone());
     tokio::select! {
-        result = serve => result.map_err(|error| error_chain(&error)),
+        result = serve => result.map_err(|error| cluster::error_chain(&error)),
         () = report_caches => Ok(()),
     }
 }

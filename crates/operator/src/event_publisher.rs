@@ -9,8 +9,6 @@ use futures::future::join_all;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::error_chain::error_chain;
-
 /// How long statuses wait for an API server that stores no events. client-go drops an event after the same time.
 const MAX_OUTAGE: Duration = Duration::from_secs(120);
 
@@ -69,11 +67,11 @@ impl EventPublisher {
                 if !current.is_long() {
                     return Err(error);
                 }
-                tracing::warn!(error = %error_chain(&error), "the API server stores no events, dropping an event");
+                tracing::warn!(error = %cluster::error_chain(&error), "the API server stores no events, dropping an event");
             }
             Err(error) => {
                 *outage = None;
-                tracing::warn!(error = %error_chain(&error), "the API server rejected an event");
+                tracing::warn!(error = %cluster::error_chain(&error), "the API server rejected an event");
             }
             Ok(()) => *outage = None,
         }

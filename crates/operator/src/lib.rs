@@ -35,7 +35,6 @@ mod controller;
 mod crash_tracker;
 mod decision_cache;
 mod decision_record;
-mod error_chain;
 mod event_publisher;
 mod failures;
 mod full_class;

@@ -4,7 +4,6 @@ use kube::Client;
 use kube::api::{DynamicObject, ListParams};
 use serde_json::Value;
 
-use crate::error_chain::error_chain;
 use crate::kinds::POD;
 
 /// Returns the image of the operator's own Pod, `namespace`/`pod`, or `None` if the Pod does not exist or cannot be
@@ -14,7 +13,7 @@ pub async fn own_image(client: Client, namespace: &str, pod: &str) -> Option<Str
     let pods: Vec<DynamicObject> = match POD.api(client, namespace).list(&params).await {
         Ok(list) => list.items,
         Err(error) => {
-            tracing::warn!(namespace, name = pod, error = %error_chain(&error), "failed to list the operator's own Pod");
+            tracing::warn!(namespace, name = pod, error = %cluster::error_chain(&error), "failed to list the operator's own Pod");
             return None;
         }
     };

@@ -40,8 +40,12 @@ pub(crate) fn node(gpus: &GpuInventory) -> Value {
 
 /// Returns the name of the node of this host, if it is one of `nodes`.
 pub(crate) fn find(nodes: &[Value]) -> Option<&str> {
-    let host_node = nodes.iter().find(|node| node["metadata"]["annotations"][HOST_ANNOTATION] == "true")?;
-    host_node["metadata"]["name"].as_str()
+    nodes.iter().find(|node| is_host(node))?["metadata"]["name"].as_str()
+}
+
+/// Returns whether `node` represents this host.
+pub(crate) fn is_host(node: &Value) -> bool {
+    node["metadata"]["annotations"][HOST_ANNOTATION] == "true"
 }
 
 /// Returns the host name, converted to a valid node name.

@@ -1,7 +1,9 @@
 //! The container runtime of `ostler up`. On the node of this host, images that map to a program run as processes. All other
 //! engines are simulated in this process, according to their command line.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use embedded::ProcessRuntime;
 use embedded::ports::{ContainerConfig, ContainerExit, ContainerPurpose, ContainerRuntime};
@@ -24,9 +26,28 @@ pub(crate) struct HostRuntime {
     pub node: Option<String>,
     pub gpus: GpuInventory,
     pub images: Images,
+    /// Images whose containers on the node of this host are simulated.
+    pub simulated_images: SimulatedImages,
     /// Kubeconfig for containers of the image `ostler`, on any node.
     pub kubeconfig: Option<PathBuf>,
     pub processes: ProcessRuntime,
+}
+
+/// Images that run on the node of this host, but have no program. Clones share the set.
+#[derive(Clone, Default)]
+pub(crate) struct SimulatedImages(Arc<Mutex<BTreeSet<String>>>);
+
+// === impl SimulatedImages ===
+
+impl SimulatedImages {
+    fn add(&self, image: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(image.to_owned());
+    }
+
+    /// Returns the images, sorted.
+    pub(crate) fn list(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
 }
 
 // === impl HostRuntime ===
@@ -50,6 +71,7 @@ impl ContainerRuntime for HostRuntime {
                     let image = &container.image;
                     let message = format!("no program on this host for image {image}; configure one with --config");
                     container.log.write_line(&message);
+                    self.simulated_images.add(image);
                 }
                 simulated_container::run(container, shutdown)
             }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use api::Document;
 use apimachinery::Status;
-use embedded::Cluster;
 use embedded::ports::{Ports, ServerPorts, TcpNetwork};
+use embedded::{Cluster, Store};
 use kube::Client;
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -19,6 +19,8 @@ use crate::background_tasks::BackgroundTasks;
 use crate::host_runtime::HostRuntime;
 use crate::node_groups;
 use crate::output;
+use crate::report::errors::error_with_hint;
+use crate::start_nodes::StartNodes;
 use crate::state_directory::StateDirectory;
 
 /// Field manager of the shipped definitions and of the objects of the shipped catalog.
@@ -49,16 +51,18 @@ pub(crate) struct LocalCluster {
 // === impl LocalCluster ===
 
 impl LocalCluster {
-    /// Starts the cluster with the persistent state of the directory, installs the CustomResourceDefinitions and the shipped
-    /// catalog, and writes the kubeconfig.
+    /// Starts the cluster with the objects of the store, installs the CustomResourceDefinitions and the shipped catalog, and
+    /// writes the kubeconfig.
     pub(crate) async fn start(
-        nodes: Vec<Value>,
+        store: Store,
+        start_nodes: StartNodes,
         options: operator::Options,
         listeners: Listeners,
         state_directory: &StateDirectory,
         runtime: HostRuntime,
     ) -> Result<(Self, BackgroundTasks)> {
-        let (store, credentials) = (state_directory.open_store()?, state_directory.credentials()?);
+        let credentials = state_directory.credentials()?;
+        let StartNodes { nodes, retains_others, .. } = start_nodes;
         let node_names: BTreeSet<String> = nodes.iter().map(object_name).collect();
         let admission = Arc::new(OperatorAdmission::default());
         let cluster = Cluster::start_with_store(
@@ -66,9 +70,12 @@ impl LocalCluster {
             ports(admission.clone(), runtime),
             nodes,
             state_directory.node_directories(),
-        );
+        )
+        .map_err(|error| error_with_hint(error.to_string(), "correct the node in the file of --nodes"))?;
         let server = cluster.server().clone();
-        delete_removed_nodes(&server, &node_names);
+        if !retains_others {
+            delete_removed_nodes(&server, &node_names);
+        }
         admission.set_server(server.clone());
         let client = cluster::client_of_service(embedded::router(&server), "default");
         let catalog = crate::catalog::documents()?;

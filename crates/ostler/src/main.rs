@@ -30,6 +30,7 @@ mod progress;
 mod report;
 mod shutdown;
 mod simulated_container;
+mod start_nodes;
 mod state_directory;
 mod stub_container;
 

@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
+use api::Document;
 use cluster::{controller_of, find_condition, generation, metadata_field};
 use embedded::{Cluster, Server, TaskStatus, TaskStatuses};
 use serde_json::Value;
 
+use crate::host_runtime::SimulatedImages;
 use crate::output;
 use crate::report::service_table::{self, Row};
 use crate::report::task_status;
@@ -28,11 +31,25 @@ pub(crate) struct ObjectNames {
     pub routes: Vec<String>,
 }
 
+/// Identifies a service of a manifest.
+pub(crate) struct ServiceKey {
+    resource: &'static str,
+    namespace: String,
+    pub name: String,
+}
+
+/// A line below the table.
+struct Notice {
+    /// What the line is about.
+    key: String,
+    line: String,
+}
+
 /// Prints the table, depending on whether standard error is a terminal.
 enum TableOutput {
     /// Redraws the table in place; contains the text of the current table.
     Terminal(String),
-    /// Prints a line per state transition; contains the last reported reason of each service and line of each task.
+    /// Prints a line per state transition; contains the last reported reason of each service and the last line of each notice.
     Lines(BTreeMap<String, String>),
 }
 
@@ -47,6 +64,34 @@ impl ObjectNames {
     }
 }
 
+// === impl ServiceKey ===
+
+impl ServiceKey {
+    /// Returns the key if the document is an InferenceService.
+    pub(crate) fn of_document(document: &Document) -> Option<Self> {
+        let (group, _) = document.api_version().split_once('/').filter(|_| document.kind() == "InferenceService")?;
+        let resource =
+            SERVICES.into_iter().find(|resource| resource.strip_prefix("inferenceservices.") == Some(group))?;
+        let namespace = document.namespace().unwrap_or("default").to_owned();
+        Some(Self { resource, namespace, name: document.name().to_owned() })
+    }
+}
+
+/// Waits until the operator has processed the services, at most for `limit`, and returns those that it has processed.
+pub(crate) async fn until_decided(server: &Server, keys: &[ServiceKey], limit: Duration) -> Vec<Arc<Value>> {
+    let services = || keys.iter().filter_map(|key| server.get(key.resource, &key.namespace, &key.name));
+    let is_processed = |service: &Arc<Value>| service["status"]["observedGeneration"] == generation(service);
+    let mut changes = server.subscribe();
+    let all_processed = async {
+        while !services().all(|service| is_processed(&service)) {
+            // Missing a change is harmless, since each iteration reads all services.
+            changes.next().await.ok();
+        }
+    };
+    tokio::time::timeout(limit, all_processed).await.ok();
+    services().filter(is_processed).collect()
+}
+
 /// Lists the InferenceServices in the order of the table.
 pub(crate) fn services(server: &Server) -> Vec<Arc<Value>> {
     SERVICES.iter().flat_map(|resource| server.list(resource)).collect()
@@ -59,7 +104,7 @@ pub(crate) async fn until_ready(server: &Server, names: &ObjectNames) {
     let mut output = TableOutput::for_stderr();
     loop {
         let rows = rows(server);
-        output.show(&rows, &TaskStatuses::new());
+        output.show(&rows, &[]);
         let ready = names.services.iter().all(|name| rows.iter().any(|row| row.ready && row.name == *name));
         if ready && are_routes_ready(server, names) {
             output.finish(&rows);
@@ -70,13 +115,15 @@ pub(crate) async fn until_ready(server: &Server, names: &ObjectNames) {
     }
 }
 
-/// Shows the table, and the background tasks that failed, until the future is dropped.
-pub(crate) async fn watch(cluster: &Cluster) {
+/// Shows the table, the background tasks that failed, and the images that are simulated on the node of this host, until the
+/// future is dropped.
+pub(crate) async fn watch(cluster: &Cluster, simulated_images: &SimulatedImages) {
     let (mut changes, mut statuses) = (cluster.server().subscribe(), cluster.task_statuses());
     let mut output = TableOutput::for_stderr();
     loop {
-        let tasks = statuses.borrow_and_update().clone();
-        output.show(&rows(cluster.server()), &tasks);
+        let mut notices = task_notices(&statuses.borrow_and_update());
+        notices.extend(simulated_images.list().iter().map(|image| Notice::simulated_image(image)));
+        output.show(&rows(cluster.server()), &notices);
         tokio::select! {
             _ = changes.next() => {}
             _ = statuses.changed() => {}
@@ -89,8 +136,8 @@ pub(crate) async fn watch_tasks(cluster: &Cluster) {
     let mut statuses = cluster.task_statuses();
     let mut output = TableOutput::Lines(BTreeMap::new());
     while statuses.changed().await.is_ok() {
-        let tasks = statuses.borrow_and_update().clone();
-        output.show(&[], &tasks);
+        let notices = task_notices(&statuses.borrow_and_update());
+        output.show(&[], &notices);
     }
 }
 
@@ -108,8 +155,25 @@ fn are_routes_ready(server: &Server, names: &ObjectNames) -> bool {
     })
 }
 
+/// Returns a notice for each task that failed.
+fn task_notices(statuses: &TaskStatuses) -> Vec<Notice> {
+    let notice =
+        |status: &TaskStatus| Some(Notice { key: status.name.clone().into_owned(), line: task_status::line(status)? });
+    statuses.values().filter_map(notice).collect()
+}
+
 fn rows(server: &Server) -> Vec<Row> {
     services(server).iter().map(|service| service_table::row(service)).collect()
+}
+
+// === impl Notice ===
+
+impl Notice {
+    fn simulated_image(image: &str) -> Self {
+        let line =
+            format!("image {image}: simulated, because no program of this host is mapped to it; map one with --config");
+        Self { key: format!("image {image}"), line }
+    }
 }
 
 // === impl TableOutput ===
@@ -119,11 +183,11 @@ impl TableOutput {
         if std::io::stderr().is_terminal() { Self::Terminal(String::new()) } else { Self::Lines(BTreeMap::new()) }
     }
 
-    fn show(&mut self, rows: &[Row], tasks: &TaskStatuses) {
+    fn show(&mut self, rows: &[Row], notices: &[Notice]) {
         match self {
             Self::Terminal(current) => {
-                let failed_tasks = tasks.values().filter_map(task_status::line).map(|line| format!("\n  {line}"));
-                let table = indent(&service_table::render(rows)) + &failed_tasks.collect::<String>();
+                let notices = notices.iter().map(|notice| format!("\n  {}", notice.line));
+                let table = indent(&service_table::render(rows)) + &notices.collect::<String>();
                 if table != *current {
                     redraw(&table, current);
                     *current = table;
@@ -131,7 +195,7 @@ impl TableOutput {
             }
             Self::Lines(reported) => {
                 rows.iter().for_each(|row| report_transition(row, reported));
-                tasks.values().for_each(|status| report_task(status, reported));
+                notices.iter().for_each(|notice| report_notice(notice, reported));
             }
         }
     }
@@ -153,13 +217,11 @@ fn report_transition(row: &Row, reported: &mut BTreeMap<String, String>) {
     }
 }
 
-/// Prints the state of a task that failed, if it has changed.
-fn report_task(status: &TaskStatus, reported: &mut BTreeMap<String, String>) {
-    if let Some(line) = task_status::line(status)
-        && reported.get(&*status.name) != Some(&line)
-    {
-        output::print_message(&format!("  {line}"));
-        reported.insert(status.name.clone().into_owned(), line);
+/// Prints a notice if its line has changed.
+fn report_notice(notice: &Notice, reported: &mut BTreeMap<String, String>) {
+    if reported.get(&notice.key) != Some(&notice.line) {
+        output::print_message(&format!("  {}", notice.line));
+        reported.insert(notice.key.clone(), notice.line.clone());
     }
 }
 

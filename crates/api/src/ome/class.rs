@@ -18,7 +18,7 @@ use crate::{condition::Condition, memory::AcceleratorMemory, openapi};
     kind = "AcceleratorClass",
     plural = "acceleratorclasses",
     shortname = "aclass",
-    category = "inference",
+    category = "inference-catalog",
     status = "AcceleratorClassStatus",
     derive = "PartialEq",
     derive = "Default",

@@ -174,6 +174,13 @@ impl Store {
         self.get_stored(key).map(|stored| stored.value())
     }
 
+    /// Returns the objects of one resource, such as `nodes`, ordered by namespace and name.
+    #[must_use]
+    pub fn objects(&self, resource: &str) -> Vec<Arc<Value>> {
+        let all_namespaces = CollectionKey { resource: resource.to_owned(), namespace: None };
+        self.list(&all_namespaces).objects.into_iter().map(|(_, stored)| stored.value()).collect()
+    }
+
     /// Returns an object as JSON text.
     #[must_use]
     pub(crate) fn get_stored(&self, key: &ObjectKey) -> Option<Arc<StoredObject>> {

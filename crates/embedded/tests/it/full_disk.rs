@@ -81,7 +81,7 @@ async fn check_pod_phase_after_full_disk() {
         network: Arc::new(TcpNetwork),
     };
     let node = json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "1", "pods": "9"}}});
-    let cluster = Cluster::start_with_store(store, ports, vec![node], NodeDirectories::default());
+    let cluster = Cluster::start_with_store(store, ports, vec![node], NodeDirectories::default()).unwrap();
     let server = cluster.server().clone();
     let wait_for_phase = async |expected: &str| {
         let mut changes = server.subscribe();

@@ -202,7 +202,7 @@ fn run(objects: &[Value]) -> Vec<String> {
         runtime.block_on(async {
             let storage = Arc::new(StorageDirectory(directory.path().to_owned()));
             let store = Store::open(storage, StoreSettings::default()).unwrap();
-            let cluster = Cluster::start_with_store(store, ports(), Vec::new(), NodeDirectories::default());
+            let cluster = Cluster::start_with_store(store, ports(), Vec::new(), NodeDirectories::default()).unwrap();
             advance(cluster.server(), &[1, 5, 30, 60]).await;
             if is_used {
                 use_all_objects(cluster.server(), objects).await;
@@ -262,7 +262,7 @@ async fn wait_until(server: &Server, predicate: impl Fn(&Server) -> bool) {
 fn start(directory: &Path) -> Cluster {
     let storage = Arc::new(StorageDirectory(directory.to_owned()));
     let store = Store::open(storage, StoreSettings::default()).unwrap();
-    Cluster::start_with_store(store, ports(), vec![node()], NodeDirectories::default())
+    Cluster::start_with_store(store, ports(), vec![node()], NodeDirectories::default()).unwrap()
 }
 
 #[tokio::test(start_paused = true)]

@@ -47,7 +47,7 @@ fn start_with_store(store: Store, admission: Arc<dyn Admission>) -> Cluster {
     let runtime = Arc::new(SimulatedRuntime::default());
     let node = json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "1", "pods": "9"}}});
     let ports = Ports { server, runtime, network: Arc::new(HealthyNetwork) };
-    Cluster::start_with_store(store, ports, vec![node], NodeDirectories::default())
+    Cluster::start_with_store(store, ports, vec![node], NodeDirectories::default()).unwrap()
 }
 
 fn named_deployment(name: &str) -> Value {

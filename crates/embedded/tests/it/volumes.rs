@@ -33,7 +33,8 @@ impl VolumeTestCluster {
             volumes: Some(directory.join("volumes")),
         };
         Self {
-            cluster: Cluster::start_with_store(Store::new(DEFAULT_HISTORY_SIZE), ports, vec![node], directories),
+            cluster: Cluster::start_with_store(Store::new(DEFAULT_HISTORY_SIZE), ports, vec![node], directories)
+                .unwrap(),
             directory,
             _temporary: temporary,
         }

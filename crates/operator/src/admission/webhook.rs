@@ -33,7 +33,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::object_lister::ObjectLister;
 use crate::FIELD_MANAGER;
-use crate::error_chain::error_chain;
 use crate::health::{Health, Part};
 use certificate::CertificateManager;
 pub(crate) use certificate::{CONFIGURATION, SECRET};
@@ -90,7 +89,7 @@ pub(crate) async fn run(
                     CERTIFICATE_CHECK_INTERVAL
                 }
                 Err(error) => {
-                    tracing::warn!(error = %error_chain(&error), "failed to configure the admission webhook, retrying");
+                    tracing::warn!(error = %cluster::error_chain(&error), "failed to configure the admission webhook, retrying");
                     CERTIFICATE_RETRY_INTERVAL
                 }
             };

@@ -1,26 +1,29 @@
 //! `ostler up`: runs a local cluster until Ctrl-C.
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use api::Document;
 use embedded::{ProcessRuntime, ProcessTracker};
-use serde_json::Value;
 
 use super::feature_gates::FeatureGates;
 use crate::exit::Exit;
-use crate::gpus::GpuInventory;
-use crate::host_runtime::HostRuntime;
+use crate::host_runtime::{HostRuntime, SimulatedImages};
 use crate::images::Images;
 use crate::local_cluster::{Listeners, LocalCluster};
 use crate::output::{self, OutputFormat};
-use crate::report::demo::SessionInfo;
+use crate::progress::ServiceKey;
+use crate::report::demo::{ServiceOutcome, SessionInfo};
 use crate::report::errors::error_with_hint;
 use crate::shutdown::shutdown_token;
+use crate::start_nodes::StartNodes;
 use crate::state_directory::{self, StateDirectory};
 use crate::{apply, demo, files, host_node, listener, node_groups, progress, report};
+
+/// Maximum time to wait for the decisions before the example commands are printed.
+const DECISION_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(clap::Args)]
 pub(crate) struct UpArgs {
@@ -29,7 +32,8 @@ pub(crate) struct UpArgs {
     filenames: Vec<PathBuf>,
     /// Run these nodes: `this` host, simulated `8×H100-80G ×2`, or those of a file
     ///
-    /// A file contains such groups, one per line, or Node manifests.
+    /// A file contains such groups, one per line, or Node manifests. By default, the nodes of the data directory, or three
+    /// simulated nodes.
     #[arg(long, value_name = "NODES")]
     nodes: Option<PathBuf>,
     /// Map images to programs of this host with this file
@@ -74,6 +78,8 @@ struct Session<'a> {
     state_directory: &'a StateDirectory,
     /// Which engines run as processes of this host, if it is a node.
     engines: Option<&'a str>,
+    /// Images whose containers on the node of this host are simulated.
+    simulated_images: &'a SimulatedImages,
     start_time: Instant,
 }
 
@@ -82,7 +88,7 @@ pub(super) async fn run(args: UpArgs) -> Result<Exit> {
     let shutdown = shutdown_token()?;
     // All input is validated before anything starts.
     let documents = files::read_valid(&args.filenames)?;
-    let (nodes, gpus) = read_nodes(args.nodes.as_deref())?;
+    let given_nodes = args.nodes.as_deref().map(node_groups::input::read).transpose()?;
     let images = Images::read(args.config.as_deref())?;
     let state_directory = state_directory::open(args.data_dir.clone())?;
     let listeners = Listeners {
@@ -91,23 +97,29 @@ pub(super) async fn run(args: UpArgs) -> Result<Exit> {
         metrics: bind(args.metrics, "--metrics")?,
     };
     let kubeconfig = state_directory.kubeconfig();
+    let store = state_directory.open_store()?;
+    let start_nodes = StartNodes::new(given_nodes, &store)?;
     let runtime = HostRuntime {
-        node: host_node::find(&nodes).map(str::to_owned),
-        gpus,
+        node: host_node::find(&start_nodes.nodes).map(str::to_owned),
+        gpus: start_nodes.gpus.clone(),
         images,
+        simulated_images: SimulatedImages::default(),
         kubeconfig: std::path::absolute(&kubeconfig).ok(),
         processes: ProcessRuntime { tracker: open_process_tracker(&state_directory)? },
     };
+    let simulated_images = runtime.simulated_images.clone();
     let engines = runtime.node.is_some().then(|| engine_summary(&runtime.images));
 
     let options = operator::Options { discovery: !args.no_discovery, ..args.gates.options() };
-    let (local_cluster, mut tasks) = LocalCluster::start(nodes, options, listeners, &state_directory, runtime).await?;
+    let (local_cluster, mut tasks) =
+        LocalCluster::start(store, start_nodes, options, listeners, &state_directory, runtime).await?;
     let session = Session {
         args: &args,
         local_cluster: &local_cluster,
         documents: &documents,
         state_directory: &state_directory,
         engines: engines.as_deref(),
+        simulated_images: &simulated_images,
         start_time,
     };
     let result = tokio::select! {
@@ -171,15 +183,23 @@ impl Session<'_> {
         })
     }
 
-    /// Prints example commands and failures of background tasks. If manifests were applied, also shows the table of
-    /// services. Never returns.
+    /// Prints the decisions for the services of the manifests, example commands, and failures of background tasks. If
+    /// manifests were applied, also shows the table of services. Never returns.
     async fn show_services(&self) {
-        output::print_message(&report::demo::next_steps(&self.info()));
         let cluster = &self.local_cluster.cluster;
+        let keys: Vec<ServiceKey> = self.documents.iter().filter_map(ServiceKey::of_document).collect();
+        let services = progress::until_decided(cluster.server(), &keys, DECISION_TIMEOUT).await;
+        let outcomes: Vec<ServiceOutcome> =
+            services.iter().map(|service| ServiceOutcome::from_service(service)).collect();
+        let decided: Vec<ServiceOutcome> = outcomes.into_iter().filter(ServiceOutcome::has_decision).collect();
+        if !decided.is_empty() {
+            output::print_message(&report::demo::decisions(&decided));
+        }
+        output::print_message(&report::demo::next_steps(&self.info(), keys.first().map(|key| key.name.as_str())));
         if self.documents.is_empty() {
             progress::watch_tasks(cluster).await;
         } else {
-            progress::watch(cluster).await;
+            progress::watch(cluster, self.simulated_images).await;
         }
     }
 
@@ -235,17 +255,6 @@ fn engine_summary(images: &Images) -> String {
         }
         None => {
             "  engines   simulated unless --config maps their images: no `vllm` on PATH or in $OSTLER_VLLM".to_owned()
-        }
-    }
-}
-
-/// Returns the nodes of `--nodes`, by default those of the demo, and the GPUs of this host if it is one of the nodes.
-fn read_nodes(nodes: Option<&Path>) -> Result<(Vec<Value>, GpuInventory)> {
-    match nodes {
-        Some(path) => node_groups::input::read(path),
-        None => {
-            let gpus = GpuInventory::default();
-            Ok((node_groups::to_nodes(&node_groups::parse(demo::NODES)?, &gpus), gpus))
         }
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct ServiceOutcome {
     pub rejected: usize,
     /// Message of the decision.
     pub message: String,
+    #[serde(skip)]
+    pub is_feasible: bool,
 }
 
 /// A candidate that was not selected, with the reason.
@@ -76,6 +78,11 @@ pub(crate) struct SessionInfo {
 // === impl ServiceOutcome ===
 
 impl ServiceOutcome {
+    /// Returns whether the service has a decision; role-based services have none.
+    pub(crate) fn has_decision(&self) -> bool {
+        !self.message.is_empty()
+    }
+
     /// Returns the decision in the status of a service.
     pub(crate) fn from_service(service: &Value) -> Self {
         let decision = &service["status"]["decision"];
@@ -92,6 +99,7 @@ impl ServiceOutcome {
             nearest_rejected,
             rejected: recorded_rejections + omitted_rejections(decision),
             message: text(&decision["message"]).unwrap_or_default(),
+            is_feasible: decision["feasible"] == true,
         }
     }
 }
@@ -145,7 +153,8 @@ fn decision_lines(service: &ServiceOutcome) -> Vec<String> {
     let line = |title: &str, candidate: &UnselectedCandidate| {
         format!("            {title}: {} — {}: {}", candidate.runtime, candidate.code, candidate.message)
     };
-    let mut lines = vec![format!("  selected  {}", service.message)];
+    let title = if service.is_feasible { "selected" } else { "rejected" };
+    let mut lines = vec![format!("  {title}  {}", service.message)];
     lines.extend(
         service.runner_up.iter().filter(|candidate| !candidate.is_rejected).map(|candidate| line("next", candidate)),
     );
@@ -154,9 +163,15 @@ fn decision_lines(service: &ServiceOutcome) -> Vec<String> {
     lines
 }
 
-/// Renders example commands for a cluster without the demo.
-pub(crate) fn next_steps(session: &SessionInfo) -> String {
-    example_commands("NAME", session, None)
+/// Renders the decisions for services.
+pub(crate) fn decisions(services: &[ServiceOutcome]) -> String {
+    let block = |service: &ServiceOutcome| format!("{}:\n{}", service.name, decision_lines(service).join("\n"));
+    services.iter().map(block).collect::<Vec<_>>().join("\n")
+}
+
+/// Renders example commands for a cluster without the demo. `service` is one of its services.
+pub(crate) fn next_steps(session: &SessionInfo, service: Option<&str>) -> String {
+    example_commands(service.unwrap_or("NAME"), session, service)
 }
 
 /// Renders example commands. `service` is the service of the `explain` example.

@@ -39,35 +39,9 @@ pub(crate) fn render_finding(error: &anyhow::Error) -> String {
 
 /// Returns `error: …` and, if known, `hint: …`.
 fn lines(error: &anyhow::Error) -> Vec<String> {
-    let line = format!("error: {}", join_causes(error).replace('\n', " "));
+    let line = format!("error: {}", cluster::error_chain(error.as_ref()));
     let hint = error.chain().find_map(hint_for).map(|hint| format!("hint: {hint}"));
     [line].into_iter().chain(hint).collect()
-}
-
-/// Joins the causes, outermost first. A cause that the preceding message contains is omitted.
-fn join_causes(error: &anyhow::Error) -> String {
-    let mut messages: Vec<String> = Vec::new();
-    for cause in error.chain() {
-        let text = match cause.downcast_ref::<kube::Error>() {
-            Some(kube::Error::Api(status)) => status.message.clone(),
-            // Its text has the prefix `ServiceError`.
-            Some(kube::Error::Service(error)) => error.to_string(),
-            // Omit further lines: they quote the kubeconfig, which may contain credentials.
-            _ if cause.is::<kube::config::KubeconfigError>() => first_line(cause),
-            _ => cause.to_string(),
-        };
-        // The text of an API status starts with the message of the preceding error, followed by the reason.
-        let is_repeated =
-            messages.last().is_some_and(|previous| previous.contains(&text) || text.starts_with(previous.as_str()));
-        if !is_repeated {
-            messages.push(text);
-        }
-    }
-    messages.join(": ")
-}
-
-fn first_line(cause: &(dyn std::error::Error + 'static)) -> String {
-    cause.to_string().lines().next().unwrap_or_default().to_owned()
 }
 
 fn hint_for(cause: &(dyn std::error::Error + 'static)) -> Option<String> {

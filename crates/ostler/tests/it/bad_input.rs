@@ -24,6 +24,23 @@ fn up_rejects(#[case] manifest: &str, #[case] expected: &str) {
     assert!(error.contains(expected), "{error}");
 }
 
+/// A rejected node ends the start, which would otherwise continue without it.
+#[test]
+fn up_rejects_nodes() {
+    let directory = TempDirectory::new();
+    let nodes = directory.file("nodes.yaml", "apiVersion: v1\nkind: Node\nmetadata: {name: Big_0}\n");
+    let data = directory.0.display().to_string();
+    let args = ["up", "--nodes", &nodes, "--api", "127.0.0.1:0", "--gateway", "127.0.0.1:0", "--data-dir", &data];
+    let (stdout, stderr, code) = outcome(&ostler(&args).output().unwrap());
+    assert_eq!((stdout.as_str(), code), ("", Some(1)));
+    let cause =
+        "error: failed to register node Big_0: Node \"Big_0\" is invalid: metadata.name: Invalid value: \"Big_0\"";
+    assert!(
+        stderr.starts_with(cause) && stderr.ends_with("hint: correct the node in the file of --nodes\n"),
+        "{stderr}"
+    );
+}
+
 #[rstest]
 #[case("--api", "--gateway")]
 #[case("--gateway", "--api")]

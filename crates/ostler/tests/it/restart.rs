@@ -117,6 +117,24 @@ async fn restart_retains_objects_of_users() {
     assert!(names.contains("mine") && !names.contains(&simulated.metadata.name.unwrap()), "{names:?}");
 }
 
+/// A start without `--nodes` retains the nodes of the data directory, and the node of this host remains this host.
+#[tokio::test]
+async fn restart_retains_nodes() {
+    let directory = TempDirectory::new();
+    let data = directory.0.display().to_string();
+    async fn nodes(session: &Session) -> Vec<(Option<String>, Option<String>)> {
+        let nodes: Api<Node> = Api::all(client(Path::new(&session.kubeconfig)).await);
+        let nodes = nodes.list(&ListParams::default()).await.unwrap();
+        nodes.into_iter().map(|node| (node.metadata.name, node.metadata.uid)).collect()
+    }
+    let session = Session::start_with_data_dir(&data, "127.0.0.1:0", &["--nodes", "this, big=8×H100 ×2"]);
+    let before = nodes(&session).await;
+    assert_eq!(before.len(), 3);
+    assert_eq!(session.stop(Signal::TERM).1, Some(0));
+    let session = Session::start_with_data_dir(&data, "127.0.0.1:0", &[]);
+    assert_eq!(nodes(&session).await, before);
+}
+
 /// A start installs missing definitions, and neither replaces a definition of a user nor reverts a user's edit.
 #[tokio::test]
 async fn restart_retains_definitions_of_users() {

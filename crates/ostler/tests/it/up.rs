@@ -1,5 +1,7 @@
 //! `ostler up`: the demo, shutdown, and explanations.
 
+use std::io::{BufRead, BufReader};
+
 use rstest::rstest;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -66,6 +68,30 @@ fn signal_stops_the_cluster(#[case] signal: Signal) {
     assert!(std::path::Path::new(&kubeconfig).is_file());
     assert_eq!(session.stop(signal).1, Some(0));
     assert!(!std::path::Path::new(&kubeconfig).exists());
+}
+
+/// The decisions and an example request for the service follow the addresses.
+#[test]
+fn prints_decisions_of_manifests() {
+    let directory = TempDirectory::new();
+    let manifest = directory.file(
+        "chat.yaml",
+        "apiVersion: ome.io/v1beta1\nkind: InferenceService\nmetadata: {name: talk}\nspec: {model: {name: llama-3-2-3b-instruct}}\n",
+    );
+    let (session, stderr) = Session::start_with_stderr(&["-f", &manifest, "--nodes", "8×H100, this"]);
+    let lines: Vec<String> = BufReader::new(stderr)
+        .lines()
+        .map_while(Result::ok)
+        .take_while(|line| !line.starts_with("Press Ctrl-C"))
+        .collect();
+    let position = |start: &str| {
+        lines.iter().position(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{start}: {lines:#?}"))
+    };
+    let positions = ["talk:", "  selected  srt-llama-3-2-3b-instruct on 1 × nvidia-h100-80gb", "            rejected "]
+        .map(position);
+    assert!(positions.is_sorted(), "{lines:#?}");
+    let request = &lines[position("      curl ")];
+    assert!(request.contains(&session.gateway) && request.contains(r#""model":"talk""#), "{request}");
 }
 
 #[test]
