@@ -2,10 +2,14 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use kube::Client;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use crate::report::errors::error_with_hint;
 
@@ -19,6 +23,8 @@ pub(crate) struct ConnectArgs {
     pub context: Option<String>,
 }
 
+/// Timeout of the credential plugin of the kubeconfig.
+const PLUGIN_TIMEOUT: Duration = Duration::from_secs(25);
 /// Maximum number of contexts that a hint lists.
 const MAX_CONTEXTS: usize = 12;
 
@@ -32,12 +38,43 @@ pub(crate) struct Connection {
 pub(crate) async fn connect(args: &ConnectArgs) -> Result<Connection> {
     let config = client_config(args).await?;
     let namespace = config.default_namespace.clone();
-    Ok(Connection { client: cluster::new_client(config)?, namespace })
+    Ok(Connection { client: new_client(config).await?, namespace })
 }
 
 /// Returns a client of the cluster that the arguments and the environment select.
 pub(crate) async fn client(args: &ConnectArgs) -> Result<Client> {
     Ok(connect(args).await?.client)
+}
+
+/// Creates a client. `kube` runs the credential plugin of the kubeconfig and waits for it without a limit.
+async fn new_client(config: kube::Config) -> Result<Client> {
+    let Some(plugin) = credential_plugin(&config.auth_info) else { return Ok(cluster::new_client(config)?) };
+    let (runtime, (sender, receiver)) = (Handle::current(), oneshot::channel());
+    // Not a thread of the runtime: the end of the process would wait for it.
+    std::thread::spawn(move || {
+        let _context = runtime.enter();
+        sender.send(cluster::new_client(config)).ok();
+    });
+    match timeout(PLUGIN_TIMEOUT, receiver).await {
+        Ok(result) => Ok(result.context("the credential plugin of the kubeconfig")??),
+        Err(_) => Err(error_with_hint(
+            format!(
+                "kubeconfig: the credential plugin `{plugin}` did not return credentials within {} s",
+                PLUGIN_TIMEOUT.as_secs()
+            ),
+            format!("run `{plugin}` to see what it waits for, for example a login, and then retry"),
+        )),
+    }
+}
+
+/// Returns the command line of the program that provides the credentials, if there is one.
+fn credential_plugin(auth_info: &AuthInfo) -> Option<String> {
+    if let Some(exec) = &auth_info.exec {
+        let args = exec.args.iter().flatten().map(String::as_str);
+        return Some(exec.command.as_deref().into_iter().chain(args).collect::<Vec<_>>().join(" "));
+    }
+    let provider = auth_info.auth_provider.as_ref()?;
+    Some(provider.config.get("cmd-path").cloned().unwrap_or_else(|| provider.name.clone()))
 }
 
 async fn client_config(args: &ConnectArgs) -> Result<kube::Config> {
@@ -130,4 +167,40 @@ pub(crate) fn runtime_directory() -> PathBuf {
 
 fn user_name() -> String {
     std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "user".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Returns a configuration whose credential plugin is the shell script.
+    fn config(script: &str) -> kube::Config {
+        let exec = json!({"apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "args": ["-c", script],
+            "interactiveMode": "Never"});
+        let mut config = kube::Config::new("http://127.0.0.1:9".parse().unwrap());
+        config.auth_info = serde_json::from_value(json!({"exec": exec})).unwrap();
+        config
+    }
+
+    /// The paused time advances while the plugin runs.
+    #[tokio::test(start_paused = true)]
+    async fn credential_plugin_that_hangs_is_an_error_with_a_remedy() {
+        let error = new_client(config("sleep 5")).await.err().unwrap();
+        assert_eq!(
+            crate::report::errors::render(&error),
+            "error: kubeconfig: the credential plugin `sh -c sleep 5` did not return credentials within 25 s\n\
+             hint: run `sh -c sleep 5` to see what it waits for, for example a login, and then retry"
+        );
+    }
+
+    #[tokio::test]
+    async fn credential_plugin_provides_a_token() {
+        let credential = json!({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+            "status": {"token": "secret"}});
+        new_client(config(&format!("echo '{credential}'"))).await.unwrap();
+        let error = new_client(config("exit 3")).await.err().unwrap();
+        assert!(format!("{error:#}").contains("status exit status: 3"), "{error:#}");
+    }
 }
