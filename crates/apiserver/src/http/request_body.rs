@@ -1,11 +1,14 @@
 //! Receiving request bodies within the limits on their size, time and memory.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use apimachinery::Status;
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
+use http_body::Frame;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -35,6 +38,9 @@ pub(super) struct BodyReservation {
     permit: Option<OwnedSemaphorePermit>,
 }
 
+/// A part of a body, or why it cannot be read.
+type FrameResult = Result<Frame<Bytes>, <Limited<Body> as http_body::Body>::Error>;
+
 /// Reads the body of a request. The reservation grows as bytes arrive, so that a client that sends nothing holds no
 /// memory, and has the size of the body in the end.
 ///
@@ -47,7 +53,7 @@ pub(super) async fn read_body(body: Body, reservation: &mut BodyReservation) -> 
     let mut deadline = deadline_after(Instant::now());
     let (mut first, mut rest) = (Bytes::new(), BytesMut::new());
     let mut length: usize = 0;
-    while let Some(frame) = tokio::time::timeout_at(deadline, body.frame()).await.map_err(|_| timeout_error())? {
+    while let Some(frame) = next_frame(&mut body, deadline).await? {
         let Ok(data) = frame.map_err(|error| read_error(error.as_ref()))?.into_data() else { continue };
         length = length.saturating_add(data.len());
         let needed = if length <= FIRST_RESERVATION { max_length.min(FIRST_RESERVATION) } else { max_length };
@@ -67,6 +73,15 @@ pub(super) async fn read_body(body: Body, reservation: &mut BodyReservation) -> 
     }
     reservation.shrink_to(length);
     Ok(if rest.is_empty() { first } else { rest.freeze() })
+}
+
+/// Returns the next frame, `None` at the end. Most bodies arrive together with the request headers and need no timer.
+async fn next_frame(body: &mut Limited<Body>, deadline: Instant) -> Result<Option<FrameResult>, Status> {
+    let mut frame = pin!(body.frame());
+    match futures::poll!(&mut frame) {
+        Poll::Ready(frame) => Ok(frame),
+        Poll::Pending => tokio::time::timeout_at(deadline, frame).await.map_err(|_| timeout_error()),
+    }
 }
 
 fn deadline_after(start: Instant) -> Instant {
