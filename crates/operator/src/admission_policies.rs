@@ -259,7 +259,8 @@ fn own_object_validations(namespace: &str) -> Vec<Validation> {
         of(
             "'leases'",
             &format!(
-                "request.namespace == '{namespace}' && request.operation != 'DELETE' && object.metadata.name == '{}'",
+                "request.namespace == '{namespace}' && request.operation != 'DELETE' && \
+                 (object.metadata.name == '{0}' || object.metadata.name.startsWith('{0}-'))",
                 leader_election::LEASE_NAME
             ),
             "the operator writes only the Lease of its leader election",

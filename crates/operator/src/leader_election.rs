@@ -7,14 +7,16 @@ use kube::Client;
 
 use crate::health::{Health, Part};
 
-/// Name of the Lease.
-pub(crate) const LEASE_NAME: &str = "ostler-operator";
+/// Default name of the Lease.
+pub const LEASE_NAME: &str = "ostler-operator";
 
 /// Options of leader election.
 #[derive(Clone, Debug)]
 pub struct LeaderElection {
-    /// Namespace of the Lease `ostler-operator`.
+    /// Namespace of the Lease.
     pub namespace: String,
+    /// Name of the Lease, by default [`LEASE_NAME`]. Operators for different namespaces need different Leases.
+    pub name: String,
     /// Identity of this replica, unique among all replicas: the Pod name and a random suffix.
     pub identity: String,
     /// Lease duration, renew deadline and retry period.
@@ -32,7 +34,7 @@ impl LeaderElection {
             client,
             clock,
             namespace: self.namespace.clone(),
-            name: LEASE_NAME.to_owned(),
+            name: self.name.clone(),
             identity: self.identity.clone(),
             timings: self.timings,
             on_lease_read: Arc::new(move || health.set_ready(Part::Lease)),

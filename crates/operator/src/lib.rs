@@ -79,7 +79,7 @@ pub use admission_policies::{SERVICE_ACCOUNT_NAME, admission_policies};
 pub use condition_reason::{ConditionReason, WorkloadReason};
 pub use controller::run;
 pub use health::Health;
-pub use leader_election::LeaderElection;
+pub use leader_election::{LEASE_NAME, LeaderElection};
 pub use metrics::{Metrics, serve_metrics};
 pub use options::Options;
 pub use own_image::own_image;

@@ -17,7 +17,12 @@ const LEASES: &str = "leases.coordination.k8s.io";
 
 fn options(identity: &str) -> Options {
     let timings = LeaderElectionTimings { retry_period: Duration::from_millis(20), ..LeaderElectionTimings::default() };
-    let leader_election = LeaderElection { namespace: "default".to_owned(), identity: identity.to_owned(), timings };
+    let leader_election = LeaderElection {
+        namespace: "default".to_owned(),
+        name: "ostler-operator".to_owned(),
+        identity: identity.to_owned(),
+        timings,
+    };
     Options { leader_election: Some(leader_election), ..Options::default() }
 }
 
@@ -219,5 +224,30 @@ async fn former_leader_exports_no_cluster_gauges() {
         is_disconnected.store(!is_leader, Ordering::Relaxed);
         sleep(Duration::from_secs(60)).await;
         assert_eq!(has_gauges(), is_leader);
+    }
+}
+
+/// Two operators in one namespace watch different namespaces. With the same Lease, the second one would stand by for ever.
+#[tokio::test(start_paused = true)]
+async fn operators_with_different_leases_work_at_the_same_time() {
+    let test_cluster = TestCluster::empty();
+    create_supply(&test_cluster.server, &[("big", "80Gi", "5")]);
+    for namespace in ["default", "other"] {
+        let mut options = options(namespace);
+        options.leader_election.as_mut().unwrap().name = format!("ostler-operator-{namespace}");
+        test_cluster.start_operator(Options { namespaces: vec![namespace.to_owned()], ..options });
+    }
+    test_cluster.server.create("namespaces", json!({"metadata": {"name": "other"}})).unwrap();
+    for namespace in ["default", "other"] {
+        let mut service = supply::service("one", "small");
+        service["metadata"]["namespace"] = json!(namespace);
+        test_cluster.server.create(OME_SERVICES, service).unwrap();
+        test_cluster
+            .wait_for(&format!("a decision in namespace {namespace}"), |server| {
+                server.get(OME_SERVICES, namespace, "one")?["status"]["decision"].is_object().then_some(())
+            })
+            .await;
+        let lease = test_cluster.server.get(LEASES, "default", &format!("ostler-operator-{namespace}")).unwrap();
+        assert_eq!(lease["spec"]["holderIdentity"], namespace);
     }
 }

@@ -20,7 +20,7 @@ const METRICS_STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(clap::Args)]
 pub(crate) struct OperatorArgs {
-    /// Reconcile only while holding the lease `ostler-operator`
+    /// Reconcile only while holding a lease
     ///
     /// With leader election, several replicas may run.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
@@ -28,6 +28,12 @@ pub(crate) struct OperatorArgs {
     /// Create the lease in this namespace [default: that of the context or the Pod]
     #[arg(long, value_name = "NAMESPACE")]
     leader_elect_namespace: Option<String>,
+    /// Use the lease of this name
+    ///
+    /// Operators in one namespace that watch different namespaces need different leases; with the same one, only one of them
+    /// works.
+    #[arg(long, value_name = "NAME", default_value = operator::LEASE_NAME)]
+    leader_elect_resource_name: String,
     /// Serve the admission webhook on this address and register it in the cluster
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "namespaces")]
     webhook: Option<SocketAddr>,
@@ -85,7 +91,12 @@ pub(super) async fn run(args: OperatorArgs) -> Result<Exit> {
     client.apiserver_version().await.context("the Kubernetes API server does not respond")?;
     let picker_image = picker_image(&client, &args).await;
     let namespace = args.leader_elect_namespace.unwrap_or_else(|| client.default_namespace().to_owned());
-    let leader_election = LeaderElection { namespace, identity: identity(), timings: Default::default() };
+    let leader_election = LeaderElection {
+        namespace,
+        name: args.leader_elect_resource_name,
+        identity: identity(),
+        timings: Default::default(),
+    };
     let options = Options {
         leader_election: args.leader_elect.then_some(leader_election),
         namespace: args.operator_namespace,
