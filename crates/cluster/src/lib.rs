@@ -47,7 +47,7 @@ pub use events::EventRecorder;
 pub use integrations::{CUSTOM_RESOURCE_DEFINITION, ListState, is_served, list_state};
 pub use kind::Kind;
 pub use leader_election::{LeaderElectionTimings, LeaderElector};
-pub use managed_fields::{is_managed_by, is_spec_applied};
+pub use managed_fields::{is_managed_by, is_pod_template_applied, is_spec_applied};
 pub use namespaced_name::NamespacedName;
 pub use object::{controller_of, controller_uid, generation, is_terminating, kind_and_name, metadata_field};
 pub use owner::ObjectOwner;

@@ -64,6 +64,15 @@ pub fn is_spec_applied(live: &Value, desired: &Value, manager: &str) -> bool {
         .is_some_and(|fields| equal_values(&fields["f:spec"], &desired["spec"], &live["spec"], Comparison::EXACT))
 }
 
+/// Returns whether applying `desired` to a Deployment as `manager` would leave its Pod template unchanged.
+#[must_use]
+pub fn is_pod_template_applied(live: &Value, desired: &Value, manager: &str) -> bool {
+    managed_fields(live, desired, manager, None).is_some_and(|fields| {
+        let (desired, live) = (&desired["spec"]["template"], &live["spec"]["template"]);
+        equal_values(&fields["f:spec"]["f:template"], desired, live, Comparison::EXACT)
+    })
+}
+
 /// Returns whether applying `desired` to the status subresource as `manager` would change nothing.
 #[must_use]
 pub(crate) fn is_status_applied(live: &Value, desired: &Value, manager: &str) -> bool {

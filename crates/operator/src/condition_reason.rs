@@ -77,6 +77,7 @@ condition_reasons! {
         AllReady: Suppressed, "All workloads of the service are ready.", "";
         Ready: Normal, "All components are ready at the current generation.", "";
         BetterChoice: Normal, "The current selection is retained; re-running selection would choose a different runtime or class.", "Run `ostler redecide KIND/NAME` to accept the new selection.";
+        NoFreeAccelerators: Normal, "No accelerators are free for an additional Pod during a rollout, so old Pods stop before new ones start.", "Add a node of the class, or set `deploymentStrategy` of the component.";
         InvalidSpec: Warning, "The object is invalid; the message names the field.", "Correct the field; `ostler lint -f FILE` reports such errors before you apply.";
         RuntimeUnreadable: Warning, "The runtime that the service names is invalid.", "Correct the field of the runtime that the message names.";
         ModelUnreadable: Warning, "The model that the service names is invalid.", "Correct the field of the model that the message names.";

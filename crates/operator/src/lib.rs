@@ -61,6 +61,7 @@ mod relevant_fields;
 mod resource_flavors;
 mod revisions;
 mod rollout;
+mod rollout_strategy;
 mod route_status;
 mod selection;
 mod selection_snapshot;
@@ -87,7 +88,7 @@ pub use rbac::{
     PolicyRules, cluster_reader_rules, cluster_role_rules, namespace_role_rules, own_namespace_rules,
     watched_namespace_rules,
 };
-pub use readiness::{WorkloadProblem, crashed_container, last_log_line, pod_problem};
+pub use readiness::{WorkloadProblem, crashed_container, error_line, pod_problem};
 pub use revisions::{restore_revision, revision_content, revision_number};
 pub use rollout::{is_rollout_paused, rollout_pause_annotation};
 pub use user_roles::user_roles;

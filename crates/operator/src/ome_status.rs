@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::condition_reason::{ConditionReason, WorkloadReason};
 use crate::failures::{apply_failure, deferred_update, planned_workload_problem};
 use crate::rollout::is_rollout_paused;
+use crate::rollout_strategy::interruptions;
 use crate::status_report::StatusReport;
 use crate::workloads::PlannedWorkload;
 use crate::{decision_record, gang_status};
@@ -41,7 +42,8 @@ pub(crate) fn report(observations: &OmeObservations<'_>, now: Timestamp) -> Stat
 }
 
 /// Returns all conditions, `Ready` last. `GangScheduled` exists only for services with a gang; `Failed`,
-/// `AutoscalerUnavailable` and `DecisionStale` exist only while they are true. None of these four affects `Ready`.
+/// `AutoscalerUnavailable`, `DecisionStale` and `NoSurgeCapacity` exist only while they are true. None of these five affects
+/// `Ready`.
 fn conditions(observations: &OmeObservations<'_>) -> Vec<Condition> {
     let mut required = vec![runtime_resolved(observations.plan), accelerator_resolved(observations.plan)];
     required.push(workloads_ready(observations, "WorkloadsReady", |component| component != ROUTER));
@@ -55,6 +57,7 @@ fn conditions(observations: &OmeObservations<'_>) -> Vec<Condition> {
     let gang = gang_status::gang_condition(observations.workloads, observations.applied, Some(observations.plan));
     let optional = failed(observations.workloads).into_iter().chain(gang);
     let optional = optional.chain(autoscaler_unavailable(observations.plan)).chain(decision_stale(observations));
+    let optional = optional.chain(no_surge_capacity(observations));
     required.into_iter().chain(optional).chain([ready]).collect()
 }
 
@@ -87,6 +90,13 @@ fn decision_stale(observations: &OmeObservations<'_>) -> Option<Condition> {
         better_plan.message
     );
     Some(ConditionReason::BetterChoice.condition("DecisionStale", true, message))
+}
+
+/// Returns a condition while a rollout stops old Pods before new ones start.
+fn no_surge_capacity(observations: &OmeObservations<'_>) -> Option<Condition> {
+    let messages = interruptions(observations.workloads, &observations.plan.user_strategies);
+    let condition = || ConditionReason::NoFreeAccelerators.condition("NoSurgeCapacity", true, messages.join("; "));
+    (!messages.is_empty()).then(condition)
 }
 
 /// Returns the complete status that the operator writes.

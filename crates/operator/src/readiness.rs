@@ -4,6 +4,7 @@
 //! then unschedulable Pods, and last Pods that are starting. Ties are broken by Pod name.
 
 mod container;
+mod log_line;
 mod pod;
 mod problem;
 mod progress;
@@ -11,11 +12,12 @@ mod progress;
 mod tests;
 mod workload;
 
+pub use container::crashed_container;
 pub(crate) use container::has_crashed;
-pub use container::{crashed_container, last_log_line};
+pub use log_line::error_line;
 pub(crate) use pod::is_pod_ready;
 pub use pod::pod_problem;
 pub(crate) use problem::RESTARTS_TO_FAIL;
 pub use problem::WorkloadProblem;
-pub(crate) use progress::{Progress, replicas_are};
+pub(crate) use progress::{Progress, is_rollout_complete, replicas_are};
 pub(crate) use workload::workload_problem;

@@ -20,6 +20,7 @@ use crate::FIELD_MANAGER;
 use crate::condition_reason::WorkloadReason;
 use crate::kinds::{DEPLOYMENT, LEADER_WORKER_SET, POD_GROUP};
 use crate::readiness::{Progress, pod_problem};
+use crate::rollout_strategy::RolloutStrategies;
 use crate::workloads::{LiveWorkload, PlannedWorkload};
 use update_order::{Health, ReplicaState, TemplateState, UpdateLimits, updatable_replicas};
 
@@ -214,10 +215,11 @@ pub(crate) fn desired_objects(
     objects: &[Value],
     workloads: &[PlannedWorkload],
     rollouts: &Rollouts,
+    strategies: &RolloutStrategies,
 ) -> Vec<DesiredObject> {
     let paused = is_rollout_paused(service);
     let mut desired: Vec<DesiredObject> =
-        objects.iter().map(|object| desired_object(object, workloads, rollouts, paused)).collect();
+        objects.iter().map(|object| desired_object(object, workloads, rollouts, strategies, paused)).collect();
     let is_deferred_set =
         |object: &DesiredObject| matches!(object, DesiredObject::Defer(set) if set["kind"] == LEADER_WORKER_SET.kind);
     if desired.iter().any(is_deferred_set) && !objects.iter().any(|object| object["kind"] == POD_GROUP.kind) {
@@ -228,15 +230,26 @@ pub(crate) fn desired_objects(
     desired
 }
 
-fn desired_object(object: &Value, workloads: &[PlannedWorkload], rollouts: &Rollouts, paused: bool) -> DesiredObject {
+fn desired_object(
+    object: &Value,
+    workloads: &[PlannedWorkload],
+    rollouts: &Rollouts,
+    strategies: &RolloutStrategies,
+    paused: bool,
+) -> DesiredObject {
     let object = object.clone();
     if object["kind"] == POD_GROUP.kind {
         return DesiredObject::ApplyFirst(object);
     }
-    if object["kind"] == DEPLOYMENT.kind && paused {
-        // A paused Deployment still scales.
+    if object["kind"] == DEPLOYMENT.kind {
         let mut deployment = object;
-        deployment["spec"]["paused"] = json!(true);
+        if let Some(strategy) = strategies.get(metadata_field(&deployment, "name")) {
+            deployment["spec"]["strategy"] = strategy.to_json();
+        }
+        if paused {
+            // A paused Deployment still scales.
+            deployment["spec"]["paused"] = json!(true);
+        }
         return DesiredObject::Apply(deployment);
     }
     if object["kind"] != LEADER_WORKER_SET.kind {
@@ -314,7 +327,7 @@ mod tests {
             .map(|set| ready_workload(metadata_field(set, "name"), set.clone(), live_image, is_live_in_gang))
             .collect();
         let rollouts = rollouts(service, &workloads, Timestamp::UNIX_EPOCH);
-        actions(&desired_objects(service, &planned, &workloads, &rollouts))
+        actions(&desired_objects(service, &planned, &workloads, &rollouts, &RolloutStrategies::new()))
     }
 
     #[test]
@@ -389,7 +402,7 @@ mod tests {
         let service = service(json!({"fusioninfer.io/rollout-paused": "true"}), Value::Null);
         assert_eq!(planned_actions(&service, "old", false, false), ["defer s-w-0", "defer s-w-1", "defer s"]);
         let deployment = json!({"kind": "Deployment", "metadata": {"name": "d"}, "spec": {"replicas": 3}});
-        let desired = desired_objects(&service, &[deployment], &[], &BTreeMap::new());
+        let desired = desired_objects(&service, &[deployment], &[], &BTreeMap::new(), &RolloutStrategies::new());
         assert_eq!(desired[0].object()["spec"], json!({"replicas": 3, "paused": true}));
     }
 

@@ -22,6 +22,7 @@ use crate::kinds::{
 };
 use crate::ome_status::OmeObservations;
 use crate::rollout::Rollouts;
+use crate::rollout_strategy::rollout_strategies;
 use crate::route_status::{RouteStatus, route_status};
 use crate::selection::{self, Selection};
 use crate::selection_snapshot::{SelectionSnapshot, document, unlisted_selection_kinds};
@@ -203,7 +204,9 @@ async fn apply_plan(context: &Context, service: &Value, plan: &ServicePlan) -> R
     let existing_revisions = revisions::existing_revisions(&context.stores, service);
     let history = revisions::desired_revisions(service, &existing_revisions);
     let mut desired: Vec<DesiredObject> = history.into_iter().map(DesiredObject::from).collect();
-    desired.extend(rollout::desired_objects(service, objects, &workloads, &rollouts));
+    let inventory = context.state.inventory.current();
+    let strategies = rollout_strategies(&workloads, &plan.user_strategies, &inventory);
+    desired.extend(rollout::desired_objects(service, objects, &workloads, &rollouts, &strategies));
     Ok((context.applier.converge(service, desired).await?, rollouts))
 }
 

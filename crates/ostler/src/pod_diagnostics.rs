@@ -1,5 +1,5 @@
-//! Reads events and container logs of Pods with problems: the last warning event of a Pod that is starting, and the last log
-//! line of a crashing container. They are read only for these Pods, since a cluster has many events and logs.
+//! Reads events and container logs of Pods with problems: the last warning event of a Pod that is starting, and the log line
+//! that explains the crash of a container. They are read only for these Pods, since a cluster has many events and logs.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ pub(crate) type PodDiagnostics = BTreeMap<String, String>;
 
 /// Maximum number of Pods to read. A service may have hundreds of Pods with the same problem.
 const MAX_PODS: usize = 8;
-/// Number of log lines to search for the last non-empty one.
-const LOG_LINES: i64 = 10;
+/// Number of log lines to search for the one that explains the crash.
+const LOG_LINES: i64 = 200;
 
 /// Collects diagnostics of the `pods` of a namespace that have problems. Errors are ignored.
 pub(crate) async fn collect(client: &Client, namespace: &str, pods: &[&Value]) -> PodDiagnostics {
@@ -26,7 +26,7 @@ pub(crate) async fn collect(client: &Client, namespace: &str, pods: &[&Value]) -
         let name = metadata_field(pod, "name");
         let diagnostic = match reason {
             WorkloadReason::Starting => last_warning_event(client, namespace, pod).await,
-            WorkloadReason::CrashLoop => last_log_line(client, namespace, pod).await,
+            WorkloadReason::CrashLoop => crash_log_line(client, namespace, pod).await,
             _ => None,
         };
         diagnostics.extend(diagnostic.map(|diagnostic| (name.to_owned(), diagnostic)));
@@ -49,12 +49,12 @@ async fn last_warning_event(client: &Client, namespace: &str, pod: &Value) -> Op
     Some(format!(
         "{}: {}",
         last_event.reason.unwrap_or_default(),
-        operator::last_log_line(&last_event.message.unwrap_or_default())?
+        operator::error_line(&last_event.message.unwrap_or_default())?
     ))
 }
 
-/// Returns the last log line of the container that failed.
-async fn last_log_line(client: &Client, namespace: &str, pod: &Value) -> Option<String> {
+/// Returns the log line of the container that failed which explains the failure.
+async fn crash_log_line(client: &Client, namespace: &str, pod: &Value) -> Option<String> {
     let container = operator::crashed_container(pod)?;
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let params = |previous| LogParams {
@@ -66,5 +66,5 @@ async fn last_log_line(client: &Client, namespace: &str, pod: &Value) -> Option<
     let name = metadata_field(pod, "name");
     let has_failed = pod["status"]["phase"] == "Failed";
     let log = pods.logs(name, &params(!has_failed)).await.ok()?;
-    Some(format!("last log line: `{}`", operator::last_log_line(&log)?))
+    Some(format!("log line: `{}`", operator::error_line(&log)?))
 }

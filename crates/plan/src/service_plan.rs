@@ -1,6 +1,6 @@
 //! The plan of one service: the decision and all objects in apply order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::{fusioninfer, ome};
 use decide::{
@@ -15,6 +15,7 @@ use crate::code;
 use crate::components;
 use crate::current_selection::{current_selection, selection_fields};
 use crate::demand;
+use crate::names;
 use crate::owner::Owner;
 use crate::plan_error::PlanError;
 use crate::render;
@@ -73,6 +74,9 @@ pub struct ServicePlan {
     /// Number of entries removed from `candidates`; zero unless the plan was [truncated](Self::truncated).
     #[serde(skip)]
     pub omitted: OmittedCounts,
+    /// Names of the Deployments whose strategy the service or the runtime sets.
+    #[serde(skip)]
+    pub user_strategies: BTreeSet<String>,
     /// Fingerprint of the fields of the service that selection reads; `None` if it could not be read or is role-based.
     #[serde(skip)]
     pub selection_fields: Option<String>,
@@ -206,6 +210,9 @@ impl ServicePlan {
                 }
                 for role in topology.roles {
                     self.record_role(&role);
+                    if role.strategy.is_some() {
+                        self.user_strategies.insert(names::workload(&topology.owner, &role));
+                    }
                     if !role.settings.is_empty() {
                         self.settings.entry(role.name).or_default().extend(role.settings);
                     }

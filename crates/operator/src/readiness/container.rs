@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::log_line::error_line;
 use super::problem::RESTARTS_TO_FAIL;
 use crate::condition_reason::WorkloadReason;
 
@@ -70,7 +71,7 @@ fn crash_loop(container: &Value, name: &str) -> Diagnosis {
         last_termination["exitCode"].as_i64().map(|code| format!(" with exit code {code}")).unwrap_or_default();
     let termination_message = last_termination["message"]
         .as_str()
-        .and_then(last_log_line)
+        .and_then(error_line)
         .or(last_termination["reason"].as_str().map(str::to_owned));
     let reason = termination_message.map(|text| format!(" ({text})")).unwrap_or_default();
     let restart_count = match restarts {
@@ -81,18 +82,6 @@ fn crash_loop(container: &Value, name: &str) -> Diagnosis {
     };
     let message = format!("container {name} terminated{exit_code}{reason}{restart_count}; see its logs");
     (WorkloadReason::CrashLoop, message, restarts >= RESTARTS_TO_FAIL)
-}
-
-/// Maximum length of a quoted log line, in characters.
-const MAX_LOG_LINE_LENGTH: usize = 200;
-
-/// Returns the last line with a letter or digit, shortened to 200 characters. The last line of a log usually contains
-/// the error.
-#[must_use]
-pub fn last_log_line(text: &str) -> Option<String> {
-    let last_line = text.lines().rev().map(str::trim).find(|line| line.chars().any(char::is_alphanumeric))?;
-    let shortened: String = last_line.chars().take(MAX_LOG_LINE_LENGTH).collect();
-    Some(if shortened.len() < last_line.len() { format!("{shortened}…") } else { shortened })
 }
 
 /// Describes the target of the readiness probe of container `name`, and warns if the command line does not mention the
@@ -125,24 +114,4 @@ pub(super) fn readiness_probe_target(pod: &Value, name: &str) -> Option<String> 
 fn port_number(container: &Value, port: &Value) -> Option<u64> {
     let has_name = |container_port: &&Value| container_port["name"] == *port;
     port.as_u64().or_else(|| container["ports"].as_array()?.iter().find(has_name)?["containerPort"].as_u64())
-}
-
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
-
-    use super::*;
-
-    #[rstest]
-    #[case::last_line("INFO start\nValueError: no such model\n", Some("ValueError: no such model"))]
-    #[case::skips_punctuation("RuntimeError: out of memory\n^^^^^\n\n", Some("RuntimeError: out of memory"))]
-    #[case::blank_lines("\n  \n", None)]
-    fn finds_last_meaningful_line(#[case] log: &str, #[case] expect: Option<&str>) {
-        assert_eq!(last_log_line(log).as_deref(), expect);
-    }
-
-    #[test]
-    fn shortens_long_line() {
-        assert_eq!(last_log_line(&"x".repeat(300)).unwrap().chars().count(), MAX_LOG_LINE_LENGTH + 1);
-    }
 }

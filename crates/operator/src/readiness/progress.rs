@@ -1,6 +1,6 @@
 //! Progress of a workload: desired and observed replicas.
 
-use cluster::generation;
+use cluster::{find_condition, generation};
 use serde_json::Value;
 
 /// Desired and observed replicas of a workload.
@@ -51,9 +51,18 @@ impl Progress {
 
     /// Returns the number of replicas of earlier revisions. Such a replica may be ready although the current revision
     /// does not work.
-    pub(super) fn outdated(&self) -> i64 {
+    pub(crate) fn outdated(&self) -> i64 {
         (self.existing - self.updated).max(0)
     }
+}
+
+/// Returns whether a Deployment has completed the rollout of its Pod template, even if Pods became unready since then.
+pub(crate) fn is_rollout_complete(deployment: &Value) -> bool {
+    let progressing = find_condition(&deployment["status"]["conditions"], "Progressing");
+    let progress = Progress::from_workload(deployment);
+    // The controller updates the condition only after it has created the Pods of a new template.
+    let is_replacing = progress.outdated() > 0 || (progress.existing == 0 && progress.desired > 0);
+    progressing.is_some_and(|progressing| progressing["reason"] == "NewReplicaSetAvailable") && !is_replacing
 }
 
 /// Returns `replica is` for 1 and `replicas are` for other counts.

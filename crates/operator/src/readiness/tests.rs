@@ -142,6 +142,22 @@ fn ignores_pods_of_other_revisions(
     assert!(message.ends_with(expect), "{message}");
 }
 
+/// While the fixed revision starts, the broken Pod of the earlier revision still exists.
+#[test]
+fn ignores_the_broken_pod_of_an_earlier_revision() {
+    let containers = |args: &str| json!([{"name": "c", "image": "i", "args": [args]}]);
+    let with_args = |mut pod: Value, args: &str| {
+        pod["spec"]["containers"] = containers(args);
+        pod
+    };
+    let mut workload = deployment(2, 1, json!({"observedGeneration": 2, "replicas": 2, "updatedReplicas": 1}));
+    workload["spec"]["template"]["spec"]["containers"] = containers("--fixed");
+    let old_pod = with_args(pod("old", waiting_container("CrashLoopBackOff", "x", 9)), "--broken");
+    let new_pod = with_args(pod("new", unschedulable_pod()), "--fixed");
+    assert_eq!(workload_problem(&workload, [&old_pod, &new_pod]).unwrap().object, "Pod new");
+    assert_eq!(workload_problem(&workload, [&old_pod]).unwrap().object, "Pod old", "no Pod runs the template");
+}
+
 #[test]
 fn terminating_workload_is_not_ready() {
     let mut workload = deployment(1, 1, json!({"observedGeneration": 1, "updatedReplicas": 1, "readyReplicas": 1}));

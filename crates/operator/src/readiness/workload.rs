@@ -22,9 +22,30 @@ pub(crate) fn workload_problem<'a>(
     if progress.is_complete() {
         return None;
     }
-    let pods = pods.into_iter().filter(|_| progress.has_current_pods());
-    let most_urgent = pods.filter_map(pod_problem).chain(replica_failure(workload)).min();
+    let pods: Vec<&Value> = pods.into_iter().filter(|_| progress.has_current_pods()).collect();
+    let pods = if progress.outdated() > 0 { without_outdated_pods(workload, pods) } else { pods };
+    let most_urgent = pods.into_iter().filter_map(pod_problem).chain(replica_failure(workload)).min();
     Some(most_urgent.unwrap_or_else(|| progress_problem(workload, &progress)))
+}
+
+/// Returns the Pods that run the current template of a Deployment: a broken Pod of an earlier revision says nothing about
+/// the current one. Returns all Pods if none runs the template, because an admission webhook may modify all of them.
+fn without_outdated_pods<'a>(workload: &Value, pods: Vec<&'a Value>) -> Vec<&'a Value> {
+    let current: Vec<&Value> =
+        pods.iter().copied().filter(|pod| runs_template(pod, &workload["spec"]["template"])).collect();
+    if current.is_empty() { pods } else { current }
+}
+
+/// Returns whether the containers of the Pod have images, commands and environment of the template.
+fn runs_template(pod: &Value, template: &Value) -> bool {
+    let containers = |object: &Value| object["spec"]["containers"].as_array().cloned().unwrap_or_default();
+    let pod_containers = containers(pod);
+    let is_same = |container: &Value| {
+        let same_name = pod_containers.iter().find(|candidate| candidate["name"] == container["name"]);
+        let fields = ["image", "command", "args", "env"];
+        same_name.is_some_and(|candidate| fields.iter().all(|field| candidate[*field] == container[*field]))
+    };
+    containers(template).iter().all(is_same)
 }
 
 /// Returns the error of a workload controller that cannot create Pods, for example because of a quota.

@@ -19,6 +19,7 @@ mod ome_lifecycle;
 mod ownership;
 mod reselection;
 mod role_validation;
+mod rollout_capacity;
 mod router;
 mod scaling;
 mod selection;

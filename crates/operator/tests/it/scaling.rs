@@ -26,7 +26,10 @@ pub(crate) fn add_node(server: &Server, name: &str, class: &str, gpus: u32) {
 /// Starts service `chat` on one accelerator of class `small`; class `big` has eight.
 pub(crate) async fn cluster_with_full_class() -> SimulatedCluster {
     let cluster = SimulatedCluster::with_gpus(0);
-    cluster.server.create(RUNTIMES, supply::runtime("any")).unwrap();
+    let mut runtime = supply::runtime("any");
+    runtime["spec"]["engineConfig"]["runner"]["readinessProbe"] =
+        json!({"httpGet": {"path": "/health", "port": 8080}, "initialDelaySeconds": 5});
+    cluster.server.create(RUNTIMES, runtime).unwrap();
     cluster.server.create("clusterbasemodels.ome.io", supply::model("model", "3B")).unwrap();
     for (class, price, gpus) in [("small", "1", 1), ("big", "5", 8)] {
         cluster.server.create(CLASSES, supply::class(class, "80Gi", price)).unwrap();

@@ -132,13 +132,23 @@ async fn watch_rollout(target: &Target, deadline: TimeLimit) -> Result<Exit> {
         match phase {
             RolloutPhase::Progressing | RolloutPhase::Degraded => {}
             RolloutPhase::Failed => {
-                output::print_message(&format!("hint: run `ostler rollout undo {}` to roll back", target.display_name));
+                output::print_message(&format!("hint: {}", failure_hint(target).await));
                 return Ok(exit_code(phase));
             }
             RolloutPhase::Complete | RolloutPhase::Paused => return Ok(exit_code(phase)),
         }
     }
     Ok(Exit::Failure)
+}
+
+/// Proposes a rollback if there is a revision to roll back to. A rollout of an edited runtime has none.
+async fn failure_hint(target: &Target) -> String {
+    let title = &target.display_name;
+    let revisions = list_revisions(target).await.unwrap_or_default();
+    match select_revision(target, &revisions, None) {
+        Ok(_) => format!("run `ostler rollout undo {title}` to roll back"),
+        Err(_) => format!("run `ostler explain {title}` to see the cause, and correct the service or its runtime"),
+    }
 }
 
 fn progress_deadline_exceeded(target: &Target, deadline: TimeLimit, last_message: &str) -> anyhow::Error {

@@ -9,7 +9,7 @@ use embedded::{SchedulingSnapshot, UnschedulableReason, filter_nodes};
 use serde_json::Value;
 
 use super::fields::{text, text_of};
-use super::service_pods::service_of;
+use super::service_pods::{is_other_revision, service_of};
 use crate::report::tree::{Reason, TreeNode, group_by_reason};
 
 /// Maximum number of lines for nodes.
@@ -166,6 +166,13 @@ impl PlacementAnalysis {
         let mut workloads: Vec<_> = quantities.into_iter().collect();
         workloads.sort_by(|(a, quantity_a), (b, quantity_b)| quantity_b.cmp(quantity_a).then_with(|| a.cmp(b)));
         workloads
+    }
+
+    /// Returns whether a node can schedule the Pod once Pods of other revisions of its Deployment have stopped.
+    pub(super) fn fits_without_earlier_revision(&self, pod: &Value) -> bool {
+        let pods = self.snapshot.pods.iter().filter(|other| !is_other_revision(pod, other)).cloned().collect();
+        let snapshot = SchedulingSnapshot { pods, ..self.snapshot.clone() };
+        filter_nodes(pod, &snapshot).values().any(Vec::is_empty)
     }
 
     /// Suggests deletions of services that would let a node schedule the Pod: per node the smallest service that suffices, or

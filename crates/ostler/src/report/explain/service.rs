@@ -14,7 +14,7 @@ use super::fields::text_of;
 use super::model;
 use super::placement::PlacementAnalysis;
 use super::pod_problems::{PodProblems, fewer_replicas_remedy, pod_branches};
-use super::service_pods::service_pods;
+use super::service_pods::{current_pods, service_pods};
 use crate::cluster_objects::{self, ClusterObjects};
 use crate::pod_diagnostics::PodDiagnostics;
 use crate::report::names::format_count;
@@ -86,7 +86,7 @@ impl<'a> ServiceContext<'a> {
 pub(crate) fn explain(service: &Value, context: ServiceContext<'_>) -> Explanation {
     let mut explanation = Explanation::new(service, context.now);
     let decision = service.pointer("/status/decision").cloned();
-    let pods = service_pods(service, context.objects);
+    let pods = current_pods(&service_pods(service, context.objects));
     let placement = PlacementAnalysis::new(&context.objects.nodes, &context.objects.pods, &context.objects.supply);
     let problems = PodProblems::new(&pods, &context.pod_diagnostics);
 
@@ -112,10 +112,14 @@ pub(crate) fn explain(service: &Value, context: ServiceContext<'_>) -> Explanati
     explanation.tree.extend(setting_branches(&context.settings));
     if !explanation.ready {
         explanation.remedies = context.remedies;
-        let deletions: Vec<String> =
-            problems.unschedulable.first().into_iter().flat_map(|pod| placement.deletion_remedies(pod)).collect();
-        explanation.remedies.extend(if deletions.is_empty() { context.capacity_remedies } else { deletions });
-        explanation.remedies.extend(fewer_replicas_remedy(&problems, &pods));
+        let first_unschedulable = problems.unschedulable.first();
+        // The rollout stops the Pods of the earlier revision.
+        if !first_unschedulable.is_some_and(|pod| placement.fits_without_earlier_revision(pod)) {
+            let deletions: Vec<String> =
+                first_unschedulable.into_iter().flat_map(|pod| placement.deletion_remedies(pod)).collect();
+            explanation.remedies.extend(if deletions.is_empty() { context.capacity_remedies } else { deletions });
+            explanation.remedies.extend(fewer_replicas_remedy(&problems, &pods));
+        }
     }
     explanation.pods = problems.to_pod_problems();
     explanation.decision = decision;

@@ -23,6 +23,35 @@ pub(crate) fn service_pods<'a>(service: &Value, objects: &'a ClusterObjects) -> 
     objects.pods.iter().filter(|pod| is_pod_of(pod, service)).collect()
 }
 
+/// Returns the Pods without those of earlier revisions of a Deployment of which newer Pods exist: their problems may be
+/// solved already.
+pub(crate) fn current_pods<'a>(pods: &[&'a Value]) -> Vec<&'a Value> {
+    let is_replaced = |pod: &Value| {
+        let created = text(pod, "/metadata/creationTimestamp");
+        pods.iter().any(|other| is_other_revision(pod, other) && text(other, "/metadata/creationTimestamp") > created)
+    };
+    pods.iter().copied().filter(|pod| !is_replaced(pod)).collect()
+}
+
+/// Returns whether both Pods belong to the same Deployment, but to different revisions of it.
+pub(super) fn is_other_revision(pod: &Value, other: &Value) -> bool {
+    let deployment = deployment_and_revision(pod);
+    let other_deployment = deployment_and_revision(other);
+    deployment.zip(other_deployment).is_some_and(|((name, revision), (other_name, other_revision))| {
+        pod["metadata"]["namespace"] == other["metadata"]["namespace"]
+            && name == other_name
+            && revision != other_revision
+    })
+}
+
+/// Returns the name of the Deployment of a Pod, and the hash of its template. The name of a ReplicaSet consists of both.
+fn deployment_and_revision(pod: &Value) -> Option<(&str, &str)> {
+    let hash = pod["metadata"]["labels"]["pod-template-hash"].as_str()?;
+    let owners = pod["metadata"]["ownerReferences"].as_array()?;
+    let replica_set = owners.iter().find(|owner| owner["kind"] == "ReplicaSet")?["name"].as_str()?;
+    Some((replica_set.strip_suffix(hash)?, hash))
+}
+
 fn is_pod_of(pod: &Value, service: &Value) -> bool {
     let name = plan::label_value(text(service, "/metadata/name"));
     let group = text(service, "/apiVersion").split('/').next().unwrap_or_default();

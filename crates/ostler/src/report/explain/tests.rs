@@ -239,6 +239,39 @@ fn explains_crashing_pod() {
     insta::assert_snapshot!(render_explanation(&service, &objects));
 }
 
+/// A Pod of the fixed revision waits until the crashing Pod of the earlier revision has stopped.
+#[test]
+fn rollout_of_a_fix_neither_quotes_the_old_pod_nor_proposes_deletions() {
+    let mut objects = cluster();
+    let mut other_pod = objects.pods[0].clone();
+    other_pod["metadata"] =
+        json!({"name": "sum-0", "namespace": "default", "labels": {"fusioninfer.io/service": "sum"}});
+    let pod_of_revision = |hash: &str, created: &str| {
+        let mut pod = pending_pod(&format!("chat-engine-{hash}-x"), "NVIDIA-H100-80GB-HBM3", 2);
+        pod["metadata"]["labels"]["pod-template-hash"] = json!(hash);
+        pod["metadata"]["ownerReferences"] = json!([{"kind": "ReplicaSet", "name": format!("chat-engine-{hash}")}]);
+        pod["metadata"]["creationTimestamp"] = json!(created);
+        pod
+    };
+    let mut old_pod = pod_of_revision("old", "2026-01-01T00:00:00Z");
+    old_pod["spec"]["nodeName"] = json!("big-0");
+    old_pod["status"] = json!({"phase": "Running", "containerStatuses": [{"name": "main", "ready": false, "restartCount": 4,
+        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+        "lastState": {"terminated": {"exitCode": 1, "message": "ValueError: set --max-model-len"}}}]});
+    objects.pods = vec![other_pod, old_pod, pod_of_revision("new", "2026-01-01T00:01:00Z")];
+    let message = "Pod chat-engine-new-x: 0/2 nodes are available: insufficient resources.";
+    let service = service(
+        json!({"model": {"name": "llama-3-2-3b-instruct"}}),
+        &objects,
+        &[("WorkloadsReady", "False", "Unschedulable", message), ("Ready", "False", "Unschedulable", message)],
+    );
+    let text = render_explanation(&service, &objects);
+    assert!(text.contains("chat-engine-new-x"), "{text}");
+    for absent in ["kubectl delete", "reduce the replicas", "max-model-len"] {
+        assert!(!text.contains(absent), "{absent}: {text}");
+    }
+}
+
 #[test]
 fn explains_ready_service() {
     let objects = cluster();

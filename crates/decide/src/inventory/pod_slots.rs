@@ -1,0 +1,60 @@
+//! Counts the Pods of a template that fit on free accelerators.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::node_info::{NodeInfo, pod_requests};
+use crate::nodes::{labels_match_selector, term_matches_node};
+
+/// Returns how many further Pods of `template` fit on the extended resources that are free on nodes matching its node
+/// selector and its required node affinity; `None` if its Pods request no extended resource.
+#[must_use]
+pub fn free_pod_slots<'a>(nodes: impl IntoIterator<Item = &'a NodeInfo>, template: &Value) -> Option<u32> {
+    let requests: BTreeMap<String, u32> = pod_requests(template).into_iter().filter(|(_, units)| *units > 0).collect();
+    if requests.is_empty() {
+        return None;
+    }
+    let slots_on = |node: &NodeInfo| {
+        let slots = requests.iter().map(|(resource, units)| node.free(resource) / units);
+        slots.min().unwrap_or(0)
+    };
+    let nodes = nodes.into_iter().filter(|node| accepts(node, &template["spec"]));
+    Some(nodes.fold(0, |sum: u32, node| sum.saturating_add(slots_on(node))))
+}
+
+/// Returns whether node selector and required node affinity of a Pod spec accept the node.
+fn accepts(node: &NodeInfo, pod_spec: &Value) -> bool {
+    let selector: BTreeMap<String, String> =
+        serde_json::from_value(pod_spec["nodeSelector"].clone()).unwrap_or_default();
+    let terms =
+        pod_spec.pointer("/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms");
+    let terms = terms.and_then(Value::as_array);
+    labels_match_selector(&node.labels, &selector)
+        && terms.is_none_or(|terms| terms.iter().any(|term| term_matches_node(term, &node.name, &node.labels)))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+    use crate::inventory::node_info::node_infos;
+
+    #[rstest]
+    #[case::no_accelerators(json!({}), json!({}), None)]
+    #[case::any_node(json!({"nvidia.com/gpu": "2"}), json!({}), Some(5))]
+    #[case::too_large(json!({"nvidia.com/gpu": "9"}), json!({}), Some(0))]
+    #[case::node_selector(json!({"nvidia.com/gpu": "1"}), json!({"nodeSelector": {"product": "h100"}}), Some(8))]
+    #[case::affinity(json!({"nvidia.com/gpu": "1"}), json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+        {"nodeSelectorTerms": [{"matchExpressions": [{"key": "product", "operator": "In", "values": ["l40s"]}]}]}}}}), Some(3))]
+    fn counts_free_slots(#[case] limits: Value, #[case] mut pod_spec: Value, #[case] expected: Option<u32>) {
+        let node = |name: &str, product: &str, gpus: &str| json!({"metadata": {"name": name, "labels": {"product": product}}, "status": {"allocatable": {"nvidia.com/gpu": gpus}}});
+        let pod =
+            json!({"spec": {"nodeName": "b", "containers": [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]}});
+        let nodes = node_infos(&[node("a", "h100", "8"), node("b", "l40s", "4")], &[pod]);
+        pod_spec["containers"] = json!([{"resources": {"limits": limits}}]);
+        assert_eq!(free_pod_slots(&nodes, &json!({"spec": pod_spec})), expected);
+    }
+}

@@ -1,0 +1,130 @@
+//! Rollouts of a Deployment on a class without accelerators for an additional Pod.
+
+use std::sync::Arc;
+
+use embedded::Server;
+use serde_json::{Value, json};
+
+use crate::scaling::{add_node, cluster_with_full_class, condition, service, wait_until_ready};
+use crate::simulated_cluster::SimulatedCluster;
+use crate::supply::{RUNTIMES, selected_class};
+use crate::test_cluster::OME_SERVICES;
+
+const DEPLOYMENTS: &str = "deployments.apps";
+
+fn set_engine(cluster: &SimulatedCluster, engine: &Value) {
+    cluster.test_cluster.update_object(OME_SERVICES, "chat", |service| service["spec"]["engine"] = engine.clone());
+}
+
+/// Edits the image of the runtime, as `kubectl apply` does.
+fn set_runtime_image(cluster: &SimulatedCluster, image: &str) {
+    let mut runtime = (*cluster.server.get(RUNTIMES, "", "any").unwrap()).clone();
+    runtime["spec"]["engineConfig"]["runner"]["image"] = json!(image);
+    cluster.server.update(RUNTIMES, runtime).unwrap();
+}
+
+fn strategy(server: &Server) -> Value {
+    server.get(DEPLOYMENTS, "default", "chat-engine").unwrap()["spec"]["strategy"].clone()
+}
+
+/// Returns the images of Pods that are not terminating.
+fn images(server: &Server) -> Vec<String> {
+    let is_not_terminating = |pod: &Arc<Value>| pod["metadata"]["deletionTimestamp"].is_null();
+    let image = |pod: Arc<Value>| pod["spec"]["containers"][0]["image"].as_str().unwrap().to_owned();
+    server.list("pods").into_iter().filter(is_not_terminating).map(image).collect()
+}
+
+async fn wait_for_image(cluster: &SimulatedCluster, image: &str, pods: usize) {
+    let is_replaced = |server: &Server| {
+        let ready = condition(server, "Ready")?["status"] == "True";
+        (ready && images(server) == vec![image.to_owned(); pods]).then_some(())
+    };
+    cluster.wait_for(&format!("{pods} Pods of {image}"), &is_replaced).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn single_replica_on_a_full_class_is_recreated_with_an_announcement() {
+    let cluster = cluster_with_full_class().await;
+    set_engine(&cluster, &json!({"runner": {"args": ["--port=8080", "--max-model-len=4096"]}}));
+    let announcement = cluster.wait_for("the announcement", &|server| condition(server, "NoSurgeCapacity")).await;
+    let expected = "Deployment default/chat-engine is updated without an additional Pod, for which no accelerators are free: \
+        it is recreated, and unavailable until a new Pod is ready";
+    assert_eq!((&announcement["reason"], &announcement["message"]), (&json!("NoFreeAccelerators"), &json!(expected)));
+    let is_updated = |server: &Server| {
+        let pods = server.list("pods");
+        let [pod] = pods.as_slice() else { return None };
+        let has_argument = pod["spec"]["containers"][0]["args"].as_array()?.contains(&json!("--max-model-len=4096"));
+        (has_argument && condition(server, "Ready")?["status"] == "True").then_some(())
+    };
+    cluster.wait_for("the new argument", &is_updated).await;
+    assert_eq!(selected_class(&service(&cluster.server)), "small", "the edit does not select again");
+    cluster
+        .wait_for("the end of the announcement", &|server| condition(server, "NoSurgeCapacity").is_none().then_some(()))
+        .await;
+    cluster.test_cluster.wait_until_idle().await;
+    assert_eq!(strategy(&cluster.server), json!({"type": "Recreate"}), "nothing changes between rollouts");
+
+    // With room for an additional Pod, the next rollout does not interrupt the service.
+    add_node(&cluster.server, "node-small-2", "small", 1);
+    set_engine(&cluster, &json!({}));
+    let surge = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}});
+    cluster.wait_for("the default strategy", &|server| (strategy(server) == surge).then_some(())).await;
+    wait_until_ready(&cluster, "True").await;
+    assert!(condition(&cluster.server, "NoSurgeCapacity").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_on_a_full_class_are_replaced_one_at_a_time() {
+    let cluster = cluster_with_full_class().await;
+    add_node(&cluster.server, "node-small-2", "small", 1);
+    set_engine(&cluster, &json!({"minReplicas": 2, "maxReplicas": 2}));
+    wait_for_image(&cluster, "example.com/any:1", 2).await;
+    set_runtime_image(&cluster, "example.com/any:2");
+    let is_replaced = |server: &Server| (images(server) == ["example.com/any:2"; 2]).then_some(());
+    let never_interrupted = |server: &Server| {
+        let is_ready = |pod: &Arc<Value>| {
+            cluster::find_condition(&pod["status"]["conditions"], "Ready")
+                .is_some_and(|ready| ready["status"] == "True")
+        };
+        assert!(server.list("pods").iter().any(is_ready), "one replica serves");
+    };
+    cluster.wait_for_with_invariant("the new image", &is_replaced, &never_interrupted).await;
+    wait_until_ready(&cluster, "True").await;
+    assert_eq!(strategy(&cluster.server)["rollingUpdate"], json!({"maxSurge": 0, "maxUnavailable": 1}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn crashing_pod_gives_its_accelerator_to_its_fix() {
+    let cluster = cluster_with_full_class().await;
+    set_runtime_image(&cluster, "bad");
+    let has_crashed = |server: &Server| (condition(server, "Ready")?["reason"] == "CrashLoop").then_some(());
+    cluster.wait_for("the crash", &has_crashed).await;
+    set_runtime_image(&cluster, "example.com/any:3");
+    wait_for_image(&cluster, "example.com/any:3", 1).await;
+}
+
+/// The first revision crashes, so that no rollout has ever completed.
+#[tokio::test(start_paused = true)]
+async fn first_revision_that_crashes_is_replaced() {
+    let cluster = cluster_with_full_class().await;
+    cluster.server.delete(OME_SERVICES, "default", "chat", None).unwrap();
+    set_runtime_image(&cluster, "bad");
+    cluster.wait_for("the deletion", &|server| server.list("pods").is_empty().then_some(())).await;
+    let mut chat = crate::supply::service("chat", "model");
+    chat["spec"]["acceleratorSelector"]["preferredClasses"] = json!(["small"]);
+    cluster.server.create(OME_SERVICES, chat).unwrap();
+    let has_crashed = |server: &Server| (condition(server, "Ready")?["reason"] == "CrashLoop").then_some(());
+    cluster.wait_for("the crash", &has_crashed).await;
+    set_runtime_image(&cluster, "example.com/any:3");
+    wait_for_image(&cluster, "example.com/any:3", 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn strategy_of_the_user_is_retained() {
+    let cluster = cluster_with_full_class().await;
+    let user_strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}});
+    set_engine(&cluster, &json!({"deploymentStrategy": user_strategy, "runner": {"args": ["--seed=1"]}}));
+    let is_pending = |server: &Server| (condition(server, "Ready")?["reason"] == "Unschedulable").then_some(());
+    cluster.wait_for("the additional Pod", &is_pending).await;
+    assert_eq!(strategy(&cluster.server), user_strategy);
+}
