@@ -134,7 +134,7 @@ async fn shutdown_sends_events_then_completes_work_then_releases_the_lease() {
         if is_slow { Fault::Delay(Duration::from_secs(1)) } else { Fault::None }
     };
     let operator = test_cluster.start_operator_with_faults(options("first"), Arc::new(faults));
-    wait_for_holder(&test_cluster, "first").await;
+    let acquired = wait_for_holder(&test_cluster, "first").await;
     test_cluster.server.create(OME_SERVICES, supply::service("one", "small")).unwrap();
     while !writes.lock().unwrap().iter().any(|write| write.ends_with("/events")) {
         sleep(Duration::from_millis(10)).await;
@@ -147,6 +147,9 @@ async fn shutdown_sends_events_then_completes_work_then_releases_the_lease() {
     assert!(service["status"]["decision"].is_object());
     assert_eq!(event_reasons(&test_cluster, "one"), ["Selected", "Starting"]);
     assert_eq!(holder(&test_cluster), "");
+    let released = test_cluster.server.get(LEASES, "default", "ostler-operator").unwrap();
+    let transitions = |lease: &Value| lease["spec"]["leaseTransitions"].clone();
+    assert_eq!(transitions(&released), transitions(&acquired), "the Lease was released early and acquired again");
     let writes = writes.lock().unwrap();
     let last_event = writes.iter().rposition(|write| write.ends_with("/events")).unwrap();
     let release = writes.iter().rposition(|write| write.ends_with("/leases/ostler-operator")).unwrap();
