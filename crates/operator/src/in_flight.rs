@@ -3,12 +3,14 @@
 //! Each reconcile runs in queue order until its first request, and then waits for the API server concurrently with the
 //! other reconciles.
 
+use std::panic::AssertUnwindSafe;
 use std::task::Poll;
 
+use apimachinery::CaughtPanic;
 use cluster::Error;
-use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
 use jiff::Timestamp;
 
 use crate::work_item::WorkItem;
@@ -17,12 +19,42 @@ use crate::work_item::WorkItem;
 const MAX_IN_FLIGHT: usize = 8;
 
 /// Item with the result of its reconcile: the time to requeue it even without a change, or an error.
-pub(crate) type ReconcileResult = (WorkItem, Result<Option<Timestamp>, Error>);
+pub(crate) type ReconcileResult = (WorkItem, Result<Option<Timestamp>, ReconcileError>);
+
+/// Why a reconcile did not complete.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReconcileError {
+    /// A request failed.
+    #[error(transparent)]
+    Request(#[from] Error),
+    /// The reconcile panicked. It is retried like a failed one, so that one object does not stop the others.
+    #[error(transparent)]
+    Panic(#[from] CaughtPanic),
+}
 
 /// Reconciles that have started and not completed.
 #[derive(Default)]
 pub(crate) struct InFlight<'a> {
     running: FuturesUnordered<BoxFuture<'a, ReconcileResult>>,
+}
+
+// === impl ReconcileError ===
+
+impl ReconcileError {
+    /// Returns whether the object changed in the meantime: retrying resolves the conflict.
+    pub(crate) fn is_conflict(&self) -> bool {
+        matches!(self, Self::Request(error) if error.is_conflict())
+    }
+}
+
+/// Returns the result of a reconcile, or its panic as an error.
+pub(crate) async fn catch_panic(
+    reconcile: impl Future<Output = Result<Option<Timestamp>, Error>>,
+) -> Result<Option<Timestamp>, ReconcileError> {
+    match AssertUnwindSafe(reconcile).catch_unwind().await {
+        Ok(result) => Ok(result?),
+        Err(payload) => Err(CaughtPanic::from_payload(payload.as_ref()).into()),
+    }
 }
 
 // === impl InFlight ===
@@ -61,9 +93,15 @@ impl<'a> InFlight<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures::FutureExt as _;
     use std::sync::{Arc, Mutex};
     use tokio::sync::oneshot;
+
+    #[tokio::test]
+    async fn panic_is_an_error() {
+        let error = catch_panic(async { panic!("no such role") }).await.unwrap_err();
+        assert_eq!((error.to_string().as_str(), error.is_conflict()), ("panicked: no such role", false));
+        assert_eq!(catch_panic(async { Ok(None) }).await.unwrap(), None);
+    }
 
     #[tokio::test]
     async fn starts_in_order_and_completes_in_any_order() {

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use crate::base_set::BaseSetReconciler;
 use crate::context::Context;
-use crate::in_flight::ReconcileResult;
+use crate::in_flight::{ReconcileResult, catch_panic};
 use crate::invalid_object_events::InvalidObjectReconciler;
 use crate::work_item::WorkItem;
 use crate::{class_discovery, class_status, resource_flavors, service_reconciler};
@@ -32,7 +32,8 @@ impl Reconcilers {
 
     /// Reconciles one item, observed by [`Health`](crate::Health).
     pub(crate) async fn reconcile(&self, item: WorkItem) -> ReconcileResult {
-        let result = self.context.health.observe_reconcile(&item, self.reconcile_item(&item)).await;
+        let reconcile = catch_panic(self.reconcile_item(&item));
+        let result = self.context.health.observe_reconcile(&item, reconcile).await;
         (item, result)
     }
 

@@ -1,12 +1,15 @@
-//! The nodes with which `ostler up` starts: those of `--nodes`, otherwise those of the data directory, otherwise those of the
-//! demo.
+//! The nodes with which `ostler up` starts: those of `--nodes`, otherwise those of the data directory, otherwise three
+//! simulated ones.
 
 use anyhow::Result;
 use embedded::Store;
 use serde_json::Value;
 
 use crate::gpus::GpuInventory;
-use crate::{demo, host_node, node_groups};
+use crate::{host_node, node_groups};
+
+/// Nodes with three kinds of accelerators, so that selection has alternatives.
+const DEFAULT_NODES: &str = "big=8×H100-80G, mid=8×A100-40G, small=4×L40S";
 
 /// The nodes with which `ostler up` starts.
 pub(crate) struct StartNodes {
@@ -26,14 +29,14 @@ impl StartNodes {
         let stored_nodes = store.objects("nodes");
         Ok(match given {
             Some((nodes, gpus)) => Self { nodes, retains_others: false, gpus },
-            None if stored_nodes.is_empty() => Self::demo()?,
+            None if stored_nodes.is_empty() => Self::default_nodes()?,
             None => Self::stored(stored_nodes.iter().any(|node| host_node::is_host(node))),
         })
     }
 
-    fn demo() -> Result<Self> {
+    fn default_nodes() -> Result<Self> {
         let gpus = GpuInventory::default();
-        let nodes = node_groups::to_nodes(&node_groups::parse(demo::NODES)?, &gpus);
+        let nodes = node_groups::to_nodes(&node_groups::parse(DEFAULT_NODES)?, &gpus);
         Ok(Self { nodes, retains_others: false, gpus })
     }
 

@@ -15,9 +15,6 @@ use crate::local_cluster::LocalCluster;
 use crate::progress::{self, ObjectNames};
 use crate::report::demo::{DemoOutcome, RequestOutcome, ServiceOutcome};
 
-/// Nodes with three kinds of accelerators, so that selection has alternatives.
-pub(crate) const NODES: &str = "big=8×H100-80G, mid=8×A100-40G, small=4×L40S";
-
 const MODEL: &str = "chat";
 const PROMPT: &str = "Why do horses sleep standing?";
 
