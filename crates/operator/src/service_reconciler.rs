@@ -202,7 +202,9 @@ async fn apply_plan(context: &Context, service: &Value, plan: &ServicePlan) -> R
     let workloads = workload_reader(context).planned_workloads(service, objects);
     let rollouts = rollout::rollouts(service, &workloads, context.now());
     let existing_revisions = revisions::existing_revisions(&context.stores, service);
-    let history = revisions::desired_revisions(service, &existing_revisions);
+    let is_ome = service["apiVersion"] == OME_SERVICE.api_version();
+    let templates = is_ome.then(|| revisions::pod_templates_fingerprint(objects));
+    let history = revisions::desired_revisions(service, templates.as_deref(), &existing_revisions);
     let mut desired: Vec<DesiredObject> = history.into_iter().map(DesiredObject::from).collect();
     let inventory = context.state.inventory.current();
     let strategies = rollout_strategies(&workloads, &plan.user_strategies, &inventory);

@@ -101,6 +101,7 @@ async fn crashing_pod_gives_its_accelerator_to_its_fix() {
     cluster.wait_for("the crash", &has_crashed).await;
     set_runtime_image(&cluster, "example.com/any:3");
     wait_for_image(&cluster, "example.com/any:3", 1).await;
+    assert_eq!(cluster.server.list("controllerrevisions.apps").len(), 3, "one revision per ReplicaSet");
 }
 
 /// The first revision crashes, so that no rollout has ever completed.

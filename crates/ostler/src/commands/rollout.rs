@@ -252,8 +252,11 @@ fn select_revision<'a>(target: &Target, revisions: &'a [Value], to_revision: Opt
             format!("available revisions: {}", numbers.join(", ")),
         ),
         (None, _) => error_with_hint(
-            format!("{} has no previous revision", target.display_name),
-            "the current revision is the only one",
+            format!("{} has no previous revision of its spec", target.display_name),
+            match numbers.len() {
+                1 => "the current revision is the only one",
+                _ => "only the runtime or the accelerator class changed; restore the runtime",
+            },
         ),
     })
 }

@@ -97,6 +97,9 @@ pub(crate) fn history(revisions: &[Value]) -> String {
     let previous = std::iter::once(None).chain(revisions.iter().map(Some));
     let row = |(previous, revision): (Option<&Value>, &Value)| {
         let change = match previous {
+            Some(previous) if previous["data"] == revision["data"] => {
+                "(runtime or accelerator class changed)".to_owned()
+            }
             Some(previous) => describe_changes(&previous["data"]["spec"], &revision["data"]["spec"]),
             None => "(oldest revision)".to_owned(),
         };
@@ -283,10 +286,11 @@ mod tests {
     #[test]
     fn renders_history() {
         let revision = |number: i64, image: &str| json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}, "revision": number, "data": {"spec": {"image": image}}});
-        insta::assert_snapshot!(history(&[revision(1, "a"), revision(3, "b")]), @r"
+        insta::assert_snapshot!(history(&[revision(1, "a"), revision(3, "b"), revision(4, "b")]), @r"
         REVISION  CREATED               CHANGE
         1         2026-01-01T00:00:00Z  (oldest revision)
         3         2026-01-01T00:00:00Z  image: a → b
+        4         2026-01-01T00:00:00Z  (runtime or accelerator class changed)
         ");
     }
 }

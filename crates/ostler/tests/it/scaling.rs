@@ -81,5 +81,8 @@ fn scales_services_of_both_groups_on_their_class() {
     rollout_status(&session, chat, &["--timeout", "10m"], 0);
     // The only revision has no predecessor.
     let output = run(&session, &mut ostler(&["rollout", "undo", chat]), 1);
-    assert!(output.contains("has no previous revision"), "{output}");
+    assert!(
+        output.contains("has no previous revision of its spec\nhint: the current revision is the only one"),
+        "{output}"
+    );
 }

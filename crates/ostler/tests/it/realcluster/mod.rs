@@ -65,6 +65,7 @@ async fn journeys() {
     section("rollout");
     rollout::broken_image_is_undone(&test_cluster).await;
     rollout::paused_rollout_resumes(&test_cluster).await;
+    rollout::full_node_is_updated_in_place(&test_cluster).await;
     section("Kueue ResourceFlavors");
     flavors::flavors_and_classes_are_synchronized(&test_cluster).await;
     section("leader election");

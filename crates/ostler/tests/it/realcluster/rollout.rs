@@ -1,9 +1,12 @@
-//! Rollouts: a broken image stops at the first replica and is undone, and a paused rollout resumes.
+//! Rollouts: a broken image stops at the first replica and is undone, a paused rollout resumes, and a node without room for
+//! an additional Pod delays neither an edit nor a fix. Scaling is no rollout.
 
 use serde_json::{Value, json};
 
 use super::gangs::role;
-use super::test_cluster::{GROUPS, Objects, PODS, ROLES, SERVICES, SETS, TestCluster};
+use super::test_cluster::{
+    DEPLOYMENTS, GROUPS, OME, Objects, PODS, REVISIONS, ROLES, SERVICES, SETS, TestCluster, object_named,
+};
 use crate::session::{ostler, outcome};
 
 const NAMESPACE: &str = "rollout";
@@ -78,4 +81,46 @@ pub(super) async fn paused_rollout_resumes(test_cluster: &TestCluster) {
         .await;
     test_cluster.delete(ROLES, NAMESPACE, "chat").await;
     test_cluster.wait_for_deletion(NAMESPACE, &[ROLES, SETS, GROUPS, PODS, SERVICES]).await;
+}
+
+/// Replaces the only Pod of a full node, also if its image is broken, and scales without replacing it.
+pub(super) async fn full_node_is_updated_in_place(test_cluster: &TestCluster) {
+    let namespace = "full-node";
+    let service = |image: &str| {
+        let runner = json!({"name": "ome-container", "image": image, "ports": [{"containerPort": 8080}],
+            "resources": {"limits": {"nvidia.com/gpu": "8"}}});
+        let engine = json!({"runner": runner, "nodeSelector": {"kubernetes.io/hostname": "gpu-0"}});
+        json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService",
+            "metadata": {"name": "chat", "namespace": namespace}, "spec": {"engine": engine}})
+    };
+    let runs_only = |objects: &Objects, image: &str| {
+        let images: Vec<&Value> = objects.values().map(|pod| &pod["spec"]["containers"][0]["image"]).collect();
+        images == [image]
+    };
+    test_cluster.namespace(namespace).await;
+    test_cluster.apply(&service(IMAGE)).await;
+    test_cluster.wait_for_condition(OME, namespace, "chat", ("Ready", "True"), "").await;
+    test_cluster.apply(&service(BROKEN_IMAGE)).await;
+    test_cluster.wait_for_condition(OME, namespace, "chat", ("Ready", "False"), BROKEN_IMAGE).await;
+    let announcement = ("NoSurgeCapacity", "True");
+    test_cluster.wait_for_condition(OME, namespace, "chat", announcement, "it is recreated").await;
+    test_cluster.apply(&service(NEW_IMAGE)).await;
+    test_cluster.wait_for_condition(OME, namespace, "chat", ("Ready", "True"), "").await;
+    let pods = test_cluster.wait_for("the new Pod", PODS, namespace, |objects| runs_only(objects, NEW_IMAGE)).await;
+    let deployment = test_cluster.get(DEPLOYMENTS, namespace, "chat-engine").await;
+    assert_eq!(deployment["spec"]["strategy"], json!({"type": "Recreate"}));
+
+    let revisions = test_cluster.wait_for("all revisions", REVISIONS, namespace, |objects| objects.len() == 3).await;
+    let replicas = |count: u32| json!({"spec": {"engine": {"minReplicas": count, "maxReplicas": count}}});
+    test_cluster.patch(OME, namespace, "chat", &replicas(2)).await;
+    test_cluster.wait_for_condition(OME, namespace, "chat", ("Ready", "False"), "Unschedulable").await;
+    let scaled_pods = test_cluster.wait_for("two Pods", PODS, namespace, |objects| objects.len() == 2).await;
+    let (name, pod) = pods.first_key_value().unwrap();
+    assert_eq!(object_named(&scaled_pods, name)["metadata"]["uid"], pod["metadata"]["uid"], "scaling replaces no Pod");
+    test_cluster.patch(OME, namespace, "chat", &replicas(1)).await;
+    test_cluster.wait_for_condition(OME, namespace, "chat", ("Ready", "True"), "").await;
+    let revisions_after = test_cluster.wait_for("all revisions", REVISIONS, namespace, |_| true).await;
+    assert!(revisions.keys().eq(revisions_after.keys()), "scaling creates no revision");
+    test_cluster.delete(OME, namespace, "chat").await;
+    test_cluster.wait_for_deletion(namespace, &[OME, DEPLOYMENTS, PODS, SERVICES]).await;
 }
