@@ -143,19 +143,29 @@ fn ignores_pods_of_other_revisions(
 }
 
 /// While the fixed revision starts, the broken Pod of the earlier revision still exists.
-#[test]
-fn ignores_the_broken_pod_of_an_earlier_revision() {
-    let containers = |args: &str| json!([{"name": "c", "image": "i", "args": [args]}]);
-    let with_args = |mut pod: Value, args: &str| {
-        pod["spec"]["containers"] = containers(args);
+#[rstest]
+#[case::other_arguments("--broken", "--fixed", "i")]
+#[case::other_environment_which_the_cache_lacks("--fixed", "--fixed", "i")]
+#[case::images_modified_by_a_webhook("--broken", "--fixed", "mirror/i")]
+fn ignores_the_broken_pod_of_an_earlier_revision(#[case] old_args: &str, #[case] new_args: &str, #[case] image: &str) {
+    let containers = |image: &str, args: &str| json!([{"name": "c", "image": image, "args": [args]}]);
+    let of_revision = |mut pod: Value, hash: &str, created: &str, args: &str| {
+        pod["metadata"]["labels"] = json!({"pod-template-hash": hash});
+        pod["metadata"]["creationTimestamp"] = json!(created);
+        pod["spec"]["containers"] = containers(image, args);
         pod
     };
     let mut workload = deployment(2, 1, json!({"observedGeneration": 2, "replicas": 2, "updatedReplicas": 1}));
-    workload["spec"]["template"]["spec"]["containers"] = containers("--fixed");
-    let old_pod = with_args(pod("old", waiting_container("CrashLoopBackOff", "x", 9)), "--broken");
-    let new_pod = with_args(pod("new", unschedulable_pod()), "--fixed");
+    workload["spec"]["template"]["spec"]["containers"] = containers("i", "--fixed");
+    let broken = pod("old", waiting_container("CrashLoopBackOff", "x", 9));
+    let old_pod = of_revision(broken, "1", "2026-01-01T00:00:00Z", old_args);
+    let new_pod = of_revision(pod("new", unschedulable_pod()), "2", "2026-01-01T00:01:00Z", new_args);
     assert_eq!(workload_problem(&workload, [&old_pod, &new_pod]).unwrap().object, "Pod new");
-    assert_eq!(workload_problem(&workload, [&old_pod]).unwrap().object, "Pod old", "no Pod runs the template");
+    assert_eq!(
+        workload_problem(&workload, [&old_pod]).unwrap().object,
+        "Deployment n/d",
+        "the new Pod is not observed yet"
+    );
 }
 
 #[test]

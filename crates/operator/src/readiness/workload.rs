@@ -1,12 +1,13 @@
 //! Problems of a workload: those of its Pods, of its controller, and of its progress.
 
-use cluster::{find_condition, generation, is_terminating, kind_and_name};
+use cluster::{find_condition, generation, is_terminating, kind_and_name, metadata_field};
 use serde_json::Value;
 
 use super::pod::pod_problem;
 use super::problem::WorkloadProblem;
 use super::progress::{Progress, replicas_are};
 use crate::condition_reason::WorkloadReason;
+use crate::kinds::DEPLOYMENT;
 
 /// Returns the most urgent problem of a workload, or `None` if its rollout is complete.
 #[must_use]
@@ -23,26 +24,38 @@ pub(crate) fn workload_problem<'a>(
         return None;
     }
     let pods: Vec<&Value> = pods.into_iter().filter(|_| progress.has_current_pods()).collect();
-    let pods = if progress.outdated() > 0 { without_outdated_pods(workload, pods) } else { pods };
+    let has_outdated_pods = workload["kind"] == DEPLOYMENT.kind && progress.outdated() > 0;
+    let pods = if has_outdated_pods { without_outdated_pods(workload, pods) } else { pods };
     let most_urgent = pods.into_iter().filter_map(pod_problem).chain(replica_failure(workload)).min();
     Some(most_urgent.unwrap_or_else(|| progress_problem(workload, &progress)))
 }
 
-/// Returns the Pods that run the current template of a Deployment: a broken Pod of an earlier revision says nothing about
-/// the current one. Returns all Pods if none runs the template, because an admission webhook may modify all of them.
-fn without_outdated_pods<'a>(workload: &Value, pods: Vec<&'a Value>) -> Vec<&'a Value> {
-    let current: Vec<&Value> =
-        pods.iter().copied().filter(|pod| runs_template(pod, &workload["spec"]["template"])).collect();
-    if current.is_empty() { pods } else { current }
+/// Returns the Pods of the current revision of a Deployment of which Pods of several revisions exist: a broken Pod of an
+/// earlier revision says nothing about the current one.
+fn without_outdated_pods<'a>(workload: &Value, mut pods: Vec<&'a Value>) -> Vec<&'a Value> {
+    let hash = |pod: &'a Value| pod["metadata"]["labels"]["pod-template-hash"].as_str();
+    let Some(first) = pods.first().map(|pod| hash(pod)) else { return pods };
+    if pods.iter().all(|pod| hash(pod) == first) {
+        // The Pods of the other revision are not observed yet.
+        return Vec::new();
+    }
+    let template = &workload["spec"]["template"];
+    if pods.iter().any(|pod| runs_template(pod, template)) {
+        pods.retain(|pod| runs_template(pod, template));
+    }
+    // Revisions may differ in fields that the cache does not contain, or that an admission webhook modifies.
+    let newest = pods.iter().max_by_key(|pod| metadata_field(pod, "creationTimestamp")).map(|pod| hash(pod));
+    pods.retain(|pod| Some(hash(pod)) == newest);
+    pods
 }
 
-/// Returns whether the containers of the Pod have images, commands and environment of the template.
+/// Returns whether the containers of the Pod have the images and commands of the template.
 fn runs_template(pod: &Value, template: &Value) -> bool {
     let containers = |object: &Value| object["spec"]["containers"].as_array().cloned().unwrap_or_default();
     let pod_containers = containers(pod);
     let is_same = |container: &Value| {
         let same_name = pod_containers.iter().find(|candidate| candidate["name"] == container["name"]);
-        let fields = ["image", "command", "args", "env"];
+        let fields = ["image", "command", "args"];
         same_name.is_some_and(|candidate| fields.iter().all(|field| candidate[*field] == container[*field]))
     };
     containers(template).iter().all(is_same)

@@ -39,11 +39,7 @@ impl RolloutTest {
         let directory = TempDirectory::new();
         let file = directory.file("chat.json", &service("vllm/vllm-openai:v1").to_string());
         let session = Session::start(&["-f", &file]);
-        let config = Kubeconfig::read_from(&session.kubeconfig).unwrap();
-        let mut config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
-        config.proxy_url = None;
-        rustls::crypto::ring::default_provider().install_default().ok();
-        let client = kube::Client::try_from(config).unwrap();
+        let client = client(&session).await;
         let kind = kube::core::GroupVersionKind::gvk("fusioninfer.io", "v1alpha1", "InferenceService");
         Self { session, services: Api::namespaced_with(client, "default", &ApiResource::from_gvk(&kind)) }
     }
@@ -53,12 +49,8 @@ impl RolloutTest {
         self.services.patch("chat", &PatchParams::apply("test").force(), &Patch::Apply(service)).await.unwrap();
     }
 
-    /// Runs `ostler` and returns its output, after checking the exit code.
     fn run(&self, args: &[&str], expected_code: i32) -> String {
-        let args = [args, &["--kubeconfig", &self.session.kubeconfig]].concat();
-        let (stdout, stderr, code) = outcome(&ostler(&args).output().unwrap());
-        assert_eq!(code, Some(expected_code), "{args:?}: {stdout}{stderr}");
-        stdout + &stderr
+        run(&self.session, args, expected_code)
     }
 
     /// Waits for the end of the rollout and returns the output.
@@ -72,6 +64,78 @@ impl RolloutTest {
         let parse_change = |line: &str| line.split("  ").last().unwrap().trim().to_owned();
         output.lines().skip(1).map(parse_change).collect()
     }
+}
+
+/// Returns a client of the cluster.
+async fn client(session: &Session) -> kube::Client {
+    let config = Kubeconfig::read_from(&session.kubeconfig).unwrap();
+    let mut config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
+    config.proxy_url = None;
+    rustls::crypto::ring::default_provider().install_default().ok();
+    kube::Client::try_from(config).unwrap()
+}
+
+/// Returns the services of `ome.io` in the cluster.
+async fn ome_services(session: &Session) -> Api<DynamicObject> {
+    let kind = kube::core::GroupVersionKind::gvk("ome.io", "v1beta1", "InferenceService");
+    Api::namespaced_with(client(session).await, "default", &ApiResource::from_gvk(&kind))
+}
+
+/// Runs `ostler` against the cluster and returns its output, after checking the exit code.
+fn run(session: &Session, args: &[&str], expected_code: i32) -> String {
+    let args = [args, &["--kubeconfig", &session.kubeconfig]].concat();
+    let (stdout, stderr, code) = outcome(&ostler(&args).output().unwrap());
+    assert_eq!(code, Some(expected_code), "{args:?}: {stdout}{stderr}");
+    stdout + &stderr
+}
+
+/// The only accelerator is in use by the Pod that the edit replaces.
+#[tokio::test]
+async fn edit_on_a_full_class_is_rolled_out() {
+    let directory = TempDirectory::new();
+    let chat = json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService",
+        "metadata": {"name": "chat", "namespace": "default"}, "spec": {"model": {"name": "llama-3-2-3b-instruct"}}});
+    let file = directory.file("chat.json", &chat.to_string());
+    let session = Session::start(&["--nodes", "1×L40S-48G", "-f", &file]);
+    let name = "inferenceservice.ome.io/chat";
+    run(&session, &["rollout", "status", name, "--timeout", "10m"], 0);
+    let undo = run(&session, &["rollout", "undo", name], 1);
+    assert!(undo.contains("the current revision is the only one"), "{undo}");
+    let edit = json!({"spec": {"engine": {"runner": {"args": ["--context-length", "4096"]}}}});
+    ome_services(&session).await.patch("chat", &PatchParams::default(), &Patch::Merge(&edit)).await.unwrap();
+    let status = run(&session, &["rollout", "status", name, "--timeout", "10m"], 0);
+    assert!(status.ends_with(": successfully rolled out: All components are ready\n"), "{status}");
+    run(&session, &["rollout", "undo", name], 0);
+    let status = run(&session, &["rollout", "status", name, "--timeout", "10m"], 0);
+    assert!(status.ends_with(": successfully rolled out: All components are ready\n"), "{status}");
+}
+
+/// The engine of the first revision crashes, and the fixed engine starts while the old Pod still exists.
+#[tokio::test]
+async fn fix_of_a_crashing_engine_is_not_blamed_for_the_crash() {
+    let directory = TempDirectory::new();
+    let crash = "echo 'ValidationError: 1 validation error for ModelConfig'; echo '  Value error, the cause'; \
+        echo '    For further information visit https://errors.example.com'; exit 1";
+    let runner = json!({"name": "ome-container", "image": "sh", "command": ["/bin/sh", "-c"], "args": [crash],
+        "ports": [{"containerPort": 18080}]});
+    let service = json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService",
+        "metadata": {"name": "crash", "namespace": "default"}, "spec": {"engine": {"runner": runner}}});
+    let file = directory.file("crash.json", &service.to_string());
+    let config = directory.file("config.yaml", "images: {sh: {entrypoint: []}}");
+    let session = Session::start(&["--nodes", "this", "--config", &config, "-f", &file]);
+    let name = "inferenceservice.ome.io/crash";
+    let failed = run(&session, &["rollout", "status", name, "--timeout", "10m"], 1);
+    assert!(failed.contains("terminated with exit code 1 (Value error, the cause)"), "{failed}");
+    assert!(failed.contains("hint: run `ostler explain") && !failed.contains("rollout undo"), "{failed}");
+
+    let fix = json!({"spec": {"engine": {"runner": {"args": ["exec sleep 1000"]}}}});
+    ome_services(&session).await.patch("crash", &PatchParams::default(), &Patch::Merge(&fix)).await.unwrap();
+    let status = run(&session, &["rollout", "status", name, "--progress-deadline", "3s"], 1);
+    assert!(status.contains("its readiness probe does not succeed yet"), "{status}");
+    assert!(!status.contains("rollout failed"), "{status}");
+    let explanation = run(&session, &["explain", name], 0);
+    assert!(!explanation.contains("the cause"), "{explanation}");
+    assert_eq!(run(&session, &["rollout", "history", name], 0).lines().count(), 3);
 }
 
 /// Pauses and resumes the rollout of an image, fails and undoes a rollout, and scales.
