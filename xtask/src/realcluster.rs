@@ -34,8 +34,18 @@ pub(crate) fn run() -> Result<()> {
         return Ok(());
     }
     differential::run(&directory)?;
-    let mut journeys = process::ostler_suite("realcluster::journeys");
-    process::run(journeys.arg("--nocapture").env("OSTLER_REALCLUSTER", &directory))
+    let run = |test| process::run(process::ostler_suite(test).arg("--nocapture").env("OSTLER_REALCLUSTER", &directory));
+    run("realcluster::journeys")?;
+    if !is_on_path("kubectl") {
+        eprintln!("suite realcluster: the commands of deploy/README.md are skipped: no kubectl on PATH");
+        return Ok(());
+    }
+    run("realcluster::readme::deploy_readme_is_followed_word_by_word")
+}
+
+fn is_on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }
 
 fn directory() -> PathBuf {

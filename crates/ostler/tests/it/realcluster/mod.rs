@@ -1,6 +1,7 @@
 //! Tests with a real API server, LeaderWorkerSet and Volcano, run by `cargo xtask test --with realcluster`.
 //!
-//! All tests share a cluster, because its start is slow, and each uses its own namespace. The operator runs as its shipped
+//! The sections of [`journeys`] share a cluster, because its start is slow, and each uses its own namespace; the installation by
+//! the README has its own cluster. The operator runs as its shipped
 //! ServiceAccount; the last tests compare its permissions with the audit log. With `OSTLER_REALCLUSTER_RUN=DIRECTORY`, state
 //! and logs are kept in that directory.
 
@@ -13,6 +14,7 @@ mod namespaces;
 mod permissions;
 mod policies;
 mod pruning;
+mod readme;
 mod rollout;
 mod routers;
 mod serving;
