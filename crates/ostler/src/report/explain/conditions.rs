@@ -7,7 +7,7 @@ use super::fields::text;
 use crate::report::tree::TreeNode;
 
 /// Conditions that report a problem with status `True`.
-const NEGATIVE_CONDITIONS: [&str; 2] = ["Failed", "DecisionStale"];
+const NEGATIVE_CONDITIONS: [&str; 3] = ["Failed", "DecisionStale", "NoSurgeCapacity"];
 /// Reasons of conditions that only follow from an earlier condition.
 const DEPENDENT_REASONS: [&str; 2] = ["NotPlanned", "RuntimeNotResolved"];
 
