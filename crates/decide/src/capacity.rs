@@ -84,6 +84,11 @@ impl PoolCapacity {
         self.nodes.iter().map(|node| node.free / per_node.max(1)).sum()
     }
 
+    /// Returns how many Pods with `per_node` accelerators fit on the nodes if no accelerator is in use.
+    fn slots_when_empty(&self, per_node: u32) -> u32 {
+        self.nodes.iter().map(|node| node.total / per_node.max(1)).sum()
+    }
+
     /// Reserves `per_node` accelerators for each of `pods` Pods, using best fit: on the node with the fewest free
     /// accelerators that suffice.
     pub(crate) fn reserve(&mut self, per_node: u32, pods: u32) {
@@ -144,6 +149,16 @@ impl ReplicaNodes {
             fits(leaders, replicas) && fits(workers, workers_per_replica.saturating_mul(replicas))
         });
         roles_fit && fits(&self.all, nodes.saturating_mul(replicas))
+    }
+
+    /// Returns for how many Pods of `replicas` replicas the nodes have no room, even if no accelerator is in use.
+    pub(crate) fn pods_without_room(&self, per_node: u32, nodes: u32, replicas: u32) -> u32 {
+        let missing = |pool: &PoolCapacity, pods: u32| pods.saturating_sub(pool.slots_when_empty(per_node));
+        let missing_by_role = self.by_role.as_ref().map_or(0, |(leaders, workers)| {
+            let worker_count = nodes.saturating_sub(1).saturating_mul(replicas);
+            missing(leaders, replicas).saturating_add(missing(workers, worker_count))
+        });
+        missing_by_role.max(missing(&self.all, nodes.saturating_mul(replicas)))
     }
 }
 

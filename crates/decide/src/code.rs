@@ -137,6 +137,9 @@ pub mod warning {
         NO_FREE_CAPACITY = "NoFreeCapacity":
             "The accelerators of the selected class are in use; the service waits for free ones.",
             "Free accelerators or add nodes; `ostler explain` shows which workloads use them.";
+        TOO_FEW_NODES = "TooFewNodes":
+            "The nodes of the selected class have too few accelerators for all replicas, even if none is in use.",
+            "Add nodes, reduce the replicas, or use a smaller model; `ostler explain` shows what would suffice.";
         COST_THRESHOLD_EXCEEDED = "CostThresholdExceeded":
             "No eligible class is within the cost threshold; the cheapest one is used.",
             "Raise the annotation ome.io/cost-threshold, or set the prices of classes.";

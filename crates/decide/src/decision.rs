@@ -195,6 +195,9 @@ pub struct Eligibility {
     pub free_and_total: Option<(u32, u32)>,
     /// Whether enough accelerators are free for all replicas; true if the nodes are unknown.
     pub has_capacity: bool,
+    /// Pods of all replicas for which the eligible nodes have no room, even if no accelerator is in use; 0 if the nodes are
+    /// unknown.
+    pub pods_without_room: u32,
 }
 
 /// The current selection of a service, read from its status or its workload.

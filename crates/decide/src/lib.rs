@@ -92,7 +92,7 @@ pub use preference::{ClassPreference, Comparison, ComparisonOperator, Preference
 pub use rank_reason::{ClassRankReason, OUTRANKED, RuntimeRankReason, SizeFit};
 pub use reason::{
     ClassRejection, CountLimit, ExclusionReason, MissingField, ModelField, RecordedReason, RuntimeRejection, Warning,
-    WarningSubject,
+    WarningSubject, is_capacity_shortage,
 };
 pub use remedy::{
     CapabilityChange, ConstraintSource, ProposedChange, Remedy, RuntimeField, components_without_capacity,

@@ -11,6 +11,8 @@ mod runtime;
 use api::Code;
 use serde::{Deserialize, Serialize};
 
+use crate::code;
+
 use crate::component::Component;
 
 pub(crate) use class::class_stage;
@@ -71,6 +73,18 @@ impl Warning {
     pub fn with_subject(self, subject: WarningSubject) -> Self {
         Self { subject: Some(subject), ..self }
     }
+
+    /// Returns whether the service lacks accelerators: free ones, or nodes.
+    #[must_use]
+    pub fn is_capacity_shortage(&self) -> bool {
+        is_capacity_shortage(&self.code)
+    }
+}
+
+/// Returns whether `code` is a warning that the service lacks accelerators: free ones, or nodes.
+#[must_use]
+pub fn is_capacity_shortage(code: &str) -> bool {
+    code == code::warning::NO_FREE_CAPACITY.as_str() || code == code::warning::TOO_FEW_NODES.as_str()
 }
 
 /// Returns the index of `code` in `codes`; 0 if it is not listed.

@@ -99,19 +99,40 @@ impl Remedy {
     }
 }
 
-/// Returns the remedy if `change` improves the decision.
+/// Returns the remedy if `change` improves the decision. If the nodes of the resulting class have too few accelerators, the
+/// remedy also adds nodes.
 fn try_change(what_if: &WhatIf<'_>, change: ProposedChange) -> Option<Remedy> {
     let outcome = what_if.try_edit(|demand, supply| apply::apply_change(demand, supply, &change))?;
     let current = what_if.current;
+    if has_too_few_nodes(&outcome) && !has_too_few_nodes(current) {
+        return with_added_nodes(what_if, change, &outcome);
+    }
     let is_improvement =
         !current.feasible || components_without_capacity(&outcome) < components_without_capacity(current);
     is_improvement.then_some(Remedy { prerequisite: None, change, outcome })
 }
 
-/// Returns the number of components that wait for free accelerators.
+/// Returns `change` followed by nodes to add, if both together let all replicas run.
+fn with_added_nodes(what_if: &WhatIf<'_>, change: ProposedChange, outcome: &Decision) -> Option<Remedy> {
+    let (mut demand, mut supply) = (what_if.demand.clone(), what_if.supply.clone());
+    apply::apply_change(&mut demand, &mut supply, &change);
+    let changed = WhatIf { demand: &demand, supply: &supply, current: outcome };
+    let add_nodes = classes::capacity_changes(&changed)
+        .into_iter()
+        .find(|change| matches!(change, ProposedChange::AddNodes { .. }))?;
+    let outcome = changed.try_edit(|demand, supply| apply::apply_change(demand, supply, &add_nodes))?;
+    let suffices = components_without_capacity(&outcome) == 0;
+    suffices.then_some(Remedy { prerequisite: Some(change), change: add_nodes, outcome })
+}
+
+/// Returns the number of components without free accelerators for all replicas.
 #[must_use]
 pub fn components_without_capacity(decision: &Decision) -> usize {
-    decision.warnings.iter().filter(|warning| warning.code == code::warning::NO_FREE_CAPACITY.as_str()).count()
+    decision.warnings.iter().filter(|warning| warning.is_capacity_shortage()).count()
+}
+
+fn has_too_few_nodes(decision: &Decision) -> bool {
+    decision.warnings.iter().any(|warning| warning.code == code::warning::TOO_FEW_NODES.as_str())
 }
 
 fn feasibility_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
@@ -135,8 +156,7 @@ impl fmt::Display for Remedy {
             write!(f, "{prerequisite}, and then ")?;
         }
         write!(f, "{}: {}", self.change, self.outcome.message)?;
-        let capacity_warning =
-            self.outcome.warnings.iter().find(|warning| warning.code == code::warning::NO_FREE_CAPACITY.as_str());
+        let capacity_warning = self.outcome.warnings.iter().find(|warning| warning.is_capacity_shortage());
         capacity_warning.map_or(Ok(()), |warning| write!(f, " ({})", warning.message))
     }
 }

@@ -172,7 +172,20 @@ fn capacity_warning(evaluation: &ComponentEvaluation<'_>, selected: &RankedClass
         return None;
     }
     let (component, shape) = (evaluation.component, eligibility.shape);
-    let required = shape.accelerators().saturating_mul(evaluation.replicas.max(1));
+    let replicas = evaluation.replicas.max(1);
+    let required = shape.accelerators().saturating_mul(replicas);
+    if eligibility.pods_without_room > 0 {
+        let pods = shape.nodes.saturating_mul(replicas);
+        let message = format!(
+            "Too few nodes: the {} requires {required} × {} ({} per Pod), and even without other workloads the {total} of eligible nodes suffice for {} of {pods} Pods",
+            component.as_str(),
+            class.name,
+            shape.per_node,
+            pods.saturating_sub(eligibility.pods_without_room)
+        );
+        let warning = Warning::new(code::warning::TOO_FEW_NODES, message);
+        return Some(warning.with_subject(WarningSubject::Component(component)));
+    }
     let fragmented = if free >= required { format!(", but not {} on one node", shape.per_node) } else { String::new() };
     let message = format!(
         "Waiting for free accelerators: the {} requires {required} × {}, and {free} of {total} are free on eligible nodes{fragmented}",

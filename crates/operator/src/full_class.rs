@@ -1,6 +1,5 @@
 //! Describes a class without free capacity for the replicas of a component, and what other classes cost.
 
-use decide::code::warning::NO_FREE_CAPACITY;
 use decide::{AcceleratorCandidate, ClassEvaluation, Eligibility, RuntimeCandidate, WarningSubject};
 use plan::ServicePlan;
 
@@ -11,7 +10,7 @@ const MAX_ALTERNATIVES: usize = 3;
 /// the other eligible classes. `None` if no component waits for capacity.
 pub(crate) fn full_class_message(plan: &ServicePlan) -> Option<String> {
     let component = plan.warnings.iter().find_map(|warning| match &warning.subject {
-        Some(WarningSubject::Component(component)) if warning.code == NO_FREE_CAPACITY.as_str() => Some(component),
+        Some(WarningSubject::Component(component)) if warning.is_capacity_shortage() => Some(component),
         _ => None,
     })?;
     let class = plan.components.get(component.as_str())?.accelerator_class.as_deref()?;
@@ -19,15 +18,20 @@ pub(crate) fn full_class_message(plan: &ServicePlan) -> Option<String> {
     let classes: Vec<(&AcceleratorCandidate, &Eligibility)> = eligible_classes(runtime, component.as_str()).collect();
     let (_, selected) = classes.iter().find(|(candidate, _)| candidate.class == class)?;
     let required = selected.shape.accelerators().saturating_mul(selected.replicas);
-    let available = selected.free_and_total.map_or(0, |(free, _)| free);
+    let (free, total) = selected.free_and_total.unwrap_or_default();
     let others = classes.iter().filter(|(candidate, _)| candidate.class != class);
     let others: Vec<String> = others.take(MAX_ALTERNATIVES).map(|(other, price)| alternative(other, price)).collect();
     let others = match others.as_slice() {
         [] => "no other class is eligible".to_owned(),
         others => format!("alternatives per replica: {}", others.join(", ")),
     };
+    let (problem, available) = match selected.pods_without_room {
+        0 => ("is full", format!("can use {free}")),
+        1 => ("is too small", format!("its nodes have {total} in total, too few for 1 Pod even when empty")),
+        pods => ("is too small", format!("its nodes have {total} in total, too few for {pods} Pods even when empty")),
+    };
     Some(format!(
-        "Class {class} is full: the {} requires {required} accelerators and can use {available}; {others}",
+        "Class {class} {problem}: the {} requires {required} accelerators and {available}; {others}",
         component.as_str()
     ))
 }
@@ -56,6 +60,7 @@ fn alternative(candidate: &AcceleratorCandidate, eligibility: &Eligibility) -> S
 
 #[cfg(test)]
 mod tests {
+    use decide::code::warning::NO_FREE_CAPACITY;
     use decide::{Component, ComponentDecision, LazyList, ReplicaShape, Warning};
     use rstest::rstest;
     use serde_json::json;
@@ -73,6 +78,7 @@ mod tests {
             replicas: 3,
             free_and_total,
             has_capacity: false,
+            pods_without_room: 0,
         };
         AcceleratorCandidate {
             component: "engine".to_owned(),
@@ -112,5 +118,20 @@ mod tests {
     )]
     fn describes_the_full_class(#[case] plan: ServicePlan, #[case] expected: Option<&str>) {
         assert_eq!(full_class_message(&plan).as_deref(), expected);
+    }
+
+    /// No other workload has to end: the class would be too small even without them.
+    #[test]
+    fn describes_the_class_that_is_too_small() {
+        let mut plan = plan(Vec::new(), true);
+        let mut selected = candidate("l40s", Some(1.5), Some((2, 4)));
+        if let ClassEvaluation::Eligible(eligibility) = &mut selected.evaluation {
+            eligibility.pods_without_room = 1;
+        }
+        plan.candidates[0].accelerators = LazyList::Ready([selected].into());
+        plan.warnings[0].code = decide::code::warning::TOO_FEW_NODES.as_str().to_owned();
+        let expected = "Class l40s is too small: the engine requires 6 accelerators and its nodes have 4 in total, too \
+                        few for 1 Pod even when empty; no other class is eligible";
+        assert_eq!(full_class_message(&plan).as_deref(), Some(expected));
     }
 }

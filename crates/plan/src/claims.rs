@@ -102,15 +102,15 @@ fn pod_sets(component: &str, decision: &ComponentDecision) -> Vec<PodSet> {
     vec![set(class, decision.accelerators_per_node, decision.nodes.saturating_mul(decision.replicas.max(1)))]
 }
 
-/// Returns whether a decision with these warnings waits for accelerators of other services.
+/// Returns whether a decision with these warnings waits for accelerators of other services, or for more nodes.
 pub fn waits_for_capacity(warnings: &[Warning]) -> bool {
-    warnings.iter().any(|warning| warning.code == NO_FREE_CAPACITY)
+    warnings.iter().any(Warning::is_capacity_shortage)
 }
 
-/// Returns whether `status.decision` waits for accelerators of other services.
+/// Returns whether `status.decision` waits for accelerators of other services, or for more nodes.
 pub fn status_waits_for_capacity(decision: &Value) -> bool {
     let mut warnings = decision["warnings"].as_array().into_iter().flatten();
-    warnings.any(|warning| warning["code"] == NO_FREE_CAPACITY)
+    warnings.any(|warning| warning["code"].as_str().is_some_and(decide::is_capacity_shortage))
 }
 
 /// Adds the claims of other services to the capacity warnings of a decision.

@@ -192,8 +192,11 @@ fn ranked_class<'a>(
             performance_score: round_score(score.performance),
             price_per_hour: price_per_hour.map(round_score),
             replicas: replicas.max(1),
-            free_and_total: nodes.map(|nodes| (nodes.all.free(), nodes.all.total())),
+            free_and_total: nodes.as_ref().map(|nodes| (nodes.all.free(), nodes.all.total())),
             has_capacity: capacity != Capacity::Insufficient,
+            pods_without_room: nodes
+                .as_ref()
+                .map_or(0, |nodes| nodes.pods_without_room(fit.shape.per_node, fit.shape.nodes, replicas.max(1))),
         },
         score,
     }

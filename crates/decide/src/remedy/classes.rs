@@ -47,7 +47,8 @@ fn has_capacity(class: &AcceleratorCandidate) -> bool {
     matches!(&class.evaluation, ClassEvaluation::Eligible(eligibility) if eligibility.has_capacity)
 }
 
-/// Returns the accelerators to free, or the nodes to add, so that all replicas of the component fit.
+/// Returns the accelerators to free, or the nodes to add, so that all replicas of the component fit. The nodes to add are
+/// as large as the largest node of the class, and nothing has to be freed in addition.
 fn capacity_change(supply: &Supply, component: &ComponentDecision) -> Option<ProposedChange> {
     let class = supply.class(component.accelerator_class.as_deref()?)?;
     let (per_node, pods) = (component.accelerators_per_node, component.nodes.saturating_mul(component.replicas.max(1)));
@@ -56,7 +57,12 @@ fn capacity_change(supply: &Supply, component: &ComponentDecision) -> Option<Pro
     let class = class.name.clone();
     Some(match accelerators_to_free(&availability, per_node.max(1), missing_slots) {
         Ok(count) => ProposedChange::FreeAccelerators { class, count },
-        Err(nodes) => ProposedChange::AddNodes { class, nodes, per_node },
+        Err(_) => {
+            let largest_node = availability.nodes.iter().map(|node| node.total).max().unwrap_or_default();
+            let node_size = largest_node.max(per_node);
+            let nodes = missing_slots.div_ceil((node_size / per_node.max(1)).max(1));
+            ProposedChange::AddNodes { class, nodes, per_node: node_size }
+        }
     })
 }
 

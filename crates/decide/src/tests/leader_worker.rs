@@ -37,7 +37,7 @@ fn fixture_with_nodes(nodes: &str, roles: &str, replicas: u32) -> Fixture {
 /// Returns the nodes of one replica, or the rejection code of the class; marks a service that waits for capacity.
 fn outcome(fixture: &Fixture) -> String {
     let decision = fixture.decide();
-    let is_waiting = decision.warnings.iter().any(|warning| warning.code == code::warning::NO_FREE_CAPACITY.as_str());
+    let is_waiting = decision.warnings.iter().any(Warning::is_capacity_shortage);
     match decision.components.get("engine").filter(|_| decision.feasible) {
         Some(engine) if is_waiting => format!("waits for {} nodes", engine.nodes),
         Some(engine) => format!("{} nodes", engine.nodes),

@@ -173,7 +173,7 @@ proptest! {
         for remedy in &remedies {
             prop_assert!(remedy.outcome.feasible);
         }
-        let is_waiting = decision.warnings.iter().any(|warning| warning.code == "NoFreeCapacity");
+        let is_waiting = decision.warnings.iter().any(crate::Warning::is_capacity_shortage);
         prop_assert!(!decision.feasible || is_waiting || remedies.is_empty());
         let count = texts.len();
         texts.sort_unstable();

@@ -2,7 +2,7 @@
 
 use rstest::rstest;
 
-use super::fixture::{CLASSES, fixture};
+use super::fixture::{self, CLASSES, fixture};
 use crate::*;
 
 const MODEL: &str = "{apiVersion: ome.io/v1beta1, kind: ClusterBaseModel, metadata: {name: m}, spec: {modelFormat: {name: safetensors, version: 1.0.0}, modelFramework: {name: transformers, version: 4.45.0}, modelArchitecture: LlamaForCausalLM, modelParameterSize: 30B}}";
@@ -248,6 +248,64 @@ fn proposes_free_capacity() {
         remedies.iter().filter_map(|remedy| Some(remedy.split_once(": ")?.0.to_owned())).collect::<Vec<_>>()
     };
     assert_eq!(changes(&with_one_preferred), changes(&remedies));
+}
+
+/// Replicas of one H100 each, on one node with eight, four of which are free. The service waits only if the node would
+/// suffice without other workloads; otherwise no number of accelerators to free is proposed.
+#[rstest]
+#[case::waits(
+    8,
+    "NoFreeCapacity: Waiting for free accelerators: the engine requires 8 × nvidia-h100-80gb, and 4 of 8 are free on eligible nodes",
+    &["free 4 more accelerators of class nvidia-h100-80gb"]
+)]
+#[case::too_few_nodes(
+    16,
+    "TooFewNodes: Too few nodes: the engine requires 16 × nvidia-h100-80gb (1 per Pod), and even without other workloads the 8 of eligible nodes suffice for 8 of 16 Pods",
+    &["add 2 nodes with 8 × nvidia-h100-80gb each"]
+)]
+#[case::more_nodes_than_are_proposed(
+    1000,
+    "TooFewNodes: Too few nodes: the engine requires 1000 × nvidia-h100-80gb (1 per Pod), and even without other workloads the 8 of eligible nodes suffice for 8 of 1000 Pods",
+    &[]
+)]
+fn proposes_what_suffices_on_the_resulting_fleet(
+    #[case] replicas: u32,
+    #[case] expected_warning: &str,
+    #[case] expected_changes: &[&str],
+) {
+    let fixture = fixture_with_four_free(RUNTIME, replicas);
+    let decision = fixture.decide();
+    let warnings: Vec<String> =
+        decision.warnings.iter().map(|warning| format!("{}: {}", warning.code, warning.message)).collect();
+    assert_eq!(warnings, [expected_warning]);
+    let remedies = find_remedies(&fixture.demand, &fixture.supply);
+    assert!(remedies.iter().all(|remedy| components_without_capacity(&remedy.outcome) == 0));
+    let changes: Vec<String> = remedies.iter().map(|remedy| remedy.change.to_string()).collect();
+    assert_eq!(changes, expected_changes);
+}
+
+/// Enabling the runtime does not suffice, so the nodes to add are part of the same proposal.
+#[test]
+fn combines_a_change_with_the_nodes_that_it_needs() {
+    let fixture = fixture_with_four_free(&RUNTIME.replace("disabled: false", "disabled: true"), 16);
+    let remedies: Vec<String> =
+        find_remedies(&fixture.demand, &fixture.supply).iter().map(ToString::to_string).collect();
+    let expected = "remove spec.disabled from runtime srt, and then add 2 nodes with 8 × nvidia-h100-80gb each: srt on";
+    assert!(remedies[0].starts_with(expected), "{remedies:#?}");
+}
+
+/// Returns a service that allows only the class of one node, four of whose eight accelerators are free.
+fn fixture_with_four_free(runtime: &str, replicas: u32) -> fixture::Fixture {
+    let fields = format!(
+        "model: {{name: m}}, acceleratorSelector: {{preferredClasses: [nvidia-h100-80gb]}}, engine: {{minReplicas: {replicas}}}"
+    );
+    let service = SERVICE.replace("model: {name: m}", &fields);
+    let mut fixture = fixture(&[CLASSES, &[MODEL, runtime, &service, NODES].join("\n---\n")]);
+    for class in &mut fixture.supply.classes {
+        let class = std::sync::Arc::make_mut(class);
+        class.availability.iter_mut().flat_map(|known| &mut known.nodes).for_each(|node| node.free = 4);
+    }
+    fixture
 }
 
 /// A count that no node provides is rejected; the remedy proposes a count that a node provides.
