@@ -130,11 +130,18 @@ impl ClusterObjects {
     /// Returns the snapshot that decisions are computed from. Invalid objects are ignored, as in the operator, so that they do
     /// not hide why a service is not ready.
     pub(crate) fn snapshot(&self) -> Snapshot {
+        self.snapshot_without(|_| false)
+    }
+
+    /// Returns the snapshot after the deletion of some Pods and services.
+    pub(crate) fn snapshot_without(&self, is_deleted: impl Fn(&Value) -> bool) -> Snapshot {
         let mut snapshot = Snapshot::default();
-        for document in self.documents() {
-            snapshot.add_supply(&document).ok();
+        let pods = self.pods.iter().filter(|pod| !is_deleted(pod));
+        for object in self.supply.iter().chain(&self.nodes).chain(pods) {
+            snapshot.add_supply(&document(object.clone())).ok();
         }
-        snapshot.claims = self.services.iter().filter_map(plan::Claim::from_status).collect();
+        let services = self.services.iter().filter(|service| !is_deleted(service));
+        snapshot.claims = services.filter_map(plan::Claim::from_status).collect();
         snapshot
     }
 }

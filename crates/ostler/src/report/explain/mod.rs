@@ -5,6 +5,7 @@
 pub(crate) mod class;
 mod conditions;
 mod decision;
+mod deletions;
 mod explanation;
 mod fields;
 pub(crate) mod model;

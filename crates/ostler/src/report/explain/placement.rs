@@ -1,44 +1,24 @@
-//! Explains why no node can schedule a Pod: what each node lacks, which workloads use it, and which deletions would free it.
+//! Explains why no node can schedule a Pod: what each node lacks, and which workloads use it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use apimachinery::Quantity;
-use cluster::Kind;
 use embedded::{SchedulingSnapshot, UnschedulableReason, filter_nodes};
 use serde_json::Value;
 
+use super::deletions::{self, Deletion};
 use super::fields::{text, text_of};
-use super::service_pods::{is_other_revision, service_of};
+use super::service_pods::is_other_revision;
 use crate::report::tree::{Reason, TreeNode, group_by_reason};
 
 /// Maximum number of lines for nodes.
 const MAX_LINES: usize = 12;
-/// Maximum number of deletions that are suggested.
-const MAX_SUGGESTIONS: usize = 2;
 
 /// Current nodes, Pods and classes.
 pub(super) struct PlacementAnalysis {
     snapshot: SchedulingSnapshot,
     /// Names of the classes of each node.
     node_classes: BTreeMap<String, Vec<String>>,
-}
-
-/// A service, or a Pod without a service, that uses resources of a node.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Workload {
-    kind: WorkloadKind,
-    namespace: String,
-    name: String,
-}
-
-/// The kind of a [`Workload`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum WorkloadKind {
-    /// A service of this kind.
-    Service(Kind),
-    /// A Pod without a service.
-    Pod,
 }
 
 // === impl PlacementAnalysis ===
@@ -145,27 +125,13 @@ impl PlacementAnalysis {
 
     /// Lists the workloads that use the resource: `   (chat uses 4, sum uses 2)`.
     fn usage_suffix(&self, node: &str, resource: &str) -> String {
-        let workloads = self.workloads(node, resource);
+        let workloads = deletions::workloads(&self.snapshot, node, resource);
         if workloads.is_empty() {
             return String::new();
         }
         let usages: Vec<String> =
             workloads.iter().map(|(workload, quantity)| format!("{} uses {quantity}", workload.name)).collect();
         format!("   ({})", usages.join(", "))
-    }
-
-    /// Returns the workloads that use a resource of a node, largest quantity first.
-    fn workloads(&self, node: &str, resource: &str) -> Vec<(Workload, Quantity)> {
-        let mut quantities: BTreeMap<Workload, Quantity> = BTreeMap::new();
-        for pod in self.snapshot.pods.iter().filter(|pod| is_running_on(pod, node)) {
-            if let Some(quantity) = apimachinery::pod_requests(pod).get(resource).filter(|quantity| !quantity.is_zero())
-            {
-                *quantities.entry(Workload::from_pod(pod)).or_insert(Quantity::ZERO) += *quantity;
-            }
-        }
-        let mut workloads: Vec<_> = quantities.into_iter().collect();
-        workloads.sort_by(|(a, quantity_a), (b, quantity_b)| quantity_b.cmp(quantity_a).then_with(|| a.cmp(b)));
-        workloads
     }
 
     /// Returns whether a node can schedule the Pod once Pods of other revisions of its Deployment have stopped.
@@ -175,75 +141,8 @@ impl PlacementAnalysis {
         filter_nodes(pod, &snapshot).values().any(Vec::is_empty)
     }
 
-    /// Suggests deletions of services that would let a node schedule the Pod: per node the smallest service that suffices, or
-    /// all services together. Each suggestion is verified by scheduling the Pod without the deleted services.
-    pub(super) fn deletion_remedies(&self, pod: &Value) -> Vec<String> {
-        let mut remedies: Vec<(usize, Quantity, String)> = Vec::new();
-        for (node, reasons) in filter_nodes(pod, &self.snapshot) {
-            if let [UnschedulableReason::InsufficientResource { resource, requested, free, .. }] = reasons.as_slice() {
-                remedies.extend(self.deletion_on_node(pod, &node, resource, *requested - *free));
-            }
-        }
-        remedies.sort_by(|a, b| (a.0, a.1, &a.2).cmp(&(b.0, b.1, &b.2)));
-        remedies.dedup_by(|a, b| a.2 == b.2);
-        remedies.into_iter().take(MAX_SUGGESTIONS).map(|(.., remedy)| remedy).collect()
+    /// Returns deletions of other services, each of which lets all of the Pods run.
+    pub(super) fn sufficient_deletions(&self, pods: &[&Value]) -> Vec<Deletion> {
+        deletions::sufficient_deletions(pods, &self.snapshot)
     }
-
-    /// Returns the number of services to delete on `node`, the quantity that this frees, and the suggestion.
-    fn deletion_on_node(
-        &self,
-        pod: &Value,
-        node: &str,
-        resource: &str,
-        shortage: Quantity,
-    ) -> Option<(usize, Quantity, String)> {
-        let own_workload = Workload::from_pod(pod);
-        let mut workloads = self.workloads(node, resource);
-        workloads.retain(|(workload, _)| workload.kind != WorkloadKind::Pod && *workload != own_workload);
-        let workloads_to_delete: Vec<(Workload, Quantity)> =
-            match workloads.iter().rev().find(|(_, quantity)| *quantity >= shortage) {
-                Some(smallest) => vec![smallest.clone()],
-                None => workloads,
-            };
-        let remaining_pods: Vec<Arc<Value>> = self
-            .snapshot
-            .pods
-            .iter()
-            .filter(|pod| workloads_to_delete.iter().all(|(workload, _)| Workload::from_pod(pod) != *workload))
-            .cloned()
-            .collect();
-        let snapshot = SchedulingSnapshot { pods: remaining_pods, ..self.snapshot.clone() };
-        let fits = filter_nodes(pod, &snapshot).get(node).is_some_and(Vec::is_empty);
-        let freed_quantity = workloads_to_delete.iter().fold(Quantity::ZERO, |sum, (_, quantity)| sum + *quantity);
-        let commands: Vec<String> = workloads_to_delete.iter().map(|(workload, _)| workload.delete_command()).collect();
-        let remedy =
-            format!("free {shortage} × {resource} on {node}: {} (frees {freed_quantity})", commands.join(" and "));
-        fits.then_some((workloads_to_delete.len(), freed_quantity, remedy))
-    }
-}
-
-// === impl Workload ===
-
-impl Workload {
-    /// Returns the service of the Pod, or the Pod itself.
-    fn from_pod(pod: &Value) -> Self {
-        let (kind, name) = match service_of(pod) {
-            Some((kind, name)) => (WorkloadKind::Service(kind), name),
-            None => (WorkloadKind::Pod, text(pod, "/metadata/name")),
-        };
-        Self { kind, namespace: text(pod, "/metadata/namespace").to_owned(), name: name.to_owned() }
-    }
-
-    fn delete_command(&self) -> String {
-        let kind = match self.kind {
-            WorkloadKind::Service(kind) => format!("{}.{}", kind.kind.to_lowercase(), kind.group),
-            WorkloadKind::Pod => "pod".to_owned(),
-        };
-        format!("kubectl delete {kind} {} -n {}", self.name, self.namespace)
-    }
-}
-
-/// Returns whether the Pod is bound to the node and not terminated.
-fn is_running_on(pod: &Value, node: &str) -> bool {
-    pod["spec"]["nodeName"] == node && !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }

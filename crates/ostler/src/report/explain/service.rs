@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use decide::{Origin, ProposedChange, Setting, SettingField};
+use decide::{Origin, ProposedChange, Setting, SettingField, Warning};
 use jiff::Timestamp;
 use plan::Service;
 use serde_json::Value;
 
 use super::conditions::{negative_conditions, unmet_conditions};
 use super::decision::{decision_summary, decision_tree, engine_class, infeasible_headline, rejected_runtimes};
+use super::deletions::Deletion;
 use super::explanation::Explanation;
 use super::fields::text_of;
 use super::model;
@@ -36,6 +37,8 @@ pub(crate) struct ServiceContext<'a> {
     /// Remedies that state only how many accelerators to free. They are shown if no service is known whose deletion
     /// would free them.
     capacity_remedies: Vec<String>,
+    /// Warnings of the decision with the current cluster.
+    warnings: Vec<Warning>,
     /// Settings of the Pods, with their origins.
     settings: Settings,
     now: Timestamp,
@@ -58,6 +61,7 @@ impl<'a> ServiceContext<'a> {
             pod_diagnostics,
             remedies: Vec::new(),
             capacity_remedies: Vec::new(),
+            warnings: Vec::new(),
             settings: Settings::new(),
             now,
         };
@@ -77,6 +81,7 @@ impl<'a> ServiceContext<'a> {
         if context.remedies.is_empty() && !service_plan.feasible {
             context.remedies.extend(model::other_models_remedy(&snapshot, service));
         }
+        context.warnings = service_plan.warnings;
         context.settings = service_plan.settings;
         context
     }
@@ -85,7 +90,8 @@ impl<'a> ServiceContext<'a> {
 /// Explains an InferenceService of either group.
 pub(crate) fn explain(service: &Value, context: ServiceContext<'_>) -> Explanation {
     let mut explanation = Explanation::new(service, context.now);
-    let decision = service.pointer("/status/decision").cloned();
+    let decision =
+        service.pointer("/status/decision").map(|recorded| with_current_warnings(recorded, &context.warnings));
     let pods = current_pods(&service_pods(service, context.objects));
     let placement = PlacementAnalysis::new(&context.objects.nodes, &context.objects.pods, &context.objects.supply);
     let problems = PodProblems::new(&pods, &context.pod_diagnostics);
@@ -115,15 +121,47 @@ pub(crate) fn explain(service: &Value, context: ServiceContext<'_>) -> Explanati
         let first_unschedulable = problems.unschedulable.first();
         // The rollout stops the Pods of the earlier revision.
         if !first_unschedulable.is_some_and(|pod| placement.fits_without_earlier_revision(pod)) {
-            let deletions: Vec<String> =
-                first_unschedulable.into_iter().flat_map(|pod| placement.deletion_remedies(pod)).collect();
-            explanation.remedies.extend(if deletions.is_empty() { context.capacity_remedies } else { deletions });
             explanation.remedies.extend(fewer_replicas_remedy(&problems, &pods));
+            let deletions = match explanation.remedies.is_empty() {
+                true => deletion_remedies(
+                    service,
+                    context.objects,
+                    &placement.sufficient_deletions(&problems.unschedulable),
+                ),
+                false => Vec::new(),
+            };
+            explanation.remedies.extend(if deletions.is_empty() { context.capacity_remedies } else { deletions });
         }
     }
     explanation.pods = problems.to_pod_problems();
     explanation.decision = decision;
     explanation
+}
+
+/// Returns the recorded decision with the current messages of its capacity warnings: the record does not change with the
+/// free capacity.
+fn with_current_warnings(recorded: &Value, current: &[Warning]) -> Value {
+    let mut decision = recorded.clone();
+    for warning in decision.get_mut("warnings").and_then(Value::as_array_mut).into_iter().flatten() {
+        let is_same = |other: &&Warning| other.is_capacity_shortage() && warning["code"] == *other.code;
+        let mut same_code = current.iter().filter(is_same);
+        // Several components may lack capacity; the record does not store which.
+        if let (Some(only), None) = (same_code.next(), same_code.next()) {
+            warning["message"] = only.message.clone().into();
+        }
+    }
+    decision
+}
+
+/// Returns the deletions after which the service can be planned without waiting for capacity.
+fn deletion_remedies(service: &Value, objects: &ClusterObjects, deletions: &[Deletion]) -> Vec<String> {
+    let parsed = Service::from_document(&cluster_objects::document(service.clone())).ok().flatten();
+    let is_plannable = |deletion: &&Deletion| {
+        let Some(service) = parsed.as_ref().filter(|_| objects.has_complete_supply()) else { return true };
+        let plan = plan::plan_service(&objects.snapshot_without(|object| deletion.includes(object)), service);
+        plan.feasible && !plan::waits_for_capacity(&plan.warnings)
+    };
+    deletions.iter().filter(is_plannable).map(ToString::to_string).collect()
 }
 
 /// Returns whether the status reflects the current generation.

@@ -121,6 +121,62 @@ fn lists_services_that_use_the_accelerators() {
     insta::assert_snapshot!(render_explanation(&service, &objects));
 }
 
+/// Eight replicas of an H100 each do not fit on the node with eight, of which `sum` uses six. `sum` is the last resort, and no
+/// help for 16 replicas.
+#[rstest]
+#[case::last_resort(8, true, &[
+    "kubectl delete inferenceservice.fusioninfer.io sum -n default   (destructive: deletes default/sum; frees 6 × nvidia.com/gpu)"
+])]
+#[case::not_if_another_remedy_works(8, false, &[
+    "use a smaller model: set spec.model.name to llama-3-2-3b-instruct",
+    "free 6 more accelerators of class h100: sglang-70b on 4 × h100",
+])]
+#[case::larger_than_the_fleet(16, true, &["add 2 nodes with 8 × h100 each"])]
+fn proposes_only_what_suffices(#[case] accelerators: u32, #[case] is_only_model: bool, #[case] expected: &[&str]) {
+    let mut objects = cluster();
+    if is_only_model {
+        let is_other_model = |object: &Value| {
+            object["kind"] == "ClusterBaseModel" && object["metadata"]["name"] != "llama-3-3-70b-instruct"
+        };
+        objects.supply.retain(|object| !is_other_model(object));
+    }
+    objects.pods[0]["metadata"] =
+        json!({"name": "sum-0", "namespace": "default", "labels": {"fusioninfer.io/service": "sum"}});
+    let replicas = accelerators / 4;
+    let pod = |index| pending_pod(&format!("chat-engine-{index}"), "NVIDIA-H100-80GB-HBM3", 4);
+    objects.pods.extend((0..replicas).map(pod));
+    let message = "Pod chat-engine-0: 0/2 nodes are available: insufficient resources.";
+    let service = service(
+        json!({"model": {"name": "llama-3-3-70b-instruct"}, "engine": {"minReplicas": replicas}}),
+        &objects,
+        &[("WorkloadsReady", "False", "Unschedulable", message), ("Ready", "False", "Unschedulable", message)],
+    );
+    let text = render_explanation(&service, &objects);
+    assert_eq!(text.contains("Waiting for free accelerators"), accelerators <= 8, "{text}");
+    let remedies: Vec<&str> = text.split("What would help\n").nth(1).unwrap().lines().collect();
+    assert_eq!(remedies.len(), expected.len(), "{text}");
+    for (remedy, expected) in remedies.iter().zip(expected) {
+        assert!(remedy.trim_start_matches([' ', '·']).starts_with(expected), "{text}");
+    }
+}
+
+/// The record in the status does not change with the free capacity.
+#[test]
+fn shows_current_capacity_of_a_recorded_decision() {
+    let mut objects = cluster();
+    objects.pods.push(pending_pod("chat-engine-a", "NVIDIA-H100-80GB-HBM3", 4));
+    let message = "Pod chat-engine-a: 0/2 nodes are available: insufficient resources.";
+    let service = service(
+        json!({"model": {"name": "llama-3-3-70b-instruct"}, "engine": {"minReplicas": 2}}),
+        &objects,
+        &[("WorkloadsReady", "False", "Unschedulable", message), ("Ready", "False", "Unschedulable", message)],
+    );
+    assert!(render_explanation(&service, &objects).contains("2 of 8 are free"));
+    objects.pods[0]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = json!(5);
+    let text = render_explanation(&service, &objects);
+    assert!(text.contains("3 of 8 are free"), "{text}");
+}
+
 #[test]
 fn suggests_similar_class_name() {
     let objects = cluster();
