@@ -144,7 +144,7 @@ mod tests {
         let now = Timestamp::from_second(1).unwrap();
         let name = event_name(&object, &transition, "");
         let event = render(&object, "Reconcile", &transition, "ostler.io/operator", now, name);
-        assert_eq!(event["metadata"], json!({"namespace": "n", "name": "a.af63f04c86022b22.unschedulable"}));
+        assert_eq!(event["metadata"], json!({"namespace": "n", "name": "a.af63e84c860200f0.unschedulable"}));
         assert_eq!(event["regarding"]["uid"], "u");
         assert_eq!(event["type"], "Warning");
         assert_eq!(event["note"].as_str().unwrap().len(), 1024);

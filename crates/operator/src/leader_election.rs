@@ -28,8 +28,8 @@ pub struct LeaderElection {
 impl LeaderElection {
     /// Creates the elector of this replica, which is not ready before it has read the Lease once.
     pub(crate) fn elector(&self, client: Client, clock: Arc<dyn Clock>, health: Arc<Health>) -> LeaderElector {
-        health
-            .set_not_ready(Part::Lease, format!("waiting for the first read of Lease {}/{LEASE_NAME}", self.namespace));
+        let lease = format!("{}/{}", self.namespace, self.name);
+        health.set_not_ready(Part::Lease, format!("waiting for the first read of Lease {lease}"));
         LeaderElector {
             client,
             clock,

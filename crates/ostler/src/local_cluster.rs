@@ -194,11 +194,13 @@ fn apply_definition(server: &embedded::Server, definition: Value) -> Result<(), 
     }
 }
 
-/// Returns whether no other client has written the object, apart from its status.
+/// Returns whether `manager` and no other client has written the object, apart from its status. Earlier releases created
+/// definitions with an update, not with an apply.
 fn is_managed_only_by(object: &Value, manager: &str) -> bool {
-    let mut entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
-    entries.all(|entry| entry["manager"] == manager || entry["subresource"].is_string())
-        && cluster::is_managed_by(object, manager)
+    let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
+    let managers: BTreeSet<Option<&str>> =
+        entries.filter(|entry| entry["subresource"].is_null()).map(|entry| entry["manager"].as_str()).collect();
+    managers == BTreeSet::from([Some(manager)])
 }
 
 /// Applies an object of the catalog. An object that a user has created or edited is not changed.

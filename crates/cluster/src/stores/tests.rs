@@ -8,7 +8,7 @@ const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
 
 fn pod(namespace: &str, name: &str, version: &str) -> Value {
     json!({"metadata": {"namespace": namespace, "name": name, "resourceVersion": version,
-        "managedFields": [{"manager": "kubelet"}, {"manager": "us"}]}})
+        "managedFields": [{"manager": "kubelet", "operation": "Update"}, {"manager": "us", "operation": "Apply"}]}})
 }
 
 fn describe_changes(changes: Changes) -> Vec<String> {
@@ -58,7 +58,7 @@ fn only_managed_fields_of_own_manager_are_cached() {
     let stores = Stores::new("us");
     let _ = list(&stores, vec![pod("a", "x", "1")]);
     let stored = stores.get(POD, &NamespacedName::new("a", "x")).unwrap();
-    assert_eq!(stored["metadata"]["managedFields"], json!([{"manager": "us"}]));
+    assert_eq!(stored["metadata"]["managedFields"], json!([{"manager": "us", "operation": "Apply"}]));
     assert_eq!(stored["kind"], "Pod");
 }
 
@@ -121,7 +121,7 @@ fn lists_objects_by_owner() {
     assert_eq!((names("me"), names("them")), (vec!["z".into()], vec![]));
     // A user's copy has the owner reference, but not our field manager.
     let mut copy = controlled_pod("v", "1", "me");
-    copy["metadata"]["managedFields"] = json!([{"manager": "kubectl-create"}]);
+    copy["metadata"]["managedFields"] = json!([{"manager": "kubectl-create", "operation": "Update"}]);
     let _ = stores.apply_event(POD, Event::Apply(copy));
     assert_eq!(names("me"), ["z"]);
     assert!(stores.get_owned_by(POD, &NamespacedName::new("a", "v"), "me").is_none());
