@@ -168,6 +168,11 @@ impl Status {
         Self::without_details(408, "Timeout", message)
     }
 
+    /// Creates a 429 `TooManyRequests`: the server is busy.
+    pub fn too_many_requests(message: impl Into<String>) -> Self {
+        Self::without_details(429, "TooManyRequests", message)
+    }
+
     /// Creates a 410 `Expired`: a watch or continue token refers to a compacted revision.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::without_details(410, "Expired", message)

@@ -250,6 +250,15 @@ impl FirstListState {
 // === impl WatchedCache ===
 
 impl WatchedCache {
+    /// Records the start of the watch. A first list that was in progress has ended with a panic.
+    fn begin(&self) {
+        self.first_list.update(|state| {
+            if state.is_in_progress && !state.is_complete {
+                state.record_failure(false, Instant::now());
+            }
+        });
+    }
+
     fn apply_event(&self, event: watcher::Event<DynamicObject>) -> Changes {
         use watcher::Event;
         let (is_listed, is_complete) = (matches!(event, Event::InitApply(_)), matches!(event, Event::InitDone));
@@ -290,6 +299,7 @@ fn task_name(kind: Kind, namespace: &str) -> String {
 
 /// Lists and watches objects until `shutdown`.
 async fn run(api: kube::Api<DynamicObject>, config: watcher::Config, cache: WatchedCache, shutdown: CancellationToken) {
+    cache.begin();
     let mut events = pin!(watcher(api, config).default_backoff());
     loop {
         let event = tokio::select! {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use apimachinery::object;
+use apimachinery::{catch_panic, object};
 use apiserver::Subscription;
 use serde_json::Value;
 
@@ -34,8 +34,11 @@ pub(crate) async fn update_volumes(
             context.server.get("pods", namespace, name).filter(|stored| object::uid(stored) == object::uid(&pod));
         let Some(current) = current else { return };
         // As in the kubelet, a volume whose object was deleted keeps its content.
-        if let Err(error) = volumes::set_up(&current, &sources, &pod_dir) {
-            tracing::debug!(name, %error, "failed to update a volume");
+        match catch_panic(|| volumes::set_up(&current, &sources, &pod_dir)) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(name, %error, "failed to update a volume"),
+            // The next change is another attempt.
+            Err(panic) => tracing::error!(namespace, name, %panic, "failed to update the volumes of a Pod"),
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Publishes events before the state that records them, so that a crash or a lost Lease in between repeats the event
 //! instead of losing it.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use cluster::{Error, EventRecorder, Transition};
+use cluster::{Error, EventRecorder, Transition, metadata_field};
 use futures::future::join_all;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -15,7 +16,8 @@ const MAX_OUTAGE: Duration = Duration::from_secs(120);
 /// Publishes the events of one operator.
 pub(crate) struct EventPublisher {
     recorder: EventRecorder,
-    outage: Mutex<Option<Outage>>,
+    /// Outages by namespace: a webhook or a quota may concern some namespaces only.
+    outages: Mutex<BTreeMap<String, Outage>>,
 }
 
 /// Consecutive failures to create events.
@@ -30,18 +32,18 @@ struct Outage {
 impl EventPublisher {
     /// Returns a publisher that creates events with `recorder`.
     pub(crate) fn new(recorder: EventRecorder) -> EventPublisher {
-        EventPublisher { recorder, outage: Mutex::default() }
+        EventPublisher { recorder, outages: Mutex::default() }
     }
 
     /// Publishes transitions that the status of `object` does not record yet, all at the same time.
     ///
     /// # Errors
     /// An event could not be created, and the same request may succeed later: the status must not be written yet. A
-    /// rejected event is logged, and so are all events once the API server has stored none for two minutes.
+    /// rejected event is logged, and so are all events of a namespace once the API server has stored none for two minutes.
     pub(crate) async fn publish_transitions(&self, object: &Value, transitions: &[Transition]) -> Result<(), Error> {
         let requests =
             transitions.iter().map(|transition| self.recorder.publish_transition(object, "Reconcile", transition));
-        join_all(requests).await.into_iter().map(|result| self.settle(result)).fold(Ok(()), Result::and)
+        join_all(requests).await.into_iter().map(|result| self.settle(object, result)).fold(Ok(()), Result::and)
     }
 
     /// Publishes an event about the content of `object`, once for the same content and message.
@@ -54,26 +56,27 @@ impl EventPublisher {
         action: &str,
         transition: &Transition,
     ) -> Result<(), Error> {
-        self.settle(self.recorder.publish_once(object, action, transition).await)
+        self.settle(object, self.recorder.publish_once(object, action, transition).await)
     }
 
     /// Returns an error only if its event is to be published again.
-    fn settle(&self, result: Result<(), Error>) -> Result<(), Error> {
-        let mut outage = self.outage.lock().unwrap_or_else(PoisonError::into_inner);
+    fn settle(&self, object: &Value, result: Result<(), Error>) -> Result<(), Error> {
+        let namespace = metadata_field(object, "namespace");
+        let mut outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
         match result {
             Err(error) if error.is_transient() => {
-                let current = Outage::continued(*outage, Instant::now());
-                *outage = Some(current);
+                let current = Outage::continued(outages.get(namespace).copied(), Instant::now());
+                outages.insert(namespace.to_owned(), current);
                 if !current.is_long() {
                     return Err(error);
                 }
                 tracing::warn!(error = %cluster::error_chain(&error), "the API server stores no events, dropping an event");
             }
             Err(error) => {
-                *outage = None;
+                outages.remove(namespace);
                 tracing::warn!(error = %cluster::error_chain(&error), "the API server rejected an event");
             }
-            Ok(()) => *outage = None,
+            Ok(()) => drop(outages.remove(namespace)),
         }
         Ok(())
     }

@@ -68,11 +68,10 @@ impl Datastore {
         *self.incomplete.lock().unwrap_or_else(PoisonError::into_inner) = (!resources.is_empty()).then(reason);
     }
 
-    /// Returns why the gateway is not ready for requests, one line per reason: the outages, or a routing table that does not
-    /// contain all pools yet.
+    /// Returns why the gateway is not ready for requests: its routing table does not contain all pools yet. Outages do not
+    /// count, since the last routing table serves requests, and one object may cause an outage of all replicas.
     pub fn readiness_failures(&self) -> Vec<String> {
-        let incomplete = self.incomplete.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        self.outages().into_iter().chain(incomplete).collect()
+        self.incomplete.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
     /// Returns a random number generator for one request, derived from the seed.

@@ -79,9 +79,10 @@ impl EndpointPicker {
         }
     }
 
-    /// Returns whether the pool exists, the Pods are listed, its watches run, and the picker is not draining.
+    /// Returns whether the pool exists, the Pods are listed, and the picker is not draining. A watch that does not run does not
+    /// count: the last endpoints serve requests, and one object may stop the watches of all replicas.
     pub fn is_ready(&self) -> bool {
-        self.synced.load(Relaxed) && !self.draining.load(Relaxed) && self.supervisor.outages().is_empty()
+        self.synced.load(Relaxed) && !self.draining.load(Relaxed)
     }
 
     /// Starts draining: the picker reports that it is not ready, but continues to answer requests.

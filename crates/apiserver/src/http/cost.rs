@@ -10,7 +10,7 @@ use super::request::ApiRequest;
 use super::response_format::ResponseFormat;
 use super::verbs;
 use crate::protobuf;
-use crate::resources::definition;
+use crate::resources::{Resource, definition};
 use crate::server::Server;
 
 /// Size in bytes of the request body and the stored object from which a write is expensive: parsing, validating and
@@ -30,8 +30,8 @@ enum Work {
     Read { bytes: usize },
     /// Sends stored objects.
     List,
-    /// Parses this number of objects.
-    ParseObjects(usize),
+    /// Parses these objects.
+    ParseObjects { count: usize, bytes: usize },
     /// Writes an object.
     Write(Write),
     /// Deletes objects, with their dependents and contents. An eviction is a deletion that reads all Pods of a budget.
@@ -71,7 +71,7 @@ fn work(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Work {
                 ["labelSelector", "fieldSelector"].iter().any(|selector| request.query.get(selector).is_some());
             let is_text =
                 request.format == ResponseFormat::Object && representation::is_stored_representation(resource);
-            if selects || !is_text { Work::ParseObjects(server.store().count(&resource.storage)) } else { Work::List }
+            if selects || !is_text { parse_objects(server, resource) } else { Work::List }
         }
         Method::DELETE => Work::Delete,
         Method::POST if target.subresource.as_deref() == Some("eviction") => Work::Delete,
@@ -91,6 +91,13 @@ fn work(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Work {
             })
         }
     }
+}
+
+/// Returns the work of parsing all objects of a resource. The size of many objects does not matter.
+fn parse_objects(server: &Server, resource: &Resource) -> Work {
+    let objects = server.store().snapshot(&resource.storage).objects;
+    let bytes = objects.values().take(MANY_OBJECTS).map(|object| object.json().len()).sum();
+    Work::ParseObjects { count: objects.len(), bytes }
 }
 
 /// Returns the maximum size in bytes of what a JSON patch reads, compares or moves: each operation may process the whole
@@ -120,7 +127,7 @@ impl Work {
         match self {
             Self::List => false,
             Self::Read { bytes } => bytes >= LARGE_OBJECT,
-            Self::ParseObjects(count) => count >= MANY_OBJECTS,
+            Self::ParseObjects { count, bytes } => count >= MANY_OBJECTS || bytes >= LARGE_OBJECT,
             Self::Write(Write { bytes, has_rules, is_definition, may_delete }) => {
                 bytes >= LARGE_OBJECT || has_rules || is_definition || may_delete
             }
@@ -143,8 +150,9 @@ mod tests {
     #[case::small_object(Work::Read { bytes: 100 }, false)]
     #[case::large_object(Work::Read { bytes: LARGE_OBJECT }, true)]
     #[case::list(Work::List, false)]
-    #[case::few_objects(Work::ParseObjects(MANY_OBJECTS - 1), false)]
-    #[case::many_objects(Work::ParseObjects(MANY_OBJECTS), true)]
+    #[case::few_objects(Work::ParseObjects { count: MANY_OBJECTS - 1, bytes: LARGE_OBJECT - 1 }, false)]
+    #[case::large_objects(Work::ParseObjects { count: 1, bytes: LARGE_OBJECT }, true)]
+    #[case::many_objects(Work::ParseObjects { count: MANY_OBJECTS, bytes: 0 }, true)]
     #[case::small_write(Work::Write(Write { bytes: 100, ..Write::default() }), false)]
     #[case::large_write(Work::Write(Write { bytes: LARGE_OBJECT, ..Write::default() }), true)]
     #[case::rules(Work::Write(Write { has_rules: true, ..Write::default() }), true)]

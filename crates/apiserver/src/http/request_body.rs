@@ -16,7 +16,7 @@ use tokio::time::Instant;
 /// Maximum size of a request body in bytes, as in kube-apiserver.
 const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
 
-/// Time limit for receiving a body.
+/// Time limit for receiving a body, and for each wait for memory.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum size in bytes of all request bodies that are being received or handled; further requests wait.
@@ -45,7 +45,7 @@ type FrameResult = Result<Frame<Bytes>, <Limited<Body> as http_body::Body>::Erro
 /// memory, and has the size of the body in the end.
 ///
 /// # Errors
-/// 400 if reading fails, 408 on timeout, 413 if the body is too large.
+/// 400 if reading fails, 408 on timeout, 413 if the body is too large, 429 if other bodies occupy the memory for too long.
 pub(super) async fn read_body(body: Body, reservation: &mut BodyReservation) -> Result<Bytes, Status> {
     let declared = http_body::Body::size_hint(&body).exact().and_then(|length| usize::try_from(length).ok());
     let max_length = declared.unwrap_or(MAX_BODY_BYTES).min(MAX_BODY_BYTES);
@@ -57,7 +57,7 @@ pub(super) async fn read_body(body: Body, reservation: &mut BodyReservation) -> 
         let Ok(data) = frame.map_err(|error| read_error(error.as_ref()))?.into_data() else { continue };
         length = length.saturating_add(data.len());
         let needed = if length <= FIRST_RESERVATION { max_length.min(FIRST_RESERVATION) } else { max_length };
-        if reservation.grow_to(needed.max(length)).await == Waited::Yes {
+        if reservation.grow_to(needed.max(length)).await? == Waited::Yes {
             // The client is not responsible for this time.
             deadline = deadline_after(Instant::now());
         }
@@ -90,6 +90,12 @@ fn deadline_after(start: Instant) -> Instant {
 
 fn timeout_error() -> Status {
     Status::request_timeout(format!("the request body did not arrive within {} seconds", BODY_TIMEOUT.as_secs()))
+}
+
+/// Bodies that wait for each other's memory end with this error, which releases what they hold.
+fn memory_error() -> Status {
+    let message = format!("other request bodies occupied the memory for {} seconds; try again", BODY_TIMEOUT.as_secs());
+    Status::too_many_requests(message)
 }
 
 fn read_error(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Status {
@@ -134,19 +140,25 @@ impl BodyReservation {
     }
 
     /// Waits until `bytes` are reserved.
-    async fn grow_to(&mut self, bytes: usize) -> Waited {
+    ///
+    /// # Errors
+    /// 429 if the memory is not available in time.
+    async fn grow_to(&mut self, bytes: usize) -> Result<Waited, Status> {
         let missing = u32::try_from(bytes.saturating_sub(self.bytes())).unwrap_or(u32::MAX);
-        let Some(BodyMemory(memory)) = self.memory.as_ref().filter(|_| missing > 0) else { return Waited::No };
+        let Some(BodyMemory(memory)) = self.memory.as_ref().filter(|_| missing > 0) else { return Ok(Waited::No) };
         let (added, waited) = match Arc::clone(memory).try_acquire_many_owned(missing) {
             Ok(permit) => (Some(permit), Waited::No),
-            // The semaphore is never closed.
-            Err(_) => (Arc::clone(memory).acquire_many_owned(missing).await.ok(), Waited::Yes),
+            Err(_) => {
+                let acquire = tokio::time::timeout(BODY_TIMEOUT, Arc::clone(memory).acquire_many_owned(missing));
+                // The semaphore is never closed.
+                (acquire.await.map_err(|_| memory_error())?.ok(), Waited::Yes)
+            }
         };
         match (&mut self.permit, added) {
             (Some(permit), Some(added)) => permit.merge(added),
             (permit, added) => *permit = added,
         }
-        waited
+        Ok(waited)
     }
 
     /// Releases what exceeds `bytes`.
@@ -221,7 +233,7 @@ mod tests {
         let mut second = BodyReservation::new(Some(memory.clone()));
         let mut reading = Box::pin(read_body(body, &mut second));
         sender.unbounded_send(100).unwrap();
-        let waited = tokio::time::timeout(Duration::from_secs(3600), &mut reading).await;
+        let waited = tokio::time::timeout(Duration::from_secs(29), &mut reading).await;
         assert!(waited.is_err(), "it waits for the first request");
         let mut in_process = BodyReservation::new(None);
         assert_eq!(read_body(Body::from("body"), &mut in_process).await.unwrap(), "body");
@@ -230,6 +242,24 @@ mod tests {
         sender.unbounded_send(100).unwrap();
         drop(sender);
         assert_eq!(reading.await.unwrap().len(), 200);
+    }
+
+    /// Each body holds its first reservation and waits for the rest, which the others hold.
+    #[tokio::test(start_paused = true)]
+    async fn bodies_that_wait_for_each_other_end() {
+        let memory = BodyMemory::new(4 * FIRST_RESERVATION);
+        let bodies = (0..4).map(|_| async {
+            let mut reservation = BodyReservation::new(Some(memory.clone()));
+            let chunks = [FIRST_RESERVATION, 1].map(|length| Ok::<_, Infallible>(Bytes::from(vec![b'x'; length])));
+            let body = Body::from_stream(stream::iter(chunks).then(|chunk| async {
+                tokio::task::yield_now().await;
+                chunk
+            }));
+            read_body(body, &mut reservation).await.map_err(|status| status.code)
+        });
+        let results = futures::future::join_all(bodies).await;
+        assert_eq!(results.iter().filter(|result| **result == Err(429)).count(), 4, "{results:?}");
+        assert_eq!(available(&memory), 4 * FIRST_RESERVATION);
     }
 
     #[tokio::test(start_paused = true)]

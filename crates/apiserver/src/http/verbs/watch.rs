@@ -178,12 +178,14 @@ impl Watch {
 
     /// Encodes the next part of the initial state; returns `false` once all of it has been encoded.
     fn send_initial_events(&mut self) -> bool {
-        let mut count = 0;
+        let (mut count, mut bytes_read) = (0, 0);
         while count < MAX_BATCH
+            && bytes_read < MAX_INITIAL_BATCH_BYTES
             && self.output.len() < MAX_INITIAL_BATCH_BYTES
             && let Some((_, object)) = self.initial_objects.next()
         {
             count += 1;
+            bytes_read += object.json().len();
             if self.is_selected(Some(&object)) {
                 self.encode_event("ADDED", &object);
             }
@@ -360,6 +362,7 @@ impl WatchOutput {
 #[cfg(test)]
 mod tests {
     use http_body_util::BodyExt;
+    use rstest::rstest;
     use tower::ServiceExt;
 
     use super::*;
@@ -382,15 +385,19 @@ mod tests {
         assert_eq!(events[1]["object"], *large.value());
     }
 
+    #[rstest]
+    #[case::sent(|text| json!({"metadata": {"annotations": {"a": text}}}))]
+    #[case::omitted_from_the_response(|text| json!({"metadata": {}, "data": {"a": text}}))]
     #[tokio::test]
-    async fn batches_of_the_initial_state_are_limited_in_bytes() {
+    async fn batches_of_the_initial_state_are_limited_in_bytes(#[case] large_field: fn(String) -> Value) {
         const COUNT: usize = 100;
         const OBJECT_BYTES: usize = 100 * 1024;
         let server = Server::new(&crate::ports::ServerPorts::default());
         for number in 0..COUNT {
-            let metadata = json!({"name": format!("c{number}"), "namespace": "default",
-                "annotations": {"a": "x".repeat(OBJECT_BYTES)}});
-            server.create("configmaps", json!({"metadata": metadata})).unwrap();
+            let mut object = large_field("x".repeat(OBJECT_BYTES));
+            object["metadata"]["name"] = json!(format!("c{number}"));
+            object["metadata"]["namespace"] = json!("default");
+            server.create("configmaps", object).unwrap();
         }
         let accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
         let request = http::Request::get("/api/v1/configmaps?watch=true").header("Accept", accept);
@@ -399,8 +406,9 @@ mod tests {
         let mut events = 0;
         while events < COUNT {
             let chunk = body.frame().await.unwrap().unwrap().into_data().unwrap();
-            assert!(chunk.len() < MAX_INITIAL_BATCH_BYTES + 2 * OBJECT_BYTES, "{}", chunk.len());
-            events += memchr::memchr_iter(b'\n', &chunk).count();
+            let count = memchr::memchr_iter(b'\n', &chunk).count();
+            assert!(count <= MAX_INITIAL_BATCH_BYTES / OBJECT_BYTES + 1, "{count}");
+            events += count;
         }
         assert_eq!(events, COUNT);
     }
