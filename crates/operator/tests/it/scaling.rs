@@ -75,16 +75,17 @@ fn set_replicas(cluster: &SimulatedCluster, replicas: i64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replicas_run_on_the_selected_class_or_a_condition_says_that_it_is_full() {
+async fn replicas_run_on_the_selected_class_or_a_condition_says_that_it_has_no_room() {
     let cluster = cluster_with_full_class().await;
     let first_pod = pods(&cluster.server).remove(0);
     set_replicas(&cluster, 2);
-    let is_full = |server: &Server| {
+    let has_no_room = |server: &Server| {
         let message = condition(server, "Ready")?["message"].as_str()?.to_owned();
-        message.starts_with("Class small is full").then_some(message)
+        message.starts_with("Class small is too small").then_some(message)
     };
-    let message = cluster.wait_for("the full class", &is_full).await;
-    let expected = "Class small is full: the engine requires 2 accelerators and can use 1; \
+    let message = cluster.wait_for("the class without room", &has_no_room).await;
+    let expected = "Class small is too small: the engine requires 2 accelerators and its nodes have 1 in total, too few for 1 Pod \
+        even when empty; \
         alternatives per replica: 1 × big for $5.00/h (8 of 8 free). Pod chat-engine-";
     assert!(message.starts_with(expected), "{message}");
     // The retained selection stays retained in later reconciles.
