@@ -41,7 +41,7 @@ pub use go::{go_format_struct, go_format_syntax, go_format_value, go_type_name};
 pub use hash::fnv1a_32;
 pub use int_or_percent::scaled_int_or_percent;
 pub use merge_schema::{MergeSchema, builtin_merge_schema, openapi_merge_schema};
-pub use panic::{CaughtPanic, catch_panic};
+pub use panic::{CaughtPanic, catch_future_panic, catch_panic};
 pub use panic_back_off::PanicBackOff;
 pub use patch::{apply_json_patch, apply_merge_patch, apply_strategic_merge_patch};
 pub use quantity::{Quantity, QuantityError};

@@ -2,7 +2,9 @@
 
 use std::any::Any;
 use std::fmt;
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Poll;
 
 /// A caught panic.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -18,12 +20,23 @@ pub fn catch_panic<T>(operation: impl FnOnce() -> T) -> Result<T, CaughtPanic> {
     catch_unwind(AssertUnwindSafe(operation)).map_err(|payload| CaughtPanic::from_payload(payload.as_ref()))
 }
 
+/// Runs `future` and catches its panic, like [`catch_panic`]. The future is boxed, so that nested ones do not fill the stack.
+///
+/// # Errors
+/// If `future` panics.
+pub fn catch_future_panic<F: Future>(future: F) -> impl Future<Output = Result<F::Output, CaughtPanic>> {
+    let mut future = Box::pin(future);
+    poll_fn(move |context| match catch_panic(|| future.as_mut().poll(context)) {
+        Ok(poll) => poll.map(Ok),
+        Err(panic) => Poll::Ready(Err(panic)),
+    })
+}
+
 // === impl CaughtPanic ===
 
 impl CaughtPanic {
     /// Reads the message from the payload of a panic.
-    #[must_use]
-    pub fn from_payload(payload: &(dyn Any + Send)) -> Self {
+    fn from_payload(payload: &(dyn Any + Send)) -> Self {
         let text = payload.downcast_ref::<&str>().copied();
         let message = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
         Self { message: message.unwrap_or("without a message").to_owned() }
@@ -38,6 +51,8 @@ impl fmt::Display for CaughtPanic {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use super::*;
 
     #[test]
@@ -48,5 +63,21 @@ mod tests {
         assert_eq!(catch_panic(|| panic!("{number}")).map(|()| 0).unwrap_err().to_string(), "panicked: 2");
         let other = catch_panic(|| std::panic::panic_any(number)).map(|()| 0).unwrap_err();
         assert_eq!(other.to_string(), "panicked: without a message");
+    }
+
+    #[test]
+    fn catches_the_panic_of_a_later_poll() {
+        let poll = |future: &mut dyn FnMut(&mut std::task::Context<'_>) -> Poll<()>| {
+            let mut caught = pin!(catch_future_panic(poll_fn(future)));
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            [(); 2].map(|()| caught.as_mut().poll(&mut context).map_err(|panic| panic.to_string()))
+        };
+        let mut polls = 0;
+        let results = poll(&mut |_| {
+            polls += 1;
+            assert!(polls < 2, "second poll");
+            Poll::Pending
+        });
+        assert_eq!(results, [Poll::Pending, Poll::Ready(Err("panicked: second poll".to_owned()))]);
     }
 }

@@ -27,25 +27,12 @@ pub struct Connections(JoinSet<()>);
 // === impl Connections ===
 
 impl Connections {
-    /// Accepts connections until `shutdown`, and runs `serve` for each. While `limit` connections are open, further clients
-    /// wait in the queue of the listener.
+    /// Accepts connections until `shutdown`, and runs `serve` for each. `overload` determines what happens beyond `limit`
+    /// connections.
     pub async fn accept<F>(
         listener: &TcpListener,
         limit: usize,
-        shutdown: &CancellationToken,
-        serve: impl Fn(TcpStream) -> F,
-    ) -> Self
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        Self::accept_with(Overload::Wait, listener, limit, shutdown, serve).await
-    }
-
-    /// Accepts connections like [`Self::accept`]; `overload` determines what happens beyond `limit` connections.
-    pub async fn accept_with<F>(
         overload: Overload,
-        listener: &TcpListener,
-        limit: usize,
         shutdown: &CancellationToken,
         serve: impl Fn(TcpStream) -> F,
     ) -> Self
@@ -121,7 +108,8 @@ mod tests {
             assert_eq!(clients.recv().await, third.local_addr().ok());
             shutdown.cancel();
         };
-        let (connections, ()) = tokio::join!(Connections::accept(&listener, 2, &shutdown, serve), check);
+        let (connections, ()) =
+            tokio::join!(Connections::accept(&listener, 2, Overload::Wait, &shutdown, serve), check);
         drop(connections);
     }
 
@@ -135,7 +123,7 @@ mod tests {
                 std::future::pending::<()>().await;
             };
             let shutdown = CancellationToken::new();
-            Connections::accept_with(Overload::CloseOldest, &listener, 2, &shutdown, serve).await
+            Connections::accept(&listener, 2, Overload::CloseOldest, &shutdown, serve).await
         });
         address
     }

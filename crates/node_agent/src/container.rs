@@ -1,13 +1,11 @@
 //! Runs one container: pull, configure, run with hooks and probes, and restart with back-off.
 
 use std::net::IpAddr;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use apimachinery::{CaughtPanic, object, time};
-use futures::FutureExt;
+use apimachinery::{CaughtPanic, catch_future_panic, object, time};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
@@ -91,10 +89,10 @@ impl ContainerSupervisor {
     pub(crate) async fn run(self) {
         let mut back_off = CrashLoopBackOff::default();
         loop {
-            let run = match AssertUnwindSafe(self.start_and_run()).catch_unwind().await {
+            let run = match catch_future_panic(self.start_and_run()).await {
                 Ok(Some(run)) => run,
                 Ok(None) => break,
-                Err(payload) => self.failed_run(&CaughtPanic::from_payload(payload.as_ref())),
+                Err(panic) => self.failed_run(&panic),
             };
             let exit_code = run.terminated.exit_code;
             self.report(ContainerEvent::Terminated(run.terminated));

@@ -1,13 +1,11 @@
 //! The life of one Pod, from its first status to its removal.
 
 use std::net::Ipv4Addr;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use apimachinery::pod::is_finished;
-use apimachinery::{CaughtPanic, object, time};
-use futures::FutureExt;
+use apimachinery::{catch_future_panic, object, time};
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -30,8 +28,7 @@ pub(crate) async fn run(context: Arc<NodeContext>, mut pod: Arc<Value>, signals:
         let started_at = Instant::now();
         let mut worker = None;
         let life = run_worker(Arc::clone(&context), Arc::clone(&pod), pod_ip, &signals, &mut worker);
-        let Err(payload) = AssertUnwindSafe(life).catch_unwind().await else { break };
-        let panic = CaughtPanic::from_payload(payload.as_ref());
+        let Err(panic) = catch_future_panic(life).await else { break };
         tracing::error!(namespace = object::namespace(&pod), pod = object::name(&pod), %panic, "the worker of a Pod failed");
         if let Some(mut worker) = worker {
             worker.kill_containers().await;

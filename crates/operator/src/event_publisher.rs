@@ -16,9 +16,12 @@ const MAX_OUTAGE: Duration = Duration::from_secs(120);
 /// Publishes the events of one operator.
 pub(crate) struct EventPublisher {
     recorder: EventRecorder,
-    /// Outages by namespace: a webhook or a quota may concern some namespaces only.
-    outages: Mutex<BTreeMap<String, Outage>>,
+    outages: Mutex<Outages>,
 }
+
+/// Outages by namespace: a webhook or a quota may concern some namespaces only.
+#[derive(Debug, Default)]
+struct Outages(BTreeMap<String, Outage>);
 
 /// Consecutive failures to create events.
 #[derive(Clone, Copy, Debug)]
@@ -65,36 +68,42 @@ impl EventPublisher {
         let mut outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
         match result {
             Err(error) if error.is_transient() => {
-                let current = Outage::continued(outages.get(namespace).copied(), Instant::now());
-                outages.insert(namespace.to_owned(), current);
-                if !current.is_long() {
+                if !outages.record_failure(namespace, Instant::now()).is_long() {
                     return Err(error);
                 }
                 tracing::warn!(error = %cluster::error_chain(&error), "the API server stores no events, dropping an event");
             }
             Err(error) => {
-                outages.remove(namespace);
+                outages.end(namespace);
                 tracing::warn!(error = %cluster::error_chain(&error), "the API server rejected an event");
             }
-            Ok(()) => drop(outages.remove(namespace)),
+            Ok(()) => outages.end(namespace),
         }
         Ok(())
+    }
+}
+
+// === impl Outages ===
+
+impl Outages {
+    /// Returns the outage of the namespace with a failure at `now`. Failures are retried within a minute, so an older failure
+    /// belongs to another outage.
+    fn record_failure(&mut self, namespace: &str, now: Instant) -> Outage {
+        self.0.retain(|_, outage| now.duration_since(outage.last_failure) < MAX_OUTAGE);
+        let new = Outage { first_failure: now, last_failure: now };
+        let outage = self.0.entry(namespace.to_owned()).or_insert(new);
+        outage.last_failure = now;
+        *outage
+    }
+
+    fn end(&mut self, namespace: &str) {
+        self.0.remove(namespace);
     }
 }
 
 // === impl Outage ===
 
 impl Outage {
-    /// Returns the outage with a failure at `now`. Failures are retried within a minute, so an older failure belongs to
-    /// another outage.
-    fn continued(outage: Option<Outage>, now: Instant) -> Outage {
-        let first_failure = match outage {
-            Some(outage) if now.duration_since(outage.last_failure) < MAX_OUTAGE => outage.first_failure,
-            _ => now,
-        };
-        Outage { first_failure, last_failure: now }
-    }
-
     fn is_long(&self) -> bool {
         self.last_failure.duration_since(self.first_failure) >= MAX_OUTAGE
     }
@@ -104,19 +113,36 @@ impl Outage {
 mod tests {
     use super::*;
 
+    fn instant(start: Instant, seconds: u64) -> Instant {
+        start.checked_add(Duration::from_secs(seconds)).unwrap()
+    }
+
     #[test]
     fn outage_is_long_after_two_minutes_of_failures() {
         let start = Instant::now();
         let is_long = |seconds: &[u64]| {
-            let outage = seconds.iter().fold(None, |outage, seconds| {
-                Some(Outage::continued(outage, start.checked_add(Duration::from_secs(*seconds)).unwrap()))
-            });
-            outage.unwrap().is_long()
+            let mut outages = Outages::default();
+            let failures = seconds.iter().map(|seconds| outages.record_failure("a", instant(start, *seconds)));
+            failures.last().unwrap().is_long()
         };
         assert!(!is_long(&[0]));
         assert!(!is_long(&[0, 60, 119]));
         assert!(is_long(&[0, 60, 120]));
         assert!(!is_long(&[0, 120, 239]), "the second failure begins another outage");
         assert!(is_long(&[0, 120, 200, 240]));
+    }
+
+    #[test]
+    fn events_of_one_namespace_do_not_end_the_outage_of_another() {
+        let (start, mut outages) = (Instant::now(), Outages::default());
+        for seconds in [0, 60] {
+            outages.record_failure("a", instant(start, seconds));
+            outages.record_failure("b", instant(start, seconds));
+            outages.end("b");
+        }
+        assert!(outages.record_failure("a", instant(start, 120)).is_long());
+        assert!(!outages.record_failure("b", instant(start, 120)).is_long());
+        outages.record_failure("c", instant(start, 600));
+        assert_eq!(outages.0.len(), 1, "outages that have ended are forgotten");
     }
 }

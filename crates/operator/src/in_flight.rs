@@ -3,14 +3,13 @@
 //! Each reconcile runs in queue order until its first request, and then waits for the API server concurrently with the
 //! other reconciles.
 
-use std::panic::AssertUnwindSafe;
 use std::task::Poll;
 
-use apimachinery::CaughtPanic;
+use apimachinery::{CaughtPanic, catch_future_panic};
 use cluster::Error;
+use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use futures::{FutureExt as _, StreamExt as _};
 use jiff::Timestamp;
 
 use crate::work_item::WorkItem;
@@ -51,10 +50,7 @@ impl ReconcileError {
 pub(crate) async fn catch_panic(
     reconcile: impl Future<Output = Result<Option<Timestamp>, Error>>,
 ) -> Result<Option<Timestamp>, ReconcileError> {
-    match AssertUnwindSafe(reconcile).catch_unwind().await {
-        Ok(result) => Ok(result?),
-        Err(payload) => Err(CaughtPanic::from_payload(payload.as_ref()).into()),
-    }
+    Ok(catch_future_panic(reconcile).await??)
 }
 
 // === impl InFlight ===
@@ -93,6 +89,7 @@ impl<'a> InFlight<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures::FutureExt as _;
     use std::sync::{Arc, Mutex};
     use tokio::sync::oneshot;
 

@@ -148,8 +148,7 @@ pub async fn serve_metrics(
         let service = TowerToHyperService::new(router.clone());
         http_server::serve_connection(stream, service, ConnectionLimits::default(), stop.clone())
     };
-    let connections =
-        Connections::accept_with(Overload::CloseOldest, &listener, MAX_CONNECTIONS, &stop, connection).await;
+    let connections = Connections::accept(&listener, MAX_CONNECTIONS, Overload::CloseOldest, &stop, connection).await;
     drop(listener);
     connections.drain(DRAIN_TIMEOUT).await;
     Ok(())

@@ -55,7 +55,7 @@ impl RolloutStrategy {
             Some(schedulable) if schedulable > replicas => RolloutStrategy::Surge,
             Some(schedulable) => {
                 // Replicas that do not fit are unavailable in any case.
-                let max_unavailable = replicas - schedulable + 1;
+                let max_unavailable = replicas.saturating_sub(schedulable).saturating_add(1);
                 match max_unavailable < replicas {
                     true => RolloutStrategy::InPlace(max_unavailable),
                     false => RolloutStrategy::Recreate,

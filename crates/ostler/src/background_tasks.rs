@@ -1,10 +1,7 @@
 //! Background tasks of a command, which ends when one of them fails.
 
-use std::panic::AssertUnwindSafe;
-
 use anyhow::Result;
-use apimachinery::CaughtPanic;
-use futures::FutureExt as _;
+use apimachinery::catch_future_panic;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -29,9 +26,9 @@ impl BackgroundTasks {
         task: impl Future<Output = Result<(), E>> + Send + 'static,
     ) {
         self.tasks.spawn(async move {
-            let result = match AssertUnwindSafe(task).catch_unwind().await {
+            let result = match catch_future_panic(task).await {
                 Ok(result) => result.map_err(Into::into),
-                Err(payload) => Err(CaughtPanic::from_payload(payload.as_ref()).into()),
+                Err(panic) => Err(panic.into()),
             };
             (name, result)
         });

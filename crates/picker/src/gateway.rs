@@ -12,7 +12,7 @@ mod route;
 
 use std::{io, sync::Arc, time::Duration};
 
-use http_server::{ConnectionLimits, Connections};
+use http_server::{ConnectionLimits, Connections, Overload};
 use hyper::service::service_fn;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -36,7 +36,7 @@ pub async fn serve_gateway(
     shutdown: CancellationToken,
 ) -> io::Result<()> {
     let proxy = Arc::new(Proxy::new(datastore));
-    let connections = Connections::accept(&listener, MAX_CONNECTIONS, &shutdown, |stream| {
+    let connections = Connections::accept(&listener, MAX_CONNECTIONS, Overload::Wait, &shutdown, |stream| {
         serve_connection(stream, Arc::clone(&proxy), shutdown.clone())
     })
     .await;

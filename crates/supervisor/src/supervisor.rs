@@ -2,10 +2,8 @@
 
 use std::borrow::Cow;
 use std::fmt::Display;
-use std::panic::AssertUnwindSafe;
 
-use apimachinery::CaughtPanic;
-use futures::FutureExt as _;
+use apimachinery::catch_future_panic;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -117,12 +115,12 @@ where
     let mut back_off = RestartBackOff::default();
     loop {
         let start_time = Instant::now();
-        let outcome = AssertUnwindSafe(async { start().await }).catch_unwind().await;
+        let outcome = catch_future_panic(async { start().await }).await;
         let cause = match outcome.map(TaskOutput::into_error) {
             Ok(None) if stop.is_cancelled() => return,
             Ok(None) => "ended unexpectedly".to_owned(),
             Ok(Some(error)) => format!("failed: {error}"),
-            Err(payload) => CaughtPanic::from_payload(payload.as_ref()).to_string(),
+            Err(panic) => panic.to_string(),
         };
         let task = registration.name();
         let delay = back_off.next_delay(start_time.elapsed());

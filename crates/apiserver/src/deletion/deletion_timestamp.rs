@@ -42,7 +42,7 @@ fn shorten_grace_period(object: &mut Value, grace: i64, now: jiff::Timestamp) {
     let timestamp: Option<jiff::Timestamp> = object::text(object, "/metadata/deletionTimestamp").parse().ok();
     let (Some(previous_grace), Some(timestamp)) = (previous_grace, timestamp) else { return };
     if previous_grace > grace {
-        // The end of an extreme grace period is not representable and does not tell when it began.
+        // The end of an extreme grace period is not representable, so its start is unknown.
         let is_exact = time::add_seconds(now, previous_grace) < jiff::Timestamp::MAX;
         let timestamp = match is_exact {
             true => time::add_seconds(timestamp, grace.saturating_sub(previous_grace)),

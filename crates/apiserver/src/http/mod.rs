@@ -22,15 +22,13 @@ mod verbs;
 mod warning_header;
 mod yaml;
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use apimachinery::{CaughtPanic, Status};
+use apimachinery::{Status, catch_future_panic};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use bytes::Bytes;
-use futures::FutureExt;
 use http::header;
 
 use crate::resources::Registry;
@@ -51,13 +49,10 @@ async fn handle(State(server): State<Server>, request: Request) -> Response {
     let epoch = server.store().epoch();
     let accept = request::header_text(&request, header::ACCEPT);
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let response =
-        AssertUnwindSafe(read_and_dispatch(&server, request, &accept, &mut reservation)).catch_unwind().await;
-    let response = match response {
+    let response = match catch_future_panic(read_and_dispatch(&server, request, &accept, &mut reservation)).await {
         Ok(Ok(response)) => response,
         Ok(Err(status)) => response::status_response(&status),
-        Err(payload) => {
-            let panic = CaughtPanic::from_payload(payload.as_ref());
+        Err(panic) => {
             tracing::error!(%method, path, %panic, "failed to handle a request");
             response::panic_page()
         }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::{Extension, Router, middleware};
-use http_server::Connections;
+use http_server::{Connections, Overload};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
@@ -61,7 +61,7 @@ pub async fn serve(
         serve_connection(stream, acceptor.clone(), router.clone(), stop.clone())
     };
     // Abort open connections: watches do not end by themselves.
-    drop(Connections::accept(&listener, MAX_CONNECTIONS, &stop, connection).await);
+    drop(Connections::accept(&listener, MAX_CONNECTIONS, Overload::Wait, &stop, connection).await);
     Ok(())
 }
 

@@ -1,10 +1,9 @@
 //! The work queue of the workload controllers: reconciles every queued object and executes its plan.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 
-use apimachinery::{CaughtPanic, PanicBackOff, catch_panic, disruption_budget, object, persistent_volume, time};
+use apimachinery::{PanicBackOff, catch_future_panic, catch_panic, disruption_budget, object, persistent_volume, time};
 use apiserver::{Change, Lagged, Server, Subscription};
 use futures::FutureExt;
 use jiff::Timestamp;
@@ -89,11 +88,10 @@ impl ControllerManager {
                 self.delayed.insert(key, retry_at);
                 continue;
             }
-            match AssertUnwindSafe(self.reconcile(&key, &object)).catch_unwind().await {
+            match catch_future_panic(self.reconcile(&key, &object)).await {
                 Ok(()) => self.panics.reset(&key),
-                Err(payload) => {
+                Err(panic) => {
                     let retry_at = self.panics.record(key.clone(), uid, self.server.now());
-                    let panic = CaughtPanic::from_payload(payload.as_ref());
                     self.server.report_panic(&object, &panic, key.kind.component());
                     self.delayed.insert(key, retry_at);
                 }

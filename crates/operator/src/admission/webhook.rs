@@ -20,7 +20,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use axum::{Json, Router};
 use cluster::{Change, Clock, Stores, Watches};
-use http_server::{ConnectionLimits, Connections};
+use http_server::{ConnectionLimits, Connections, Overload};
 use hyper_util::service::TowerToHyperService;
 use kube::Client;
 use rustls::ServerConfig;
@@ -135,7 +135,7 @@ pub(crate) async fn serve(
         }
     };
     // Abort open connections.
-    drop(Connections::accept(&listener, MAX_CONNECTIONS, &stop, connection).await);
+    drop(Connections::accept(&listener, MAX_CONNECTIONS, Overload::Wait, &stop, connection).await);
     Ok(())
 }
 

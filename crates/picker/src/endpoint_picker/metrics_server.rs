@@ -36,7 +36,7 @@ pub async fn serve_metrics(
         http_server::serve_connection(stream, service, ConnectionLimits::default(), shutdown.clone())
     };
     // Abort open connections.
-    drop(Connections::accept_with(Overload::CloseOldest, &listener, MAX_CONNECTIONS, &shutdown, connection).await);
+    drop(Connections::accept(&listener, MAX_CONNECTIONS, Overload::CloseOldest, &shutdown, connection).await);
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
 use http::{Request, Response};
-use http_server::{ConnectionLimits, Connections};
+use http_server::{ConnectionLimits, Connections, Overload};
 use hyper::{body::Incoming, service::service_fn};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -58,7 +58,7 @@ pub async fn serve_grpc(
     shutdown: CancellationToken,
 ) -> io::Result<()> {
     let connection = |stream| accept_connection(stream, role.clone(), Arc::clone(&picker), shutdown.clone());
-    let connections = Connections::accept(&listener, MAX_CONNECTIONS, &shutdown, connection).await;
+    let connections = Connections::accept(&listener, MAX_CONNECTIONS, Overload::Wait, &shutdown, connection).await;
     picker.drain();
     drop(listener);
     connections.drain(DRAIN_TIMEOUT).await;

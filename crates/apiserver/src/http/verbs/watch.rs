@@ -2,17 +2,16 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use std::{mem, vec};
 
-use apimachinery::{CaughtPanic, Status, object, time};
+use apimachinery::{Status, catch_future_panic, object, time};
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use futures::{FutureExt, stream};
+use futures::stream;
 use http::{HeaderValue, header};
 use serde_json::{Value, json};
 use tokio::time::{Instant, Sleep};
@@ -128,8 +127,7 @@ pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiReques
     watch.initial_end_revision = (sends_initial_bookmark && watch.sends_bookmarks).then_some(start);
     let events = stream::unfold(watch, |mut watch| async move {
         // The client of a watch that fails gets an end of the stream, after which it continues or lists again.
-        let events = AssertUnwindSafe(watch.next()).catch_unwind().await.unwrap_or_else(|payload| {
-            let panic = CaughtPanic::from_payload(payload.as_ref());
+        let events = catch_future_panic(watch.next()).await.unwrap_or_else(|panic| {
             tracing::error!(%panic, "failed to encode the events of a watch");
             None
         });
