@@ -131,7 +131,7 @@ pub(crate) fn interruptions(workloads: &[PlannedWorkload], user_strategies: &BTr
     let message = |(_, live): (&PlannedWorkload, &LiveWorkload)| {
         let deployment = kind_and_name(&live.object);
         let interruption = match RolloutStrategy::from_deployment(&live.object) {
-            _ if is_rollout_complete(&live.object) => return None,
+            _ if is_rollout_complete(live) => return None,
             RolloutStrategy::Surge => return None,
             RolloutStrategy::InPlace(1) => "one Pod at a time stops before its successor starts".to_owned(),
             RolloutStrategy::InPlace(count) => format!("up to {count} Pods stop before their successors start"),
@@ -158,7 +158,7 @@ fn chosen_by_operator<'a>(
 
 fn phase(workload: &PlannedWorkload, live: &LiveWorkload) -> Phase {
     let is_changed = !is_pod_template_applied(&live.object, &workload.planned, FIELD_MANAGER);
-    if is_rollout_complete(&live.object) {
+    if is_rollout_complete(live) {
         return if is_changed { Phase::Starting } else { Phase::Idle };
     }
     let is_unschedulable =

@@ -1,7 +1,9 @@
 //! Progress of a workload: desired and observed replicas.
 
-use cluster::{find_condition, generation};
+use cluster::{controller_of, find_condition, generation, is_terminating};
 use serde_json::Value;
+
+use crate::workloads::LiveWorkload;
 
 /// Desired and observed replicas of a workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,15 +59,70 @@ impl Progress {
 }
 
 /// Returns whether a Deployment has completed the rollout of its Pod template, even if Pods became unready since then.
-pub(crate) fn is_rollout_complete(deployment: &Value) -> bool {
-    let progressing = find_condition(&deployment["status"]["conditions"], "Progressing");
-    let progress = Progress::from_workload(deployment);
+pub(crate) fn is_rollout_complete(deployment: &LiveWorkload) -> bool {
+    let progressing = find_condition(&deployment.object["status"]["conditions"], "Progressing");
+    let progress = Progress::from_workload(&deployment.object);
     // The controller updates the condition only after it has created the Pods of a new template.
     let is_replacing = progress.outdated() > 0 || (progress.existing == 0 && progress.desired > 0);
-    progressing.is_some_and(|progressing| progressing["reason"] == "NewReplicaSetAvailable") && !is_replacing
+    let is_current = |progressing: &Value| {
+        progressing["reason"] == "NewReplicaSetAvailable" && is_about_replica_set_of(progressing, deployment.pods())
+    };
+    progressing.is_some_and(is_current) && !is_replacing
+}
+
+/// Returns whether the condition `Progressing` does not name a ReplicaSet, or names that of all `pods` that remain. The
+/// Deployment controller of Kubernetes 1.37 retains the condition of the previous ReplicaSet if its status update conflicts
+/// when it creates the next one.
+fn is_about_replica_set_of<'a>(progressing: &Value, mut pods: impl Iterator<Item = &'a Value>) -> bool {
+    let message = progressing["message"].as_str().unwrap_or_default();
+    let Some((name, _)) = message.strip_prefix("ReplicaSet \"").and_then(|rest| rest.split_once('"')) else {
+        return true;
+    };
+    pods.all(|pod| is_terminating(pod) || controller_of(pod).is_none_or(|controller| controller["name"] == name))
 }
 
 /// Returns `replica is` for 1 and `replicas are` for other counts.
 pub(crate) fn replicas_are<T: From<u8> + PartialEq>(count: T) -> &'static str {
     if count == T::from(1) { "replica is" } else { "replicas are" }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    const UPDATED: &str = r#"ReplicaSet "chat-2" has successfully progressed."#;
+    const PREVIOUS: &str = r#"ReplicaSet "chat-1" has successfully progressed."#;
+
+    /// Columns: reason and message of `Progressing`, existing and updated replicas, ReplicaSet of the Pod, expected result.
+    #[rstest]
+    #[case::complete("NewReplicaSetAvailable", UPDATED, (1, 1), "chat-2", true)]
+    #[case::no_replica_set_named("NewReplicaSetAvailable", "", (1, 1), "chat-2", true)]
+    #[case::in_progress("ReplicaSetUpdated", UPDATED, (1, 1), "chat-2", false)]
+    #[case::replica_to_replace("NewReplicaSetAvailable", UPDATED, (2, 1), "chat-2", false)]
+    #[case::no_replica("NewReplicaSetAvailable", UPDATED, (0, 0), "chat-2", false)]
+    #[case::condition_of_the_previous_replica_set("NewReplicaSetAvailable", PREVIOUS, (1, 1), "chat-2", false)]
+    fn rollout_is_complete(
+        #[case] reason: &str,
+        #[case] message: &str,
+        #[case] (existing, updated): (u32, u32),
+        #[case] replica_set: &str,
+        #[case] expected: bool,
+    ) {
+        let progressing = json!({"type": "Progressing", "reason": reason, "message": message});
+        let status = json!({"replicas": existing, "updatedReplicas": updated, "conditions": [progressing]});
+        let pod = |name: &str, deleted: Option<&str>| {
+            let owner = json!({"controller": true, "kind": "ReplicaSet", "name": name});
+            Arc::new(json!({"metadata": {"ownerReferences": [owner], "deletionTimestamp": deleted}}))
+        };
+        let deployment = LiveWorkload {
+            object: Arc::new(json!({"spec": {"replicas": 1}, "status": status})),
+            pods: vec![pod(replica_set, None), pod("chat-0", Some("2026-01-01T00:00:00Z"))],
+        };
+        assert_eq!(is_rollout_complete(&deployment), expected);
+    }
 }
