@@ -37,6 +37,17 @@ impl Error {
         self.status_code() == Some(404)
     }
 
+    /// Returns whether the namespace of the object is being deleted or does not exist, so that no object can be created in
+    /// it.
+    #[must_use]
+    pub fn is_namespace_deleted(&self) -> bool {
+        let Some((status, details)) = self.status().and_then(|status| Some((status, status.details.as_ref()?))) else {
+            return false;
+        };
+        let is_terminating = details.causes.iter().any(|cause| cause.reason == "NamespaceTerminating");
+        is_terminating || (status.code == 404 && details.kind == "namespaces")
+    }
+
     /// Returns whether the same request may succeed later: the API server was unreachable, overloaded or failed.
     #[must_use]
     pub fn is_transient(&self) -> bool {
@@ -63,5 +74,29 @@ impl Error {
             },
             Error::NotOwned { .. } => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Responses as kube-apiserver 1.37 sends them.
+    #[rstest]
+    #[case::terminating(403, json!({"name": "chat", "kind": "services", "causes": [
+        {"reason": "NamespaceTerminating", "message": "namespace x is being terminated", "field": "metadata.namespace"}
+    ]}), true)]
+    #[case::deleted(404, json!({"name": "x", "kind": "namespaces"}), true)]
+    #[case::object_not_found(404, json!({"name": "chat", "kind": "services"}), false)]
+    #[case::quota(403, json!({"name": "chat", "kind": "services"}), false)]
+    fn detects_deleted_namespaces(#[case] code: u16, #[case] details: Value, #[case] expected: bool) {
+        let status: Status = serde_json::from_value(json!({"code": code, "details": details})).unwrap();
+        let source = Box::new(kube::Error::Api(Box::new(status)));
+        let error = Error::Request { action: "apply", object: "Service x/chat".to_owned(), source };
+        assert_eq!(error.is_namespace_deleted(), expected);
     }
 }

@@ -144,7 +144,9 @@ impl<'a> ControlLoop<'a> {
                 self.queue.done(&item);
             }
             Err(error) => {
-                if !error.is_conflict() {
+                if error.is_expected() {
+                    tracing::debug!(%item, error = %cluster::error_chain(&error), "reconcile failed, retrying");
+                } else {
                     tracing::warn!(%item, error = %cluster::error_chain(&error), "reconcile failed, retrying");
                 }
                 self.queue.retry(item, Instant::now());

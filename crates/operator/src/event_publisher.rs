@@ -73,6 +73,7 @@ impl EventPublisher {
                 }
                 tracing::warn!(error = %cluster::error_chain(&error), "the API server stores no events, dropping an event");
             }
+            Err(error) if error.is_namespace_deleted() => outages.end(namespace),
             Err(error) => {
                 outages.end(namespace);
                 tracing::warn!(error = %cluster::error_chain(&error), "the API server rejected an event");

@@ -30,8 +30,9 @@ pub(crate) fn full_class_message(plan: &ServicePlan) -> Option<String> {
         1 => ("is too small", format!("its nodes have {total} in total, too few for 1 Pod even when empty")),
         pods => ("is too small", format!("its nodes have {total} in total, too few for {pods} Pods even when empty")),
     };
+    let noun = if required == 1 { "accelerator" } else { "accelerators" };
     Some(format!(
-        "Class {class} {problem}: the {} requires {required} accelerators and {available}; {others}",
+        "Class {class} {problem}: the {} requires {required} {noun} and {available}; {others}",
         component.as_str()
     ))
 }
@@ -118,6 +119,19 @@ mod tests {
     )]
     fn describes_the_full_class(#[case] plan: ServicePlan, #[case] expected: Option<&str>) {
         assert_eq!(full_class_message(&plan).as_deref(), expected);
+    }
+
+    #[test]
+    fn one_accelerator_is_singular() {
+        let mut plan = plan(Vec::new(), true);
+        let mut selected = candidate("l40s", Some(1.5), Some((0, 8)));
+        if let ClassEvaluation::Eligible(eligibility) = &mut selected.evaluation {
+            (eligibility.shape.per_node, eligibility.replicas) = (1, 1);
+        }
+        plan.candidates[0].accelerators = LazyList::Ready([selected].into());
+        let expected =
+            "Class l40s is full: the engine requires 1 accelerator and can use 0; no other class is eligible";
+        assert_eq!(full_class_message(&plan).as_deref(), Some(expected));
     }
 
     /// No other workload has to end: the class would be too small even without them.

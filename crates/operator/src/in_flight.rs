@@ -40,9 +40,10 @@ pub(crate) struct InFlight<'a> {
 // === impl ReconcileError ===
 
 impl ReconcileError {
-    /// Returns whether the object changed in the meantime: retrying resolves the conflict.
-    pub(crate) fn is_conflict(&self) -> bool {
-        matches!(self, Self::Request(error) if error.is_conflict())
+    /// Returns whether the error is part of normal operation: the object changed in the meantime, or its namespace is being
+    /// deleted. Retrying, or the deletion of the object, resolves it.
+    pub(crate) fn is_expected(&self) -> bool {
+        matches!(self, Self::Request(error) if error.is_conflict() || error.is_namespace_deleted())
     }
 }
 
@@ -96,7 +97,7 @@ mod tests {
     #[tokio::test]
     async fn panic_is_an_error() {
         let error = catch_panic(async { panic!("no such role") }).await.unwrap_err();
-        assert_eq!((error.to_string().as_str(), error.is_conflict()), ("panicked: no such role", false));
+        assert_eq!((error.to_string().as_str(), error.is_expected()), ("panicked: no such role", false));
         assert_eq!(catch_panic(async { Ok(None) }).await.unwrap(), None);
     }
 

@@ -16,6 +16,9 @@ use crate::kinds::DEPLOYMENT;
 use crate::readiness::{Progress, is_rollout_complete, pod_problem};
 use crate::workloads::{LiveWorkload, PlannedWorkload};
 
+/// Annotation in which the Deployment controller counts the Pod templates of a Deployment.
+const DEPLOYMENT_REVISION: &str = "deployment.kubernetes.io/revision";
+
 /// How a rollout replaces the Pods of a Deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RolloutStrategy {
@@ -131,7 +134,7 @@ pub(crate) fn interruptions(workloads: &[PlannedWorkload], user_strategies: &BTr
     let message = |(_, live): (&PlannedWorkload, &LiveWorkload)| {
         let deployment = kind_and_name(&live.object);
         let interruption = match RolloutStrategy::from_deployment(&live.object) {
-            _ if is_rollout_complete(live) => return None,
+            _ if is_rollout_complete(live) || is_first_rollout(&live.object) => return None,
             RolloutStrategy::Surge => return None,
             RolloutStrategy::InPlace(1) => "one Pod at a time stops before its successor starts".to_owned(),
             RolloutStrategy::InPlace(count) => format!("up to {count} Pods stop before their successors start"),
@@ -142,6 +145,13 @@ pub(crate) fn interruptions(workloads: &[PlannedWorkload], user_strategies: &BTr
         ))
     };
     chosen_by_operator(workloads, user_strategies).filter_map(message).collect()
+}
+
+/// Returns whether the Deployment has never had another Pod template, so that its rollout replaces no Pods.
+fn is_first_rollout(deployment: &Value) -> bool {
+    let revision = &deployment["metadata"]["annotations"][DEPLOYMENT_REVISION];
+    // The controller counts a new template only once it observes it.
+    revision.as_str().is_none_or(|revision| revision == "1") && Progress::from_workload(deployment).observed
 }
 
 /// Returns the existing Deployments whose strategy no user sets.
@@ -163,7 +173,8 @@ fn phase(workload: &PlannedWorkload, live: &LiveWorkload) -> Phase {
     }
     let is_unschedulable =
         |pod: &Value| pod_problem(pod).is_some_and(|problem| problem.reason == WorkloadReason::Unschedulable);
-    Phase::InProgress { is_blocked: is_changed || live.pods().any(is_unschedulable) }
+    let is_blocked = is_changed || (live.pods().any(is_unschedulable) && !is_first_rollout(&live.object));
+    Phase::InProgress { is_blocked }
 }
 
 /// Returns how many Pods of `template` fit on the accelerators that are free or in use by the Deployment.
@@ -212,6 +223,25 @@ mod tests {
         #[case] expected: RolloutStrategy,
     ) {
         assert_eq!(RolloutStrategy::choose(current, phase, replicas, schedulable), expected);
+    }
+
+    /// Columns: revision of the Deployment, generation that its controller observed of generation 2, expected announcement.
+    #[rstest]
+    #[case::waits_for_its_first_pod("1", 2, false)]
+    #[case::template_changed_now("1", 1, true)]
+    #[case::replaces_pods("2", 2, true)]
+    fn new_deployment_interrupts_nothing(
+        #[case] revision: &str,
+        #[case] observed_generation: i64,
+        #[case] expected: bool,
+    ) {
+        let metadata = json!({
+            "name": "chat", "namespace": "n", "generation": 2, "annotations": {DEPLOYMENT_REVISION: revision}
+        });
+        let deployment = json!({"kind": "Deployment", "metadata": metadata, "spec": {"strategy": Recreate.to_json()},
+            "status": {"observedGeneration": observed_generation, "replicas": 1, "updatedReplicas": 1}});
+        let workload = PlannedWorkload::new(deployment.clone(), Some(deployment), Vec::new());
+        assert_eq!(!interruptions(&[workload], &BTreeSet::new()).is_empty(), expected);
     }
 
     #[rstest]

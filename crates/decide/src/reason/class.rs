@@ -209,10 +209,9 @@ impl fmt::Display for ClassRejection {
                 write!(f, "{required} {precision} TFLOPS are required; the class {}", DeclaredValue(*offered))
             }
             Self::TooManyPerNode { requested, largest } => {
-                write!(
-                    f,
-                    "{requested} accelerators per node are requested; the largest node of the class has {largest}"
-                )
+                let accelerators_are =
+                    if *requested == 1 { "accelerator per node is" } else { "accelerators per node are" };
+                write!(f, "{requested} {accelerators_are} requested; the largest node of the class has {largest}")
             }
             Self::ModelDoesNotFit { required, per_accelerator, accelerators, limit } => write!(
                 f,

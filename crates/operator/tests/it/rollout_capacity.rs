@@ -120,6 +120,26 @@ async fn first_revision_that_crashes_is_replaced() {
     wait_for_image(&cluster, "example.com/any:3", 1).await;
 }
 
+/// No Pod of an earlier template stops, so there is nothing to announce.
+#[tokio::test(start_paused = true)]
+async fn new_service_that_waits_for_its_first_pod_is_not_announced_as_updated() {
+    let cluster = cluster_with_full_class().await;
+    let strategy_before = strategy(&cluster.server);
+    cluster.server.delete(OME_SERVICES, "default", "chat", None).unwrap();
+    cluster.wait_for("the deletion", &|server| server.list("pods").is_empty().then_some(())).await;
+    cluster.server.delete("nodes", "", "node-small", None).unwrap();
+    add_node(&cluster.server, "node-small-2", "small", 0);
+    let mut chat = crate::supply::service("chat", "model");
+    chat["spec"]["acceleratorSelector"] = json!({"acceleratorClass": "small"});
+    cluster.server.create(OME_SERVICES, chat).unwrap();
+    let is_pending = |server: &Server| (condition(server, "Ready")?["reason"] == "Unschedulable").then_some(());
+    let never_announced = |server: &Server| assert_eq!(condition(server, "NoSurgeCapacity"), None);
+    cluster.wait_for_with_invariant("the Pod that waits", &is_pending, &never_announced).await;
+    cluster.test_cluster.wait_until_idle().await;
+    never_announced(&cluster.server);
+    assert_eq!(strategy(&cluster.server), strategy_before);
+}
+
 #[tokio::test(start_paused = true)]
 async fn strategy_of_the_user_is_retained() {
     let cluster = cluster_with_full_class().await;
