@@ -6,17 +6,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::activity::{ActiveRequest, ConnectionActivity};
+use crate::stream_timeout::{Piece, StreamBody, StreamExecutor};
 use crate::write_timeout::WriteTimeout;
 
 /// How long the client of an idle connection may take to close it, before the server does.
@@ -29,8 +31,8 @@ pub struct ConnectionLimits {
     pub first_request_timeout: Duration,
     /// Maximum time without a request in progress, and maximum time for the headers of a request.
     pub idle_timeout: Duration,
-    /// Maximum time in which the client receives nothing although data is ready, and maximum time for the reply to an
-    /// HTTP/2 ping.
+    /// Maximum time in which the client receives nothing although data is ready, on the connection or on one HTTP/2 stream,
+    /// and maximum time for the reply to an HTTP/2 ping.
     pub stall_timeout: Duration,
     /// Maximum size of the headers of a request in bytes; larger ones are rejected with 431.
     pub max_header_bytes: u32,
@@ -40,7 +42,7 @@ pub struct ConnectionLimits {
 
 /// Body of a response. The request counts as active until the body is sent.
 struct ActiveBody<B> {
-    body: B,
+    body: StreamBody<B>,
     _active: ActiveRequest,
 }
 
@@ -71,14 +73,16 @@ pub async fn serve_connection<S, B>(
     S: Service<Request<Incoming>, Response = Response<B>> + 'static,
     S::Future: Send + 'static,
     S::Error: Into<Box<dyn Error + Send + Sync>>,
-    B: Body + Send + Unpin + 'static,
-    B::Data: Send,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let activity = ConnectionActivity::new();
     let service = service_fn(|request| {
         let (active, response) = (activity.begin_request(), service.call(request));
-        async move { response.await.map(|response| response.map(|body| ActiveBody { body, _active: active })) }
+        async move {
+            let response = response.await?;
+            Ok::<_, S::Error>(response.map(|body| ActiveBody { body: StreamBody::new(body), _active: active }))
+        }
     });
     let stream = TokioIo::new(WriteTimeout::new(stream, limits.stall_timeout));
     let builder = builder(limits);
@@ -102,8 +106,8 @@ pub async fn serve_connection<S, B>(
     }
 }
 
-fn builder(limits: ConnectionLimits) -> Builder<TokioExecutor> {
-    let mut builder = Builder::new(TokioExecutor::new());
+fn builder(limits: ConnectionLimits) -> Builder<StreamExecutor> {
+    let mut builder = Builder::new(StreamExecutor { stall_timeout: limits.stall_timeout });
     let (timeout, max_header_bytes) = (limits.idle_timeout, limits.max_header_bytes);
     let buffer_size = usize::try_from(max_header_bytes).unwrap_or(usize::MAX);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(timeout).max_buf_size(buffer_size);
@@ -131,14 +135,11 @@ async fn wait_until_closed(activity: &Arc<ConnectionActivity>) {
 
 // === impl ActiveBody ===
 
-impl<B: Body + Unpin> Body for ActiveBody<B> {
-    type Data = B::Data;
+impl<B: Body<Data = Bytes> + Unpin> Body for ActiveBody<B> {
+    type Data = Piece;
     type Error = B::Error;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Piece>, B::Error>>> {
         Pin::new(&mut self.body).poll_frame(context)
     }
 
@@ -156,9 +157,10 @@ mod tests {
     use super::*;
     use std::convert::Infallible;
 
-    use bytes::Bytes;
-    use http_body_util::{Empty, Full};
+    use futures::stream;
+    use http_body_util::{BodyExt as _, Empty, Full, StreamBody, combinators::UnsyncBoxBody};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+    use tokio::sync::{mpsc, oneshot};
     use tokio::time::Instant;
 
     const LIMITS: ConnectionLimits = ConnectionLimits {
@@ -227,6 +229,77 @@ mod tests {
         sleep(Duration::from_secs(300 + 120)).await;
         let (text, _) = read_to_end(&mut client).await;
         assert!(text.len() < 1000, "{}", text.len());
+    }
+
+    /// Responds to `/watch` with an event after ten minutes. Responds to other paths with data without end, and returns a
+    /// receiver through `bodies` that ends when such a body is dropped.
+    async fn respond(
+        request: Request<Incoming>,
+        bodies: mpsc::UnboundedSender<oneshot::Receiver<()>>,
+    ) -> Result<Response<UnsyncBoxBody<Bytes, Infallible>>, Infallible> {
+        let frame = |length| Ok(Frame::data(Bytes::from(vec![b'a'; length])));
+        let body = if request.uri().path() == "/watch" {
+            StreamBody::new(stream::once(async move {
+                sleep(Duration::from_secs(600)).await;
+                frame(1)
+            }))
+            .boxed_unsync()
+        } else {
+            let (alive, dropped) = oneshot::channel::<()>();
+            bodies.send(dropped).unwrap();
+            let chunks = stream::repeat_with(move || {
+                assert!(!alive.is_closed());
+                frame(100_000)
+            });
+            StreamBody::new(chunks).boxed_unsync()
+        };
+        Ok(Response::new(body))
+    }
+
+    /// The client replies to pings. Its windows are no multiple of a piece, so parts of pieces remain in the server.
+    #[tokio::test(start_paused = true)]
+    async fn http2_stream_that_is_not_read_is_reset() {
+        let (client, server) = duplex(1 << 20);
+        let (bodies, mut dropped_bodies) = mpsc::unbounded_channel();
+        let service = service_fn(move |request| respond(request, bodies.clone()));
+        tokio::spawn(serve_connection(server, service, LIMITS, CancellationToken::new()));
+        let mut builder = h2::client::Builder::new();
+        builder.initial_window_size(40_000).initial_connection_window_size(1 << 20);
+        let (client, connection) = builder.handshake::<_, Bytes>(client).await.unwrap();
+        tokio::spawn(connection);
+        let start = Instant::now();
+        let get = async |path: &str| {
+            let request = Request::get(format!("http://localhost{path}")).body(()).unwrap();
+            let response = client.clone().ready().await.unwrap().send_request(request, true).unwrap().0;
+            response.await.unwrap().into_body()
+        };
+        let (mut unread, mut slow, mut watch) = (get("/unread").await, get("/slow").await, get("/watch").await);
+        let (dropped, mut slow_dropped) = (dropped_bodies.recv().await.unwrap(), dropped_bodies.recv().await.unwrap());
+
+        // The server receives window updates for half of a window at a time, at least every 45 seconds.
+        let read_slowly = async {
+            for _ in 0..50 {
+                sleep(Duration::from_secs(15)).await;
+                let data = slow.data().await.unwrap().unwrap();
+                slow.flow_control().release_capacity(data.len()).unwrap();
+            }
+            assert_eq!(slow_dropped.try_recv(), Err(oneshot::error::TryRecvError::Empty), "the client reads");
+        };
+        let wait_until_dropped = async {
+            assert!(dropped.await.is_err());
+            start.elapsed().as_secs()
+        };
+        let ((), seconds) = tokio::join!(read_slowly, wait_until_dropped);
+        assert!((60..=61).contains(&seconds), "{seconds} s");
+        let mut received = 0;
+        let error = loop {
+            match unread.data().await.unwrap() {
+                Ok(data) => received += data.len(),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!((received, error.reason(), error.is_remote()), (40_000, Some(h2::Reason::CANCEL), true));
+        assert_eq!(watch.data().await.unwrap().unwrap().len(), 1);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,16 +1,17 @@
 //! HTTP servers whose clients cannot hold resources without limit.
 //!
 //! [`Connections`] accepts a limited number of connections, and [`serve_connection`] serves HTTP/1.1 and HTTP/2 on one of
-//! them: it closes connections that send no request, send one too slowly, or do not read the response. What a request does
-//! is up to the caller; the crate knows neither TLS nor routes.
+//! them: it closes connections that send no request, send one too slowly, or do not read the response, and resets HTTP/2
+//! streams that the client does not read. What a request does is up to the caller; the crate knows neither TLS nor routes.
 //!
-//! Layers: `activity`, `write_timeout` → `connection`; beside them `connections`.
+//! Layers: `activity`, `write_timeout`, `stream_timeout` → `connection`; beside them `connections`.
 
 #![warn(missing_docs)]
 
 mod activity;
 mod connection;
 mod connections;
+mod stream_timeout;
 mod write_timeout;
 
 pub use connection::{ConnectionLimits, serve_connection};
