@@ -18,6 +18,10 @@ use crate::{Error, Kind};
 const EVENT: Kind = Kind::namespaced("events.k8s.io", "v1", "Event", "events");
 /// Maximum length of an event's `note` in bytes; the API server rejects longer notes.
 const MAX_NOTE_BYTES: usize = 1024;
+/// Maximum length of a name; the API server rejects longer names.
+const MAX_NAME_LENGTH: usize = 253;
+/// Maximum length of a reason in an event name, the API server's limit for the reason itself.
+const MAX_REASON_LENGTH: usize = 128;
 
 /// Creates events on behalf of one controller.
 #[derive(Clone)]
@@ -37,13 +41,19 @@ impl EventRecorder {
         EventRecorder { client, clock, controller }
     }
 
-    /// Creates the event about a transition that the status of `object` does not record yet. A retry with the same status
-    /// creates it once, as does another replica after a lost term.
+    /// Creates the event `name` about a transition that the status of `object` does not record yet. With the name from
+    /// [`transition_event_name`], a retry creates it once, as does another replica after a lost term.
     ///
     /// # Errors
     /// The request failed or was rejected. An event that already exists is not an error.
-    pub async fn publish_transition(&self, object: &Value, action: &str, transition: &Transition) -> Result<(), Error> {
-        self.create(object, action, transition, &status_version(object)).await
+    pub async fn publish_transition(
+        &self,
+        object: &Value,
+        action: &str,
+        transition: &Transition,
+        name: String,
+    ) -> Result<(), Error> {
+        self.create(object, action, transition, name).await
     }
 
     /// Creates an event unless one exists for the same content of `object` (its `spec`, or the `data` of a ConfigMap) and the
@@ -53,12 +63,12 @@ impl EventRecorder {
     /// Same as [`Self::publish_transition`].
     pub async fn publish_once(&self, object: &Value, action: &str, transition: &Transition) -> Result<(), Error> {
         let content = object.get("spec").or_else(|| object.get("data")).unwrap_or(&Value::Null);
-        self.create(object, action, transition, &format!("{content}{}", transition.message)).await
+        let name = event_name(object, transition, &content.to_string());
+        self.create(object, action, transition, name).await
     }
 
-    /// Creates an event unless one exists for the same object, reason and `basis`.
-    async fn create(&self, object: &Value, action: &str, transition: &Transition, basis: &str) -> Result<(), Error> {
-        let name = event_name(object, transition, basis);
+    /// Creates an event unless one of this name exists.
+    async fn create(&self, object: &Value, action: &str, transition: &Transition, name: String) -> Result<(), Error> {
         let event = render(object, action, transition, self.controller, self.clock.now(), name);
         let request_error = |source| Error::Request {
             action: "create an event for",
@@ -101,20 +111,39 @@ fn render(
     })
 }
 
-/// Returns an event name that is unique per object, reason and `basis`: one object may have several events at the same
-/// time.
-fn event_name(object: &Value, transition: &Transition, basis: &str) -> String {
-    let (name, reason) = (metadata_field(object, "name"), transition.reason.to_ascii_lowercase());
-    format!("{name}.{:016x}.{reason}", fingerprint(&format!("{}{basis}", metadata_field(object, "uid"))))
+/// Returns the name of the event about a transition from the status of `object`. It differs after each write of the status,
+/// but not after other changes of the object, so that a retry with a newer object returns the same name.
+///
+/// Kubernetes records when a status was written with a resolution of a second. `occurrence` distinguishes transitions from
+/// equal statuses within that second; it is 0 for the first one.
+#[must_use]
+pub fn transition_event_name(object: &Value, transition: &Transition, occurrence: u32) -> String {
+    let occurrence = if occurrence == 0 { String::new() } else { occurrence.to_string() };
+    event_name(object, transition, &format!("{}{occurrence}", status_version(object)))
 }
 
-/// Returns text that differs after each write of the status and each change of the generation. Transitions back and forth
-/// may result in the same status again, so it contains when the status was written.
+/// Returns an event name that is unique per object, reason, message and `basis`: one object may have several events at the
+/// same time.
+fn event_name(object: &Value, transition: &Transition, basis: &str) -> String {
+    let (uid, message) = (metadata_field(object, "uid"), &transition.message);
+    // A reason may contain characters that a name must not contain.
+    let reason: String = transition.reason.chars().filter(char::is_ascii_alphanumeric).collect();
+    let reason = &reason[..reason.len().min(MAX_REASON_LENGTH)].to_ascii_lowercase();
+    let suffix = format!(".{:016x}.{reason}", fingerprint(&format!("{uid}{basis}{message}")));
+    let name = metadata_field(object, "name");
+    let end = name.len().min(MAX_NAME_LENGTH.saturating_sub(suffix.len()));
+    // Names of objects are ASCII. A label of a name ends with a letter or a digit.
+    let name = name.get(..end).unwrap_or_default().trim_end_matches(['.', '-']);
+    format!("{name}{suffix}")
+}
+
+/// Returns text that differs after each write of the status. Transitions back and forth may result in the same status again,
+/// so it contains when the status was written.
 fn status_version(object: &Value) -> String {
     let entries = object["metadata"]["managedFields"].as_array();
     let of_status = |entry: &&Value| entry["subresource"] == "status";
     let times: Vec<&Value> = entries.into_iter().flatten().filter(of_status).map(|entry| &entry["time"]).collect();
-    json!([object["metadata"]["generation"], times, object["status"]]).to_string()
+    json!([times, object["status"]]).to_string()
 }
 
 /// Returns the 64-bit FNV-1a hash of `text`. Unlike the standard library's hashes, it does not change between Rust
@@ -135,6 +164,8 @@ fn truncate_note(message: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
 
     #[test]
@@ -144,33 +175,53 @@ mod tests {
         let now = Timestamp::from_second(1).unwrap();
         let name = event_name(&object, &transition, "");
         let event = render(&object, "Reconcile", &transition, "ostler.io/operator", now, name);
-        assert_eq!(event["metadata"], json!({"namespace": "n", "name": "a.af63e84c860200f0.unschedulable"}));
+        assert_eq!(event["metadata"], json!({"namespace": "n", "name": "a.436a6e071e4a1770.unschedulable"}));
         assert_eq!(event["regarding"]["uid"], "u");
         assert_eq!(event["type"], "Warning");
         assert_eq!(event["note"].as_str().unwrap().len(), 1024);
     }
 
+    fn object(name: &str, status_time: &str, reason: &str) -> Value {
+        json!({"metadata": {"name": name, "uid": "u", "resourceVersion": "1", "generation": 1,
+            "managedFields": [{"subresource": "status", "time": status_time}, {"time": "2026-01-02T00:00:00Z"}]},
+            "status": {"conditions": [{"type": "Ready", "reason": reason}]}})
+    }
+
+    fn transition(reason: &str, message: &str) -> Transition {
+        Transition { warning: true, reason: reason.to_owned(), message: message.to_owned() }
+    }
+
     #[test]
     fn event_of_a_transition_is_created_once_per_written_status() {
-        let object = |generation: i64, time: &str, reason: &str| {
-            json!({"metadata": {"name": "a", "uid": "u", "resourceVersion": time, "generation": generation,
-                "managedFields": [{"subresource": "status", "time": time}, {"time": "2026-01-02T00:00:00Z"}]},
-                "status": {"conditions": [{"type": "Ready", "reason": reason}]}})
-        };
-        let transition = Transition { warning: true, reason: "B".to_owned(), message: "m".to_owned() };
-        let name = |object: &Value| event_name(object, &transition, &status_version(object));
-        let first = object(1, "2026-01-01T00:00:00Z", "A");
-        let mut labeled = first.clone();
-        labeled["metadata"]["resourceVersion"] = json!("9");
-        labeled["metadata"]["managedFields"][1]["time"] = json!("2026-01-03T00:00:00Z");
-        assert_eq!(name(&first), name(&labeled), "a write outside the status");
-        for other in [
-            object(2, "2026-01-01T00:00:00Z", "A"),
-            object(1, "2026-01-01T00:00:01Z", "A"),
-            object(1, "2026-01-01T00:00:00Z", "C"),
-        ] {
-            assert_ne!(name(&first), name(&other), "{other}");
-        }
+        let name = |object: &Value| transition_event_name(object, &transition("B", "m"), 0);
+        let first = object("a", "2026-01-01T00:00:00Z", "A");
+        let mut edited = first.clone();
+        edited["metadata"]["resourceVersion"] = json!("9");
+        edited["metadata"]["generation"] = json!(2);
+        edited["metadata"]["managedFields"][1]["time"] = json!("2026-01-03T00:00:00Z");
+        assert_eq!(name(&first), name(&edited), "a write outside the status");
+        let names = [
+            name(&first),
+            name(&object("a", "2026-01-01T00:00:01Z", "A")),
+            name(&object("a", "2026-01-01T00:00:00Z", "C")),
+            transition_event_name(&first, &transition("B", "m"), 1),
+            transition_event_name(&first, &transition("B", "another message"), 0),
+            transition_event_name(&first, &transition("C", "m"), 0),
+        ];
+        assert_eq!(std::collections::BTreeSet::from(names.clone()).len(), names.len(), "{names:?}");
+    }
+
+    #[rstest]
+    #[case::longest_name(&"a".repeat(253), "Reason", 253)]
+    #[case::longest_reason(&"a".repeat(253), &"R".repeat(300), 253)]
+    #[case::cut_before_a_separator(&format!("{}-{}", "a".repeat(228), "b".repeat(24)), "Reason", 252)]
+    #[case::reason_with_other_characters("a", "Kind:Not_Served", 32)]
+    fn event_names_are_accepted(#[case] name: &str, #[case] reason: &str, #[case] length: usize) {
+        let name = transition_event_name(&object(name, "t", "A"), &transition(reason, "m"), 0);
+        assert_eq!(name.len(), length, "{name}");
+        let is_alphanumeric = |text: char| text.is_ascii_lowercase() || text.is_ascii_digit();
+        let is_label = |label: &str| label.ends_with(is_alphanumeric) && label.starts_with(is_alphanumeric);
+        assert!(name.split('.').all(is_label), "{name}");
     }
 
     /// Published test vectors of 64-bit FNV-1a: event names must not change between versions.

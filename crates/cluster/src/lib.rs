@@ -43,7 +43,7 @@ pub use conditions::{
 };
 pub use error::Error;
 pub use error_chain::error_chain;
-pub use events::EventRecorder;
+pub use events::{EventRecorder, transition_event_name};
 pub use integrations::{CUSTOM_RESOURCE_DEFINITION, ListState, is_served, list_state};
 pub use kind::Kind;
 pub use leader_election::{LeaderElectionTimings, LeaderElector};

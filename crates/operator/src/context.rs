@@ -99,10 +99,12 @@ impl Context {
         if self.status_writer.is_published(kind, object, &report.status) {
             return Ok(());
         }
-        self.event_publisher.publish_transitions(object, &report.all_events(object)).await?;
+        let events = report.all_events(object);
+        self.event_publisher.publish_transitions(object, &events).await?;
         if !self.status_writer.publish(kind, object, &report.status).await? {
             return Ok(());
         }
+        self.event_publisher.note_recorded(object, &events);
         if SERVICES.contains(&kind) {
             let key = NamespacedName::from_object(object);
             self.state.apply_service(kind, &key, self.stores.get(kind, &key).as_deref());

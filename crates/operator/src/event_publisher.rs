@@ -2,10 +2,10 @@
 //! instead of losing it.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cluster::{Error, EventRecorder, Transition, metadata_field};
+use cluster::{Error, EventRecorder, Transition, metadata_field, transition_event_name};
 use futures::future::join_all;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -13,10 +13,25 @@ use tokio::time::Instant;
 /// How long statuses wait for an API server that stores no events. client-go drops an event after the same time.
 const MAX_OUTAGE: Duration = Duration::from_secs(120);
 
+/// How long after a transition an equal status may be written with the same time: a second, plus the duration of the writes.
+const MAX_EQUAL_STATUS_TIME: Duration = Duration::from_secs(5);
+
 /// Publishes the events of one operator.
 pub(crate) struct EventPublisher {
     recorder: EventRecorder,
     outages: Mutex<Outages>,
+    occurrences: Mutex<Occurrences>,
+}
+
+/// How often each transition was recorded recently, by the name of its first event.
+#[derive(Debug, Default)]
+struct Occurrences(BTreeMap<String, Occurrence>);
+
+/// How often a transition was recorded recently.
+#[derive(Clone, Copy, Debug)]
+struct Occurrence {
+    count: u32,
+    last: Instant,
 }
 
 /// Outages by namespace: a webhook or a quota may concern some namespaces only.
@@ -35,7 +50,7 @@ struct Outage {
 impl EventPublisher {
     /// Returns a publisher that creates events with `recorder`.
     pub(crate) fn new(recorder: EventRecorder) -> EventPublisher {
-        EventPublisher { recorder, outages: Mutex::default() }
+        EventPublisher { recorder, outages: Mutex::default(), occurrences: Mutex::default() }
     }
 
     /// Publishes transitions that the status of `object` does not record yet, all at the same time.
@@ -44,9 +59,36 @@ impl EventPublisher {
     /// An event could not be created, and the same request may succeed later: the status must not be written yet. A
     /// rejected event is logged, and so are all events of a namespace once the API server has stored none for two minutes.
     pub(crate) async fn publish_transitions(&self, object: &Value, transitions: &[Transition]) -> Result<(), Error> {
-        let requests =
-            transitions.iter().map(|transition| self.recorder.publish_transition(object, "Reconcile", transition));
+        let names = self.names(object, transitions);
+        let requests = transitions
+            .iter()
+            .zip(names)
+            .map(|(transition, name)| self.recorder.publish_transition(object, "Reconcile", transition, name));
         join_all(requests).await.into_iter().map(|result| self.settle(object, result)).fold(Ok(()), Result::and)
+    }
+
+    /// Returns the names of the events about transitions from the status of `object`.
+    fn names(&self, object: &Value, transitions: &[Transition]) -> Vec<String> {
+        let occurrences = self.occurrences();
+        let name = |transition: &Transition| {
+            let first = transition_event_name(object, transition, 0);
+            match occurrences.count(&first) {
+                0 => first,
+                count => transition_event_name(object, transition, count),
+            }
+        };
+        transitions.iter().map(name).collect()
+    }
+
+    /// Notes that the status of `object` was replaced by one that records the transitions: a further transition from an equal
+    /// status is another one, with an event of its own.
+    pub(crate) fn note_recorded(&self, object: &Value, transitions: &[Transition]) {
+        let names = transitions.iter().map(|transition| transition_event_name(object, transition, 0));
+        self.occurrences().add(names, Instant::now());
+    }
+
+    fn occurrences(&self) -> MutexGuard<'_, Occurrences> {
+        self.occurrences.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Publishes an event about the content of `object`, once for the same content and message.
@@ -81,6 +123,23 @@ impl EventPublisher {
             Ok(()) => outages.end(namespace),
         }
         Ok(())
+    }
+}
+
+// === impl Occurrences ===
+
+impl Occurrences {
+    fn count(&self, name: &str) -> u32 {
+        self.0.get(name).map_or(0, |occurrence| occurrence.count)
+    }
+
+    /// Counts transitions, and forgets those whose status is written with another time if it is written again.
+    fn add(&mut self, names: impl IntoIterator<Item = String>, now: Instant) {
+        self.0.retain(|_, occurrence| now.duration_since(occurrence.last) < MAX_EQUAL_STATUS_TIME);
+        for name in names {
+            let occurrence = self.0.entry(name).or_insert(Occurrence { count: 0, last: now });
+            *occurrence = Occurrence { count: occurrence.count.saturating_add(1), last: now };
+        }
     }
 }
 
@@ -131,6 +190,17 @@ mod tests {
         assert!(is_long(&[0, 60, 120]));
         assert!(!is_long(&[0, 120, 239]), "the second failure begins another outage");
         assert!(is_long(&[0, 120, 200, 240]));
+    }
+
+    #[test]
+    fn transitions_are_counted_for_seconds() {
+        let (start, mut occurrences) = (Instant::now(), Occurrences::default());
+        for seconds in [0, 0, 4] {
+            occurrences.add(["a".to_owned()], instant(start, seconds));
+        }
+        assert_eq!((occurrences.count("a"), occurrences.count("b")), (3, 0));
+        occurrences.add(["b".to_owned()], instant(start, 9));
+        assert_eq!((occurrences.0.len(), occurrences.count("b")), (1, 1), "earlier transitions are forgotten");
     }
 
     #[test]

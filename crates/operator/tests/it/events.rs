@@ -230,3 +230,50 @@ async fn repeated_transitions_have_events_of_their_own() {
     let count = |reason: &str| reported.iter().filter(|event| event.ends_with(reason)).count();
     assert_eq!((count(" ModelNotFound"), count(" Selected")), (3, 4), "{reported:?}");
 }
+
+/// The API server rejects the status with a conflict, since the service was edited after its events were created.
+#[tokio::test(start_paused = true)]
+async fn edit_before_the_status_repeats_no_event() {
+    let test_cluster = cluster_with_service();
+    let (server, edits) = (test_cluster.server.clone(), Arc::new(AtomicUsize::new(0)));
+    let counter = Arc::clone(&edits);
+    let faults = move |request: &OperatorRequest| {
+        if writes_service_status(request) && counter.fetch_add(1, Ordering::Relaxed) == 0 {
+            let mut service = (*server.get(OME_SERVICES, "default", "chat").unwrap()).clone();
+            service["spec"]["engine"]["runner"]["env"] = json!([{"name": "A", "value": "1"}]);
+            server.update(OME_SERVICES, service).unwrap();
+        }
+        Fault::None
+    };
+    let _operator = test_cluster.start_operator_with_faults(operator::Options::default(), Arc::new(faults));
+    test_cluster.wait_for_condition(OME_SERVICES, "chat", "RuntimeResolved", "True").await;
+    test_cluster.wait_until_idle().await;
+    assert!(edits.load(Ordering::Relaxed) >= 2, "the status was written again");
+    assert_eq!(events(&test_cluster.server, "chat"), ["Normal Selected", "Normal Starting"]);
+}
+
+/// The API server records the times of statuses and conditions in seconds.
+#[tokio::test(start_paused = true)]
+async fn equal_transitions_within_a_second_have_events_of_their_own() {
+    let test_cluster = cluster_with_service();
+    test_cluster.start_operator(operator::Options::default());
+    test_cluster.wait_for_condition(OME_SERVICES, "chat", "RuntimeResolved", "True").await;
+    test_cluster.wait_until_idle().await;
+    let set_ready = |ready: i64| {
+        test_cluster.mark_deployment_ready("chat-engine");
+        let mut deployment = (*test_cluster.server.get("deployments.apps", "default", "chat-engine").unwrap()).clone();
+        for count in ["readyReplicas", "availableReplicas"] {
+            deployment["status"][count] = json!(ready);
+        }
+        test_cluster.server.update_status("deployments.apps", deployment).unwrap();
+    };
+    let start = tokio::time::Instant::now();
+    for (ready, status) in [(1, "True"), (0, "False")].repeat(3) {
+        set_ready(ready);
+        test_cluster.wait_for_condition(OME_SERVICES, "chat", "Ready", status).await;
+    }
+    assert!(start.elapsed().as_millis() < 1000, "{:?}", start.elapsed());
+    test_cluster.wait_until_idle().await;
+    let reported = events(&test_cluster.server, "chat");
+    assert_eq!(reported.iter().filter(|event| *event == "Normal Ready").count(), 3, "{reported:?}");
+}

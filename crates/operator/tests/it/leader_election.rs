@@ -111,10 +111,13 @@ fn holder(test_cluster: &TestCluster) -> Value {
     test_cluster.server.get(LEASES, "default", "ostler-operator").unwrap()["spec"]["holderIdentity"].clone()
 }
 
-/// Returns the reasons of the events about a service.
-fn event_reasons(test_cluster: &TestCluster, service: &str) -> Vec<Value> {
+/// Returns the sorted reasons of the events about a service.
+fn event_reasons(test_cluster: &TestCluster, service: &str) -> Vec<String> {
     let events = test_cluster.server.list("events").into_iter();
-    events.filter(|event| event["involvedObject"]["name"] == service).map(|event| event["reason"].clone()).collect()
+    let events = events.filter(|event| event["involvedObject"]["name"] == service);
+    let mut reasons: Vec<String> = events.map(|event| event["reason"].as_str().unwrap().to_owned()).collect();
+    reasons.sort();
+    reasons
 }
 
 /// The shutdown arrives while a reconcile sends its events: they and the status that records them are written, and then the
