@@ -44,11 +44,11 @@ impl Connections {
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => return Self(tasks),
-                Some(_) = tasks.join_next() => oldest_first.retain(|task| !task.is_finished()),
+                Some(_) = tasks.join_next() => {}
                 accepted = listener.accept(), if tasks.len() < limit || overload == Overload::CloseOldest => match accepted {
                     Ok((stream, _)) => {
-                        if tasks.len() >= limit && let Some(oldest) = oldest_first.pop_front() {
-                            oldest.abort();
+                        if overload == Overload::CloseOldest {
+                            close_oldest(&mut oldest_first, limit);
                         }
                         let task = tasks.spawn(serve(stream));
                         match overload {
@@ -74,6 +74,16 @@ impl Connections {
         if timeout(grace_period, join_all).await.is_err() {
             tracing::debug!("aborted connections that did not close within the grace period");
         }
+    }
+}
+
+/// Closes the oldest of `limit` open connections, so that there is one less. Connections that were closed before do not count.
+fn close_oldest(oldest_first: &mut VecDeque<AbortHandle>, limit: usize) {
+    oldest_first.retain(|task| !task.is_finished());
+    if oldest_first.len() >= limit
+        && let Some(oldest) = oldest_first.pop_front()
+    {
+        oldest.abort();
     }
 }
 
@@ -111,6 +121,30 @@ mod tests {
         let (connections, ()) =
             tokio::join!(Connections::accept(&listener, 2, Overload::Wait, &shutdown, serve), check);
         drop(connections);
+    }
+
+    /// The connection that has ended was not joined yet, nor is the one that was aborted.
+    #[tokio::test]
+    async fn closed_connections_do_not_count_towards_the_limit() {
+        let mut tasks = JoinSet::new();
+        let mut spawn = |ends: bool| {
+            tasks.spawn(async move {
+                if !ends {
+                    std::future::pending::<()>().await;
+                }
+            })
+        };
+        let [first, ended, third, fourth] = [spawn(false), spawn(true), spawn(false), spawn(false)];
+        let mut open = VecDeque::from([first.clone(), ended]);
+        tokio::task::yield_now().await;
+        close_oldest(&mut open, 2);
+        open.push_back(third.clone());
+        tokio::task::yield_now().await;
+        assert!(!first.is_finished(), "only one connection was open");
+        close_oldest(&mut open, 2);
+        open.push_back(fourth.clone());
+        tokio::task::yield_now().await;
+        assert_eq!([&first, &third, &fourth].map(AbortHandle::is_finished), [true, false, false]);
     }
 
     /// Accepts two connections, which receive one byte and stay open until further clients replace them.
