@@ -24,6 +24,7 @@ mod listener;
 mod local_cluster;
 mod logging;
 mod node_groups;
+mod open_files;
 mod output;
 mod pod_diagnostics;
 mod progress;
@@ -74,6 +75,7 @@ async fn main() -> Exit {
         Err(error) => return report_usage_error(&error),
     };
     log.init(command.default_log_filter());
+    open_files::raise_limit();
     // Fails only if a provider is installed already; nothing else in this process installs one.
     rustls::crypto::ring::default_provider().install_default().ok();
     match commands::run(command).await {

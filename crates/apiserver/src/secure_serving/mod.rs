@@ -31,8 +31,8 @@ pub use serve_error::ServeError;
 /// Time limit for the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum number of connections; further clients wait until one is closed. Of the usual limit of 1,024 open files, this
-/// leaves the rest to the gateway, the journal and the containers.
+/// Maximum number of connections; further clients wait until one is closed. A process that cannot have more than 1,024 open
+/// files has the rest for the gateway, the journal and the containers.
 const MAX_CONNECTIONS: usize = 800;
 
 /// Serves the API until `stop` is cancelled.

@@ -17,6 +17,8 @@ mod kubectl;
 mod lint;
 mod live;
 mod logging;
+#[cfg(target_os = "linux")]
+mod open_files;
 mod plan;
 mod realcluster;
 mod reason_codes;
