@@ -28,6 +28,7 @@ mod supervision;
 mod supply;
 mod test_cluster;
 mod unresponsive_api_server;
+mod upgrade;
 mod webhook;
 
 use std::sync::atomic::Ordering;

@@ -83,21 +83,27 @@ impl SimulatedCluster {
     }
 
     pub(crate) fn with_crds(gpus: usize, crds: Vec<Value>) -> SimulatedCluster {
+        let mut cluster = SimulatedCluster::without_operator(crds);
+        cluster.test_cluster.start_operator(operator::Options::default());
+        cluster.scale_nodes_to(gpus);
+        cluster
+    }
+
+    /// Starts a cluster with these CRDs, without nodes and without a running operator.
+    pub(crate) fn without_operator(crds: Vec<Value>) -> SimulatedCluster {
         let clock = Arc::new(PausedClock::start());
         let server = Server::new(&ServerPorts { clock, ..ServerPorts::default() });
         let (runtime, network) = (Arc::new(SimulatedContainerRuntime), Arc::new(HealthyNetwork));
         for definition in crds {
             server.create(CRDS, definition).unwrap();
         }
-        let test_cluster = TestCluster::with_server(server.clone(), operator::Options::default());
+        let test_cluster = TestCluster::without_operator(server.clone());
         let stop = test_cluster.shutdown_token();
         tokio::spawn(embedded::run_workload_controllers(server.clone(), None, stop.clone()));
         tokio::spawn(embedded::run_scheduler(server.clone(), stop.clone()));
         tokio::spawn(embedded::run_node_lifecycle_controller(server.clone(), stop.clone()));
         tokio::spawn(embedded::run_node_agent(server.clone(), runtime, network, NodeDirectories::default(), stop));
-        let mut cluster = SimulatedCluster { test_cluster, server, nodes: 0 };
-        cluster.scale_nodes_to(gpus);
-        cluster
+        SimulatedCluster { test_cluster, server, nodes: 0 }
     }
 
     /// Adds nodes until the cluster has `gpus` GPUs.

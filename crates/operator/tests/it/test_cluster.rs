@@ -206,6 +206,11 @@ impl TestCluster {
         self.server.create("customresourcedefinitions.apiextensions.k8s.io", definition).unwrap();
     }
 
+    /// Returns a client of the API server.
+    pub(crate) fn user_client(&self) -> kube::Client {
+        self.client(Arc::new(|_: &OperatorRequest| Fault::None))
+    }
+
     fn client(&self, faults: Faults) -> kube::Client {
         let (writes, reads) = (self.writes.clone(), self.reads.clone());
         let router = embedded::router(&self.server);

@@ -1,0 +1,189 @@
+//! Upgrade from an earlier operator, whose objects and statuses are recorded in `upgrade/`: Pod templates do not change, no
+//! Pod restarts, and services retain their selection.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::parse_manifest;
+use embedded::Server;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use plan::Snapshot;
+use serde_json::{Value, json};
+
+use crate::simulated_cluster::SimulatedCluster;
+use crate::test_cluster::{FUSIONINFER_SERVICES, OME_SERVICES};
+
+const SERVICES: &str = include_str!("upgrade/services.yaml");
+const SUPPLY: &str = include_str!("upgrade/supply.yaml");
+const OBJECTS: &str = include_str!("upgrade/objects.yaml");
+const STATUSES: &str = include_str!("upgrade/statuses.yaml");
+/// Namespace of the recorded services.
+const RECORDED_NAMESPACE: &str = "team-a";
+/// Each namespace contains ten services.
+const NAMESPACES: [&str; 5] = [RECORDED_NAMESPACE, "team-b", "team-c", "team-d", "team-e"];
+const WORKLOADS: [&str; 2] = ["deployments.apps", "leaderworkersets.leaderworkerset.x-k8s.io"];
+
+fn documents(text: &str) -> Vec<Value> {
+    parse_manifest("test", text).unwrap().into_iter().map(|document| document.value).collect()
+}
+
+/// Returns the documents of `text` with another namespace.
+fn documents_in(namespace: &str, text: &str) -> Vec<Value> {
+    documents(&text.replace(RECORDED_NAMESPACE, namespace))
+}
+
+/// Returns the resource of an object, such as `deployments.apps`.
+fn resource(server: &Server, object: &Value) -> String {
+    server.group_resource(object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap()).unwrap()
+}
+
+fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap()
+}
+
+/// Returns the Pod templates of a workload, or null for other kinds.
+fn templates(object: &Value) -> &Value {
+    match &object["spec"]["leaderWorkerTemplate"] {
+        Value::Null if object["kind"] == "Deployment" => &object["spec"]["template"],
+        template => template,
+    }
+}
+
+/// Returns a node with eight accelerators of `product`.
+fn node(name: &str, product: &str) -> Value {
+    let resources = json!({"cpu": "192", "memory": "2Ti", "pods": "110", "nvidia.com/gpu": "8"});
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"nvidia.com/gpu.product": product}},
+        "status": {"allocatable": resources, "capacity": resources}})
+}
+
+fn create_node(server: &Server, node: &Value) {
+    let mut stored = (*server.create("nodes", node.clone()).unwrap()).clone();
+    stored["status"] = node["status"].clone();
+    server.update_status("nodes", stored).unwrap();
+}
+
+fn h100_nodes() -> impl Iterator<Item = Value> {
+    (0..60).map(|index| node(&format!("h100-{index:02}"), "NVIDIA-H100-80GB-HBM3"))
+}
+
+/// Returns a cluster without a running operator in which the recorded operator has made all services Ready.
+async fn recorded_cluster(nodes: Vec<Value>) -> SimulatedCluster {
+    let cluster = SimulatedCluster::without_operator([api::crds(), api::integrations::crds()].concat());
+    let server = &cluster.server;
+    nodes.iter().for_each(|node| create_node(server, node));
+    for object in documents(SUPPLY) {
+        server.create(&resource(server, &object), object).unwrap();
+    }
+    for namespace in NAMESPACES {
+        server.create("namespaces", json!({"metadata": {"name": namespace}})).unwrap();
+        for service in documents_in(namespace, SERVICES) {
+            server.create(&resource(server, &service), service).unwrap();
+        }
+        for object in documents_in(namespace, OBJECTS) {
+            apply_as_operator(&cluster, object).await;
+        }
+        for recorded in documents_in(namespace, STATUSES) {
+            let resource = resource(server, &recorded);
+            let mut service = (*server.get(&resource, namespace, name(&recorded)).unwrap()).clone();
+            service["status"] = recorded["status"].clone();
+            server.update_status(&resource, service).unwrap();
+        }
+    }
+    cluster.test_cluster.wait_until_idle().await;
+    for pod in pods(server) {
+        let ready = ::cluster::find_condition(&pod["status"]["conditions"], "Ready");
+        assert!(ready.is_some_and(|ready| ready["status"] == "True"), "{pod:#}");
+    }
+    cluster
+}
+
+/// Applies a recorded object of a service as the operator did.
+async fn apply_as_operator(cluster: &SimulatedCluster, mut object: Value) {
+    let namespace = object["metadata"]["namespace"].as_str().unwrap().to_owned();
+    let owner = &object["metadata"]["ownerReferences"][0];
+    let live_owner = cluster.server.get(&resource(&cluster.server, owner), &namespace, owner["name"].as_str().unwrap());
+    let uid = live_owner.unwrap()["metadata"]["uid"].clone();
+    let reference = &mut object["metadata"]["ownerReferences"][0];
+    reference["uid"] = uid;
+    reference["controller"] = json!(true);
+    reference["blockOwnerDeletion"] = json!(true);
+    let (kind, api_version) = (object["kind"].as_str().unwrap(), object["apiVersion"].as_str().unwrap());
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    let api = Api::<DynamicObject>::namespaced_with(cluster.test_cluster.user_client(), &namespace, &resource);
+    let params = PatchParams::apply(operator::FIELD_MANAGER);
+    api.patch(name(&object), &params, &Patch::Apply(&object)).await.unwrap();
+}
+
+fn pods(server: &Server) -> Vec<Arc<Value>> {
+    server.list("pods")
+}
+
+fn services(server: &Server) -> Vec<Arc<Value>> {
+    [OME_SERVICES, FUSIONINFER_SERVICES].into_iter().flat_map(|resource| server.list(resource)).collect()
+}
+
+/// Returns the Pod templates of all workloads, by namespace, kind and name.
+fn workload_templates(server: &Server) -> BTreeMap<String, Value> {
+    let workloads = WORKLOADS.into_iter().flat_map(|resource| server.list(resource));
+    let key = |object: &Value| format!("{} {} {}", object["metadata"]["namespace"], object["kind"], name(object));
+    workloads.map(|object| (key(&object), templates(&object).clone())).collect()
+}
+
+/// Returns the selected runtime and class of each service.
+fn selections(server: &Server) -> Vec<(String, Value, Value)> {
+    let selection = |service: Arc<Value>| {
+        let key = format!("{} {}", service["metadata"]["namespace"], name(&service));
+        let decision = &service["status"]["decision"];
+        (key, decision["runtime"]["name"].clone(), decision["components"]["engine"]["acceleratorClass"].clone())
+    };
+    services(server).into_iter().map(selection).collect()
+}
+
+#[test]
+fn planned_pod_templates_equal_the_recorded_ones() {
+    let nodes = h100_nodes().map(|node| format!("---\n{node}\n")).collect::<String>();
+    let supply = parse_manifest("supply.yaml", &format!("{SUPPLY}{nodes}")).unwrap();
+    let services = parse_manifest("services.yaml", SERVICES).unwrap();
+    let plan = plan::plan(&Snapshot::from_documents(&services, &supply).unwrap());
+    let planned: Vec<&Value> = plan.services.iter().flat_map(|service| &service.objects).collect();
+    let recorded = documents(OBJECTS);
+    assert_eq!(recorded.iter().filter(|object| !templates(object).is_null()).count(), 18);
+    // Revisions are not part of a plan.
+    for recorded in recorded.iter().filter(|object| object["kind"] != "ControllerRevision") {
+        let planned = planned.iter().find(|planned| planned["kind"] == recorded["kind"] && name(planned) == name(recorded));
+        let planned = planned.unwrap_or_else(|| panic!("{} {} is not planned", recorded["kind"], name(recorded)));
+        assert_eq!(templates(planned), templates(recorded), "{} {}", recorded["kind"], name(recorded));
+    }
+}
+
+/// With 50 Ready services of the recorded operator, and nodes of a class that a new decision would prefer, the start of the
+/// current operator changes no Pod template, restarts no Pod, and every service remains Ready with its selection.
+#[tokio::test(start_paused = true)]
+async fn start_with_ready_services_restarts_no_pod() {
+    let cluster = recorded_cluster(h100_nodes().collect()).await;
+    let pods = pods(&cluster.server);
+    (0..8).for_each(|index| create_node(&cluster.server, &node(&format!("l40s-{index}"), "NVIDIA-L40S")));
+    let (templates, selections) = (workload_templates(&cluster.server), selections(&cluster.server));
+    assert_eq!((pods.len(), templates.len(), selections.len()), (5 * 22, 5 * 18, 50));
+
+    let mut changes = cluster.server.subscribe();
+    cluster.test_cluster.start_operator(operator::Options::default());
+    let mut changed_pods = Vec::new();
+    while let Ok(change) = tokio::time::timeout(Duration::from_secs(120), changes.next()).await {
+        let change = change.unwrap();
+        if change.resource == "pods" {
+            changed_pods.push(change.name);
+        }
+    }
+    assert_eq!(changed_pods, Vec::<String>::new());
+    assert_eq!(self::pods(&cluster.server), pods);
+    assert_eq!(workload_templates(&cluster.server), templates);
+    assert_eq!(self::selections(&cluster.server), selections);
+    for service in services(&cluster.server) {
+        let ready = ::cluster::find_condition(&service["status"]["conditions"], "Ready").unwrap();
+        assert_eq!(ready["status"], "True", "{}: {ready}", name(&service));
+    }
+}
