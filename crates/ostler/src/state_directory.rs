@@ -25,10 +25,11 @@ pub(crate) enum StateDirectory {
     Data(DataDirectory),
 }
 
-/// Opens the directory of `--data-dir`, or the runtime directory of the user.
+/// Opens the directory of `--data-dir`, or the runtime directory of the user. Its path is absolute: containers that run as
+/// processes have another working directory.
 pub(crate) fn open(data_dir: Option<PathBuf>) -> Result<StateDirectory> {
     Ok(match data_dir {
-        Some(path) => StateDirectory::Data(DataDirectory::new(lock_directory(path)?)),
+        Some(path) => StateDirectory::Data(DataDirectory::new(lock_directory(std::path::absolute(path)?)?)),
         None => StateDirectory::Runtime(lock_directory(connect::runtime_directory())?),
     })
 }

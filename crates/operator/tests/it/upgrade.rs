@@ -153,7 +153,8 @@ fn planned_pod_templates_equal_the_recorded_ones() {
     assert_eq!(recorded.iter().filter(|object| !templates(object).is_null()).count(), 18);
     // Revisions are not part of a plan.
     for recorded in recorded.iter().filter(|object| object["kind"] != "ControllerRevision") {
-        let planned = planned.iter().find(|planned| planned["kind"] == recorded["kind"] && name(planned) == name(recorded));
+        let planned =
+            planned.iter().find(|planned| planned["kind"] == recorded["kind"] && name(planned) == name(recorded));
         let planned = planned.unwrap_or_else(|| panic!("{} {} is not planned", recorded["kind"], name(recorded)));
         assert_eq!(templates(planned), templates(recorded), "{} {}", recorded["kind"], name(recorded));
     }

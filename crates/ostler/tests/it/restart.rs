@@ -58,6 +58,13 @@ async fn restart_after_sigkill_restarts_pods() {
     assert_eq!(session.stop(Signal::TERM).1, Some(0));
 }
 
+/// Containers that run as processes have another working directory, so their volumes must have absolute paths.
+#[test]
+fn relative_data_directory_becomes_absolute() {
+    let session = Session::start_with_relative_data_dir("data");
+    assert_eq!(Path::new(&session.kubeconfig), session.directory.0.join("data/kubeconfig"));
+}
+
 /// Each start updates the objects of the catalog, except those that a user has edited.
 #[tokio::test]
 async fn restart_retains_edited_catalog_objects() {

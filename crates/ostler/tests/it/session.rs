@@ -103,6 +103,14 @@ impl Session {
         Self::from_command(command.args(args), TempDirectory::new())
     }
 
+    /// Like [`Session::start`], with a data directory that is relative to the working directory.
+    pub(crate) fn start_with_relative_data_dir(data: &str) -> Self {
+        let directory = TempDirectory::new();
+        let mut command = up();
+        command.args(["--data-dir", data]).current_dir(&directory.0);
+        Self::from_command(&mut command, directory)
+    }
+
     /// Like [`Session::start`]; also returns standard error.
     pub(crate) fn start_with_stderr(args: &[&str]) -> (Self, ChildStderr) {
         let directory = TempDirectory::new();
