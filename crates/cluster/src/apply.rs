@@ -89,7 +89,7 @@ pub struct Applier {
     /// Caches of the live objects.
     pub(crate) stores: Stores,
     /// All kinds that are applied; pruning searches these kinds.
-    managed_kinds: &'static [Kind],
+    pub(crate) managed_kinds: &'static [Kind],
     /// Field manager.
     pub(crate) manager: &'static str,
 }
@@ -199,7 +199,7 @@ impl Applier {
         Ok(convergence)
     }
 
-    fn managed_kind(&self, object: &Value) -> Option<Kind> {
+    pub(crate) fn managed_kind(&self, object: &Value) -> Option<Kind> {
         let matches = |kind: &&Kind| object["kind"] == kind.kind && object["apiVersion"] == kind.api_version();
         self.managed_kinds.iter().find(matches).copied()
     }
@@ -285,7 +285,7 @@ impl Applier {
 
     /// Returns the outcome for objects of a kind that is not listed: without the live objects, it is unknown which of them
     /// may be written. Returns `None` for a listed kind.
-    fn unlisted_outcome(&self, kind: Kind) -> Option<ApplyOutcome> {
+    pub(crate) fn unlisted_outcome(&self, kind: Kind) -> Option<ApplyOutcome> {
         match list_state(&self.stores, kind) {
             ListState::Listed => None,
             ListState::NotListed(error) => Some(ApplyOutcome::KindNotListed(error)),
@@ -295,7 +295,7 @@ impl Applier {
 
     /// Reads an object that the cache does not contain because its labels do not match the selector of `kind`. It may
     /// belong to another owner.
-    async fn read_unselected(&self, kind: Kind, object: &Value) -> Result<Option<Arc<Value>>, Error> {
+    pub(crate) async fn read_unselected(&self, kind: Kind, object: &Value) -> Result<Option<Arc<Value>>, Error> {
         if kind.label_selector.is_empty() {
             return Ok(None);
         }
@@ -317,7 +317,7 @@ impl Applier {
     }
 
     /// Returns the outcome if it can be determined without a request, or `None` if the object must be applied.
-    fn outcome_without_request(
+    pub(crate) fn outcome_without_request(
         &self,
         live: &Value,
         object: &Value,

@@ -25,6 +25,8 @@ mod namespaced_name;
 mod object;
 mod owner;
 mod precondition;
+mod predicted_apply;
+mod preview;
 mod prune;
 mod single_object;
 mod status;
@@ -51,6 +53,8 @@ pub use managed_fields::{is_managed_by, is_pod_template_applied, is_spec_applied
 pub use namespaced_name::NamespacedName;
 pub use object::{controller_of, controller_uid, generation, is_terminating, kind_and_name, metadata_field};
 pub use owner::ObjectOwner;
+pub use predicted_apply::predict_apply_by_user;
+pub use preview::{ObjectPreview, PreviewOutcome};
 pub use single_object::{apply_object, create_object, read_object};
 pub use status::StatusWriter;
 pub use stores::{Change, Changes, Stores};

@@ -223,8 +223,51 @@ fn equal_atomic_values(desired: &Value, live: &Value, comparison: Comparison) ->
 /// Returns whether all fields of `live` that `desired` lacks are server defaults. A `null` field counts as absent.
 fn has_only_default_extra_fields(desired: &Map<String, Value>, live: &Map<String, Value>) -> bool {
     let is_extra = |name: &str| desired.get(name).is_none_or(Value::is_null);
-    let is_default = |name: &str, value: &Value| ATOMIC_DEFAULTS.contains(&(name, value.to_string().as_str()));
-    live.iter().filter(|(name, value)| is_extra(name) && !value.is_null()).all(|(name, value)| is_default(name, value))
+    live.iter()
+        .filter(|(name, value)| is_extra(name) && !value.is_null())
+        .all(|(name, value)| is_atomic_default(name, value))
+}
+
+/// Sets the values of `result`, to which an apply changes `live`, to those of `live` where the API server does not
+/// distinguish them, and adds the known defaults inside atomic values ([`ATOMIC_DEFAULTS`]) that `result` lacks.
+pub(crate) fn restore_equal_values(live: &Value, result: &mut Value) {
+    restore_values(live, result, Comparison::EXACT);
+}
+
+fn restore_values(live: &Value, result: &mut Value, comparison: Comparison) {
+    match (live, result) {
+        (Value::Object(live), Value::Object(result)) => {
+            for (name, live) in live {
+                match result.get_mut(name) {
+                    Some(value) => restore_values(live, value, comparison.for_field(name)),
+                    None if is_atomic_default(name, live) => drop(result.insert(name.clone(), live.clone())),
+                    None => {}
+                }
+            }
+        }
+        (Value::Array(live), Value::Array(result)) => {
+            let has_same_items = live.len() == result.len();
+            for (index, item) in result.iter_mut().enumerate() {
+                let name = item["name"].as_str();
+                let live_item = match name {
+                    Some(_) => live.iter().find(|live| live["name"].as_str() == name),
+                    None => live.get(index).filter(|_| has_same_items),
+                };
+                if let Some(live_item) = live_item {
+                    restore_values(live_item, item, comparison);
+                }
+            }
+        }
+        (live, result) => {
+            if equal_atomic_values(result, live, comparison) {
+                *result = live.clone();
+            }
+        }
+    }
+}
+
+fn is_atomic_default(name: &str, value: &Value) -> bool {
+    ATOMIC_DEFAULTS.contains(&(name, value.to_string().as_str()))
 }
 
 fn equal_quantities(left: &Value, right: &Value) -> bool {

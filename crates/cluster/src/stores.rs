@@ -21,7 +21,7 @@ use crate::last_applied::LastApplied;
 use crate::managed_fields::is_managed_by;
 use crate::namespaced_name::NamespacedName;
 use crate::object::controller_uid;
-use crate::transform::drop_unused_fields;
+use crate::transform::{drop_unused_fields, drop_unused_state};
 use change::CachedChange;
 pub use change::{Change, Changes};
 use index::{controller_index_value, label_index_value};
@@ -35,7 +35,17 @@ pub struct Stores {
     last_applied: LastApplied,
     /// Field manager whose managed fields are cached; managed fields of other managers are dropped.
     manager: &'static str,
+    content: CachedContent,
     cache_policy: fn(Kind) -> CachePolicy,
+}
+
+/// Which fields of an object are cached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CachedContent {
+    /// Those that reconciles read.
+    Reduced,
+    /// Also the managed fields of all managers and the schemas of definitions, which predict the result of an apply.
+    Complete,
 }
 
 // === impl Stores ===
@@ -50,7 +60,28 @@ impl Stores {
     /// Returns empty caches with a cache policy per kind.
     #[must_use]
     pub fn with_cache_policy(manager: &'static str, cache_policy: fn(Kind) -> CachePolicy) -> Stores {
-        Stores { stores: Arc::default(), last_applied: LastApplied::default(), manager, cache_policy }
+        let content = CachedContent::Reduced;
+        Stores { stores: Arc::default(), last_applied: LastApplied::default(), manager, content, cache_policy }
+    }
+
+    /// Returns empty caches for [`Applier::preview`](crate::Applier::preview), which retain the managed fields of all
+    /// managers and the schemas of CustomResourceDefinitions.
+    #[must_use]
+    pub fn with_complete_objects(manager: &'static str, cache_policy: fn(Kind) -> CachePolicy) -> Stores {
+        Stores { content: CachedContent::Complete, ..Stores::with_cache_policy(manager, cache_policy) }
+    }
+
+    /// Caches the complete list of `objects` of a kind and returns the changes.
+    pub fn replace_all(&self, kind: Kind, objects: Vec<Value>) -> Changes {
+        let listed = objects.into_iter().map(Event::InitApply);
+        [Event::Init].into_iter().chain(listed).for_each(|event| drop(self.apply_event(kind, event)));
+        self.apply_event(kind, Event::InitDone)
+    }
+
+    /// Records that the objects of `kind` cannot be listed, and why.
+    pub fn mark_unreadable(&self, kind: Kind, message: String) {
+        self.add_kind(kind, BTreeSet::from([String::new()]));
+        self.record_list_error(kind, ListError { code: None, message });
     }
 
     /// Applies an event of the only watch of `kind` to its cache and returns the changes.
@@ -61,7 +92,10 @@ impl Stores {
     /// Applies an event of the watch of `kind` in `namespace` to the cache, which the watches of several namespaces share,
     /// and returns the changes. A list replaces only the objects of its namespace; an empty name is the whole kind.
     pub(crate) fn apply_namespace_event(&self, kind: Kind, namespace: &str, event: Event<Value>) -> Changes {
-        let event = event.modify(|object| drop_unused_fields(object, kind, self.manager));
+        let event = event.modify(|object| match self.content {
+            CachedContent::Reduced => drop_unused_fields(object, kind, self.manager),
+            CachedContent::Complete => drop_unused_state(object, kind),
+        });
         self.update(kind, |store| store.apply_event(kind, namespace, event)).into()
     }
 

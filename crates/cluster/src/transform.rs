@@ -26,19 +26,26 @@ const NODE_STATUS_FIELDS: [&str; 5] = ["images", "nodeInfo", "addresses", "volum
 /// Sets `apiVersion` and `kind`, which list items lack, and drops unused fields and the managed fields of managers other
 /// than `manager`.
 pub(crate) fn drop_unused_fields(object: &mut Value, kind: Kind, manager: &str) {
-    object["apiVersion"] = kind.api_version().into();
-    object["kind"] = kind.kind.into();
-    match (kind.group, kind.kind) {
-        ("", "Pod") => transform_pod(object),
-        ("", "Node") => remove_fields(&mut object["status"], &NODE_STATUS_FIELDS),
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => transform_definition(object),
-        _ => {}
+    drop_unused_state(object, kind);
+    if (kind.group, kind.kind) == ("apiextensions.k8s.io", "CustomResourceDefinition") {
+        transform_definition(object);
     }
     let Some(metadata) = object["metadata"].as_object_mut() else { return };
     let Some(entries) = metadata.get_mut("managedFields").and_then(Value::as_array_mut) else { return };
     entries.retain(|entry| entry["manager"] == manager);
     if entries.is_empty() {
         metadata.remove("managedFields");
+    }
+}
+
+/// Sets `apiVersion` and `kind`, which list items lack, and drops unused fields of Pods and Nodes.
+pub(crate) fn drop_unused_state(object: &mut Value, kind: Kind) {
+    object["apiVersion"] = kind.api_version().into();
+    object["kind"] = kind.kind.into();
+    match (kind.group, kind.kind) {
+        ("", "Pod") => transform_pod(object),
+        ("", "Node") => remove_fields(&mut object["status"], &NODE_STATUS_FIELDS),
+        _ => {}
     }
 }
 

@@ -15,7 +15,7 @@
 //! - what they share: `context`, on top of the state derived from watch events (`cluster_state`: `service_index`,
 //!   `inventory`, `claims`, `crash_tracker`, `selection_snapshot`, `decision_cache`)
 //! - statuses, without I/O: `ome_status`, `fusioninfer_status`, on top of `gang_status`, `failures`, `rollout`, `readiness`
-//! - beside the loop: `health`, which observes it
+//! - beside the loop: `health`, which observes it; `preview`, which predicts what reconciles would change
 //! - vocabulary: `work_item`, `kinds`, `condition_reason`, `relevant_fields`, `owning_service`
 //! - beside them: `admission` and its webhook; permissions: `rbac`, `admission_policies`, `user_roles`
 #![warn(missing_docs)]
@@ -54,6 +54,7 @@ mod options;
 mod own_image;
 mod owning_service;
 mod pod_group_schema;
+mod preview;
 mod rbac;
 mod readiness;
 mod reconcilers;
@@ -84,6 +85,7 @@ pub use leader_election::{LEASE_NAME, LeaderElection};
 pub use metrics::{Metrics, serve_metrics};
 pub use options::Options;
 pub use own_image::own_image;
+pub use preview::{ClusterListing, ServicePreview, WorkloadRestart, preview_services};
 pub use rbac::{
     PolicyRules, cluster_reader_rules, cluster_role_rules, namespace_role_rules, own_namespace_rules,
     watched_namespace_rules,

@@ -34,13 +34,27 @@ use crate::{fusioninfer_status, ome_status, pod_group_schema, revisions, rollout
 const NOT_OWNED_RECHECK_INTERVAL: SignedDuration = SignedDuration::from_secs(30);
 
 /// Why a service has no plan in force.
-enum NotPlanned {
+pub(crate) enum NotPlanned {
     /// The operator has not listed these kinds: a plan from an incomplete state could delete working engines.
     SelectionKindsNotListed(Vec<String>),
     /// The operator has not listed these kinds of workloads of a role-based service.
     WorkloadKindsNotListed(Vec<String>),
     /// The service is invalid; contains the field and its error.
     InvalidSpec(String),
+}
+
+// === impl NotPlanned ===
+
+impl NotPlanned {
+    /// Returns the reason as a sentence.
+    pub(crate) fn message(&self) -> String {
+        match self {
+            NotPlanned::SelectionKindsNotListed(unlisted) | NotPlanned::WorkloadKindsNotListed(unlisted) => {
+                format!("Waiting for the operator to list {}", unlisted.join(", "))
+            }
+            NotPlanned::InvalidSpec(message) => message.clone(),
+        }
+    }
 }
 
 /// Applies the planned objects of one service and reports its status. A terminating service is ignored because its
@@ -77,7 +91,7 @@ async fn reconcile(context: &Context, kind: Kind, key: &NamespacedName) -> Resul
 
 /// Returns the plan in force: of a service that selects runtimes and classes, the cached choice or a fresh one, which
 /// claims its accelerators at once. A role-based service selects nothing, so its plan follows from its spec.
-fn plan_in_force(context: &Context, kind: Kind, service: &Value) -> Result<Arc<Selection>, NotPlanned> {
+pub(crate) fn plan_in_force(context: &Context, kind: Kind, service: &Value) -> Result<Arc<Selection>, NotPlanned> {
     if kind == FUSIONINFER_SERVICE {
         return role_based_plan(context, service).map(Arc::new);
     }
@@ -168,9 +182,8 @@ async fn report_not_planned(
     let now = context.now();
     let report = match obstacle {
         NotPlanned::SelectionKindsNotListed(_) if service["status"]["conditions"].is_array() => return Ok(()),
-        NotPlanned::SelectionKindsNotListed(unlisted) => {
-            let message = format!("Waiting for the operator to list {}", unlisted.join(", "));
-            ome_status::not_planned_report(service, ConditionReason::ClusterNotRead, &message, now)
+        NotPlanned::SelectionKindsNotListed(_) => {
+            ome_status::not_planned_report(service, ConditionReason::ClusterNotRead, &obstacle.message(), now)
         }
         NotPlanned::InvalidSpec(message) => {
             ome_status::not_planned_report(service, ConditionReason::InvalidSpec, message, now)
@@ -198,18 +211,26 @@ async fn apply_plan(context: &Context, service: &Value, plan: &ServicePlan) -> R
     if !plan.feasible {
         return Ok((Convergence::default(), Rollouts::new()));
     }
-    let objects = plan.objects.as_slice();
-    let workloads = workload_reader(context).planned_workloads(service, objects);
-    let rollouts = rollout::rollouts(service, &workloads, context.now());
     let existing_revisions = revisions::existing_revisions(&context.stores, service);
     let is_ome = service["apiVersion"] == OME_SERVICE.api_version();
-    let templates = is_ome.then(|| revisions::pod_templates_fingerprint(objects));
+    let templates = is_ome.then(|| revisions::pod_templates_fingerprint(&plan.objects));
     let history = revisions::desired_revisions(service, templates.as_deref(), &existing_revisions);
-    let mut desired: Vec<DesiredObject> = history.into_iter().map(DesiredObject::from).collect();
+    let (objects, rollouts) = desired_objects(context, service, plan);
+    let desired: Vec<DesiredObject> = history.into_iter().map(DesiredObject::from).chain(objects).collect();
+    Ok((context.applier.converge(service, desired).await?, rollouts))
+}
+
+/// Returns the objects to apply in order, without the revision history, and the rollouts that determine which of them wait.
+pub(crate) fn desired_objects(
+    context: &Context,
+    service: &Value,
+    plan: &ServicePlan,
+) -> (Vec<DesiredObject>, Rollouts) {
+    let workloads = workload_reader(context).planned_workloads(service, &plan.objects);
+    let rollouts = rollout::rollouts(service, &workloads, context.now());
     let inventory = context.state.inventory.current();
     let strategies = rollout_strategies(&workloads, &plan.user_strategies, &inventory);
-    desired.extend(rollout::desired_objects(service, objects, &workloads, &rollouts, &strategies));
-    Ok((context.applier.converge(service, desired).await?, rollouts))
+    (rollout::desired_objects(service, &plan.objects, &workloads, &rollouts, &strategies), rollouts)
 }
 
 /// Returns when to check again whether an object of another owner still exists. Kinds that are watched with a label

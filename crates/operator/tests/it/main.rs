@@ -17,6 +17,7 @@ mod lifecycle;
 mod namespaces;
 mod ome_lifecycle;
 mod ownership;
+mod preview;
 mod reselection;
 mod role_validation;
 mod rollout_capacity;

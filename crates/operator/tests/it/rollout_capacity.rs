@@ -34,7 +34,7 @@ fn images(server: &Server) -> Vec<String> {
     server.list("pods").into_iter().filter(is_not_terminating).map(image).collect()
 }
 
-async fn wait_for_image(cluster: &SimulatedCluster, image: &str, pods: usize) {
+pub(crate) async fn wait_for_image(cluster: &SimulatedCluster, image: &str, pods: usize) {
     let is_replaced = |server: &Server| {
         let ready = condition(server, "Ready")?["status"] == "True";
         (ready && images(server) == vec![image.to_owned(); pods]).then_some(())

@@ -1,0 +1,198 @@
+//! Predicts what reconciles of services would change, for `ostler plan --diff`. It reads a list of the cluster's objects
+//! instead of watches, runs the same steps as a reconcile, and sends no writes.
+
+use std::collections::BTreeMap;
+
+use cluster::{CUSTOM_RESOURCE_DEFINITION, DesiredObject, Error, Kind, NamespacedName, ObjectPreview, Stores};
+use kube::Client;
+use plan::ServicePlan;
+use serde_json::{Value, json};
+
+use crate::FIELD_MANAGER;
+use crate::context::Context;
+use crate::kinds::{
+    BUILTIN, CONTROLLER_REVISION, CUSTOM_RESOURCES, DEPLOYMENT, LABEL_FILTERED, LEADER_WORKER_SET, OWNED, cache_policy,
+};
+use crate::options::Options;
+use crate::rollout::is_rollout_paused;
+use crate::service_reconciler::{desired_objects, plan_in_force};
+use crate::work_item::WorkItem;
+
+/// Objects of a cluster, as far as the user may list them.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterListing {
+    /// All objects of each kind that the user may list, and that the cluster serves.
+    pub objects: BTreeMap<Kind, Vec<Value>>,
+    /// Why the objects of other kinds could not be listed.
+    pub unreadable: BTreeMap<Kind, String>,
+}
+
+/// What a reconcile of one service would change.
+#[derive(Clone, Debug)]
+pub struct ServicePreview {
+    /// Kind of the service.
+    pub kind: Kind,
+    /// Namespace and name of the service.
+    pub key: NamespacedName,
+    /// The plan in force, or why there is none. Without a feasible plan, existing objects are retained.
+    pub plan: Result<ServicePlan, String>,
+    /// One prediction per object, without the revision history.
+    pub objects: Vec<ObjectPreview>,
+    /// The workloads whose Pods would restart.
+    pub restarts: Vec<WorkloadRestart>,
+}
+
+/// A workload whose Pods would be replaced because their template changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkloadRestart {
+    /// Kind of the workload.
+    pub kind: String,
+    /// Namespace and name.
+    pub key: NamespacedName,
+    /// Number of Pods.
+    pub pods: u64,
+}
+
+// === impl ClusterListing ===
+
+impl ClusterListing {
+    /// Returns the kinds that a preview reads.
+    #[must_use]
+    pub fn kinds() -> Vec<Kind> {
+        let kinds = [CUSTOM_RESOURCE_DEFINITION].into_iter().chain(BUILTIN.iter().copied());
+        let kinds = kinds.chain(CUSTOM_RESOURCES.iter().copied()).chain(LABEL_FILTERED.iter().copied());
+        kinds.filter(|kind| *kind != CONTROLLER_REVISION).collect()
+    }
+
+    /// Replaces the object of the same name, or adds it.
+    pub fn insert(&mut self, kind: Kind, object: Value) {
+        let key = NamespacedName::from_object(&object);
+        let objects = self.objects.entry(kind).or_default();
+        match objects.iter_mut().find(|existing| NamespacedName::from_object(existing) == key) {
+            Some(existing) => *existing = object,
+            None => objects.push(object),
+        }
+    }
+
+    /// Returns an object.
+    #[must_use]
+    pub fn get(&self, kind: Kind, key: &NamespacedName) -> Option<&Value> {
+        self.objects.get(&kind)?.iter().find(|object| NamespacedName::from_object(object) == *key)
+    }
+
+    /// Returns the CustomResourceDefinition of a kind. If the user may not list them, it is the one that this version of
+    /// ostler ships, for a kind whose objects could be listed.
+    #[must_use]
+    pub fn definition(&self, kind: Kind) -> Option<Value> {
+        let name = kind.group_resource();
+        let has_name = |definition: &&Value| definition["metadata"]["name"] == *name;
+        match self.objects.get(&CUSTOM_RESOURCE_DEFINITION) {
+            Some(definitions) => definitions.iter().find(has_name).cloned(),
+            None if !self.objects.contains_key(&kind) => None,
+            None => {
+                let definitions = [api::crds(), api::integrations::crds()].concat();
+                let mut definition = definitions.iter().find(has_name).cloned()?;
+                definition["status"]["conditions"] = json!([{"type": "Established", "status": "True"}]);
+                Some(definition)
+            }
+        }
+    }
+}
+
+/// Predicts the changes of all services for which `is_selected` returns true, in the order in which the operator
+/// reconciles them. The options apply as for an operator, except that nothing is started.
+///
+/// # Errors
+/// An object that the listing does not contain could not be read.
+pub async fn preview_services(
+    client: Client,
+    listing: &ClusterListing,
+    options: &Options,
+    is_selected: impl Fn(Kind, &NamespacedName) -> bool,
+) -> Result<Vec<ServicePreview>, Error> {
+    let context = context_of(client, listing, options);
+    let services = context.state.service_index().all();
+    let mut previews = Vec::new();
+    for item in services {
+        let WorkItem::Service(kind, key) = item else { continue };
+        let preview = preview_service(&context, kind, &key).await?;
+        previews.extend(preview.filter(|preview| is_selected(preview.kind, &preview.key)));
+    }
+    Ok(previews)
+}
+
+/// Returns a context that has observed the objects of the listing.
+fn context_of(client: Client, listing: &ClusterListing, options: &Options) -> Context {
+    let stores = Stores::with_complete_objects(FIELD_MANAGER, cache_policy);
+    let context = Context::new(client, stores.clone(), options);
+    for kind in ClusterListing::kinds() {
+        let is_owned = OWNED.contains(&kind);
+        let changes = match (listing.objects.get(&kind), listing.unreadable.get(&kind)) {
+            _ if kind == CUSTOM_RESOURCE_DEFINITION => {
+                let definitions = CUSTOM_RESOURCES.iter().filter_map(|kind| listing.definition(*kind));
+                stores.replace_all(kind, definitions.collect())
+            }
+            (Some(objects), _) => stores.replace_all(kind, objects.clone()),
+            (None, Some(message)) if is_owned => {
+                stores.mark_unreadable(kind, message.clone());
+                continue;
+            }
+            // A decision from what is readable is better than none.
+            (None, Some(_)) => stores.replace_all(kind, Vec::new()),
+            (None, None) => continue,
+        };
+        for change in changes {
+            context.state.apply(&change, &stores, context.now());
+        }
+    }
+    context
+}
+
+/// Predicts the changes of one service; `None` if it is being deleted.
+async fn preview_service(context: &Context, kind: Kind, key: &NamespacedName) -> Result<Option<ServicePreview>, Error> {
+    let Some(service) = context.stores.get(kind, key).filter(|service| !cluster::is_terminating(service)) else {
+        return Ok(None);
+    };
+    let mut preview =
+        ServicePreview { kind, key: key.clone(), plan: Err(String::new()), objects: Vec::new(), restarts: Vec::new() };
+    let plan = match plan_in_force(context, kind, &service) {
+        Ok(selection) => selection.plan.clone(),
+        Err(obstacle) => return Ok(Some(ServicePreview { plan: Err(obstacle.message()), ..preview })),
+    };
+    if plan.feasible {
+        let (desired, _) = desired_objects(context, &service, &plan);
+        let desired = completed_rollout(&service, &plan, desired);
+        preview.objects = context.applier.preview(&service, &desired).await?;
+        preview.restarts = preview.objects.iter().filter_map(workload_restart).collect();
+    }
+    Ok(Some(ServicePreview { plan: Ok(plan), ..preview }))
+}
+
+/// Returns the objects after the rollout, which applies deferred objects one at a time and then deletes an unused PodGroup.
+/// A paused rollout defers them indefinitely.
+fn completed_rollout(service: &Value, plan: &ServicePlan, desired: Vec<DesiredObject>) -> Vec<DesiredObject> {
+    if is_rollout_paused(service) {
+        return desired;
+    }
+    let apply_deferred = |desired: DesiredObject| match desired {
+        DesiredObject::Defer(object) => plan.objects.contains(&object).then_some(DesiredObject::Apply(object)),
+        desired => Some(desired),
+    };
+    desired.into_iter().filter_map(apply_deferred).collect()
+}
+
+/// Returns the restart of a workload whose Pod template changes. Scaling is no restart.
+fn workload_restart(preview: &ObjectPreview) -> Option<WorkloadRestart> {
+    let (live, planned) = (preview.live.as_ref()?, preview.planned.as_ref()?);
+    let field = match () {
+        () if preview.kind == DEPLOYMENT.kind => "template",
+        () if preview.kind == LEADER_WORKER_SET.kind => "leaderWorkerTemplate",
+        () => return None,
+    };
+    if live["spec"][field] == planned["spec"][field] || planned["spec"]["paused"] == true {
+        return None;
+    }
+    let replicas = live["spec"]["replicas"].as_u64().unwrap_or(1);
+    let group_size = live["spec"]["leaderWorkerTemplate"]["size"].as_u64().unwrap_or(1);
+    Some(WorkloadRestart { kind: preview.kind.clone(), key: preview.key.clone(), pods: replicas * group_size })
+}
