@@ -16,6 +16,8 @@ use kube::client::{Body, ClientBuilder};
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 use tower::{BoxError, Layer, Service};
 
+use crate::credential_plugin::client_with_plugin;
+
 /// Maximum duration of a request, including retries and the whole response. It also limits how long the API server may
 /// take until it starts to respond to a watch.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -56,12 +58,17 @@ enum TimeoutError {
 }
 
 /// Returns a client of the API server of `config`. Requests fail after 30 seconds, watches after 10 minutes without an
-/// event or a bookmark.
+/// event or a bookmark, and requests that need credentials from a plugin after
+/// [`CREDENTIAL_PLUGIN_TIMEOUT`](crate::CREDENTIAL_PLUGIN_TIMEOUT) without them. Runs the plugin and waits for it.
 ///
 /// # Errors
-/// The configuration is invalid.
+/// The configuration is invalid, or the plugin failed.
 pub fn new_client(config: kube::Config) -> Result<Client, kube::Error> {
-    Ok(ClientBuilder::try_from(config)?.with_layer(&DeadlineLayer).build())
+    let build = |config| Ok(ClientBuilder::try_from(config)?.with_layer(&DeadlineLayer).build());
+    match client_with_plugin(&config, build)? {
+        Some(client) => Ok(client),
+        None => build(config),
+    }
 }
 
 /// Returns a client with the deadlines of [`new_client`] that sends its requests to `service`, for example to an API

@@ -13,6 +13,7 @@ mod cached_object;
 mod client;
 mod clock;
 mod conditions;
+mod credential_plugin;
 mod error;
 mod error_chain;
 mod events;
@@ -43,6 +44,7 @@ pub use clock::{Clock, SystemClock, rfc3339_seconds};
 pub use conditions::{
     Condition, ConditionStatus, EventPolicy, Transition, condition_transitions, find_condition, render_conditions,
 };
+pub use credential_plugin::{CREDENTIAL_PLUGIN_TIMEOUT, CredentialPluginError, credential_plugin};
 pub use error::Error;
 pub use error_chain::error_chain;
 pub use events::{EventRecorder, transition_event_name};

@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, Result};
+use cluster::{CREDENTIAL_PLUGIN_TIMEOUT, CredentialPluginError, credential_plugin};
 use kube::Client;
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -23,8 +23,6 @@ pub(crate) struct ConnectArgs {
     pub context: Option<String>,
 }
 
-/// Timeout of the credential plugin of the kubeconfig.
-const PLUGIN_TIMEOUT: Duration = Duration::from_secs(25);
 /// Maximum number of contexts that a hint lists.
 const MAX_CONTEXTS: usize = 12;
 
@@ -55,26 +53,10 @@ async fn new_client(config: kube::Config) -> Result<Client> {
         let _context = runtime.enter();
         sender.send(cluster::new_client(config)).ok();
     });
-    match timeout(PLUGIN_TIMEOUT, receiver).await {
+    match timeout(CREDENTIAL_PLUGIN_TIMEOUT, receiver).await {
         Ok(result) => Ok(result.context("the credential plugin of the kubeconfig")??),
-        Err(_) => Err(error_with_hint(
-            format!(
-                "kubeconfig: the credential plugin `{plugin}` did not return credentials within {} s",
-                PLUGIN_TIMEOUT.as_secs()
-            ),
-            format!("run `{plugin}` to see what it waits for, for example a login, and then retry"),
-        )),
+        Err(_) => Err(CredentialPluginError::Timeout { plugin }.into()),
     }
-}
-
-/// Returns the command line of the program that provides the credentials, if there is one.
-fn credential_plugin(auth_info: &AuthInfo) -> Option<String> {
-    if let Some(exec) = &auth_info.exec {
-        let args = exec.args.iter().flatten().map(String::as_str);
-        return Some(exec.command.as_deref().into_iter().chain(args).collect::<Vec<_>>().join(" "));
-    }
-    let provider = auth_info.auth_provider.as_ref()?;
-    Some(provider.config.get("cmd-path").cloned().unwrap_or_else(|| provider.name.clone()))
 }
 
 async fn client_config(args: &ConnectArgs) -> Result<kube::Config> {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use api::ManifestError;
+use cluster::CredentialPluginError;
 
 /// An error with a hint.
 #[derive(Debug)]
@@ -51,6 +52,9 @@ fn hint_for(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
     if let Some(manifest) = cause.downcast_ref::<ManifestError>() {
         return manifest.hint.clone();
     }
+    if let Some(error) = plugin_error(cause) {
+        return Some(error.hint());
+    }
     // The API server reports this error without a reason or a cause that names the field.
     if let Some(kube::Error::Api(status)) = cause.downcast_ref()
         && status.message.contains("field not declared in schema")
@@ -63,6 +67,14 @@ fn hint_for(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
     match cause.downcast_ref::<kube::config::KubeconfigError>() {
         Some(_) => Some("set a kubeconfig with --kubeconfig, or start a cluster with `ostler up`".to_owned()),
         None => cause.downcast_ref::<io::Error>().and_then(|error| io_hint(error.kind())).map(str::to_owned),
+    }
+}
+
+/// Returns the error of a credential plugin, which may be in an error of the Kubernetes client.
+fn plugin_error<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a CredentialPluginError> {
+    match cause.downcast_ref() {
+        Some(kube::Error::Service(error)) => error.downcast_ref(),
+        _ => cause.downcast_ref(),
     }
 }
 

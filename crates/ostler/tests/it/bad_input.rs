@@ -174,3 +174,40 @@ fn service_with_runner(runner: &str) -> String {
 fn join_items(item: impl Fn(usize) -> String) -> String {
     (0..20_000).map(item).collect::<Vec<_>>().join(", ")
 }
+
+/// Waits for the real time limit of 25 s. The plugin keeps running after the command has ended.
+#[test]
+fn credential_plugin_that_hangs_at_the_refresh_ends_the_command() {
+    let directory = TempDirectory::new();
+    let credential = r#"{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+        "status": {"token": "secret", "expirationTimestamp": "2020-01-01T00:00:00Z"}}"#;
+    let calls = directory.0.join("calls");
+    let script = format!(
+        "echo >> {calls}\ntest $(wc -l < {calls}) -eq 1 || exec sleep 60\necho '{credential}'\n",
+        calls = calls.display()
+    );
+    let plugin = format!("sh {}", directory.file("plugin.sh", &script));
+    let kubeconfig = format!(
+        "apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{{name: c, context: {{cluster: c, user: u}}}}]
+clusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:9'}}}}]
+users:
+- name: u
+  user:
+    exec: {{apiVersion: client.authentication.k8s.io/v1, command: sh, args: [{script}], interactiveMode: Never}}
+",
+        script = directory.0.join("plugin.sh").display()
+    );
+    let kubeconfig = directory.file("kubeconfig", &kubeconfig);
+    let output = ostler(&["explain", "inferenceservice/chat", "--kubeconfig", &kubeconfig]).output().unwrap();
+    let (stdout, stderr, code) = outcome(&output);
+    assert_eq!((stdout.as_str(), code), ("", Some(1)), "{stderr}");
+    let expected = [
+        format!("kubeconfig: the credential plugin `{plugin}` did not return credentials within 25 s"),
+        format!("hint: run `{plugin}` to see what it waits for, for example a login, and then retry"),
+    ];
+    let lines: Vec<&str> = stderr.lines().collect();
+    assert!(lines.len() == 2 && lines[0].ends_with(&expected[0]) && lines[1] == expected[1], "{stderr}");
+}
