@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::condition_reason::ConditionReason;
 use crate::context::Context;
 use crate::kinds::{ACCELERATOR_CLASS, BASE_SET_CONFIG_MAP};
-use crate::managed_class::{apply_class, is_generated_from};
+use crate::managed_class::{apply_class, is_copy_of_generated, is_generated_from};
 
 /// Name of the ConfigMap.
 pub(crate) const CONFIG_MAP_NAME: &str = "accelerator-classes-base";
@@ -81,7 +81,11 @@ async fn apply_base_class(
     let name = metadata_field(class, "name");
     let live = context.stores.get(ACCELERATOR_CLASS, &NamespacedName::from_object(class));
     let has_own_provenance = |live: &Value| provenance(live).as_ref() == Some(own_provenance);
-    if live.as_deref().is_some_and(|live| has_own_provenance(live) && !is_unmodified(live)) {
+    // The status of a copy reports that it is not owned.
+    if live
+        .as_deref()
+        .is_some_and(|live| has_own_provenance(live) && (!is_unmodified(live) || is_copy_of_generated(live)))
+    {
         return Ok(None);
     }
     Ok(match apply_class(context, class).await? {

@@ -9,6 +9,7 @@ use crate::condition_reason::ConditionReason;
 use crate::context::Context;
 use crate::inventory::parse_class;
 use crate::kinds::{ACCELERATOR_CLASS, NODE, POD};
+use crate::managed_class::managed_condition;
 use crate::resource_flavors;
 use crate::status_report::StatusReport;
 
@@ -50,6 +51,7 @@ pub(crate) async fn reconcile_class(context: &Context, name: &str) -> Result<(),
             context.cluster_gauges.set_class(name, usage.totals);
             let mut conditions = suppress_initial_events(&class["status"], conditions(name, usage.totals));
             conditions.extend(resource_flavors::flavor_condition(&context.stores, &class));
+            conditions.extend(managed_condition(&class));
             report(&class, usage, conditions, now)
         }
         Err(error) => invalid_class_report(&class, &error, now),

@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::condition_reason::ConditionReason;
 use crate::context::Context;
 use crate::kinds::{ACCELERATOR_CLASS, RESOURCE_FLAVORS};
-use crate::managed_class::{apply_class, is_generated_from};
+use crate::managed_class::{apply_class, is_copy_of_generated, is_generated_from, not_owned_message};
 
 /// Synchronizes in both directions. A second pass over the same objects writes nothing.
 pub(crate) async fn reconcile_flavors(context: &Context) -> Result<(), Error> {
@@ -138,6 +138,10 @@ pub(crate) fn flavor_condition(stores: &Stores, class: &Value) -> Option<Conditi
                 ConditionReason::FlavorGone,
                 format!("ResourceFlavor {name}, which this class was created from, no longer exists"),
             ),
+            Some(_) if is_copy_of_generated(class) => {
+                let message = not_owned_message(ACCELERATOR_CLASS, class);
+                condition(ConditionStatus::False, ConditionReason::NotOwned, message)
+            }
             Some(_) if !is_created_from_flavor(class, name) => {
                 let message = format!("A user edited the class; changes to ResourceFlavor {name} are not applied");
                 condition(ConditionStatus::False, ConditionReason::ClassEdited, message)
@@ -161,6 +165,9 @@ pub(crate) fn flavor_condition(stores: &Stores, class: &Value) -> Option<Conditi
             ConditionReason::FlavorPending,
             format!("Waiting for ResourceFlavor {name} to be created"),
         ),
+        Some(live) if is_copy_of_generated(&live) => {
+            condition(ConditionStatus::False, ConditionReason::NotOwned, not_owned_message(kind, &live))
+        }
         Some(live) if live["spec"]["nodeLabels"] == expected["spec"]["nodeLabels"] => condition(
             ConditionStatus::True,
             ConditionReason::FlavorSynced,

@@ -28,7 +28,7 @@ fn update_config_map(test_cluster: &TestCluster, text: &str) {
 }
 
 /// Returns the text of the event about an invalid base set.
-fn invalid_document_event(server: &embedded::Server) -> Option<String> {
+pub(crate) fn invalid_document_event(server: &embedded::Server) -> Option<String> {
     let events = server.list("events.events.k8s.io");
     let events = if events.is_empty() { server.list("events") } else { events };
     let event = events.into_iter().find(|event| event["reason"] == "InvalidDocument")?;

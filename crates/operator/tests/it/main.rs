@@ -5,6 +5,7 @@
 
 mod accelerator_classes;
 mod admission;
+mod backup;
 mod base_set;
 mod conditions;
 mod contention;

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use crate::simulated_cluster::SimulatedCluster;
 use crate::test_cluster::{FUSIONINFER_SERVICES, OME_SERVICES};
 
-const SERVICES: &str = include_str!("upgrade/services.yaml");
-const SUPPLY: &str = include_str!("upgrade/supply.yaml");
+pub(crate) const SERVICES: &str = include_str!("upgrade/services.yaml");
+pub(crate) const SUPPLY: &str = include_str!("upgrade/supply.yaml");
 const OBJECTS: &str = include_str!("upgrade/objects.yaml");
 const STATUSES: &str = include_str!("upgrade/statuses.yaml");
 /// Namespace of the recorded services.
@@ -25,7 +25,7 @@ const RECORDED_NAMESPACE: &str = "team-a";
 const NAMESPACES: [&str; 5] = [RECORDED_NAMESPACE, "team-b", "team-c", "team-d", "team-e"];
 const WORKLOADS: [&str; 2] = ["deployments.apps", "leaderworkersets.leaderworkerset.x-k8s.io"];
 
-fn documents(text: &str) -> Vec<Value> {
+pub(crate) fn documents(text: &str) -> Vec<Value> {
     parse_manifest("test", text).unwrap().into_iter().map(|document| document.value).collect()
 }
 
@@ -35,7 +35,7 @@ fn documents_in(namespace: &str, text: &str) -> Vec<Value> {
 }
 
 /// Returns the resource of an object, such as `deployments.apps`.
-fn resource(server: &Server, object: &Value) -> String {
+pub(crate) fn resource(server: &Server, object: &Value) -> String {
     server.group_resource(object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap()).unwrap()
 }
 
@@ -58,13 +58,13 @@ fn node(name: &str, product: &str) -> Value {
         "status": {"allocatable": resources, "capacity": resources}})
 }
 
-fn create_node(server: &Server, node: &Value) {
+pub(crate) fn create_node(server: &Server, node: &Value) {
     let mut stored = (*server.create("nodes", node.clone()).unwrap()).clone();
     stored["status"] = node["status"].clone();
     server.update_status("nodes", stored).unwrap();
 }
 
-fn h100_nodes() -> impl Iterator<Item = Value> {
+pub(crate) fn h100_nodes() -> impl Iterator<Item = Value> {
     (0..60).map(|index| node(&format!("h100-{index:02}"), "NVIDIA-H100-80GB-HBM3"))
 }
 
