@@ -68,6 +68,18 @@ impl Connections {
         }
     }
 
+    /// Returns the number of open connections.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns whether no connection is open.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Waits up to `grace_period` for the connections to close, then aborts the remaining ones.
     pub async fn drain(mut self, grace_period: Duration) {
         let join_all = async { while self.0.join_next().await.is_some() {} };

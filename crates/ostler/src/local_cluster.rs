@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use api::Document;
@@ -27,6 +28,8 @@ use crate::state_directory::StateDirectory;
 const CATALOG_MANAGER: &str = "ostler-catalogue";
 /// Field manager of the nodes that the embedded cluster registers, and of the definitions that earlier versions installed.
 const NODE_MANAGER: &str = "kube-controller-manager";
+/// How long requests of the gateway may continue after the shutdown.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Resource of the definitions.
 const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
@@ -122,7 +125,7 @@ fn spawn_operator(
 fn spawn_gateway(tasks: &mut BackgroundTasks, client: &Client, listener: TcpListener, shutdown: &CancellationToken) {
     let pools = Arc::new(picker::Datastore::new(fastrand::u64(..)));
     tasks.spawn("backend pools", picker::watch_backend_pools(client.clone(), Arc::clone(&pools), shutdown.clone()));
-    tasks.spawn("gateway", picker::serve_gateway(listener, pools, shutdown.clone()));
+    tasks.spawn("gateway", picker::serve_gateway(listener, pools, Some(DRAIN_TIMEOUT), shutdown.clone()));
 }
 
 fn ports(admission: Arc<OperatorAdmission>, runtime: HostRuntime) -> Ports {

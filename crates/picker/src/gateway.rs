@@ -23,16 +23,15 @@ use proxy::Proxy;
 /// Maximum number of client connections.
 const MAX_CONNECTIONS: usize = 16_384;
 
-/// How long responses may continue after shutdown begins.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Serves the gateway on `listener` until `shutdown`. Responses may continue for two seconds.
+/// Serves the gateway on `listener` until `shutdown`. It then closes the listener, and requests in progress may continue for
+/// `drain_timeout`, without a limit if it is `None`.
 ///
 /// # Errors
 /// Currently none; failures to accept a connection are logged.
 pub async fn serve_gateway(
     listener: TcpListener,
     datastore: Arc<Datastore>,
+    drain_timeout: Option<Duration>,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
     let proxy = Arc::new(Proxy::new(datastore));
@@ -41,7 +40,8 @@ pub async fn serve_gateway(
     })
     .await;
     drop(listener);
-    connections.drain(DRAIN_TIMEOUT).await;
+    tracing::info!(connections = connections.len(), ?drain_timeout, "closed the listener, completing requests");
+    connections.drain(drain_timeout.unwrap_or(Duration::MAX)).await;
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
+use super::time_limit::TimeLimit;
 use crate::background_tasks::BackgroundTasks;
 use crate::connect::{self, ConnectArgs};
 use crate::exit::Exit;
@@ -18,6 +19,11 @@ pub(crate) struct GatewayArgs {
     /// Listen on this address
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
+    /// Complete requests for at most this long after SIGTERM; 0 means no limit
+    ///
+    /// The gateway closes its listener at once. The grace period of its Pod must be longer. A second signal ends it immediately.
+    #[arg(long, value_name = "DURATION", default_value = "5m")]
+    drain_timeout: TimeLimit,
 }
 
 pub(super) async fn run(args: GatewayArgs) -> Result<Exit> {
@@ -28,7 +34,7 @@ pub(super) async fn run(args: GatewayArgs) -> Result<Exit> {
     let shutdown = shutdown_token()?;
     let mut tasks = BackgroundTasks::new(shutdown.clone());
     tasks.spawn("backend pools", picker::watch_backend_pools(client, Arc::clone(&pools), shutdown.clone()));
-    tasks.spawn("gateway", picker::serve_gateway(listener, pools, shutdown));
+    tasks.spawn("gateway", picker::serve_gateway(listener, pools, args.drain_timeout.duration(), shutdown));
     tasks.run().await?;
     Ok(Exit::Success)
 }

@@ -33,6 +33,11 @@ impl Display for TimeLimit {
 }
 
 impl TimeLimit {
+    /// Returns the limit, or `None` if there is none.
+    pub(super) fn duration(self) -> Option<Duration> {
+        self.0
+    }
+
     /// Awaits `future`. Returns `None` if the time limit, which begins at `start`, expires first.
     pub(super) async fn apply<F: Future>(self, start: Instant, future: F) -> Option<F::Output> {
         match self.0.and_then(|limit| start.checked_add(limit)) {

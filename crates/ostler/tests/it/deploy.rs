@@ -228,14 +228,24 @@ fn replicas_are_spread_and_isolated() {
 #[test]
 fn probes_use_the_health_endpoints() {
     for (deployment, _) in deployments() {
-        let (liveness_path, port) = match deployment["metadata"]["name"] == GATEWAY {
-            true => ("/health", "http"),
-            false => ("/livez", "metrics"),
-        };
+        let port = if deployment["metadata"]["name"] == GATEWAY { "http" } else { "metrics" };
         let container = &deployment["spec"]["template"]["spec"]["containers"][0];
-        assert_eq!(container["livenessProbe"]["httpGet"], json!({"path": liveness_path, "port": port}));
+        assert_eq!(container["livenessProbe"]["httpGet"], json!({"path": "/livez", "port": port}));
         assert_eq!(container["readinessProbe"]["httpGet"], json!({"path": "/readyz", "port": port}));
     }
+}
+
+/// The kubelet kills the gateway after the grace period, which begins with the hook.
+#[test]
+fn gateway_has_time_to_complete_requests() {
+    let pod = &object_named("Deployment", GATEWAY)["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    let args = container["args"].as_array().unwrap();
+    let drain_timeout = args.iter().find_map(|arg| arg.as_str()?.strip_prefix("--drain-timeout=")).unwrap();
+    let minutes: u64 = drain_timeout.strip_suffix('m').unwrap().parse().unwrap();
+    let hook = container["lifecycle"]["preStop"]["sleep"]["seconds"].as_u64().unwrap();
+    let grace_period = pod["terminationGracePeriodSeconds"].as_u64().unwrap();
+    assert!(grace_period > hook + minutes * 60, "{grace_period} s");
 }
 
 #[test]

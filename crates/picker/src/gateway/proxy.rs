@@ -48,6 +48,9 @@ impl Proxy {
         let path = request.uri().path().to_owned();
         let is_get = request.method() == Method::GET;
         match match_path(&path) {
+            // Without the tasks that update the routing table, the gateway serves requests with the last one; a restart would
+            // lose it. The process ends if the tasks do not recover.
+            Route::Liveness => Ok(response::health(&[])),
             Route::Health => Ok(response::health(&self.datastore.outages())),
             Route::Readiness => Ok(response::health(&self.datastore.readiness_failures())),
             Route::Models(_) | Route::Model(..) if !is_get => Err(OpenAiError::method_not_allowed("GET")),

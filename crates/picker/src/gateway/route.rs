@@ -19,6 +19,8 @@ const INFERENCE_PATHS: &[&str] = &[
 /// Route of a request path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Route<'a> {
+    /// Liveness probe.
+    Liveness,
     /// Health check.
     Health,
     /// Readiness probe.
@@ -41,6 +43,7 @@ pub(super) enum Route<'a> {
 /// Returns the route of a path. `/v1/…` searches all pools, `/NAMESPACE/POOL/v1/…` addresses one pool.
 pub(super) fn match_path(path: &str) -> Route<'_> {
     match path {
+        "/livez" => return Route::Liveness,
         "/health" => return Route::Health,
         "/readyz" => return Route::Readiness,
         _ => {}
@@ -80,6 +83,7 @@ mod tests {
     }
 
     #[rstest]
+    #[case("/livez", Route::Liveness)]
     #[case("/health", Route::Health)]
     #[case("/readyz", Route::Readiness)]
     #[case("/v1/models", Route::Models(None))]

@@ -14,6 +14,9 @@ use tokio_util::sync::CancellationToken;
 /// Timeout for waiting, long enough for a busy host.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
 
+/// How long requests in progress may continue after the shutdown of the gateway.
+pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Interval between polls of a condition. Polling without a pause would take the processor from the tests beside it.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
@@ -22,7 +25,7 @@ pub(crate) struct GatewayFixture {
     pub(crate) gateway: SocketAddr,
     pub(crate) engines: Vec<SocketAddr>,
     pub(crate) datastore: Arc<Datastore>,
-    shutdown: CancellationToken,
+    pub(crate) shutdown: CancellationToken,
 }
 
 /// Head and body of a response.
@@ -111,7 +114,7 @@ pub(crate) async fn start(engines: Vec<Config>, targets: &[(&str, u32)]) -> Gate
     datastore.replace(vec![pool(&datastore, &addresses, targets)]);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let gateway = listener.local_addr().unwrap();
-    tokio::spawn(picker::serve_gateway(listener, Arc::clone(&datastore), shutdown.clone()));
+    tokio::spawn(picker::serve_gateway(listener, Arc::clone(&datastore), Some(DRAIN_TIMEOUT), shutdown.clone()));
     GatewayFixture { gateway, engines: addresses, datastore, shutdown }
 }
 

@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use crate::gateway_fixture::{
-    HttpResponse, TIMEOUT, engine_config, get, metric, pool, post, receive, send, start, start_with_listeners,
+    DRAIN_TIMEOUT, HttpResponse, TIMEOUT, engine_config, get, metric, pool, post, receive, send, start, start_with_listeners,
     unreachable_address, wait_until,
 };
 use engine::{Config, Timing};
+use rstest::rstest;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -82,6 +83,30 @@ async fn tokens_are_streamed_without_buffering() {
     proceed.send(()).unwrap();
     let rest = receive_rest(&mut stream).await;
     assert!(String::from_utf8(rest).unwrap().contains("data: two"));
+}
+
+/// The client reads a stream while the gateway shuts down: the gateway accepts no more connections, and completes the response
+/// within the time limit.
+#[rstest]
+#[case::within_the_limit(DRAIN_TIMEOUT - Duration::from_secs(1), true)]
+#[case::too_late(DRAIN_TIMEOUT + Duration::from_secs(1), false)]
+#[tokio::test(start_paused = true)]
+async fn responses_continue_after_the_shutdown(#[case] after: Duration, #[case] is_complete: bool) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let fixture = start_with_listeners(std::slice::from_ref(&listener)).await;
+    let (proceed, receiver) = oneshot::channel();
+    tokio::spawn(serve_two_events(listener, receiver));
+    let mut stream = send(fixture.gateway, "POST", "/v1/chat/completions", STREAM).await;
+    let mut received = Vec::new();
+    while !received.windows(9).any(|window| window == b"data: one") {
+        assert!(stream.read_buf(&mut received).await.unwrap() > 0, "the stream ended");
+    }
+    fixture.shutdown.cancel();
+    tokio::time::sleep(after).await;
+    assert!(TcpStream::connect(fixture.gateway).await.is_err(), "the gateway accepts connections");
+    proceed.send(()).ok();
+    stream.read_to_end(&mut received).await.ok();
+    assert_eq!(String::from_utf8(received).unwrap().contains("data: two"), is_complete);
 }
 
 async fn receive_rest(stream: &mut TcpStream) -> Vec<u8> {

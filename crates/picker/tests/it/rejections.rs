@@ -71,6 +71,7 @@ async fn oversized_headers_are_431() {
 }
 
 #[rstest]
+#[case("/livez", 200)]
 #[case("/health", 200)]
 #[case("/", 404)]
 #[case("/v1/chat/completions", 405)]

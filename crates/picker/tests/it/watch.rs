@@ -183,6 +183,21 @@ fn first<R>(matches: impl Fn(&R) -> bool) -> impl Fn(&R) -> bool {
     move |request: &R| matches(request) && count.fetch_add(1, Relaxed) == 0
 }
 
+/// Returns the statuses of the probes of a gateway.
+async fn probe_statuses(datastore: &Arc<Datastore>) -> Vec<(&'static str, u16)> {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, shutdown) = (listener.local_addr().unwrap(), CancellationToken::new());
+    let gateway = picker::serve_gateway(listener, Arc::clone(datastore), None, shutdown.clone());
+    let gateway = tokio::spawn(gateway);
+    let mut statuses = Vec::new();
+    for path in ["/livez", "/readyz", "/health"] {
+        statuses.push((path, gateway_fixture::get(address, path).await.status()));
+    }
+    shutdown.cancel();
+    gateway.await.unwrap().unwrap();
+    statuses
+}
+
 /// The response to the first write of a status panics when it is read.
 #[tokio::test(start_paused = true)]
 async fn gateway_recovers_from_a_panic() {
@@ -198,6 +213,8 @@ async fn gateway_recovers_from_a_panic() {
     assert_eq!(datastore.outages(), ["the update of the routing table panicked: broken body; it restarts after 1 s"]);
     assert_eq!(endpoint(), "127.0.0.10:8000", "the gateway uses the last routing table");
     assert_eq!(datastore.readiness_failures(), [""; 0]);
+    // The kubelet does not restart the gateway.
+    assert_eq!(probe_statuses(&datastore).await, [("/livez", 200), ("/readyz", 200), ("/health", 503)]);
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(datastore.outages(), [""; 0]);
     assert_eq!(endpoint(), "127.0.0.11:8000");
