@@ -235,6 +235,35 @@ fn probes_use_the_health_endpoints() {
     }
 }
 
+/// Returns the values of `--port` of all containers beside `hostNetwork: true`.
+fn host_network_ports(value: &Value) -> Vec<String> {
+    let children = value.as_object().into_iter().flat_map(|fields| fields.values());
+    let mut ports: Vec<String> =
+        children.chain(value.as_array().into_iter().flatten()).flat_map(host_network_ports).collect();
+    if value["hostNetwork"] == true {
+        let args = value["runner"]["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        ports.extend(args.filter_map(|arg| arg.strip_prefix("--port=")).map(str::to_owned));
+    }
+    ports
+}
+
+/// Engines with `hostNetwork: true` are reached at the address of their node, which selectors do not match.
+#[test]
+fn gateway_may_connect_to_engines_on_the_network_of_their_node() {
+    let rules = object_named("NetworkPolicy", GATEWAY)["spec"]["egress"].clone();
+    let any_address = rules.as_array().unwrap().iter().filter(|rule| rule["to"].is_null());
+    let ports = any_address.flat_map(|rule| rule["ports"].as_array().unwrap());
+    let allowed: Vec<String> =
+        ports.filter(|port| port["protocol"] == "TCP").map(|port| port["port"].to_string()).collect();
+    let catalog = deploy_directory().join("../catalog/runtimes");
+    let shipped = objects_in(catalog.join("sglang").to_str().unwrap());
+    let shipped: Vec<String> = shipped.iter().flat_map(host_network_ports).collect();
+    assert!(!shipped.is_empty());
+    for port in shipped.iter().map(String::as_str).chain(["8000", "30000"]) {
+        assert!(allowed.iter().any(|allowed| allowed == port), "{port}: {allowed:?}");
+    }
+}
+
 /// The kubelet kills the gateway after the grace period, which begins with the hook.
 #[test]
 fn gateway_has_time_to_complete_requests() {

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::gateway_fixture::{
-    DRAIN_TIMEOUT, HttpResponse, TIMEOUT, engine_config, get, metric, pool, post, receive, send, start, start_with_listeners,
-    unreachable_address, wait_until,
+    DRAIN_TIMEOUT, HttpResponse, TIMEOUT, engine_config, get, metric, pool, post, receive, send, start,
+    start_with_listeners, unreachable_address, wait_until,
 };
 use engine::{Config, Timing};
 use rstest::rstest;
