@@ -21,6 +21,25 @@ pub async fn own_image(client: Client, namespace: &str, pod: &str) -> Option<Str
     image_of(&serde_json::to_value(own_pod).ok()?)
 }
 
+/// Labels of the operator's Pods in `deploy/`.
+const OPERATOR_LABELS: [(&str, &str); 2] =
+    [("app.kubernetes.io/name", "ostler"), ("app.kubernetes.io/component", "operator")];
+
+/// Environment variable that sets the image of endpoint pickers.
+const PICKER_IMAGE: &str = "OSTLER_PICKER_IMAGE";
+
+/// Returns the image of endpoint pickers that the operator in one of `pods` uses: the one that its environment sets, else its
+/// own image.
+pub(crate) fn picker_image(pods: &[Value]) -> Option<String> {
+    let has_labels =
+        |pod: &&Value| OPERATOR_LABELS.iter().all(|(label, value)| pod["metadata"]["labels"][*label] == *value);
+    let operator = pods.iter().find(has_labels)?;
+    let containers = operator["spec"]["containers"].as_array().into_iter().flatten();
+    let mut variables = containers.filter_map(|container| container["env"].as_array()).flatten();
+    let variable = variables.find(|variable| variable["name"] == PICKER_IMAGE);
+    variable.and_then(|variable| variable["value"].as_str()).map(str::to_owned).or_else(|| image_of(operator))
+}
+
 /// Returns the image of the container that runs `operator`, or of the only container.
 fn image_of(pod: &Value) -> Option<String> {
     let containers = pod["spec"]["containers"].as_array()?;
@@ -39,6 +58,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn finds_the_picker_image_of_the_operator() {
+        let pod = |name: &str, image: &str| {
+            json!({"metadata": {"labels": {"app.kubernetes.io/name": name, "app.kubernetes.io/component": "operator"}},
+                "spec": {"containers": [{"image": image, "args": ["operator"]}]}})
+        };
+        let mut pods = [pod("other", "other:1"), pod("ostler", "registry.example/ostler:2")];
+        assert_eq!(picker_image(&pods).as_deref(), Some("registry.example/ostler:2"));
+        assert_eq!(picker_image(&pods[..1]), None);
+        pods[1]["spec"]["containers"][0]["env"] = json!([{"name": PICKER_IMAGE, "value": "picker:1"}]);
+        assert_eq!(picker_image(&pods).as_deref(), Some("picker:1"));
+    }
 
     #[rstest]
     #[case::with_sidecar(json!([{"image": "mesh:1"}, {"image": "registry.example/ostler:2", "args": ["operator", "--webhook=x"]}]), Some("registry.example/ostler:2"))]

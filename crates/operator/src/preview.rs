@@ -11,9 +11,11 @@ use serde_json::{Value, json};
 use crate::FIELD_MANAGER;
 use crate::context::Context;
 use crate::kinds::{
-    BUILTIN, CONTROLLER_REVISION, CUSTOM_RESOURCES, DEPLOYMENT, LABEL_FILTERED, LEADER_WORKER_SET, OWNED, cache_policy,
+    BUILTIN, CONTROLLER_REVISION, CUSTOM_RESOURCES, DEPLOYMENT, LABEL_FILTERED, LEADER_WORKER_SET, OWNED, POD,
+    cache_policy,
 };
 use crate::options::Options;
+use crate::own_image;
 use crate::rollout::is_rollout_paused;
 use crate::service_reconciler::{desired_objects, plan_in_force};
 use crate::work_item::WorkItem;
@@ -51,6 +53,8 @@ pub struct WorkloadRestart {
     pub key: NamespacedName,
     /// Number of Pods.
     pub pods: u64,
+    /// Whether all Pods stop before new ones start.
+    pub recreates: bool,
 }
 
 // === impl ClusterListing ===
@@ -62,6 +66,12 @@ impl ClusterListing {
         let kinds = [CUSTOM_RESOURCE_DEFINITION].into_iter().chain(BUILTIN.iter().copied());
         let kinds = kinds.chain(CUSTOM_RESOURCES.iter().copied()).chain(LABEL_FILTERED.iter().copied());
         kinds.filter(|kind| *kind != CONTROLLER_REVISION).collect()
+    }
+
+    /// Returns the image that the operator of the cluster uses for the endpoint pickers of routers, if it runs in a Pod.
+    #[must_use]
+    pub fn picker_image(&self) -> Option<String> {
+        own_image::picker_image(self.objects.get(&POD)?)
     }
 
     /// Replaces the object of the same name, or adds it.
@@ -194,5 +204,7 @@ fn workload_restart(preview: &ObjectPreview) -> Option<WorkloadRestart> {
     }
     let replicas = live["spec"]["replicas"].as_u64().unwrap_or(1);
     let group_size = live["spec"]["leaderWorkerTemplate"]["size"].as_u64().unwrap_or(1);
-    Some(WorkloadRestart { kind: preview.kind.clone(), key: preview.key.clone(), pods: replicas * group_size })
+    let recreates = planned["spec"]["strategy"]["type"] == "Recreate";
+    let (kind, key) = (preview.kind.clone(), preview.key.clone());
+    Some(WorkloadRestart { kind, key, pods: replicas.saturating_mul(group_size), recreates })
 }

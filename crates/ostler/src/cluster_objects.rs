@@ -48,7 +48,7 @@ struct UnreadableKind {
 
 /// Namespaces to list.
 #[derive(Clone, Copy)]
-enum ListScope<'a> {
+pub(crate) enum ListScope<'a> {
     All,
     Namespace(&'a str),
 }
@@ -148,15 +148,23 @@ impl ClusterObjects {
 
 /// Lists the objects of a kind. Returns an empty list if the cluster does not serve the kind.
 async fn list(client: &Client, kind: Kind, scope: ListScope<'_>) -> Result<Vec<Value>> {
+    Ok(list_served(client, kind, scope).await?.unwrap_or_default())
+}
+
+/// Lists the objects of a kind that match its label selector. Returns `None` if the cluster does not serve the kind.
+pub(crate) async fn list_served(client: &Client, kind: Kind, scope: ListScope<'_>) -> Result<Option<Vec<Value>>> {
     let api: Api<DynamicObject> = match scope {
         ListScope::All => Api::all_with(client.clone(), &kind.api_resource()),
         ListScope::Namespace(namespace) => kind.api(client.clone(), namespace),
     };
     let mut objects = Vec::new();
     let mut params = ListParams::default().limit(PAGE_SIZE);
+    if !kind.label_selector.is_empty() {
+        params = params.labels(kind.label_selector);
+    }
     loop {
         let page = match api.list(&params).await {
-            Err(kube::Error::Api(status)) if status.code == NOT_FOUND => return Ok(objects),
+            Err(kube::Error::Api(status)) if status.code == NOT_FOUND => return Ok(None),
             page => page.with_context(|| format!("failed to list {} objects", kind.kind))?,
         };
         for object in page.items {
@@ -164,7 +172,7 @@ async fn list(client: &Client, kind: Kind, scope: ListScope<'_>) -> Result<Vec<V
         }
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),
-            None => return Ok(objects),
+            None => return Ok(Some(objects)),
         }
     }
 }

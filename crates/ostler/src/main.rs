@@ -7,6 +7,7 @@ mod admission;
 mod apply;
 mod background_tasks;
 mod catalog;
+mod cluster_listing;
 mod cluster_objects;
 mod commands;
 mod connect;

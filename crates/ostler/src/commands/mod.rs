@@ -12,6 +12,7 @@ mod object_reference;
 mod operator;
 mod picker;
 mod plan;
+mod plan_diff;
 mod redecide;
 mod rollout;
 mod scale;

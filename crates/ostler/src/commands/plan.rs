@@ -12,6 +12,7 @@ use plan::{Plan, Snapshot};
 use serde_json::Value;
 
 use super::feature_gates::FeatureGates;
+use super::plan_diff::{self, DiffInput};
 use crate::cluster_objects::ClusterObjects;
 use crate::connect::{self, ConnectArgs};
 use crate::exit::Exit;
@@ -29,8 +30,17 @@ const NAMESPACED_KINDS: [&str; 3] = ["InferenceService", "ServingRuntime", "Base
 #[command(after_help = NOTE)]
 pub(crate) struct PlanArgs {
     /// Read services, runtimes, models and classes from these paths; `-` is stdin
-    #[arg(short, long = "filename", required = true, num_args = 1.., value_name = "FILES")]
+    #[arg(short, long = "filename", required_unless_present = "diff", num_args = 1.., value_name = "FILES")]
     filenames: Vec<PathBuf>,
+    /// Show what applying the files would change in the cluster, and which Pods would restart
+    ///
+    /// Without files, show what the operator of this version would change for the services of the cluster, or of the namespace
+    /// that `--namespace` sets. Nothing is written: read permissions suffice.
+    #[arg(long, conflicts_with_all = ["cluster", "nodes", "volcano", "keda", "all"])]
+    diff: bool,
+    /// With --diff, expect this image in the endpoint pickers of routers [default: as the running operator]
+    #[arg(long, value_name = "IMAGE", requires = "diff")]
+    picker_image: Option<String>,
     /// Read cluster objects from these files, from `kubectl get nodes,… -A -o yaml`
     ///
     /// Services in these files are not planned.
@@ -79,18 +89,52 @@ struct PlanInput {
 }
 
 const NOTE: &str = "\
-Without --kubeconfig, --context, --cluster or --nodes, the nodes are unknown: all classes are considered, with a warning.";
+Without --kubeconfig, --context, --cluster or --nodes, the nodes are unknown: all classes are considered, with a warning.
+With --diff, the command always connects to a cluster.
+
+Exit codes: 0 if all services are feasible, 2 if one is not, 1 for errors. They do not depend on the differences of --diff.";
 
 fn parse_volcano_version(version: &str) -> Result<PodGroupSchema, String> {
     PodGroupSchema::from_volcano_version(version).ok_or_else(|| "expected a version such as 1.14 or v1.15.1".to_owned())
 }
 
 pub(super) async fn run(args: PlanArgs) -> Result<Exit> {
+    if args.diff {
+        return run_diff(args).await;
+    }
     let documents = files::read_valid(&args.filenames)?;
     let input = read_input(&args).await?;
     let plan = plan::plan(&snapshot(&args, documents, &input)?);
     print(&plan, &args)?;
     Ok(if plan.is_feasible() { Exit::Success } else { Exit::Infeasible })
+}
+
+async fn run_diff(args: PlanArgs) -> Result<Exit> {
+    if args.output == Output::Yaml {
+        return Err(error_with_hint("--diff: the output format yaml is not supported", "use `-o table` or `-o json`"));
+    }
+    let documents = match args.filenames.as_slice() {
+        [] => None,
+        paths => Some(files::read_valid(paths)?),
+    };
+    let connection = connect::connect(&args.connect).await?;
+    let namespace = args.namespace.clone().unwrap_or(connection.namespace);
+    let with_namespace = |document| with_default_namespace(document, Some(&namespace));
+    let diff = plan_diff::diff(DiffInput {
+        client: connection.client,
+        documents: documents.map(|documents| documents.into_iter().map(with_namespace).collect()),
+        catalog: if args.no_catalog { Vec::new() } else { catalog::documents()? },
+        namespace: namespace.clone(),
+        only_namespace: args.namespace,
+        picker_image: args.picker_image,
+        options: args.gates.options(),
+    })
+    .await?;
+    output::print(&match args.output {
+        Output::Json => format!("{}\n", serde_json::to_string_pretty(&diff)?),
+        Output::Table | Output::Yaml => diff.render(),
+    })?;
+    Ok(if diff.is_feasible() { Exit::Success } else { Exit::Infeasible })
 }
 
 async fn read_input(args: &PlanArgs) -> Result<PlanInput> {

@@ -6,6 +6,7 @@ pub(crate) mod explain;
 pub(crate) mod names;
 pub(crate) mod nodes;
 pub(crate) mod plan;
+pub(crate) mod plan_diff;
 pub(crate) mod rollout;
 pub(crate) mod service_table;
 pub(crate) mod settings;

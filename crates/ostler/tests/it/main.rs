@@ -20,6 +20,7 @@ mod logging;
 #[cfg(target_os = "linux")]
 mod open_files;
 mod plan;
+mod plan_diff;
 mod realcluster;
 mod reason_codes;
 mod restart;
