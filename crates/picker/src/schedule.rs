@@ -6,7 +6,7 @@ use fastrand::Rng;
 
 use crate::{
     endpoint::Endpoint,
-    pool::{Pool, RoutingTable},
+    pool::RoutingTable,
     score::least_loaded,
 };
 use cluster::NamespacedName;
@@ -24,9 +24,9 @@ pub(crate) struct RouteRequest<'a> {
 
 /// Pool and target model of a request. After a failure another endpoint of the pool is selected.
 #[derive(Debug, Clone)]
-pub(crate) struct ModelRoute<'a> {
+pub(crate) struct ModelRoute {
     /// Pool that serves the model.
-    pub(crate) pool: &'a Pool,
+    pub(crate) pool: NamespacedName,
     /// Model name of the engines.
     pub(crate) target_model: String,
     prompt_tokens: u64,
@@ -59,33 +59,46 @@ pub(crate) enum RoutingError {
 ///
 /// # Errors
 /// [`RoutingError::ModelNotFound`] or [`RoutingError::PoolNotFound`].
-pub(crate) fn resolve_route<'a>(
+pub(crate) fn resolve_route(
     request: RouteRequest<'_>,
-    table: &'a RoutingTable,
+    table: &RoutingTable,
     rng: &mut Rng,
-) -> Result<ModelRoute<'a>, RoutingError> {
+) -> Result<ModelRoute, RoutingError> {
     if let Some(key) = request.pool.filter(|key| !table.pools.contains_key(key)) {
         return Err(RoutingError::PoolNotFound(key.clone()));
     }
     let (pool, use_case) =
         table.find(request.pool, request.model).ok_or_else(|| RoutingError::ModelNotFound(request.model.to_owned()))?;
-    Ok(ModelRoute { pool, target_model: use_case.draw_target(rng).to_owned(), prompt_tokens: request.prompt_tokens })
+    let target_model = use_case.draw_target(rng).to_owned();
+    Ok(ModelRoute { pool: pool.key.clone(), target_model, prompt_tokens: request.prompt_tokens })
 }
 
 // === impl ModelRoute ===
 
-impl ModelRoute<'_> {
+impl ModelRoute {
+    /// Returns the endpoints of the pool that are ready now.
+    fn ready_endpoints<'a>(&self, table: &'a RoutingTable) -> &'a [Endpoint] {
+        table.pools.get(&self.pool).map_or(&[], |pool| &pool.ready_endpoints)
+    }
+
+    /// Returns whether `table` contains a ready endpoint that is not in `attempts`.
+    pub(crate) fn has_other_endpoint(&self, table: &RoutingTable, attempts: &[SocketAddr]) -> bool {
+        self.ready_endpoints(table).iter().any(|endpoint| !attempts.contains(&endpoint.address))
+    }
+
     /// Selects an endpoint that is not in `attempts`: the least loaded endpoint that is intended for prompts of this size,
-    /// or the least loaded of all if there is none.
+    /// or the least loaded of all if there is none. `table` is the current table: a Pod that became ready while the
+    /// request was in flight may replace the one that failed.
     ///
     /// # Errors
     /// [`RoutingError::NoEndpointAvailable`].
     pub(crate) fn select_endpoint(
         &self,
+        table: &RoutingTable,
         attempts: &[SocketAddr],
         rng: &mut Rng,
     ) -> Result<EndpointSelection, RoutingError> {
-        let endpoints = &self.pool.ready_endpoints;
+        let endpoints = self.ready_endpoints(table);
         let mut candidates: Vec<&Endpoint> =
             endpoints.iter().filter(|endpoint| !attempts.contains(&endpoint.address)).collect();
         let matches_prompt = |endpoint: &&Endpoint| endpoint.prompt_tokens.contains(self.prompt_tokens);
@@ -93,7 +106,7 @@ impl ModelRoute<'_> {
             candidates.retain(matches_prompt);
         }
         let endpoint = least_loaded::least_loaded(&candidates, rng)
-            .ok_or_else(|| RoutingError::NoEndpointAvailable(self.pool.key.clone()))?;
+            .ok_or_else(|| RoutingError::NoEndpointAvailable(self.pool.clone()))?;
         let plural = if endpoints.len() == 1 { "" } else { "s" };
         let retries = if attempts.is_empty() { String::new() } else { format!(", after {} failed", attempts.len()) };
         let explanation =
@@ -107,7 +120,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::{datastore::Datastore, endpoint::PromptTokenRange};
+    use crate::{datastore::Datastore, endpoint::PromptTokenRange, pool::Pool};
 
     /// Returns a pool with one endpoint for prompts up to 2047 tokens, and one for prompts from 4097 tokens.
     fn pool(datastore: &Datastore) -> Pool {
@@ -152,7 +165,8 @@ mod tests {
             .find(|endpoint| endpoint.pod == busy)
             .map(|endpoint| endpoint.load.begin(1_000_000));
         let tried: Vec<SocketAddr> = attempted_ports.iter().map(|port| ([127, 0, 0, 1], *port).into()).collect();
-        let route = ModelRoute { pool: &pool, target_model: "m".to_owned(), prompt_tokens: tokens };
-        assert_eq!(route.select_endpoint(&tried, &mut datastore.rng()).unwrap().endpoint.pod, expect);
+        let route = ModelRoute { pool: pool.key.clone(), target_model: "m".to_owned(), prompt_tokens: tokens };
+        let table = RoutingTable::new(vec![pool]);
+        assert_eq!(route.select_endpoint(&table, &tried, &mut datastore.rng()).unwrap().endpoint.pod, expect);
     }
 }

@@ -69,10 +69,10 @@ impl Proxy {
     }
 
     async fn forward(&self, request: ProxiedRequest) -> Result<Response<ResponseBody>, OpenAiError> {
-        let (table, mut rng) = (self.datastore.routing_table(), self.datastore.rng());
+        let mut rng = self.datastore.rng();
         let prompt_tokens = request.info.prompt_tokens();
         let route_request = RouteRequest { model: &request.model.name, pool: request.pool.as_ref(), prompt_tokens };
-        let route = schedule::resolve_route(route_request, &table, &mut rng)?;
+        let route = schedule::resolve_route(route_request, &self.datastore.routing_table(), &mut rng)?;
         let is_rewritten = route.target_model != request.model.name;
         let body = match is_rewritten {
             true => model_rewrite::replace_model(&request.body, &request.model.span, &route.target_model),
@@ -80,13 +80,16 @@ impl Proxy {
         };
         let mut attempts = Vec::new();
         loop {
-            let selection = route.select_endpoint(&attempts, &mut rng)?;
+            let selection = route.select_endpoint(&self.datastore.routing_table(), &attempts, &mut rng)?;
             attempts.push(selection.endpoint.address);
             let in_flight = selection.endpoint.load.begin(request.info.estimated_tokens());
-            let can_retry = attempts.len() < MAX_ATTEMPTS && attempts.len() < route.pool.ready_endpoints.len();
             let upstream = upstream_request(&request, &body, &selection, is_rewritten);
             match self.engine_client.send(upstream).await {
-                Ok(response) if can_retry && should_retry(response.status()) => {
+                Ok(response)
+                    if should_retry(response.status())
+                        && attempts.len() < MAX_ATTEMPTS
+                        && route.has_other_endpoint(&self.datastore.routing_table(), &attempts) =>
+                {
                     let address = selection.endpoint.address;
                     tracing::debug!(%address, status = %response.status(), "endpoint rejected the request, trying another");
                 }
@@ -102,8 +105,8 @@ impl Proxy {
                 }
                 Err(error) => {
                     tracing::debug!(address = %selection.endpoint.address, %error, "endpoint failed before it responded");
-                    if !can_retry {
-                        return Err(RoutingError::NoEndpointAvailable(route.pool.key.clone()).into());
+                    if attempts.len() >= MAX_ATTEMPTS {
+                        return Err(RoutingError::NoEndpointAvailable(route.pool).into());
                     }
                 }
             }

@@ -253,6 +253,23 @@ async fn request_on_new_connection_is_not_retried() {
     assert_eq!((response.status(), response.header("retry-after")), (503, Some("1")));
 }
 
+/// A rolling update: the new engine becomes ready while the old one, which stops before it responds, has the request.
+#[tokio::test]
+async fn request_is_retried_on_an_endpoint_that_became_ready_meanwhile() {
+    let old_engine = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let fixture = start(vec![engine_config(&["chat"])], &[]).await;
+    let new_engine = fixture.engines[0];
+    fixture.datastore.replace(vec![pool(&fixture.datastore, &[old_engine.local_addr().unwrap()], &[])]);
+    let client = send(fixture.gateway, "POST", "/v1/chat/completions", CHAT).await;
+    let (mut connection, _) = old_engine.accept().await.unwrap();
+    assert!(read_request(&mut connection).await);
+    fixture.datastore.replace(vec![pool(&fixture.datastore, &[new_engine], &[])]);
+    drop((connection, old_engine));
+    let response = receive(client).await;
+    let expected = (200, Some("0 in flight, of 1 endpoint, after 1 failed"));
+    assert_eq!((response.status(), response.header("x-ostler-decision")), expected);
+}
+
 #[tokio::test]
 async fn engine_error_is_returned_unchanged() {
     let fixture = start(vec![engine_config(&["other"])], &[]).await;
