@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 use crate::component::Component;
+use crate::decision::CurrentSelection;
 use crate::demand::{Capabilities, ComponentDemand, Demand};
 use crate::eligibility::Candidate;
 use crate::fit::{self, AcceleratorRequest};
@@ -76,6 +77,7 @@ pub(crate) struct DecisionContext {
     node_pools: [(Component, NodePool); 2],
     /// Whether a component names a preferred class.
     names_class: bool,
+    current: Option<CurrentSelection>,
 }
 
 static EMPTY_DEMAND: LazyLock<ComponentDemand> = LazyLock::new(ComponentDemand::default);
@@ -115,7 +117,12 @@ impl ComponentEvaluation<'_> {
 // === impl DecisionContext ===
 
 impl DecisionContext {
-    pub(crate) fn new(demand: &Demand, supply: &Supply, custom_engine: Runtime) -> Self {
+    pub(crate) fn new(
+        demand: &Demand,
+        supply: &Supply,
+        custom_engine: Runtime,
+        current: Option<&CurrentSelection>,
+    ) -> Self {
         let mut classes_by_name: Vec<usize> = (0..supply.classes.len()).collect();
         classes_by_name.sort_by_key(|index| supply.classes.get(*index).map(|class| &class.name));
         Self {
@@ -127,6 +134,7 @@ impl DecisionContext {
             model_memory: demand.model.resolved().and_then(fit::estimated_memory),
             node_pools: Component::ALL.map(|component| (component, NodePool::new(supply.classes.len()))),
             names_class: demand.components.values().any(|component| !component.selector.preferred.is_empty()),
+            current: current.cloned(),
         }
     }
 
@@ -236,6 +244,11 @@ impl DecisionContext {
                 Cow::Owned(runtime_capabilities.combine(service_capabilities))
             },
             accelerator_resources: &self.accelerator_resources,
+            current: self
+                .current
+                .as_ref()
+                .filter(|current| current.uses(runtime))
+                .and_then(|current| current.components.get(component.as_str())),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::rank_reason::{ClassRankReason, RuntimeRankReason};
 use crate::reason::{ClassRejection, RecordedReason, RuntimeRejection, Warning};
 use crate::shape::ReplicaShape;
 use crate::size::{DisplayCount, SizeRange};
-use crate::supply::Scope;
+use crate::supply::{Runtime, Scope};
 use crate::variants::Variant;
 
 /// The decision for one service.
@@ -311,9 +311,30 @@ impl<'de> Deserialize<'de> for RankBasis {
     }
 }
 
+// === impl ComponentDecision ===
+
+impl ComponentDecision {
+    /// Returns the recorded shape of a replica on `class`; `None` if the component does not use the class.
+    pub(crate) fn shape_on(&self, class: &str) -> Option<ReplicaShape> {
+        let variant = self.variants.iter().find(|variant| variant.accelerator_class == class);
+        let variant =
+            variant.map(|variant| ReplicaShape { per_node: variant.accelerators_per_node, nodes: variant.nodes });
+        let is_recorded = self.accelerator_class.as_deref() == Some(class);
+        variant.or(is_recorded.then_some(ReplicaShape { per_node: self.accelerators_per_node, nodes: self.nodes }))
+    }
+}
+
 // === impl CurrentSelection ===
 
 impl CurrentSelection {
+    /// Returns whether the service uses `runtime`.
+    pub(crate) fn uses(&self, runtime: &Runtime) -> bool {
+        match &self.runtime {
+            None => runtime.is_custom_engine(),
+            Some(current) => runtime.name == current.name && runtime.scope == current.scope,
+        }
+    }
+
     /// Returns the selection of a recorded decision; `None` if it is infeasible.
     #[must_use]
     pub fn from_decision(decision: &Decision) -> Option<Self> {

@@ -49,7 +49,8 @@ const PER_NODE_COUNTS: [u32; 4] = [1, 2, 4, 8];
 const NODES: [u32; 4] = [1, 2, 4, 8];
 
 /// Returns the requested shape; if none is requested, the smallest one that the model fits into. `limiting` contains
-/// the nodes that limit the accelerators of one Pod.
+/// the nodes that limit the accelerators of one Pod. They do not limit the current shape: its Pods run, although a node
+/// has lost an accelerator since they were scheduled.
 ///
 /// # Errors
 /// `TooManyPerNode` if no node has the requested number; `ModelDoesNotFit` with the values of the largest shape.
@@ -59,6 +60,27 @@ pub(crate) fn fit(
     limiting: Option<&PoolCapacity>,
 ) -> Result<AcceleratorFit, ClassRejection> {
     let request = requested_accelerators(context, Some(class));
+    let fit = fit_on_nodes(context, request, class, limiting);
+    fit.or_else(|rejection| current_fit(context, request, class).ok_or(rejection))
+}
+
+/// Returns the current shape on `class` if nodes of any size would permit it.
+fn current_fit(context: &MatchContext<'_>, request: AcceleratorRequest, class: &Class) -> Option<AcceleratorFit> {
+    let shape = context.current?.shape_on(&class.name)?;
+    let permitted = fit_on_nodes(context, request, class, None).ok()?.shape;
+    let is_permitted = match request.is_fixed() {
+        true => shape == permitted,
+        false => shape.accelerators() >= permitted.accelerators(),
+    };
+    is_permitted.then_some(AcceleratorFit { shape, request })
+}
+
+fn fit_on_nodes(
+    context: &MatchContext<'_>,
+    request: AcceleratorRequest,
+    class: &Class,
+    limiting: Option<&PoolCapacity>,
+) -> Result<AcceleratorFit, ClassRejection> {
     let (shapes, limit) = candidate_shapes(context, request, class, limiting);
     let (shapes, largest) = placeable_shapes(shapes, limiting)?;
     let (Some(required), Some(usable)) = (context.model_memory, class.memory.map(usable_memory)) else {

@@ -76,7 +76,7 @@ pub use inventory::{
     BaseSet, BaseSetError, ClassTotals, FlavorError, FlavorLink, Inventory, NodeInfo, PROVENANCE_ANNOTATION,
     Provenance, SERVICE_LABEL, ServiceUsage, class_availability, class_from_flavor, discover_classes,
     flavor_from_class, flavor_link, free_pod_slots, is_accelerator_flavor, is_pod_terminal, is_unmodified, node_info,
-    node_infos, provenance,
+    node_infos, nodes_without_pods, provenance,
 };
 pub use lazy_list::LazyList;
 pub use leader_worker::apply_role_placement;
@@ -118,7 +118,7 @@ use context::DecisionContext;
 /// even if another candidate ranks higher.
 #[must_use]
 pub fn decide(demand: &Demand, supply: &Supply, current: Option<&CurrentSelection>) -> Decision {
-    let context = Arc::new(DecisionContext::new(demand, supply, custom_engine_runtime(demand)));
+    let context = Arc::new(DecisionContext::new(demand, supply, custom_engine_runtime(demand), current));
     let runtimes = match candidate_runtimes(&context) {
         Ok(runtimes) => runtimes,
         Err(decision) => return *decision,

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use crate::configuration::ClassConfiguration;
+use crate::decision::ComponentDecision;
 use crate::demand::{Capabilities, ComponentDemand, Model};
 use crate::supply::{ClassRequirements, RuntimeComponent};
 
@@ -26,6 +27,8 @@ pub(crate) struct MatchContext<'a> {
     pub(crate) required: Cow<'a, Capabilities>,
     /// Names of accelerator resources.
     pub(crate) accelerator_resources: &'a BTreeSet<String>,
+    /// The component in the current selection, if the service uses this runtime.
+    pub(crate) current: Option<&'a ComponentDecision>,
 }
 
 impl MatchContext<'_> {

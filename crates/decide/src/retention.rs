@@ -2,9 +2,8 @@
 
 use crate::assessment::RuntimeAssessment;
 use crate::context::ComponentEvaluation;
-use crate::decision::{ComponentDecision, CurrentSelection, RuntimeRef};
+use crate::decision::{ComponentDecision, CurrentSelection};
 use crate::ranking::RankedClass;
-use crate::shape::ReplicaShape;
 use crate::variants::Variant;
 
 /// Selects the current classes again and returns the index of the current runtime; `None` if the runtime or a class is no
@@ -13,9 +12,8 @@ pub(crate) fn retain_current_selection(
     assessments: &mut [RuntimeAssessment<'_>],
     current: &CurrentSelection,
 ) -> Option<usize> {
-    let is_current = |assessment: &RuntimeAssessment<'_>| {
-        assessment.order().is_some() && matches(assessment, current.runtime.as_ref())
-    };
+    let is_current =
+        |assessment: &RuntimeAssessment<'_>| assessment.order().is_some() && current.uses(assessment.runtime);
     let index = assessments.iter().position(is_current)?;
     let assessment = assessments.get_mut(index)?;
     let components = assessment.component_evaluations().iter();
@@ -54,22 +52,11 @@ fn recorded_class_index(component: &ComponentEvaluation<'_>, current: &CurrentSe
     component.ranked.iter().position(|ranked| ranked.class.name == *class).map(Some)
 }
 
-fn matches(assessment: &RuntimeAssessment<'_>, runtime: Option<&RuntimeRef>) -> bool {
-    match runtime {
-        None => assessment.runtime.is_custom_engine(),
-        Some(runtime) => assessment.runtime.name == runtime.name && assessment.runtime.scope == runtime.scope,
-    }
-}
-
 /// Retains the recorded number of accelerators if the model still fits into their memory and the manifests do not set
 /// another one.
 fn retain_shape(ranked: &mut RankedClass<'_>, recorded: &ComponentDecision) {
     let (class, eligibility) = (&ranked.class.name, &mut ranked.eligibility);
-    let variant = recorded.variants.iter().find(|variant| variant.accelerator_class == *class);
-    let variant = variant.map(|variant| ReplicaShape { per_node: variant.accelerators_per_node, nodes: variant.nodes });
-    let component = ReplicaShape { per_node: recorded.accelerators_per_node, nodes: recorded.nodes };
-    let is_recorded = recorded.accelerator_class.as_ref() == Some(class);
-    let Some(shape) = variant.or(is_recorded.then_some(component)) else { return };
+    let Some(shape) = recorded.shape_on(class) else { return };
     if ranked.request.is_fixed() || shape.accelerators() < eligibility.shape.accelerators() {
         return;
     }

@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cluster::{is_pod_template_applied, is_terminating, kind_and_name, metadata_field};
-use decide::{Inventory, free_pod_slots, is_pod_terminal};
+use cluster::{controller_of, is_pod_template_applied, is_terminating, kind_and_name, metadata_field};
+use decide::{Inventory, free_pod_slots, is_pod_terminal, nodes_without_pods};
 use serde_json::{Value, json};
 
 use crate::FIELD_MANAGER;
@@ -41,38 +41,67 @@ enum Phase {
     InProgress {
         /// Whether a Pod cannot be scheduled, or the Pod template changes now.
         is_blocked: bool,
+        /// Whether the Pod template changes now.
+        is_changed: bool,
     },
+}
+
+/// Accelerators for the Pods of a new template, as numbers of Pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RolloutCapacity {
+    /// Pods of the new template that fit now.
+    free: u32,
+    /// Pods of the new template that fit once all Pods of earlier templates have stopped.
+    free_without_old: u32,
+    /// Running Pods of earlier templates.
+    old: u32,
+    /// Running Pods of the new template.
+    new: u32,
 }
 
 /// Deployments and their strategies, by name.
 pub(crate) type RolloutStrategies = BTreeMap<String, RolloutStrategy>;
 
+// === impl RolloutCapacity ===
+
+impl RolloutCapacity {
+    /// Returns whether old Pods run that no new Pod waits for: they are on nodes of another class, or too small to make
+    /// room. Stopping them would interrupt the service without starting a new Pod.
+    fn old_pods_hold_nothing(self) -> bool {
+        self.old > 0 && self.free_without_old <= self.free
+    }
+}
+
 // === impl RolloutStrategy ===
 
 impl RolloutStrategy {
-    /// Returns the strategy for a Deployment of `replicas` Pods, of which `schedulable` fit on the accelerators that are
-    /// free or in use by the Deployment. `None` if its Pods request no accelerators.
-    fn for_capacity(replicas: u32, schedulable: Option<u32>) -> RolloutStrategy {
-        match schedulable {
-            None => RolloutStrategy::Surge,
-            Some(schedulable) if schedulable > replicas => RolloutStrategy::Surge,
-            Some(schedulable) => {
-                // Replicas that do not fit are unavailable in any case.
-                let max_unavailable = replicas.saturating_sub(schedulable).saturating_add(1);
-                match max_unavailable < replicas {
-                    true => RolloutStrategy::InPlace(max_unavailable),
-                    false => RolloutStrategy::Recreate,
-                }
-            }
+    /// Returns the strategy for a Deployment of `replicas` Pods. `None`: its Pods request no accelerators.
+    fn for_capacity(replicas: u32, capacity: Option<RolloutCapacity>) -> RolloutStrategy {
+        let Some(capacity) = capacity else { return RolloutStrategy::Surge };
+        let has_room = capacity.free.saturating_add(capacity.old).saturating_add(capacity.new) > replicas;
+        if has_room || capacity.old_pods_hold_nothing() {
+            return RolloutStrategy::Surge;
+        }
+        // Replicas that do not fit are unavailable in any case.
+        let schedulable = capacity.free_without_old.saturating_add(capacity.new);
+        let max_unavailable = replicas.saturating_sub(schedulable).saturating_add(1);
+        match max_unavailable < replicas {
+            true => RolloutStrategy::InPlace(max_unavailable),
+            false => RolloutStrategy::Recreate,
         }
     }
 
     /// Returns the strategy for the phase of the rollout.
-    fn choose(current: RolloutStrategy, phase: Phase, replicas: u32, schedulable: Option<u32>) -> RolloutStrategy {
+    fn choose(
+        current: RolloutStrategy,
+        phase: Phase,
+        replicas: u32,
+        capacity: Option<RolloutCapacity>,
+    ) -> RolloutStrategy {
         match phase {
-            Phase::Starting => RolloutStrategy::for_capacity(replicas, schedulable),
-            Phase::InProgress { is_blocked: true } if current == RolloutStrategy::Surge => {
-                RolloutStrategy::for_capacity(replicas, schedulable)
+            Phase::Starting => RolloutStrategy::for_capacity(replicas, capacity),
+            Phase::InProgress { is_blocked: true, .. } if current == RolloutStrategy::Surge => {
+                RolloutStrategy::for_capacity(replicas, capacity)
             }
             Phase::Idle | Phase::InProgress { .. } => current,
         }
@@ -117,11 +146,16 @@ pub(crate) fn rollout_strategies(
         let phase = phase(workload, live);
         // The capacity is only counted when it is needed.
         let strategy = match phase {
-            Phase::Idle | Phase::InProgress { is_blocked: false } => current,
-            Phase::Starting | Phase::InProgress { is_blocked: true } => {
+            Phase::Idle | Phase::InProgress { is_blocked: false, .. } => current,
+            Phase::Starting | Phase::InProgress { is_blocked: true, .. } => {
                 let replicas = u32::try_from(Progress::from_workload(&live.object).desired).unwrap_or(0);
-                let schedulable = schedulable_pods(&workload.planned["spec"]["template"], live, inventory);
-                RolloutStrategy::choose(current, phase, replicas, schedulable)
+                let current_replica_set = match phase {
+                    Phase::InProgress { is_changed: false, .. } => latest_replica_set(live),
+                    _ => None,
+                };
+                let template = &workload.planned["spec"]["template"];
+                let capacity = rollout_capacity(template, live, current_replica_set, inventory);
+                RolloutStrategy::choose(current, phase, replicas, capacity)
             }
         };
         (metadata_field(&workload.planned, "name").to_owned(), strategy)
@@ -174,18 +208,43 @@ fn phase(workload: &PlannedWorkload, live: &LiveWorkload) -> Phase {
     let is_unschedulable =
         |pod: &Value| pod_problem(pod).is_some_and(|problem| problem.reason == WorkloadReason::Unschedulable);
     let is_blocked = is_changed || (live.pods().any(is_unschedulable) && !is_first_rollout(&live.object));
-    Phase::InProgress { is_blocked }
+    Phase::InProgress { is_blocked, is_changed }
 }
 
-/// Returns how many Pods of `template` fit on the accelerators that are free or in use by the Deployment.
-fn schedulable_pods(template: &Value, live: &LiveWorkload, inventory: &Inventory) -> Option<u32> {
+/// Returns the name of the ReplicaSet that created the latest Pod.
+fn latest_replica_set(live: &LiveWorkload) -> Option<&str> {
+    let latest = live.pods().max_by_key(|pod| {
+        // Timestamps have a resolution of one second.
+        (metadata_field(pod, "creationTimestamp"), !pod["spec"]["nodeName"].is_string())
+    })?;
+    controller_of(latest)?["name"].as_str()
+}
+
+/// Returns the accelerators for Pods of `template`; `None` if they request none. All Pods are old, except those of
+/// `current_replica_set`.
+fn rollout_capacity(
+    template: &Value,
+    live: &LiveWorkload,
+    current_replica_set: Option<&str>,
+    inventory: &Inventory,
+) -> Option<RolloutCapacity> {
     if !inventory.has_nodes() {
         return None;
     }
     let is_running =
         |pod: &&Value| pod["spec"]["nodeName"].is_string() && !is_terminating(pod) && !is_pod_terminal(pod);
-    let running = u32::try_from(live.pods().filter(is_running).count()).unwrap_or(u32::MAX);
-    Some(free_pod_slots(inventory.nodes(), template)?.saturating_add(running))
+    let is_new = |pod: &&Value| {
+        let controller = controller_of(pod).and_then(|controller| controller["name"].as_str());
+        current_replica_set.is_some_and(|current| controller == Some(current))
+    };
+    let (new, old): (Vec<&Value>, Vec<&Value>) = live.pods().filter(is_running).partition(is_new);
+    let count = |pods: &[&Value]| u32::try_from(pods.len()).unwrap_or(u32::MAX);
+    Some(RolloutCapacity {
+        free: free_pod_slots(inventory.nodes(), template)?,
+        free_without_old: free_pod_slots(&nodes_without_pods(inventory.nodes(), &old), template)?,
+        old: count(&old),
+        new: count(&new),
+    })
 }
 
 #[cfg(test)]
@@ -195,34 +254,56 @@ mod tests {
     use super::RolloutStrategy::{InPlace, Recreate, Surge};
     use super::*;
 
-    const BLOCKED: Phase = Phase::InProgress { is_blocked: true };
-    const PROGRESSING: Phase = Phase::InProgress { is_blocked: false };
+    const BLOCKED: Phase = Phase::InProgress { is_blocked: true, is_changed: false };
+    const PROGRESSING: Phase = Phase::InProgress { is_blocked: false, is_changed: false };
 
-    /// Columns: current strategy, phase, replicas, Pods that fit including the running ones, expected strategy.
+    /// Returns a capacity where each old Pod holds the accelerators of one new Pod.
+    fn room(free: u32, old: u32) -> Option<RolloutCapacity> {
+        Some(RolloutCapacity { free, free_without_old: free + old, old, new: 0 })
+    }
+
+    /// Returns a capacity where the old Pods hold no accelerators that new Pods could use.
+    fn other_nodes(free: u32, old: u32, new: u32) -> Option<RolloutCapacity> {
+        Some(RolloutCapacity { free, free_without_old: free, old, new })
+    }
+
+    /// Columns: current strategy, phase, replicas, capacity, expected strategy.
     #[rstest]
     #[case::no_accelerators(Surge, Phase::Starting, 1, None, Surge)]
-    #[case::room(Surge, Phase::Starting, 1, Some(2), Surge)]
-    #[case::single_replica_on_full_class(Surge, Phase::Starting, 1, Some(1), Recreate)]
-    #[case::single_replica_that_waits(Surge, Phase::Starting, 1, Some(0), Recreate)]
-    #[case::several_replicas_on_full_class(Surge, Phase::Starting, 3, Some(3), InPlace(1))]
-    #[case::one_of_three_waits(Surge, Phase::Starting, 3, Some(2), InPlace(2))]
-    #[case::one_of_two_waits(Surge, Phase::Starting, 2, Some(1), Recreate)]
-    #[case::scaled_to_zero(Surge, Phase::Starting, 0, Some(0), Recreate)]
-    #[case::earlier_rollout_was_in_place(Recreate, Phase::Starting, 1, Some(2), Surge)]
-    #[case::idle(Recreate, Phase::Idle, 1, Some(2), Recreate)]
-    #[case::retained_although_an_old_pod_stopped(InPlace(1), PROGRESSING, 3, Some(4), InPlace(1))]
-    #[case::retained_after_another_edit(Recreate, BLOCKED, 1, Some(2), Recreate)]
-    #[case::surge_with_room(Surge, PROGRESSING, 1, Some(2), Surge)]
-    #[case::surge_waits_for_the_scheduler(Surge, BLOCKED, 1, Some(2), Surge)]
-    #[case::surge_lost_its_capacity(Surge, BLOCKED, 1, Some(1), Recreate)]
+    #[case::room(Surge, Phase::Starting, 1, room(1, 1), Surge)]
+    #[case::single_replica_on_full_class(Surge, Phase::Starting, 1, room(0, 1), Recreate)]
+    #[case::single_replica_that_waits(Surge, Phase::Starting, 1, room(0, 0), Recreate)]
+    #[case::several_replicas_on_full_class(Surge, Phase::Starting, 3, room(0, 3), InPlace(1))]
+    #[case::one_of_three_waits(Surge, Phase::Starting, 3, room(0, 2), InPlace(2))]
+    #[case::one_of_two_waits(Surge, Phase::Starting, 2, room(0, 1), Recreate)]
+    #[case::scaled_to_zero(Surge, Phase::Starting, 0, room(0, 0), Recreate)]
+    #[case::earlier_rollout_was_in_place(Recreate, Phase::Starting, 1, room(1, 1), Surge)]
+    #[case::other_class_with_room(Surge, Phase::Starting, 1, other_nodes(1, 1, 0), Surge)]
+    #[case::other_class_is_full(Surge, Phase::Starting, 1, other_nodes(0, 1, 0), Surge)]
+    #[case::other_class_with_room_for_some(Surge, BLOCKED, 2, other_nodes(0, 1, 1), Surge)]
+    #[case::larger_pod_needs_the_room_of_the_old_one(
+        Surge, Phase::Starting, 1, Some(RolloutCapacity { free: 0, free_without_old: 1, old: 1, new: 0 }), Recreate
+    )]
+    #[case::larger_pod_fits_only_without_both_old_ones(
+        Surge, Phase::Starting, 2, Some(RolloutCapacity { free: 0, free_without_old: 1, old: 2, new: 0 }), Recreate
+    )]
+    #[case::last_old_pod_holds_the_room_of_the_last_new_one(
+        Surge, BLOCKED, 2, Some(RolloutCapacity { free: 0, free_without_old: 1, old: 1, new: 1 }), InPlace(1)
+    )]
+    #[case::idle(Recreate, Phase::Idle, 1, room(1, 1), Recreate)]
+    #[case::retained_although_an_old_pod_stopped(InPlace(1), PROGRESSING, 3, room(2, 2), InPlace(1))]
+    #[case::retained_after_another_edit(Recreate, BLOCKED, 1, room(1, 1), Recreate)]
+    #[case::surge_with_room(Surge, PROGRESSING, 1, room(1, 1), Surge)]
+    #[case::surge_waits_for_the_scheduler(Surge, BLOCKED, 1, room(1, 1), Surge)]
+    #[case::surge_lost_its_capacity(Surge, BLOCKED, 1, room(0, 1), Recreate)]
     fn follows_capacity(
         #[case] current: RolloutStrategy,
         #[case] phase: Phase,
         #[case] replicas: u32,
-        #[case] schedulable: Option<u32>,
+        #[case] capacity: Option<RolloutCapacity>,
         #[case] expected: RolloutStrategy,
     ) {
-        assert_eq!(RolloutStrategy::choose(current, phase, replicas, schedulable), expected);
+        assert_eq!(RolloutStrategy::choose(current, phase, replicas, capacity), expected);
     }
 
     /// Columns: revision of the Deployment, generation that its controller observed of generation 2, expected announcement.

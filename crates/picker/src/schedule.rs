@@ -4,11 +4,7 @@ use std::net::SocketAddr;
 
 use fastrand::Rng;
 
-use crate::{
-    endpoint::Endpoint,
-    pool::RoutingTable,
-    score::least_loaded,
-};
+use crate::{endpoint::Endpoint, pool::RoutingTable, score::least_loaded};
 use cluster::NamespacedName;
 
 /// A request to route.

@@ -56,6 +56,19 @@ pub fn node_infos(nodes: &[Value], pods: &[Value]) -> Vec<NodeInfo> {
     infos.into_values().collect()
 }
 
+/// Returns copies of `nodes` without the requests of `pods`, as if these Pods had stopped.
+#[must_use]
+pub fn nodes_without_pods<'a>(nodes: impl IntoIterator<Item = &'a NodeInfo>, pods: &[&Value]) -> Vec<NodeInfo> {
+    let mut nodes: Vec<NodeInfo> = nodes.into_iter().cloned().collect();
+    for pod in pods {
+        let Some(node) = nodes.iter_mut().find(|node| pod["spec"]["nodeName"] == node.name.as_str()) else { continue };
+        for (name, units) in pod_requests(pod) {
+            node.requested.entry(name).and_modify(|requested| *requested = requested.saturating_sub(units));
+        }
+    }
+    nodes
+}
+
 /// Reads a node without the requests of its Pods. Nodes with equal results are interchangeable for decisions.
 #[must_use]
 pub fn node_info(node: &Value) -> NodeInfo {

@@ -157,7 +157,7 @@ proptest! {
 
     #[test]
     fn feasibility_matches_full_evaluation(fixture in any_fixture()) {
-        let context = DecisionContext::new(&fixture.demand, &fixture.supply, Runtime::custom_engine());
+        let context = DecisionContext::new(&fixture.demand, &fixture.supply, Runtime::custom_engine(), None);
         for runtime in &fixture.supply.runtimes {
             let Ok(format) = check_compatibility(&fixture.demand, runtime) else { continue };
             let mut reservations = Vec::new();

@@ -329,6 +329,37 @@ fn custom_engine_serves_model_without_runtime(#[case] runner: &str, #[case] feas
     assert_eq!(retained.reason == "Kept", feasible);
 }
 
+/// The Pods of a retained selection run, whether the manifests or the size of the model set their accelerators; a new
+/// decision needs a node of their size. An edit that requires more accelerators than recorded is a new decision.
+#[rstest]
+#[case::resources("13B", "engine: {runner: {resources: {limits: {nvidia.com/gpu: 8}}}}", 7, true)]
+#[case::parallelism("13B", "engine: {runner: {args: [--tensor-parallel-size=8]}}", 7, true)]
+#[case::model_size("230B", "", 7, true)]
+#[case::no_accelerator_left("13B", "engine: {runner: {resources: {limits: {nvidia.com/gpu: 8}}}}", 1, true)]
+#[case::other_request("13B", "engine: {runner: {resources: {limits: {nvidia.com/gpu: 16}}}}", 7, false)]
+fn current_shape_is_retained_when_a_node_loses_accelerators(
+    #[case] size: &str,
+    #[case] spec: &str,
+    #[case] remaining: u32,
+    #[case] is_retained: bool,
+) {
+    let class = "acceleratorSelector: {preferredClasses: [nvidia-h100-80gb]}";
+    let service = service(&[spec, class].join(if spec.is_empty() { "" } else { ", " }), "");
+    let fixture_with_nodes =
+        |nodes: &str, service: &str| fixture_with_classes(&[&model(size, ""), RUNTIME, nodes, service]);
+    let before = fixture_with_nodes(NODES, &service.replace("16", "8")).decide();
+    assert_eq!(selection(&before).2, 8, "{}", before.message);
+    let nodes = NODES.replace("nvidia.com/gpu: 8", &format!("nvidia.com/gpu: {remaining}"));
+    let fixture = fixture_with_nodes(&nodes, &service);
+    assert!(!fixture.decide().feasible, "a new decision");
+    let after = decide(&fixture.demand, &fixture.supply, CurrentSelection::from_decision(&before).as_ref());
+    assert_eq!(after.feasible, is_retained, "{}", after.message);
+    if is_retained {
+        assert_eq!((after.reason.as_str(), selection(&after)), ("Kept", selection(&before)));
+        assert!(warning_codes(&after).contains(&"TooFewNodes"), "{:?}", after.warnings);
+    }
+}
+
 // A current selection that no longer ranks first is retained and reported.
 #[test]
 fn reports_better_selection() {

@@ -63,6 +63,46 @@ async fn updates_one_replica_at_a_time() {
     assert_eq!(cluster.object_names(REVISIONS).len(), 2);
 }
 
+/// Checks that no node runs a part of a replica with the image `image`: each Pod of it uses a whole node.
+fn assert_no_partial_replica(server: &Server, image: &str) {
+    let is_new = |pod: &std::sync::Arc<Value>| {
+        pod["spec"]["containers"][0]["image"] == image && pod["metadata"]["deletionTimestamp"].is_null()
+    };
+    let mut replicas: BTreeMap<String, Vec<bool>> = BTreeMap::new();
+    for pod in server.list("pods").into_iter().filter(is_new) {
+        let replica = pod["metadata"]["labels"]["fusioninfer.io/replica-index"].as_str().unwrap().to_owned();
+        replicas.entry(replica).or_default().push(pod["spec"]["nodeName"].is_string());
+    }
+    for (replica, scheduled) in replicas {
+        let count = scheduled.iter().filter(|scheduled| **scheduled).count();
+        assert!([0, 4].contains(&count), "replica {replica}: {count} of {} Pods are scheduled", scheduled.len());
+    }
+}
+
+/// The gang leaves no node free: a replica can only be replaced in place, and the other one serves meanwhile.
+#[tokio::test(start_paused = true)]
+async fn gang_on_a_full_cluster_is_updated_one_replica_at_a_time() {
+    let cluster = SimulatedCluster::with_gpus(64);
+    let mut worker = role("w", "worker", 2, 4, 8);
+    worker["template"]["spec"]["containers"][0]["readinessProbe"] =
+        json!({"httpGet": {"path": "/health", "port": 8000}, "initialDelaySeconds": 5});
+    cluster.server.create(FUSIONINFER_SERVICES, service_with_roles("chat", vec![worker])).unwrap();
+    cluster.wait_until_ready("chat").await;
+    set_image(&cluster, "chat", "engine:2");
+    let one_replica_at_a_time = |server: &Server| {
+        assert_at_most_one_unready(server);
+        assert_no_partial_replica(server, "engine:2");
+        let active = server.get(FUSIONINFER_SERVICES, "default", "chat").unwrap();
+        let active = cluster::find_condition(&active["status"]["conditions"], "Active").unwrap().clone();
+        assert_eq!(active["status"], "True", "{active}");
+    };
+    cluster
+        .wait_for_with_invariant("the rollout", &|server| ready_service(server, "chat"), &one_replica_at_a_time)
+        .await;
+    assert_eq!(images(&cluster.server), ["chat-w-0 engine:2", "chat-w-1 engine:2"]);
+    assert_eq!(cluster.scheduled_pods(), ["w-0 4", "w-1 4"]);
+}
+
 // spec: TOP-75
 // spec: TOP-83
 #[tokio::test(start_paused = true)]

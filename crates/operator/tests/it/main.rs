@@ -16,6 +16,7 @@ mod kueue;
 mod leader_election;
 mod lifecycle;
 mod namespaces;
+mod node_changes;
 mod ome_lifecycle;
 mod ownership;
 mod preview;

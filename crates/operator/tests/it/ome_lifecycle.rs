@@ -1,5 +1,6 @@
 //! Lifecycle of `ome.io` services: rollouts of their Deployments, pause and undo.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use embedded::Server;
@@ -148,4 +149,55 @@ async fn scaling_replaces_no_pod_and_creates_no_revision() {
     assert!(before.iter().all(|uid| uids_after.contains(uid)));
     assert_eq!(revisions(&cluster.server).len(), revision_count);
     assert_eq!(service(&cluster.server)["status"]["components"]["engine"]["replicas"], 4);
+}
+
+/// Returns a service of two replicas, each with a leader and three workers that use a whole node.
+fn multi_node_chat() -> Value {
+    let runner = json!({"name": "ome-container", "image": "engine:1", "ports": [{"containerPort": 8080}],
+        "resources": {"limits": {"nvidia.com/gpu": "8"}},
+        "readinessProbe": {"httpGet": {"path": "/health", "port": 8080}, "initialDelaySeconds": 5}});
+    let engine = json!({"minReplicas": 2, "maxReplicas": 2, "leader": {"runner": runner},
+        "worker": {"size": 3, "runner": runner}});
+    json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService",
+        "metadata": {"name": "chat", "namespace": "default"}, "spec": {"engine": engine}})
+}
+
+/// Returns whether a Pod is ready and not terminating.
+fn is_serving(pod: &Value) -> bool {
+    pod["metadata"]["deletionTimestamp"].is_null()
+        && cluster::find_condition(&pod["status"]["conditions"], "Ready").is_some_and(|ready| ready["status"] == "True")
+}
+
+/// Returns for each replica the number of its serving Pods and of its scheduled Pods of the image `image`.
+fn replica_counts(server: &Server, image: &str) -> BTreeMap<String, (usize, usize)> {
+    let mut counts: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    for pod in server.list("pods") {
+        let group = pod["metadata"]["labels"]["leaderworkerset.sigs.k8s.io/group-index"].as_str().unwrap().to_owned();
+        let (serving, scheduled) = counts.entry(group).or_default();
+        *serving += usize::from(is_serving(&pod));
+        let is_new = pod["spec"]["containers"][0]["image"] == image;
+        *scheduled += usize::from(is_new && pod["spec"]["nodeName"].is_string());
+    }
+    counts
+}
+
+/// One LeaderWorkerSet has both replicas, and its controller replaces them.
+#[tokio::test(start_paused = true)]
+async fn multi_node_replicas_on_a_full_cluster_are_updated_one_at_a_time() {
+    let cluster = SimulatedCluster::with_gpus(64);
+    cluster.server.create(OME_SERVICES, multi_node_chat()).unwrap();
+    wait_until_ready(&cluster).await;
+    cluster.test_cluster.update_object(OME_SERVICES, "chat", |service| {
+        for role in ["leader", "worker"] {
+            service["spec"]["engine"][role]["runner"]["image"] = json!("engine:2");
+        }
+    });
+    let probe = |server: &Server| (ready_condition(server)?["status"] == "True").then_some(());
+    let one_replica_at_a_time = |server: &Server| {
+        let counts = replica_counts(server, "engine:2");
+        assert!(counts.values().any(|(serving, _)| *serving == 4), "one replica serves: {counts:?}");
+        assert!(counts.values().all(|(_, scheduled)| [0, 4].contains(scheduled)), "half a replica: {counts:?}");
+    };
+    cluster.wait_for_with_invariant("the rollout", &probe, &one_replica_at_a_time).await;
+    assert_eq!(images(&cluster.server), ["engine:2"; 8]);
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::scaling::{add_node, cluster_with_full_class, condition, service, wait_until_ready};
 use crate::simulated_cluster::SimulatedCluster;
-use crate::supply::{RUNTIMES, selected_class};
+use crate::supply::{self, RUNTIMES, selected_class};
 use crate::test_cluster::OME_SERVICES;
 
 const DEPLOYMENTS: &str = "deployments.apps";
@@ -148,4 +148,106 @@ async fn strategy_of_the_user_is_retained() {
     let is_pending = |server: &Server| (condition(server, "Ready")?["reason"] == "Unschedulable").then_some(());
     cluster.wait_for("the additional Pod", &is_pending).await;
     assert_eq!(strategy(&cluster.server), user_strategy);
+}
+
+/// Replaces the model of 3B parameters, which needs one accelerator, by one that needs four.
+fn set_larger_model(cluster: &SimulatedCluster) {
+    cluster.server.create("clusterbasemodels.ome.io", supply::model("larger", "70B")).unwrap();
+    let mut runtime = supply::runtime("larger");
+    runtime["spec"]["modelSizeRange"] = json!({"min": "60B", "max": "80B"});
+    runtime["spec"]["supportedModelFormats"][0]["priority"] = json!(2);
+    runtime["spec"]["engineConfig"]["runner"]["readinessProbe"] =
+        json!({"httpGet": {"path": "/health", "port": 8080}, "initialDelaySeconds": 5});
+    cluster.server.create(RUNTIMES, runtime).unwrap();
+    cluster
+        .test_cluster
+        .update_object(OME_SERVICES, "chat", |service| service["spec"]["model"] = json!({"name": "larger"}));
+}
+
+/// Checks that a Pod serves.
+fn assert_served(server: &Server) {
+    let is_serving = |pod: &Arc<Value>| {
+        pod["metadata"]["deletionTimestamp"].is_null()
+            && cluster::find_condition(&pod["status"]["conditions"], "Ready")
+                .is_some_and(|ready| ready["status"] == "True")
+    };
+    assert!(server.list("pods").iter().any(is_serving), "no Pod serves");
+}
+
+/// Waits until only the engine of the larger model runs, and checks `invariant` after every change.
+async fn wait_for_larger_model(cluster: &SimulatedCluster, invariant: &dyn Fn(&Server)) {
+    let is_replaced = |server: &Server| {
+        let ready = condition(server, "Ready")?["status"] == "True";
+        let pods = server.list("pods");
+        let is_new = pods.iter().all(|pod| pod["spec"]["containers"][0]["image"] == "example.com/larger:1");
+        (ready && is_new && pods.len() == 1).then_some(())
+    };
+    cluster.wait_for_with_invariant("the larger model", &is_replaced, invariant).await;
+}
+
+/// The larger model selects another runtime and another class, which has free accelerators.
+#[tokio::test(start_paused = true)]
+async fn smaller_model_serves_until_the_larger_one_is_ready() {
+    let cluster = cluster_with_full_class().await;
+    set_larger_model(&cluster);
+    wait_for_larger_model(&cluster, &assert_served).await;
+    assert_eq!(selected_class(&service(&cluster.server)), "big");
+    assert!(condition(&cluster.server, "NoSurgeCapacity").is_none());
+}
+
+/// Stopping the engine of the smaller model would not free an accelerator that the larger one can use.
+#[tokio::test(start_paused = true)]
+async fn smaller_model_serves_while_the_class_of_the_larger_one_is_full() {
+    let cluster = cluster_with_full_class().await;
+    let mut other = supply::service("other", "model");
+    other["spec"]["acceleratorSelector"]["preferredClasses"] = json!(["big"]);
+    other["spec"]["engine"] = json!({"runner": {"resources": {"limits": {"nvidia.com/gpu": "8"}}}});
+    cluster.server.create(OME_SERVICES, other).unwrap();
+    let is_running = |server: &Server| {
+        let other = server.get(OME_SERVICES, "default", "other")?;
+        (cluster::find_condition(&other["status"]["conditions"], "Ready")?["status"] == "True").then_some(())
+    };
+    cluster.wait_for("the other service", &is_running).await;
+    set_larger_model(&cluster);
+    let waits = |server: &Server| {
+        let ready = condition(server, "Ready")?;
+        (ready["reason"] == "Unschedulable").then(|| ready["message"].as_str().unwrap().to_owned())
+    };
+    let smaller_model_serves = |server: &Server| {
+        let is_serving = |pod: &Arc<Value>| {
+            pod["metadata"]["labels"]["ome.io/inferenceservice"] == "chat"
+                && pod["metadata"]["deletionTimestamp"].is_null()
+                && cluster::find_condition(&pod["status"]["conditions"], "Ready")
+                    .is_some_and(|ready| ready["status"] == "True")
+        };
+        assert!(server.list("pods").iter().any(is_serving), "no Pod of chat serves");
+    };
+    let message = cluster.wait_for_with_invariant("the wait for class big", &waits, &smaller_model_serves).await;
+    assert!(message.starts_with("Class big is full: the engine requires 4 accelerators and can use 0"), "{message}");
+    assert!(condition(&cluster.server, "NoSurgeCapacity").is_none(), "nothing is interrupted");
+    cluster.test_cluster.wait_until_idle().await;
+    smaller_model_serves(&cluster.server);
+
+    cluster.server.delete(OME_SERVICES, "default", "other", None).unwrap();
+    wait_for_larger_model(&cluster, &smaller_model_serves).await;
+}
+
+/// Both engines do not fit on the only node: the status announces the interruption.
+#[tokio::test(start_paused = true)]
+async fn larger_model_that_needs_the_accelerators_of_the_smaller_one_interrupts_with_an_announcement() {
+    let cluster = cluster_with_full_class().await;
+    cluster.server.delete("nodes", "", "node-big", None).unwrap();
+    cluster.server.delete("nodes", "", "node-small", None).unwrap();
+    add_node(&cluster.server, "node-small-2", "small", 4);
+    let is_moved = |server: &Server| {
+        let ready = condition(server, "Ready")?["status"] == "True";
+        (ready && server.list("pods").iter().all(|pod| pod["spec"]["nodeName"] == "node-small-2")).then_some(())
+    };
+    cluster.wait_for("the service on the new node", &is_moved).await;
+    set_larger_model(&cluster);
+    let announcement = cluster.wait_for("the announcement", &|server| condition(server, "NoSurgeCapacity")).await;
+    let expected = "Deployment default/chat-engine is updated without an additional Pod, for which no accelerators are free: \
+        it is recreated, and unavailable until a new Pod is ready";
+    assert_eq!(announcement["message"], expected);
+    wait_for_larger_model(&cluster, &|_| {}).await;
 }

@@ -1,0 +1,168 @@
+//! Services while nodes and accelerators come and go, and when other services are deleted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use embedded::Server;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::scaling::add_node;
+use crate::simulated_cluster::SimulatedCluster;
+use crate::supply::{self, CLASSES, RUNTIMES};
+use crate::test_cluster::OME_SERVICES;
+
+/// Time within which a status must show a change of the cluster.
+const STATUS_DELAY: Duration = Duration::from_secs(2);
+
+/// Returns a service that requests `gpus` accelerators.
+fn service(name: &str, gpus: u32) -> Value {
+    let mut service = supply::service(name, "model");
+    service["spec"]["engine"] = json!({"runner": {"resources": {"limits": {"nvidia.com/gpu": gpus.to_string()}}}});
+    service
+}
+
+/// Starts a cluster with one class and its nodes of these numbers of accelerators.
+fn cluster_with_nodes(nodes: &[(&str, u32)]) -> SimulatedCluster {
+    let cluster = SimulatedCluster::with_gpus(0);
+    cluster.server.create(RUNTIMES, supply::runtime("any")).unwrap();
+    cluster.server.create("clusterbasemodels.ome.io", supply::model("model", "3B")).unwrap();
+    cluster.server.create(CLASSES, supply::class("h100", "80Gi", "5")).unwrap();
+    for (name, gpus) in nodes {
+        add_node(&cluster.server, name, "h100", *gpus);
+    }
+    cluster
+}
+
+/// Returns the condition `Ready` of a service.
+fn ready(server: &Server, name: &str) -> Option<Value> {
+    let service = server.get(OME_SERVICES, "default", name)?;
+    cluster::find_condition(&service["status"]["conditions"], "Ready").cloned()
+}
+
+async fn wait_until_ready(cluster: &SimulatedCluster, name: &str) {
+    let is_ready = |server: &Server| (ready(server, name)?["status"] == "True").then_some(());
+    cluster.wait_for(&format!("{name} to be ready"), &is_ready).await;
+}
+
+/// Waits until the message of `Ready` contains `text`, and returns it.
+async fn wait_for_message(cluster: &SimulatedCluster, name: &str, text: &str) -> String {
+    let message = |server: &Server| {
+        let message = ready(server, name)?["message"].as_str()?.to_owned();
+        message.contains(text).then_some(message)
+    };
+    cluster.wait_for(&format!("{text} of {name}"), &message).await
+}
+
+/// Returns UIDs and restart counts of all Pods.
+fn pods(server: &Server) -> Vec<(Value, Value)> {
+    let identity = |pod: Arc<Value>| {
+        (pod["metadata"]["uid"].clone(), pod["status"]["containerStatuses"][0]["restartCount"].clone())
+    };
+    server.list("pods").into_iter().map(identity).collect()
+}
+
+fn set_allocatable(server: &Server, node: &str, gpus: u32) {
+    let mut node = (*server.get("nodes", "", node).unwrap()).clone();
+    node["status"]["allocatable"]["nvidia.com/gpu"] = json!(gpus.to_string());
+    server.update_status("nodes", node).unwrap();
+}
+
+/// A device plugin reports one accelerator less than the running Pod requests.
+#[tokio::test(start_paused = true)]
+async fn lost_accelerator_stops_nothing_and_is_counted() {
+    let cluster = cluster_with_nodes(&[("a", 8)]);
+    cluster.server.create(OME_SERVICES, service("chat", 8)).unwrap();
+    wait_until_ready(&cluster, "chat").await;
+    cluster.test_cluster.wait_until_idle().await;
+    let pods_before = pods(&cluster.server);
+    set_allocatable(&cluster.server, "a", 7);
+    let seven = |server: &Server| {
+        let class = server.get(CLASSES, "", "h100")?;
+        (class["status"]["totalAccelerators"] == 7).then_some(())
+    };
+    cluster.wait_for("seven accelerators", &seven).await;
+    cluster.test_cluster.wait_until_idle().await;
+    assert_eq!(pods(&cluster.server), pods_before);
+    let chat = cluster.server.get(OME_SERVICES, "default", "chat").unwrap();
+    assert_eq!(ready(&cluster.server, "chat").unwrap()["status"], "True", "the Pod serves: {:#}", chat["status"]);
+    assert_eq!(supply::selected_class(&chat), "h100");
+
+    cluster.server.create(OME_SERVICES, service("more", 8)).unwrap();
+    let message = wait_for_message(&cluster, "more", "TooManyPerNode").await;
+    let expected = "h100 TooManyPerNode: 8 accelerators per node are requested; the largest node of the class has 7";
+    assert!(message.contains(expected), "{message}");
+    cluster.test_cluster.wait_until_idle().await;
+    assert_eq!(pods(&cluster.server), pods_before);
+
+    // The accelerator is repaired.
+    set_allocatable(&cluster.server, "a", 8);
+    wait_for_message(&cluster, "more", "Class h100 is full").await;
+    assert_eq!(ready(&cluster.server, "chat").unwrap()["status"], "True");
+}
+
+/// A service whose Pod can no longer be scheduled says so: the class has only a smaller node.
+#[tokio::test(start_paused = true)]
+async fn pod_that_ends_after_an_accelerator_was_lost_waits_with_the_reason() {
+    let cluster = cluster_with_nodes(&[("a", 8)]);
+    cluster.server.create(OME_SERVICES, service("chat", 8)).unwrap();
+    wait_until_ready(&cluster, "chat").await;
+    set_allocatable(&cluster.server, "a", 7);
+    let pod = cluster.server.list("pods").remove(0);
+    cluster.server.delete("pods", "default", pod["metadata"]["name"].as_str().unwrap(), None).unwrap();
+    let message = wait_for_message(&cluster, "chat", "Class h100 is too small").await;
+    let expected =
+        "the engine requires 8 accelerators and its nodes have 7 in total, too few for 1 Pod even when empty";
+    assert!(message.contains(expected), "{message}");
+    set_allocatable(&cluster.server, "a", 8);
+    wait_until_ready(&cluster, "chat").await;
+}
+
+/// Changes the cluster and waits until the message of `chat` contains `text`; checks that this takes at most
+/// [`STATUS_DELAY`] of paused time.
+async fn assert_status_changes(cluster: &SimulatedCluster, change: impl FnOnce(&Server), text: &str) {
+    cluster.test_cluster.wait_until_idle().await;
+    let before = ready(&cluster.server, "chat").unwrap();
+    assert!(!before["message"].as_str().unwrap().contains(text), "{before}");
+    let start = Instant::now();
+    change(&cluster.server);
+    wait_for_message(cluster, "chat", text).await;
+    assert!(start.elapsed() <= STATUS_DELAY, "{text} after {:?}", start.elapsed());
+}
+
+/// The status of a service that cannot run follows the cluster, without `ostler redecide`.
+#[tokio::test(start_paused = true)]
+async fn status_of_an_infeasible_service_follows_the_cluster() {
+    let cluster = cluster_with_nodes(&[("a", 4)]);
+    cluster.server.create(OME_SERVICES, service("chat", 16)).unwrap();
+    wait_for_message(&cluster, "chat", "the largest node of the class has 4").await;
+
+    let larger = |server: &Server| add_node(server, "b", "h100", 8);
+    assert_status_changes(&cluster, larger, "the largest node of the class has 8").await;
+    let removed = |server: &Server| {
+        server.delete("nodes", "", "b", None).unwrap();
+    };
+    assert_status_changes(&cluster, removed, "the largest node of the class has 4").await;
+    // Without any node, the availability of classes would be unknown.
+    add_node(&cluster.server, "cpu", "none", 0);
+    let none = |server: &Server| {
+        server.delete("nodes", "", "a", None).unwrap();
+    };
+    assert_status_changes(&cluster, none, "no node belongs to the class").await;
+    let sufficient = |server: &Server| add_node(server, "c", "h100", 16);
+    assert_status_changes(&cluster, sufficient, "All components are ready").await;
+}
+
+/// Another service holds all accelerators until it is deleted.
+#[tokio::test(start_paused = true)]
+async fn status_of_a_waiting_service_follows_the_deletion_of_another_one() {
+    let cluster = cluster_with_nodes(&[("a", 8)]);
+    cluster.server.create(OME_SERVICES, service("other", 8)).unwrap();
+    wait_until_ready(&cluster, "other").await;
+    cluster.server.create(OME_SERVICES, service("chat", 8)).unwrap();
+    wait_for_message(&cluster, "chat", "Class h100 is full").await;
+    let deleted = |server: &Server| {
+        server.delete(OME_SERVICES, "default", "other", None).unwrap();
+    };
+    assert_status_changes(&cluster, deleted, "All components are ready").await;
+}
