@@ -42,7 +42,7 @@ pub use hash::fnv1a_32;
 pub use int_or_percent::scaled_int_or_percent;
 pub use merge_schema::{MergeSchema, builtin_merge_schema, openapi_merge_schema};
 pub use panic::{CaughtPanic, catch_future_panic, catch_panic};
-pub use panic_back_off::PanicBackOff;
+pub use panic_back_off::{PanicBackOff, panic_retry_delay};
 pub use patch::{apply_json_patch, apply_merge_patch, apply_strategic_merge_patch};
 pub use quantity::{Quantity, QuantityError};
 pub use resource_list::{ResourceList, add_resources, parse_resource_list, pod_requests};

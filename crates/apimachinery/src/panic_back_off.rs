@@ -1,14 +1,12 @@
-//! Delays of objects whose processing panics, so that one object does not stop a controller.
+//! Delays of objects whose processing panics, so that one object does not stop a controller. They are measured by a monotonic
+//! clock, so steps of the wall clock have no influence.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
-
-use crate::time;
-
-/// Delay of the first retry in seconds; it doubles with each further panic.
-const INITIAL_DELAY_SECONDS: i64 = 5;
-const MAX_DELAY_SECONDS: i64 = 320;
+/// Delay of the first retry; it doubles with each further panic.
+const INITIAL_DELAY: Duration = Duration::from_secs(5);
+const MAX_DELAY: Duration = Duration::from_secs(320);
 
 /// The objects whose processing panicked, by key. Changes of an object do not shorten its delay: the failed attempt may
 /// have caused them itself.
@@ -23,7 +21,7 @@ struct FailedObject {
     uid: String,
     /// Number of consecutive panics.
     panics: u32,
-    retry_at: Timestamp,
+    retry_at: Instant,
 }
 
 impl<K> Default for PanicBackOff<K> {
@@ -32,31 +30,36 @@ impl<K> Default for PanicBackOff<K> {
     }
 }
 
+/// Returns the delay of a retry after `previous` earlier panics in a row.
+#[must_use]
+pub fn panic_retry_delay(previous: u32) -> Duration {
+    INITIAL_DELAY.saturating_mul(2_u32.saturating_pow(previous)).min(MAX_DELAY)
+}
+
 // === impl PanicBackOff ===
 
 impl<K: Ord> PanicBackOff<K> {
     /// Returns the time of the retry if it is later than `now`. An object with another UID has no delay.
     #[must_use]
-    pub fn retry_at(&self, key: &K, uid: &str, now: Timestamp) -> Option<Timestamp> {
+    pub fn retry_at(&self, key: &K, uid: &str, now: Instant) -> Option<Instant> {
         self.objects.get(key).filter(|object| object.uid == uid).and_then(|object| object.next_retry(now))
     }
 
     /// Returns the time of the next retry of any object that is later than `now`.
     #[must_use]
-    pub fn next_retry(&self, now: Timestamp) -> Option<Timestamp> {
+    pub fn next_retry(&self, now: Instant) -> Option<Instant> {
         self.objects.values().filter_map(|object| object.next_retry(now)).min()
     }
 
     /// Counts a panic and returns the time of the retry.
-    pub fn record(&mut self, key: K, uid: &str, now: Timestamp) -> Timestamp {
+    pub fn record(&mut self, key: K, uid: &str, now: Instant) -> Instant {
         let object = self.objects.entry(key).or_insert_with(|| FailedObject::new(uid, now));
         if object.uid != uid {
             *object = FailedObject::new(uid, now);
         }
-        let doublings = 2_i64.saturating_pow(object.panics);
+        let delay = panic_retry_delay(object.panics);
         object.panics = object.panics.saturating_add(1);
-        let delay = INITIAL_DELAY_SECONDS.saturating_mul(doublings).min(MAX_DELAY_SECONDS);
-        object.retry_at = time::add_seconds(now, delay);
+        object.retry_at = now.checked_add(delay).unwrap_or(now);
         object.retry_at
     }
 
@@ -80,14 +83,13 @@ impl<K: Ord> PanicBackOff<K> {
 // === impl FailedObject ===
 
 impl FailedObject {
-    fn new(uid: &str, now: Timestamp) -> Self {
+    fn new(uid: &str, now: Instant) -> Self {
         Self { uid: uid.to_owned(), panics: 0, retry_at: now }
     }
 
-    /// Returns the time of the retry if it is later than `now`. A clock that was set back does not extend the delay.
-    fn next_retry(&self, now: Timestamp) -> Option<Timestamp> {
-        let latest = time::add_seconds(now, MAX_DELAY_SECONDS);
-        (now < self.retry_at && self.retry_at <= latest).then_some(self.retry_at)
+    /// Returns the time of the retry if it is later than `now`.
+    fn next_retry(&self, now: Instant) -> Option<Instant> {
+        (now < self.retry_at).then_some(self.retry_at)
     }
 }
 
@@ -95,15 +97,18 @@ impl FailedObject {
 mod tests {
     use super::*;
 
-    fn at(seconds: i64) -> Timestamp {
-        Timestamp::from_second(seconds).unwrap()
+    /// Returns a function that returns the instant after a number of seconds.
+    fn clock() -> impl Fn(u64) -> Instant {
+        let start = Instant::now();
+        move |seconds| start.checked_add(Duration::from_secs(seconds)).unwrap()
     }
 
     #[test]
     fn delays_double_per_object_until_it_is_processed() {
-        let mut back_off = PanicBackOff::default();
-        let delays: Vec<i64> = (0..8).map(|_| back_off.record("a", "1", at(0)).as_second()).collect();
-        assert_eq!(delays, [5, 10, 20, 40, 80, 160, 320, 320]);
+        let (at, mut back_off) = (clock(), PanicBackOff::default());
+        for expected in [5, 10, 20, 40, 80, 160, 320, 320] {
+            assert_eq!(back_off.record("a", "1", at(0)), at(expected));
+        }
         assert_eq!(back_off.record("b", "2", at(0)), at(5));
         assert_eq!(back_off.record("a", "3", at(0)), at(5), "the object was recreated");
         back_off.reset(&"a");
@@ -112,14 +117,13 @@ mod tests {
 
     #[test]
     fn object_waits_until_its_retry() {
-        let mut back_off = PanicBackOff::default();
+        let (at, mut back_off) = (clock(), PanicBackOff::default());
         assert_eq!((back_off.retry_at(&"a", "1", at(0)), back_off.next_retry(at(0))), (None, None));
         back_off.record("a", "1", at(1000));
         back_off.record("b", "2", at(1001));
         assert_eq!(back_off.retry_at(&"a", "1", at(1004)), Some(at(1005)));
         assert_eq!(back_off.retry_at(&"a", "other", at(1004)), None, "another object");
         assert_eq!(back_off.retry_at(&"a", "1", at(1005)), None, "due");
-        assert_eq!(back_off.retry_at(&"a", "1", at(0)), None, "the clock was set back");
         assert_eq!([1004, 1005, 1006].map(|now| back_off.next_retry(at(now))), [Some(at(1005)), Some(at(1006)), None]);
         back_off.retain(|key| *key == "b");
         assert_eq!(back_off.retry_at(&"a", "1", at(1004)), None);

@@ -7,6 +7,7 @@ use apimachinery::CaughtPanic;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
+use crate::cascade_panics::CascadePanics;
 use crate::ports::{Admission, Clock, PodLogs, Random, ServerPorts};
 use crate::resources::definition;
 use crate::resources::{CompiledDefinition, Registry, Resource};
@@ -27,6 +28,8 @@ pub(crate) struct Core {
     pub(crate) admission: Arc<dyn Admission>,
     /// Slots for CPU-heavy requests.
     pub(crate) cpu_slots: Arc<Semaphore>,
+    /// Steps that follow from writes and panicked.
+    pub(crate) cascade_panics: CascadePanics,
     registry: RwLock<Arc<Registry>>,
     /// Held from checking that definitions are the stored ones until their resources are served, so that an older
     /// definition never replaces a newer one.
@@ -49,6 +52,7 @@ impl Core {
             random: Arc::clone(&ports.random),
             admission: Arc::clone(&ports.admission),
             cpu_slots: Arc::new(Semaphore::new(CPU_SLOTS)),
+            cascade_panics: CascadePanics::default(),
             registry: RwLock::new(Arc::new(Registry::builtin())),
             serving: Mutex::new(()),
             logs: RwLock::new(None),

@@ -11,13 +11,14 @@
 //!
 //! Layers, each of which uses only those to its left; a write returns what it stored, and an upper layer acts on it:
 //!
-//! `store` ← `resources` ← `core` ← `transaction` ← `write` ← `deletion`, `crd` ← `cascade` ← `server` ← `http` ← `secure_serving`
+//! `store` ← `resources` ← `core` (with `cascade_panics`) ← `transaction` ← `write` ← `deletion`, `crd` ← `cascade` ← `server` ← `http` ← `secure_serving`
 
 #![warn(missing_docs)]
 
 mod api_types;
 mod binding;
 mod cascade;
+mod cascade_panics;
 mod conversion;
 mod core;
 mod crd;

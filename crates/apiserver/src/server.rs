@@ -6,6 +6,7 @@ use std::sync::Arc;
 use apimachinery::{ApplyOptions, CaughtPanic, Status, object, server_side_apply};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
 use crate::core::Core;
 use crate::deletion::{self, DeleteOptions, DeleteResult, Deletion, DeletionCheck, PropagationPolicy};
@@ -71,6 +72,11 @@ impl Server {
     /// after every rollback of writes.
     pub fn resume(&self) {
         cascade::resume(&self.core);
+    }
+
+    /// Repeats the steps of deletions that panicked, with increasing delays, until `stop`.
+    pub async fn retry_deletions(&self, stop: CancellationToken) {
+        cascade::run_retries(&self.core, stop).await;
     }
 
     /// Waits until every write so far is durable.

@@ -132,6 +132,11 @@ fn spawn_tasks(server: &Server, ports: &Ports, directories: &NodeDirectories) ->
         node_agent::run_node_agent(cloned_server.clone(), runtime, network, directories.clone(), stop)
     });
     let cloned_server = server.clone();
+    tasks.spawn("garbage collector", move |stop| {
+        let server = cloned_server.clone();
+        async move { server.retry_deletions(stop).await }
+    });
+    let cloned_server = server.clone();
     tasks.spawn("rollback watcher", move |stop| watch_rollbacks(cloned_server.clone(), stop));
     tasks
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apimachinery::condition::{self, Condition};
-use apimachinery::{PanicBackOff, catch_panic, object, persistent_volume, pod, time};
+use apimachinery::{PanicBackOff, catch_panic, object, persistent_volume, pod};
 use apiserver::{Change, Server};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{HOST_IP, NodeContext, NodeDirectories};
@@ -138,7 +139,7 @@ impl NodeAgent {
     /// Runs `sync` unless the object is delayed. After a panic, the object is synced later, so that it does not stop the
     /// others.
     fn guard(&mut self, key: ObjectKey, object: &Value, sync: impl FnOnce(&mut Self)) {
-        let (uid, now) = (object::uid(object), self.context.server.now());
+        let (uid, now) = (object::uid(object), Instant::now().into_std());
         if self.panics.retry_at(&key, uid, now).is_some() {
             return;
         }
@@ -178,8 +179,8 @@ impl NodeAgent {
         if self.delayed.is_empty() {
             return None;
         }
-        let now = self.context.server.now();
-        Some(self.panics.next_retry(now).map_or(Duration::ZERO, |at| time::duration_until(at, now)))
+        let now = Instant::now().into_std();
+        Some(self.panics.next_retry(now).map_or(Duration::ZERO, |at| at.saturating_duration_since(now)))
     }
 
     /// Starts a worker for a bound Pod, or forwards its deletion to the worker.

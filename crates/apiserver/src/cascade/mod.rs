@@ -11,13 +11,17 @@ mod garbage_collection;
 mod namespace_contents;
 mod writes;
 
+use std::sync::Arc;
+
+use apimachinery::{CaughtPanic, catch_panic, object, panic_retry_delay};
+use tokio_util::sync::CancellationToken;
+
 use crate::core::Core;
 use crate::crd;
 use crate::events;
 use crate::resources::definition;
 use crate::store::{CollectionKey, NamespacedName, ObjectKey};
 use crate::write::{Committed, Subresource, Transition};
-use apimachinery::{CaughtPanic, catch_panic, object};
 use consequence::Consequence;
 
 /// Carries out everything that follows from a committed write.
@@ -48,8 +52,34 @@ pub(crate) fn resume(core: &Core) {
     }
 }
 
+/// Repeats the steps that panicked until `stop`. The delays increase as long as steps panic.
+///
+/// A step may have left any part of a deletion undone, so all unfinished deletions are resumed.
+pub(crate) async fn run_retries(core: &Arc<Core>, stop: CancellationToken) {
+    let mut failed_retries = 0;
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = core.cascade_panics.recorded() => {}
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(panic_retry_delay(failed_retries)) => {}
+        }
+        core.cascade_panics.reset();
+        let core_of_retry = Arc::clone(core);
+        // It reads all objects.
+        let result = tokio::task::spawn_blocking(move || catch_panic(|| resume(&core_of_retry))).await;
+        if let Ok(Err(panic)) = result {
+            tracing::error!(%panic, "failed to repeat what follows from writes");
+            core.cascade_panics.record();
+        }
+        failed_retries = if core.cascade_panics.is_empty() { 0 } else { failed_retries.saturating_add(1) };
+    }
+}
+
 /// Carries out the consequences, each followed by its own consequences. A step that panics does not prevent the others;
-/// [`resume`] repeats it.
+/// [`run_retries`] repeats it.
 fn drain(core: &Core, consequences: Vec<Consequence>) {
     let mut stack = consequences;
     stack.reverse();
@@ -62,10 +92,11 @@ fn drain(core: &Core, consequences: Vec<Consequence>) {
 }
 
 fn report_panic(core: &Core, consequence: &Consequence, panic: &CaughtPanic) {
+    core.cascade_panics.record();
     let key = consequence.object_key();
     match key.as_ref().and_then(|key| core.store.get(key)) {
         Some(object) => {
-            let following = "It is repeated when the object changes and at the next start.";
+            let following = "It is repeated with increasing delays, and when the object changes.";
             events::report_panic(core, &object, panic, "garbage-collector-controller", following);
         }
         None => tracing::error!(?key, %panic, "failed to carry out what follows from a write"),
@@ -151,12 +182,16 @@ fn carry_out(core: &Core, consequence: &Consequence) -> Vec<Consequence> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use rstest::rstest;
     use serde_json::{Value, json};
 
+    use std::time::Duration;
+
+    use tokio::time::sleep;
+
+    use super::*;
     use crate::deletion::{DeleteOptions, PropagationPolicy};
     use crate::ports::{Admission, AdmissionRequest, AdmissionResponse, ServerPorts};
     use crate::resources::definition;
@@ -335,5 +370,35 @@ mod tests {
         server.resume();
         assert!(names(&server).is_empty());
         assert!(server.get(resource, namespace, name).is_none());
+    }
+
+    /// The delays of the retries are 5 s and 10 s.
+    #[tokio::test(start_paused = true)]
+    async fn step_that_panicked_is_repeated_with_increasing_delays() {
+        let admission = Arc::new(BrokenAdmission { is_broken: AtomicBool::new(true) });
+        let ports = ServerPorts { admission: Arc::<BrokenAdmission>::clone(&admission), ..ServerPorts::default() };
+        let (server, stop) = (Server::new(&ports), CancellationToken::new());
+        let (cloned_server, cloned_stop) = (server.clone(), stop.clone());
+        let retries = tokio::spawn(async move { cloned_server.retry_deletions(cloned_stop).await });
+        let owner = create(&server, "owner", None);
+        create(&server, "broken", Some(&owner));
+        let remains = || server.get("configmaps", "default", "broken").is_some();
+        for round in 0..2 {
+            admission.is_broken.store(true, Ordering::Relaxed);
+            if round == 1 {
+                let owner = create(&server, "owner", None);
+                create(&server, "broken", Some(&owner));
+            }
+            server.delete("configmaps", "default", "owner", None).unwrap();
+            sleep(Duration::from_millis(5_100)).await;
+            assert!(remains(), "the first retry panics");
+            admission.is_broken.store(false, Ordering::Relaxed);
+            sleep(Duration::from_millis(9_800)).await;
+            assert!(remains(), "the second retry waits longer");
+            sleep(Duration::from_millis(200)).await;
+            assert!(!remains());
+        }
+        stop.cancel();
+        retries.await.unwrap();
     }
 }

@@ -15,12 +15,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apimachinery::condition::{self, Condition};
-use apimachinery::{PanicBackOff, catch_panic, object, pod, time};
+use apimachinery::{PanicBackOff, catch_panic, object, pod};
 use apiserver::{Change, Server};
-use jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::due_time;
 use eviction::TolerationStatus;
 
 const LEASES: &str = "leases.coordination.k8s.io";
@@ -41,7 +42,7 @@ struct NodeLifecycleController {
     /// Keys to evaluate now.
     queue: BTreeSet<QueueKey>,
     /// Keys to evaluate later, with their due times.
-    delayed: BTreeMap<QueueKey, Timestamp>,
+    delayed: BTreeMap<QueueKey, Instant>,
     panics: PanicBackOff<QueueKey>,
 }
 
@@ -125,8 +126,8 @@ impl NodeLifecycleController {
                 continue;
             };
             let uid = object::uid(&object);
-            if let Some(retry_at) = self.panics.retry_at(&key, uid, self.server.now()) {
-                self.delayed.insert(key, retry_at);
+            if let Some(retry_at) = self.panics.retry_at(&key, uid, due_time::monotonic_now()) {
+                self.delayed.insert(key, retry_at.into());
                 continue;
             }
             let sync = || match &key {
@@ -136,9 +137,9 @@ impl NodeLifecycleController {
             match catch_panic(sync) {
                 Ok(()) => self.panics.reset(&key),
                 Err(panic) => {
-                    let retry_at = self.panics.record(key.clone(), uid, self.server.now());
+                    let retry_at = self.panics.record(key.clone(), uid, due_time::monotonic_now());
                     self.server.report_panic(&object, &panic, "node-controller");
-                    self.delayed.insert(key, retry_at);
+                    self.delayed.insert(key, retry_at.into());
                 }
             }
         }
@@ -173,7 +174,8 @@ impl NodeLifecycleController {
         let Some(unreachable_at) = heartbeat::unreachable_at(lease.as_deref()) else { return };
         let now = self.server.now();
         if unreachable_at > now {
-            self.delayed.insert(QueueKey::Node(name.to_owned()), unreachable_at);
+            let due_at = due_time::instant_of(unreachable_at, &self.server);
+            self.delayed.insert(QueueKey::Node(name.to_owned()), due_at);
             return;
         }
         let Some(status) = heartbeat::unreachable_status(node, &object::format_time(now)) else { return };
@@ -215,7 +217,7 @@ impl NodeLifecycleController {
         match eviction::check_toleration(pod, &node, self.server.now()) {
             TolerationStatus::Tolerated => {}
             TolerationStatus::TemporarilyTolerated(at) => {
-                self.delayed.insert(QueueKey::pod(pod), at);
+                self.delayed.insert(QueueKey::pod(pod), due_time::instant_of(at, &self.server));
             }
             TolerationStatus::NotTolerated => self.evict(pod),
         }
@@ -264,12 +266,12 @@ impl NodeLifecycleController {
     /// Returns the time until the next delayed key is due.
     fn time_until_next_delayed(&self) -> Option<Duration> {
         let next_at = self.delayed.values().min()?;
-        Some(time::duration_until(*next_at, self.server.now()))
+        Some(due_time::duration_until(*next_at))
     }
 
     /// Moves delayed keys that are due into the queue.
     fn enqueue_due(&mut self) {
-        let now = self.server.now();
+        let now = Instant::now();
         let due_keys = self.delayed.iter().filter(|(_, at)| **at <= now).map(|(key, _)| key.clone());
         self.queue.extend(due_keys.collect::<Vec<_>>());
     }

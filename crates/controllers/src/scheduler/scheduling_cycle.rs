@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use apimachinery::condition::{self, Condition};
-use apimachinery::{CaughtPanic, PanicBackOff, catch_panic, disruption_budget, object, persistent_volume, pod, time};
+use apimachinery::{CaughtPanic, PanicBackOff, catch_panic, disruption_budget, object, persistent_volume, pod};
 use apiserver::{Change, Server};
 use futures::FutureExt;
 use serde_json::{Value, json};
@@ -16,6 +16,7 @@ use super::decision::{Decision, Outcome};
 use super::pod_info::{bound_members, is_pending};
 use super::snapshot::{SchedulingSnapshot, StorageObjects};
 use super::{POD_GROUPS, gang, node_info};
+use crate::due_time;
 
 /// Reporting component of Events.
 const COMPONENT: &str = "default-scheduler";
@@ -147,13 +148,13 @@ impl Scheduler {
     }
 
     fn is_delayed(&self, resource: &'static str, object: &Value) -> bool {
-        self.panics.retry_at(&object_key(resource, object), object::uid(object), self.server.now()).is_some()
+        self.panics.retry_at(&object_key(resource, object), object::uid(object), due_time::monotonic_now()).is_some()
     }
 
     /// Reports a panic unless the object is already waiting for its retry.
     fn delay(&mut self, resource: &'static str, object: &Value, panic: &CaughtPanic) {
         if !self.is_delayed(resource, object) {
-            self.panics.record(object_key(resource, object), object::uid(object), self.server.now());
+            self.panics.record(object_key(resource, object), object::uid(object), due_time::monotonic_now());
             self.server.report_panic(object, panic, COMPONENT);
         }
     }
@@ -169,8 +170,8 @@ impl Scheduler {
     }
 
     fn time_until_next_retry(&self) -> Option<std::time::Duration> {
-        let now = self.server.now();
-        self.panics.next_retry(now).map(|at| time::duration_until(at, now))
+        let now = due_time::monotonic_now();
+        self.panics.next_retry(now).map(|at| at.saturating_duration_since(now))
     }
 }
 

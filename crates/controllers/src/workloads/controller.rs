@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::time::Duration;
 
-use apimachinery::{PanicBackOff, catch_future_panic, catch_panic, disruption_budget, object, persistent_volume, time};
+use apimachinery::{PanicBackOff, catch_future_panic, catch_panic, disruption_budget, object, persistent_volume};
 use apiserver::{Change, Lagged, Server, Subscription};
 use futures::FutureExt;
-use jiff::Timestamp;
 use serde_json::Value;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::action::{Action, Plan};
@@ -16,9 +17,10 @@ use super::{
     deployment, disruption, endpoints, enqueue, horizontal_pod_autoscaler, job, leader_worker_set, replica_set,
     stateful_set, volume_claim,
 };
+use crate::due_time;
 
-/// Delay of a retry after an error other than a conflict, in seconds.
-const RETRY_DELAY_SECONDS: i64 = 5;
+/// Delay of a retry after an error other than a conflict.
+const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// Maximum number of changes that are collected before the queued objects are reconciled.
 const MAX_COLLECTED_CHANGES: usize = 1000;
@@ -31,12 +33,12 @@ struct ControllerManager {
     /// Keys to reconcile now.
     queue: BTreeSet<WorkloadKey>,
     /// Keys to reconcile later, with their due times.
-    delayed: BTreeMap<WorkloadKey, Timestamp>,
+    delayed: BTreeMap<WorkloadKey, Instant>,
     panics: PanicBackOff<WorkloadKey>,
     /// Changed objects, by resource, namespace and name, for which determining the affected keys panicked.
     change_panics: PanicBackOff<(String, String, String)>,
     /// When to enqueue all objects: the next retry of `change_panics`.
-    enqueue_all_at: Option<Timestamp>,
+    enqueue_all_at: Option<Instant>,
 }
 
 /// Runs the workload controllers until `stop` is cancelled. The loop sleeps until an object changes or a delayed key is
@@ -84,16 +86,16 @@ impl ControllerManager {
                 continue;
             };
             let uid = object::uid(&object);
-            if let Some(retry_at) = self.panics.retry_at(&key, uid, self.server.now()) {
-                self.delayed.insert(key, retry_at);
+            if let Some(retry_at) = self.panics.retry_at(&key, uid, due_time::monotonic_now()) {
+                self.delayed.insert(key, retry_at.into());
                 continue;
             }
             match catch_future_panic(self.reconcile(&key, &object)).await {
                 Ok(()) => self.panics.reset(&key),
                 Err(panic) => {
-                    let retry_at = self.panics.record(key.clone(), uid, self.server.now());
+                    let retry_at = self.panics.record(key.clone(), uid, due_time::monotonic_now());
                     self.server.report_panic(&object, &panic, key.kind.component());
-                    self.delayed.insert(key, retry_at);
+                    self.delayed.insert(key, retry_at.into());
                 }
             }
         }
@@ -103,7 +105,7 @@ impl ControllerManager {
     async fn reconcile(&mut self, key: &WorkloadKey, object: &Value) {
         let plan = self.plan(key.kind, object);
         if let Some(at) = plan.requeue_at {
-            self.delayed.insert(key.clone(), at);
+            self.delayed.insert(key.clone(), due_time::instant_of(at, &self.server));
         }
         self.execute(key, object, plan).await;
     }
@@ -176,8 +178,7 @@ impl ControllerManager {
                         let message = format!("Error creating: {status}");
                         self.server.record_event(object, "Warning", "FailedCreate", &message, key.kind.component());
                     }
-                    let due_at = time::add_seconds(self.server.now(), RETRY_DELAY_SECONDS);
-                    self.delayed.insert(key.clone(), due_at);
+                    self.delayed.insert(key.clone(), Instant::now() + RETRY_DELAY);
                 }
             }
             return;
@@ -207,7 +208,7 @@ impl ControllerManager {
     fn enqueue_affected_by(&mut self, change: &Change, affected: impl Fn(&Server, &Change) -> BTreeSet<WorkloadKey>) {
         let Some(object) = change.new.as_ref().or(change.old.as_ref()) else { return };
         let key = (change.resource.clone(), change.namespace.clone(), change.name.clone());
-        let (uid, now) = (object::uid(object), self.server.now());
+        let (uid, now) = (object::uid(object), due_time::monotonic_now());
         if self.change_panics.retry_at(&key, uid, now).is_some() {
             return;
         }
@@ -217,7 +218,7 @@ impl ControllerManager {
                 self.change_panics.reset(&key);
             }
             Err(panic) => {
-                let retry_at = self.change_panics.record(key, uid, now);
+                let retry_at = Instant::from_std(self.change_panics.record(key, uid, now));
                 self.enqueue_all_at = Some(self.enqueue_all_at.map_or(retry_at, |at| at.min(retry_at)));
                 self.server.report_panic(object, &panic, "controllermanager");
             }
@@ -225,14 +226,14 @@ impl ControllerManager {
     }
 
     /// Returns the time until the next delayed key is due.
-    fn time_until_next_delayed(&self) -> Option<std::time::Duration> {
+    fn time_until_next_delayed(&self) -> Option<Duration> {
         let next_at = self.delayed.values().chain(&self.enqueue_all_at).min()?;
-        Some(time::duration_until(*next_at, self.server.now()))
+        Some(due_time::duration_until(*next_at))
     }
 
     /// Moves delayed keys that are due into the queue.
     fn enqueue_due(&mut self) {
-        let now = self.server.now();
+        let now = Instant::now();
         let due_keys: Vec<WorkloadKey> =
             self.delayed.iter().filter(|(_, at)| **at <= now).map(|(key, _)| key.clone()).collect();
         self.queue.extend(due_keys);
@@ -241,7 +242,7 @@ impl ControllerManager {
                 self.server.get(resource, namespace, name).is_some()
             };
             self.change_panics.retain(exists);
-            self.enqueue_all_at = self.change_panics.next_retry(now);
+            self.enqueue_all_at = self.change_panics.next_retry(now.into_std()).map(Instant::from_std);
             self.queue.extend(enqueue::all(&self.server));
         }
     }
@@ -250,9 +251,10 @@ impl ControllerManager {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
-    use apiserver::ports::{Admission, AdmissionRequest, AdmissionResponse, ServerPorts};
+    use apiserver::ports::{Admission, AdmissionRequest, AdmissionResponse, Clock, ServerPorts};
+    use rstest::rstest;
     use serde_json::json;
 
     use super::super::action::BURST_REPLICAS;
@@ -312,6 +314,42 @@ mod tests {
         assert_eq!(manager.server.list("pods").len(), 3);
         assert_eq!(quota.attempts.load(Ordering::Relaxed), 4);
         assert!(manager.delayed.contains_key(&key), "the controller retries later");
+    }
+
+    /// A clock that is set by the test.
+    struct SteppedClock(AtomicI64);
+
+    impl Clock for SteppedClock {
+        fn now(&self) -> jiff::Timestamp {
+            jiff::Timestamp::from_second(self.0.load(Ordering::Relaxed)).unwrap()
+        }
+    }
+
+    /// The retry of a rejected Pod, and the deadline of a Job in 100 s.
+    #[rstest]
+    #[case::set_back(-3600)]
+    #[case::set_forward(3600)]
+    #[tokio::test(start_paused = true)]
+    async fn steps_of_the_clock_do_not_change_due_times(#[case] step: i64) {
+        let quota = Arc::new(PodQuota { limit: 0, attempts: AtomicUsize::new(0) });
+        let clock = Arc::new(SteppedClock(AtomicI64::new(1_000_000)));
+        let ports =
+            ServerPorts { admission: quota, clock: Arc::<SteppedClock>::clone(&clock), ..ServerPorts::default() };
+        let mut manager = ControllerManager::new(Server::new(&ports), None, BTreeSet::new());
+        let rejected = create_job(&mut manager, 1);
+        manager.process_queue().await;
+        let deadline = WorkloadKey { name: "deadline".to_owned(), ..rejected.clone() };
+        let in_100_seconds = apimachinery::time::add_seconds(clock.now(), 100);
+        manager.delayed.insert(deadline.clone(), due_time::instant_of(in_100_seconds, &manager.server));
+        clock.0.fetch_add(step, Ordering::Relaxed);
+        for (key, seconds) in [(rejected, 5), (deadline, 95)] {
+            assert_eq!(manager.time_until_next_delayed(), Some(Duration::from_secs(seconds)));
+            tokio::time::advance(Duration::from_secs(seconds)).await;
+            manager.enqueue_due();
+            assert_eq!(manager.queue, BTreeSet::from([key.clone()]));
+            manager.queue.clear();
+            manager.delayed.remove(&key);
+        }
     }
 
     /// Panics for the status of Jobs.
@@ -382,7 +420,7 @@ mod tests {
         assert_eq!(manager.enqueue_all_at, Some(retry_at));
         assert_eq!(event_messages(&manager, "InternalError").len(), 1);
         assert!(manager.time_until_next_delayed().is_some());
-        manager.enqueue_all_at = Some(manager.server.now());
+        manager.enqueue_all_at = Some(Instant::now());
         manager.enqueue_due();
         assert!(manager.queue.contains(&key));
     }
