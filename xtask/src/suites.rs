@@ -31,7 +31,8 @@ pub(crate) fn run(names: &str) -> Result<()> {
     Ok(())
 }
 
-/// Parses the manifests of upstream projects, lints those of ostler kinds, and plans with the upstream runtimes and models.
+/// Parses the manifests of upstream projects, lints those of ostler kinds, plans with the upstream runtimes and models, and
+/// compares the plans with what the operator applies.
 fn corpus() -> Result<()> {
     let directory =
         std::env::var_os("OSTLER_CORPUS").map_or_else(|| workspace::root().join("../shared/corpus"), PathBuf::from);
@@ -45,7 +46,9 @@ fn corpus() -> Result<()> {
     let lint = ["test", "--package", "api", "--test", "corpus", "--", "--ignored"];
     let plan = ["test", "--package", "ostler", "--test", "it", "--", "--ignored", "corpus::"];
     process::run(cargo(&lint).env("OSTLER_CORPUS", &directory))?;
-    process::run(cargo(&plan).env("OSTLER_CORPUS", &directory))
+    let operator = ["test", "--package", "operator", "--test", "it", "--", "--ignored", "plan_of_the_corpus"];
+    process::run(cargo(&plan).env("OSTLER_CORPUS", &directory))?;
+    process::run(cargo(&operator).env("OSTLER_CORPUS", &directory))
 }
 
 /// Runs the kubectl tests with all kubectl versions that are found.

@@ -19,6 +19,7 @@ mod namespaces;
 mod node_changes;
 mod ome_lifecycle;
 mod ownership;
+mod planned_objects;
 mod preview;
 mod reselection;
 mod role_validation;
