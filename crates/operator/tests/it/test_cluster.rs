@@ -177,6 +177,14 @@ impl TestCluster {
         tokio::spawn(async move { run.await.unwrap() })
     }
 
+    /// Starts an operator that stops when the returned guard is dropped.
+    pub(crate) fn start_operator_until_dropped(&self) -> DropGuard {
+        let stop = self.stop.child_token();
+        let options = operator::Options { clock: self.clock.clone(), ..operator::Options::default() };
+        tokio::spawn(operator::run(self.user_client(), options, stop.clone()));
+        stop.drop_guard()
+    }
+
     /// Starts the operator with its own client.
     pub(crate) fn start_operator_with_client(&self, client: kube::Client, options: operator::Options) {
         let options = operator::Options { clock: self.clock.clone(), ..options };

@@ -52,7 +52,7 @@ fn templates(object: &Value) -> &Value {
 }
 
 /// Returns a node with eight accelerators of `product`.
-fn node(name: &str, product: &str) -> Value {
+pub(crate) fn node(name: &str, product: &str) -> Value {
     let resources = json!({"cpu": "192", "memory": "2Ti", "pods": "110", "nvidia.com/gpu": "8"});
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"nvidia.com/gpu.product": product}},
         "status": {"allocatable": resources, "capacity": resources}})
