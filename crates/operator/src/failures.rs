@@ -134,7 +134,7 @@ pub(crate) fn planned_workload_problem(workload: &PlannedWorkload) -> Option<Wor
     };
     let problem = workload_problem(&live.object, live.pods())?;
     let crashes = i64::try_from(workload.recent_crashes).unwrap_or(i64::MAX);
-    if crashes < RESTARTS_TO_FAIL || problem.failed || problem.reason == WorkloadReason::Unschedulable {
+    if crashes < RESTARTS_TO_FAIL || problem.failed || problem.is_waiting_for_node() {
         return Some(problem);
     }
     let message =

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::condition_reason::{ConditionReason, WorkloadReason};
 use crate::failures::apply_failure;
 use crate::kinds::POD_GROUP;
-use crate::readiness::pod_problem;
+use crate::readiness::{WorkloadProblem, pod_problem};
 use crate::workloads::{LiveWorkload, PlannedWorkload};
 
 const CONDITION_TYPE: &str = "GangScheduled";
@@ -185,7 +185,7 @@ impl GangReplica {
             _ => Placement::Partial,
         };
         let problems = pods.into_iter().filter_map(pod_problem);
-        let unschedulable = problems.filter(|problem| problem.reason == WorkloadReason::Unschedulable);
+        let unschedulable = problems.filter(WorkloadProblem::is_waiting_for_node);
         let message = unschedulable.map(|problem| problem.message).min();
         let waiting_message =
             message.map(|message| format!("{}-{index} is waiting: {message}", role_name(&workload.planned)));

@@ -17,7 +17,6 @@ use plan::labels::{GROUP_NAME, ROLE_NAME};
 use serde_json::{Value, json};
 
 use crate::FIELD_MANAGER;
-use crate::condition_reason::WorkloadReason;
 use crate::kinds::{DEPLOYMENT, LEADER_WORKER_SET, POD_GROUP};
 use crate::readiness::{Progress, pod_problem};
 use crate::rollout_strategy::RolloutStrategies;
@@ -183,8 +182,7 @@ fn replica_state(workload: &PlannedWorkload, now: Timestamp) -> ReplicaState {
     let is_complete = Progress::from_workload(&live.object).is_complete();
     let ready_at =
         min_ready_time_end(live).filter(|end| is_complete && template == TemplateState::Current && *end > now);
-    let is_unschedulable =
-        |pod: &Value| pod_problem(pod).is_some_and(|problem| problem.reason == WorkloadReason::Unschedulable);
+    let is_unschedulable = |pod: &Value| pod_problem(pod).is_some_and(|problem| problem.is_waiting_for_node());
     let is_bound = |pod: &Value| pod["spec"]["nodeName"].is_string();
     let health = match () {
         () if is_complete && ready_at.is_none() => Health::Ready,

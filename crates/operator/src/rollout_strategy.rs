@@ -205,8 +205,7 @@ fn phase(workload: &PlannedWorkload, live: &LiveWorkload) -> Phase {
     if is_rollout_complete(live) {
         return if is_changed { Phase::Starting } else { Phase::Idle };
     }
-    let is_unschedulable =
-        |pod: &Value| pod_problem(pod).is_some_and(|problem| problem.reason == WorkloadReason::Unschedulable);
+    let is_unschedulable = |pod: &Value| pod_problem(pod).is_some_and(|problem| problem.is_waiting_for_node());
     let is_blocked = is_changed || (live.pods().any(is_unschedulable) && !is_first_rollout(&live.object));
     Phase::InProgress { is_blocked, is_changed }
 }
@@ -239,11 +238,18 @@ fn rollout_capacity(
     };
     let (new, old): (Vec<&Value>, Vec<&Value>) = live.pods().filter(is_running).partition(is_new);
     let count = |pods: &[&Value]| u32::try_from(pods.len()).unwrap_or(u32::MAX);
-    Some(RolloutCapacity {
-        free: free_pod_slots(inventory.nodes(), template)?,
-        free_without_old: free_pod_slots(&nodes_without_pods(inventory.nodes(), &old), template)?,
-        old: count(&old),
-        new: count(&new),
+    let free = free_pod_slots(inventory.nodes(), template)?;
+    let waits_for_quota =
+        |pod: &Value| pod_problem(pod).is_some_and(|problem| problem.reason == WorkloadReason::WaitingForQuota);
+    Some(match live.pods().any(waits_for_quota) {
+        // Without quota, a new Pod starts only once an old one has stopped, even if nodes have free accelerators.
+        true => RolloutCapacity { free: 0, free_without_old: count(&old), old: count(&old), new: count(&new) },
+        false => RolloutCapacity {
+            free,
+            free_without_old: free_pod_slots(&nodes_without_pods(inventory.nodes(), &old), template)?,
+            old: count(&old),
+            new: count(&new),
+        },
     })
 }
 

@@ -50,7 +50,7 @@ pub const GROUP_INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
 pub const GANG: &str = "ome.io/gang";
 
 /// Label with the Kueue queue; copied from a service to its workloads.
-pub(crate) const KUEUE_QUEUE: &str = "kueue.x-k8s.io/queue-name";
+pub const KUEUE_QUEUE: &str = "kueue.x-k8s.io/queue-name";
 
 /// Annotation of services: each new value requests a new decision.
 pub const REDECIDE: &str = "ome.io/redecide";

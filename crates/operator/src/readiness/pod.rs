@@ -1,11 +1,15 @@
 //! Problems of a Pod.
 
 use cluster::{find_condition, is_terminating, metadata_field};
+use plan::labels::KUEUE_QUEUE;
 use serde_json::Value;
 
 use super::container::{Diagnosis, container_problem, containers, readiness_probe_target};
 use super::problem::WorkloadProblem;
 use crate::condition_reason::WorkloadReason;
+
+/// Prefix of the scheduling gates of Kueue.
+const KUEUE_GATES: &str = "kueue.x-k8s.io/";
 
 /// Returns whether the Pod is ready and not terminating.
 #[must_use]
@@ -21,6 +25,7 @@ pub fn pod_problem(pod: &Value) -> Option<WorkloadProblem> {
     }
     let (reason, message, failed) = failed_pod(pod)
         .or_else(|| containers(pod).filter_map(container_problem).min())
+        .or_else(|| gated_pod(pod))
         .or_else(|| unschedulable_pod(pod))
         .unwrap_or_else(|| starting_pod(pod));
     let waits_for_group = reason == WorkloadReason::Unschedulable && waits_for_pod_group(pod);
@@ -35,6 +40,32 @@ fn failed_pod(pod: &Value) -> Option<Diagnosis> {
     (status["phase"] == "Failed").then(|| {
         (WorkloadReason::PodFailed, if details.is_empty() { "the Pod failed".to_owned() } else { details }, true)
     })
+}
+
+/// Reports a Pod with scheduling gates, which the scheduler ignores.
+fn gated_pod(pod: &Value) -> Option<Diagnosis> {
+    let gates: Vec<&str> =
+        pod["spec"]["schedulingGates"].as_array()?.iter().filter_map(|gate| gate["name"].as_str()).collect();
+    let (reason, message) = match gates.iter().any(|gate| gate.starts_with(KUEUE_GATES)) {
+        true => (WorkloadReason::WaitingForQuota, quota_message(&pod["metadata"])),
+        false if gates.is_empty() => return None,
+        false => (WorkloadReason::SchedulingGated, format!("waiting for its scheduling gates: {}", gates.join(", "))),
+    };
+    Some((reason, message, false))
+}
+
+fn quota_message(metadata: &Value) -> String {
+    let namespace = metadata["namespace"].as_str().unwrap_or("default");
+    match metadata["labels"][KUEUE_QUEUE].as_str() {
+        Some(queue) => format!(
+            "waiting for quota: Kueue has not admitted the Pod to LocalQueue {queue}; run `kubectl describe \
+             localqueues.kueue.x-k8s.io {queue} -n {namespace}` to see the quota and its use"
+        ),
+        None => format!(
+            "waiting for quota: Kueue has not admitted the Pod; run `kubectl get workloads.kueue.x-k8s.io -n {namespace}` \
+             to see what waits"
+        ),
+    }
 }
 
 fn unschedulable_pod(pod: &Value) -> Option<Diagnosis> {

@@ -29,6 +29,15 @@ impl WorkloadProblem {
         WorkloadProblem { reason, waits_for_group: false, object, message: message.into(), failed: false }
     }
 
+    /// Returns whether the Pod waits for a node: its template and its containers are not the cause.
+    #[must_use]
+    pub(crate) fn is_waiting_for_node(&self) -> bool {
+        matches!(
+            self.reason,
+            WorkloadReason::Unschedulable | WorkloadReason::WaitingForQuota | WorkloadReason::SchedulingGated
+        )
+    }
+
     /// Returns a problem of `object` that needs action.
     pub(crate) fn failed(reason: WorkloadReason, object: String, message: impl Into<String>) -> WorkloadProblem {
         WorkloadProblem { failed: true, ..WorkloadProblem::new(reason, object, message) }

@@ -13,6 +13,38 @@ fn waiting_container(reason: &str, message: &str, restarts: i64) -> Value {
         "state": {"waiting": {"reason": reason, "message": message}}, "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}}}]})
 }
 
+#[rstest]
+#[case::kueue(
+    "kueue.x-k8s.io/admission",
+    json!({"kueue.x-k8s.io/queue-name": "team-a"}),
+    "WaitingForQuota",
+    "waiting for quota: Kueue has not admitted the Pod to LocalQueue team-a; run `kubectl describe \
+     localqueues.kueue.x-k8s.io team-a -n n` to see the quota and its use"
+)]
+#[case::kueue_without_queue(
+    "kueue.x-k8s.io/topology",
+    json!({}),
+    "WaitingForQuota",
+    "waiting for quota: Kueue has not admitted the Pod; run `kubectl get workloads.kueue.x-k8s.io -n n` to see what waits"
+)]
+#[case::other_gate("example.com/wait", json!({}), "SchedulingGated", "waiting for its scheduling gates: example.com/wait")]
+fn gated_pod_names_what_it_waits_for(
+    #[case] gate: &str,
+    #[case] labels: Value,
+    #[case] reason: &str,
+    #[case] message: &str,
+) {
+    let gated = json!({"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "gates"});
+    let mut pod = pod("p", json!({"phase": "Pending", "conditions": [gated]}));
+    pod["metadata"]["labels"] = labels;
+    pod["spec"] = json!({"schedulingGates": [{"name": gate}]});
+    let problem = pod_problem(&pod).unwrap();
+    assert_eq!((problem.reason.as_str(), problem.message.as_str(), problem.failed), (reason, message, false));
+    pod["spec"]["schedulingGates"] = json!([]);
+    pod["status"]["conditions"] = json!([]);
+    assert_eq!(pod_problem(&pod).unwrap().reason, WorkloadReason::Starting);
+}
+
 fn unschedulable_pod() -> Value {
     json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
         "message": "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."}]})

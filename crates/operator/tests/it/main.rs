@@ -22,6 +22,7 @@ mod ome_lifecycle;
 mod ownership;
 mod planned_objects;
 mod preview;
+mod quota;
 mod reselection;
 mod role_validation;
 mod rollout_capacity;

@@ -17,18 +17,18 @@ fn set_engine(cluster: &SimulatedCluster, engine: &Value) {
 }
 
 /// Edits the image of the runtime, as `kubectl apply` does.
-fn set_runtime_image(cluster: &SimulatedCluster, image: &str) {
+pub(crate) fn set_runtime_image(cluster: &SimulatedCluster, image: &str) {
     let mut runtime = (*cluster.server.get(RUNTIMES, "", "any").unwrap()).clone();
     runtime["spec"]["engineConfig"]["runner"]["image"] = json!(image);
     cluster.server.update(RUNTIMES, runtime).unwrap();
 }
 
-fn strategy(server: &Server) -> Value {
+pub(crate) fn strategy(server: &Server) -> Value {
     server.get(DEPLOYMENTS, "default", "chat-engine").unwrap()["spec"]["strategy"].clone()
 }
 
 /// Returns the images of Pods that are not terminating.
-fn images(server: &Server) -> Vec<String> {
+pub(crate) fn images(server: &Server) -> Vec<String> {
     let is_not_terminating = |pod: &Arc<Value>| pod["metadata"]["deletionTimestamp"].is_null();
     let image = |pod: Arc<Value>| pod["spec"]["containers"][0]["image"].as_str().unwrap().to_owned();
     server.list("pods").into_iter().filter(is_not_terminating).map(image).collect()
