@@ -26,6 +26,44 @@ const POD_TEMPLATES: [(&str, &str); 3] = [
     ("workerServiceAccount", "leaderWorkerTemplate.?workerTemplate"),
 ];
 
+/// Verb, API group and resource.
+type Permission = (&'static str, &'static str, &'static str);
+
+/// Pairs of permissions in all namespaces that lead to further permissions, with a message.
+/// The API server limits the cost of a validation to two authorization checks, and that of a policy to 28: these 14 for each of
+/// two Pod templates. To impersonate a group, one needs the permission to impersonate a user or a ServiceAccount as well.
+const PRIVILEGES: [([Permission; 2], &str); 7] = [
+    (
+        [("list", "", "secrets"), ("create", "", "pods")],
+        "the ServiceAccount may list Secrets or create Pods in all namespaces, which no engine needs",
+    ),
+    (
+        [("create", "apps", "deployments"), ("create", "apps", "statefulsets")],
+        "the ServiceAccount may create Deployments or StatefulSets in all namespaces, which no engine needs",
+    ),
+    (
+        [("create", "apps", "daemonsets"), ("create", "apps", "replicasets")],
+        "the ServiceAccount may create DaemonSets or ReplicaSets in all namespaces, which no engine needs",
+    ),
+    (
+        [("create", "batch", "jobs"), ("create", "batch", "cronjobs")],
+        "the ServiceAccount may create Jobs or CronJobs in all namespaces, which no engine needs",
+    ),
+    (
+        [("bind", RBAC_GROUP, "clusterroles"), ("escalate", RBAC_GROUP, "clusterroles")],
+        "the ServiceAccount may bind or escalate ClusterRoles, which no engine needs",
+    ),
+    (
+        [("bind", RBAC_GROUP, "roles"), ("escalate", RBAC_GROUP, "roles")],
+        "the ServiceAccount may bind or escalate Roles in all namespaces, which no engine needs",
+    ),
+    (
+        [("impersonate", "", "users"), ("impersonate", "", "serviceaccounts")],
+        "the ServiceAccount may impersonate users or the ServiceAccounts of all namespaces, which no engine needs",
+    ),
+];
+const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
+
 const LEASE: Kind = Kind::namespaced("coordination.k8s.io", "v1", "Lease", "leases");
 
 /// A condition in CEL, and the message for requests that do not meet it.
@@ -166,8 +204,7 @@ fn service_object_validations() -> Vec<Validation> {
 }
 
 /// Returns the conditions for the ServiceAccounts of workloads. A service may name any ServiceAccount, and a policy cannot read
-/// the service. Without the annotation, only those are denied that no engine needs: one validation per Pod template, because
-/// the API server limits the cost of a validation to two authorization checks.
+/// the service. Without the annotation, those with [`PRIVILEGES`] are denied.
 fn service_account_validations() -> Vec<Validation> {
     let is_exempt =
         "request.operation == 'DELETE' || !(request.resource.resource in ['deployments', 'leaderworkersets'])";
@@ -189,21 +226,22 @@ fn service_account_validations() -> Vec<Validation> {
         ),
         "the annotation ostler.io/service-accounts of the namespace does not contain the ServiceAccount",
     );
-    let unprivileged = accounts.iter().map(|account| {
-        let may = |verb: &str, resource: &str| {
+    let unprivileged = accounts.iter().flat_map(|account| {
+        let may = move |(verb, group, resource): Permission| {
             format!(
-                "authorizer.serviceAccount(request.namespace, {account}).group('').resource('{resource}').check('{verb}').allowed()"
+                "authorizer.serviceAccount(request.namespace, {account}).group('{group}').resource('{resource}').check('{verb}').allowed()"
             )
         };
-        (
-            format!(
-                "{is_exempt} || {account} in ['', 'default'] || ({is_annotated} && {}) || !({} || {})",
-                is_listed(account),
-                may("list", "secrets"),
-                may("create", "pods")
-            ),
-            "the ServiceAccount may list Secrets or create Pods in all namespaces, which no engine needs",
-        )
+        PRIVILEGES.map(|(permissions, message)| {
+            (
+                format!(
+                    "{is_exempt} || {account} in ['', 'default'] || ({is_annotated} && {}) || !({})",
+                    is_listed(account),
+                    permissions.map(may).join(" || ")
+                ),
+                message,
+            )
+        })
     });
     std::iter::once(listed).chain(unprivileged).collect()
 }

@@ -264,25 +264,40 @@ fn workloads_with_account(owner: &Value, name: &str, account: &str) -> Vec<((&'s
     vec![(DEPLOYMENTS, deployment), (SETS, set(Some(account), None)), (SETS, set(None, Some(account)))]
 }
 
+/// Permissions in all namespaces with verb, API group and resource, and parts of the messages that deny their holders.
+const PRIVILEGES: [(&str, &str, &str, &str); 14] = [
+    ("list", "", "secrets", "may list Secrets or create Pods in all namespaces"),
+    ("create", "", "pods", "may list Secrets or create Pods in all namespaces"),
+    ("create", "apps", "deployments", "may create Deployments or StatefulSets in all namespaces"),
+    ("create", "apps", "statefulsets", "may create Deployments or StatefulSets in all namespaces"),
+    ("create", "apps", "daemonsets", "may create DaemonSets or ReplicaSets in all namespaces"),
+    ("create", "apps", "replicasets", "may create DaemonSets or ReplicaSets in all namespaces"),
+    ("create", "batch", "jobs", "may create Jobs or CronJobs in all namespaces"),
+    ("create", "batch", "cronjobs", "may create Jobs or CronJobs in all namespaces"),
+    ("bind", "rbac.authorization.k8s.io", "clusterroles", "may bind or escalate ClusterRoles"),
+    ("escalate", "rbac.authorization.k8s.io", "clusterroles", "may bind or escalate ClusterRoles"),
+    ("bind", "rbac.authorization.k8s.io", "roles", "may bind or escalate Roles in all namespaces"),
+    ("escalate", "rbac.authorization.k8s.io", "roles", "may bind or escalate Roles in all namespaces"),
+    ("impersonate", "", "users", "may impersonate users or the ServiceAccounts"),
+    ("impersonate", "", "serviceaccounts", "may impersonate users or the ServiceAccounts"),
+];
+
 /// A service may name a ServiceAccount of its namespace. The annotation of the namespace restricts them to a list.
 async fn workloads_cannot_use_privileged_service_accounts(test_cluster: &TestCluster, owner: &Value) {
-    for name in ["reader", "manager"] {
+    for name in ["reader", "trainer", "manager"] {
         let account =
             json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": NAMESPACE}});
         test_cluster.apply(&account).await;
     }
-    let rule = json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]});
     let cluster_object = |kind: &str, content: Value| {
         let mut object = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": "foreign-manager"}});
         object.as_object_mut().unwrap().extend(content.as_object().unwrap().clone());
         object
     };
-    test_cluster.apply(&cluster_object("ClusterRole", json!({"rules": [rule]}))).await;
     test_cluster
         .apply(&cluster_object("ClusterRoleBinding", binding("ClusterRole", "foreign-manager", "manager")))
         .await;
     let user = format!("system:serviceaccount:{NAMESPACE}:manager");
-    test_cluster.wait_for_access(&user, &rule, "", true).await;
     let apply = |name: &'static str, account: &str| {
         let workloads = workloads_with_account(owner, name, account).into_iter();
         workloads.map(move |(kind, object)| (kind, NAMESPACE, name, Write::Apply(object))).collect::<Vec<_>>()
@@ -290,8 +305,17 @@ async fn workloads_cannot_use_privileged_service_accounts(test_cluster: &TestClu
     for (kind, namespace, name, attempt) in [apply("engine", "reader"), apply("engine", "default")].concat() {
         assert_eq!(write(test_cluster, kind, namespace, name, &attempt).await, None);
     }
-    for name in ["other", "manager"] {
-        check_denied(test_cluster, "may list Secrets or create Pods in all namespaces", apply(name, "manager")).await;
+    // Two accounts cause the highest cost of the policy.
+    let mut set = workloads_with_account(owner, "engine", "reader").remove(1).1;
+    set["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["serviceAccountName"] = json!("trainer");
+    assert_eq!(write(test_cluster, SETS, NAMESPACE, "engine", &Write::Apply(set)).await, None);
+    for (verb, group, resource, message) in PRIVILEGES {
+        let rule = json!({"apiGroups": [group], "resources": [resource], "verbs": [verb]});
+        test_cluster.apply(&cluster_object("ClusterRole", json!({"rules": [rule]}))).await;
+        test_cluster.wait_for_access(&user, &rule, "", true).await;
+        for name in ["other", "manager"] {
+            check_denied(test_cluster, message, apply(name, "manager")).await;
+        }
     }
     let restrict = |accounts: Value| json!({"metadata": {"annotations": {"ostler.io/service-accounts": accounts}}});
     test_cluster.patch(NAMESPACES, "", NAMESPACE, &restrict(json!("trusted, manager"))).await;
