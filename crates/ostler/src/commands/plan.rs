@@ -32,13 +32,14 @@ pub(crate) struct PlanArgs {
     /// Read services, runtimes, models and classes from these paths; `-` is stdin
     #[arg(short, long = "filename", required_unless_present = "diff", num_args = 1.., value_name = "FILES")]
     filenames: Vec<PathBuf>,
-    /// Show what applying the files would change in the cluster, and which Pods would restart
+    /// Show what applying would change in the cluster, and which Pods would restart
     ///
-    /// Without files, show what the operator of this version would change for the services of the cluster, or of the namespace
-    /// that `--namespace` sets. Nothing is written: read permissions suffice.
+    /// Without files, show what the operator of this version would change for the services of the cluster, or of the
+    /// namespace that `--namespace` sets. Deployments have the rollout strategy that the operator would choose. Nothing is
+    /// written: read permissions suffice. The revision history is not shown.
     #[arg(long, conflicts_with_all = ["cluster", "nodes", "volcano", "keda", "all"])]
     diff: bool,
-    /// With --diff, expect this image in the endpoint pickers of routers [default: as the running operator]
+    /// Endpoint picker image for --diff [default: that of the running operator]
     #[arg(long, value_name = "IMAGE", requires = "diff")]
     picker_image: Option<String>,
     /// Read cluster objects from these files, from `kubectl get nodes,… -A -o yaml`

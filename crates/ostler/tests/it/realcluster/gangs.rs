@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::test_cluster::{
-    GROUPS, NODES, Objects, PODS, ROLES, SERVICES, SETS, TestCluster, find_condition, object_named,
+    GROUPS, NODES, Objects, PODS, ROLES, SERVICES, SETS, TestCluster, find_condition, object_named, wait_for_empty_diff,
 };
 
 const NAMESPACE: &str = "gangs";
@@ -101,6 +101,7 @@ pub(super) async fn schedules_complete_replicas(test_cluster: &TestCluster) {
         wait_for_status(test_cluster, nodes).await;
     }
     test_cluster.wait_for_condition(ROLES, NAMESPACE, NAME, ("Ready", "True"), "").await;
+    wait_for_empty_diff(test_cluster, NAMESPACE).await;
     test_cluster.delete(ROLES, NAMESPACE, NAME).await;
     test_cluster.wait_for_deletion(NAMESPACE, &[ROLES, SETS, GROUPS, PODS, SERVICES]).await;
 }

@@ -4,7 +4,9 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use super::gangs::role;
-use super::test_cluster::{DEPLOYMENTS, Objects, PODS, ROLES, SERVICES, SETS, TestCluster, eventually, object_named};
+use super::test_cluster::{
+    DEPLOYMENTS, Objects, PODS, ROLES, SERVICES, SETS, TestCluster, eventually, object_named, wait_for_empty_diff,
+};
 
 const NAMESPACE: &str = "routers";
 const NAME: &str = "chat";
@@ -71,6 +73,7 @@ pub(super) async fn router_lifecycle(test_cluster: &TestCluster) {
         (&json!("/v1"), &json!("chat-pool"))
     );
     check_picker_permissions(test_cluster).await;
+    wait_for_empty_diff(test_cluster, NAMESPACE).await;
 
     let sets = test_cluster.wait_for("two sets", SETS, NAMESPACE, |objects| objects.len() == 2).await;
     let template = test_cluster.get(DEPLOYMENTS, NAMESPACE, "chat-epp").await["spec"]["template"].clone();

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::test_cluster::{AUTOSCALERS, CLASSES, DEPLOYMENTS, NODES, OME, PODS, SERVICES, TestCluster, object_named};
+use super::test_cluster::{
+    AUTOSCALERS, CLASSES, DEPLOYMENTS, NODES, OME, PODS, SERVICES, TestCluster, object_named, wait_for_empty_diff,
+};
 
 pub(super) fn service(namespace: &str, name: &str, annotations: Value) -> Value {
     json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService",
@@ -17,6 +19,7 @@ pub(super) async fn service_lifecycle(test_cluster: &TestCluster) {
     test_cluster.apply(&service(namespace, "chat", json!({}))).await;
     let ready = test_cluster.wait_for_condition(OME, namespace, "chat", ("Ready", "True"), "").await;
     assert_eq!(ready["status"]["decision"]["components"]["engine"]["acceleratorClass"], "nvidia-h100-80gb");
+    wait_for_empty_diff(test_cluster, namespace).await;
     let pods = test_cluster.wait_for("one Pod", PODS, namespace, |objects| objects.len() == 1).await;
     let pod = &pods.values().next().unwrap()["spec"];
     assert!(pod["nodeName"].as_str().unwrap().starts_with("gpu-"));
@@ -77,6 +80,7 @@ pub(super) async fn removed_components_are_pruned(test_cluster: &TestCluster) {
     let deployments =
         test_cluster.wait_for("two Deployments", DEPLOYMENTS, namespace, |objects| objects.len() == 2).await;
     test_cluster.wait_for("an autoscaler", AUTOSCALERS, namespace, |objects| objects.len() == 1).await;
+    wait_for_empty_diff(test_cluster, namespace).await;
 
     test_cluster.apply(&service(namespace, "chat", json!({}))).await;
     test_cluster.wait_for_deletion(namespace, &[AUTOSCALERS]).await;

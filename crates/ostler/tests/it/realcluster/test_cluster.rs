@@ -11,7 +11,7 @@ use operator::PolicyRules;
 use realcluster::{Binaries, Process, Proxy, RealCluster, ServiceAccountClient, retry_transient_errors};
 use serde_json::{Value, json};
 
-use crate::session::{TIMEOUT, ostler};
+use crate::session::{TIMEOUT, ostler, outcome};
 
 pub(crate) const OME: (&str, &str) = ("inferenceservices.ome.io", "v1beta1");
 pub(crate) const ROLES: (&str, &str) = ("inferenceservices.fusioninfer.io", "v1alpha1");
@@ -25,6 +25,9 @@ pub(crate) const PODS: (&str, &str) = ("pods", "v1");
 pub(crate) const REVISIONS: (&str, &str) = ("controllerrevisions.apps", "v1");
 pub(crate) const STATEFUL_SETS: (&str, &str) = ("statefulsets.apps", "v1");
 pub(crate) const NODES: (&str, &str) = ("nodes", "v1");
+
+/// Longest time until the operator has applied the plan of a ready service.
+const DIFF_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Objects by name.
 pub(crate) type Objects = BTreeMap<String, Value>;
@@ -216,6 +219,23 @@ pub(crate) async fn eventually<T>(description: &str, poll: impl AsyncFn() -> Opt
             }
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Waits until `ostler plan --diff` finds nothing to change for the service of the namespace. The client is that of an
+/// administrator.
+pub(crate) async fn wait_for_empty_diff(test_cluster: &TestCluster, namespace: &str) {
+    let kubeconfig = test_cluster.cluster.kubeconfig.display().to_string();
+    let start = Instant::now();
+    loop {
+        let args = ["plan", "--diff", "-n", namespace, "--kubeconfig", &kubeconfig];
+        let (stdout, stderr, code) = outcome(&ostler(&args).output().unwrap());
+        assert_eq!((stderr.as_str(), code), ("", Some(0)), "{stdout}");
+        if stdout == "Nothing would change (1 service).\n" {
+            return;
+        }
+        assert!(start.elapsed() < DIFF_TIMEOUT, "{stdout}");
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 
