@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::clock::rfc3339_seconds;
+use crate::object::generation;
 
 /// Status of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +147,12 @@ pub fn condition_transitions(old: &Value, new: &[Condition]) -> Vec<Transition> 
 
 fn should_report(old: &Value, condition: &Condition) -> bool {
     let Some(previous) = find_condition(old, condition.type_) else {
-        return condition.event_policy != EventPolicy::Suppressed;
+        // A new object is not ready yet; that is no transition.
+        return match condition.event_policy {
+            EventPolicy::Suppressed => false,
+            EventPolicy::Normal => condition.status == ConditionStatus::True,
+            EventPolicy::Warning => true,
+        };
     };
     let status_changed = previous["status"] != condition.status.as_str();
     let reason_changed = previous["reason"] != *condition.reason;
@@ -155,6 +161,16 @@ fn should_report(old: &Value, condition: &Condition) -> bool {
         EventPolicy::Normal => status_changed,
         EventPolicy::Warning => status_changed || reason_changed,
     }
+}
+
+/// Returns the condition of type `type_` of an object if it reflects the object's current generation. A condition without an
+/// `observedGeneration` has that of the status, as for `kubectl wait`.
+#[must_use]
+pub fn find_current_condition<'a>(object: &'a Value, type_: &str) -> Option<&'a Value> {
+    let status = &object["status"];
+    let condition = find_condition(&status["conditions"], type_)?;
+    let observed = [condition, status].into_iter().find_map(|source| source["observedGeneration"].as_i64());
+    (observed == Some(generation(object))).then_some(condition)
 }
 
 /// Returns the condition of type `type_` in a JSON list of conditions.
@@ -203,7 +219,8 @@ mod tests {
             condition_transitions(old, &[new]).iter().map(|transition| transition.warning).collect::<Vec<_>>()
         };
         let now = timestamp("2026-01-01T00:00:00Z");
-        assert_eq!(warnings(&Value::Null, starting("Starting")), [false]);
+        assert!(warnings(&Value::Null, starting("Starting")).is_empty());
+        assert_eq!(warnings(&Value::Null, ready(false, "CrashLoop")), [true]);
         let old = render_conditions(&Value::Null, &[starting("Starting")], 1, now);
         assert!(warnings(&old, starting("NotReadyYet")).is_empty());
         assert_eq!(warnings(&old, ready(false, "CrashLoop")), [true]);

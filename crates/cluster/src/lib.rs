@@ -42,7 +42,8 @@ pub use cached_object::{CachePolicy, Representation};
 pub use client::{client_of_service, new_client};
 pub use clock::{Clock, SystemClock, rfc3339_seconds};
 pub use conditions::{
-    Condition, ConditionStatus, EventPolicy, Transition, condition_transitions, find_condition, render_conditions,
+    Condition, ConditionStatus, EventPolicy, Transition, condition_transitions, find_condition, find_current_condition,
+    render_conditions,
 };
 pub use credential_plugin::{CREDENTIAL_PLUGIN_TIMEOUT, CredentialPluginError, credential_plugin};
 pub use error::Error;

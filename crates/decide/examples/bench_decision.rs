@@ -28,12 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let decision = decide::decide(&service, &supply, None);
         let compatible = decision.candidates.iter().filter(|candidate| candidate.rank.is_some()).count();
         let decision_time = measure(rounds, || drop(black_box(decide::decide(&service, &supply, None))));
-        let for_status = measure(rounds, || drop(black_box(decide::decide(&service, &supply, None).for_status())));
-        writeln!(
-            stdout,
-            "decision, {name:<24} {compatible:>3} of {RUNTIMES} × {CLASSES}   {decision_time}   with status form {}",
-            for_status.median_text()
-        )?;
+        writeln!(stdout, "decision, {name:<24} {compatible:>3} of {RUNTIMES} × {CLASSES}   {decision_time}")?;
     }
     let catalog = supply(by_architecture)?;
     let remedies = measure(rounds, || drop(black_box(decide::find_remedies(&service, &catalog))));
@@ -107,12 +102,6 @@ struct Measurement {
     median: Duration,
     worst: Duration,
     rounds: usize,
-}
-
-impl Measurement {
-    fn median_text(&self) -> String {
-        format!("{:>9.1?}", self.median)
-    }
 }
 
 impl std::fmt::Display for Measurement {

@@ -3,19 +3,19 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::code;
 use crate::lazy_list::LazyList;
 use crate::rank_reason::{ClassRankReason, RuntimeRankReason};
-use crate::reason::{ClassRejection, RecordedReason, RuntimeRejection, Warning};
+use crate::reason::{ClassRejection, RenderedReason, RuntimeRejection, Warning};
 use crate::shape::ReplicaShape;
 use crate::size::{DisplayCount, SizeRange};
 use crate::supply::{Runtime, Scope};
 use crate::variants::Variant;
 
 /// The decision for one service.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Decision {
     /// Whether the service can run.
@@ -28,20 +28,14 @@ pub struct Decision {
     #[serde(skip)]
     pub message_without_classes: Option<String>,
     /// The selected runtime; `None` if nothing is selected or the service runs its own engine.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime: Option<RuntimeRef>,
     /// Shape of each component, by name.
-    #[serde(default)]
     pub components: BTreeMap<String, ComponentDecision>,
     /// Compatible runtimes by rank, then rejected ones, the closest to compatible first.
-    #[serde(default)]
     pub candidates: Vec<RuntimeCandidate>,
     /// Findings that do not prevent the service from running.
-    #[serde(default)]
     pub warnings: Vec<Warning>,
-    /// Counts of what the status form omits; zero in the full record.
-    #[serde(default, skip_serializing_if = "OmittedCounts::is_empty")]
-    pub omitted: OmittedCounts,
 }
 
 /// Reference to a ServingRuntime or ClusterServingRuntime.
@@ -51,24 +45,6 @@ pub struct RuntimeRef {
     pub name: String,
     /// Whether the runtime is namespaced.
     pub scope: Scope,
-}
-
-/// Counts of what the status form of a decision omits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct OmittedCounts {
-    /// Compatible runtimes.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub runners_up: usize,
-    /// Rejected runtimes.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub rejections: usize,
-    /// Classes of the detailed runtime.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub classes: usize,
-    /// Warnings.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub warnings: usize,
 }
 
 /// The shape of one component. Without a class the component runs as runtime and service define it.
@@ -97,7 +73,7 @@ pub struct ComponentDecision {
 }
 
 /// A runtime that was considered.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RuntimeCandidate {
     /// Name of the runtime.
@@ -105,22 +81,22 @@ pub struct RuntimeCandidate {
     /// Whether the runtime is namespaced.
     pub scope: Scope,
     /// Rank, starting at 1; `None` if the runtime is rejected.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<usize>,
     /// Whether the runtime is selected.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "is_false")]
     pub selected: bool,
     /// The classes that were evaluated for the runtime.
-    #[serde(default, skip_serializing_if = "AcceleratorCandidates::is_empty")]
+    #[serde(skip_serializing_if = "AcceleratorCandidates::is_empty")]
     pub accelerators: AcceleratorCandidates,
     /// Why the runtime cannot serve.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub rejected: Option<RuntimeRejection>,
     /// Values that the rank is based on, such as `size 3.2B in 2B–4B, priority 2`.
-    #[serde(default, rename = "standing", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "standing", skip_serializing_if = "Option::is_none")]
     pub rank_basis: Option<RankBasis>,
     /// Why a compatible runtime ranks below the selected one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub outranked: Option<RuntimeRankReason>,
 }
 
@@ -134,8 +110,6 @@ pub enum RankBasis {
         /// Priority of the matching format entry.
         priority: Option<i32>,
     },
-    /// Read from JSON.
-    Recorded(String),
 }
 
 /// Classes that were evaluated for a runtime, by component: eligible ones by rank, then rejected ones that the service names,
@@ -143,23 +117,23 @@ pub enum RankBasis {
 pub type AcceleratorCandidates = LazyList<AcceleratorCandidate>;
 
 /// A class that was evaluated for one component of a runtime.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AcceleratorCandidate {
     /// `engine` or `decoder`.
     pub component: String,
     /// Name of the class.
     pub class: String,
     /// Rank, starting at 1; `None` if the class is rejected.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<usize>,
     /// Score between 0 and 1, computed by the ranking policy.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
     /// Result of the checks.
     #[serde(flatten)]
     pub evaluation: ClassEvaluation,
     /// Why an eligible class ranks below the selected one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub outranked: Option<ClassRankReason>,
 }
 
@@ -170,8 +144,6 @@ pub enum ClassEvaluation {
     Eligible(Eligibility),
     /// A check failed.
     Rejected(ClassRejection),
-    /// Read from JSON.
-    Recorded(RecordedReason),
 }
 
 /// Shape, score and capacity of an eligible class.
@@ -209,16 +181,6 @@ pub struct CurrentSelection {
     pub components: BTreeMap<String, ComponentDecision>,
 }
 
-// === impl OmittedCounts ===
-
-impl OmittedCounts {
-    /// Whether nothing is omitted.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 // === impl ClassEvaluation ===
 
 impl ClassEvaluation {
@@ -228,7 +190,6 @@ impl ClassEvaluation {
         match self {
             Self::Eligible(_) => code::class::ELIGIBLE.as_str(),
             Self::Rejected(rejection) => rejection.code().as_str(),
-            Self::Recorded(recorded) => &recorded.code,
         }
     }
 }
@@ -238,20 +199,13 @@ impl std::fmt::Display for ClassEvaluation {
         match self {
             Self::Eligible(eligibility) => eligibility.fmt(f),
             Self::Rejected(rejection) => rejection.fmt(f),
-            Self::Recorded(recorded) => f.write_str(&recorded.message),
         }
     }
 }
 
 impl Serialize for ClassEvaluation {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        RecordedReason { code: self.code().to_owned(), message: self.to_string() }.serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for ClassEvaluation {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        RecordedReason::deserialize(deserializer).map(Self::Recorded)
+        RenderedReason { code: self.code(), message: self.to_string() }.serialize(serializer)
     }
 }
 
@@ -289,7 +243,6 @@ impl std::fmt::Display for RankBasis {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (size, priority) = match self {
             Self::Ranked { size, priority } => (size, priority),
-            Self::Recorded(text) => return f.write_str(text),
         };
         if let Some((size, range)) = size {
             write!(f, "size {} in {range}", DisplayCount(*size))?;
@@ -302,12 +255,6 @@ impl std::fmt::Display for RankBasis {
 impl Serialize for RankBasis {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for RankBasis {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer).map(Self::Recorded)
     }
 }
 
@@ -341,10 +288,6 @@ impl CurrentSelection {
         let selection = || Self { runtime: decision.runtime.clone(), components: decision.components.clone() };
         decision.feasible.then(selection)
     }
-}
-
-fn is_zero(count: &usize) -> bool {
-    *count == 0
 }
 
 fn is_false(value: &bool) -> bool {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 
 type Compute<T> = Box<dyn FnOnce() -> Arc<[T]> + Send>;
 
@@ -77,12 +77,6 @@ impl<T> FromIterator<T> for LazyList<T> {
 impl<T: Serialize> Serialize for LazyList<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.iter())
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for LazyList<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Vec::<T>::deserialize(deserializer).map(Self::from_iter)
     }
 }
 

@@ -52,7 +52,6 @@ mod role_placement;
 mod scoring;
 mod shape;
 mod size;
-mod status;
 mod suggestion;
 mod supply;
 mod units;
@@ -64,7 +63,7 @@ pub use component::Component;
 pub use configuration::ClassConfiguration;
 pub use decision::{
     AcceleratorCandidate, AcceleratorCandidates, ClassEvaluation, ComponentDecision, CurrentSelection, Decision,
-    Eligibility, OmittedCounts, RankBasis, RuntimeCandidate, RuntimeRef,
+    Eligibility, RankBasis, RuntimeCandidate, RuntimeRef,
 };
 pub use demand::{
     Capabilities, ClassSelector, ComponentDemand, CustomContainer, Demand, Model, ModelReference, NamedVersion,
@@ -91,8 +90,8 @@ pub use nodes::{Availability, ClassNode, Discovery, labels_match_selector, match
 pub use preference::{ClassPreference, Comparison, ComparisonOperator, PreferenceCondition};
 pub use rank_reason::{ClassRankReason, OUTRANKED, RuntimeRankReason, SizeFit};
 pub use reason::{
-    ClassRejection, CountLimit, ExclusionReason, MissingField, ModelField, RecordedReason, RuntimeRejection, Warning,
-    WarningSubject, is_capacity_shortage,
+    ClassRejection, CountLimit, ExclusionReason, MissingField, ModelField, RuntimeRejection, Warning, WarningSubject,
+    is_capacity_shortage,
 };
 pub use remedy::{
     CapabilityChange, ConstraintSource, ProposedChange, Remedy, RuntimeField, components_without_capacity,

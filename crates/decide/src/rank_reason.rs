@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 
-use crate::reason::RecordedReason;
+use crate::reason::RenderedReason;
 use crate::size::DisplayCount;
 
 /// Code of every compatible candidate that ranks below the selected one.
@@ -59,8 +59,6 @@ pub enum RuntimeRankReason {
     Name,
     /// The runtime ranks higher, but the current selection is retained.
     CurrentRetained,
-    /// Read from JSON.
-    Recorded(RecordedReason),
 }
 
 /// Why a class ranks below the selected one: the first key that differs.
@@ -116,8 +114,6 @@ pub enum ClassRankReason {
     Name,
     /// The class ranks higher, but the current selection is retained.
     CurrentRetained,
-    /// Read from JSON.
-    Recorded(RecordedReason),
 }
 
 // === impl SizeFit ===
@@ -161,20 +157,13 @@ impl fmt::Display for RuntimeRankReason {
             Self::NotNamesake => f.write_str("the name of the selected runtime contains the model's name"),
             Self::Name => f.write_str("equal in all criteria; ordered by name"),
             Self::CurrentRetained => f.write_str("ranks higher, but the current selection is retained"),
-            Self::Recorded(recorded) => f.write_str(&recorded.message),
         }
     }
 }
 
 impl Serialize for RuntimeRankReason {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        RecordedReason { code: OUTRANKED.to_owned(), message: self.to_string() }.serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for RuntimeRankReason {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        RecordedReason::deserialize(deserializer).map(Self::Recorded)
+        RenderedReason { code: OUTRANKED, message: self.to_string() }.serialize(serializer)
     }
 }
 
@@ -197,19 +186,12 @@ impl fmt::Display for ClassRankReason {
             Self::Score { ranking, candidate, selected } => write!(f, "{ranking} {candidate:.2} < {selected:.2}"),
             Self::Name => f.write_str("equal in all criteria; ordered by name"),
             Self::CurrentRetained => f.write_str("ranks higher, but the current selection is retained"),
-            Self::Recorded(recorded) => f.write_str(&recorded.message),
         }
     }
 }
 
 impl Serialize for ClassRankReason {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        RecordedReason { code: OUTRANKED.to_owned(), message: self.to_string() }.serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for ClassRankReason {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        RecordedReason::deserialize(deserializer).map(Self::Recorded)
+        RenderedReason { code: OUTRANKED, message: self.to_string() }.serialize(serializer)
     }
 }

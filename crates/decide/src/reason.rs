@@ -1,7 +1,6 @@
 //! Reasons of rejections and warnings: enums with their values. Text is only rendered when it is shown.
 //!
-//! Codes are stable and in CamelCase. A rejection that was read from a status is `Recorded` and has a message, but no
-//! values.
+//! Codes are stable and in CamelCase.
 
 mod class;
 mod format;
@@ -21,13 +20,13 @@ pub(crate) use missing_field::field_assignments;
 pub use missing_field::{MissingField, ModelField};
 pub use runtime::RuntimeRejection;
 
-/// Code and message of a rejection: its JSON representation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RecordedReason {
+/// Code and message of a reason: its JSON representation.
+#[derive(Serialize)]
+pub(crate) struct RenderedReason<'a> {
     /// Code from one of the lists in [`crate::code`].
-    pub code: String,
+    pub(crate) code: &'a str,
     /// Message with the compared values.
-    pub message: String,
+    pub(crate) message: String,
 }
 
 /// A finding that does not prevent the service from running.

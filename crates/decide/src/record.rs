@@ -10,8 +10,8 @@ use crate::code;
 use crate::component::Component;
 use crate::context::ComponentEvaluation;
 use crate::decision::{
-    AcceleratorCandidate, AcceleratorCandidates, ClassEvaluation, ComponentDecision, Decision, OmittedCounts,
-    RankBasis, RuntimeCandidate, RuntimeRef,
+    AcceleratorCandidate, AcceleratorCandidates, ClassEvaluation, ComponentDecision, Decision, RankBasis,
+    RuntimeCandidate, RuntimeRef,
 };
 use crate::demand::Demand;
 use crate::ranking::{self, RankedClass, RuntimeOrder};
@@ -43,7 +43,6 @@ pub(crate) fn selected(
             .collect(),
         warnings: warnings::decision_warnings(demand, supply, &assessments, index),
         candidates: runtime_candidates(demand, assessments, Some(index)),
-        omitted: OmittedCounts::default(),
     }
 }
 
@@ -60,7 +59,7 @@ pub(crate) fn infeasible(demand: &Demand, assessments: Vec<RuntimeAssessment<'_>
         return rejected(demand, code::outcome::NO_COMPATIBLE_RUNTIME, message);
     };
     let reason = match rejection {
-        rejection if is_single => rejection.known_code().unwrap_or(code::outcome::NO_COMPATIBLE_RUNTIME),
+        rejection if is_single => rejection.code(),
         RuntimeRejection::NoEligibleAccelerator { .. } => code::runtime::NO_ELIGIBLE_ACCELERATOR,
         _ => code::outcome::NO_COMPATIBLE_RUNTIME,
     };
@@ -132,7 +131,6 @@ fn rejected(demand: &Demand, reason: Code, message: String) -> Decision {
         components: BTreeMap::new(),
         candidates: Vec::new(),
         warnings: demand.warnings.clone(),
-        omitted: OmittedCounts::default(),
     }
 }
 

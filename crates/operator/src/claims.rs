@@ -147,8 +147,10 @@ mod tests {
     use serde_json::json;
 
     fn service(name: &str, class: &str, is_deleted: bool) -> Value {
+        let accelerator = json!({"acceleratorClass": class, "resourceRequests": {"nvidia.com/gpu": "8"}});
         let mut service = json!({"metadata": {"namespace": "n", "name": name, "generation": 1}, "status": {"observedGeneration": 1,
-            "decision": {"feasible": true, "components": {"engine": {"acceleratorClass": class, "acceleratorsPerNode": 8, "nodes": 1, "replicas": 1}}}}});
+            "decision": {"reason": "Selected", "message": ""},
+            "components": {"engine": {"replicas": 1, "selectedAccelerator": accelerator}}}});
         if is_deleted {
             service["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         }

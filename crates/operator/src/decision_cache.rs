@@ -80,7 +80,9 @@ impl DecisionInputs {
         let status = &service["status"];
         let ready = find_condition(&status["conditions"], "Ready").map(|ready| &ready["status"]);
         let fields = (user_fields(service), generation(service), has_ready_replicas(service), ready);
-        let decision = (&status["decision"], &status["observedGeneration"]);
+        // Their replica counts follow from the spec.
+        let components = plan::component_shapes(&plan::recorded_components(status));
+        let decision = (&status["decision"], &status["observedGeneration"], components);
         let text = serde_json::to_string(&(fields, decision)).unwrap_or_default();
         DecisionInputs { service: text.into_boxed_str(), epoch, claims_version }
     }

@@ -1,12 +1,12 @@
-//! `status.decision`: the record of a decision. It changes only with the outcome, not with scores or free capacity.
+//! Updates `status.decision`. It changes only with the outcome, not with scores or free capacity.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use cluster::Transition;
-use decide::{ComponentDecision, Decision, RuntimeRef, Scope, Warning};
-use plan::labels::{REDECIDE, STATUS_REDECIDED, STATUS_SELECTION_FIELDS, STATUS_SERVED};
-use serde::Deserialize as _;
-use serde_json::{Value, json};
+use decide::{ComponentDecision, Warning};
+use plan::labels::REDECIDE;
+use plan::{DecisionRecord, RecordedRuntime, component_shapes, recorded_components};
+use serde_json::Value;
 
 /// Codes of warnings about invalid objects.
 const INVALID_OBJECT_CODES: [&str; 3] = [
@@ -15,70 +15,91 @@ const INVALID_OBJECT_CODES: [&str; 3] = [
     decide::code::warning::INVALID_MODEL.as_str(),
 ];
 
-/// Returns the decision that the status of the service records, or `None` if there is none or it is malformed.
-pub(crate) fn recorded_decision(service: &Value) -> Option<Decision> {
-    Decision::deserialize(&service["status"]["decision"]).ok()
+/// A decision: its record, and the shapes of its components without replica counts.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RecordedDecision {
+    /// Content of `status.decision`.
+    pub(crate) record: DecisionRecord,
+    components: BTreeMap<String, ComponentDecision>,
+}
+
+// === impl RecordedDecision ===
+
+impl RecordedDecision {
+    /// Returns the decision of a plan.
+    pub(crate) fn new(record: DecisionRecord, components: &BTreeMap<String, ComponentDecision>) -> RecordedDecision {
+        RecordedDecision { record, components: component_shapes(components) }
+    }
+
+    /// Reads the decision from the status of a service; `None` if there is none or it is malformed.
+    pub(crate) fn from_status(status: &Value) -> Option<RecordedDecision> {
+        let record = DecisionRecord::from_status(status)?;
+        Some(RecordedDecision::new(record, &recorded_components(status)))
+    }
+
+    /// Returns the selected runtime and the class and shape of each component. Scaling and prices do not change them.
+    fn selection(&self) -> (Option<&RecordedRuntime>, &BTreeMap<String, ComponentDecision>) {
+        (self.record.runtime.as_ref(), &self.components)
+    }
+
+    /// Returns the parts that require a new record if they change.
+    fn outcome_and_warnings(&self) -> (Outcome<'_>, BTreeSet<&str>) {
+        let outcome = match self.record.feasible {
+            true => Outcome::Selected(self.record.runtime.as_ref(), &self.components),
+            false => Outcome::Rejected(&self.record.reason, self.record.candidates.rejected.to_string()),
+        };
+        (outcome, warning_codes(&self.record.warnings))
+    }
+}
+
+/// Outcome of a decision, excluding scores, free capacity, and whether the winner was selected or retained.
+#[derive(PartialEq)]
+enum Outcome<'a> {
+    /// The selected runtime and its components.
+    Selected(Option<&'a RecordedRuntime>, &'a BTreeMap<String, ComponentDecision>),
+    /// Nothing is selected: the reason, and the number of rejected runtimes by code.
+    Rejected(&'a str, String),
 }
 
 /// Returns the `status.decision` to write: the recorded one, unless the outcome differs, the service was edited, or a
-/// user requested a new decision. The record also stores whether the selection has ever been ready, because such a
-/// selection is retained, and a fingerprint of the fields that selection reads.
-pub(crate) fn decision_status(
+/// user requested a new decision. Once the service is ready, the record also contains `selection_fields`, a fingerprint of
+/// the fields that selection reads, because a selection that has served is retained.
+pub(crate) fn updated_record(
     service: &Value,
-    new: &Decision,
+    new: &RecordedDecision,
     selection_fields: Option<&str>,
     is_ready: bool,
-) -> Value {
-    let old_status = &service["status"]["decision"];
-    let recorded = recorded_decision(service);
-    let redecide_request = &service["metadata"]["annotations"][REDECIDE];
+) -> DecisionRecord {
+    let recorded = RecordedDecision::from_status(&service["status"]);
+    let redecide_request = service["metadata"]["annotations"][REDECIDE].as_str();
     let is_edited = service["status"]["observedGeneration"] != service["metadata"]["generation"];
-    let current_record = recorded.as_ref().filter(|_| !is_edited);
-    let is_unchanged = old_status[STATUS_REDECIDED] == *redecide_request
-        && current_record.is_some_and(|old| outcome_and_warnings(old) == outcome_and_warnings(new));
-    let has_same_selection = recorded.as_ref().is_some_and(|old| selection(old) == selection(new));
-    let has_served = (is_ready || (has_same_selection && old_status[STATUS_SERVED] == true)) && new.feasible;
-    let mut status = if is_unchanged { old_status.clone() } else { to_json(new) };
-    if redecide_request.is_string() {
-        status[STATUS_REDECIDED] = redecide_request.clone();
-    }
-    if has_served {
-        status[STATUS_SERVED] = true.into();
-    }
-    if let Some(selection_fields) = selection_fields {
-        status[STATUS_SELECTION_FIELDS] = selection_fields.into();
-    }
-    status
-}
-
-/// Returns the selected runtime and the class and shape of each component. Scaling and prices do not change them.
-fn selection(decision: &Decision) -> (Option<&RuntimeRef>, BTreeMap<&str, ComponentDecision>) {
-    let without_replicas = |component: &ComponentDecision| {
-        let mut component = ComponentDecision { replicas: 0, cost_per_hour: None, ..component.clone() };
-        component.variants.iter_mut().for_each(|variant| variant.replicas = 0);
-        component
+    let is_current = |old: &&RecordedDecision| {
+        !is_edited
+            && old.record.redecided.as_deref() == redecide_request
+            && old.outcome_and_warnings() == new.outcome_and_warnings()
     };
-    let components = decision.components.iter();
-    let components = components.map(|(name, component)| (name.as_str(), without_replicas(component)));
-    (decision.runtime.as_ref(), components.collect())
-}
-
-fn to_json(decision: &Decision) -> Value {
-    // Serialization fails only for maps with keys that are not strings, which a decision does not contain.
-    serde_json::to_value(decision).unwrap_or_else(|_| json!({"feasible": false, "reason": decision.reason}))
+    let has_served = |old: &RecordedDecision| old.record.served_fields.is_some() && old.selection() == new.selection();
+    let has_served = (is_ready || recorded.as_ref().is_some_and(has_served)) && new.record.feasible;
+    let record = recorded.as_ref().filter(is_current).map_or(&new.record, |old| &old.record);
+    DecisionRecord {
+        redecided: redecide_request.map(str::to_owned),
+        served_fields: selection_fields.filter(|_| has_served).map(str::to_owned),
+        ..record.clone()
+    }
 }
 
 /// Returns the events of a new decision: a changed selection, and new warnings. Scaling emits no event.
-pub(crate) fn decision_events(old: Option<&Decision>, new: &Decision) -> Vec<Transition> {
+pub(crate) fn decision_events(old: Option<&RecordedDecision>, new: &RecordedDecision) -> Vec<Transition> {
     let mut events = Vec::new();
-    let old_feasible = old.filter(|old| old.feasible);
-    if new.feasible && old_feasible.is_none_or(|old| selection(old) != selection(new)) {
-        events.push(Transition { warning: false, reason: new.reason.clone(), message: new.message.clone() });
+    let old_feasible = old.filter(|old| old.record.feasible);
+    if new.record.feasible && old_feasible.is_none_or(|old| old.selection() != new.selection()) {
+        let (reason, message) = (new.record.reason.clone(), new.record.message.clone());
+        events.push(Transition { warning: false, reason, message });
     }
-    let old_codes = old.map(|old| warning_codes(&old.warnings)).unwrap_or_default();
+    let old_codes = old.map(|old| warning_codes(&old.record.warnings)).unwrap_or_default();
     // The invalid object has its own event; services that might have selected it emit none.
     let is_about_invalid_object = |code: &str| INVALID_OBJECT_CODES.contains(&code);
-    for Warning { code, message, .. } in &new.warnings {
+    for Warning { code, message, .. } in &new.record.warnings {
         let is_reported =
             old_codes.contains(code.as_str()) || events.iter().any(|event: &Transition| event.reason == *code);
         if !is_reported && !is_about_invalid_object(code) {
@@ -92,161 +113,139 @@ fn warning_codes(warnings: &[Warning]) -> BTreeSet<&str> {
     warnings.iter().map(|warning| warning.code.as_str()).collect()
 }
 
-/// Returns the parts of a decision that require a new record if they change.
-fn outcome_and_warnings(decision: &Decision) -> (Outcome<'_>, BTreeSet<&str>) {
-    (outcome(decision), warning_codes(&decision.warnings))
-}
-
-/// Outcome of a decision, excluding scores, free capacity, and whether the winner was selected or retained.
-#[derive(PartialEq)]
-enum Outcome<'a> {
-    /// The selected runtime and its components.
-    Selected(Option<&'a RuntimeRef>, &'a BTreeMap<String, ComponentDecision>),
-    /// Nothing is selected: the reason, and the rejected runtimes with their codes.
-    Rejected(&'a str, BTreeSet<(&'a str, Scope, &'a str)>),
-}
-
-fn outcome(decision: &Decision) -> Outcome<'_> {
-    if decision.feasible {
-        return Outcome::Selected(decision.runtime.as_ref(), &decision.components);
-    }
-    let rejected = decision.candidates.iter().filter_map(|candidate| {
-        let rejection = candidate.rejected.as_ref()?;
-        Some((candidate.runtime.as_str(), candidate.scope, rejection.code()))
-    });
-    Outcome::Rejected(&decision.reason, rejected.collect())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use decide::RuntimeCandidate;
     use decide::code::warning::NO_FREE_CAPACITY;
-    use plan::ServicePlan;
+    use plan::CandidateSummary;
+    use serde_json::json;
 
-    fn candidate(name: &str, fields: &Value) -> RuntimeCandidate {
-        let mut candidate = json!({"runtime": name, "scope": "Cluster"});
-        for (key, value) in fields.as_object().unwrap() {
-            candidate[key] = value.clone();
-        }
-        serde_json::from_value(candidate).unwrap()
-    }
+    use super::*;
 
-    fn rejected(name: &str) -> RuntimeCandidate {
-        candidate(name, &json!({"rejected": {"code": "SizeOutOfRange", "message": "m"}}))
-    }
-
-    fn plan(runtime: &str, score: f64) -> ServicePlan {
-        let engine = ComponentDecision { nodes: 1, replicas: 1, ..ComponentDecision::default() };
-        ServicePlan {
+    fn decision(runtime: &str, message: &str) -> RecordedDecision {
+        let record = DecisionRecord {
             feasible: true,
             reason: "Selected".to_owned(),
-            message: format!("score {score}"),
-            runtime: Some(RuntimeRef { name: runtime.to_owned(), scope: Scope::Cluster }),
-            components: [("engine".to_owned(), engine)].into(),
-            candidates: vec![candidate(runtime, &json!({"rank": 1, "selected": true})), rejected("rejected")],
-            objects: vec![json!({})],
-            ..ServicePlan::default()
-        }
+            message: message.to_owned(),
+            runtime: Some(RecordedRuntime { name: runtime.to_owned(), scope: decide::Scope::Cluster }),
+            candidates: CandidateSummary::default(),
+            warnings: Vec::new(),
+            redecided: None,
+            served_fields: None,
+        };
+        let engine = ComponentDecision { nodes: 1, replicas: 1, ..ComponentDecision::default() };
+        RecordedDecision::new(record, &[("engine".to_owned(), engine)].into())
     }
 
-    fn selected(runtime: &str, score: f64) -> Decision {
-        plan(runtime, score).status_decision()
+    fn infeasible(rejected: &str) -> RecordedDecision {
+        let record = decision("a", "").record;
+        let candidates = CandidateSummary { rejected: rejected.parse().unwrap(), ..CandidateSummary::default() };
+        let record = DecisionRecord { feasible: false, reason: "NoCompatibleRuntime".to_owned(), candidates, ..record };
+        RecordedDecision::new(record, &BTreeMap::new())
     }
 
-    fn service(generation: i64, decision: &Value) -> Value {
-        json!({"metadata": {"generation": generation}, "status": {"observedGeneration": 1, "decision": decision}})
+    /// Returns a service with this record that was observed at generation 1.
+    fn service(generation: i64, record: &DecisionRecord) -> Value {
+        let components = if record.feasible { json!({"engine": {"replicas": 1}}) } else { json!({}) };
+        json!({"metadata": {"generation": generation},
+            "status": {"observedGeneration": 1, "decision": record.to_json(), "components": components}})
+    }
+
+    fn first_record(decision: &RecordedDecision, is_ready: bool) -> DecisionRecord {
+        updated_record(&json!({}), decision, Some("f1"), is_ready)
     }
 
     #[test]
     fn keeps_record_while_outcome_is_unchanged() {
-        let first_status = decision_status(&Value::Null, &selected("a", 0.5), None, false);
-        assert!(first_status["objects"].is_null());
-        assert_eq!(decision_status(&service(1, &first_status), &selected("a", 0.7), None, false), first_status);
-        assert_ne!(decision_status(&service(2, &first_status), &selected("a", 0.7), None, false), first_status);
-        assert_eq!(
-            decision_status(&service(1, &first_status), &selected("b", 0.7), None, false)["runtime"]["name"],
-            "b"
-        );
+        let first = first_record(&decision("a", "score 0.5"), false);
+        let updated =
+            |generation, new: &RecordedDecision| updated_record(&service(generation, &first), new, None, false);
+        assert_eq!(updated(1, &decision("a", "score 0.7")), first);
+        assert_eq!(updated(2, &decision("a", "score 0.7")).message, "score 0.7");
+        assert_eq!(updated(1, &decision("b", "score 0.7")).runtime.unwrap().name, "b");
     }
 
     #[test]
     fn rejected_candidates_are_part_of_the_outcome() {
-        let infeasible = |names: &[&str]| Decision {
-            feasible: false,
-            reason: "NoCompatibleRuntime".to_owned(),
-            candidates: names.iter().map(|name| rejected(name)).collect(),
-            ..selected("a", 0.5)
-        };
-        let first_status = decision_status(&Value::Null, &infeasible(&["x", "y"]), None, false);
-        assert_eq!(decision_status(&service(1, &first_status), &infeasible(&["y", "x"]), None, false), first_status);
-        assert_ne!(decision_status(&service(1, &first_status), &infeasible(&["x"]), None, false), first_status);
+        let first = first_record(&infeasible("Disabled 2"), false);
+        let mut same = infeasible("Disabled 2");
+        same.record.message = "m".to_owned();
+        assert_eq!(updated_record(&service(1, &first), &same, None, false), first);
+        assert_ne!(updated_record(&service(1, &first), &infeasible("Disabled 1"), None, false), first);
     }
 
     #[test]
     fn redecides_once_per_annotation_value() {
-        let first_status = decision_status(&Value::Null, &selected("a", 0.5), None, true);
-        assert_eq!(first_status[STATUS_SERVED], true);
-        let mut annotated = service(1, &first_status);
-        annotated["metadata"]["annotations"][REDECIDE] = json!("t1");
-        let redecided = decision_status(&annotated, &selected("a", 0.7), None, false);
+        let first = first_record(&decision("a", "score 0.5"), true);
+        assert_eq!(first.served_fields.as_deref(), Some("f1"));
+        let annotated = |record: &DecisionRecord| {
+            let mut service = service(1, record);
+            service["metadata"]["annotations"][REDECIDE] = json!("t1");
+            service
+        };
+        let redecided = updated_record(&annotated(&first), &decision("a", "score 0.7"), Some("f1"), false);
         assert_eq!(
-            (&redecided[STATUS_REDECIDED], &redecided[STATUS_SERVED], &redecided["message"]),
-            (&json!("t1"), &json!(true), &json!("score 0.7"))
+            (redecided.redecided.as_deref(), redecided.served_fields.as_deref(), redecided.message.as_str()),
+            (Some("t1"), Some("f1"), "score 0.7")
         );
-        annotated["status"]["decision"] = redecided.clone();
-        assert_eq!(decision_status(&annotated, &selected("a", 0.8), None, false), redecided);
+        assert_eq!(updated_record(&annotated(&redecided), &decision("a", "score 0.8"), Some("f1"), false), redecided);
     }
 
     #[test]
     fn changed_outcome_clears_served_and_emits_an_event() {
-        let first_decision = selected("a", 0.5);
-        let served_status = decision_status(&Value::Null, &first_decision, None, true);
-        let second_decision = selected("b", 0.5);
-        assert!(decision_status(&service(1, &served_status), &second_decision, None, false)[STATUS_SERVED].is_null());
-        let events = |old: &Decision, new: &Decision| {
+        let (first, second) = (decision("a", ""), decision("b", ""));
+        let served = first_record(&first, true);
+        assert_eq!(updated_record(&service(1, &served), &second, Some("f1"), false).served_fields, None);
+        let events = |old: &RecordedDecision, new: &RecordedDecision| {
             decision_events(Some(old), new).into_iter().map(|event| (event.warning, event.reason)).collect::<Vec<_>>()
         };
-        assert_eq!(events(&first_decision, &second_decision), [(false, "Selected".to_owned())]);
-        assert!(events(&first_decision, &first_decision).is_empty());
-        let waiting_decision =
-            Decision { warnings: vec![Warning::new(NO_FREE_CAPACITY, "needs 8")], ..second_decision.clone() };
-        assert_eq!(events(&second_decision, &waiting_decision), [(true, NO_FREE_CAPACITY.as_str().to_owned())]);
-        let old_service = service(1, &decision_status(&Value::Null, &waiting_decision, None, false));
-        assert_eq!(decision_status(&old_service, &second_decision, None, false)["warnings"], json!([]));
+        assert_eq!(events(&first, &second), [(false, "Selected".to_owned())]);
+        assert!(events(&first, &first).is_empty());
+        let mut waiting = second.clone();
+        waiting.record.warnings = vec![Warning::new(NO_FREE_CAPACITY, "needs 8")];
+        assert_eq!(events(&second, &waiting), [(true, NO_FREE_CAPACITY.as_str().to_owned())]);
+        let record = updated_record(&service(1, &first_record(&waiting, false)), &second, None, false);
+        assert!(record.warnings.is_empty());
     }
 
     #[test]
     fn scaling_a_served_selection_does_not_clear_served() {
-        let served_status = decision_status(&Value::Null, &selected("a", 0.5), Some("f1"), true);
-        assert_eq!(served_status[STATUS_SELECTION_FIELDS], "f1");
-        let mut scaled = selected("a", 0.5);
-        scaled.components.get_mut("engine").unwrap().replicas = 2;
-        let scaled_status = decision_status(&service(2, &served_status), &scaled, Some("f1"), false);
+        let served = first_record(&decision("a", ""), true);
+        let engine = ComponentDecision { nodes: 1, replicas: 2, ..ComponentDecision::default() };
+        let scaled = RecordedDecision::new(decision("a", "").record, &[("engine".to_owned(), engine)].into());
         assert_eq!(
-            (&scaled_status[STATUS_SERVED], &scaled_status["components"]["engine"]["replicas"]),
-            (&json!(true), &json!(2))
+            updated_record(&service(2, &served), &scaled, Some("f1"), false).served_fields,
+            served.served_fields
         );
     }
 
     #[test]
     fn replaces_malformed_record() {
-        let malformed = service(1, &json!({"reason": 7, STATUS_SERVED: true}));
+        let mut malformed = service(1, &first_record(&decision("a", ""), true));
+        malformed["status"]["decision"]["reason"] = json!(7);
         assert_eq!(
-            decision_status(&malformed, &selected("a", 0.5), None, false),
-            decision_status(&Value::Null, &selected("a", 0.5), None, false)
+            updated_record(&malformed, &decision("a", ""), None, false),
+            first_record(&decision("a", ""), false)
         );
     }
 
     #[test]
-    fn limits_candidates_and_counts_omitted_ones() {
-        let eligible = |n: usize| candidate(&format!("r{n}"), &json!({"rank": n + 1, "selected": n == 0}));
-        let rejected = |n: usize| rejected(&format!("x{n}"));
-        let large_decision =
-            ServicePlan { candidates: (0..15).map(eligible).chain((0..25).map(rejected)).collect(), ..plan("a", 0.5) };
-        let status = decision_status(&Value::Null, &large_decision.clone().truncated().status_decision(), None, false);
-        assert_eq!(status["candidates"].as_array().unwrap().len(), 31);
-        assert_eq!(status["omitted"], json!({"runnersUp": 4, "rejections": 5}));
-        assert_eq!(status, decision_status(&Value::Null, &large_decision.status_decision(), None, false));
+    fn reads_record_of_an_earlier_release() {
+        let engine = json!({"acceleratorClass": "l40s", "resource": "nvidia.com/gpu", "acceleratorsPerNode": 1, "nodes": 1,
+            "replicas": 2, "costPerHour": 1.55});
+        let earlier = json!({"candidates": [{"runtime": "a", "scope": "Cluster", "selected": true}], "feasible": true,
+            "reason": "Selected", "message": "m", "runtime": {"name": "a", "scope": "Cluster"}, "omitted": {"rejections": 3},
+            "components": {"engine": engine}, "warnings": [], "served": true, "selectionFields": "f1"});
+        let service = json!({"metadata": {"generation": 1}, "status": {"observedGeneration": 1, "decision": earlier}});
+        let engine = ComponentDecision {
+            accelerator_class: Some("l40s".to_owned()),
+            resource: Some("nvidia.com/gpu".to_owned()),
+            accelerators_per_node: 1,
+            nodes: 1,
+            replicas: 1,
+            ..ComponentDecision::default()
+        };
+        let same = RecordedDecision::new(decision("a", "").record, &[("engine".to_owned(), engine)].into());
+        let record = updated_record(&service, &same, Some("f1"), false);
+        assert_eq!((record.served_fields.as_deref(), record.message.as_str()), (Some("f1"), "m"));
     }
 }

@@ -44,7 +44,7 @@ fn eligible_classes<'a>(
     let candidates = runtime.accelerators.iter().filter(move |candidate| candidate.component == component);
     candidates.filter_map(|candidate| match &candidate.evaluation {
         ClassEvaluation::Eligible(eligibility) => Some((candidate, eligibility)),
-        ClassEvaluation::Rejected(_) | ClassEvaluation::Recorded(_) => None,
+        ClassEvaluation::Rejected(_) => None,
     })
 }
 
@@ -62,9 +62,8 @@ fn alternative(candidate: &AcceleratorCandidate, eligibility: &Eligibility) -> S
 #[cfg(test)]
 mod tests {
     use decide::code::warning::NO_FREE_CAPACITY;
-    use decide::{Component, ComponentDecision, LazyList, ReplicaShape, Warning};
+    use decide::{Component, ComponentDecision, LazyList, ReplicaShape, Scope, Warning};
     use rstest::rstest;
-    use serde_json::json;
 
     use super::*;
 
@@ -92,10 +91,17 @@ mod tests {
     }
 
     fn plan(others: Vec<AcceleratorCandidate>, is_full: bool) -> ServicePlan {
-        let mut runtime: RuntimeCandidate =
-            serde_json::from_value(json!({"runtime": "r", "scope": "Cluster", "rank": 1, "selected": true})).unwrap();
         let classes = std::iter::once(candidate("l40s", Some(1.5), Some((4, 8)))).chain(others);
-        runtime.accelerators = LazyList::Ready(classes.collect());
+        let runtime = RuntimeCandidate {
+            runtime: "r".to_owned(),
+            scope: Scope::Cluster,
+            rank: Some(1),
+            selected: true,
+            accelerators: LazyList::Ready(classes.collect()),
+            rejected: None,
+            rank_basis: None,
+            outranked: None,
+        };
         let warning = Warning::new(NO_FREE_CAPACITY, "m").with_subject(WarningSubject::Component(Component::Engine));
         let engine = ComponentDecision { accelerator_class: Some("l40s".to_owned()), ..ComponentDecision::default() };
         ServicePlan {

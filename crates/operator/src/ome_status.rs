@@ -6,21 +6,24 @@ mod observations;
 use cluster::{Condition, ConditionStatus, EventPolicy, generation, metadata_field, render_conditions};
 use decide::code::runtime::NO_ELIGIBLE_ACCELERATOR;
 use jiff::Timestamp;
-use plan::ServicePlan;
 use plan::labels::COMPONENT;
+use plan::{DecisionRecord, ServicePlan};
 use serde_json::{Value, json};
 
 use crate::condition_reason::{ConditionReason, WorkloadReason};
+use crate::decision_record::{self, RecordedDecision};
 use crate::failures::{apply_failure, deferred_update, planned_workload_problem};
+use crate::gang_status;
 use crate::rollout::is_rollout_paused;
 use crate::rollout_strategy::interruptions;
 use crate::status_report::StatusReport;
 use crate::workloads::PlannedWorkload;
-use crate::{decision_record, gang_status};
 pub(crate) use observations::OmeObservations;
 
 /// Component whose Pods route requests.
 const ROUTER: &str = "router";
+/// Conditions that are true once a stage is complete.
+const STAGES: [&str; 5] = ["RuntimeResolved", "AcceleratorResolved", "WorkloadsReady", "RouterReady", "Ready"];
 /// Condition type, and code of the warning that the condition repeats.
 const AUTOSCALER_UNAVAILABLE: api::Code = plan::code::warning::AUTOSCALER_UNAVAILABLE;
 
@@ -29,15 +32,12 @@ pub(crate) fn report(observations: &OmeObservations<'_>, now: Timestamp) -> Stat
     let service = observations.service;
     let conditions = conditions(observations);
     let is_ready = conditions.last().is_some_and(|ready| ready.status == ConditionStatus::True);
-    let new_decision = observations.plan.status_decision();
-    let events = decision_record::decision_events(decision_record::recorded_decision(service).as_ref(), &new_decision);
-    let decision = decision_record::decision_status(
-        service,
-        &new_decision,
-        observations.plan.selection_fields.as_deref(),
-        is_ready,
-    );
-    let status = status(observations, &conditions, decision, now);
+    let plan = observations.plan;
+    let decision = RecordedDecision::new(plan.record(), &plan.components);
+    let recorded = RecordedDecision::from_status(&service["status"]);
+    let events = decision_record::decision_events(recorded.as_ref(), &decision);
+    let record = decision_record::updated_record(service, &decision, plan.selection_fields.as_deref(), is_ready);
+    let status = status(observations, &conditions, &record, now);
     StatusReport { conditions, status, events }
 }
 
@@ -100,14 +100,19 @@ fn no_surge_capacity(observations: &OmeObservations<'_>) -> Option<Condition> {
 }
 
 /// Returns the complete status that the operator writes.
-fn status(observations: &OmeObservations<'_>, conditions: &[Condition], decision: Value, now: Timestamp) -> Value {
+fn status(
+    observations: &OmeObservations<'_>,
+    conditions: &[Condition],
+    record: &DecisionRecord,
+    now: Timestamp,
+) -> Value {
     let service = observations.service;
     let generation = generation(service);
-    let components = components::components(observations, &decision["reason"]);
+    let components = components::components(observations);
     let mut status = json!({
         "observedGeneration": generation,
-        "conditions": render_conditions(&service["status"]["conditions"], conditions, generation, now),
-        "decision": decision,
+        "conditions": render_ome_conditions(service, conditions, now),
+        "decision": record.to_json(),
     });
     if let Some(url) = [ROUTER, "decoder", "engine"].iter().find_map(|name| components.get(*name)?.get("url")) {
         status["url"] = url.clone();
@@ -116,6 +121,20 @@ fn status(observations: &OmeObservations<'_>, conditions: &[Condition], decision
         status["components"] = Value::Object(components);
     }
     status
+}
+
+/// Renders conditions as upstream OME does: without a generation, because the status has one, and without the messages of
+/// stages that are complete, which repeat the reason.
+fn render_ome_conditions(service: &Value, conditions: &[Condition], now: Timestamp) -> Value {
+    let mut rendered = render_conditions(&service["status"]["conditions"], conditions, generation(service), now);
+    for (condition, fields) in conditions.iter().zip(rendered.as_array_mut().into_iter().flatten()) {
+        let Some(fields) = fields.as_object_mut() else { continue };
+        fields.remove("observedGeneration");
+        if STAGES.contains(&condition.type_) && condition.status == ConditionStatus::True {
+            fields.remove("message");
+        }
+    }
+    rendered
 }
 
 /// Returns the report of a service that cannot be planned; everything but the `Ready` condition is retained.
@@ -131,7 +150,7 @@ pub(crate) fn not_planned_report(
     if !status.is_object() {
         status = json!({});
     }
-    status["conditions"] = render_conditions(&service["status"]["conditions"], &conditions, generation, now);
+    status["conditions"] = render_ome_conditions(service, &conditions, now);
     if reason == ConditionReason::InvalidSpec {
         status["observedGeneration"] = generation.into();
     }

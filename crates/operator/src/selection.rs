@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::full_class::full_class_message;
 
-/// Plans of a service, with no more candidates than the status may contain.
+/// Plans of a service, without their candidates.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Selection {
     /// The plan to apply.
@@ -26,7 +26,11 @@ pub(crate) fn select(snapshot: &Snapshot, claims: &[Claim], object: &Value, serv
         false => (plan, None),
     };
     let full_class = full_class_message(&plan);
-    Selection { plan: plan.truncated(), better_plan: better_plan.map(ServicePlan::truncated), full_class }
+    Selection {
+        plan: plan.without_candidates(),
+        better_plan: better_plan.map(ServicePlan::without_candidates),
+        full_class,
+    }
 }
 
 /// A service retains its selection while any of its replicas is ready. Without a ready replica, it switches to the new

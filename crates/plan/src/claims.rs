@@ -10,6 +10,7 @@ use std::sync::Arc;
 use decide::{Class, ComponentDecision, Decision, Inventory, NodeInfo, ServiceUsage, Warning, WarningSubject};
 use serde_json::Value;
 
+use crate::decision_record::{DecisionRecord, recorded_components};
 use crate::labels;
 use crate::names;
 use least_allocated::LeastAllocatedNodes;
@@ -60,14 +61,11 @@ impl Claim {
     /// claims nothing; otherwise the decisions of two services that wait for each other would alternate forever.
     pub fn from_status(service: &Value) -> Option<Self> {
         let (metadata, status) = (&service["metadata"], &service["status"]);
-        let decision = &status["decision"];
-        if decision["feasible"] != true
-            || status_waits_for_capacity(decision)
-            || status["observedGeneration"] != metadata["generation"]
-        {
+        let record = DecisionRecord::from_status(status).filter(|record| record.feasible)?;
+        if waits_for_capacity(&record.warnings) || status["observedGeneration"] != metadata["generation"] {
             return None;
         }
-        let components = serde_json::from_value(decision["components"].clone()).ok()?;
+        let components = recorded_components(status);
         Self::new(metadata["namespace"].as_str()?, metadata["name"].as_str()?, &components)
     }
 
@@ -105,12 +103,6 @@ fn pod_sets(component: &str, decision: &ComponentDecision) -> Vec<PodSet> {
 /// Returns whether a decision with these warnings waits for accelerators of other services, or for more nodes.
 pub fn waits_for_capacity(warnings: &[Warning]) -> bool {
     warnings.iter().any(Warning::is_capacity_shortage)
-}
-
-/// Returns whether `status.decision` waits for accelerators of other services, or for more nodes.
-pub fn status_waits_for_capacity(decision: &Value) -> bool {
-    let mut warnings = decision["warnings"].as_array().into_iter().flatten();
-    warnings.any(|warning| warning["code"].as_str().is_some_and(decide::is_capacity_shortage))
 }
 
 /// Adds the claims of other services to the capacity warnings of a decision.

@@ -1,8 +1,11 @@
 //! The current selection of a service, as recorded in its status.
 
-use api::ome;
-use decide::{CurrentSelection, Decision, Demand, ModelReference};
+use std::collections::BTreeMap;
 
+use api::ome;
+use decide::{ComponentDecision, CurrentSelection, Demand, ModelReference, RuntimeRef};
+
+use crate::decision_record::{DecisionRecord, recorded_components};
 use crate::labels;
 use crate::names;
 
@@ -10,29 +13,29 @@ use crate::names;
 /// new value of the annotation [`labels::REDECIDE`], requests a new decision.
 pub(crate) fn current_selection(service: &ome::InferenceService, demand: &Demand) -> Option<CurrentSelection> {
     let status = service.status.as_ref()?;
-    let recorded_decision = status.decision.as_ref()?;
     let is_ready = status.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
-    let has_served = recorded_decision[labels::STATUS_SERVED] == true;
+    let is_observed = status.observed_generation == service.metadata.generation;
+    let status = serde_json::to_value(status).ok()?;
+    let record = DecisionRecord::from_status(&status).filter(|record| record.feasible)?;
     let requested = service.metadata.annotations.as_ref().and_then(|annotations| annotations.get(labels::REDECIDE));
-    let is_request_observed =
-        requested.is_none_or(|value| recorded_decision[labels::STATUS_REDECIDED] == value.as_str());
-    if !(is_ready || has_served) || !is_request_observed {
+    let is_request_observed = requested.is_none() || requested == record.redecided.as_ref();
+    if !(is_ready || record.served_fields.is_some()) || !is_request_observed {
         return None;
     }
-    let decision = serde_json::from_value::<Decision>(recorded_decision.clone()).ok()?;
-    let is_observed = status.observed_generation == service.metadata.generation;
+    let components = recorded_components(&status);
     let has_same_fields = || {
-        recorded_decision[labels::STATUS_SELECTION_FIELDS] == selection_fields(service, demand)
-            && has_declared_components(&decision, demand)
+        record.served_fields.as_deref() == Some(&selection_fields(service, demand))
+            && has_declared_components(&components, demand)
     };
-    (is_observed || has_same_fields()).then(|| CurrentSelection::from_decision(&decision)).flatten()
+    let is_current = is_observed || has_same_fields();
+    is_current.then(|| CurrentSelection { runtime: record.runtime.map(RuntimeRef::from), components })
 }
 
-/// Returns whether `decision` contains every component that the service declares. A component that only sets replica counts
+/// Returns whether `components` contains every component that the service declares. A component that only sets replica counts
 /// leaves [`selection_fields`] unchanged.
-fn has_declared_components(decision: &Decision, demand: &Demand) -> bool {
+fn has_declared_components(components: &BTreeMap<String, ComponentDecision>, demand: &Demand) -> bool {
     let mut declared = demand.components.iter().filter(|(_, component)| component.declared);
-    declared.all(|(component, _)| decision.components.contains_key(component.as_str()))
+    declared.all(|(component, _)| components.contains_key(component.as_str()))
 }
 
 /// Returns a fingerprint of the fields of the service that selection reads: its demand without replica counts, and the name

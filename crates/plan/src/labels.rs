@@ -54,13 +54,6 @@ pub const KUEUE_QUEUE: &str = "kueue.x-k8s.io/queue-name";
 
 /// Annotation of services: each new value requests a new decision.
 pub const REDECIDE: &str = "ome.io/redecide";
-/// Field of `status.decision`: the observed value of [`REDECIDE`].
-pub const STATUS_REDECIDED: &str = "redecided";
-/// Field of `status.decision`: whether the service was ready with this selection, which is therefore retained.
-pub const STATUS_SERVED: &str = "served";
-/// Field of `status.decision`: fingerprint of the fields of the service that selection reads. While it is unchanged, an edit
-/// such as scaling retains the selection.
-pub const STATUS_SELECTION_FIELDS: &str = "selectionFields";
 
 /// A map of labels or annotations.
 pub type Labels = BTreeMap<String, String>;

@@ -20,8 +20,12 @@
 
 #![warn(missing_docs)]
 
-pub use claims::{Claim, PodSet, status_waits_for_capacity, waits_for_capacity};
+pub use claims::{Claim, PodSet, waits_for_capacity};
 pub use class::Class;
+pub use decision_record::{
+    CandidateSummary, DecisionRecord, InvalidEntry, NearestRuntime, RecordedRuntime, RejectedCounts, component_shapes,
+    recorded_components,
+};
 pub use gang::PodGroupSchema;
 pub use names::{LeaderWorkerSetNames, fingerprint, label_value};
 pub use plan_error::PlanError;
@@ -39,6 +43,7 @@ mod class;
 pub mod code;
 mod components;
 mod current_selection;
+mod decision_record;
 mod demand;
 mod engine_container;
 mod gang;

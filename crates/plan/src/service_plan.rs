@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::{fusioninfer, ome};
-use decide::{
-    ComponentDecision, Decision, FieldKind, OmittedCounts, Remedy, RuntimeCandidate, RuntimeRef, Setting, Warning,
-};
+use decide::{ComponentDecision, Decision, FieldKind, Remedy, RuntimeCandidate, RuntimeRef, Setting, Warning};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -14,6 +12,7 @@ use crate::claims::{self, Claim};
 use crate::code;
 use crate::components;
 use crate::current_selection::{current_selection, selection_fields};
+use crate::decision_record::{self, CandidateSummary, DecisionRecord, RecordedRuntime};
 use crate::demand;
 use crate::names;
 use crate::owner::Owner;
@@ -71,9 +70,9 @@ pub struct ServicePlan {
     pub settings: BTreeMap<String, Vec<Setting>>,
     /// Complete Kubernetes objects in apply order; empty unless feasible.
     pub objects: Vec<Value>,
-    /// Number of entries removed from `candidates`; zero unless the plan was [truncated](Self::truncated).
+    /// Summary of the candidates of a plan [without candidates](Self::without_candidates).
     #[serde(skip)]
-    pub omitted: OmittedCounts,
+    pub candidate_summary: CandidateSummary,
     /// Names of the Deployments whose strategy the service or the runtime sets.
     #[serde(skip)]
     pub user_strategies: BTreeSet<String>,
@@ -147,34 +146,29 @@ impl ServicePlan {
         }
     }
 
-    /// Returns the decision for `status.decision`, with the results of the layout, bounded in size, and with the number
-    /// of omitted entries.
-    pub fn status_decision(&self) -> Decision {
-        self.decision_with_candidates(self.candidates.clone())
-    }
-
-    fn decision_with_candidates(&self, candidates: Vec<RuntimeCandidate>) -> Decision {
-        let decision = Decision {
+    /// Returns the record for `status.decision`, bounded in size.
+    pub fn record(&self) -> DecisionRecord {
+        let candidates = match self.candidates.as_slice() {
+            [] => self.candidate_summary.clone(),
+            candidates => CandidateSummary::new(candidates),
+        };
+        DecisionRecord {
             feasible: self.feasible,
             reason: self.reason.clone(),
-            message: self.message.clone(),
-            message_without_classes: self.message_without_classes.clone(),
-            runtime: self.runtime.clone(),
-            components: self.components.clone(),
+            message: decision_record::truncate(&self.message),
+            runtime: self.runtime.as_ref().map(RecordedRuntime::from),
             candidates,
-            warnings: self.warnings.clone(),
-            omitted: self.omitted,
-        };
-        decision.for_status()
+            warnings: decision_record::bounded_warnings(&self.warnings),
+            redecided: None,
+            served_fields: None,
+        }
     }
 
-    /// Truncates the candidates to those that fit into a status. Keeps all warnings, because the caller may add more.
+    /// Replaces the candidates by their summary, which is all that a record contains. They are much larger than the rest.
     #[must_use]
-    pub fn truncated(mut self) -> Self {
-        let candidates = std::mem::take(&mut self.candidates);
-        let decision = self.decision_with_candidates(candidates);
-        self.candidates = decision.candidates;
-        self.omitted = OmittedCounts { warnings: 0, ..decision.omitted };
+    pub fn without_candidates(mut self) -> Self {
+        self.candidate_summary = CandidateSummary::new(&self.candidates);
+        self.candidates = Vec::new();
         self
     }
 

@@ -131,7 +131,8 @@ pub struct InferenceServiceStatus {
     /// State by component: engine, decoder or router.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub components: BTreeMap<String, ComponentStatus>,
-    /// Decision with its candidates, rejections and warnings, as printed by `ostler plan -o json`.
+    /// Decision: the selected runtime, the candidates that came closest, the number of rejected ones by code, and warnings.
+    /// `ostler explain` shows all candidates.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub decision: Option<Value>,
@@ -154,9 +155,16 @@ pub struct ComponentStatus {
     /// Number of ready replicas.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready_replicas: Option<i32>,
+    /// Nodes per replica, if a replica has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<i32>,
     /// Accelerator that was selected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub selected_accelerator: Option<SelectedAccelerator>,
+    /// Replica sets by prompt size, if they use different accelerators.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "openapi::objects")]
+    pub variants: Vec<Value>,
 }
 
 /// The accelerator that was selected for a component.

@@ -3,10 +3,10 @@
 use std::fmt;
 
 use api::Code;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 
 use super::format::{AbbreviatedList, MAX_LISTED, or_unset};
-use super::{ClassRejection, MissingField, RecordedReason, field_assignments};
+use super::{ClassRejection, MissingField, RenderedReason, field_assignments};
 use crate::code;
 use crate::lazy_list::LazyList;
 use crate::size::{DisplayCount, SizeRange};
@@ -104,8 +104,6 @@ pub enum RuntimeRejection {
         /// Rejected classes, in the order of the record.
         classes: LazyList<(String, ClassRejection)>,
     },
-    /// Read from JSON.
-    Recorded(RecordedReason),
 }
 
 impl RuntimeRejection {
@@ -117,7 +115,7 @@ impl RuntimeRejection {
     /// Returns the position of the failed check in [`code::runtime::ALL`]. A runtime with a greater stage passed more checks.
     #[must_use]
     pub fn stage(&self) -> u8 {
-        self.known_code().map_or(0, |code| super::position(code::runtime::ALL, code))
+        super::position(code::runtime::ALL, self.code())
     }
 
     /// Returns how far a runtime is from passing the failed check; comparable between rejections of one stage. The unit
@@ -153,16 +151,8 @@ impl RuntimeRejection {
 
     /// Returns the published code.
     #[must_use]
-    pub fn code(&self) -> &str {
+    pub fn code(&self) -> Code {
         match self {
-            Self::Recorded(recorded) => &recorded.code,
-            rejection => rejection.known_code().map_or("", Code::as_str),
-        }
-    }
-
-    /// Returns the code with its documentation; `None` if the rejection was read from JSON.
-    pub(crate) fn known_code(&self) -> Option<Code> {
-        Some(match self {
             Self::Disabled => code::runtime::DISABLED,
             Self::MissingFields { fields, .. } => {
                 fields.first().map_or(code::runtime::FORMAT_MISMATCH, |first| first.field.code())
@@ -178,8 +168,7 @@ impl RuntimeRejection {
             Self::ProtocolUnsupported { .. } => code::runtime::PROTOCOL_UNSUPPORTED,
             Self::AutoSelectDisabled => code::runtime::AUTO_SELECT_DISABLED,
             Self::NoEligibleAccelerator { .. } => code::runtime::NO_ELIGIBLE_ACCELERATOR,
-            Self::Recorded(_) => return None,
-        })
+        }
     }
 }
 
@@ -237,7 +226,6 @@ impl fmt::Display for RuntimeRejection {
                 f.write_str("the runtime matches, but autoSelect is off; set spec.runtime.name to use it")
             }
             Self::NoEligibleAccelerator { component, classes, .. } => fmt_no_eligible_class(f, component, classes),
-            Self::Recorded(recorded) => f.write_str(&recorded.message),
         }
     }
 }
@@ -263,13 +251,7 @@ fn fmt_no_eligible_class(
 
 impl Serialize for RuntimeRejection {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        RecordedReason { code: self.code().to_owned(), message: self.to_string() }.serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for RuntimeRejection {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        RecordedReason::deserialize(deserializer).map(Self::Recorded)
+        RenderedReason { code: self.code().as_str(), message: self.to_string() }.serialize(serializer)
     }
 }
 

@@ -123,7 +123,7 @@ fn rejections<'a>(what_if: &'a WhatIf<'_>) -> impl Iterator<Item = &'a ClassReje
     let classes = what_if.current.candidates.iter().flat_map(|candidate| candidate.accelerators.iter());
     classes.filter_map(|class| match &class.evaluation {
         ClassEvaluation::Rejected(rejection) => Some(rejection),
-        ClassEvaluation::Eligible(_) | ClassEvaluation::Recorded(_) => None,
+        ClassEvaluation::Eligible(_) => None,
     })
 }
 

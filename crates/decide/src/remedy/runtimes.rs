@@ -93,7 +93,7 @@ pub(super) fn runtime_adaptations(what_if: &WhatIf<'_>, closest: &RuntimeRejecti
         return missing_field_changes(what_if, model);
     }
     let has_same_rejection = |candidate: &&RuntimeCandidate| {
-        candidate.rejected.as_ref().map_or("", RuntimeRejection::code) == closest.code()
+        candidate.rejected.as_ref().is_some_and(|rejection| rejection.code() == closest.code())
     };
     let rejected: Vec<&RuntimeCandidate> = what_if.current.candidates.iter().filter(has_same_rejection).collect();
     let mut changes = protocol_change(what_if, closest);

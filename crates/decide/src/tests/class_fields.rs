@@ -158,10 +158,9 @@ fn applies_both_requirement_styles(#[case] requirements: &str, #[case] expected:
         let codes = class_codes(&decision);
         assert_eq!(["nvidia-a100-40gb", "nvidia-h100-80gb", "nvidia-t4"].map(|name| codes[name]), expected, "{kind}");
         // Other fields are still evaluated.
-        let code =
-            |spec: &str| decide(spec).candidates[0].rejected.as_ref().map(|rejection| rejection.code().to_owned());
-        assert_eq!(code("disabled: true, ").as_deref(), Some("Disabled"));
-        assert_eq!(code("modelSizeRange: {max: 7B}, ").as_deref(), Some("SizeOutOfRange"));
+        let code = |spec: &str| decide(spec).candidates[0].rejected.as_ref().map(|rejection| rejection.code().as_str());
+        assert_eq!(code("disabled: true, "), Some("Disabled"));
+        assert_eq!(code("modelSizeRange: {max: 7B}, "), Some("SizeOutOfRange"));
         let with_decoder = decide("routerConfig: {}, engineConfig: {}, decoderConfig: {}, ");
         assert_eq!(with_decoder.components.keys().collect::<Vec<_>>(), ["decoder", "engine"]);
     }

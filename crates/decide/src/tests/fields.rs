@@ -29,7 +29,7 @@ fn rejection_code(model_fields: &str, entry_fields: &str) -> String {
 
 fn rejection(decision: &Decision) -> String {
     let rejected = decision.candidates.first().and_then(|candidate| candidate.rejected.as_ref());
-    rejected.map_or(String::new(), |rejection| rejection.code().to_owned())
+    rejected.map_or(String::new(), |rejection| rejection.code().into())
 }
 
 #[rstest]

@@ -16,7 +16,7 @@ fn decide_entry(entry: &str, model: &str, runtime: &str) -> Decision {
 }
 
 fn code(decision: &Decision) -> &str {
-    decision.candidates[0].rejected.as_ref().map_or("", |rejection| rejection.code())
+    decision.candidates[0].rejected.as_ref().map_or("", |rejection| rejection.code().as_str())
 }
 
 const LLAMA: &str = "modelFormat: {name: safetensors}, modelArchitecture: LlamaForCausalLM, modelParameterSize: 7B";

@@ -154,16 +154,6 @@ proptest! {
         prop_assert_eq!((&after.runtime, &after.components, after.reason.as_str()), (&previous.runtime, &previous.components, "Kept"));
     }
 
-    #[test]
-    fn status_is_bounded_and_round_trips(fixture in any_fixture()) {
-        let decision = fixture.decide();
-        let status = serde_json::to_value(decision.for_status()).unwrap();
-        prop_assert!(status.to_string().len() < 64_000);
-        let parsed: Decision = serde_json::from_value(status.clone()).unwrap();
-        prop_assert_eq!(serde_json::to_value(&parsed).unwrap(), status);
-        prop_assert_eq!(CurrentSelection::from_decision(&parsed), CurrentSelection::from_decision(&decision));
-    }
-
     /// Every remedy makes the service feasible: it was verified by repeating the decision.
     #[test]
     fn remedies_make_the_service_feasible(fixture in any_fixture()) {

@@ -493,32 +493,6 @@ fn warns_about_runtime_without_model(#[case] spec: &str, #[case] warns: bool) {
     assert_eq!(warning_codes(&decision).contains(&"ModelUnstated"), warns, "{:?}", decision.warnings);
 }
 
-/// A bounded record of many rejected classes retains those with a distinct reason.
-#[test]
-fn bounded_record_retains_rare_rejections() {
-    let spec = "acceleratorSelector: {excludedClasses: [nvidia-t4]}";
-    let mut fixture = fixture_with_classes(&[&model("13B", ""), RUNTIME, &service(spec, "")]);
-    let template =
-        std::sync::Arc::clone(fixture.supply.classes.iter().find(|class| class.name == "nvidia-a100-40gb").unwrap());
-    let class_without_nodes = |number: u32| {
-        let mut class = Class::clone(&template);
-        class.name = format!("a-{number}");
-        class.availability = Some(crate::nodes::Availability::default());
-        std::sync::Arc::new(class)
-    };
-    fixture.supply.classes = (0..60)
-        .map(class_without_nodes)
-        .chain(fixture.supply.classes.iter().filter(|class| class.name == "nvidia-t4").cloned())
-        .collect();
-    let status = fixture.decide().for_status();
-    let accelerators = &status.candidates[0].accelerators;
-    assert_eq!(
-        accelerators.first().map(|candidate| (candidate.class.as_str(), candidate.evaluation.code())),
-        Some(("nvidia-t4", "ExcludedClass"))
-    );
-    assert_eq!(accelerators.iter().count() + status.omitted.classes, 61);
-}
-
 // The node affinity of a service can name a node.
 #[rstest]
 #[case::matching_node("h", true)]

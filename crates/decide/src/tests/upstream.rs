@@ -307,6 +307,5 @@ fn abbreviates_long_lists() {
     let service = service(&format!("acceleratorSelector: {{preferredClasses: [{}]}}", class_names.join(", ")));
     let decision = decide_manifests(&[MODEL, &runtime("a", ON_ANY_CLASS), &service]);
     assert!(decision.message.len() < 1000 && decision.message.contains("and 998 more"), "{}", decision.message);
-    assert!(serde_json::to_string(&decision.for_status()).unwrap().len() < 8000);
     assert!(warning_codes(&decision).is_empty());
 }

@@ -146,10 +146,12 @@ fn definition_effects(change: &Change) -> Effects {
 /// A service that is deleted or changes its selection releases its claims, so other services are enqueued. Other status
 /// changes are the operator's own writes.
 fn service_effects(kind: Kind, key: &NamespacedName, old: Option<&Value>, new: Option<&Value>) -> Effects {
-    let selection = |service: &Value| service["status"]["decision"]["components"].clone();
-    let claim_fields =
-        |service: &Value| (selection(service), plan::status_waits_for_capacity(&service["status"]["decision"]));
-    let has_released_claim = old.is_some_and(|old| selection(old).is_object()) && differ(old, new, claim_fields);
+    let claim = |service: &Value| {
+        let record = plan::DecisionRecord::from_status(&service["status"])?;
+        let is_waiting = plan::waits_for_capacity(&record.warnings);
+        Some((record.runtime, plan::recorded_components(&service["status"]), is_waiting))
+    };
+    let has_released_claim = old.is_some_and(|old| claim(old).is_some()) && differ(old, new, claim);
     match new {
         None => vec![Work::WaitingServices].into(),
         Some(_) if differ(old, new, user_fields) => vec![Work::Item(WorkItem::Service(kind, key.clone()))].into(),

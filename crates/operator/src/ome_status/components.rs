@@ -11,12 +11,12 @@ use crate::workloads::LiveWorkload;
 
 /// Returns the components with counts from the workloads, the accelerator class from the plan and the URL from the
 /// planned Service.
-pub(super) fn components(observations: &OmeObservations<'_>, reason: &Value) -> Map<String, Value> {
+pub(super) fn components(observations: &OmeObservations<'_>) -> Map<String, Value> {
     let planned = observations.plan.components.iter();
-    planned.map(|(name, decision)| (name.clone(), component(observations, name, decision, reason))).collect()
+    planned.map(|(name, decision)| (name.clone(), component(observations, name, decision))).collect()
 }
 
-fn component(observations: &OmeObservations<'_>, name: &str, decision: &ComponentDecision, reason: &Value) -> Value {
+fn component(observations: &OmeObservations<'_>, name: &str, decision: &ComponentDecision) -> Value {
     let is_of_component = |object: &Value| object["metadata"]["labels"][COMPONENT] == name;
     let live: Vec<&LiveWorkload> = observations
         .workloads
@@ -25,12 +25,21 @@ fn component(observations: &OmeObservations<'_>, name: &str, decision: &Componen
         .filter_map(|workload| workload.live.as_ref())
         .collect();
     let progress: Vec<Progress> = live.iter().map(|workload| Progress::from_workload(&workload.object)).collect();
-    let mut component = json!({
-        "replicas": progress.iter().map(|replicas| replicas.desired).sum::<i64>(),
-        "readyReplicas": progress.iter().map(|replicas| replicas.ready).sum::<i64>(),
-    });
+    // Until the workloads exist, other services must know how many replicas will use accelerators.
+    let desired = match progress.as_slice() {
+        [] => i64::from(decision.replicas),
+        progress => progress.iter().map(|replicas| replicas.desired).sum(),
+    };
+    let ready = progress.iter().map(|replicas| replicas.ready).sum::<i64>();
+    let mut component = json!({"replicas": desired, "readyReplicas": ready});
+    if decision.nodes > 1 {
+        component["nodes"] = decision.nodes.into();
+    }
     if let Some(class) = &decision.accelerator_class {
-        component["selectedAccelerator"] = selected_accelerator(class, decision, reason);
+        component["selectedAccelerator"] = selected_accelerator(class, decision);
+    }
+    if !decision.variants.is_empty() {
+        component["variants"] = json!(decision.variants);
     }
     let objects = observations.plan.objects.iter();
     if let Some(url) = objects.filter(|object| object["kind"] == "Service" && is_of_component(object)).find_map(url) {
@@ -39,9 +48,9 @@ fn component(observations: &OmeObservations<'_>, name: &str, decision: &Componen
     component
 }
 
-/// Renders the selected class with the resources that its Pods request, and the reason of the decision.
-fn selected_accelerator(class: &str, decision: &ComponentDecision, reason: &Value) -> Value {
-    let mut selected_accelerator = json!({"acceleratorClass": class, "reason": reason});
+/// Renders the selected class with the resources that its Pods request.
+fn selected_accelerator(class: &str, decision: &ComponentDecision) -> Value {
+    let mut selected_accelerator = json!({"acceleratorClass": class});
     if let Some(resource) = &decision.resource {
         selected_accelerator["resourceRequests"] = json!({resource: decision.accelerators_per_node.to_string()});
     }

@@ -93,7 +93,7 @@ fn events(service: &Value, plan: &ServicePlan, workloads: &[PlannedWorkload]) ->
 }
 
 #[test]
-fn normal_start_emits_three_normal_events() {
+fn normal_start_emits_two_normal_events() {
     let pod = |status: Value| json!({"metadata": {"name": "p"}, "status": status});
     let starting = pod(json!({"phase": "Pending"}));
     let probing = pod(json!({"phase": "Running", "containerStatuses": [{"name": "main", "ready": false}]}));
@@ -105,7 +105,7 @@ fn normal_start_emits_three_normal_events() {
         all_events.extend(events);
         service["status"] = status;
     }
-    assert_eq!(all_events, ["Normal Selected", "Normal Starting", "Normal Ready"]);
+    assert_eq!(all_events, ["Normal Selected", "Normal Ready"]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cluster::{find_condition, is_managed_by};
+use cluster::{find_current_condition, is_managed_by};
 use embedded::Server;
 use operator::FIELD_MANAGER;
 use serde_json::{Value, json};
@@ -79,9 +79,7 @@ fn name(object: &Value) -> &str {
 }
 
 fn is_ready(service: &Value) -> bool {
-    find_condition(&service["status"]["conditions"], "Ready").is_some_and(|ready| {
-        ready["status"] == "True" && ready["observedGeneration"] == service["metadata"]["generation"]
-    })
+    find_current_condition(service, "Ready").is_some_and(|ready| ready["status"] == "True")
 }
 
 async fn wait_until_all_ready(cluster: &SimulatedCluster) {

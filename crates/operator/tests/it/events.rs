@@ -33,7 +33,7 @@ async fn regular_start_emits_normal_events() {
     let reported = test_cluster.wait_for("event Ready", |server| {
         Some(events(server, "chat")).filter(|reported| reported.iter().any(|event| event.ends_with(" Ready")))
     });
-    assert_eq!(reported.await, ["Normal Selected", "Normal Starting", "Normal Ready"]);
+    assert_eq!(reported.await, ["Normal Selected", "Normal Ready"]);
 }
 
 /// Returns CRDs without a schema, as an older installation may have them.
@@ -122,7 +122,7 @@ async fn event_about_invalid_runtime_is_retried() {
     let (faults, count) = event_faults(3);
     let _operator = test_cluster.start_operator_with_faults(operator::Options::default(), faults);
     test_cluster
-        .wait_for("both events", |server| {
+        .wait_for("the event", |server| {
             ["broken", "defective"].iter().all(|name| events(server, name) == ["Warning LeftOut"]).then_some(())
         })
         .await;
@@ -139,13 +139,7 @@ async fn event_of_a_service_is_retried() {
     let (faults, _) = event_faults(5);
     let _operator = test_cluster.start_operator_with_faults(operator::Options::default(), faults);
     test_cluster.server.create(OME_SERVICES, supply::service("chat", "small")).unwrap();
-    test_cluster
-        .wait_for("both events", |server| {
-            let mut reported = events(server, "chat");
-            reported.sort();
-            (reported == ["Normal Selected", "Normal Starting"]).then_some(())
-        })
-        .await;
+    test_cluster.wait_for("the event", |server| (events(server, "chat") == ["Normal Selected"]).then_some(())).await;
 }
 
 /// Returns whether a request writes the status of a service.
@@ -190,7 +184,7 @@ async fn crash_before_the_status_repeats_no_event_and_loses_none() {
         test_cluster.start_operator(operator::Options::default());
         test_cluster.wait_for_condition(OME_SERVICES, "chat", "RuntimeResolved", "True").await;
         test_cluster.wait_until_idle().await;
-        assert_eq!(events(&test_cluster.server, "chat"), ["Normal Selected", "Normal Starting"], "{lost}");
+        assert_eq!(events(&test_cluster.server, "chat"), ["Normal Selected"], "{lost}");
     }
 }
 
@@ -249,7 +243,7 @@ async fn edit_before_the_status_repeats_no_event() {
     test_cluster.wait_for_condition(OME_SERVICES, "chat", "RuntimeResolved", "True").await;
     test_cluster.wait_until_idle().await;
     assert!(edits.load(Ordering::Relaxed) >= 2, "the status was written again");
-    assert_eq!(events(&test_cluster.server, "chat"), ["Normal Selected", "Normal Starting"]);
+    assert_eq!(events(&test_cluster.server, "chat"), ["Normal Selected"]);
 }
 
 /// The API server records the times of statuses and conditions in seconds.

@@ -148,7 +148,7 @@ async fn shutdown_sends_events_then_completes_work_then_releases_the_lease() {
     assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
     let service = test_cluster.server.get(OME_SERVICES, "default", "one").unwrap();
     assert!(service["status"]["decision"].is_object());
-    assert_eq!(event_reasons(&test_cluster, "one"), ["Selected", "Starting"]);
+    assert_eq!(event_reasons(&test_cluster, "one"), ["Selected"]);
     assert_eq!(holder(&test_cluster), "");
     let released = test_cluster.server.get(LEASES, "default", "ostler-operator").unwrap();
     let transitions = |lease: &Value| lease["spec"]["leaseTransitions"].clone();
@@ -181,7 +181,7 @@ async fn next_leader_writes_the_status_without_repeating_events() {
     test_cluster.wait_for_condition(OME_SERVICES, "one", "RuntimeResolved", "True").await;
     assert!(is_disconnected.load(Ordering::Relaxed));
     assert_eq!(holder(&test_cluster), "second");
-    assert_eq!(event_reasons(&test_cluster, "one"), ["Selected", "Starting"]);
+    assert_eq!(event_reasons(&test_cluster, "one"), ["Selected"]);
 }
 
 /// A request that is never answered delays the shutdown by a limited time. The Lease is not released, because the API

@@ -67,7 +67,7 @@ async fn minimal_service_gets_objects_and_a_decision() {
     let test_cluster = TestCluster::start(true).await;
     test_cluster.server.create(OME_SERVICES, minimal_service("chat", MODEL)).unwrap();
     let service = test_cluster.wait_for_condition(OME_SERVICES, "chat", "RuntimeResolved", "True").await;
-    assert_eq!(service["status"]["decision"]["feasible"], true);
+    assert_eq!(service["status"]["decision"]["reason"], "Selected");
     assert_eq!(
         service["status"]["components"]["engine"]["selectedAccelerator"]["acceleratorClass"],
         "nvidia-h100-80gb"
@@ -84,10 +84,10 @@ async fn minimal_service_gets_objects_and_a_decision() {
     test_cluster.mark_deployment_ready("chat-engine");
     let decision = service["status"]["decision"].clone();
     let service = test_cluster.wait_for_condition(OME_SERVICES, "chat", "Ready", "True").await;
-    for field in ["message", "runtime", "components", "candidates"] {
+    for field in ["message", "reason", "runtime", "nearest", "rejected"] {
         assert_eq!(service["status"]["decision"][field], decision[field]);
     }
-    assert_eq!(service["status"]["decision"]["served"], true);
+    assert!(decision["servedFields"].is_null() && service["status"]["decision"]["servedFields"].is_string());
 }
 
 #[tokio::test(start_paused = true)]

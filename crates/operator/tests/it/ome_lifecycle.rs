@@ -37,8 +37,7 @@ fn service(server: &Server) -> Arc<Value> {
 
 fn ready_condition(server: &Server) -> Option<Value> {
     let service = service(server);
-    let wait_until_ready = cluster::find_condition(&service["status"]["conditions"], "Ready")?;
-    (wait_until_ready["observedGeneration"] == service["metadata"]["generation"]).then(|| wait_until_ready.clone())
+    cluster::find_current_condition(&service, "Ready").cloned()
 }
 
 async fn wait_until_ready(cluster: &SimulatedCluster) {

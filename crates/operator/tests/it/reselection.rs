@@ -39,7 +39,8 @@ async fn waiting_service_continues_when_a_runtime_is_eligible() {
     let test_cluster = TestCluster::with_server(server, operator::Options::default());
     test_cluster.server.create(OME_SERVICES, supply::service("chat", "small")).unwrap();
     let service = test_cluster.wait_for_condition(OME_SERVICES, "chat", "RuntimeResolved", "False").await;
-    assert_eq!(service["status"]["decision"]["candidates"][0]["rejected"]["code"], "Disabled");
+    let decision = &service["status"]["decision"];
+    assert_eq!((&decision["feasible"], &decision["rejected"]), (&json!(false), &json!("Disabled 1")));
     // Editing the runtime suffices to resolve the waiting service.
     let mut enabled_runtime = (*test_cluster.server.get(RUNTIMES, "", "any").unwrap()).clone();
     enabled_runtime["spec"]["disabled"] = json!(false);
@@ -58,8 +59,8 @@ async fn waiting_service_continues_when_a_class_is_eligible() {
     let test_cluster = TestCluster::with_server(server, operator::Options::default());
     test_cluster.server.create(OME_SERVICES, crate::test_cluster::minimal_service("chat", "large")).unwrap();
     let service = test_cluster.wait_for_condition(OME_SERVICES, "chat", "AcceleratorResolved", "False").await;
-    let class_candidate = &service["status"]["decision"]["candidates"][0]["accelerators"][0];
-    assert_eq!((&class_candidate["class"], &class_candidate["code"]), (&json!("t4"), &json!("ModelDoesNotFit")));
+    let nearest = service["status"]["decision"]["nearest"][0].as_str().unwrap();
+    assert!(nearest.starts_with("any: NoEligibleAccelerator: ") && nearest.contains("t4 ModelDoesNotFit"), "{nearest}");
     // The class alone is not sufficient because it has no node yet.
     test_cluster.server.create(CLASSES, supply::class("h100", "80Gi", "5")).unwrap();
     test_cluster.server.create("nodes", supply::node("node-h100", "h100")).unwrap();

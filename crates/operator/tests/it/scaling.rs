@@ -48,8 +48,7 @@ pub(crate) fn service(server: &Server) -> Arc<Value> {
 /// Returns condition `kind` of `chat` if it was observed at the current generation.
 pub(crate) fn condition(server: &Server, kind: &str) -> Option<Value> {
     let service = service(server);
-    let condition = cluster::find_condition(&service["status"]["conditions"], kind)?;
-    (condition["observedGeneration"] == service["metadata"]["generation"]).then(|| condition.clone())
+    cluster::find_current_condition(&service, kind).cloned()
 }
 
 /// Waits until condition `Ready` has this status, and returns its message.

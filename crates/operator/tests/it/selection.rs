@@ -99,7 +99,7 @@ async fn named_runtime_prefers_its_own_namespace() {
     };
     assert_eq!(
         selected_runtime(create_and_wait_for_decision(&test_cluster, service_with_runtime("one")).await.as_ref()),
-        (&json!("any"), &json!("Cluster"))
+        (&json!("any"), &Value::Null)
     );
     test_cluster.server.create(NAMESPACED_RUNTIMES, supply::namespaced_runtime("any", "default")).unwrap();
     assert_eq!(

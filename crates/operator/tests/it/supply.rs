@@ -68,5 +68,5 @@ pub(crate) fn add_class_with_node(server: &Server, name: &str, memory: &str, pri
 
 /// Returns the class that is selected for the engine.
 pub(crate) fn selected_class(service: &Value) -> &Value {
-    &service["status"]["decision"]["components"]["engine"]["acceleratorClass"]
+    &service["status"]["components"]["engine"]["selectedAccelerator"]["acceleratorClass"]
 }

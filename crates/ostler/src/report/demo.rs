@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use plan::{DecisionRecord, NearestRuntime, recorded_components};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::explain::omitted_rejections;
 use super::names::format_count;
 
 /// The result of the demo. Its JSON form is the stable output of `--demo -o json`.
@@ -85,43 +85,41 @@ impl ServiceOutcome {
 
     /// Returns the decision in the status of a service.
     pub(crate) fn from_service(service: &Value) -> Self {
-        let decision = &service["status"]["decision"];
+        let status = &service["status"];
         let text = |value: &Value| value.as_str().map(str::to_owned);
-        let candidates = unselected_candidates(decision);
-        let nearest_rejected = candidates.iter().find(|candidate| candidate.is_rejected).cloned();
-        let recorded_rejections = candidates.iter().filter(|candidate| candidate.is_rejected).count();
+        let record = DecisionRecord::from_status(status);
+        let is_feasible = record.as_ref().is_some_and(|record| record.feasible);
+        let engine = recorded_components(status).remove("engine");
+        let runtime = record.as_ref().and_then(|record| Some(record.runtime.as_ref()?.name.clone()));
+        let message = record.as_ref().map(|record| record.message.clone()).unwrap_or_default();
+        let candidates = record.map(|record| record.candidates).unwrap_or_default();
         Self {
             kind: text(&service["kind"]).unwrap_or_default(),
             name: text(&service["metadata"]["name"]).unwrap_or_default(),
-            runtime: text(&decision["runtime"]["name"]),
-            accelerator_class: text(&decision["components"]["engine"]["acceleratorClass"]),
-            runner_up: candidates.into_iter().next(),
-            nearest_rejected,
-            rejected: recorded_rejections + omitted_rejections(decision),
-            message: text(&decision["message"]).unwrap_or_default(),
-            is_feasible: decision["feasible"] == true,
+            runtime,
+            accelerator_class: engine.and_then(|engine| engine.accelerator_class),
+            runner_up: candidates.nearest.first().cloned().map(UnselectedCandidate::from),
+            nearest_rejected: candidates
+                .nearest
+                .iter()
+                .find(|candidate| !candidate.is_outranked())
+                .cloned()
+                .map(UnselectedCandidate::from),
+            rejected: candidates.rejected.total(),
+            message,
+            is_feasible,
         }
     }
 }
 
-/// Returns the outranked candidates, then the rejected ones, in the order of the decision.
-fn unselected_candidates(decision: &Value) -> Vec<UnselectedCandidate> {
-    let candidates = decision["candidates"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let unselected_candidate = |candidate: &Value| {
-        let is_rejected = candidate["rejected"].is_object();
-        let reason = &candidate[if is_rejected { "rejected" } else { "outranked" }];
-        UnselectedCandidate {
-            runtime: text(&candidate["runtime"]),
-            code: text(&reason["code"]),
-            message: text(&reason["message"]),
-            is_rejected,
-        }
-    };
-    let mut unselected: Vec<UnselectedCandidate> =
-        candidates.iter().filter(|candidate| candidate["selected"] != true).map(unselected_candidate).collect();
-    unselected.sort_by_key(|candidate| candidate.is_rejected);
-    unselected
+// === impl UnselectedCandidate ===
+
+impl From<NearestRuntime> for UnselectedCandidate {
+    fn from(candidate: NearestRuntime) -> Self {
+        let is_rejected = !candidate.is_outranked();
+        let NearestRuntime { runtime, code, message } = candidate;
+        Self { runtime, code, message, is_rejected }
+    }
 }
 
 /// Renders the outcome, followed by example commands unless the demo exits (`once`).

@@ -137,7 +137,7 @@ fn free_accelerators(service: &ServicePlan, name: &str, component: &ComponentDec
         ClassEvaluation::Eligible(eligibility) => {
             eligibility.free_and_total.map(|(free, total)| format!("{free} of {total}"))
         }
-        ClassEvaluation::Rejected(_) | ClassEvaluation::Recorded(_) => None,
+        ClassEvaluation::Rejected(_) => None,
     }
 }
 
@@ -146,7 +146,7 @@ fn runtime_lines(service: &ServicePlan, all: bool) -> Vec<String> {
     let nearest = service.candidates.first().filter(|_| !service.feasible);
     let headline_reason = nearest.and_then(|nearest| nearest.rejected.as_ref()).map(summary);
     let reason = |candidate: &RuntimeCandidate| match (&candidate.rejected, &candidate.outranked) {
-        (Some(rejection), _) if headline_reason.as_ref() == Some(&summary(rejection)) => rejection.code().to_owned(),
+        (Some(rejection), _) if headline_reason.as_ref() == Some(&summary(rejection)) => rejection.code().into(),
         (Some(rejection), _) => format!("{}: {}", rejection.code(), summary(rejection)),
         (None, Some(criterion)) => criterion.to_string(),
         (None, None) => candidate.rank_basis.as_ref().map_or_else(|| "compatible".to_owned(), ToString::to_string),

@@ -1,6 +1,6 @@
 //! Renders the status of rollouts, and the changes between revisions.
 
-use cluster::{find_condition, generation, metadata_field};
+use cluster::{find_condition, find_current_condition, generation, metadata_field};
 use operator::{ConditionReason, WorkloadReason, is_rollout_paused, revision_number};
 use serde_json::Value;
 
@@ -66,17 +66,18 @@ struct FieldChange {
 
 /// Returns the phase of the rollout of a service, and a message.
 pub(crate) fn progress(service: &Value) -> (RolloutPhase, String) {
-    let status = &service["status"];
-    let generation = generation(service);
-    let ready =
-        find_condition(&status["conditions"], "Ready").filter(|ready| ready["observedGeneration"] == generation);
-    let Some(ready) = ready else {
-        return (RolloutPhase::Progressing, format!("Waiting for the operator to observe generation {generation}"));
+    let Some(ready) = find_current_condition(service, "Ready") else {
+        let message = format!("Waiting for the operator to observe generation {}", generation(service));
+        return (RolloutPhase::Progressing, message);
     };
-    let has_failed = find_condition(&status["conditions"], "Failed").is_some_and(|failed| failed["status"] == "True");
+    let has_failed =
+        find_condition(&service["status"]["conditions"], "Failed").is_some_and(|failed| failed["status"] == "True");
     let text = |field: &str| ready[field].as_str().unwrap_or_default();
     let message = text("message");
     match () {
+        () if ready["status"] == "True" && message.is_empty() => {
+            (RolloutPhase::Complete, "successfully rolled out".to_owned())
+        }
         () if ready["status"] == "True" => (RolloutPhase::Complete, format!("successfully rolled out: {message}")),
         () if has_failed || is_terminal(text("reason")) => (RolloutPhase::Failed, format!("rollout failed: {message}")),
         () if is_rollout_paused(service) => (RolloutPhase::Paused, format!("rollout paused: {message}")),

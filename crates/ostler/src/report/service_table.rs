@@ -28,14 +28,14 @@ pub(crate) fn row(service: &Value) -> Row {
     let text = |pointer: &str| service.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     let ready = find_condition(&service["status"]["conditions"], "Ready");
     let is_ready = ready.is_some_and(|condition| condition["status"] == "True");
-    let decision = &service["status"]["decision"];
     let key = ["/apiVersion", "/metadata/namespace", "/metadata/name"].map(|pointer| text(pointer).unwrap_or_default());
     Row {
         key: key.join("/"),
         name: text("/metadata/name").unwrap_or_default(),
         model: text("/spec/model/name").unwrap_or_else(|| "(roles)".to_owned()),
-        runtime: decision["runtime"]["name"].as_str().map_or_else(|| roles(service), str::to_owned),
-        accelerator: decision["components"]["engine"]["acceleratorClass"].as_str().unwrap_or("–").to_owned(),
+        runtime: text("/status/decision/runtime/name").unwrap_or_else(|| roles(service)),
+        accelerator: text("/status/components/engine/selectedAccelerator/acceleratorClass")
+            .unwrap_or_else(|| "–".to_owned()),
         ready: is_ready,
         replicas: replicas(&service["status"]["components"]),
         reason: ready.and_then(|ready| ready["reason"].as_str()).unwrap_or_default().to_owned(),
@@ -97,8 +97,8 @@ mod tests {
             "metadata": {"name": "chat"},
             "spec": {"model": {"name": "llama-3-2-3b"}},
             "status": {
-                "decision": {"runtime": {"name": "srt-llama"}, "components": {"engine": {"acceleratorClass": "nvidia-l40s"}}},
-                "components": {"engine": {"replicas": 2, "readyReplicas": 2}},
+                "decision": {"runtime": {"name": "srt-llama"}},
+                "components": {"engine": {"replicas": 2, "readyReplicas": 2, "selectedAccelerator": {"acceleratorClass": "nvidia-l40s"}}},
                 "conditions": [{"type": "Ready", "status": "True", "message": "x"}],
             },
         });

@@ -71,7 +71,8 @@ fn service_lifecycle(kubectl: &Kubectl) {
     let output = kubectl.run(&["get", "inference,acceleratorclasses,pods"]);
     assert!(output.contains("chat-engine-") && output.contains("nvidia-l40s"), "{output}");
     list_accelerator_class(kubectl);
-    kubectl.assert_contains(&["describe", "inferenceservice.ome.io", "chat"], "Ready");
+    let description = kubectl.run(&["describe", "inferenceservice.ome.io", "chat"]);
+    assert!(description.contains("Nearest:") && description.lines().count() < 60, "{description}");
     let pod = kubectl.run(&["get", "pods", "-o", "name"]);
     kubectl.assert_contains(&["logs", pod.trim()], "simulated engine");
     kubectl.assert_contains(&["explain", "inferenceservices.ome.io.spec.model"], "FIELD: model <Object>");

@@ -112,14 +112,13 @@ fn decision_in_status_is_a_claim(
     #[case] warning: Option<&str>,
     #[case] has_claim: bool,
 ) {
-    let decision = json!({
-        "feasible": feasible, "reason": "Selected", "message": "",
-        "warnings": warning.map(|code| json!([{"code": code, "message": ""}])),
-        "components": {"engine": {"acceleratorClass": "h100", "acceleratorsPerNode": 4, "nodes": 2, "replicas": 3}},
-    });
+    let warnings: Vec<Value> = warning.iter().map(|code| json!({"code": code, "message": ""})).collect();
+    let decision = json!({"feasible": feasible, "reason": "Selected", "message": "", "warnings": warnings});
+    let engine = json!({"replicas": 3, "nodes": 2, "selectedAccelerator":
+        {"acceleratorClass": "h100", "resourceRequests": {"nvidia.com/gpu": "4"}}});
     let claim = Claim::from_status(&json!({
         "metadata": {"name": "chat", "namespace": "n", "generation": generation},
-        "status": {"observedGeneration": 1, "decision": decision},
+        "status": {"observedGeneration": 1, "decision": decision, "components": {"engine": engine}},
     }));
     assert_eq!(claim.is_some(), has_claim);
     if let Some(claim) = claim {
@@ -133,11 +132,12 @@ fn decision_in_status_is_a_claim(
 #[case::no_accelerators(0, 1)]
 #[case::no_nodes(4, 0)]
 fn pods_without_accelerators_claim_nothing(#[case] per_node: u32, #[case] nodes: u32) {
+    let engine = json!({"replicas": u32::MAX, "nodes": nodes, "selectedAccelerator":
+        {"acceleratorClass": "h100", "resourceRequests": {"nvidia.com/gpu": per_node.to_string()}}});
     let service = json!({
         "metadata": {"name": "chat", "namespace": "n", "generation": 1},
-        "status": {"observedGeneration": 1, "decision": {"feasible": true, "components": {"engine": {
-            "acceleratorClass": "h100", "acceleratorsPerNode": per_node, "nodes": nodes, "replicas": u32::MAX,
-        }}}},
+        "status": {"observedGeneration": 1, "decision": {"reason": "Selected", "message": ""},
+            "components": {"engine": engine}},
     });
     assert_eq!(Claim::from_status(&service), None);
 }

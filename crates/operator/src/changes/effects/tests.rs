@@ -111,8 +111,11 @@ fn effects_of_a_runtime_or_model(
 
 /// Returns a service with a spec and with the class of its decision, if it is decided.
 fn service(image: &str, class: Option<&str>) -> Value {
-    let decision = class.map(|class| json!({"components": {"engine": {"acceleratorClass": class}}}));
-    json!({"metadata": {"namespace": "n", "name": "s"}, "spec": {"image": image}, "status": {"decision": decision}})
+    let status = class.map(|class| {
+        json!({"decision": {"reason": "Selected", "message": ""},
+        "components": {"engine": {"selectedAccelerator": {"acceleratorClass": class}}}})
+    });
+    json!({"metadata": {"namespace": "n", "name": "s"}, "spec": {"image": image}, "status": status})
 }
 
 #[rstest]

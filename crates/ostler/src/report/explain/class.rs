@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use decide::{Class, Discovery, NodeInfo, nearest_name};
 use jiff::Timestamp;
 use operator::kinds;
+use plan::recorded_components;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
@@ -191,8 +192,9 @@ fn discovery_values(discovery: &Discovery) -> impl Iterator<Item = &str> {
 /// Returns the services that run on the class, each with its state.
 fn services_on(objects: &ClusterObjects, class: &str) -> Option<TreeNode> {
     let uses_class = |service: &&Value| {
-        let components = service["status"]["decision"]["components"].as_object().into_iter().flatten();
-        components.into_iter().any(|(_, component)| component["acceleratorClass"] == class)
+        recorded_components(&service["status"])
+            .into_values()
+            .any(|component| component.accelerator_class.as_deref() == Some(class))
     };
     let row = |service: &Value| {
         let ready = cluster::find_condition(&service["status"]["conditions"], "Ready");

@@ -1,13 +1,58 @@
-//! The recorded decision of a service, `status.decision`.
+//! The decision for a service: its record in the status, with the candidates of a repeated decision.
 
+use decide::Warning;
 use decide::code::runtime::NO_ELIGIBLE_ACCELERATOR;
-use serde_json::Value;
+use plan::{DecisionRecord, NearestRuntime, ServicePlan, recorded_components};
+use serde_json::{Value, json};
 
 use super::fields::{text, text_of};
 use crate::report::tree::{Reason, TreeNode, group_by_reason};
 
 /// Maximum number of lines of a list of candidates or classes.
 const MAX_LINES: usize = 6;
+
+/// Returns the recorded decision in the form of `ostler plan -o json`; `None` if the status contains none. The record has only
+/// the nearest candidates, so all candidates are those of `plan`, which repeats the decision, if there is one.
+pub(super) fn recorded_decision(status: &Value, plan: Option<&ServicePlan>) -> Option<Value> {
+    let record = DecisionRecord::from_status(status)?;
+    let candidates = match plan {
+        Some(plan) => json!(plan.candidates),
+        None => record.candidates.nearest.iter().map(candidate).collect(),
+    };
+    let omitted = match plan {
+        Some(_) => 0,
+        None => {
+            let nearest = record.candidates.nearest.iter();
+            record.candidates.rejected.total() - nearest.filter(|candidate| !candidate.is_outranked()).count()
+        }
+    };
+    let current_warnings = plan.map_or(&[][..], |plan| &plan.warnings);
+    Some(json!({
+        "feasible": record.feasible, "reason": record.reason, "message": record.message, "runtime": record.runtime,
+        "components": recorded_components(status), "candidates": candidates, "omitted": {"rejections": omitted},
+        "warnings": with_current_messages(record.warnings, current_warnings),
+    }))
+}
+
+/// Returns a candidate in the form of a decision.
+fn candidate(candidate: &NearestRuntime) -> Value {
+    let reason = if candidate.is_outranked() { "outranked" } else { "rejected" };
+    json!({"runtime": candidate.runtime, reason: {"code": candidate.code, "message": candidate.message}})
+}
+
+/// Returns the recorded warnings with the current messages of capacity warnings: the record does not change with the free
+/// capacity.
+fn with_current_messages(mut recorded: Vec<Warning>, current: &[Warning]) -> Vec<Warning> {
+    for warning in &mut recorded {
+        let is_same = |other: &&Warning| other.is_capacity_shortage() && warning.code == other.code;
+        let mut same_code = current.iter().filter(is_same);
+        // Several components may lack capacity; the record does not store which.
+        if let (Some(only), None) = (same_code.next(), same_code.next()) {
+            warning.message.clone_from(&only.message);
+        }
+    }
+    recorded
+}
 
 /// Summarizes an infeasible decision. The tree lists the candidates; without candidates, the message is complete.
 pub(super) fn infeasible_headline(decision: &Value) -> String {
@@ -116,7 +161,7 @@ fn omitted_runtimes(decision: &Value) -> Option<TreeNode> {
 }
 
 /// Returns the number of rejected runtimes that the decision only counts.
-pub(crate) fn omitted_rejections(decision: &Value) -> usize {
+fn omitted_rejections(decision: &Value) -> usize {
     decision["omitted"]["rejections"].as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or(0)
 }
 

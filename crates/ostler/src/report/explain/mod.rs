@@ -16,7 +16,6 @@ pub(crate) mod service;
 mod service_pods;
 mod trial;
 
-pub(crate) use decision::omitted_rejections;
 pub(crate) use explanation::{Explanation, render};
 pub(crate) use service_pods::service_pods;
 

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use decide::{Origin, ProposedChange, Setting, SettingField, Warning};
+use decide::{Origin, ProposedChange, Setting, SettingField};
 use jiff::Timestamp;
-use plan::Service;
+use plan::{Service, ServicePlan};
 use serde_json::Value;
 
 use super::conditions::{negative_conditions, unmet_conditions};
-use super::decision::{decision_summary, decision_tree, engine_class, infeasible_headline, rejected_runtimes};
+use super::decision::{
+    decision_summary, decision_tree, engine_class, infeasible_headline, recorded_decision, rejected_runtimes,
+};
 use super::deletions::Deletion;
 use super::explanation::Explanation;
 use super::fields::text_of;
@@ -37,10 +39,9 @@ pub(crate) struct ServiceContext<'a> {
     /// Remedies that state only how many accelerators to free. They are shown if no service is known whose deletion
     /// would free them.
     capacity_remedies: Vec<String>,
-    /// Warnings of the decision with the current cluster.
-    warnings: Vec<Warning>,
-    /// Settings of the Pods, with their origins.
-    settings: Settings,
+    /// The decision repeated with the current cluster, which retains the current selection; `None` if the cluster's runtimes,
+    /// models or classes cannot be read.
+    plan: Option<ServicePlan>,
     now: Timestamp,
 }
 
@@ -56,15 +57,8 @@ impl<'a> ServiceContext<'a> {
         pod_diagnostics: PodDiagnostics,
         now: Timestamp,
     ) -> Self {
-        let mut context = Self {
-            objects,
-            pod_diagnostics,
-            remedies: Vec::new(),
-            capacity_remedies: Vec::new(),
-            warnings: Vec::new(),
-            settings: Settings::new(),
-            now,
-        };
+        let mut context =
+            Self { objects, pod_diagnostics, remedies: Vec::new(), capacity_remedies: Vec::new(), plan: None, now };
         if !objects.has_complete_supply() {
             return context;
         }
@@ -81,8 +75,7 @@ impl<'a> ServiceContext<'a> {
         if context.remedies.is_empty() && !service_plan.feasible {
             context.remedies.extend(model::other_models_remedy(&snapshot, service));
         }
-        context.warnings = service_plan.warnings;
-        context.settings = service_plan.settings;
+        context.plan = Some(service_plan);
         context
     }
 }
@@ -90,8 +83,7 @@ impl<'a> ServiceContext<'a> {
 /// Explains an InferenceService of either group.
 pub(crate) fn explain(service: &Value, context: ServiceContext<'_>) -> Explanation {
     let mut explanation = Explanation::new(service, context.now);
-    let decision =
-        service.pointer("/status/decision").map(|recorded| with_current_warnings(recorded, &context.warnings));
+    let decision = recorded_decision(&service["status"], context.plan.as_ref());
     let pods = current_pods(&service_pods(service, context.objects));
     let placement = PlacementAnalysis::new(&context.objects.nodes, &context.objects.pods, &context.objects.supply);
     let problems = PodProblems::new(&pods, &context.pod_diagnostics);
@@ -115,7 +107,7 @@ pub(crate) fn explain(service: &Value, context: ServiceContext<'_>) -> Explanati
     };
     let negative_conditions = negative_conditions(&explanation, &explanation.message);
     explanation.tree.extend(negative_conditions);
-    explanation.tree.extend(setting_branches(&context.settings));
+    explanation.tree.extend(context.plan.iter().flat_map(|plan| setting_branches(&plan.settings)));
     if !explanation.ready {
         explanation.remedies = context.remedies;
         let first_unschedulable = problems.unschedulable.first();
@@ -136,21 +128,6 @@ pub(crate) fn explain(service: &Value, context: ServiceContext<'_>) -> Explanati
     explanation.pods = problems.to_pod_problems();
     explanation.decision = decision;
     explanation
-}
-
-/// Returns the recorded decision with the current messages of its capacity warnings: the record does not change with the
-/// free capacity.
-fn with_current_warnings(recorded: &Value, current: &[Warning]) -> Value {
-    let mut decision = recorded.clone();
-    for warning in decision.get_mut("warnings").and_then(Value::as_array_mut).into_iter().flatten() {
-        let is_same = |other: &&Warning| other.is_capacity_shortage() && warning["code"] == *other.code;
-        let mut same_code = current.iter().filter(is_same);
-        // Several components may lack capacity; the record does not store which.
-        if let (Some(only), None) = (same_code.next(), same_code.next()) {
-            warning["message"] = only.message.clone().into();
-        }
-    }
-    decision
 }
 
 /// Returns the deletions after which the service can be planned without waiting for capacity.

@@ -48,16 +48,21 @@ fn service(spec: Value, objects: &ClusterObjects, conditions: &[(&str, &str, &st
         "metadata": {"name": "chat", "namespace": "default", "generation": 1}, "spec": spec,
     });
     let parsed = plan::Service::from_document(&crate::cluster_objects::document(service.clone())).unwrap().unwrap();
-    let plan = serde_json::to_value(plan::plan_service(&objects.snapshot(), &parsed)).unwrap();
+    let plan = plan::plan_service(&objects.snapshot(), &parsed);
     let conditions: Vec<Value> = conditions
         .iter()
         .map(|(kind, status, reason, message)| {
-            let message = if *message == "(decision)" { text(&plan, "/message") } else { message };
+            let message = if *message == "(decision)" { &plan.message } else { *message };
             let since = now() - SignedDuration::from_secs(120);
             json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since})
         })
         .collect();
-    service["status"] = json!({"observedGeneration": 1, "decision": plan, "conditions": conditions});
+    service["status"] = json!({"observedGeneration": 1, "decision": plan.record().to_json(), "conditions": conditions});
+    if let Some(engine) = plan.components.get("engine") {
+        let requests = json!({"nvidia.com/gpu": engine.accelerators_per_node.to_string()});
+        service["status"]["components"]["engine"]["selectedAccelerator"] =
+            json!({"acceleratorClass": engine.accelerator_class, "resourceRequests": requests});
+    }
     service
 }
 

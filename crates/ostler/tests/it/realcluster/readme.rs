@@ -213,12 +213,15 @@ impl Reader {
     }
 
     /// Checks that the operator selected a class for the service and that its engine runs.
-    async fn check_placement(&self) {
+    async fn check_placement(&mut self) {
         let service = self.test_cluster.get(OME, "default", "chat").await;
         assert_eq!(find_condition(&service, "Ready").unwrap()["status"], "True", "{service}");
+        let description = self.run("kubectl describe inferenceservice.ome.io chat").await;
+        assert!(description.contains("Nearest:") && description.lines().count() < 60, "{description}");
         let decision = &service["status"]["decision"];
         assert_eq!(decision["reason"], "Selected", "{service}");
-        let class = decision["components"]["engine"]["acceleratorClass"].as_str().unwrap();
+        let selected = &service["status"]["components"]["engine"]["selectedAccelerator"];
+        let class = selected["acceleratorClass"].as_str().unwrap();
         assert!(class.starts_with("nvidia-h100-80gb"), "{service}");
         let deployment = self.test_cluster.get(DEPLOYMENTS, "default", "chat-engine").await;
         assert_eq!(deployment["status"]["readyReplicas"], 1, "{deployment}");

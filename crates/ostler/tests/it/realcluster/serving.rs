@@ -18,7 +18,7 @@ pub(super) async fn service_lifecycle(test_cluster: &TestCluster) {
     test_cluster.namespace(namespace).await;
     test_cluster.apply(&service(namespace, "chat", json!({}))).await;
     let ready = test_cluster.wait_for_condition(OME, namespace, "chat", ("Ready", "True"), "").await;
-    assert_eq!(ready["status"]["decision"]["components"]["engine"]["acceleratorClass"], "nvidia-h100-80gb");
+    assert_eq!(ready["status"]["components"]["engine"]["selectedAccelerator"]["acceleratorClass"], "nvidia-h100-80gb");
     wait_for_empty_diff(test_cluster, namespace).await;
     let pods = test_cluster.wait_for("one Pod", PODS, namespace, |objects| objects.len() == 1).await;
     let pod = &pods.values().next().unwrap()["spec"];

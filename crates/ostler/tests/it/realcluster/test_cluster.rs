@@ -190,9 +190,8 @@ impl TestCluster {
         let description = format!("{name}: {kind}={status} with {text:?}");
         let is_met = |objects: &Objects| {
             let object = object_named(objects, name);
-            find_condition(object, kind).is_some_and(|condition| {
-                condition["observedGeneration"] == object["metadata"]["generation"]
-                    && condition["status"] == status
+            cluster::find_current_condition(object, kind).is_some_and(|condition| {
+                condition["status"] == status
                     && format!("{} {}", condition["reason"], condition["message"]).contains(text)
             })
         };
