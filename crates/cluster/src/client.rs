@@ -1,12 +1,17 @@
 //! Clients of a Kubernetes API whose requests and watches have deadlines.
 //!
 //! `kube` limits only the time to connect. A request that the API server never answers would block its caller forever.
+//!
+//! All requests of a client pass through one task of `tower::Buffer`, which calls the service that sends them. If the service
+//! panicked there or reported that it fails, each further request would fail: [`DeadlineService`], the outermost service,
+//! returns both as the error of one request.
 
 use std::future::Future as _;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use apimachinery::catch_panic;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response, Uri};
@@ -30,6 +35,8 @@ struct DeadlineLayer;
 /// A service whose requests have deadlines.
 struct DeadlineService<S> {
     inner: S,
+    /// Why the inner service was not ready for the next request.
+    failure: Option<BoxError>,
 }
 
 /// Body of a response with a deadline.
@@ -90,7 +97,7 @@ impl<S> Layer<S> for DeadlineLayer {
     type Service = DeadlineService<S>;
 
     fn layer(&self, inner: S) -> DeadlineService<S> {
-        DeadlineService { inner }
+        DeadlineService { inner, failure: None }
     }
 }
 
@@ -109,14 +116,24 @@ where
     type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.inner.poll_ready(context).map_err(Into::into)
+        let result = match catch_panic(|| self.inner.poll_ready(context)) {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(result)) => result.map_err(Into::into),
+            Err(panic) => Err(panic.into()),
+        };
+        self.failure = result.err();
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let is_streamed = is_streamed(request.uri());
         let deadline = Instant::now() + REQUEST_TIMEOUT;
-        let response = self.inner.call(request);
+        let response = match self.failure.take() {
+            Some(failure) => Err(failure),
+            None => catch_panic(|| self.inner.call(request)).map_err(Into::into),
+        };
         Box::pin(async move {
+            let response = response?;
             let response = timeout_at(deadline, response).await.map_err(|_| TimeoutError::Request)?;
             let response = response.map_err(Into::into)?;
             // The body of an error is not a stream.
@@ -180,8 +197,56 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::future::{Ready, ready};
+
     use super::*;
     use rstest::rstest;
+
+    /// How a service fails once.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Failure {
+        PanicInCall,
+        PanicInPollReady,
+        NotReady,
+    }
+
+    /// A service that fails once, and then answers requests.
+    struct BrokenService(Option<Failure>);
+
+    impl Service<Request<Body>> for BrokenService {
+        type Response = Response<Body>;
+        type Error = BoxError;
+        type Future = Ready<Result<Response<Body>, BoxError>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+            match self.0.take_if(|failure| *failure != Failure::PanicInCall) {
+                Some(Failure::NotReady) => Poll::Ready(Err("broken service".into())),
+                Some(_) => panic!("broken service"),
+                None => Poll::Ready(Ok(())),
+            }
+        }
+
+        fn call(&mut self, _: Request<Body>) -> Self::Future {
+            assert!(self.0.take().is_none(), "broken service");
+            ready(Ok(Response::new(Body::from(b"{}".to_vec()))))
+        }
+    }
+
+    /// Only the request for which the service fails gets an error.
+    #[rstest]
+    #[case::panic(Failure::PanicInCall)]
+    #[case::panic_before_the_request(Failure::PanicInPollReady)]
+    #[case::not_ready(Failure::NotReady)]
+    #[tokio::test]
+    async fn failure_of_the_service_does_not_fail_further_requests(#[case] failure: Failure) {
+        let client = client_of_service(BrokenService(Some(failure)), "default");
+        let get = async || client.request_text(Request::get("/version").body(Vec::new()).unwrap()).await;
+        let error = get().await.unwrap_err().to_string();
+        assert!(error.contains("broken service"), "{error}");
+        for _ in 0..2 {
+            assert_eq!(get().await.unwrap(), "{}");
+        }
+    }
 
     #[rstest]
     #[case::list("/api/v1/pods?&limit=100", false)]
