@@ -23,6 +23,7 @@ mod plan;
 mod plan_diff;
 mod realcluster;
 mod reason_codes;
+mod replaced_pods;
 mod restart;
 mod rollout;
 mod routers;
