@@ -1,23 +1,24 @@
-//! Upgrade from an earlier operator, whose objects and statuses are recorded in `upgrade/`: Pod templates do not change, no
-//! Pod restarts, and services retain their selection.
+//! Upgrade from an earlier operator, whose definitions, objects and statuses are recorded in `upgrade/`: Pod templates do not
+//! change, no Pod restarts, and services retain their selection.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::parse_manifest;
-use embedded::Server;
+use embedded::{Server, Subscription};
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use plan::Snapshot;
 use serde_json::{Value, json};
 
-use crate::simulated_cluster::SimulatedCluster;
+use crate::simulated_cluster::{CRDS, SimulatedCluster};
 use crate::test_cluster::{FUSIONINFER_SERVICES, OME_SERVICES};
 
 pub(crate) const SERVICES: &str = include_str!("upgrade/services.yaml");
 pub(crate) const SUPPLY: &str = include_str!("upgrade/supply.yaml");
 const OBJECTS: &str = include_str!("upgrade/objects.yaml");
+const DEFINITIONS: &str = include_str!("upgrade/definitions.yaml");
 const STATUSES: &str = include_str!("upgrade/statuses.yaml");
 /// Namespace of the recorded services.
 const RECORDED_NAMESPACE: &str = "team-a";
@@ -68,15 +69,16 @@ pub(crate) fn h100_nodes() -> impl Iterator<Item = Value> {
     (0..60).map(|index| node(&format!("h100-{index:02}"), "NVIDIA-H100-80GB-HBM3"))
 }
 
-/// Returns a cluster without a running operator in which the recorded operator has made all services Ready.
-async fn recorded_cluster(nodes: Vec<Value>) -> SimulatedCluster {
-    let cluster = SimulatedCluster::without_operator([api::crds(), api::integrations::crds()].concat());
+/// Returns a cluster with these definitions and without a running operator, in which the recorded operator has made the services
+/// of `namespaces` Ready.
+async fn recorded_cluster(definitions: Vec<Value>, namespaces: &[&str], nodes: Vec<Value>) -> SimulatedCluster {
+    let cluster = SimulatedCluster::without_operator([definitions, api::integrations::crds()].concat());
     let server = &cluster.server;
     nodes.iter().for_each(|node| create_node(server, node));
     for object in documents(SUPPLY) {
         server.create(&resource(server, &object), object).unwrap();
     }
-    for namespace in NAMESPACES {
+    for &namespace in namespaces {
         server.create("namespaces", json!({"metadata": {"name": namespace}})).unwrap();
         for service in documents_in(namespace, SERVICES) {
             server.create(&resource(server, &service), service).unwrap();
@@ -164,7 +166,7 @@ fn planned_pod_templates_equal_the_recorded_ones() {
 /// current operator changes no Pod template, restarts no Pod, and every service remains Ready with its selection.
 #[tokio::test(start_paused = true)]
 async fn start_with_ready_services_restarts_no_pod() {
-    let cluster = recorded_cluster(h100_nodes().collect()).await;
+    let cluster = recorded_cluster(api::crds(), &NAMESPACES, h100_nodes().collect()).await;
     let pods = pods(&cluster.server);
     (0..8).for_each(|index| create_node(&cluster.server, &node(&format!("l40s-{index}"), "NVIDIA-L40S")));
     let (templates, selections) = (workload_templates(&cluster.server), selections(&cluster.server));
@@ -172,18 +174,65 @@ async fn start_with_ready_services_restarts_no_pod() {
 
     let mut changes = cluster.server.subscribe();
     cluster.test_cluster.start_operator(operator::Options::default());
-    let mut changed_pods = Vec::new();
-    while let Ok(change) = tokio::time::timeout(Duration::from_secs(120), changes.next()).await {
-        let change = change.unwrap();
-        if change.resource == "pods" {
-            changed_pods.push(change.name);
-        }
-    }
-    assert_eq!(changed_pods, Vec::<String>::new());
+    assert_eq!(changed_pods(&mut changes).await, Vec::<String>::new());
     assert_eq!(self::pods(&cluster.server), pods);
     assert_eq!(workload_templates(&cluster.server), templates);
     assert_eq!(self::selections(&cluster.server), selections);
-    for service in services(&cluster.server) {
+    assert_all_ready(&cluster.server);
+}
+
+/// The definitions are replaced while an operator runs, as `ostler crds | kubectl apply --server-side -f -` does: no object is
+/// lost or changed, no Pod restarts, and the operator continues.
+#[tokio::test(start_paused = true)]
+async fn replaced_definitions_retain_all_objects() {
+    let cluster =
+        recorded_cluster(documents(DEFINITIONS), &[RECORDED_NAMESPACE], h100_nodes().take(16).collect()).await;
+    let server = &cluster.server;
+    let mut changes = server.subscribe();
+    cluster.test_cluster.start_operator(operator::Options::default());
+    assert_eq!(changed_pods(&mut changes).await, Vec::<String>::new());
+    let custom_objects = || -> Vec<Arc<Value>> {
+        let resources: Vec<String> = api::crds().iter().map(|definition| name(definition).to_owned()).collect();
+        resources.iter().flat_map(|resource| server.list(resource)).collect()
+    };
+    let objects_before = custom_objects();
+    for definition in api::crds() {
+        let mut live = (*server.get(CRDS, "", name(&definition)).unwrap()).clone();
+        live["spec"] = definition["spec"].clone();
+        server.update(CRDS, live).unwrap();
+    }
+    assert_eq!(custom_objects(), objects_before);
+    assert_eq!(changed_pods(&mut changes).await, Vec::<String>::new());
+    assert_all_ready(server);
+    assert_eq!(content(&custom_objects()), content(&objects_before));
+
+    let mut service = documents(SERVICES).into_iter().find(|service| name(service) == "qwen").unwrap();
+    service["metadata"]["name"] = json!("later");
+    server.create(FUSIONINFER_SERVICES, service).unwrap();
+    let is_ready = |server: &Server| {
+        let service = server.get(FUSIONINFER_SERVICES, RECORDED_NAMESPACE, "later")?;
+        let ready = ::cluster::find_condition(&service["status"]["conditions"], "Ready")?;
+        (ready["status"] == "True").then_some(())
+    };
+    cluster.wait_for("the new service", &is_ready).await;
+}
+
+/// Returns UID and spec of the objects.
+fn content(objects: &[Arc<Value>]) -> Vec<(Value, Value)> {
+    objects.iter().map(|object| (object["metadata"]["uid"].clone(), object["spec"].clone())).collect()
+}
+
+/// Returns the Pods that change until nothing changes for two minutes.
+async fn changed_pods(changes: &mut Subscription) -> Vec<String> {
+    let mut pods = Vec::new();
+    while let Ok(change) = tokio::time::timeout(Duration::from_secs(120), changes.next()).await {
+        pods.extend(change.ok().filter(|change| change.resource == "pods").map(|change| change.name));
+    }
+    pods
+}
+
+fn assert_all_ready(server: &Server) {
+    for service in services(server) {
         let ready = ::cluster::find_condition(&service["status"]["conditions"], "Ready").unwrap();
         assert_eq!(ready["status"], "True", "{}: {ready}", name(&service));
     }
