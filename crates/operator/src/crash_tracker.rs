@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use cluster::{Change, NamespacedName, generation, metadata_field};
+use cluster::{Change, NamespacedName, generation, is_terminating, metadata_field};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -32,7 +32,8 @@ impl CrashTracker {
         let Change::Object { kind, key, old, new } = change else { return };
         let mut crashes = self.crashes.lock().unwrap_or_else(PoisonError::into_inner);
         match (*kind, new.as_ref().or(old.as_ref())) {
-            (POD, Some(pod)) if has_crashed(pod) => record_crash(&mut crashes, pod, now),
+            // The containers of a terminating Pod are stopped; engines exit with 143 or 137 then.
+            (POD, Some(pod)) if has_crashed(pod) && !is_terminating(pod) => record_crash(&mut crashes, pod, now),
             (LEADER_WORKER_SET, Some(set)) => {
                 let is_unchanged = new.is_some() && old.as_ref().is_none_or(|old| generation(old) == generation(set));
                 if !is_unchanged {
@@ -93,6 +94,10 @@ mod tests {
             tracker.apply(&change(POD, None, Some(pod(uid, 1))), at(0));
         }
         tracker.apply(&change(POD, None, Some(pod("healthy", 0))), at(0));
+        let mut stopped = pod("stopped", 143);
+        stopped["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:30Z");
+        tracker.apply(&change(POD, Some(pod("stopped", 0)), Some(stopped.clone())), at(0));
+        tracker.apply(&change(POD, Some(stopped), None), at(0));
         // This Pod is first observed when it is deleted.
         tracker.apply(&change(POD, Some(pod("c", 1)), None), at(60));
         assert_eq!([at(60), at(600), at(660)].map(|now| tracker.recent_crashes(&key, now)), [3, 1, 0]);

@@ -25,7 +25,8 @@ pub(crate) const POD_GROUPS: &str = "podgroups.scheduling.volcano.sh";
 pub(crate) const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 const GPUS_PER_NODE: usize = 8;
 
-/// Containers with image `bad` fail after one second; others run until they are stopped.
+/// Containers with image `bad` fail after one second; others run until they are stopped, and exit like processes that
+/// SIGTERM ends.
 struct SimulatedContainerRuntime;
 
 impl ContainerRuntime for SimulatedContainerRuntime {
@@ -33,7 +34,7 @@ impl ContainerRuntime for SimulatedContainerRuntime {
         Box::pin(async move {
             if container.purpose == ContainerPurpose::Service && container.image != "bad" {
                 stop.cancelled().await;
-                return ContainerExit { code: 0, message: String::new() };
+                return ContainerExit { code: 143, message: String::new() };
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
             ContainerExit { code: i32::from(container.image == "bad"), message: String::new() }
