@@ -15,6 +15,9 @@ use crate::test_cluster::OME_SERVICES;
 /// Time within which a status must show a change of the cluster.
 const STATUS_DELAY: Duration = Duration::from_secs(2);
 
+/// State of a service that is ready; part of no message.
+const READY: &str = "(ready)";
+
 /// Returns a service that requests `gpus` accelerators.
 fn service(name: &str, gpus: u32) -> Value {
     let mut service = supply::service(name, "model");
@@ -45,12 +48,17 @@ async fn wait_until_ready(cluster: &SimulatedCluster, name: &str) {
     cluster.wait_for(&format!("{name} to be ready"), &is_ready).await;
 }
 
-/// Waits until the message of `Ready` contains `text`, and returns it.
+/// Returns [`READY`], or why the service is not ready.
+fn state(server: &Server, name: &str) -> Option<String> {
+    let ready = ready(server, name)?;
+    let message = if ready["status"] == "True" { READY } else { ready["message"].as_str()? };
+    Some(message.to_owned())
+}
+
+/// Waits until the service is not ready with a message that contains `text`, or until it is ready if `text` is [`READY`].
+/// Returns the message.
 async fn wait_for_message(cluster: &SimulatedCluster, name: &str, text: &str) -> String {
-    let message = |server: &Server| {
-        let message = ready(server, name)?["message"].as_str()?.to_owned();
-        message.contains(text).then_some(message)
-    };
+    let message = |server: &Server| state(server, name).filter(|state| state.contains(text));
     cluster.wait_for(&format!("{text} of {name}"), &message).await
 }
 
@@ -122,8 +130,8 @@ async fn pod_that_ends_after_an_accelerator_was_lost_waits_with_the_reason() {
 /// [`STATUS_DELAY`] of paused time.
 async fn assert_status_changes(cluster: &SimulatedCluster, change: impl FnOnce(&Server), text: &str) {
     cluster.test_cluster.wait_until_idle().await;
-    let before = ready(&cluster.server, "chat").unwrap();
-    assert!(!before["message"].as_str().unwrap().contains(text), "{before}");
+    let before = state(&cluster.server, "chat").unwrap();
+    assert!(!before.contains(text), "{before}");
     let start = Instant::now();
     change(&cluster.server);
     wait_for_message(cluster, "chat", text).await;
@@ -150,7 +158,7 @@ async fn status_of_an_infeasible_service_follows_the_cluster() {
     };
     assert_status_changes(&cluster, none, "no node belongs to the class").await;
     let sufficient = |server: &Server| add_node(server, "c", "h100", 16);
-    assert_status_changes(&cluster, sufficient, "All components are ready").await;
+    assert_status_changes(&cluster, sufficient, READY).await;
 }
 
 /// Another service holds all accelerators until it is deleted.
@@ -164,5 +172,5 @@ async fn status_of_a_waiting_service_follows_the_deletion_of_another_one() {
     let deleted = |server: &Server| {
         server.delete(OME_SERVICES, "default", "other", None).unwrap();
     };
-    assert_status_changes(&cluster, deleted, "All components are ready").await;
+    assert_status_changes(&cluster, deleted, READY).await;
 }
