@@ -208,3 +208,53 @@ fn workload_restart(preview: &ObjectPreview) -> Option<WorkloadRestart> {
     let (kind, key) = (preview.kind.clone(), preview.key.clone());
     Some(WorkloadRestart { kind, key, pods: replicas.saturating_mul(group_size), recreates })
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn deployment(replicas: u64, image: &str, spec: &[(&str, Value)]) -> Value {
+        let mut deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": "n", "name": "a"},
+            "spec": {"replicas": replicas, "template": {"image": image}}});
+        spec.iter().for_each(|(field, value)| deployment["spec"][*field] = value.clone());
+        deployment
+    }
+
+    fn leader_worker_set(replicas: u64, size: u64, image: &str) -> Value {
+        let template = json!({"size": size, "workerTemplate": {"image": image}});
+        json!({"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": {"namespace": "n", "name": "a"},
+            "spec": {"replicas": replicas, "leaderWorkerTemplate": template}})
+    }
+
+    /// Columns: live workload, planned workload, number of Pods that restart and whether all of them stop first.
+    #[rstest]
+    #[case::scaled(deployment(1, "a", &[]), deployment(3, "a", &[]), None)]
+    #[case::new_image(deployment(3, "a", &[]), deployment(1, "b", &[]), Some((3, false)))]
+    #[case::recreated(deployment(1, "a", &[]), deployment(1, "b", &[("strategy", json!({"type": "Recreate"}))]), Some((1, true)))]
+    #[case::paused(deployment(1, "a", &[]), deployment(1, "b", &[("paused", json!(true))]), None)]
+    #[case::scaled_groups(leader_worker_set(1, 4, "a"), leader_worker_set(2, 4, "a"), None)]
+    #[case::new_image_of_groups(leader_worker_set(2, 4, "a"), leader_worker_set(2, 4, "b"), Some((8, false)))]
+    #[case::larger_groups(leader_worker_set(1, 2, "a"), leader_worker_set(1, 4, "a"), Some((2, false)))]
+    #[case::other_kind(json!({"kind": "Service", "spec": {"template": 1}}), json!({"kind": "Service", "spec": {}}), None)]
+    fn changed_pod_templates_restart_pods(
+        #[case] live: Value,
+        #[case] planned: Value,
+        #[case] expected: Option<(u64, bool)>,
+    ) {
+        let restart = workload_restart(&ObjectPreview::new(Some(live), Some(planned)));
+        assert_eq!(restart.map(|restart| (restart.pods, restart.recreates)), expected);
+    }
+
+    #[test]
+    fn user_without_permission_to_list_definitions_gets_the_shipped_ones() {
+        let mut listing = ClusterListing::default();
+        assert!(listing.definition(LEADER_WORKER_SET).is_none(), "the cluster may not serve the kind");
+        listing.objects.insert(LEADER_WORKER_SET, Vec::new());
+        let definition = listing.definition(LEADER_WORKER_SET).unwrap();
+        assert_eq!(definition["status"]["conditions"][0]["type"], "Established");
+        listing.objects.insert(CUSTOM_RESOURCE_DEFINITION, Vec::new());
+        assert!(listing.definition(LEADER_WORKER_SET).is_none(), "the cluster does not serve the kind");
+    }
+}

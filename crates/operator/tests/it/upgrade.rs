@@ -12,6 +12,7 @@ use kube::core::GroupVersionKind;
 use plan::Snapshot;
 use serde_json::{Value, json};
 
+use crate::preview::{listing, preview};
 use crate::simulated_cluster::{CRDS, SimulatedCluster};
 use crate::test_cluster::{FUSIONINFER_SERVICES, OME_SERVICES};
 
@@ -172,6 +173,9 @@ async fn start_with_ready_services_restarts_no_pod() {
     let (templates, selections) = (workload_templates(&cluster.server), selections(&cluster.server));
     assert_eq!((pods.len(), templates.len(), selections.len()), (5 * 22, 5 * 18, 50));
 
+    let announced = preview(&listing(&cluster.server)).await;
+    assert!(announced.iter().all(|service| service.restarts.is_empty()), "{announced:#?}");
+
     let mut changes = cluster.server.subscribe();
     cluster.test_cluster.start_operator(operator::Options::default());
     assert_eq!(changed_pods(&mut changes).await, Vec::<String>::new());
@@ -236,4 +240,33 @@ fn assert_all_ready(server: &Server) {
         let ready = ::cluster::find_condition(&service["status"]["conditions"], "Ready").unwrap();
         assert_eq!(ready["status"], "True", "{}: {ready}", name(&service));
     }
+}
+
+/// The recorded operator rendered another template for one Deployment. `ostler plan --diff` announces the Pods that the start
+/// of the current operator restarts, and no others.
+#[tokio::test(start_paused = true)]
+async fn restarts_of_an_upgrade_are_announced() {
+    let cluster = recorded_cluster(api::crds(), &[RECORDED_NAMESPACE], h100_nodes().collect()).await;
+    let mut old = documents(OBJECTS).into_iter().find(|object| object["kind"] == "Deployment").unwrap();
+    old["spec"]["template"]["metadata"]["annotations"]["example.com/format"] = json!("1");
+    apply_as_operator(&cluster, old.clone()).await;
+    cluster.test_cluster.wait_until_idle().await;
+    let uid = |pod: &Arc<Value>| pod["metadata"]["uid"].to_string();
+    let (templates, old_pods) = (workload_templates(&cluster.server), pods(&cluster.server));
+    let announced = preview(&listing(&cluster.server)).await;
+    let restarts: Vec<_> = announced.into_iter().flat_map(|service| service.restarts).collect();
+    let names: Vec<&str> = restarts.iter().map(|restart| restart.key.name.as_str()).collect();
+    assert_eq!(names, [name(&old)]);
+
+    cluster.test_cluster.start_operator(operator::Options::default());
+    cluster.test_cluster.wait_until_idle().await;
+    let mut changed = workload_templates(&cluster.server);
+    changed.retain(|key, template| templates[key] != *template);
+    assert_eq!(
+        changed.keys().collect::<Vec<_>>(),
+        [&format!("\"{RECORDED_NAMESPACE}\" \"Deployment\" {}", name(&old))]
+    );
+    let old_uids: Vec<String> = old_pods.iter().map(uid).collect();
+    let new_pods = pods(&cluster.server).iter().filter(|pod| !old_uids.contains(&uid(pod))).count();
+    assert_eq!(u64::try_from(new_pods).unwrap(), restarts[0].pods);
 }
