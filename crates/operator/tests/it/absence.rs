@@ -61,7 +61,8 @@ fn service_of(pod: &Value) -> &str {
 async fn wait_until_all_ready(cluster: &SimulatedCluster) {
     let is_ready = |service: &Arc<Value>| {
         let ready = find_condition(&service["status"]["conditions"], "Ready")?;
-        (ready["status"] == "True" && ready["observedGeneration"] == service["metadata"]["generation"]).then_some(())
+        (ready["status"] == "True" && service["status"]["observedGeneration"] == service["metadata"]["generation"])
+            .then_some(())
     };
     let all_ready = |server: &Server| services(server).iter().try_for_each(is_ready);
     cluster.wait_for("all services to be ready", &all_ready).await;
