@@ -171,8 +171,8 @@ async fn larger_model_replaces_the_smaller_one_without_a_failed_request() {
     services.patch("chat", &PatchParams::default(), &Patch::Merge(&edit)).await.unwrap();
     test.wait_for_rollout();
     clients.assert_no_failures();
-    let components: Value = services.get("chat").await.unwrap().data["status"]["decision"]["components"].clone();
-    assert_eq!(components["engine"]["acceleratorClass"], "nvidia-h100-80gb");
+    let engine: Value = services.get("chat").await.unwrap().data["status"]["components"]["engine"].clone();
+    assert_eq!(engine["selectedAccelerator"]["acceleratorClass"], "nvidia-h100-80gb");
 }
 
 /// The other replica serves during the drain of a node. A second drain waits for the disruption budget of the engine as
