@@ -23,6 +23,15 @@ pub(crate) struct RecordedDecision {
     components: BTreeMap<String, ComponentDecision>,
 }
 
+/// Outcome of a decision, excluding scores, free capacity, and whether the winner was selected or retained.
+#[derive(PartialEq)]
+enum Outcome<'a> {
+    /// The selected runtime and its components.
+    Selected(Option<&'a RecordedRuntime>, &'a BTreeMap<String, ComponentDecision>),
+    /// Nothing is selected: the reason, and the number of rejected runtimes by code.
+    Rejected(&'a str, String),
+}
+
 // === impl RecordedDecision ===
 
 impl RecordedDecision {
@@ -50,15 +59,6 @@ impl RecordedDecision {
         };
         (outcome, warning_codes(&self.record.warnings))
     }
-}
-
-/// Outcome of a decision, excluding scores, free capacity, and whether the winner was selected or retained.
-#[derive(PartialEq)]
-enum Outcome<'a> {
-    /// The selected runtime and its components.
-    Selected(Option<&'a RecordedRuntime>, &'a BTreeMap<String, ComponentDecision>),
-    /// Nothing is selected: the reason, and the number of rejected runtimes by code.
-    Rejected(&'a str, String),
 }
 
 /// Returns the `status.decision` to write: the recorded one, unless the outcome differs, the service was edited, or a

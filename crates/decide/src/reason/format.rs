@@ -8,6 +8,9 @@ pub(super) const MAX_LISTED: usize = 5;
 /// Formats a list as `a, b, c and 7 more`.
 pub(super) struct AbbreviatedList<'a>(pub(super) &'a [String]);
 
+/// Formats a list that is one of several as `a, b and 8 more`.
+pub(super) struct ShortList<'a>(pub(super) &'a [String]);
+
 /// Formats bytes in GiB, as accelerator memory is usually given.
 pub(super) struct Gibibytes(pub(super) u64);
 
@@ -26,12 +29,25 @@ pub(super) fn or_unset(text: Option<&str>) -> &str {
 
 impl fmt::Display for AbbreviatedList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let items = self.0.get(..MAX_LISTED).unwrap_or(self.0);
-        f.write_str(&items.join(", "))?;
-        match self.0.len() - items.len() {
-            0 => Ok(()),
-            more => write!(f, " and {more} more"),
-        }
+        fmt_first(f, self.0, MAX_LISTED)
+    }
+}
+
+// === impl ShortList ===
+
+impl fmt::Display for ShortList<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt_first(f, self.0, 2)
+    }
+}
+
+/// Formats the first `max` items and the number of the others.
+fn fmt_first(f: &mut fmt::Formatter<'_>, all: &[String], max: usize) -> fmt::Result {
+    let items = all.get(..max).unwrap_or(all);
+    f.write_str(&items.join(", "))?;
+    match all.len() - items.len() {
+        0 => Ok(()),
+        more => write!(f, " and {more} more"),
     }
 }
 

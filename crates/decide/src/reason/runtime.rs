@@ -5,7 +5,7 @@ use std::fmt;
 use api::Code;
 use serde::{Serialize, Serializer};
 
-use super::format::{AbbreviatedList, MAX_LISTED, or_unset};
+use super::format::{AbbreviatedList, MAX_LISTED, ShortList, or_unset};
 use super::{ClassRejection, MissingField, RenderedReason, field_assignments};
 use crate::code;
 use crate::lazy_list::LazyList;
@@ -240,13 +240,28 @@ fn fmt_no_eligible_class(
     classes: &[(String, ClassRejection)],
 ) -> fmt::Result {
     f.write_str(&no_eligible_class(component))?;
-    for (index, (class, rejection)) in classes.iter().take(MAX_LISTED).enumerate() {
-        write!(f, "{}{class} {}: {rejection}", if index == 0 { ": " } else { "; " }, rejection.code())?;
+    let groups = classes_by_reason(classes);
+    for (index, (reason, names)) in groups.iter().take(MAX_LISTED).enumerate() {
+        write!(f, "{}{} {reason}", if index == 0 { ": " } else { "; " }, ShortList(names))?;
     }
-    match classes.len().saturating_sub(MAX_LISTED) {
+    match groups.iter().skip(MAX_LISTED).map(|(_, names)| names.len()).sum() {
         0 => Ok(()),
         more => write!(f, "; and {more} more"),
     }
+}
+
+/// Returns the names of the classes with the same code and message, in the order of the first one: most shipped classes are
+/// rejected because no nodes match them.
+fn classes_by_reason(classes: &[(String, ClassRejection)]) -> Vec<(String, Vec<String>)> {
+    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
+    for (class, rejection) in classes {
+        let reason = format!("{}: {rejection}", rejection.code());
+        match groups.iter_mut().find(|(other, _)| *other == reason) {
+            Some((_, names)) => names.push(class.clone()),
+            None => groups.push((reason, vec![class.clone()])),
+        }
+    }
+    groups
 }
 
 impl Serialize for RuntimeRejection {

@@ -135,7 +135,7 @@ fn reports_all_rejected_runtimes() {
         runtime("huge", "", ", acceleratorRequirements: {requiredCapabilities: {memoryGB: 999}}"),
     ];
     insta::assert_snapshot!(decision_text(&plan_manifests(&[CLASSES, MODELS, &runtimes.join("\n---\n"), &chat("")])), @r"
-    infeasible NoEligibleAccelerator: None of 8 runtimes can serve model llama-7b; the closest is huge: NoEligibleAccelerator: no accelerator class is eligible for the engine: amd-mi250x InsufficientMemory: 999 GiB of memory per accelerator is required; the class has 128 GiB; intel-max-1550 InsufficientMemory: 999 GiB of memory per accelerator is required; the class has 128 GiB; nvidia-a100-40gb InsufficientMemory: 999 GiB of memory per accelerator is required; the class has 40 GiB; nvidia-h100-80gb InsufficientMemory: 999 GiB of memory per accelerator is required; the class has 80 GiB
+    infeasible NoEligibleAccelerator: None of 8 runtimes can serve model llama-7b; the closest is huge: NoEligibleAccelerator: no accelerator class is eligible for the engine: amd-mi250x, intel-max-1550 InsufficientMemory: 999 GiB of memory per accelerator is required; the class has 128 GiB; nvidia-a100-40gb InsufficientMemory: 999 GiB of memory per accelerator is required; the class has 40 GiB; nvidia-h100-80gb InsufficientMemory: 999 GiB of memory per accelerator is required; the class has 80 GiB
     – huge (Cluster) NoEligibleAccelerator
         engine amd-mi250x: InsufficientMemory
         engine intel-max-1550: InsufficientMemory
@@ -264,7 +264,7 @@ fn contradicting_requirements() {
     let only_a100 = runtime("rt", "", ", acceleratorRequirements: {supportedClasses: [nvidia-a100-40gb]}");
     let manifest = chat(", acceleratorSelector: {preferredClasses: [nvidia-h100-80gb]}");
     insta::assert_snapshot!(decision_text(&plan_manifests(&[CLASSES, MODELS, &only_a100, &manifest])), @r"
-    infeasible NoEligibleAccelerator: Runtime rt, the only one, cannot serve model llama-7b: NoEligibleAccelerator: no accelerator class is eligible for the engine: nvidia-h100-80gb NotSupportedByRuntime: the runtime supports only nvidia-a100-40gb; nvidia-a100-40gb NotPreferred: the service allows only nvidia-h100-80gb; amd-mi250x NotSupportedByRuntime: the runtime supports only nvidia-a100-40gb; intel-max-1550 NotSupportedByRuntime: the runtime supports only nvidia-a100-40gb
+    infeasible NoEligibleAccelerator: Runtime rt, the only one, cannot serve model llama-7b: NoEligibleAccelerator: no accelerator class is eligible for the engine: nvidia-h100-80gb, amd-mi250x and 1 more NotSupportedByRuntime: the runtime supports only nvidia-a100-40gb; nvidia-a100-40gb NotPreferred: the service allows only nvidia-h100-80gb
     – rt (Cluster) NoEligibleAccelerator
         engine nvidia-h100-80gb: NotSupportedByRuntime
         engine nvidia-a100-40gb: NotPreferred
@@ -301,7 +301,7 @@ fn reports_unknown_classes() {
         (code(&plan), super::verdicts(&plan)["gone-from-annotation"]),
         ((false, "NoEligibleAccelerator"), "UnknownClass")
     );
-    assert!(plan.message.contains("gone-from-annotation UnknownClass"), "{}", plan.message);
+    assert!(plan.message.contains("gone-from-annotation, gone-from-runtime UnknownClass"), "{}", plan.message);
 }
 
 // spec: ACC-112
