@@ -125,7 +125,8 @@ impl Gang {
 
     /// Returns the number of Pods that must be scheduled together.
     pub(crate) fn min_member(&self) -> u32 {
-        self.members.iter().map(|member| self.min_replicas(member) * member.pods).sum()
+        let pods = self.members.iter().map(|member| self.min_replicas(member).saturating_mul(member.pods));
+        pods.fold(0, u32::saturating_add)
     }
 
     /// Returns the resource requests of these Pods.
@@ -144,7 +145,7 @@ impl Gang {
                 ReplicaLabel::ReplicaIndex => {
                     (0..member.replicas).map(|index| (task_name(&member.role, index), member.pods)).collect()
                 }
-                ReplicaLabel::GroupIndex => vec![(member.role.clone(), member.replicas * member.pods)],
+                ReplicaLabel::GroupIndex => vec![(member.role.clone(), member.replicas.saturating_mul(member.pods))],
             }
         };
         self.members.iter().flat_map(tasks).collect()

@@ -8,9 +8,16 @@ use tokio::sync::watch;
 
 use super::{CollectionKey, StoreEvent};
 
+/// Number of collections below which those without receivers are not removed.
+const MIN_COLLECTIONS: usize = 64;
+
 /// The events of the watched collections.
 #[derive(Default)]
-pub(super) struct WatchCache(BTreeMap<CollectionKey, CollectionEvents>);
+pub(super) struct WatchCache {
+    collections: BTreeMap<CollectionKey, CollectionEvents>,
+    /// Number of collections at which those without receivers are removed: twice the number after the last removal.
+    max_collections: usize,
+}
 
 /// The events of one watched collection.
 struct CollectionEvents {
@@ -30,7 +37,12 @@ impl WatchCache {
         collection: &CollectionKey,
         history: impl Iterator<Item = &'a Arc<StoreEvent>>,
     ) -> watch::Receiver<u64> {
-        let collection_events = self.0.entry(collection.clone()).or_insert_with(|| CollectionEvents {
+        if self.collections.len() >= self.max_collections {
+            // Collections without events, such as those of deleted namespaces, are not visited by `push`.
+            self.collections.retain(|_, events| events.latest_revision.receiver_count() > 0);
+            self.max_collections = self.collections.len().saturating_mul(2).max(MIN_COLLECTIONS);
+        }
+        let collection_events = self.collections.entry(collection.clone()).or_insert_with(|| CollectionEvents {
             events: history.filter(|event| collection.contains(&event.key)).cloned().collect(),
             compacted_revision: 0,
             latest_revision: watch::channel(0).0,
@@ -41,12 +53,12 @@ impl WatchCache {
     /// Adds a durable event. Collections without receivers are dropped.
     pub(super) fn push(&mut self, event: &Arc<StoreEvent>) {
         for collection in CollectionKey::containing(&event.key) {
-            match self.0.get_mut(&collection) {
+            match self.collections.get_mut(&collection) {
                 Some(collection_events) if collection_events.latest_revision.receiver_count() > 0 => {
                     collection_events.events.push_back(Arc::clone(event));
                     collection_events.latest_revision.send_replace(event.revision);
                 }
-                Some(_) => drop(self.0.remove(&collection)),
+                Some(_) => drop(self.collections.remove(&collection)),
                 None => {}
             }
         }
@@ -55,7 +67,7 @@ impl WatchCache {
     /// Removes the oldest event of the history.
     pub(super) fn remove_oldest(&mut self, event: &StoreEvent) {
         for collection in CollectionKey::containing(&event.key) {
-            let Some(collection_events) = self.0.get_mut(&collection) else { continue };
+            let Some(collection_events) = self.collections.get_mut(&collection) else { continue };
             if collection_events.events.front().is_some_and(|oldest| oldest.revision == event.revision) {
                 collection_events.events.pop_front();
                 collection_events.compacted_revision = event.revision;
@@ -69,11 +81,28 @@ impl WatchCache {
         collection: &CollectionKey,
         revision: u64,
     ) -> (impl Iterator<Item = &Arc<StoreEvent>>, u64) {
-        let collection_events = self.0.get(collection);
+        let collection_events = self.collections.get(collection);
         let events = collection_events.into_iter().flat_map(move |collection_events| {
             let start = collection_events.events.partition_point(|event| event.revision <= revision);
             collection_events.events.range(start..)
         });
         (events, collection_events.map_or(0, |collection_events| collection_events.compacted_revision))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn collections_without_receivers_are_removed() {
+        let mut cache = WatchCache::default();
+        let collection = |index: usize| CollectionKey { resource: "pods".into(), namespace: Some(format!("n{index}")) };
+        let watched = cache.subscribe(&collection(0), std::iter::empty());
+        for index in 1..10_000 {
+            drop(cache.subscribe(&collection(index), std::iter::empty()));
+            assert!(cache.collections.len() <= MIN_COLLECTIONS);
+        }
+        assert!(cache.collections.contains_key(&collection(0)) && !watched.has_changed().unwrap());
     }
 }
