@@ -5,9 +5,10 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use cluster::NamespacedName;
 use http::{HeaderMap, Request};
+use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use crate::{
     openai_error::OpenAiError,
@@ -16,6 +17,8 @@ use crate::{
 
 /// Maximum time between two chunks of a request body.
 const BODY_STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum time for a whole request body: [`MAX_BODY_BYTES`] at 2 Mbit/s.
+const BODY_TIMEOUT: Duration = Duration::from_secs(135);
 
 /// A request that is ready to be forwarded.
 pub(super) struct ProxiedRequest {
@@ -44,7 +47,7 @@ pub(super) async fn read_request(
 ) -> Result<ProxiedRequest, OpenAiError> {
     let (head, body) = request.into_parts();
     // Reject an excessive `Content-Length` before reading the body.
-    if http_body::Body::size_hint(&body).lower() > MAX_BODY_BYTES as u64 {
+    if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
         return Err(OpenAiError::body_too_large());
     }
     let body = read_body(body).await?;
@@ -57,11 +60,20 @@ pub(super) async fn read_request(
     Ok(ProxiedRequest { path, pool, headers: head.headers, body, info, model })
 }
 
-async fn read_body(body: Incoming) -> Result<Bytes, OpenAiError> {
+/// Reads a whole body.
+///
+/// # Errors
+/// The body is too large or incomplete, stalls, or takes longer than [`BODY_TIMEOUT`].
+async fn read_body<B>(body: B) -> Result<Bytes, OpenAiError>
+where
+    B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Unpin,
+{
+    let deadline = Instant::now() + BODY_TIMEOUT;
     let mut body = Limited::new(body, MAX_BODY_BYTES);
     let (mut first, mut rest) = (Bytes::new(), BytesMut::new());
     loop {
-        let frame = match timeout(BODY_STALL_TIMEOUT, body.frame()).await {
+        let next_chunk = deadline.min(Instant::now() + BODY_STALL_TIMEOUT);
+        let frame = match timeout_at(next_chunk, body.frame()).await {
             Ok(Some(Ok(frame))) => frame,
             Ok(Some(Err(error))) if error.is::<LengthLimitError>() => return Err(OpenAiError::body_too_large()),
             Ok(Some(Err(_))) => return Err(OpenAiError::incomplete_body()),
@@ -80,4 +92,45 @@ async fn read_body(body: Incoming) -> Result<Bytes, OpenAiError> {
         }
     }
     Ok(if rest.is_empty() { first } else { rest.freeze() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures::stream;
+    use http::StatusCode;
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+    use rstest::rstest;
+
+    use super::*;
+
+    /// Columns: chunks, seconds before each, expected seconds until the end, whether the body is accepted.
+    #[rstest]
+    #[case::steady(10, 10, 100, true)]
+    #[case::stalled(2, 31, 30, false)]
+    #[case::slow(1000, 29, 135, false)]
+    #[tokio::test(start_paused = true)]
+    async fn body_must_arrive_in_time(
+        #[case] chunks: u64,
+        #[case] interval: u64,
+        #[case] expected_seconds: u64,
+        #[case] is_accepted: bool,
+    ) {
+        let frames = stream::unfold(0, move |index| async move {
+            if index == chunks {
+                return None;
+            }
+            tokio::time::sleep(Duration::from_secs(interval)).await;
+            Some((Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"x"))), index + 1))
+        });
+        let start = Instant::now();
+        let result = read_body(StreamBody::new(Box::pin(frames))).await;
+        assert_eq!(start.elapsed().as_secs(), expected_seconds);
+        match result {
+            Ok(body) => assert!(is_accepted && body.len() as u64 == chunks),
+            Err(error) => assert!(!is_accepted && error.status == StatusCode::REQUEST_TIMEOUT),
+        }
+    }
 }
