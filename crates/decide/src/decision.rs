@@ -282,9 +282,9 @@ impl CurrentSelection {
         }
     }
 
-    /// Returns the selection of a recorded decision; `None` if it is infeasible.
-    #[must_use]
-    pub fn from_decision(decision: &Decision) -> Option<Self> {
+    /// Returns the selection of a decision; `None` if it is infeasible.
+    #[cfg(test)]
+    pub(crate) fn from_decision(decision: &Decision) -> Option<Self> {
         let selection = || Self { runtime: decision.runtime.clone(), components: decision.components.clone() };
         decision.feasible.then(selection)
     }

@@ -192,7 +192,7 @@ impl FromStr for NearestRuntime {
 impl RejectedCounts {
     /// Returns the number of rejected runtimes.
     pub fn total(&self) -> usize {
-        self.0.values().sum()
+        self.0.values().copied().fold(0, usize::saturating_add)
     }
 
     fn is_empty(&self) -> bool {
@@ -309,6 +309,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::service_plan::ServicePlan;
 
     #[test]
     fn record_is_read_as_it_was_written() {
@@ -351,5 +352,42 @@ mod tests {
         let recorded = recorded_components(&status);
         assert_eq!(recorded["engine"].replicas, 5);
         assert_eq!(component_shapes(&recorded), component_shapes(&[("engine".to_owned(), engine)].into()));
+    }
+
+    #[test]
+    fn record_is_bounded() {
+        let candidate = |index: usize| RuntimeCandidate {
+            runtime: format!("r{index}"),
+            scope: Scope::Cluster,
+            rank: (index < 5).then_some(index + 1),
+            selected: index == 0,
+            accelerators: decide::AcceleratorCandidates::default(),
+            rejected: (index >= 5).then_some(decide::RuntimeRejection::Disabled),
+            rank_basis: None,
+            outranked: (1..5).contains(&index).then_some(decide::RuntimeRankReason::Name),
+        };
+        let plan = ServicePlan {
+            feasible: true,
+            message: "m".repeat(2 * MAX_MESSAGE),
+            candidates: (0..100).map(candidate).collect(),
+            warnings: vec![Warning::new(decide::code::warning::NO_FREE_CAPACITY, "w".repeat(2 * MAX_MESSAGE)); 50],
+            ..ServicePlan::default()
+        };
+        let record = plan.record();
+        let nearest: Vec<&str> = record.candidates.nearest.iter().map(|nearest| nearest.runtime.as_str()).collect();
+        assert_eq!(
+            (nearest, record.candidates.rejected.to_string()),
+            (vec!["r1", "r2", "r3"], "Disabled 95".to_owned())
+        );
+        let lengths = record.warnings.iter().map(|warning| warning.message.chars().count());
+        assert_eq!(lengths.collect::<Vec<_>>(), [MAX_MESSAGE + 1; MAX_WARNINGS]);
+        assert_eq!(record.message.chars().count(), MAX_MESSAGE + 1);
+        assert_eq!(plan.without_candidates().record(), record);
+    }
+
+    #[test]
+    fn arbitrary_counts_saturate() {
+        let counts: RejectedCounts = format!("A {}, B 1", usize::MAX).parse().unwrap();
+        assert_eq!(counts.total(), usize::MAX);
     }
 }

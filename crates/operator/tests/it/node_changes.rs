@@ -109,7 +109,7 @@ async fn lost_accelerator_stops_nothing_and_is_counted() {
     assert_eq!(ready(&cluster.server, "chat").unwrap()["status"], "True");
 }
 
-/// A service whose Pod can no longer be scheduled says so: the class has only a smaller node.
+/// The status contains why the Pod can no longer be scheduled: the class has only a smaller node.
 #[tokio::test(start_paused = true)]
 async fn pod_that_ends_after_an_accelerator_was_lost_waits_with_the_reason() {
     let cluster = cluster_with_nodes(&[("a", 8)]);

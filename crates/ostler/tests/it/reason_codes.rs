@@ -40,12 +40,12 @@ fn sections() -> Vec<Section> {
         ),
         section(
             "Rejected runtimes",
-            "`candidates[].rejected` of plan and decision, in the order of the checks.",
+            "`candidates[].rejected` of a plan, `nearest` and `rejected` of `status.decision`, in the order of the checks.",
             &[decision::runtime::ALL],
         ),
         section(
             "Accelerator classes",
-            "`candidates[].accelerators[]` of plan and decision, in the order of the checks.",
+            "`candidates[].accelerators[]` of a plan, in the order of the checks.",
             &[decision::class::ALL],
         ),
         section(

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::gateway_fixture::{
-    DRAIN_TIMEOUT, HttpResponse, TIMEOUT, engine_config, get, metric, pool, post, receive, send, start,
+    DRAIN_TIMEOUT, GatewayFixture, HttpResponse, TIMEOUT, engine_config, get, metric, pool, post, receive, send, start,
     start_with_listeners, unreachable_address, wait_until,
 };
 use engine::{Config, Timing};
@@ -66,13 +66,20 @@ async fn serve_two_events(listener: TcpListener, proceed: oneshot::Receiver<()>)
     stream.write_all(b"b\r\ndata: two\n\n\r\n0\r\n\r\n").await.unwrap();
 }
 
-#[tokio::test]
-async fn tokens_are_streamed_without_buffering() {
+/// Requests a stream of two events through a gateway. Returns the gateway, the connection, and what lets the engine send the
+/// second event.
+async fn start_two_events() -> (GatewayFixture, TcpStream, oneshot::Sender<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let fixture = start_with_listeners(std::slice::from_ref(&listener)).await;
     let (proceed, receiver) = oneshot::channel();
     tokio::spawn(serve_two_events(listener, receiver));
-    let mut stream = send(fixture.gateway, "POST", "/v1/chat/completions", STREAM).await;
+    let stream = send(fixture.gateway, "POST", "/v1/chat/completions", STREAM).await;
+    (fixture, stream, proceed)
+}
+
+#[tokio::test]
+async fn tokens_are_streamed_without_buffering() {
+    let (_fixture, mut stream, proceed) = start_two_events().await;
     let mut received = Vec::new();
     let first = async {
         while !received.windows(9).any(|window| window == b"data: one") {
@@ -92,11 +99,7 @@ async fn tokens_are_streamed_without_buffering() {
 #[case::too_late(DRAIN_TIMEOUT + Duration::from_secs(1), false)]
 #[tokio::test(start_paused = true)]
 async fn responses_continue_after_the_shutdown(#[case] after: Duration, #[case] is_complete: bool) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let fixture = start_with_listeners(std::slice::from_ref(&listener)).await;
-    let (proceed, receiver) = oneshot::channel();
-    tokio::spawn(serve_two_events(listener, receiver));
-    let mut stream = send(fixture.gateway, "POST", "/v1/chat/completions", STREAM).await;
+    let (fixture, mut stream, proceed) = start_two_events().await;
     let mut received = Vec::new();
     while !received.windows(9).any(|window| window == b"data: one") {
         assert!(stream.read_buf(&mut received).await.unwrap() > 0, "the stream ended");

@@ -22,8 +22,9 @@ pub(super) fn recorded_decision(status: &Value, plan: Option<&ServicePlan>) -> O
     let omitted = match plan {
         Some(_) => 0,
         None => {
-            let nearest = record.candidates.nearest.iter();
-            record.candidates.rejected.total() - nearest.filter(|candidate| !candidate.is_outranked()).count()
+            // A status may contain arbitrary counts.
+            let rejected = record.candidates.nearest.iter().filter(|candidate| !candidate.is_outranked());
+            record.candidates.rejected.total().saturating_sub(rejected.count())
         }
     };
     let current_warnings = plan.map_or(&[][..], |plan| &plan.warnings);
