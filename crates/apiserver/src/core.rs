@@ -5,16 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use apimachinery::CaughtPanic;
 use serde_json::Value;
-use tokio::sync::Semaphore;
 
 use crate::cascade_panics::CascadePanics;
+use crate::cpu_slots::CpuSlots;
 use crate::ports::{Admission, Clock, PodLogs, Random, ServerPorts};
 use crate::resources::definition;
 use crate::resources::{CompiledDefinition, Registry, Resource};
 use crate::store::{CollectionKey, Store};
-
-/// Maximum number of CPU-heavy requests at a time. With more than one, a long deletion does not block the others.
-const CPU_SLOTS: usize = 2;
 
 /// State of an API server.
 pub(crate) struct Core {
@@ -27,7 +24,7 @@ pub(crate) struct Core {
     /// Admission control after the built-in plugins.
     pub(crate) admission: Arc<dyn Admission>,
     /// Slots for CPU-heavy requests.
-    pub(crate) cpu_slots: Arc<Semaphore>,
+    pub(crate) cpu_slots: CpuSlots,
     /// Steps that follow from writes and panicked.
     pub(crate) cascade_panics: CascadePanics,
     registry: RwLock<Arc<Registry>>,
@@ -51,7 +48,7 @@ impl Core {
             clock: Arc::clone(&ports.clock),
             random: Arc::clone(&ports.random),
             admission: Arc::clone(&ports.admission),
-            cpu_slots: Arc::new(Semaphore::new(CPU_SLOTS)),
+            cpu_slots: CpuSlots::default(),
             cascade_panics: CascadePanics::default(),
             registry: RwLock::new(Arc::new(Registry::builtin())),
             serving: Mutex::new(()),

@@ -11,7 +11,7 @@
 //!
 //! Layers, each of which uses only those to its left; a write returns what it stored, and an upper layer acts on it:
 //!
-//! `store` ← `resources` ← `core` (with `cascade_panics`) ← `transaction` ← `write` ← `deletion`, `crd` ← `cascade` ← `server` ← `http` ← `secure_serving`
+//! `store` ← `resources` ← `core` (with `cascade_panics`, `cpu_slots`) ← `transaction` ← `write` ← `deletion`, `crd` ← `cascade` ← `server` ← `http` ← `secure_serving`
 
 #![warn(missing_docs)]
 
@@ -21,6 +21,7 @@ mod cascade;
 mod cascade_panics;
 mod conversion;
 mod core;
+mod cpu_slots;
 mod crd;
 mod deletion;
 mod discovery;

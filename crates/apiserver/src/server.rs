@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use apimachinery::{ApplyOptions, CaughtPanic, Status, object, server_side_apply};
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::core::Core;
+use crate::cpu_slots::CpuSlots;
 use crate::deletion::{self, DeleteOptions, DeleteResult, Deletion, DeletionCheck, PropagationPolicy};
 use crate::ports::{Clock, PodLogs, Random, ServerPorts};
 use crate::resources::{Registry, Resource};
@@ -369,7 +369,7 @@ impl Server {
     }
 
     /// Returns the slots for CPU-heavy requests.
-    pub(crate) fn cpu_slots(&self) -> &Arc<Semaphore> {
+    pub(crate) fn cpu_slots(&self) -> &CpuSlots {
         &self.core.cpu_slots
     }
 

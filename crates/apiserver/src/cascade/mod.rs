@@ -17,6 +17,7 @@ use apimachinery::{CaughtPanic, catch_panic, object, panic_retry_delay};
 use tokio_util::sync::CancellationToken;
 
 use crate::core::Core;
+use crate::cpu_slots::yield_slot;
 use crate::crd;
 use crate::events;
 use crate::resources::definition;
@@ -84,6 +85,7 @@ fn drain(core: &Core, consequences: Vec<Consequence>) {
     let mut stack = consequences;
     stack.reverse();
     while let Some(consequence) = stack.pop() {
+        yield_slot();
         match catch_panic(|| carry_out(core, &consequence)) {
             Ok(following) => stack.extend(following.into_iter().rev()),
             Err(panic) => report_panic(core, &consequence, &panic),

@@ -1,14 +1,13 @@
 //! The API over HTTP. One handler serves all paths, which are parsed as in kube-apiserver.
 //!
-//! A request is received ([`request_body`]), parsed ([`path`], [`request`], [`query`], [`response_format`]), moved to another thread if it needs much
-//! CPU time ([`cost`], [`offload`]), and handled by a discovery or OpenAPI
+//! A request is received ([`request_body`]), parsed ([`path`], [`request`], [`query`], [`response_format`]), moved to
+//! another thread if it needs much CPU time ([`cost`], [`crate::cpu_slots`]), and handled by a discovery or OpenAPI
 //! document ([`non_resource`]), a verb ([`verbs`]) or a subresource ([`subresources`]). Responses are built in
 //! [`object_response`], [`representation`], [`response`], [`warning_header`] and [`yaml`].
 
 mod cost;
 mod non_resource;
 mod object_response;
-mod offload;
 mod path;
 mod query;
 mod representation;
@@ -21,8 +20,6 @@ mod subresources;
 mod verbs;
 mod warning_header;
 mod yaml;
-
-use std::sync::Arc;
 
 use apimachinery::{Status, catch_future_panic};
 use axum::Router;
@@ -87,14 +84,14 @@ async fn dispatch(server: &Server, request: http::Request<()>, body: Bytes, acce
         let name = format!("{}.{}", path.plural, path.group);
         if !server.is_definition_served(&name) {
             let server = server.clone();
-            offload::run(&Arc::clone(server.cpu_slots()), move || server.serve_definition(&name)).await?;
+            server.cpu_slots().clone().run(move || server.serve_definition(&name)).await?;
         }
         registry = server.registry();
     }
     match path {
         RequestPath::NonResource(path) if path.is_openapi() => {
             let accept = accept.to_owned();
-            offload::run(server.cpu_slots(), move || non_resource::serve(&registry, &path, &accept)).await?
+            server.cpu_slots().run(move || non_resource::serve(&registry, &path, &accept)).await?
         }
         RequestPath::NonResource(path) => non_resource::serve(&registry, &path, accept),
         RequestPath::Unknown => Ok(response::not_found_page()),
@@ -109,7 +106,7 @@ async fn dispatch(server: &Server, request: http::Request<()>, body: Bytes, acce
                 let server = server.clone();
                 move || serve_resource(&server, &target, &api_request)
             };
-            offload::run(server.cpu_slots(), work).await?
+            server.cpu_slots().run(work).await?
         }
     }
 }

@@ -1,14 +1,12 @@
 //! YAML responses for clients that accept YAML. Watches are always JSON.
 
-use std::sync::Arc;
-
 use axum::body::{Body, to_bytes};
 use axum::response::Response;
 use http::{HeaderValue, header};
 use serde_json::Value;
-use tokio::sync::Semaphore;
 
-use super::{cost, offload};
+use super::cost;
+use crate::cpu_slots::CpuSlots;
 
 const YAML: &str = "application/yaml";
 
@@ -19,7 +17,7 @@ pub(super) fn is_preferred(accept: &str) -> bool {
 }
 
 /// Converts a JSON response to YAML, unless it is a stream.
-pub(super) async fn to_yaml(slots: &Arc<Semaphore>, response: Response) -> Response {
+pub(super) async fn to_yaml(slots: &CpuSlots, response: Response) -> Response {
     let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
     // Streams have no known length.
     let has_known_length = http_body::Body::size_hint(response.body()).exact().is_some();
@@ -33,7 +31,7 @@ pub(super) async fn to_yaml(slots: &Arc<Semaphore>, response: Response) -> Respo
         let value: Value = serde_json::from_slice(&json).ok()?;
         serde_saphyr::to_string(&value).ok()
     };
-    let text = if bytes.len() < cost::LARGE_OBJECT { Ok(convert()) } else { offload::run(slots, convert).await };
+    let text = if bytes.len() < cost::LARGE_OBJECT { Ok(convert()) } else { slots.run(convert).await };
     let Ok(Some(text)) = text else { return Response::from_parts(parts, Body::from(bytes)) };
     parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(YAML));
     parts.headers.remove(header::CONTENT_LENGTH);
@@ -58,7 +56,7 @@ mod tests {
     #[tokio::test]
     async fn converts_object_to_yaml() {
         let object = serde_json::json!({"kind": "ConfigMap", "data": {"yes": "no", "n": "1", "lines": "a\nb\n"}});
-        let slots = Arc::new(Semaphore::new(1));
+        let slots = CpuSlots::default();
         let response = to_yaml(&slots, super::super::response::json_object(&object)).await;
         assert_eq!(response.headers()[header::CONTENT_TYPE], YAML);
         let text = to_bytes(response.into_body(), usize::MAX).await.unwrap();
