@@ -11,11 +11,12 @@
 //!
 //! Layers, each of which uses only those to its left; a write returns what it stored, and an upper layer acts on it:
 //!
-//! `store` ← `resources` ← `core` (with `cascade_panics`, `cpu_slots`) ← `transaction` ← `write` ← `deletion`, `crd` ← `cascade` ← `server` ← `http` ← `secure_serving`
+//! `async_worker` ← `store` ← `resources` ← `core` (with `cascade_panics`, `cpu_slots`) ← `transaction` ← `write` ← `deletion`, `crd` ← `cascade` ← `server` ← `http` ← `secure_serving`
 
 #![warn(missing_docs)]
 
 mod api_types;
+mod async_worker;
 mod binding;
 mod cascade;
 mod cascade_panics;

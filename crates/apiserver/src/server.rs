@@ -17,9 +17,6 @@ use crate::watch::Subscription;
 use crate::write::{self, Proposal, ProposeFn, Subresource, WriteOptions, WriteRequest, WriteResult, priority_class};
 use crate::{binding, cascade, events};
 
-/// Size in bytes of the objects that are queued for the journal from which tasks of this process wait.
-const MAX_QUEUED_BYTES: usize = 16 * 1024 * 1024;
-
 /// Handle to an API server. Clones share one server.
 #[derive(Clone)]
 pub struct Server {
@@ -87,12 +84,12 @@ impl Server {
         self.core.store.wait_durable(self.core.store.epoch()).await
     }
 
-    /// Lets other tasks of this thread continue, and waits while the journal is more than [`MAX_QUEUED_BYTES`] behind.
+    /// Lets other tasks of this thread continue, and waits while the journal is behind.
     /// Tasks of this process call it before a write, because they do not wait until their writes are durable.
     /// Cancel-safe.
     pub async fn before_write(&self) {
         tokio::task::yield_now().await;
-        if self.core.store.queued_bytes() > MAX_QUEUED_BYTES {
+        if self.core.store.is_journal_behind() {
             // After a failure, nothing is queued.
             let _ = self.flush().await;
         }

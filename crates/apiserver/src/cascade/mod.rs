@@ -80,12 +80,13 @@ pub(crate) async fn run_retries(core: &Arc<Core>, stop: CancellationToken) {
 }
 
 /// Carries out the consequences, each followed by its own consequences. A step that panics does not prevent the others;
-/// [`run_retries`] repeats it.
+/// [`run_retries`] repeats it. Before each step, waits while the journal is behind.
 fn drain(core: &Core, consequences: Vec<Consequence>) {
     let mut stack = consequences;
     stack.reverse();
     while let Some(consequence) = stack.pop() {
         yield_slot();
+        core.store.wait_for_journal();
         match catch_panic(|| carry_out(core, &consequence)) {
             Ok(following) => stack.extend(following.into_iter().rev()),
             Err(panic) => report_panic(core, &consequence, &panic),

@@ -53,6 +53,11 @@ impl StoreEvent {
         EVENT_OVERHEAD + text_length(&self.old) + text_length(&self.deleted)
     }
 
+    /// Returns the memory in bytes that cannot be released before the event is durable.
+    pub(super) fn queued_bytes(&self) -> usize {
+        self.retained_bytes() + self.written_bytes()
+    }
+
     /// Returns the size of the object in the journal, in bytes.
     pub(super) fn written_bytes(&self) -> usize {
         self.new.as_ref().map_or(0, |object| object.json().len())

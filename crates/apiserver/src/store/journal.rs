@@ -6,7 +6,6 @@
 //! written to again.
 
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -17,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::format::{self, FrameKind};
 use super::journal_file::{JournalFile, reopen_journal, replace_journal, switch_journal, write_checkpoint};
+use super::queued_bytes::QueuedBytes;
 use super::recovery::{JOURNAL_FILE, NEXT_JOURNAL_FILE};
 use super::state::{JournalLengths, State};
 use super::storage::Storage;
@@ -38,7 +38,7 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 /// Handle of the journal thread; dropping it writes all queued events and ends the thread.
 pub(super) struct Journal {
     sender: Sender<Message>,
-    queued_bytes: Arc<AtomicUsize>,
+    queued_bytes: Arc<QueuedBytes>,
     thread: Option<JoinHandle<()>>,
     path: String,
     /// Cancelled when the thread ends.
@@ -71,8 +71,7 @@ struct JournalWriter {
     settings: StoreSettings,
     messages: Receiver<Message>,
     sender: Sender<Message>,
-    /// Size of the objects in bytes that are queued or being written.
-    queued_bytes: Arc<AtomicUsize>,
+    queued_bytes: Arc<QueuedBytes>,
     file: JournalFile,
     /// File length at which a new checkpoint is written.
     checkpoint_at: u64,
@@ -100,7 +99,7 @@ impl Journal {
         let io_error = |error| StoreOpenError::Io { file: storage.display_path(JOURNAL_FILE), error };
         let file = file.map_err(io_error)?;
         let (sender, messages) = mpsc::channel();
-        let queued_bytes = Arc::new(AtomicUsize::new(0));
+        let queued_bytes = Arc::<QueuedBytes>::default();
         let mut writer = JournalWriter {
             storage: Arc::clone(&storage),
             state,
@@ -117,12 +116,15 @@ impl Journal {
         writer.schedule_checkpoint();
         let (ended, path) = (CancellationToken::new(), storage.display_path(JOURNAL_FILE));
         let guard = ended.clone().drop_guard();
-        let (shared_state, failed_path) = (Arc::clone(&writer.state), path.clone());
+        let (shared_state, shared_queue) = (Arc::clone(&writer.state), Arc::clone(&queued_bytes));
+        let failed_path = path.clone();
         let run = move || {
             let _guard = guard;
             if let Err(panic) = catch_panic(|| writer.run()) {
                 tracing::error!(%panic, "the journal thread ended; rejecting writes");
-                lock(&shared_state).roll_back(StorageFailure::new(failed_path, &io::Error::other(panic)));
+                let mut state = lock(&shared_state);
+                shared_queue.reset();
+                state.roll_back(StorageFailure::new(failed_path, &io::Error::other(panic)));
             }
         };
         let thread = thread::Builder::new().name("journal".to_owned()).spawn(run);
@@ -132,17 +134,17 @@ impl Journal {
     /// Queues an event. Events must be queued in the order of revisions.
     ///
     /// The queue is not limited here, because the caller holds the lock that the journal thread needs. Its writers limit
-    /// it: requests wait until their writes are durable, and each task of the process waits before its next write while
-    /// [`Self::queued_bytes`] is large.
+    /// it: requests wait until their writes are durable, each task of the process waits before its next write while
+    /// [`Self::queued_bytes`] is large, and so does each cascade before its next step.
     pub(super) fn write(&self, event: Arc<StoreEvent>) {
-        self.queued_bytes.fetch_add(event.written_bytes(), Ordering::Relaxed);
+        self.queued_bytes.add(event.queued_bytes());
         // Sending succeeds, because the thread runs until this handle is dropped.
         let _ = self.sender.send(Message::Write(event));
     }
 
-    /// Returns the size in bytes of the objects that are queued or being written.
-    pub(super) fn queued_bytes(&self) -> usize {
-        self.queued_bytes.load(Ordering::Relaxed)
+    /// Returns the size in bytes of the events that are queued or being written.
+    pub(super) fn queued_bytes(&self) -> &QueuedBytes {
+        &self.queued_bytes
     }
 
     /// Waits until the thread has ended although this handle exists.
@@ -227,7 +229,7 @@ impl JournalWriter {
         // This frame is not synced. It survives if the process is killed; after a power loss, only the information that
         // the last batch was acknowledged is missing.
         let acknowledged = self.file.append(&format::frame(FrameKind::Acknowledged, &[]));
-        self.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.queued_bytes.subtract(batch.iter().map(|event| event.queued_bytes()).sum());
         lock(&self.state).mark_durable(revision);
         match acknowledged {
             Ok(()) => self.advance_checkpoint(),
@@ -338,7 +340,7 @@ impl JournalWriter {
             }
         }
         // The lock is held, so that no event is queued meanwhile.
-        self.queued_bytes.store(0, Ordering::Relaxed);
+        self.queued_bytes.reset();
         state.roll_back(failure);
         self.retry_delay = Some(self.settings.retry_delay);
     }

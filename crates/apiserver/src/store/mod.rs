@@ -25,6 +25,7 @@ mod journal;
 mod journal_file;
 mod key;
 mod list;
+mod queued_bytes;
 mod read_set;
 mod recovery;
 #[cfg(test)]
@@ -44,6 +45,8 @@ use apimachinery::Status;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use crate::async_worker;
+
 pub(crate) use collection::{Collection, CollectionSnapshot, ListPage};
 pub(crate) use commit_error::CommitError;
 pub(crate) use epoch::Epoch;
@@ -60,6 +63,9 @@ use storage::Storage;
 #[cfg(test)]
 pub(crate) use stored_object::READ_COUNT;
 pub(crate) use stored_object::StoredObject;
+
+/// Memory in bytes of the writes that are not durable yet, from which writers wait for the journal.
+const MAX_QUEUED_BYTES: usize = 16 * 1024 * 1024;
 
 /// Handle of a store; clones share the state.
 #[derive(Clone)]
@@ -135,10 +141,18 @@ impl Store {
         }
     }
 
-    /// Returns the size in bytes of the objects that are queued for the journal; 0 in memory.
+    /// Returns whether more than [`MAX_QUEUED_BYTES`] are queued for the journal; never in memory.
     #[must_use]
-    pub(crate) fn queued_bytes(&self) -> usize {
-        self.journal.as_ref().map_or(0, |journal| journal.queued_bytes())
+    pub(crate) fn is_journal_behind(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.queued_bytes().get() > MAX_QUEUED_BYTES)
+    }
+
+    /// Blocks this thread while more than [`MAX_QUEUED_BYTES`] are queued for the journal. Returns after a failure of the
+    /// storage, which empties the queue. The caller must hold no lock.
+    pub(crate) fn wait_for_journal(&self) {
+        if let Some(journal) = self.journal.as_ref().filter(|_| self.is_journal_behind()) {
+            async_worker::leave(|| journal.queued_bytes().wait_until_at_most(MAX_QUEUED_BYTES));
+        }
     }
 
     /// Waits until the journal thread has ended, after which no write can be persisted. Never returns for a store in

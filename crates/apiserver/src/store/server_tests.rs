@@ -1,17 +1,25 @@
 //! A server on a disk that is slow or temporarily full.
 
 use std::pin::pin;
+use std::thread;
 
 use axum::body::Body;
 use futures::poll;
+use rstest::rstest;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tower::ServiceExt;
 
+use super::MAX_QUEUED_BYTES;
 use super::crash_tests::{TEST_TIMEOUT, open};
 use super::faults::FaultyDisk;
+use super::queued_bytes::QueuedBytes;
 use crate::Server;
 use crate::ports::ServerPorts;
+
+fn queued_bytes(server: &Server) -> &QueuedBytes {
+    server.store().journal.as_ref().unwrap().queued_bytes()
+}
 
 #[tokio::test]
 async fn responses_and_watches_wait_for_durability() {
@@ -78,14 +86,60 @@ async fn check_tasks_wait() {
         assert!(written < 30, "the queue is not limited");
     }
     assert!(written * OBJECT_BYTES > 15 * 1024 * 1024, "{written} objects");
-    assert!(server.store().queued_bytes() < 18 * 1024 * 1024);
+    assert!(queued_bytes(&server).get() < 18 * 1024 * 1024);
     disk.set_slow(false);
     server.before_write().await;
     server.flush().await.unwrap();
-    assert_eq!(server.store().queued_bytes(), 0);
+    assert_eq!(queued_bytes(&server).get(), 0);
     disk.set_full(true);
     server.create("configmaps", json!({"metadata": {"namespace": "default", "name": "lost"}})).unwrap();
     assert!(server.flush().await.is_err());
-    assert_eq!(server.store().queued_bytes(), 0, "writes that were rolled back are not queued");
+    assert_eq!(queued_bytes(&server).get(), 0, "writes that were rolled back are not queued");
     disk.set_full(false);
+}
+
+/// The steps of a cascade wait for the journal: neither the records nor the history of a large deletion are held in memory.
+#[rstest]
+#[case::namespace("namespaces", "", "full", false)]
+#[case::owner("configmaps", "full", "owner", false)]
+#[case::storage_fails("namespaces", "", "full", true)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn cascade_waits_for_a_slow_journal(
+    #[case] resource: &str,
+    #[case] namespace: &str,
+    #[case] name: &str,
+    #[case] is_full: bool,
+) {
+    const COUNT: usize = 40;
+    const OBJECT_BYTES: usize = 900 * 1024;
+    let disk = FaultyDisk::default();
+    let server = Server::with_store(&ServerPorts::default(), open(&disk).unwrap());
+    server.create("namespaces", json!({"metadata": {"name": "full"}})).unwrap();
+    let owner = server.create("configmaps", json!({"metadata": {"namespace": "full", "name": "owner"}})).unwrap();
+    let reference = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]});
+    let data = json!({"k": "x".repeat(OBJECT_BYTES)});
+    for index in 0..COUNT {
+        let metadata = json!({"namespace": "full", "name": format!("c{index}"), "ownerReferences": [reference]});
+        server.create("configmaps", json!({"metadata": metadata, "data": data})).unwrap();
+        server.flush().await.unwrap();
+    }
+
+    disk.set_slow(true);
+    thread::scope(|scope| {
+        let deletion = scope.spawn(|| server.delete(resource, namespace, name, None));
+        while queued_bytes(&server).waiting() == 0 && !deletion.is_finished() {
+            thread::yield_now();
+        }
+        let (queued, remaining) = (queued_bytes(&server).get(), server.list("configmaps").len());
+        disk.set_full(is_full);
+        disk.set_slow(false);
+        deletion.join().unwrap().unwrap();
+        assert!(remaining > COUNT / 2, "{remaining} objects remain");
+        assert!(queued < MAX_QUEUED_BYTES + 3 * OBJECT_BYTES, "{queued} bytes are queued");
+    });
+    disk.set_full(false);
+    if !is_full {
+        server.flush().await.unwrap();
+        assert!(server.list("configmaps").is_empty());
+    }
 }
