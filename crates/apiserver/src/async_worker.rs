@@ -5,9 +5,12 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 /// Runs `work`, which blocks this thread or computes for long. If the thread is an async worker, another thread continues
 /// its other tasks. On a single-threaded runtime, they wait: tests and simulations with a virtual clock stay deterministic.
 pub(crate) fn leave<T>(work: impl FnOnce() -> T) -> T {
-    let is_multi_threaded =
-        Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
-    if is_multi_threaded { tokio::task::block_in_place(work) } else { work() }
+    if has_other_threads() { tokio::task::block_in_place(work) } else { work() }
+}
+
+/// Returns whether this thread belongs to a runtime with several threads.
+pub(crate) fn has_other_threads() -> bool {
+    Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
 }
 
 #[cfg(test)]

@@ -7,8 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use apimachinery::Status;
-use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::async_worker;
 
 /// Maximum number of slots: the threads contend for the store, and each may hold copies of large objects.
 const MAX_SLOTS: usize = 4;
@@ -65,9 +67,7 @@ impl CpuSlots {
     /// # Errors
     /// 500 if the work panics.
     pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {
-        let is_multi_threaded =
-            Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
-        if !is_multi_threaded {
+        if !async_worker::has_other_threads() {
             return Ok(work());
         }
         let failed = |error: &dyn std::fmt::Display| {
@@ -82,6 +82,21 @@ impl CpuSlots {
             work()
         });
         task.await.map_err(|error| failed(&error))
+    }
+
+    /// Runs `work` on this thread once a slot is free, for callers that are not async. If the thread is an async worker,
+    /// another thread continues its other tasks. Work that already has a slot, or a single-threaded runtime, needs none.
+    pub(crate) fn run_in_place<T>(&self, work: impl FnOnce() -> T) -> T {
+        let has_slot = CURRENT_TURN.with_borrow(Option::is_some);
+        if has_slot || !async_worker::has_other_threads() {
+            return work();
+        }
+        async_worker::leave(|| {
+            // The semaphore is never closed.
+            let slot = Handle::current().block_on(Arc::clone(&self.0).acquire_owned()).ok();
+            let _held = slot.map(|slot| HeldSlot::begin(Turn::new(self.clone(), slot)));
+            work()
+        })
     }
 }
 
@@ -177,6 +192,30 @@ mod tests {
         let (long, short) = tokio::join!(long, short);
         assert!(long.is_ok() && short.is_ok());
         assert_eq!(slots.0.available_permits(), 1);
+    }
+
+    /// The work waits for another task of the only worker, and for a slot only once.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn work_in_place_leaves_the_async_worker() {
+        let slots = CpuSlots::new(1);
+        let (sender, receiver) = mpsc::channel();
+        let work = tokio::spawn({
+            let slots = slots.clone();
+            async move {
+                tokio::spawn(async move { sender.send(()) });
+                slots.run_in_place(|| {
+                    assert_eq!(slots.0.available_permits(), 0);
+                    slots.run_in_place(|| receiver.recv())
+                })
+            }
+        });
+        assert!(work.await.unwrap().is_ok());
+        assert_eq!(slots.0.available_permits(), 1);
+    }
+
+    #[tokio::test]
+    async fn work_in_place_of_a_single_threaded_runtime_needs_no_slot() {
+        assert_eq!(CpuSlots::new(0).run_in_place(|| 1), 1);
     }
 
     #[test]

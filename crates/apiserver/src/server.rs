@@ -65,10 +65,15 @@ impl Server {
         server
     }
 
-    /// Restores the state that is derived from the store: served custom resources and unfinished deletions. Call this
-    /// after every rollback of writes.
-    pub fn resume(&self) {
+    /// Restores the state that is derived from the store: served custom resources and unfinished deletions.
+    pub(crate) fn resume(&self) {
         cascade::resume(&self.core);
+    }
+
+    /// Restores the state that is derived from the store whenever the store has rolled back writes that it could not
+    /// persist, until `stop`.
+    pub async fn resume_after_rollbacks(&self, stop: CancellationToken) {
+        cascade::resume_after_rollbacks(&self.core, stop).await;
     }
 
     /// Repeats the steps of deletions that panicked, with increasing delays, until `stop`.

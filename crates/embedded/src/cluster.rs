@@ -137,7 +137,10 @@ fn spawn_tasks(server: &Server, ports: &Ports, directories: &NodeDirectories) ->
         async move { server.retry_deletions(stop).await }
     });
     let cloned_server = server.clone();
-    tasks.spawn("rollback watcher", move |stop| watch_rollbacks(cloned_server.clone(), stop));
+    tasks.spawn("rollback watcher", move |stop| {
+        let server = cloned_server.clone();
+        async move { server.resume_after_rollbacks(stop).await }
+    });
     tasks
 }
 
@@ -163,19 +166,6 @@ fn register_node(server: &Server, node: Value) -> Result<(), Status> {
         }
     }
     server.update_status("nodes", status).map(|_| ())
-}
-
-/// Resumes interrupted deletions and reloads custom resource definitions after the store rolled back writes.
-async fn watch_rollbacks(server: Server, stop: CancellationToken) {
-    let mut changes = server.subscribe();
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            change = changes.next() => if change.is_err() {
-                server.resume();
-            },
-        }
-    }
 }
 
 #[cfg(test)]

@@ -25,6 +25,9 @@ use crate::store::{CollectionKey, NamespacedName, ObjectKey};
 use crate::write::{Committed, Subresource, Transition};
 use consequence::Consequence;
 
+/// Number of steps after which a cascade counts as CPU-heavy. The removal of an object without dependents takes at most four.
+const MAX_CHEAP_STEPS: usize = 4;
+
 /// Carries out everything that follows from a committed write.
 pub(crate) fn run(core: &Core, committed: Committed) {
     drain(core, consequences(committed));
@@ -68,29 +71,57 @@ pub(crate) async fn run_retries(core: &Arc<Core>, stop: CancellationToken) {
             () = tokio::time::sleep(panic_retry_delay(failed_retries)) => {}
         }
         core.cascade_panics.reset();
-        let core_of_retry = Arc::clone(core);
-        // It reads all objects.
-        let result = tokio::task::spawn_blocking(move || catch_panic(|| resume(&core_of_retry))).await;
-        if let Ok(Err(panic)) = result {
-            tracing::error!(%panic, "failed to repeat what follows from writes");
-            core.cascade_panics.record();
-        }
+        resume_later(core).await;
         failed_retries = if core.cascade_panics.is_empty() { 0 } else { failed_retries.saturating_add(1) };
     }
 }
 
+/// [Resumes](resume) whenever the store has rolled back writes, until `stop`.
+pub(crate) async fn resume_after_rollbacks(core: &Arc<Core>, stop: CancellationToken) {
+    let mut epoch = core.store.epoch();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            current = core.store.rolled_back(epoch) => epoch = current,
+        }
+        resume_later(core).await;
+    }
+}
+
+/// Runs [`resume`], which reads all objects, outside of the async workers. A panic is repeated by [`run_retries`].
+async fn resume_later(core: &Arc<Core>) {
+    let cloned_core = Arc::clone(core);
+    if let Ok(Err(panic)) = core.cpu_slots.run(move || catch_panic(|| resume(&cloned_core))).await {
+        tracing::error!(%panic, "failed to resume what follows from writes");
+        core.cascade_panics.record();
+    }
+}
+
 /// Carries out the consequences, each followed by its own consequences. A step that panics does not prevent the others;
-/// [`run_retries`] repeats it. Before each step, waits while the journal is behind.
+/// [`run_retries`] repeats it. Many steps leave the async worker of a caller in this process.
 fn drain(core: &Core, consequences: Vec<Consequence>) {
     let mut stack = consequences;
     stack.reverse();
-    while let Some(consequence) = stack.pop() {
-        yield_slot();
-        core.store.wait_for_journal();
-        match catch_panic(|| carry_out(core, &consequence)) {
-            Ok(following) => stack.extend(following.into_iter().rev()),
-            Err(panic) => report_panic(core, &consequence, &panic),
-        }
+    for _ in 0..MAX_CHEAP_STEPS {
+        carry_out_next(core, &mut stack);
+    }
+    if !stack.is_empty() {
+        core.cpu_slots.run_in_place(|| {
+            while !stack.is_empty() {
+                carry_out_next(core, &mut stack);
+            }
+        });
+    }
+}
+
+/// Carries out the next consequence. Waits before while the journal is behind.
+fn carry_out_next(core: &Core, stack: &mut Vec<Consequence>) {
+    let Some(consequence) = stack.pop() else { return };
+    yield_slot();
+    core.store.wait_for_journal();
+    match catch_panic(|| carry_out(core, &consequence)) {
+        Ok(following) => stack.extend(following.into_iter().rev()),
+        Err(panic) => report_panic(core, &consequence, &panic),
     }
 }
 
@@ -403,5 +434,35 @@ mod tests {
         }
         stop.cancel();
         retries.await.unwrap();
+    }
+
+    /// Waits for another task of the runtime during each deletion of an object whose name starts with `dependent`.
+    struct WaitingAdmission(tokio::runtime::Handle);
+
+    impl Admission for WaitingAdmission {
+        fn review(&self, request: &AdmissionRequest<'_>) -> AdmissionResponse {
+            if request.operation == "DELETE" && request.name.starts_with("dependent") {
+                let (sender, receiver) = std::sync::mpsc::channel();
+                self.0.spawn(async move { sender.send(()) });
+                // Without another thread for the tasks of the worker, nothing is received.
+                receiver.recv_timeout(Duration::from_secs(20)).expect("the async worker is blocked");
+            }
+            AdmissionResponse { allowed: true, ..AdmissionResponse::default() }
+        }
+    }
+
+    /// A controller of this process deletes an owner on the only async worker.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn long_cascade_of_a_controller_leaves_the_async_worker() {
+        let admission = Arc::new(WaitingAdmission(tokio::runtime::Handle::current()));
+        let server = Server::new(&ServerPorts { admission, ..ServerPorts::default() });
+        let owner = create(&server, "owner", None);
+        for index in 0..10 {
+            create(&server, &format!("a{index}"), Some(&owner));
+        }
+        create(&server, "dependent", Some(&owner));
+        let controller = server.clone();
+        tokio::spawn(async move { controller.delete("configmaps", "default", "owner", None) }).await.unwrap().unwrap();
+        assert!(server.list("configmaps").is_empty());
     }
 }

@@ -155,6 +155,24 @@ impl Store {
         }
     }
 
+    /// Waits until writes have been rolled back since `epoch`, or are accepted again after a failure; returns the current
+    /// epoch. Never returns for a store in memory. Cancel-safe.
+    pub(crate) async fn rolled_back(&self, epoch: Epoch) -> Epoch {
+        let mut durable_revision = self.durable_revisions.clone();
+        while self.journal.is_some() {
+            durable_revision.borrow_and_update();
+            let current = self.epoch();
+            if current != epoch {
+                return current;
+            }
+            if durable_revision.changed().await.is_err() {
+                // Unreachable: the state owns the sender, and this handle keeps the state alive.
+                break;
+            }
+        }
+        std::future::pending().await
+    }
+
     /// Waits until the journal thread has ended, after which no write can be persisted. Never returns for a store in
     /// memory.
     pub(crate) async fn failed(&self) -> StorageFailure {

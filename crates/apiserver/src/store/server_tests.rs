@@ -1,13 +1,16 @@
 //! A server on a disk that is slow or temporarily full.
 
 use std::pin::pin;
-use std::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, ThreadId};
 
 use axum::body::Body;
 use futures::poll;
 use rstest::rstest;
 use serde_json::{Value, json};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::MAX_QUEUED_BYTES;
@@ -15,7 +18,7 @@ use super::crash_tests::{TEST_TIMEOUT, open};
 use super::faults::FaultyDisk;
 use super::queued_bytes::QueuedBytes;
 use crate::Server;
-use crate::ports::ServerPorts;
+use crate::ports::{Admission, AdmissionRequest, AdmissionResponse, ServerPorts};
 
 fn queued_bytes(server: &Server) -> &QueuedBytes {
     server.store().journal.as_ref().unwrap().queued_bytes()
@@ -142,4 +145,64 @@ async fn cascade_waits_for_a_slow_journal(
         server.flush().await.unwrap();
         assert!(server.list("configmaps").is_empty());
     }
+}
+
+/// Rejects deletions of dependents until they are allowed, and records the threads that review them then.
+#[derive(Default)]
+struct DeletionReviews {
+    are_allowed: AtomicBool,
+    threads: Mutex<Vec<ThreadId>>,
+}
+
+impl Admission for DeletionReviews {
+    fn review(&self, request: &AdmissionRequest<'_>) -> AdmissionResponse {
+        let is_allowed = self.are_allowed.load(Ordering::Relaxed);
+        let is_deletion = request.operation == "DELETE" && request.name == "dependent";
+        if is_deletion && is_allowed {
+            self.threads.lock().unwrap().push(thread::current().id());
+        }
+        AdmissionResponse { allowed: !is_deletion || is_allowed, ..AdmissionResponse::default() }
+    }
+}
+
+/// The deletion of a dependent is resumed after a rollback, outside of the only async worker.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn deletions_are_resumed_after_a_rollback() {
+    let (disk, reviews) = (FaultyDisk::default(), Arc::<DeletionReviews>::default());
+    let ports = ServerPorts { admission: Arc::<DeletionReviews>::clone(&reviews), ..ServerPorts::default() };
+    let server = Server::with_store(&ports, open(&disk).unwrap());
+    let metadata = |name: &str| json!({"namespace": "default", "name": name});
+    let owner = server.create("configmaps", json!({"metadata": metadata("owner")})).unwrap();
+    let mut dependent = json!({"metadata": metadata("dependent")});
+    dependent["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}]);
+    server.create("configmaps", dependent).unwrap();
+    server.delete("configmaps", "default", "owner", None).unwrap();
+    server.flush().await.unwrap();
+    let worker = tokio::spawn(async { thread::current().id() }).await.unwrap();
+    let (resuming, stop) = (server.clone(), CancellationToken::new());
+    let task = tokio::spawn({
+        let stop = stop.clone();
+        async move { resuming.resume_after_rollbacks(stop).await }
+    });
+    tokio::task::yield_now().await;
+    let remains = || server.get("configmaps", "default", "dependent").is_some();
+    assert!(remains(), "admission rejected the deletion");
+
+    reviews.are_allowed.store(true, Ordering::Relaxed);
+    disk.set_full(true);
+    server.create("configmaps", json!({"metadata": metadata("lost")})).unwrap();
+    let resumed = async {
+        while server.get("configmaps", "default", "lost").is_some() {
+            tokio::task::yield_now().await;
+        }
+        disk.set_full(false);
+        while remains() {
+            tokio::task::yield_now().await;
+        }
+        stop.cancel();
+        task.await.unwrap();
+    };
+    timeout(TEST_TIMEOUT, resumed).await.expect("the deletion was not resumed");
+    assert!(reviews.threads.lock().unwrap().iter().all(|thread| *thread != worker));
 }
