@@ -1,14 +1,17 @@
-//! Reads events and container logs of Pods with problems: the last warning event of a Pod that is starting, and the log line
-//! that explains the crash of a container. They are read only for these Pods, since a cluster has many events and logs.
+//! Reads events, container logs and Kueue's Workloads of Pods with problems: the last warning event of a Pod that is starting,
+//! the log line that explains the crash of a container, and the quota that a Pod needs. They are read only for these Pods, since
+//! a cluster has many events and logs.
 
 use std::collections::BTreeMap;
 
-use cluster::metadata_field;
+use cluster::{Kind, find_condition, metadata_field};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{Api, ListParams, LogParams};
 use kube::{Client, ResourceExt};
 use operator::WorkloadReason;
 use serde_json::Value;
+
+use crate::cluster_objects::{ListScope, list_served};
 
 /// Diagnostic messages by Pod name.
 pub(crate) type PodDiagnostics = BTreeMap<String, String>;
@@ -17,6 +20,11 @@ pub(crate) type PodDiagnostics = BTreeMap<String, String>;
 const MAX_PODS: usize = 8;
 /// Number of log lines to search for the one that explains the crash.
 const LOG_LINES: i64 = 200;
+/// Versions of Kueue's Workload, the preferred one first.
+const WORKLOADS: [Kind; 2] = [
+    Kind::namespaced("kueue.x-k8s.io", "v1beta2", "Workload", "workloads"),
+    Kind::namespaced("kueue.x-k8s.io", "v1beta1", "Workload", "workloads"),
+];
 
 /// Collects diagnostics of the `pods` of a namespace that have problems. Errors are ignored.
 pub(crate) async fn collect(client: &Client, namespace: &str, pods: &[&Value]) -> PodDiagnostics {
@@ -27,6 +35,7 @@ pub(crate) async fn collect(client: &Client, namespace: &str, pods: &[&Value]) -
         let diagnostic = match reason {
             WorkloadReason::Starting => last_warning_event(client, namespace, pod).await,
             WorkloadReason::CrashLoop => crash_log_line(client, namespace, pod).await,
+            WorkloadReason::WaitingForQuota => quota_message(client, namespace, pod).await,
             _ => None,
         };
         diagnostics.extend(diagnostic.map(|diagnostic| (name.to_owned(), diagnostic)));
@@ -67,4 +76,49 @@ async fn crash_log_line(client: &Client, namespace: &str, pod: &Value) -> Option
     let has_failed = pod["status"]["phase"] == "Failed";
     let log = pods.logs(name, &params(!has_failed)).await.ok()?;
     Some(format!("log line: `{}`", operator::error_line(&log)?))
+}
+
+/// Returns why Kueue has not reserved quota for the Pod: `Kueue: … insufficient unused quota for nvidia.com/gpu …`.
+async fn quota_message(client: &Client, namespace: &str, pod: &Value) -> Option<String> {
+    for kind in WORKLOADS {
+        if let Some(workloads) = list_served(client, kind, ListScope::Namespace(namespace)).await.ok()? {
+            return unreserved_quota(&workloads, pod);
+        }
+    }
+    None
+}
+
+/// Returns the message of the Workload that waits for the quota of the Pod.
+fn unreserved_quota(workloads: &[Value], pod: &Value) -> Option<String> {
+    let is_owner = |owner: &Value| owner["uid"].is_string() && owner["uid"] == pod["metadata"]["uid"];
+    let is_of_pod =
+        |workload: &&Value| workload["metadata"]["ownerReferences"].as_array().is_some_and(|all| all.iter().any(is_owner));
+    let workload = workloads.iter().find(is_of_pod)?;
+    let reserved = find_condition(&workload["status"]["conditions"], "QuotaReserved")?;
+    let message = reserved["message"].as_str().filter(|_| reserved["status"] == "False")?;
+    Some(format!("Kueue: {message}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    fn workload(pod_uid: &str, status: &str, message: &str) -> Value {
+        let condition = json!({"type": "QuotaReserved", "status": status, "message": message});
+        json!({"metadata": {"ownerReferences": [{"kind": "LeaderWorkerSet", "uid": "s"}, {"kind": "Pod", "uid": pod_uid}]},
+            "status": {"conditions": [condition]}})
+    }
+
+    #[rstest]
+    #[case::waiting(workload("p", "False", "insufficient unused quota"), Some("Kueue: insufficient unused quota"))]
+    #[case::admitted(workload("p", "True", "Quota reserved"), None)]
+    #[case::other_pod(workload("q", "False", "insufficient unused quota"), None)]
+    #[case::new(json!({"metadata": {"ownerReferences": [{"uid": "p"}]}}), None)]
+    fn workload_names_the_missing_quota(#[case] workload: Value, #[case] expect: Option<&str>) {
+        let pod = json!({"metadata": {"uid": "p"}});
+        assert_eq!(unreserved_quota(&[json!({}), workload], &pod).as_deref(), expect);
+    }
 }

@@ -59,7 +59,7 @@ fn quota_message(metadata: &Value) -> String {
     match metadata["labels"][KUEUE_QUEUE].as_str() {
         Some(queue) => format!(
             "waiting for quota: Kueue has not admitted the Pod to LocalQueue {queue}; run `kubectl describe \
-             localqueues.kueue.x-k8s.io {queue} -n {namespace}` to see the quota and its use"
+             localqueues.kueue.x-k8s.io {queue} -n {namespace}` to see its use and the ClusterQueue that sets the quota"
         ),
         None => format!(
             "waiting for quota: Kueue has not admitted the Pod; run `kubectl get workloads.kueue.x-k8s.io -n {namespace}` \
@@ -68,8 +68,11 @@ fn quota_message(metadata: &Value) -> String {
     }
 }
 
+/// Reports a Pod that the scheduler rejected. The reason `SchedulingGated` remains until the scheduler has observed that a Pod has
+/// no more gates.
 fn unschedulable_pod(pod: &Value) -> Option<Diagnosis> {
-    let scheduled = condition(pod, "PodScheduled").filter(|scheduled| scheduled["status"] == "False")?;
+    let scheduled = condition(pod, "PodScheduled")
+        .filter(|scheduled| scheduled["status"] == "False" && scheduled["reason"] != "SchedulingGated")?;
     let message = scheduled["message"].as_str().unwrap_or("no node can schedule the Pod");
     Some((WorkloadReason::Unschedulable, message.to_owned(), false))
 }

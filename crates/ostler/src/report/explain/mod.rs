@@ -11,6 +11,7 @@ mod fields;
 pub(crate) mod model;
 mod placement;
 mod pod_problems;
+mod quota;
 pub(crate) mod runtime;
 pub(crate) mod service;
 mod service_pods;

@@ -45,6 +45,11 @@ impl<'a> PodProblems<'a> {
         }
     }
 
+    /// Returns the Pods whose problem has this reason.
+    pub(super) fn with_reason(&self, reason: WorkloadReason) -> impl Iterator<Item = &'a Value> + use<'_, 'a> {
+        self.all_problems.iter().filter(move |(_, problem)| problem.reason == reason).map(|(pod, _)| *pod)
+    }
+
     pub(super) fn to_pod_problems(&self) -> Vec<PodProblem> {
         let to_pod_problem = |(pod, problem): &(&Value, WorkloadProblem)| PodProblem {
             name: text(pod, "/metadata/name").to_owned(),

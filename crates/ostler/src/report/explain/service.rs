@@ -17,6 +17,7 @@ use super::fields::text_of;
 use super::model;
 use super::placement::PlacementAnalysis;
 use super::pod_problems::{PodProblems, fewer_replicas_remedy, pod_branches};
+use super::quota::quota_remedies;
 use super::service_pods::{current_pods, service_pods};
 use crate::cluster_objects::{self, ClusterObjects};
 use crate::pod_diagnostics::PodDiagnostics;
@@ -110,6 +111,7 @@ pub(crate) fn explain(service: &Value, context: ServiceContext<'_>) -> Explanati
     explanation.tree.extend(context.plan.iter().flat_map(|plan| setting_branches(&plan.settings)));
     if !explanation.ready {
         explanation.remedies = context.remedies;
+        explanation.remedies.extend(quota_remedies(&problems, &context.objects.pods));
         let first_unschedulable = problems.unschedulable.first();
         // The rollout stops the Pods of the earlier revision.
         if !first_unschedulable.is_some_and(|pod| placement.fits_without_earlier_revision(pod)) {

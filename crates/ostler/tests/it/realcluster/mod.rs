@@ -14,6 +14,7 @@ mod namespaces;
 mod permissions;
 mod policies;
 mod pruning;
+mod quota;
 mod readme;
 mod rollout;
 mod routers;
@@ -70,6 +71,8 @@ async fn journeys() {
     rollout::full_node_is_updated_in_place(&test_cluster).await;
     section("Kueue ResourceFlavors");
     flavors::flavors_and_classes_are_synchronized(&test_cluster).await;
+    section("quota by Kueue");
+    quota::service_over_quota_runs_once_quota_is_free(&mut test_cluster).await;
     section("leader election");
     election::new_leader_completes_reconcile(&mut test_cluster).await;
     section("interrupted watches");
