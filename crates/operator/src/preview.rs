@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use cluster::{CUSTOM_RESOURCE_DEFINITION, DesiredObject, Error, Kind, NamespacedName, ObjectPreview, Stores};
+use cluster::{
+    CUSTOM_RESOURCE_DEFINITION, DesiredObject, Error, Kind, NamespacedName, ObjectPreview, PreviewOutcome, Stores,
+};
 use kube::Client;
 use plan::ServicePlan;
 use serde_json::{Value, json};
@@ -16,6 +18,7 @@ use crate::kinds::{
 };
 use crate::options::Options;
 use crate::own_image;
+use crate::readiness::workload_problem;
 use crate::rollout::is_rollout_paused;
 use crate::service_reconciler::{desired_objects, plan_in_force};
 use crate::work_item::WorkItem;
@@ -55,6 +58,25 @@ pub struct WorkloadRestart {
     pub pods: u64,
     /// Whether all Pods stop before new ones start.
     pub recreates: bool,
+}
+
+// === impl ServicePreview ===
+
+impl ServicePreview {
+    /// Returns why the rollout of the current plan is not complete, although the status of the service may still be that of an
+    /// earlier plan: a workload differs from the plan, or is not ready in its current generation. Scaling is not considered.
+    #[must_use]
+    pub fn pending_rollout(&self) -> Option<String> {
+        let workloads = || self.objects.iter().filter(|preview| is_workload(preview));
+        let missing = workloads().find(|preview| preview.outcome == PreviewOutcome::Created);
+        let differing = self.restarts.first().map(|restart| format!("{} {}", restart.kind, restart.key));
+        let differing = differing.or_else(|| missing.map(|preview| format!("{} {}", preview.kind, preview.key)));
+        if let Some(workload) = differing {
+            return Some(format!("Waiting for the operator to update {workload}"));
+        }
+        let problem = workloads().filter_map(|preview| workload_problem(preview.live.as_ref()?, [])).min()?;
+        Some(format!("{}: {}", problem.object, problem.message))
+    }
 }
 
 // === impl ClusterListing ===
@@ -191,6 +213,11 @@ fn completed_rollout(service: &Value, plan: &ServicePlan, desired: Vec<DesiredOb
     desired.into_iter().filter_map(apply_deferred).collect()
 }
 
+/// Returns whether the object is a workload with Pods.
+fn is_workload(preview: &ObjectPreview) -> bool {
+    [DEPLOYMENT.kind, LEADER_WORKER_SET.kind].contains(&preview.kind.as_str())
+}
+
 /// Returns the restart of a workload whose Pod template changes. Scaling is no restart.
 fn workload_restart(preview: &ObjectPreview) -> Option<WorkloadRestart> {
     let (live, planned) = (preview.live.as_ref()?, preview.planned.as_ref()?);
@@ -245,6 +272,51 @@ mod tests {
     ) {
         let restart = workload_restart(&ObjectPreview::new(Some(live), Some(planned)));
         assert_eq!(restart.map(|restart| (restart.pods, restart.recreates)), expected);
+    }
+
+    fn ready_deployment(image: &str, observed_generation: u64) -> Value {
+        let mut deployment = deployment(1, image, &[]);
+        deployment["metadata"]["generation"] = json!(2);
+        deployment["status"] = json!({"observedGeneration": observed_generation, "replicas": 1, "updatedReplicas": 1,
+            "readyReplicas": 1, "availableReplicas": 1});
+        deployment
+    }
+
+    /// Columns: live workload, planned workload, why the rollout is not complete.
+    #[rstest]
+    #[case::complete(ready_deployment("a", 2), ready_deployment("a", 2), None)]
+    #[case::not_updated(
+        ready_deployment("a", 2),
+        ready_deployment("b", 2),
+        Some("Waiting for the operator to update Deployment n/a")
+    )]
+    #[case::not_observed(
+        ready_deployment("b", 1),
+        ready_deployment("b", 1),
+        Some("Deployment n/a: waiting for its controller to observe generation 2")
+    )]
+    #[case::other_kind(json!({"kind": "Service", "spec": {"a": 1}}), json!({"kind": "Service", "spec": {"a": 2}}), None)]
+    fn rollout_is_pending_until_workloads_run_the_plan(
+        #[case] live: Value,
+        #[case] planned: Value,
+        #[case] expected: Option<&str>,
+    ) {
+        let object = ObjectPreview::new(Some(live), Some(planned));
+        let preview = ServicePreview {
+            kind: crate::kinds::OME_SERVICE,
+            key: NamespacedName::from_object(&json!({"metadata": {"namespace": "n", "name": "chat"}})),
+            plan: Err(String::new()),
+            restarts: workload_restart(&object).into_iter().collect(),
+            objects: vec![object],
+        };
+        assert_eq!(preview.pending_rollout().as_deref(), expected);
+        let [planned] = preview.objects.try_into().unwrap();
+        let missing = ServicePreview {
+            objects: vec![ObjectPreview::new(None, planned.planned)],
+            restarts: Vec::new(),
+            ..ServicePreview { objects: Vec::new(), ..preview }
+        };
+        assert_eq!(missing.pending_rollout().is_some(), missing.objects[0].kind == "Deployment");
     }
 
     #[test]

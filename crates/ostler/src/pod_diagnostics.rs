@@ -91,8 +91,9 @@ async fn quota_message(client: &Client, namespace: &str, pod: &Value) -> Option<
 /// Returns the message of the Workload that waits for the quota of the Pod.
 fn unreserved_quota(workloads: &[Value], pod: &Value) -> Option<String> {
     let is_owner = |owner: &Value| owner["uid"].is_string() && owner["uid"] == pod["metadata"]["uid"];
-    let is_of_pod =
-        |workload: &&Value| workload["metadata"]["ownerReferences"].as_array().is_some_and(|all| all.iter().any(is_owner));
+    let is_of_pod = |workload: &&Value| {
+        workload["metadata"]["ownerReferences"].as_array().is_some_and(|all| all.iter().any(is_owner))
+    };
     let workload = workloads.iter().find(is_of_pod)?;
     let reserved = find_condition(&workload["status"]["conditions"], "QuotaReserved")?;
     let message = reserved["message"].as_str().filter(|_| reserved["status"] == "False")?;

@@ -10,6 +10,7 @@ mod gateway;
 mod lint;
 mod object_reference;
 mod operator;
+mod pending_rollout;
 mod picker;
 mod plan;
 mod plan_diff;

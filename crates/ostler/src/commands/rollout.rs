@@ -1,6 +1,7 @@
 //! `ostler rollout`: shows and controls the rollout of a service, and rolls back to earlier revisions.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
@@ -13,12 +14,19 @@ use operator::{
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::pending_rollout::pending_rollout;
 use super::target_service::{Target, TargetArgs};
 use super::time_limit::TimeLimit;
 use crate::exit::Exit;
 use crate::output;
 use crate::report::errors::error_with_hint;
 use crate::report::rollout::{RolloutPhase, describe_changes, history, progress};
+
+/// How long a change that the operator has not applied is waited for. An operator with another version or other options never
+/// applies what this version plans.
+const PENDING_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval at which a service is planned again while such a change exists.
+const PENDING_INTERVAL: Duration = Duration::from_millis(500);
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -91,7 +99,8 @@ async fn status(args: StatusArgs) -> Result<Exit> {
     let target = args.target.find().await?;
     if args.no_wait {
         let (phase, message) = progress(&target.service);
-        output::print_line(&format!("{}: {message}", target.display_name))?;
+        let pending = if phase == RolloutPhase::Complete { pending_rollout(&target).await } else { None };
+        output::print_line(&format!("{}: {}", target.display_name, pending.unwrap_or(message)))?;
         return Ok(exit_code(phase));
     }
     let watch = watch_rollout(&target, args.progress_deadline);
@@ -113,15 +122,25 @@ async fn watch_rollout(target: &Target, deadline: TimeLimit) -> Result<Exit> {
     pin_mut!(updates);
     let (mut last_message, mut messages, mut last_progress) = (String::new(), BTreeSet::new(), Instant::now());
     let deadline_error = |message: &str| progress_deadline_exceeded(target, deadline, message);
-    while let Some(update) =
-        deadline.apply(last_progress, updates.next()).await.ok_or_else(|| deadline_error(&last_message))?
-    {
-        // `watch_object` recovers from errors by itself.
-        let Ok(object) = update else { continue };
-        let Some(service) = object else {
-            return Err(error_with_hint(format!("{} was deleted", target.display_name), "apply the service again"));
+    let (mut service, mut pending_since) = (target.service.clone(), None);
+    loop {
+        let next = async {
+            tokio::select! {
+                update = updates.next() => Some(update),
+                () = tokio::time::sleep(PENDING_INTERVAL), if pending_since.is_some() => None,
+            }
         };
-        let (phase, message) = progress(&serde_json::to_value(&service)?);
+        match deadline.apply(last_progress, next).await.ok_or_else(|| deadline_error(&last_message))? {
+            Some(Some(Ok(Some(object)))) => service = serde_json::to_value(&object)?,
+            Some(Some(Ok(None))) => {
+                return Err(error_with_hint(format!("{} was deleted", target.display_name), "apply the service again"));
+            }
+            // `watch_object` recovers from errors by itself.
+            Some(Some(Err(_))) => continue,
+            Some(None) => return Ok(Exit::Failure),
+            None => {}
+        }
+        let (phase, message) = confirmed_progress(target, &service, &mut pending_since).await;
         if message != last_message {
             output::print_line(&format!("{}: {message}", target.display_name))?;
         }
@@ -138,7 +157,36 @@ async fn watch_rollout(target: &Target, deadline: TimeLimit) -> Result<Exit> {
             RolloutPhase::Complete | RolloutPhase::Paused => return Ok(exit_code(phase)),
         }
     }
-    Ok(Exit::Failure)
+}
+
+/// Returns the phase of the rollout of `service`, and a message. A rollout that is complete by its status is progressing while the
+/// operator has not applied a change, which is waited for since `pending_since`.
+async fn confirmed_progress(
+    target: &Target,
+    service: &Value,
+    pending_since: &mut Option<Instant>,
+) -> (RolloutPhase, String) {
+    let (phase, message) = progress(service);
+    let pending = if phase == RolloutPhase::Complete { pending_rollout(target).await } else { None };
+    let Some(difference) = pending else {
+        *pending_since = None;
+        return (phase, message);
+    };
+    let since = *pending_since.get_or_insert_with(Instant::now);
+    if Instant::now().duration_since(since) < PENDING_TIMEOUT {
+        return (RolloutPhase::Progressing, difference);
+    }
+    output::print_message(&unapplied_note(&difference));
+    (phase, message)
+}
+
+/// Describes a difference from the plan of this version that the operator has not removed within [`PENDING_TIMEOUT`].
+fn unapplied_note(difference: &str) -> String {
+    format!(
+        "note: {difference}; nothing has changed for {} s: the operator does not run, or its version or options differ from those \
+         of this command; `ostler plan --diff` shows the difference",
+        PENDING_TIMEOUT.as_secs()
+    )
 }
 
 /// Proposes a rollback if there is a revision to roll back to. A rollout of an edited runtime has none.

@@ -1,6 +1,7 @@
 //! The service that a command applies to, read from the cluster.
 
 use anyhow::{Context, Result};
+use cluster::Kind;
 use kube::api::{Api, DynamicObject, PostParams};
 use serde_json::Value;
 
@@ -33,6 +34,7 @@ pub(super) struct ClusterArgs {
 
 /// A service as read from the cluster.
 pub(super) struct Target {
+    pub kind: Kind,
     pub api: Api<DynamicObject>,
     pub client: kube::Client,
     pub namespace: String,
@@ -69,6 +71,7 @@ impl Target {
         let object = reference.read(&connection.client, &namespace).await?;
         let name = cluster::metadata_field(&object.value, "name").to_owned();
         Ok(Self {
+            kind: object.kind.kind,
             api: object.kind.kind.api(connection.client.clone(), &namespace),
             client: connection.client,
             display_name: object.kind.qualified_name(&name),

@@ -1,6 +1,6 @@
 //! `ostler rollout` and `ostler scale` against a running cluster.
 
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::discovery::ApiResource;
 use serde_json::{Value, json};
@@ -108,6 +108,35 @@ async fn edit_on_a_full_class_is_rolled_out() {
     run(&session, &["rollout", "undo", name], 0);
     let status = run(&session, &["rollout", "status", name, "--timeout", "10m"], 0);
     assert!(status.ends_with(": successfully rolled out\n"), "{status}");
+}
+
+/// The generation of the service does not change with its runtime, so its status may be older than the change.
+#[tokio::test]
+async fn change_of_a_runtime_is_waited_for() {
+    let directory = TempDirectory::new();
+    let chat = json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService",
+        "metadata": {"name": "chat", "namespace": "default"}, "spec": {"model": {"name": "llama-3-2-3b-instruct"}}});
+    let file = directory.file("chat.json", &chat.to_string());
+    let session = Session::start(&["--nodes", "2×L40S-48G", "-f", &file]);
+    let name = "inferenceservice.ome.io/chat";
+    run(&session, &["rollout", "status", name, "--timeout", "10m"], 0);
+    let client = client(&session).await;
+    let api = |group: &str, version: &str, kind: &str| {
+        ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk(group, version, kind))
+    };
+    let runtimes: Api<DynamicObject> =
+        Api::all_with(client.clone(), &api("ome.io", "v1beta1", "ClusterServingRuntime"));
+    let deployments: Api<DynamicObject> = Api::default_namespaced_with(client, &api("apps", "v1", "Deployment"));
+    for image in ["example.com/sglang:1", "example.com/sglang:2", "example.com/sglang:3"] {
+        let mut runtime = runtimes.get("srt-llama-3-2-3b-instruct").await.unwrap();
+        runtime.data["spec"]["engineConfig"]["runner"]["image"] = json!(image);
+        runtimes.replace("srt-llama-3-2-3b-instruct", &PostParams::default(), &runtime).await.unwrap();
+        let status = run(&session, &["rollout", "status", name, "--timeout", "10m"], 0);
+        assert!(status.ends_with(": successfully rolled out\n"), "{status}");
+        let deployment = deployments.get("chat-engine").await.unwrap().data;
+        assert_eq!(deployment["spec"]["template"]["spec"]["containers"][0]["image"], image, "{status}");
+        assert_eq!(deployment["status"]["updatedReplicas"], 1, "{status}");
+    }
 }
 
 /// The engine of the first revision crashes, and the fixed engine starts while the old Pod still exists.
