@@ -2,22 +2,75 @@
 
 mod api_watches;
 mod effects;
+mod failed_changes;
 
+use apimachinery::{CaughtPanic, catch_panic};
 use cluster::{Change, Watches, WorkQueue};
+use tokio::time::Instant;
 
 use crate::context::Context;
 use crate::kinds::{CUSTOM_RESOURCES, RESOURCE_FLAVORS};
+use crate::metrics::Operation;
 use crate::resource_flavors::linked_classes;
 use crate::work_item::WorkItem;
 use api_watches::{WatchUpdate, log_missing_apis, update_flavor_watch, update_watch};
 use effects::{Effects, Outdated, WatchEffect, Work, effects, installation_work, removal_effects};
+pub(crate) use failed_changes::FailedChanges;
 
-/// Applies a change to the derived state, starts and stops watches, and enqueues the work that follows.
+/// Applies a change to the derived state, starts and stops watches, and enqueues the work that follows. A change that
+/// causes a panic, and further changes of its object, wait for [`retry_changes`].
 pub(crate) fn handle_change(
     context: &Context,
     change: &Change,
     watches: &mut Watches,
     queue: &mut WorkQueue<WorkItem>,
+    failed: &mut FailedChanges,
+) {
+    if failed.merge(change) {
+        return;
+    }
+    if let Err(panic) = catch_panic(|| apply(context, change, watches, queue, failed)) {
+        report_panic(context, change, &panic);
+        failed.record(change, Instant::now());
+    }
+}
+
+/// Handles the failed changes again that are due at `now`.
+pub(crate) fn retry_changes(
+    context: &Context,
+    watches: &mut Watches,
+    queue: &mut WorkQueue<WorkItem>,
+    failed: &mut FailedChanges,
+    now: Instant,
+) {
+    while let Some(change) = failed.pop(now) {
+        match catch_panic(|| apply(context, &change, watches, queue, failed)) {
+            Ok(()) => failed.done(&change),
+            Err(panic) => {
+                report_panic(context, &change, &panic);
+                failed.record(&change, now);
+            }
+        }
+    }
+}
+
+fn report_panic(context: &Context, change: &Change, panic: &CaughtPanic) {
+    let object = match change {
+        Change::Synced(kind) => format!("the first list of {}", kind.group_resource()),
+        Change::Object { kind, key, .. } => format!("{} {key}", kind.kind),
+    };
+    tracing::error!(object, %panic, "failed to handle a change; retrying with increasing delays");
+    context.metrics.count_panic(Operation::Change);
+    // The change may require it, and handling it has ended anywhere.
+    context.state.snapshot_cache.invalidate();
+}
+
+fn apply(
+    context: &Context,
+    change: &Change,
+    watches: &mut Watches,
+    queue: &mut WorkQueue<WorkItem>,
+    failed: &mut FailedChanges,
 ) {
     let effects = effects(change);
     // First, so that the inventory is updated in place.
@@ -26,7 +79,7 @@ pub(crate) fn handle_change(
     match effects.watches {
         WatchEffect::None => {}
         WatchEffect::LogMissingApis => log_missing_apis(&context.stores),
-        WatchEffect::Update => update_watches(context, watches, queue),
+        WatchEffect::Update => update_watches(context, watches, queue, failed),
     }
     enqueue(context, effects.work, &affected_classes, queue);
 }
@@ -40,7 +93,12 @@ fn outdate_snapshot(context: &Context, outdated: Outdated) {
 }
 
 /// Starts and stops watches according to the installed CustomResourceDefinitions.
-fn update_watches(context: &Context, watches: &mut Watches, queue: &mut WorkQueue<WorkItem>) {
+fn update_watches(
+    context: &Context,
+    watches: &mut Watches,
+    queue: &mut WorkQueue<WorkItem>,
+    failed: &mut FailedChanges,
+) {
     for kind in CUSTOM_RESOURCES {
         let deletions = match update_watch(&context.stores, watches, *kind) {
             WatchUpdate::Unchanged => continue,
@@ -54,7 +112,7 @@ fn update_watches(context: &Context, watches: &mut Watches, queue: &mut WorkQueu
         outdate_snapshot(context, outdated);
         context.state.inventory.mark_unsynced(*kind);
         for deletion in deletions {
-            handle_change(context, &deletion, watches, queue);
+            handle_change(context, &deletion, watches, queue, failed);
         }
         enqueue(context, work, &[], queue);
     }
@@ -126,7 +184,7 @@ mod tests {
             "status": {"conditions": [{"type": "Established", "status": "True"}]}});
         let mut apply_event = |kind: Kind, event: Event<Value>, queue: &mut WorkQueue<WorkItem>| {
             for change in stores.apply_event(kind, event) {
-                handle_change(&context, &change, &mut watches, queue);
+                handle_change(&context, &change, &mut watches, queue, &mut FailedChanges::default());
             }
         };
         apply_event(OME_SERVICE, Event::Apply(service), &mut queue);

@@ -11,10 +11,11 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::changes::handle_change;
+use crate::changes::{FailedChanges, handle_change, retry_changes};
 use crate::context::Context;
 use crate::health::Part;
-use crate::in_flight::{InFlight, ReconcileResult};
+use crate::in_flight::{InFlight, ReconcileError, ReconcileResult};
+use crate::metrics::Operation;
 use crate::reconcilers::Reconcilers;
 use crate::work_item::WorkItem;
 
@@ -27,6 +28,7 @@ pub(crate) struct ControlLoop<'a> {
     context: &'a Context,
     watches: Watches,
     changes: mpsc::Receiver<Change>,
+    failed_changes: FailedChanges,
     queue: WorkQueue<WorkItem>,
     in_flight: InFlight<'a>,
 }
@@ -46,6 +48,7 @@ impl<'a> ControlLoop<'a> {
             context,
             watches,
             changes,
+            failed_changes: FailedChanges::default(),
             queue: WorkQueue::default(),
             in_flight: InFlight::default(),
         }
@@ -66,6 +69,8 @@ impl<'a> ControlLoop<'a> {
 
     /// Handles all changes and results that have arrived, so that a reconcile sees the latest state.
     async fn handle_arrived(&mut self) {
+        let (now, failed) = (Instant::now(), &mut self.failed_changes);
+        retry_changes(self.context, &mut self.watches, &mut self.queue, failed, now);
         while let Ok(change) = self.changes.try_recv() {
             self.handle_change(&change);
         }
@@ -107,13 +112,14 @@ impl<'a> ControlLoop<'a> {
         }
     }
 
-    /// Returns the time until an item may start without a change or a result.
+    /// Returns the time until an item may start, or a failed change is due, without a change or a result.
     fn delay(&self) -> Option<Duration> {
         if !self.watches.have_synced() {
             return Some(SYNC_POLL_INTERVAL);
         }
         // Due items start once a running reconcile completes.
-        let due = self.queue.next_due().filter(|_| !self.in_flight.is_full())?;
+        let due_item = self.queue.next_due().filter(|_| !self.in_flight.is_full());
+        let due = due_item.into_iter().chain(self.failed_changes.next_due()).min()?;
         Some(due.saturating_duration_since(Instant::now()))
     }
 
@@ -124,7 +130,8 @@ impl<'a> ControlLoop<'a> {
     }
 
     fn handle_change(&mut self, change: &Change) {
-        handle_change(self.context, change, &mut self.watches, &mut self.queue);
+        let failed = &mut self.failed_changes;
+        handle_change(self.context, change, &mut self.watches, &mut self.queue, failed);
     }
 
     /// Returns the instant of a time of the system clock, which may be in the past.
@@ -144,6 +151,9 @@ impl<'a> ControlLoop<'a> {
                 self.queue.done(&item);
             }
             Err(error) => {
+                if let ReconcileError::Panic(_) = error {
+                    self.context.metrics.count_panic(Operation::Reconcile);
+                }
                 if error.is_expected() {
                     tracing::debug!(%item, error = %cluster::error_chain(&error), "reconcile failed, retrying");
                 } else {

@@ -41,7 +41,17 @@ pub struct Metrics {
     selections: Family<Labels, Counter>,
     durations: Histogram,
     accelerators: Family<Labels, Gauge>,
+    panics: Family<Labels, Counter>,
     classes: Mutex<BTreeMap<String, ClassTotals>>,
+}
+
+/// Operation of the operator that may panic because of an internal error.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Operation {
+    /// Handling the change of a watched object.
+    Change,
+    /// A reconcile.
+    Reconcile,
 }
 
 /// Gauges that describe the cluster. A replica exports them only while it reconciles: dropping this value removes them.
@@ -62,7 +72,13 @@ impl Default for Metrics {
             "Accelerators of a class by state (total or free)",
             accelerators.clone(),
         );
-        Self { registry, selections, durations, accelerators, classes: Mutex::default() }
+        let panics = Family::default();
+        registry.register(
+            "ostler_panics",
+            "Operations that an internal error has ended; they are retried",
+            panics.clone(),
+        );
+        Self { registry, selections, durations, accelerators, panics, classes: Mutex::default() }
     }
 }
 
@@ -73,6 +89,15 @@ impl Metrics {
     pub(crate) fn count_decision(&self, outcome: &str, duration: Duration) {
         self.selections.get_or_create(&vec![("outcome", outcome.to_owned())]).inc();
         self.durations.observe(duration.as_secs_f64());
+    }
+
+    /// Counts an operation that panicked.
+    pub(crate) fn count_panic(&self, operation: Operation) {
+        let operation = match operation {
+            Operation::Change => "change",
+            Operation::Reconcile => "reconcile",
+        };
+        self.panics.get_or_create(&vec![("operation", operation.to_owned())]).inc();
     }
 
     fn classes(&self) -> MutexGuard<'_, BTreeMap<String, ClassTotals>> {
@@ -180,6 +205,9 @@ mod tests {
         metrics.count_decision("Selected", Duration::from_micros(300));
         metrics.count_decision("Selected", Duration::from_micros(300));
         metrics.count_decision("NoCompatibleRuntime", Duration::from_micros(80));
+        metrics.count_panic(Operation::Change);
+        metrics.count_panic(Operation::Reconcile);
+        metrics.count_panic(Operation::Reconcile);
         gauges.set_class("h100", totals(8));
         gauges.set_class("h100", totals(3));
         gauges.set_class("gone", totals(1));
@@ -189,6 +217,8 @@ mod tests {
             "ostler_accelerator_selection_total{outcome=\"Selected\"} 2",
             "ostler_accelerator_selection_total{outcome=\"NoCompatibleRuntime\"} 1",
             "ostler_decision_duration_seconds_count 3",
+            "ostler_panics_total{operation=\"change\"} 1",
+            "ostler_panics_total{operation=\"reconcile\"} 2",
             "ostler_accelerators{class=\"h100\",state=\"total\"} 8",
             "ostler_accelerators{class=\"h100\",state=\"free\"} 3",
         ] {

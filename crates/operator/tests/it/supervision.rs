@@ -8,12 +8,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
+use cluster::Clock;
 use http::Response;
 use operator::{Options, WebhookOptions, WebhookTarget};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use crate::test_cluster::{OME_SERVICES, OperatorRequest, TIMEOUT, TestCluster, minimal_service};
+use crate::test_cluster::{OME_SERVICES, OperatorRequest, PausedClock, TIMEOUT, TestCluster, minimal_service};
 
 /// Returns a client of the API server. Responses whose requests `is_broken` selects panic when they are read.
 fn client(
@@ -69,4 +70,52 @@ async fn operator_ends_with_an_error_if_a_task_panics_repeatedly() {
     assert_eq!(failure.to_string(), "the admission webhook failed repeatedly: it panicked: broken body");
     let reasons = health.check_readiness().unwrap_err();
     assert!(reasons.contains("the admission webhook panicked: broken body; it is not restarted again"), "{reasons}");
+}
+
+/// A clock that panics the next few times that it is read. The operator reads it when it handles a change.
+struct BrokenClock {
+    clock: PausedClock,
+    panics: AtomicUsize,
+}
+
+impl Clock for BrokenClock {
+    fn now(&self) -> jiff::Timestamp {
+        let is_broken = self.panics.fetch_update(Relaxed, Relaxed, |panics| panics.checked_sub(1)).is_ok();
+        assert!(!is_broken, "broken clock");
+        self.clock.now()
+    }
+}
+
+/// Changes that panic stop neither the operator nor other changes, and are handled again.
+#[tokio::test(start_paused = true)]
+async fn changes_that_panic_are_handled_again() {
+    const ALWAYS: usize = 1_000_000;
+    let test_cluster = TestCluster::with_catalog();
+    let clock = Arc::new(BrokenClock { clock: PausedClock::start(), panics: AtomicUsize::new(0) });
+    let options = Options { clock: Arc::<BrokenClock>::clone(&clock), ..Options::default() };
+    let metrics = Arc::clone(&options.metrics);
+    let client = client(&test_cluster, |_| false);
+    let operator = tokio::spawn(operator::run(client, options, CancellationToken::new()));
+    test_cluster.wait_until_idle().await;
+
+    // Only the changes of the first two services panic.
+    clock.panics.store(2, Relaxed);
+    for name in ["a", "b", "c"] {
+        test_cluster.server.create(OME_SERVICES, minimal_service(name, crate::MODEL)).unwrap();
+    }
+    for name in ["c", "a", "b"] {
+        test_cluster.wait_for_condition(OME_SERVICES, name, "RuntimeResolved", "True").await;
+    }
+    let text = metrics.render();
+    assert!(text.contains("ostler_panics_total{operation=\"change\"} 2\n"), "{text}");
+
+    // Every attempt panics for a minute.
+    test_cluster.wait_until_idle().await;
+    clock.panics.store(ALWAYS, Relaxed);
+    test_cluster.server.create(OME_SERVICES, minimal_service("d", crate::MODEL)).unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let attempts = ALWAYS - clock.panics.swap(0, Relaxed);
+    assert!((5..30).contains(&attempts), "{attempts} attempts");
+    test_cluster.wait_for_condition(OME_SERVICES, "d", "RuntimeResolved", "True").await;
+    assert!(!operator.is_finished());
 }
