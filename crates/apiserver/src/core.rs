@@ -7,7 +7,7 @@ use apimachinery::CaughtPanic;
 use serde_json::Value;
 
 use crate::cascade_panics::CascadePanics;
-use crate::cpu_slots::CpuSlots;
+use crate::cpu_threads::CpuThreads;
 use crate::ports::{Admission, Clock, PodLogs, Random, ServerPorts};
 use crate::resources::definition;
 use crate::resources::{CompiledDefinition, Registry, Resource};
@@ -23,8 +23,8 @@ pub(crate) struct Core {
     pub(crate) random: Arc<dyn Random>,
     /// Admission control after the built-in plugins.
     pub(crate) admission: Arc<dyn Admission>,
-    /// Slots for CPU-heavy requests.
-    pub(crate) cpu_slots: CpuSlots,
+    /// Threads for CPU-heavy requests.
+    pub(crate) cpu_threads: CpuThreads,
     /// Steps that follow from writes and panicked.
     pub(crate) cascade_panics: CascadePanics,
     registry: RwLock<Arc<Registry>>,
@@ -48,7 +48,7 @@ impl Core {
             clock: Arc::clone(&ports.clock),
             random: Arc::clone(&ports.random),
             admission: Arc::clone(&ports.admission),
-            cpu_slots: CpuSlots::default(),
+            cpu_threads: CpuThreads::default(),
             cascade_panics: CascadePanics::default(),
             registry: RwLock::new(Arc::new(Registry::builtin())),
             serving: Mutex::new(()),

@@ -11,7 +11,7 @@
 //!
 //! Layers, each of which uses only those to its left; a write returns what it stored, and an upper layer acts on it:
 //!
-//! `async_worker` ← `store` ← `resources` ← `core` (with `cascade_panics`, `cpu_slots`) ← `transaction` ← `write` ← `deletion`, `crd` ← `cascade` ← `server` ← `http` ← `secure_serving`
+//! `async_worker` ← `store` ← `resources` ← `core` (with `cascade_panics`, `cpu_threads`) ← `transaction` ← `write` ← `deletion`, `crd` ← `cascade` ← `server` ← `http` ← `secure_serving`
 
 #![warn(missing_docs)]
 
@@ -22,7 +22,7 @@ mod cascade;
 mod cascade_panics;
 mod conversion;
 mod core;
-mod cpu_slots;
+mod cpu_threads;
 mod crd;
 mod deletion;
 mod discovery;

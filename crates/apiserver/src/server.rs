@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::core::Core;
-use crate::cpu_slots::CpuSlots;
+use crate::cpu_threads::CpuThreads;
 use crate::deletion::{self, DeleteOptions, DeleteResult, Deletion, DeletionCheck, PropagationPolicy};
 use crate::ports::{Clock, PodLogs, Random, ServerPorts};
 use crate::resources::{Registry, Resource};
@@ -370,9 +370,9 @@ impl Server {
         self.core.is_definition_served(name)
     }
 
-    /// Returns the slots for CPU-heavy requests.
-    pub(crate) fn cpu_slots(&self) -> &CpuSlots {
-        &self.core.cpu_slots
+    /// Returns the threads for CPU-heavy requests.
+    pub(crate) fn cpu_threads(&self) -> &CpuThreads {
+        &self.core.cpu_threads
     }
 
     /// Returns the object store.

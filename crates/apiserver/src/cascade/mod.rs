@@ -16,8 +16,9 @@ use std::sync::Arc;
 use apimachinery::{CaughtPanic, catch_panic, object, panic_retry_delay};
 use tokio_util::sync::CancellationToken;
 
+use crate::async_worker;
 use crate::core::Core;
-use crate::cpu_slots::yield_slot;
+use crate::cpu_threads::yield_thread;
 use crate::crd;
 use crate::events;
 use crate::resources::definition;
@@ -91,7 +92,7 @@ pub(crate) async fn resume_after_rollbacks(core: &Arc<Core>, stop: CancellationT
 /// Runs [`resume`], which reads all objects, outside of the async workers. A panic is repeated by [`run_retries`].
 async fn resume_later(core: &Arc<Core>) {
     let cloned_core = Arc::clone(core);
-    if let Ok(Err(panic)) = core.cpu_slots.run(move || catch_panic(|| resume(&cloned_core))).await {
+    if let Ok(Err(panic)) = core.cpu_threads.run(move || catch_panic(|| resume(&cloned_core))).await {
         tracing::error!(%panic, "failed to resume what follows from writes");
         core.cascade_panics.record();
     }
@@ -106,7 +107,7 @@ fn drain(core: &Core, consequences: Vec<Consequence>) {
         carry_out_next(core, &mut stack);
     }
     if !stack.is_empty() {
-        core.cpu_slots.run_in_place(|| {
+        async_worker::leave(|| {
             while !stack.is_empty() {
                 carry_out_next(core, &mut stack);
             }
@@ -117,7 +118,7 @@ fn drain(core: &Core, consequences: Vec<Consequence>) {
 /// Carries out the next consequence. Waits before while the journal is behind.
 fn carry_out_next(core: &Core, stack: &mut Vec<Consequence>) {
     let Some(consequence) = stack.pop() else { return };
-    yield_slot();
+    yield_thread();
     core.store.wait_for_journal();
     match catch_panic(|| carry_out(core, &consequence)) {
         Ok(following) => stack.extend(following.into_iter().rev()),

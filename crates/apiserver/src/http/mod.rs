@@ -1,7 +1,7 @@
 //! The API over HTTP. One handler serves all paths, which are parsed as in kube-apiserver.
 //!
 //! A request is received ([`request_body`]), parsed ([`path`], [`request`], [`query`], [`response_format`]), moved to
-//! another thread if it needs much CPU time ([`cost`], [`crate::cpu_slots`]), and handled by a discovery or OpenAPI
+//! another thread if it needs much CPU time ([`cost`], [`crate::cpu_threads`]), and handled by a discovery or OpenAPI
 //! document ([`non_resource`]), a verb ([`verbs`]) or a subresource ([`subresources`]). Responses are built in
 //! [`object_response`], [`representation`], [`response`], [`warning_header`] and [`yaml`].
 
@@ -59,7 +59,7 @@ async fn handle(State(server): State<Server>, request: Request) -> Response {
         Ok(()) => response,
         Err(failure) => response::status_response(&failure.status()),
     };
-    if yaml::is_preferred(&accept) { yaml::to_yaml(server.cpu_slots(), response).await } else { response }
+    if yaml::is_preferred(&accept) { yaml::to_yaml(server.cpu_threads(), response).await } else { response }
 }
 
 /// Reads the body before the request is handled, because a connection with an unread body cannot be reused.
@@ -84,14 +84,14 @@ async fn dispatch(server: &Server, request: http::Request<()>, body: Bytes, acce
         let name = format!("{}.{}", path.plural, path.group);
         if !server.is_definition_served(&name) {
             let server = server.clone();
-            server.cpu_slots().clone().run(move || server.serve_definition(&name)).await?;
+            server.cpu_threads().clone().run(move || server.serve_definition(&name)).await?;
         }
         registry = server.registry();
     }
     match path {
         RequestPath::NonResource(path) if path.is_openapi() => {
             let accept = accept.to_owned();
-            server.cpu_slots().run(move || non_resource::serve(&registry, &path, &accept)).await?
+            server.cpu_threads().run(move || non_resource::serve(&registry, &path, &accept)).await?
         }
         RequestPath::NonResource(path) => non_resource::serve(&registry, &path, accept),
         RequestPath::Unknown => Ok(response::not_found_page()),
@@ -106,7 +106,7 @@ async fn dispatch(server: &Server, request: http::Request<()>, body: Bytes, acce
                 let server = server.clone();
                 move || serve_resource(&server, &target, &api_request)
             };
-            server.cpu_slots().run(work).await?
+            server.cpu_threads().run(work).await?
         }
     }
 }

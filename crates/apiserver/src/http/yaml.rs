@@ -6,7 +6,7 @@ use http::{HeaderValue, header};
 use serde_json::Value;
 
 use super::cost;
-use crate::cpu_slots::CpuSlots;
+use crate::cpu_threads::CpuThreads;
 
 const YAML: &str = "application/yaml";
 
@@ -17,7 +17,7 @@ pub(super) fn is_preferred(accept: &str) -> bool {
 }
 
 /// Converts a JSON response to YAML, unless it is a stream.
-pub(super) async fn to_yaml(slots: &CpuSlots, response: Response) -> Response {
+pub(super) async fn to_yaml(threads: &CpuThreads, response: Response) -> Response {
     let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
     // Streams have no known length.
     let has_known_length = http_body::Body::size_hint(response.body()).exact().is_some();
@@ -31,7 +31,7 @@ pub(super) async fn to_yaml(slots: &CpuSlots, response: Response) -> Response {
         let value: Value = serde_json::from_slice(&json).ok()?;
         serde_saphyr::to_string(&value).ok()
     };
-    let text = if bytes.len() < cost::LARGE_OBJECT { Ok(convert()) } else { slots.run(convert).await };
+    let text = if bytes.len() < cost::LARGE_OBJECT { Ok(convert()) } else { threads.run(convert).await };
     let Ok(Some(text)) = text else { return Response::from_parts(parts, Body::from(bytes)) };
     parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(YAML));
     parts.headers.remove(header::CONTENT_LENGTH);
@@ -56,8 +56,8 @@ mod tests {
     #[tokio::test]
     async fn converts_object_to_yaml() {
         let object = serde_json::json!({"kind": "ConfigMap", "data": {"yes": "no", "n": "1", "lines": "a\nb\n"}});
-        let slots = CpuSlots::default();
-        let response = to_yaml(&slots, super::super::response::json_object(&object)).await;
+        let threads = CpuThreads::default();
+        let response = to_yaml(&threads, super::super::response::json_object(&object)).await;
         assert_eq!(response.headers()[header::CONTENT_TYPE], YAML);
         let text = to_bytes(response.into_body(), usize::MAX).await.unwrap();
         let parsed: Value = serde_saphyr::from_slice(&text).unwrap();
