@@ -27,13 +27,13 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use bytes::Bytes;
 use http::header;
+use http_server::{BodyMemory, BodyReservation};
 
 use crate::resources::Registry;
 use crate::server::Server;
 use path::{RequestPath, RequestTarget, ResourcePath};
 use request::ApiRequest;
-pub(crate) use request_body::BodyMemory;
-use request_body::BodyReservation;
+pub(crate) use request_body::body_memory;
 
 /// Returns the API as an HTTP service without TLS and authentication, for example for `kube::Client::new`.
 pub fn router(server: &Server) -> Router {
@@ -42,7 +42,7 @@ pub fn router(server: &Server) -> Router {
 
 async fn handle(State(server): State<Server>, request: Request) -> Response {
     // Held until the write is durable: the body, the object and its journal entry are in memory until then.
-    let mut reservation = BodyReservation::new(request.extensions().get::<BodyMemory>().cloned());
+    let mut reservation = BodyReservation::default();
     let epoch = server.store().epoch();
     let accept = request::header_text(&request, header::ACCEPT);
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
@@ -70,8 +70,10 @@ async fn read_and_dispatch(
     reservation: &mut BodyReservation,
 ) -> Result<Response, Status> {
     let (head, body) = request.into_parts();
-    let body = request_body::read_body(body, reservation).await?;
-    dispatch(server, Request::from_parts(head, ()), body, accept).await
+    let memory = head.extensions.get::<BodyMemory>().cloned();
+    let body = request_body::read_body(body, memory).await?;
+    *reservation = body.reservation;
+    dispatch(server, Request::from_parts(head, ()), body.bytes, accept).await
 }
 
 async fn dispatch(server: &Server, request: http::Request<()>, body: Bytes, accept: &str) -> Result<Response, Status> {

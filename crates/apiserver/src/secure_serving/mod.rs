@@ -53,7 +53,7 @@ pub async fn serve(
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let acceptor = TlsAcceptor::from(Arc::new(tls::server_config(credentials)?));
     let token: Arc<str> = format!("Bearer {}", credentials.token).into();
-    let router = http::router(&server).layer(Extension(http::BodyMemory::default()));
+    let router = http::router(&server).layer(Extension(http::body_memory()));
     let router = router.layer(middleware::from_fn_with_state(token, authentication::authenticate));
     let connection = |stream: TcpStream| {
         // With Nagle's algorithm, the second segment of a response would wait for the acknowledgment of the first.
