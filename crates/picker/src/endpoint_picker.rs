@@ -8,6 +8,7 @@ mod discovery;
 mod endpoint_state;
 mod ext_proc_service;
 mod ext_proc_stream;
+mod message_reader;
 mod metrics;
 mod metrics_server;
 mod scrape;
@@ -25,6 +26,7 @@ use std::{
 
 use cluster::NamespacedName;
 use fastrand::Rng;
+use http_server::BodyMemory;
 use serde_json::Value;
 use supervisor::Supervisor;
 use tokio::time::Instant;
@@ -32,6 +34,7 @@ use tokio::time::Instant;
 use crate::{
     candidate::Candidate,
     policy::{SchedulingPolicy, SchedulingResult},
+    request::BODY_MEMORY,
     scheduling_request::SchedulingRequest,
     score::state::SchedulerState,
 };
@@ -58,6 +61,8 @@ pub struct EndpointPicker {
     /// Whether the pool exists and the Pods are listed.
     synced: AtomicBool,
     draining: AtomicBool,
+    /// Memory for the bodies of requests.
+    body_memory: BodyMemory,
     /// The tasks that keep the endpoints up to date.
     supervisor: Supervisor,
 }
@@ -75,6 +80,7 @@ impl EndpointPicker {
             metrics: Metrics::new(),
             synced: AtomicBool::new(false),
             draining: AtomicBool::new(false),
+            body_memory: BodyMemory::new(BODY_MEMORY),
             supervisor: Supervisor::default(),
         }
     }

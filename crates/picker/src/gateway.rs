@@ -2,6 +2,7 @@
 
 mod engine_body;
 mod engine_client;
+mod engine_request_body;
 mod forwarded_headers;
 mod models;
 mod proxied_request;

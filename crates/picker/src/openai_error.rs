@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use http::StatusCode;
+use http_server::BodyError;
 use serde_json::{Value, json};
 
 use crate::{
@@ -52,21 +53,10 @@ impl OpenAiError {
         Self { code: Some("request_too_large"), ..Self::new(StatusCode::PAYLOAD_TOO_LARGE, message) }
     }
 
-    /// Returns the error for a body that the client stopped sending.
-    pub(crate) fn body_timeout() -> Self {
-        let message = "Timed out while reading the request body.";
-        Self { code: Some("request_timeout"), ..Self::new(StatusCode::REQUEST_TIMEOUT, message) }
-    }
-
     /// Returns the error for an engine that did not start to respond in time.
     pub(crate) fn engine_timeout() -> Self {
         let message = "The engine did not respond in time.";
         Self { code: Some("engine_timeout"), ..Self::new(StatusCode::GATEWAY_TIMEOUT, message) }
-    }
-
-    /// Returns the error for a body that is shorter than announced.
-    pub(crate) fn incomplete_body() -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "The request body ended early.")
     }
 
     /// Returns the error for a body without a model name.
@@ -81,11 +71,32 @@ impl OpenAiError {
     }
 }
 
+impl From<BodyError> for OpenAiError {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::TooLarge { .. } => Self::body_too_large(),
+            BodyError::Timeout(_) | BodyError::Paused(_) | BodyError::Stalled => {
+                let message = "Timed out while reading the request body.";
+                Self { code: Some("request_timeout"), ..Self::new(StatusCode::REQUEST_TIMEOUT, message) }
+            }
+            BodyError::OutOfMemory(_) => {
+                let message = "Other requests occupy the memory for request bodies. Try again.";
+                Self {
+                    code: Some("memory_exhausted"),
+                    headers: vec![("retry-after", "1")],
+                    ..Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
+                }
+            }
+            BodyError::Read(_) => Self::new(StatusCode::BAD_REQUEST, "The request body ended early."),
+        }
+    }
+}
+
 impl From<ScanError> for OpenAiError {
     fn from(error: ScanError) -> Self {
         let param = match error {
             ScanError::NotJson { .. } => None,
-            ScanError::ModelNotString => Some("model"),
+            ScanError::ModelNotString | ScanError::ModelTooLong => Some("model"),
         };
         Self { param, ..Self::new(StatusCode::BAD_REQUEST, format!("{error}.")) }
     }

@@ -1,9 +1,25 @@
 //! Extracts the fields that scheduling needs from a request body, in one pass over its bytes.
 
-use std::ops::Range;
+use std::{ops::Range, time::Duration};
+
+use http_server::BodyLimits;
 
 /// Maximum size of a request body; larger ones are rejected with 413.
 pub(crate) const MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
+
+/// Limits of a request body. The time for a whole body is that of [`MAX_BODY_BYTES`] at 2 Mbit/s.
+pub(crate) const BODY_LIMITS: BodyLimits = BodyLimits {
+    max_bytes: MAX_BODY_BYTES,
+    timeout: Duration::from_secs(135),
+    pause_timeout: Duration::from_secs(30),
+    memory_timeout: Duration::from_secs(30),
+};
+
+/// Maximum size in bytes of all request bodies that a gateway or a picker has in memory; further requests wait.
+pub(crate) const BODY_MEMORY: usize = 256 * 1024 * 1024;
+
+/// Maximum length of a model name in bytes, as encoded in JSON.
+const MAX_MODEL_BYTES: usize = 4096;
 
 /// Maximum nesting depth.
 const MAX_DEPTH: usize = 512;
@@ -20,7 +36,7 @@ pub(crate) struct RequestInfo {
     pub(crate) stream: bool,
     /// `max_completion_tokens`, otherwise `max_tokens`.
     pub(crate) max_tokens: Option<u64>,
-    /// Byte ranges of the values of `messages`, `prompt` and `input`.
+    /// Byte ranges of the values of `messages`, `prompt` and `input`, at most one of each.
     pub(crate) prompt_spans: Vec<Range<usize>>,
 }
 
@@ -45,6 +61,9 @@ pub(crate) enum ScanError {
     /// `model` is a number, a list or another value.
     #[error("`model` must be a string")]
     ModelNotString,
+    /// `model` is longer than any name of a model.
+    #[error("`model` must not be longer than {MAX_MODEL_BYTES} bytes")]
+    ModelTooLong,
 }
 
 /// Position in a request body.
@@ -62,11 +81,11 @@ pub(crate) fn estimate_tokens(bytes: usize) -> usize {
 /// engines reject errors inside them.
 ///
 /// # Errors
-/// The body is not a JSON object, or `model` is not a string.
+/// The body is not a JSON object, or `model` is not a string or too long.
 pub(crate) fn parse_request(body: &[u8]) -> Result<RequestInfo, ScanError> {
     let mut scanner = Scanner { body, position: 0 };
     let mut info = RequestInfo::default();
-    let mut max_completion_tokens = None;
+    let (mut max_completion_tokens, mut prompts) = (None, [None, None, None]);
     scanner.skip_whitespace();
     scanner.expect(b'{')?;
     scanner.skip_whitespace();
@@ -87,7 +106,9 @@ pub(crate) fn parse_request(body: &[u8]) -> Result<RequestInfo, ScanError> {
             Some("stream") => info.stream = value == b"true",
             Some("max_tokens") => info.max_tokens = parse_number(value),
             Some("max_completion_tokens") => max_completion_tokens = parse_number(value),
-            Some("messages" | "prompt" | "input") => info.prompt_spans.push(span),
+            Some("messages") => prompts[0] = Some(span),
+            Some("prompt") => prompts[1] = Some(span),
+            Some("input") => prompts[2] = Some(span),
             _ => {}
         }
         scanner.skip_whitespace();
@@ -98,6 +119,8 @@ pub(crate) fn parse_request(body: &[u8]) -> Result<RequestInfo, ScanError> {
         }
     }
     info.max_tokens = max_completion_tokens.or(info.max_tokens);
+    info.prompt_spans = prompts.into_iter().flatten().collect();
+    info.prompt_spans.sort_by_key(|span| span.start);
     scanner.expect_end().map(|()| info)
 }
 
@@ -122,6 +145,9 @@ impl RequestInfo {
 }
 
 fn parse_model(value: &[u8], span: Range<usize>) -> Result<ModelField, ScanError> {
+    if value.len() > MAX_MODEL_BYTES {
+        return Err(ScanError::ModelTooLong);
+    }
     parse_string(value).map(|name| ModelField { name, span }).ok_or(ScanError::ModelNotString)
 }
 
@@ -276,6 +302,20 @@ mod tests {
     #[test]
     fn rejects_model_that_is_not_a_string() {
         assert_eq!(parse_request(br#"{"model":7}"#), Err(ScanError::ModelNotString));
+    }
+
+    #[test]
+    fn length_of_model_is_limited() {
+        let body = |length| format!(r#"{{"model":"{}"}}"#, "m".repeat(length));
+        let longest = MAX_MODEL_BYTES - 2;
+        assert_eq!(parse_request(body(longest).as_bytes()).unwrap().model.unwrap().name.len(), longest);
+        assert_eq!(parse_request(body(longest + 1).as_bytes()), Err(ScanError::ModelTooLong));
+    }
+
+    #[test]
+    fn last_of_duplicate_prompts_counts() {
+        let info = parse_request(br#"{"input":"a","prompt":"bcd","input":"ef","input":"g"}"#).unwrap();
+        assert_eq!(info.prompt_spans, [22..27, 49..52]);
     }
 
     #[test]

@@ -1,19 +1,23 @@
 //! Runs the `ext_proc` stream of each request: messages of the proxy, scheduling, and reports about the response.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{error::Error, mem, net::SocketAddr, sync::Arc};
 
+use bytes::Bytes;
+use http_body::Body;
+use http_server::BodyError;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Status, Streaming};
+use tonic::Status;
 
 use super::{
     EndpointPicker,
     ext_proc_stream::{Action, CompleteRequest, ExtProcStream, immediate_response},
+    message_reader::{MessageError, MessageReader},
     metrics::RunningRequest,
 };
 use crate::{
     endpoint::InFlight,
-    ext_proc::{ProcessingRequest, ProcessingResponse},
+    ext_proc::{ProcessingResponse, processing_request::Request},
     openai_error::OpenAiError,
     schedule::RoutingError,
 };
@@ -34,7 +38,10 @@ struct ScheduledRequest {
 }
 
 /// Processes the stream of one request in a new task.
-pub(super) fn process(messages: Streaming<ProcessingRequest>, picker: Arc<EndpointPicker>) -> ResponseStream {
+pub(super) fn process<B>(messages: MessageReader<B>, picker: Arc<EndpointPicker>) -> ResponseStream
+where
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>> + Send> + Send + Unpin + 'static,
+{
     let (sender, responses) = mpsc::channel(RESPONSE_CHANNEL_CAPACITY);
     tokio::spawn(async move {
         if let Err(status) = run_stream(messages, &picker, &sender).await {
@@ -44,28 +51,63 @@ pub(super) fn process(messages: Streaming<ProcessingRequest>, picker: Arc<Endpoi
     ReceiverStream::new(responses)
 }
 
-async fn run_stream(
-    mut messages: Streaming<ProcessingRequest>,
+async fn run_stream<B>(
+    mut messages: MessageReader<B>,
     picker: &EndpointPicker,
     sender: &mpsc::Sender<Result<ProcessingResponse, Status>>,
-) -> Result<(), Status> {
+) -> Result<(), Status>
+where
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin,
+{
     let mut stream = ExtProcStream::new(picker.policy.parser);
     let mut scheduled: Option<ScheduledRequest> = None;
-    while let Some(message) = messages.message().await? {
-        let (responses, is_last) = match stream.handle(message)? {
-            Action::Continue => (Vec::new(), false),
-            Action::Respond(responses) => (responses, false),
+    let mut is_complete = false;
+    loop {
+        let action = match messages.next().await {
+            Ok(None) => return Ok(()),
+            Ok(Some(mut message)) => {
+                if let (true, Some(Request::ResponseBody(message))) = (is_complete, &mut message.request) {
+                    let reservation = messages.take_reservation(message.body.len());
+                    message.body = reservation.attach(mem::take(&mut message.body));
+                }
+                stream.handle(message)?
+            }
+            Err(MessageError::Protocol(status)) => return Err(status),
+            Err(MessageError::Body(BodyError::Read(error))) => return Err(Status::cancelled(error.to_string())),
+            Err(MessageError::Body(error)) if is_complete => return Err(body_status(&error)),
+            // With a gRPC status, a proxy with `failure_mode_allow` would send the request to any endpoint.
+            Err(MessageError::Body(error)) => Action::Reject(error.into()),
+        };
+        let (responses, is_last) = match action {
+            Action::Continue => {
+                if let Some(length) = stream.content_length.take() {
+                    messages.expect_body(length);
+                }
+                (Vec::new(), false)
+            }
+            Action::Respond(responses) => {
+                if is_complete {
+                    drop(messages.take_reservation(0));
+                }
+                (responses, false)
+            }
             Action::Reject(error) => {
                 picker.metrics.record_rejection("", "", error.status);
                 (vec![immediate_response(&error)], true)
             }
-            Action::Schedule(request) => match schedule(picker, &request) {
-                Ok((responses, request)) => {
-                    scheduled = request;
-                    (responses, false)
+            Action::Schedule(mut request) => {
+                is_complete = true;
+                // The memory is reserved until the proxy has received the last message with a part of the body.
+                let reservation = messages.take_reservation(request.body.len());
+                request.body = reservation.attach(request.body);
+                match schedule(picker, &request) {
+                    Ok((responses, request)) => {
+                        scheduled = request;
+                        (responses, false)
+                    }
+                    Err(error) => (vec![immediate_response(&error)], true),
                 }
-                Err(error) => (vec![immediate_response(&error)], true),
-            },
+            }
         };
         if let (Some(served), Some(scheduled)) = (stream.served_endpoint.take(), &scheduled)
             && picker.is_other_endpoint(scheduled.endpoint, served)
@@ -85,7 +127,16 @@ async fn run_stream(
             return Ok(());
         }
     }
-    Ok(())
+}
+
+/// Returns the status that ends a stream whose request is complete.
+fn body_status(error: &BodyError) -> Status {
+    let message = error.to_string();
+    match error {
+        BodyError::Timeout(_) | BodyError::Paused(_) | BodyError::Stalled => Status::deadline_exceeded(message),
+        BodyError::OutOfMemory(_) | BodyError::TooLarge { .. } => Status::resource_exhausted(message),
+        BodyError::Read(_) => Status::cancelled(message),
+    }
 }
 
 /// Schedules a request. Returns the messages for the proxy and the request in flight.
@@ -110,3 +161,6 @@ fn schedule(
     });
     Ok((request.responses(&result, picker.policy.primary_port), scheduled))
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,9 +4,10 @@
 //! request is complete, the picker answers its headers with the selected endpoint, and returns the body. Response bodies
 //! are not inspected.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::net::SocketAddr;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes};
+use http_server::BodyBuffer;
 use tonic::Status;
 
 use crate::{
@@ -63,8 +64,11 @@ const MAX_CHUNK_BYTES: usize = 62_000;
 #[derive(Debug)]
 pub(super) struct ExtProcStream {
     parser: Parser,
-    headers: BTreeMap<String, String>,
-    body: BytesMut,
+    /// Model name from the headers that takes precedence over the one in the body.
+    model_rewrite: Option<String>,
+    /// Size of the body in bytes according to the headers.
+    pub(super) content_length: Option<usize>,
+    body: BodyBuffer,
     subset: Option<Vec<String>>,
     /// Endpoint that served the request, as reported by the proxy.
     pub(super) served_endpoint: Option<SocketAddr>,
@@ -117,8 +121,9 @@ impl ExtProcStream {
     pub(super) fn new(parser: Parser) -> Self {
         Self {
             parser,
-            headers: BTreeMap::new(),
-            body: BytesMut::new(),
+            model_rewrite: None,
+            content_length: None,
+            body: BodyBuffer::default(),
             subset: None,
             served_endpoint: None,
             response_failed: false,
@@ -132,10 +137,16 @@ impl ExtProcStream {
     pub(super) fn handle(&mut self, message: ProcessingRequest) -> Result<Action, Status> {
         let mode = request_body_mode(message.protocol_config)?;
         let metadata = message.metadata_context.unwrap_or_default();
-        self.subset = subset_hint(&metadata).or(self.subset.take());
+        let is_request = matches!(
+            message.request,
+            Some(Request::RequestHeaders(_) | Request::RequestBody(_) | Request::RequestTrailers(_))
+        );
+        if is_request {
+            self.subset = subset_hint(&metadata).or(self.subset.take());
+        }
         match message.request {
             Some(Request::RequestHeaders(headers)) => Ok(self.request_headers(headers, mode)),
-            Some(Request::RequestBody(body)) => Ok(self.request_body(&body)),
+            Some(Request::RequestBody(body)) => Ok(self.request_body(body)),
             Some(Request::RequestTrailers(_)) => Ok(self.finish_request(RequestEnd::Trailers)),
             Some(Request::ResponseHeaders(headers)) => {
                 self.served_endpoint = served_endpoint(&metadata);
@@ -143,7 +154,7 @@ impl ExtProcStream {
                 Ok(Action::Respond(vec![skip_response_body()]))
             }
             Some(Request::ResponseBody(body)) => {
-                let chunks = body_responses(&body.body, body.end_of_stream).map(Response::ResponseBody);
+                let chunks = body_responses(body.body, body.end_of_stream).map(Response::ResponseBody);
                 Ok(Action::Respond(chunks.map(processing_response).collect()))
             }
             Some(Request::ResponseTrailers(_)) => {
@@ -156,7 +167,10 @@ impl ExtProcStream {
 
     fn request_headers(&mut self, message: HttpHeaders, mode: Option<BodySendMode>) -> Action {
         let HeaderMap { headers } = message.headers.unwrap_or_default();
-        self.headers = headers.into_iter().map(|header| (header.key.to_ascii_lowercase(), header.text())).collect();
+        let value =
+            |name: &str| headers.iter().rfind(|header| header.key.eq_ignore_ascii_case(name)).map(HeaderValue::text);
+        self.model_rewrite = MODEL_REWRITE_HEADERS.into_iter().find_map(value).filter(|name| !name.is_empty());
+        self.content_length = value("content-length").and_then(|length| length.parse().ok());
         // With mode NONE the proxy does not send the body.
         if message.end_of_stream || mode == Some(BodySendMode::None) {
             let info = RequestInfo::default();
@@ -165,16 +179,16 @@ impl ExtProcStream {
         Action::Continue
     }
 
-    fn request_body(&mut self, message: &HttpBody) -> Action {
-        if self.body.len() + message.body.len() > MAX_BODY_BYTES {
+    fn request_body(&mut self, message: HttpBody) -> Action {
+        if self.body.len().saturating_add(message.body.len()) > MAX_BODY_BYTES {
             return Action::Reject(OpenAiError::body_too_large());
         }
-        self.body.extend_from_slice(&message.body);
+        self.body.push(message.body);
         if message.end_of_stream { self.finish_request(RequestEnd::Body) } else { Action::Continue }
     }
 
     fn finish_request(&mut self, end: RequestEnd) -> Action {
-        let body = self.body.split().freeze();
+        let body = self.body.take();
         let (info, model) = match (request_info(&body), self.parser) {
             (Ok(found), _) => found,
             // The whole body counts as the prompt.
@@ -185,8 +199,7 @@ impl ExtProcStream {
             }
             (Err(error), Parser::RequireModel) => return Action::Reject(error),
         };
-        let rewrite = MODEL_REWRITE_HEADERS.iter().find_map(|name| self.headers.get(*name));
-        let target_model = rewrite.filter(|name| !name.is_empty()).cloned().unwrap_or(model);
+        let target_model = self.model_rewrite.take().unwrap_or(model);
         Action::Schedule(self.complete_request(info, body, target_model, end))
     }
 
@@ -215,11 +228,14 @@ impl CompleteRequest {
     /// that the proxy waits for.
     pub(super) fn responses(&self, result: &SchedulingResult, primary_port: Option<u16>) -> Vec<ProcessingResponse> {
         let rewritten = self.info.model.as_ref().filter(|model| model.name != self.target_model);
-        let body = rewritten.map(|model| model_rewrite::replace_model(&self.body, &model.span, &self.target_model));
-        let mut responses = vec![header_response(result, primary_port, body.as_ref().map(Bytes::len))];
-        let body = body.unwrap_or_else(|| self.body.clone());
+        let [start, model, end] = match rewritten {
+            Some(model) => model_rewrite::replace_model(&self.body, &model.span, &self.target_model),
+            None => [self.body.clone(), Bytes::new(), Bytes::new()],
+        };
+        let body = start.chain(model).chain(end);
+        let mut responses = vec![header_response(result, primary_port, rewritten.map(|_| body.remaining()))];
         if self.end != RequestEnd::Headers {
-            let chunks = body_responses(&body, self.end == RequestEnd::Body).map(Response::RequestBody);
+            let chunks = body_responses(body, self.end == RequestEnd::Body).map(Response::RequestBody);
             responses.extend(chunks.map(processing_response));
         }
         if self.end == RequestEnd::Trailers {
@@ -353,12 +369,12 @@ fn skip_response_body() -> ProcessingResponse {
     ProcessingResponse { response, dynamic_metadata: None, mode_override: Some(mode) }
 }
 
-/// Splits `body` into messages, at least one. `end_of_body` is set on the last one.
-fn body_responses(body: &Bytes, end_of_body: bool) -> impl Iterator<Item = BodyResponse> {
-    let count = body.len().div_ceil(MAX_CHUNK_BYTES).max(1);
-    let body = body.clone();
+/// Splits `body` into messages, at least one. `end_of_body` is set on the last one. Only messages with bytes of several parts
+/// of `body` are copies.
+fn body_responses(mut body: impl Buf, end_of_body: bool) -> impl Iterator<Item = BodyResponse> {
+    let count = body.remaining().div_ceil(MAX_CHUNK_BYTES).max(1);
     (0..count).map(move |index| {
-        let chunk = body.slice(index * MAX_CHUNK_BYTES..body.len().min((index + 1) * MAX_CHUNK_BYTES));
+        let chunk = body.copy_to_bytes(body.remaining().min(MAX_CHUNK_BYTES));
         let streamed = StreamedBodyResponse { body: chunk, end_of_stream: end_of_body && index + 1 == count };
         let body_mutation = Some(BodyMutation { streamed_response: Some(streamed) });
         BodyResponse { response: Some(CommonResponse { body_mutation, ..CommonResponse::default() }) }

@@ -2,7 +2,9 @@
 
 use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use http::{Request, Response};
+use http_body_util::Empty;
 use http_server::{ConnectionLimits, Connections, Overload};
 use hyper::{body::Incoming, service::service_fn};
 use tokio::{
@@ -15,11 +17,10 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming, body::Body, server::Grpc};
 use tonic_prost::ProstCodec;
 
-use super::{EndpointPicker, ext_proc_service::process, serving_certificate::ServingCertificate};
-use crate::{
-    ext_proc::{HealthCheckRequest, HealthCheckResponse, ProcessingRequest, ProcessingResponse, ServingStatus},
-    request::MAX_BODY_BYTES,
+use super::{
+    EndpointPicker, ext_proc_service::process, message_reader::MessageReader, serving_certificate::ServingCertificate,
 };
+use crate::ext_proc::{HealthCheckRequest, HealthCheckResponse, ProcessingRequest, ProcessingResponse, ServingStatus};
 
 const EXT_PROC_SERVICE: &str = "envoy.service.ext_proc.v3.ExternalProcessor";
 const PROCESS_PATH: &str = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";
@@ -105,14 +106,15 @@ async fn handle_request(
 ) -> Response<Body> {
     match request.uri().path() {
         PROCESS_PATH if matches!(role, ListenerRole::ExtProc(_)) => {
-            let service = tower::service_fn(move |request: tonic::Request<Streaming<ProcessingRequest>>| {
-                let responses = process(request.into_inner(), Arc::clone(&picker));
-                async move { Ok::<_, Status>(tonic::Response::new(responses)) }
+            let (head, body) = request.into_parts();
+            let mut responses = Some(process(MessageReader::new(body, picker.body_memory.clone()), picker));
+            // The messages are received by `process`.
+            let service = tower::service_fn(move |_: tonic::Request<Streaming<ProcessingRequest>>| {
+                let responses = responses.take().map(tonic::Response::new);
+                async move { responses.ok_or_else(|| Status::internal("the stream is in use")) }
             });
-            // A whole body may arrive in one message.
-            let mut grpc = Grpc::new(ProstCodec::<ProcessingResponse, ProcessingRequest>::default())
-                .max_decoding_message_size(MAX_BODY_BYTES + 64 * 1024);
-            grpc.streaming(service, request).await
+            let mut grpc = Grpc::new(ProstCodec::<ProcessingResponse, ProcessingRequest>::default());
+            grpc.streaming(service, Request::from_parts(head, Empty::<Bytes>::new())).await
         }
         HEALTH_CHECK_PATH => {
             let service = tower::service_fn(move |request: tonic::Request<HealthCheckRequest>| {

@@ -12,9 +12,7 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use http::{Extensions, Request, Response};
-use http_body_util::Full;
 use hyper::{
     body::Incoming,
     rt::{Read, ReadBufCursor, Write},
@@ -31,6 +29,8 @@ use tokio::{
     time::{Instant, timeout},
 };
 use tower::util::MapResponse;
+
+use super::engine_request_body::EngineRequestBody;
 
 /// Idle timeout of pooled connections. vLLM closes idle connections after five seconds.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
@@ -53,9 +53,9 @@ type Connector = MapResponse<HttpConnector, fn(TokioIo<TcpStream>) -> TrackedCon
 
 /// Sends requests to engines.
 pub(super) struct EngineClient {
-    pooled_client: Client<Connector, Full<Bytes>>,
+    pooled_client: Client<Connector, EngineRequestBody>,
     /// Opens a new connection per request, which cannot be stale.
-    unpooled_client: Client<Connector, Full<Bytes>>,
+    unpooled_client: Client<Connector, EngineRequestBody>,
 }
 
 /// Whether a connection has carried a response. Shared by the connection, its responses and its errors.
@@ -105,11 +105,14 @@ impl EngineClient {
     ///
     /// # Errors
     /// The engine cannot be reached, closes the connection before it responds, or does not respond in time.
-    pub(super) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, EngineError> {
+    pub(super) async fn send(&self, request: Request<EngineRequestBody>) -> Result<Response<Incoming>, EngineError> {
         timeout(RESPONSE_TIMEOUT, self.send_without_deadline(request)).await.map_err(|_| EngineError::Timeout)?
     }
 
-    async fn send_without_deadline(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, EngineError> {
+    async fn send_without_deadline(
+        &self,
+        request: Request<EngineRequestBody>,
+    ) -> Result<Response<Incoming>, EngineError> {
         let (retry, start) = (request.clone(), Instant::now());
         match self.pooled_client.request(request).await {
             Err(error) if is_on_reused_connection(&error) && start.elapsed() < STALE_CONNECTION_WINDOW => {
@@ -189,7 +192,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let uri = format!("http://{}/v1/completions", listener.local_addr().unwrap());
         let start = Instant::now();
-        let request = Request::post(uri).body(Full::new(Bytes::from_static(b"{}"))).unwrap();
+        let request = Request::post(uri).body(EngineRequestBody::from(bytes::Bytes::from_static(b"{}"))).unwrap();
         let error = EngineClient::new().send(request).await.unwrap_err();
         assert_eq!((error.to_string().as_str(), start.elapsed()), ("no response within 30 min", RESPONSE_TIMEOUT));
     }

@@ -1,24 +1,17 @@
 //! Requests from clients, read up to the limits of the gateway.
 
-use std::time::Duration;
+use std::error::Error;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use cluster::NamespacedName;
 use http::{HeaderMap, Request};
 use http_body::Body;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::Incoming;
-use tokio::time::{Instant, timeout_at};
+use http_server::{BodyMemory, read_body};
 
 use crate::{
     openai_error::OpenAiError,
-    request::{self, MAX_BODY_BYTES, ModelField, RequestInfo},
+    request::{self, BODY_LIMITS, ModelField, RequestInfo},
 };
-
-/// Maximum time between two chunks of a request body.
-const BODY_STALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// Maximum time for a whole request body: [`MAX_BODY_BYTES`] at 2 Mbit/s.
-const BODY_TIMEOUT: Duration = Duration::from_secs(135);
 
 /// A request that is ready to be forwarded.
 pub(super) struct ProxiedRequest {
@@ -28,7 +21,7 @@ pub(super) struct ProxiedRequest {
     pub(super) pool: Option<NamespacedName>,
     /// Headers from the client.
     pub(super) headers: HeaderMap,
-    /// The whole body.
+    /// The whole body. Its memory is reserved as long as the request, an attempt to send it or a part of it exists.
     pub(super) body: Bytes,
     /// Fields of the body, except for `model`.
     pub(super) info: RequestInfo,
@@ -39,18 +32,18 @@ pub(super) struct ProxiedRequest {
 /// Reads a request to `path`, without the prefix that addresses `pool`.
 ///
 /// # Errors
-/// The body is too large, incomplete or not JSON, stalls, or names no model.
-pub(super) async fn read_request(
-    request: Request<Incoming>,
+/// The body is too large, incomplete or not JSON, stalls, names no model, or `memory` is exhausted.
+pub(super) async fn read_request<B>(
+    request: Request<B>,
     pool: Option<NamespacedName>,
     path: &str,
-) -> Result<ProxiedRequest, OpenAiError> {
+    memory: &BodyMemory,
+) -> Result<ProxiedRequest, OpenAiError>
+where
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin,
+{
     let (head, body) = request.into_parts();
-    // Reject an excessive `Content-Length` before reading the body.
-    if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
-        return Err(OpenAiError::body_too_large());
-    }
-    let body = read_body(body).await?;
+    let body = read_body(body, BODY_LIMITS, Some(memory.clone())).await?.into_bytes();
     let mut info = request::parse_request(&body)?;
     let model = info.model.take().filter(|model| !model.name.is_empty()).ok_or_else(OpenAiError::missing_model)?;
     let path = match head.uri.query() {
@@ -60,64 +53,70 @@ pub(super) async fn read_request(
     Ok(ProxiedRequest { path, pool, headers: head.headers, body, info, model })
 }
 
-/// Reads a whole body.
-///
-/// # Errors
-/// The body is too large or incomplete, stalls, or takes longer than [`BODY_TIMEOUT`].
-async fn read_body<B>(body: B) -> Result<Bytes, OpenAiError>
-where
-    B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Unpin,
-{
-    let deadline = Instant::now() + BODY_TIMEOUT;
-    let mut body = Limited::new(body, MAX_BODY_BYTES);
-    let (mut first, mut rest) = (Bytes::new(), BytesMut::new());
-    loop {
-        let next_chunk = deadline.min(Instant::now() + BODY_STALL_TIMEOUT);
-        let frame = match timeout_at(next_chunk, body.frame()).await {
-            Ok(Some(Ok(frame))) => frame,
-            Ok(Some(Err(error))) if error.is::<LengthLimitError>() => return Err(OpenAiError::body_too_large()),
-            Ok(Some(Err(_))) => return Err(OpenAiError::incomplete_body()),
-            Ok(None) => break,
-            Err(_) => return Err(OpenAiError::body_timeout()),
-        };
-        let Ok(data) = frame.into_data() else { continue };
-        match (first.is_empty(), rest.is_empty()) {
-            // Most bodies are a single chunk, which is not copied.
-            (true, true) => first = data,
-            (_, true) => {
-                rest.extend_from_slice(&first);
-                rest.extend_from_slice(&data);
-            }
-            _ => rest.extend_from_slice(&data),
-        }
-    }
-    Ok(if rest.is_empty() { first } else { rest.freeze() })
-}
-
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
+    use std::{convert::Infallible, time::Duration};
 
-    use futures::stream;
-    use http::StatusCode;
+    use futures::{FutureExt as _, future::join_all, stream};
     use http_body::Frame;
-    use http_body_util::StreamBody;
+    use http_body_util::{Full, StreamBody};
     use rstest::rstest;
+    use tokio::time::{Instant, timeout};
 
     use super::*;
+    use crate::request::{BODY_MEMORY, MAX_BODY_BYTES};
 
-    /// Columns: chunks, seconds before each, expected seconds until the end, whether the body is accepted.
-    #[rstest]
-    #[case::steady(10, 10, 100, true)]
-    #[case::stalled(2, 31, 30, false)]
-    #[case::slow(1000, 29, 135, false)]
+    /// Returns a request of `length` bytes.
+    fn body(length: usize) -> Bytes {
+        let mut body = br#"{"model":"m"}"#.to_vec();
+        body.resize(length, b' ');
+        Bytes::from(body)
+    }
+
+    async fn read<B>(body: B, memory: &BodyMemory) -> Result<ProxiedRequest, OpenAiError>
+    where
+        B: Body<Data = Bytes, Error = Infallible> + Unpin,
+    {
+        read_request(Request::new(body), None, "/v1/completions", memory).await
+    }
+
+    /// Many requests of the maximum size: those that fit are read, the others wait and then fail.
     #[tokio::test(start_paused = true)]
-    async fn body_must_arrive_in_time(
-        #[case] chunks: u64,
-        #[case] interval: u64,
-        #[case] expected_seconds: u64,
-        #[case] is_accepted: bool,
-    ) {
+    async fn bodies_stay_within_the_memory() {
+        let memory = BodyMemory::new(BODY_MEMORY);
+        let largest = body(MAX_BODY_BYTES);
+        let start = Instant::now();
+        let results = join_all((0..100).map(|_| read(Full::new(largest.clone()), &memory))).await;
+        let (read_requests, rejected): (Vec<_>, Vec<_>) = results.into_iter().partition(Result::is_ok);
+        assert_eq!((read_requests.len(), memory.available_bytes()), (BODY_MEMORY / MAX_BODY_BYTES, 0));
+        assert_eq!(start.elapsed(), Duration::from_secs(30));
+        for error in rejected.into_iter().filter_map(Result::err) {
+            assert_eq!((error.status.as_u16(), error.code), (503, Some("memory_exhausted")));
+            assert_eq!(error.headers, [("retry-after", "1")]);
+        }
+        drop(read_requests);
+        assert_eq!(memory.available_bytes(), BODY_MEMORY);
+    }
+
+    /// An attempt to send the request may outlive it.
+    #[tokio::test(start_paused = true)]
+    async fn memory_is_reserved_until_the_last_attempt_ends() {
+        let memory = BodyMemory::new(MAX_BODY_BYTES);
+        let first = read(Full::new(body(MAX_BODY_BYTES)), &memory).await.unwrap();
+        let attempt = first.body.slice(100..);
+        drop(first);
+        let mut second = Box::pin(read(Full::new(body(100)), &memory));
+        assert!(timeout(Duration::from_secs(29), &mut second).await.is_err(), "it waits for the memory");
+        drop(attempt);
+        assert!(second.now_or_never().unwrap().is_ok());
+    }
+
+    /// Columns: chunks, seconds before each, expected seconds until the end.
+    #[rstest]
+    #[case::stalled(2, 31, 30)]
+    #[case::slow(1000, 29, 135)]
+    #[tokio::test(start_paused = true)]
+    async fn body_must_arrive_in_time(#[case] chunks: u64, #[case] interval: u64, #[case] expected_seconds: u64) {
         let frames = stream::unfold(0, move |index| async move {
             if index == chunks {
                 return None;
@@ -126,11 +125,7 @@ mod tests {
             Some((Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"x"))), index + 1))
         });
         let start = Instant::now();
-        let result = read_body(StreamBody::new(Box::pin(frames))).await;
-        assert_eq!(start.elapsed().as_secs(), expected_seconds);
-        match result {
-            Ok(body) => assert!(is_accepted && body.len() as u64 == chunks),
-            Err(error) => assert!(!is_accepted && error.status == StatusCode::REQUEST_TIMEOUT),
-        }
+        let error = read(StreamBody::new(Box::pin(frames)), &BodyMemory::new(BODY_MEMORY)).await.err().unwrap();
+        assert_eq!((error.status.as_u16(), start.elapsed().as_secs()), (408, expected_seconds));
     }
 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
-use http_body_util::Full;
+use http_server::BodyMemory;
 use hyper::body::Incoming;
 
 use super::{
     engine_client::{EngineClient, EngineError},
+    engine_request_body::EngineRequestBody,
     forwarded_headers::forwarded_headers,
     models,
     proxied_request::{ProxiedRequest, read_request},
@@ -21,6 +21,7 @@ use crate::{
     endpoint::InFlight,
     model_rewrite::{self, ModelRestorer},
     openai_error::OpenAiError,
+    request::BODY_MEMORY,
     schedule::{self, EndpointSelection, RouteRequest, RoutingError},
 };
 
@@ -31,12 +32,13 @@ const MAX_ATTEMPTS: usize = 3;
 pub(super) struct Proxy {
     datastore: Arc<Datastore>,
     engine_client: EngineClient,
+    body_memory: BodyMemory,
 }
 
 impl Proxy {
     /// Returns a proxy to the endpoints in `datastore`.
     pub(super) fn new(datastore: Arc<Datastore>) -> Self {
-        Self { datastore, engine_client: EngineClient::new() }
+        Self { datastore, engine_client: EngineClient::new(), body_memory: BodyMemory::new(BODY_MEMORY) }
     }
 
     /// Returns the response to one request.
@@ -63,7 +65,9 @@ impl Proxy {
                 Ok(response::json(StatusCode::OK, &model))
             }
             Route::Inference { .. } if request.method() != Method::POST => Err(OpenAiError::method_not_allowed("POST")),
-            Route::Inference { pool, path } => self.forward(read_request(request, pool, path).await?).await,
+            Route::Inference { pool, path } => {
+                self.forward(read_request(request, pool, path, &self.body_memory).await?).await
+            }
             Route::NotFound => Err(OpenAiError::unknown_path(&path)),
         }
     }
@@ -75,8 +79,8 @@ impl Proxy {
         let route = schedule::resolve_route(route_request, &self.datastore.routing_table(), &mut rng)?;
         let is_rewritten = route.target_model != request.model.name;
         let body = match is_rewritten {
-            true => model_rewrite::replace_model(&request.body, &request.model.span, &route.target_model),
-            false => request.body.clone(),
+            true => model_rewrite::replace_model(&request.body, &request.model.span, &route.target_model).into(),
+            false => EngineRequestBody::from(request.body.clone()),
         };
         let mut attempts = Vec::new();
         loop {
@@ -122,11 +126,11 @@ fn should_retry(status: StatusCode) -> bool {
 /// Returns the request for the engine.
 fn upstream_request(
     original: &ProxiedRequest,
-    body: &Bytes,
+    body: &EngineRequestBody,
     selection: &EndpointSelection,
     is_rewritten: bool,
-) -> Request<Full<Bytes>> {
-    let mut request = Request::new(Full::new(body.clone()));
+) -> Request<EngineRequestBody> {
+    let mut request = Request::new(body.clone());
     *request.method_mut() = Method::POST;
     *request.uri_mut() = Uri::builder()
         .scheme("http")

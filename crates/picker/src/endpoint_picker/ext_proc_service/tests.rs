@@ -1,0 +1,169 @@
+use std::{convert::Infallible, time::Duration};
+
+use futures::{FutureExt as _, StreamExt as _, channel::mpsc::UnboundedSender};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use http_server::BodyMemory;
+use rstest::rstest;
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use super::*;
+use crate::{
+    config::parse_config,
+    endpoint_picker::message_reader::encode_message,
+    ext_proc::{HeaderMap, HeaderValue, HttpBody, HttpHeaders, ProcessingRequest, processing_response::Response},
+};
+
+const KIB: usize = 1024;
+const MIB: usize = 1024 * KIB;
+
+/// What the proxy sends on one stream.
+struct Sender(UnboundedSender<Bytes>);
+
+/// Returns a picker with `memory` bytes for bodies and one endpoint.
+fn picker(memory: usize) -> Arc<EndpointPicker> {
+    let pool = cluster::NamespacedName { namespace: "ns".to_owned(), name: "pool".to_owned() };
+    let mut picker = EndpointPicker::new(pool, parse_config("").unwrap().policy, 1);
+    picker.body_memory = BodyMemory::new(memory);
+    let pool = json!({"metadata": {"namespace": "ns"},
+        "spec": {"selector": {"matchLabels": {"app": "a"}}, "targetPorts": [{"number": 1}]}});
+    let pod = json!({"metadata": {"name": "p", "namespace": "ns", "uid": "u", "labels": {"app": "a"}}, "status":
+        {"phase": "Running", "podIP": "127.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}});
+    picker.update(Some(&pool), &[Arc::new(pod)]);
+    Arc::new(picker)
+}
+
+/// Opens a stream of the proxy.
+fn open(picker: &Arc<EndpointPicker>) -> (Sender, ResponseStream) {
+    let (frames, received) = futures::channel::mpsc::unbounded();
+    let body = StreamBody::new(received.map(|frame| Ok::<_, Infallible>(Frame::data(frame))));
+    let messages = MessageReader::new(body, picker.body_memory.clone());
+    (Sender(frames), process(messages, Arc::clone(picker)))
+}
+
+/// Returns 200 if the request was scheduled, else the status for the client, and the seconds since `start`.
+async fn outcome(responses: &mut ResponseStream, start: Instant) -> (i32, u64) {
+    let code = match responses.next().await.unwrap().unwrap().response {
+        Some(Response::RequestHeaders(_)) => 200,
+        Some(Response::ImmediateResponse(response)) => {
+            assert!(responses.next().await.is_none(), "the stream ends");
+            response.status.unwrap().code
+        }
+        response => panic!("{response:?}"),
+    };
+    (code, start.elapsed().as_secs())
+}
+
+// === impl Sender ===
+
+impl Sender {
+    fn send(&self, request: Request) {
+        let message = ProcessingRequest { request: Some(request), ..ProcessingRequest::default() };
+        // The picker may have ended the stream.
+        self.0.unbounded_send(encode_message(&message)).ok();
+    }
+
+    /// Sends the headers of a request whose body has `length` bytes.
+    fn send_headers(&self, length: usize) {
+        let raw_value = Bytes::from(length.to_string());
+        let header = HeaderValue { key: "content-length".to_owned(), raw_value, ..HeaderValue::default() };
+        let headers = Some(HeaderMap { headers: vec![header] });
+        self.send(Request::RequestHeaders(HttpHeaders { headers, end_of_stream: false }));
+    }
+
+    fn send_body(&self, text: &str, length: usize, end_of_stream: bool) {
+        let mut body = text.as_bytes().to_vec();
+        body.resize(length, b' ');
+        self.send(Request::RequestBody(HttpBody { body: body.into(), end_of_stream }));
+    }
+
+    /// Sends chunks of a body after the seconds before each of them.
+    async fn send_chunks(&self, chunks: impl IntoIterator<Item = (u64, usize)>) {
+        for (seconds, length) in chunks {
+            sleep(Duration::from_secs(seconds)).await;
+            self.send_body("", length, false);
+        }
+    }
+}
+
+/// Columns: seconds before each chunk, seconds after which the stream ends.
+#[rstest]
+#[case::stops(1000, 30)]
+#[case::slow(20, 135)]
+#[tokio::test(start_paused = true)]
+async fn request_that_never_completes_ends(#[case] interval: u64, #[case] expect: u64) {
+    let picker = picker(MIB);
+    let ((sender, mut responses), start) = (open(&picker), Instant::now());
+    sender.send_headers(1000);
+    tokio::select! {
+        () = sender.send_chunks((0..100).map(|_| (interval, 1))) => unreachable!(),
+        outcome = outcome(&mut responses, start) => assert_eq!(outcome, (408, expect)),
+    }
+    assert_eq!(picker.body_memory.available_bytes(), MIB);
+}
+
+/// Four requests reserve the whole memory and then send `chunk` bytes every four seconds; a fifth one waits. Returns the
+/// outcomes of the fifth and of one of the others, if they end within 100 seconds.
+async fn outcomes_without_memory(chunk: usize) -> [Option<(i32, u64)>; 2] {
+    let picker = picker(4 * (MIB + 64 * KIB));
+    let start = Instant::now();
+    let mut streams: Vec<_> = (0..4).map(|_| open(&picker)).collect();
+    for (sender, _) in &streams {
+        sender.send_headers(MIB);
+        sender.send_body("", 100 * KIB, false);
+    }
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(picker.body_memory.available_bytes(), 0);
+    let (sender, mut responses) = open(&picker);
+    sender.send_headers(100);
+    sender.send_body(r#"{"model":"m"}"#, 100, true);
+    let sending = streams.iter().map(|(sender, _)| sender.send_chunks((0..8).map(|_| (4, chunk)))).collect::<Vec<_>>();
+    let limit = Duration::from_secs(33);
+    let (fifth, _) =
+        tokio::join!(tokio::time::timeout(limit, outcome(&mut responses, start)), futures::future::join_all(sending));
+    let first = outcome(&mut streams[0].1, start).now_or_never();
+    [fifth.ok(), first]
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_without_memory_is_rejected() {
+    assert_eq!(outcomes_without_memory(64 * KIB).await, [Some((503, 30)), None]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_stop_release_their_memory_to_others() {
+    assert_eq!(outcomes_without_memory(0).await, [Some((200, 5)), Some((408, 32))]);
+}
+
+/// The stream is open until the response ends; the body is in memory until the proxy has received all of it.
+#[tokio::test(start_paused = true)]
+async fn memory_is_reserved_until_the_body_is_returned() {
+    let picker = picker(4 * MIB);
+    let (sender, mut responses) = open(&picker);
+    sender.send_headers(200 * KIB);
+    sender.send_body(r#"{"model":"m"}"#, 200 * KIB, true);
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(picker.body_memory.available_bytes(), 4 * MIB - 200 * KIB);
+    let mut is_end = false;
+    while !is_end {
+        assert_eq!(picker.body_memory.available_bytes(), 4 * MIB - 200 * KIB);
+        is_end = match responses.next().await.unwrap().unwrap().response {
+            Some(Response::RequestHeaders(_)) => false,
+            Some(Response::RequestBody(response)) => {
+                response.response.unwrap().body_mutation.unwrap().streamed_response.unwrap().end_of_stream
+            }
+            response => panic!("{response:?}"),
+        };
+    }
+    assert_eq!(picker.body_memory.available_bytes(), 4 * MIB);
+
+    sleep(Duration::from_secs(3600)).await;
+    sender.send(Request::ResponseHeaders(HttpHeaders::default()));
+    assert!(matches!(responses.next().await.unwrap().unwrap().response, Some(Response::ResponseHeaders(_))));
+    sender.send(Request::ResponseBody(HttpBody { body: vec![b'x'; 1000].into(), end_of_stream: true }));
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(picker.body_memory.available_bytes(), 4 * MIB - 1000);
+    drop(responses.next().await);
+    assert_eq!(picker.body_memory.available_bytes(), 4 * MIB);
+}
