@@ -59,6 +59,7 @@ mod rbac;
 mod readiness;
 mod reconcilers;
 mod relevant_fields;
+mod replacement;
 mod resource_flavors;
 mod revisions;
 mod rollout;

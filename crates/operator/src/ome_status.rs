@@ -3,7 +3,7 @@
 mod components;
 mod observations;
 
-use cluster::{Condition, ConditionStatus, EventPolicy, generation, metadata_field, render_conditions};
+use cluster::{Condition, ConditionStatus, EventPolicy, find_condition, generation, metadata_field, render_conditions};
 use decide::code::runtime::NO_ELIGIBLE_ACCELERATOR;
 use jiff::Timestamp;
 use plan::labels::COMPONENT;
@@ -14,6 +14,7 @@ use crate::condition_reason::{ConditionReason, WorkloadReason};
 use crate::decision_record::{self, RecordedDecision};
 use crate::failures::{apply_failure, deferred_update, planned_workload_problem};
 use crate::gang_status;
+use crate::replacement::stop_messages;
 use crate::rollout::is_rollout_paused;
 use crate::rollout_strategy::interruptions;
 use crate::status_report::StatusReport;
@@ -24,6 +25,8 @@ pub(crate) use observations::OmeObservations;
 const ROUTER: &str = "router";
 /// Conditions that are true once a stage is complete.
 const STAGES: [&str; 5] = ["RuntimeResolved", "AcceleratorResolved", "WorkloadsReady", "RouterReady", "Ready"];
+/// Condition type of a rollout that stops old Pods before new ones start.
+const NO_SURGE_CAPACITY: &str = "NoSurgeCapacity";
 /// Condition type, and code of the warning that the condition repeats.
 const AUTOSCALER_UNAVAILABLE: api::Code = plan::code::warning::AUTOSCALER_UNAVAILABLE;
 
@@ -94,8 +97,11 @@ fn decision_stale(observations: &OmeObservations<'_>) -> Option<Condition> {
 
 /// Returns a condition while a rollout stops old Pods before new ones start.
 fn no_surge_capacity(observations: &OmeObservations<'_>) -> Option<Condition> {
-    let messages = interruptions(observations.workloads, &observations.plan.user_strategies);
-    let condition = || ConditionReason::NoFreeAccelerators.condition("NoSurgeCapacity", true, messages.join("; "));
+    let mut messages = interruptions(observations.workloads, &observations.plan.user_strategies);
+    let announced = find_condition(&observations.service["status"]["conditions"], NO_SURGE_CAPACITY);
+    let announced = announced.and_then(|announced| announced["message"].as_str()).unwrap_or_default();
+    messages.extend(stop_messages(observations.replacement, observations.workloads, announced));
+    let condition = || ConditionReason::NoFreeAccelerators.condition(NO_SURGE_CAPACITY, true, messages.join("; "));
     (!messages.is_empty()).then(condition)
 }
 
@@ -219,6 +225,12 @@ fn workloads_ready(
                 && let Some(full_class) = observations.full_class
             {
                 message = format!("{full_class}. {message}");
+            }
+            if let Some(retained) = observations.replacement.retained_message() {
+                message = format!("{retained}. {message}");
+            }
+            if observations.replacement.is_paused() {
+                return ConditionReason::RolloutPaused.condition(type_, false, message);
             }
             match problem.reason == WorkloadReason::RollingOut && is_rollout_paused(observations.service) {
                 true => ConditionReason::RolloutPaused.condition(type_, false, message),

@@ -13,15 +13,17 @@ use serde_json::{Value, json};
 use crate::FIELD_MANAGER;
 use crate::context::Context;
 use crate::kinds::{
-    BUILTIN, CONTROLLER_REVISION, CUSTOM_RESOURCES, DEPLOYMENT, LABEL_FILTERED, LEADER_WORKER_SET, OWNED, POD,
-    cache_policy,
+    BACKEND_POOL, BUILTIN, CONTROLLER_REVISION, CUSTOM_RESOURCES, DEPLOYMENT, LABEL_FILTERED, LEADER_WORKER_SET, OWNED,
+    POD, SERVICE, cache_policy,
 };
 use crate::options::Options;
 use crate::own_image;
 use crate::readiness::workload_problem;
+use crate::replacement::{Replacement, ReplacementStep};
 use crate::rollout::is_rollout_paused;
-use crate::service_reconciler::{desired_objects, plan_in_force};
+use crate::service_reconciler::{DesiredObjects, desired_objects, plan_in_force, replacement_once_created};
 use crate::work_item::WorkItem;
+use crate::workloads::LiveWorkload;
 
 /// Objects of a cluster, as far as the user may list them.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +49,7 @@ pub struct ServicePreview {
     pub restarts: Vec<WorkloadRestart>,
 }
 
-/// A workload whose Pods would be replaced because their template changes.
+/// A workload whose Pods would be replaced because their template or the kind of their workload changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkloadRestart {
     /// Kind of the workload.
@@ -58,23 +60,31 @@ pub struct WorkloadRestart {
     pub pods: u64,
     /// Whether all Pods stop before new ones start.
     pub recreates: bool,
+    /// Whether a workload of another kind or name replaces the workload, which is deleted.
+    pub replaced: bool,
 }
 
 // === impl ServicePreview ===
 
 impl ServicePreview {
     /// Returns why the rollout of the current plan is not complete, although the status of the service may still be that of an
-    /// earlier plan: a workload differs from the plan, or is not ready in its current generation. Scaling is not considered.
+    /// earlier plan: a workload differs from the plan, or is not ready in its current generation. Scaling is not considered, nor are
+    /// workloads to delete.
     #[must_use]
     pub fn pending_rollout(&self) -> Option<String> {
         let workloads = || self.objects.iter().filter(|preview| is_workload(preview));
         let missing = workloads().find(|preview| preview.outcome == PreviewOutcome::Created);
-        let differing = self.restarts.first().map(|restart| format!("{} {}", restart.kind, restart.key));
+        let differing = self
+            .restarts
+            .iter()
+            .find(|restart| !restart.replaced)
+            .map(|restart| format!("{} {}", restart.kind, restart.key));
         let differing = differing.or_else(|| missing.map(|preview| format!("{} {}", preview.kind, preview.key)));
         if let Some(workload) = differing {
             return Some(format!("Waiting for the operator to update {workload}"));
         }
-        let problem = workloads().filter_map(|preview| workload_problem(preview.live.as_ref()?, [])).min()?;
+        let remaining = workloads().filter(|preview| preview.outcome != PreviewOutcome::Deleted);
+        let problem = remaining.filter_map(|preview| workload_problem(preview.live.as_ref()?, [])).min()?;
         Some(format!("{}: {}", problem.object, problem.message))
     }
 }
@@ -192,23 +202,27 @@ async fn preview_service(context: &Context, kind: Kind, key: &NamespacedName) ->
         Err(obstacle) => return Ok(Some(ServicePreview { plan: Err(obstacle.message()), ..preview })),
     };
     if plan.feasible {
-        let (desired, _) = desired_objects(context, &service, &plan);
-        let desired = completed_rollout(&service, &plan, desired);
+        let DesiredObjects { objects, replacement, .. } = desired_objects(context, &service, &plan);
+        let desired = completed_rollout(&service, &plan, objects);
         preview.objects = context.applier.preview(&service, &desired).await?;
-        preview.restarts = preview.objects.iter().filter_map(workload_restart).collect();
+        let replacement = replacement_once_created(context, &service, &plan, replacement);
+        let restart =
+            |object: &ObjectPreview| workload_restart(object).or_else(|| replaced_workload(object, &replacement));
+        preview.restarts = preview.objects.iter().filter_map(restart).collect();
     }
     Ok(Some(ServicePreview { plan: Ok(plan), ..preview }))
 }
 
-/// Returns the objects after the rollout, which applies deferred objects one at a time and then deletes an unused PodGroup.
-/// A paused rollout defers them indefinitely.
+/// Returns the objects after the rollout, which applies deferred objects one at a time, routes requests to the planned
+/// workloads, and then deletes obsolete workloads and an unused PodGroup. A paused rollout defers them indefinitely.
 fn completed_rollout(service: &Value, plan: &ServicePlan, desired: Vec<DesiredObject>) -> Vec<DesiredObject> {
     if is_rollout_paused(service) {
         return desired;
     }
     let apply_deferred = |desired: DesiredObject| match desired {
         DesiredObject::Defer(object) => plan.objects.contains(&object).then_some(DesiredObject::Apply(object)),
-        desired => Some(desired),
+        DesiredObject::Apply(object) => Some(DesiredObject::Apply(planned_route(plan, &object).unwrap_or(object))),
+        desired @ DesiredObject::ApplyFirst(_) => Some(desired),
     };
     desired.into_iter().filter_map(apply_deferred).collect()
 }
@@ -216,6 +230,38 @@ fn completed_rollout(service: &Value, plan: &ServicePlan, desired: Vec<DesiredOb
 /// Returns whether the object is a workload with Pods.
 fn is_workload(preview: &ObjectPreview) -> bool {
     [DEPLOYMENT.kind, LEADER_WORKER_SET.kind].contains(&preview.kind.as_str())
+}
+
+/// Returns the planned Service or BackendPool of the same name.
+fn planned_route(plan: &ServicePlan, object: &Value) -> Option<Value> {
+    let is_route = [SERVICE, BACKEND_POOL].iter().any(|kind| object["kind"] == kind.kind);
+    let is_same = |planned: &&Value| {
+        planned["kind"] == object["kind"] && planned["metadata"]["name"] == object["metadata"]["name"]
+    };
+    plan.objects.iter().filter(|_| is_route).find(is_same).cloned()
+}
+
+/// Returns the restart of a workload that another one replaces.
+fn replaced_workload(preview: &ObjectPreview, replacement: &Replacement) -> Option<WorkloadRestart> {
+    let is_same = |workload: &&LiveWorkload| {
+        workload.object["kind"] == *preview.kind && NamespacedName::from_object(&workload.object) == preview.key
+    };
+    let live = preview.live.as_ref().filter(|_| preview.outcome == PreviewOutcome::Deleted)?;
+    replacement.obsolete.iter().find(is_same)?;
+    Some(WorkloadRestart {
+        kind: preview.kind.clone(),
+        key: preview.key.clone(),
+        pods: pod_count(live),
+        recreates: replacement.step == ReplacementStep::StopFirst,
+        replaced: true,
+    })
+}
+
+/// Returns the number of Pods of a workload.
+fn pod_count(workload: &Value) -> u64 {
+    let replicas = workload["spec"]["replicas"].as_u64().unwrap_or(1);
+    let group_size = workload["spec"]["leaderWorkerTemplate"]["size"].as_u64().unwrap_or(1);
+    replicas.saturating_mul(group_size)
 }
 
 /// Returns the restart of a workload whose Pod template changes. Scaling is no restart.
@@ -229,11 +275,9 @@ fn workload_restart(preview: &ObjectPreview) -> Option<WorkloadRestart> {
     if live["spec"][field] == planned["spec"][field] || planned["spec"]["paused"] == true {
         return None;
     }
-    let replicas = live["spec"]["replicas"].as_u64().unwrap_or(1);
-    let group_size = live["spec"]["leaderWorkerTemplate"]["size"].as_u64().unwrap_or(1);
     let recreates = planned["spec"]["strategy"]["type"] == "Recreate";
     let (kind, key) = (preview.kind.clone(), preview.key.clone());
-    Some(WorkloadRestart { kind, key, pods: replicas.saturating_mul(group_size), recreates })
+    Some(WorkloadRestart { kind, key, pods: pod_count(live), recreates, replaced: false })
 }
 
 #[cfg(test)]

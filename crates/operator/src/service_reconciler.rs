@@ -17,10 +17,11 @@ use crate::decision_cache::DecisionInputs;
 use crate::fusioninfer_status::FusionInferObservations;
 use crate::invalid_object::report_invalid_objects;
 use crate::kinds::{
-    DEPLOYMENT, FUSIONINFER_SERVICE, HTTP_ROUTE, INFERENCE_POOL, LABEL_FILTERED, LEADER_WORKER_SET, OME_SERVICE, POD,
-    POD_GROUP,
+    BACKEND_POOL, DEPLOYMENT, FUSIONINFER_SERVICE, HTTP_ROUTE, INFERENCE_POOL, LABEL_FILTERED, LEADER_WORKER_SET,
+    LLM_USE_CASE_SET, OME_SERVICE, POD, POD_GROUP, SERVICE,
 };
 use crate::ome_status::OmeObservations;
+use crate::replacement::{Replacement, Routes};
 use crate::rollout::Rollouts;
 use crate::rollout_strategy::rollout_strategies;
 use crate::route_status::{RouteStatus, route_status};
@@ -57,6 +58,26 @@ impl NotPlanned {
     }
 }
 
+/// The objects to apply for a service, and the states that determine which of them wait.
+pub(crate) struct DesiredObjects {
+    /// The objects to apply in order, without the revision history.
+    pub(crate) objects: Vec<DesiredObject>,
+    /// Rollouts of the roles.
+    pub(crate) rollouts: Rollouts,
+    /// Replacement of workloads of another kind or name.
+    pub(crate) replacement: Replacement,
+}
+
+/// What was applied for a service.
+#[derive(Default)]
+struct AppliedPlan {
+    convergence: Convergence,
+    rollouts: Rollouts,
+    replacement: Replacement,
+    /// The Services that were applied.
+    services: Vec<Value>,
+}
+
 /// Applies the planned objects of one service and reports its status. A terminating service is ignored because its
 /// objects are garbage collected. Returns when to reconcile again even if nothing changes.
 pub(crate) async fn reconcile_service(
@@ -81,9 +102,10 @@ async fn reconcile(context: &Context, kind: Kind, key: &NamespacedName) -> Resul
         Ok(selection) => selection,
         Err(obstacle) => return report_not_planned(context, kind, &service, &obstacle).await.map(|()| None),
     };
-    let (convergence, rollouts) = apply_plan(context, &service, &selection.plan).await?;
-    let report = report(context, kind, &service, &selection, &convergence, &rollouts);
+    let applied = apply_plan(context, &service, &selection.plan).await?;
+    let report = report(context, kind, &service, &selection, &applied);
     context.publish_report(kind, &service, &report).await?;
+    let AppliedPlan { convergence, rollouts, .. } = applied;
     let requeue_times = rollouts.values().filter_map(|rollout| rollout.ready_at);
     let requeue_at = requeue_times.chain(recheck_at(context, &convergence)).min();
     convergence.rejection.map_or(Ok(requeue_at), Err)
@@ -207,30 +229,60 @@ async fn report_not_planned(
 
 /// Applies the objects of the plan. If the plan is infeasible, existing objects are retained: an invalid edit must not
 /// delete a working engine.
-async fn apply_plan(context: &Context, service: &Value, plan: &ServicePlan) -> Result<(Convergence, Rollouts), Error> {
+async fn apply_plan(context: &Context, service: &Value, plan: &ServicePlan) -> Result<AppliedPlan, Error> {
     if !plan.feasible {
-        return Ok((Convergence::default(), Rollouts::new()));
+        return Ok(AppliedPlan::default());
     }
     let existing_revisions = revisions::existing_revisions(&context.stores, service);
     let is_ome = service["apiVersion"] == OME_SERVICE.api_version();
     let templates = is_ome.then(|| revisions::pod_templates_fingerprint(&plan.objects));
     let history = revisions::desired_revisions(service, templates.as_deref(), &existing_revisions);
-    let (objects, rollouts) = desired_objects(context, service, plan);
+    let DesiredObjects { objects, rollouts, replacement } = desired_objects(context, service, plan);
+    let applied_services = objects.iter().filter_map(|desired| match desired {
+        DesiredObject::Apply(object) if object["kind"] == SERVICE.kind => Some(object.clone()),
+        _ => None,
+    });
+    let services = applied_services.collect();
     let desired: Vec<DesiredObject> = history.into_iter().map(DesiredObject::from).chain(objects).collect();
-    Ok((context.applier.converge(service, desired).await?, rollouts))
+    let convergence = context.applier.converge(service, desired).await?;
+    Ok(AppliedPlan { convergence, rollouts, replacement, services })
 }
 
-/// Returns the objects to apply in order, without the revision history, and the rollouts that determine which of them wait.
-pub(crate) fn desired_objects(
-    context: &Context,
-    service: &Value,
-    plan: &ServicePlan,
-) -> (Vec<DesiredObject>, Rollouts) {
+/// Returns the objects to apply.
+pub(crate) fn desired_objects(context: &Context, service: &Value, plan: &ServicePlan) -> DesiredObjects {
     let workloads = workload_reader(context).planned_workloads(service, &plan.objects);
     let rollouts = rollout::rollouts(service, &workloads, context.now());
     let inventory = context.state.inventory.current();
     let strategies = rollout_strategies(&workloads, &plan.user_strategies, &inventory);
-    (rollout::desired_objects(service, &plan.objects, &workloads, &rollouts, &strategies), rollouts)
+    let objects = rollout::desired_objects(service, &plan.objects, &workloads, &rollouts, &strategies);
+    let obsolete = workload_reader(context).obsolete_workloads(service, &workloads);
+    let has_listed_pods = context.stores.has_synced(POD);
+    let replacement = Replacement::new(service, &workloads, obsolete, has_listed_pods, &inventory);
+    let objects = replacement.desired_objects(objects, &workloads, &routes(context, service));
+    DesiredObjects { objects, rollouts, replacement }
+}
+
+/// Returns the replacement once the planned workloads have been created.
+pub(crate) fn replacement_once_created(
+    context: &Context,
+    service: &Value,
+    plan: &ServicePlan,
+    replacement: Replacement,
+) -> Replacement {
+    let workloads = workload_reader(context).planned_workloads(service, &plan.objects);
+    replacement.once_created(&workloads, &context.state.inventory.current())
+}
+
+/// Returns the existing routes of an `ome.io` service and its Pods. The workloads of a role-based service never change their
+/// kind.
+fn routes(context: &Context, service: &Value) -> Routes {
+    if service["apiVersion"] != OME_SERVICE.api_version() {
+        return Routes::default();
+    }
+    let (uid, namespace) = (metadata_field(service, "uid"), metadata_field(service, "namespace"));
+    let live = [SERVICE, BACKEND_POOL, LLM_USE_CASE_SET].map(|kind| context.stores.list_owned_by(kind, uid)).concat();
+    let label = plan::label_value(metadata_field(service, "name"));
+    Routes { live, pods: context.stores.list_with_label(POD, namespace, plan::labels::OME_SERVICE, &label) }
 }
 
 /// Returns when to check again whether an object of another owner still exists. Kinds that are watched with a label
@@ -247,8 +299,7 @@ fn report(
     kind: Kind,
     service: &Value,
     selection: &Selection,
-    convergence: &Convergence,
-    rollouts_before: &Rollouts,
+    applied_plan: &AppliedPlan,
 ) -> StatusReport {
     let plan = &selection.plan;
     // With an infeasible plan, the existing workloads of a role-based service keep running.
@@ -256,11 +307,20 @@ fn report(
         true => workload_reader(context).planned_workloads(service, &plan.objects),
         false => workload_reader(context).existing_workloads(service),
     };
-    let (applied, now) = (convergence.results.as_slice(), context.now());
+    let (applied, now) = (applied_plan.convergence.results.as_slice(), context.now());
     if kind != FUSIONINFER_SERVICE {
         let better_plan = selection.better_plan.as_ref();
         let full_class = selection.full_class.as_deref();
-        let observations = OmeObservations { service, plan, better_plan, full_class, workloads: &workloads, applied };
+        let observations = OmeObservations {
+            service,
+            plan,
+            better_plan,
+            full_class,
+            workloads: &workloads,
+            applied,
+            replacement: &applied_plan.replacement,
+            services: &applied_plan.services,
+        };
         return ome_status::report(&observations, now);
     }
     let rollouts_after = rollout::rollouts(service, &workloads, now);
@@ -270,7 +330,7 @@ fn report(
         roles: &fusioninfer_status::spec_roles(service),
         workloads: &workloads,
         applied,
-        rollouts: &rollout::reported_rollouts(service, rollouts_before, rollouts_after),
+        rollouts: &rollout::reported_rollouts(service, &applied_plan.rollouts, rollouts_after),
         route_status: &observed_route_status(context, service),
         unlisted: &[],
     };

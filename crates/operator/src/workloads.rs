@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
-use cluster::{Kind, NamespacedName, Stores, metadata_field};
+use cluster::{Kind, NamespacedName, Stores, controller_of, is_terminating, metadata_field};
 use jiff::Timestamp;
+use plan::labels::COMPONENT;
 use serde_json::Value;
 
 use crate::crash_tracker::CrashTracker;
-use crate::kinds::{DEPLOYMENT, LEADER_WORKER_SET, LEADER_WORKER_SET_NAME, POD, POD_LABELS};
+use crate::kinds::{DEPLOYMENT, LEADER_WORKER_SET, LEADER_WORKER_SET_NAME, OME_SERVICE, POD, POD_LABELS};
+
+/// Label that the Deployment controller adds to the Pods of each Pod template.
+pub(crate) const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// An existing workload and its Pods, sorted by name.
 #[derive(Clone, Debug)]
@@ -81,6 +85,34 @@ impl WorkloadReader<'_> {
         [DEPLOYMENT, LEADER_WORKER_SET].into_iter().flat_map(workloads_of_kind).collect()
     }
 
+    /// Returns the workloads of an `ome.io` service that its plan does not contain, although it contains other workloads of
+    /// their component. The order is that of their kinds and names.
+    pub(crate) fn obsolete_workloads(&self, service: &Value, planned: &[PlannedWorkload]) -> Vec<LiveWorkload> {
+        if service["apiVersion"] != OME_SERVICE.api_version() {
+            return Vec::new();
+        }
+        let is_planned = |object: &Value| {
+            planned.iter().any(|workload| {
+                workload.planned["kind"] == object["kind"]
+                    && metadata_field(&workload.planned, "name") == metadata_field(object, "name")
+            })
+        };
+        let component = |object: &Value| object["metadata"]["labels"][COMPONENT].clone();
+        let has_planned_component =
+            |object: &Value| planned.iter().any(|workload| component(&workload.planned) == component(object));
+        let obsolete_of_kind = |kind: Kind| {
+            let owned = self.stores.list_owned_by(kind, metadata_field(service, "uid"));
+            let is_obsolete = move |object: &Arc<Value>| {
+                !is_terminating(object) && !is_planned(object) && has_planned_component(object)
+            };
+            let obsolete = owned.into_iter().filter(is_obsolete);
+            obsolete.filter_map(move |object| {
+                live_workload(self.stores, service, kind, &NamespacedName::from_object(&object))
+            })
+        };
+        [DEPLOYMENT, LEADER_WORKER_SET].into_iter().flat_map(obsolete_of_kind).collect()
+    }
+
     fn read_workload(&self, service: &Value, planned: &Value, kind: Kind) -> PlannedWorkload {
         let key = NamespacedName::new(metadata_field(service, "namespace"), metadata_field(planned, "name"));
         let recent_crashes =
@@ -125,7 +157,16 @@ fn is_pod_of(pod: &Value, kind: Kind, workload: &Value) -> bool {
         return labels[LEADER_WORKER_SET_NAME] == workload["metadata"]["name"];
     }
     let selector = workload["spec"]["selector"]["matchLabels"].as_object();
-    selector.is_some_and(|selector| {
+    let is_selected = selector.is_some_and(|selector| {
         !selector.is_empty() && selector.iter().all(|(key, value)| labels[key.as_str()] == *value)
-    })
+    });
+    is_selected && !is_controlled_by_other_workload(pod, workload)
+}
+
+/// Returns whether a Pod that the selector of a Deployment matches belongs to another workload of the same component.
+fn is_controlled_by_other_workload(pod: &Value, deployment: &Value) -> bool {
+    let labels = &pod["metadata"]["labels"];
+    let Some(hash) = labels[POD_TEMPLATE_HASH].as_str() else { return labels[LEADER_WORKER_SET_NAME].is_string() };
+    let replica_set = format!("{}-{hash}", metadata_field(deployment, "name"));
+    controller_of(pod).is_some_and(|controller| controller["kind"] == "ReplicaSet" && controller["name"] != replica_set)
 }

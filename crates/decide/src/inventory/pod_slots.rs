@@ -1,4 +1,4 @@
-//! Counts the Pods of a template that fit on free accelerators.
+//! Counts and places the Pods of a template that fit on free accelerators.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,41 @@ use crate::nodes::{labels_match_selector, term_matches_node};
 /// selector and its required node affinity; `None` if its Pods request no extended resource.
 #[must_use]
 pub fn free_pod_slots<'a>(nodes: impl IntoIterator<Item = &'a NodeInfo>, template: &Value) -> Option<u32> {
-    let requests: BTreeMap<String, u32> = pod_requests(template).into_iter().filter(|(_, units)| *units > 0).collect();
+    let requests = positive_requests(template);
     if requests.is_empty() {
         return None;
     }
-    let slots_on = |node: &NodeInfo| {
-        let slots = requests.iter().map(|(resource, units)| node.free(resource) / units);
-        slots.min().unwrap_or(0)
-    };
     let nodes = nodes.into_iter().filter(|node| accepts(node, &template["spec"]));
-    Some(nodes.fold(0, |sum: u32, node| sum.saturating_add(slots_on(node))))
+    Some(nodes.fold(0, |sum: u32, node| sum.saturating_add(slots_on(node, &requests))))
+}
+
+/// Adds the requests of up to `count` Pods of `template` to the nodes on which they fit, and returns how many fit: all of them
+/// if they request no extended resource.
+pub fn place_pods(nodes: &mut [NodeInfo], template: &Value, count: u32) -> u32 {
+    let requests = positive_requests(template);
+    if requests.is_empty() {
+        return count;
+    }
+    let mut remaining = count;
+    for node in nodes.iter_mut().filter(|node| accepts(node, &template["spec"])) {
+        let placed = slots_on(node, &requests).min(remaining);
+        for (resource, units) in &requests {
+            let requested = node.requested.entry(resource.clone()).or_default();
+            *requested = requested.saturating_add(units.saturating_mul(placed));
+        }
+        remaining = remaining.saturating_sub(placed);
+    }
+    count.saturating_sub(remaining)
+}
+
+/// Returns the extended resources that a Pod of `template` requests.
+fn positive_requests(template: &Value) -> BTreeMap<String, u32> {
+    pod_requests(template).into_iter().filter(|(_, units)| *units > 0).collect()
+}
+
+/// Returns how many further Pods with these requests fit on the node.
+fn slots_on(node: &NodeInfo, requests: &BTreeMap<String, u32>) -> u32 {
+    requests.iter().map(|(resource, units)| node.free(resource) / units).min().unwrap_or(0)
 }
 
 /// Returns whether node selector and required node affinity of a Pod spec accept the node.
@@ -56,5 +81,19 @@ mod tests {
         let nodes = node_infos(&[node("a", "h100", "8"), node("b", "l40s", "4")], &[pod]);
         pod_spec["containers"] = json!([{"resources": {"limits": limits}}]);
         assert_eq!(free_pod_slots(&nodes, &json!({"spec": pod_spec})), expected);
+    }
+
+    /// Pods of two GPUs on two nodes, of which one has three free GPUs.
+    #[rstest]
+    #[case::first_node(1, 1, [2, 0])]
+    #[case::both_nodes(3, 3, [2, 4])]
+    #[case::more_than_fit(9, 5, [2, 8])]
+    fn places_pods_where_they_fit(#[case] count: u32, #[case] placed: u32, #[case] requested: [u32; 2]) {
+        let node = |name: &str, gpus: &str| json!({"metadata": {"name": name}, "status": {"allocatable": {"nvidia.com/gpu": gpus}}});
+        let mut nodes = node_infos(&[node("a", "3"), node("b", "8")], &[]);
+        let template = json!({"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "2"}}}]}});
+        assert_eq!(place_pods(&mut nodes, &template, count), placed);
+        assert_eq!([0, 1].map(|index| nodes[index].requested.get("nvidia.com/gpu").copied().unwrap_or(0)), requested);
+        assert_eq!(place_pods(&mut nodes, &json!({"spec": {}}), 7), 7, "Pods without accelerators fit");
     }
 }

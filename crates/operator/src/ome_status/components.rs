@@ -10,7 +10,7 @@ use crate::readiness::Progress;
 use crate::workloads::LiveWorkload;
 
 /// Returns the components with counts from the workloads, the accelerator class from the plan and the URL from the
-/// planned Service.
+/// Service.
 pub(super) fn components(observations: &OmeObservations<'_>) -> Map<String, Value> {
     let planned = observations.plan.components.iter();
     planned.map(|(name, decision)| (name.clone(), component(observations, name, decision))).collect()
@@ -30,7 +30,9 @@ fn component(observations: &OmeObservations<'_>, name: &str, decision: &Componen
         [] => i64::from(decision.replicas),
         progress => progress.iter().map(|replicas| replicas.desired).sum(),
     };
-    let ready = progress.iter().map(|replicas| replicas.ready).sum::<i64>();
+    let obsolete = observations.replacement.retained().filter(|workload| is_of_component(&workload.object));
+    let ready_of_obsolete = obsolete.map(|workload| Progress::from_workload(&workload.object).ready).sum::<i64>();
+    let ready = progress.iter().map(|replicas| replicas.ready).sum::<i64>() + ready_of_obsolete;
     let mut component = json!({"replicas": desired, "readyReplicas": ready});
     if decision.nodes > 1 {
         component["nodes"] = decision.nodes.into();
@@ -41,7 +43,7 @@ fn component(observations: &OmeObservations<'_>, name: &str, decision: &Componen
     if !decision.variants.is_empty() {
         component["variants"] = json!(decision.variants);
     }
-    let objects = observations.plan.objects.iter();
+    let objects = observations.services.iter().chain(&observations.plan.objects);
     if let Some(url) = objects.filter(|object| object["kind"] == "Service" && is_of_component(object)).find_map(url) {
         component["url"] = url.into();
     }

@@ -4,6 +4,7 @@ use cluster::ApplyResult;
 use plan::ServicePlan;
 use serde_json::Value;
 
+use crate::replacement::Replacement;
 use crate::workloads::PlannedWorkload;
 
 /// Observations of one reconcile.
@@ -20,4 +21,8 @@ pub(crate) struct OmeObservations<'a> {
     pub(crate) workloads: &'a [PlannedWorkload],
     /// The results of applying the planned objects.
     pub(crate) applied: &'a [ApplyResult],
+    /// Replacement of workloads of another kind or name.
+    pub(crate) replacement: &'a Replacement,
+    /// The Services that were applied.
+    pub(crate) services: &'a [Value],
 }

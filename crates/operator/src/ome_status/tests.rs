@@ -4,6 +4,7 @@ use cluster::{ApplyOutcome, ApplyResult, NamespacedName, ObjectOwner};
 use decide::{ComponentDecision, RuntimeRef, Warning};
 
 use super::*;
+use crate::replacement::Replacement;
 use crate::workloads::LiveWorkload;
 
 fn service() -> Value {
@@ -64,6 +65,8 @@ fn ready_service() {
         full_class: None,
         workloads: &workloads,
         applied: &[],
+        replacement: &Replacement::default(),
+        services: &[],
     };
     let StatusReport { conditions, status, .. } = report(&observations, Timestamp::UNIX_EPOCH);
     assert_eq!(
@@ -84,7 +87,16 @@ fn ready_service() {
 
 fn events(service: &Value, plan: &ServicePlan, workloads: &[PlannedWorkload]) -> (Vec<String>, Value) {
     let report = report(
-        &OmeObservations { service, plan, better_plan: None, full_class: None, workloads, applied: &[] },
+        &OmeObservations {
+            service,
+            plan,
+            better_plan: None,
+            full_class: None,
+            workloads,
+            applied: &[],
+            replacement: &Replacement::default(),
+            services: &[],
+        },
         Timestamp::UNIX_EPOCH,
     );
     let events = report.all_events(service);
@@ -131,6 +143,8 @@ fn reports_better_plan() {
         full_class: None,
         workloads: &workloads,
         applied: &[],
+        replacement: &Replacement::default(),
+        services: &[],
     };
     let conditions = conditions(&observations);
     assert_eq!(summaries(&conditions)[3..], ["DecisionStale=True BetterChoice", "Ready=True Ready"]);
@@ -151,6 +165,8 @@ fn missing_autoscaler_is_a_condition_and_one_event() {
         full_class: None,
         workloads: &workloads,
         applied: &[],
+        replacement: &Replacement::default(),
+        services: &[],
     };
     let conditions = conditions(&observations);
     assert_eq!(summaries(&conditions)[3..], ["AutoscalerUnavailable=True AutoscalerUnavailable", "Ready=True Ready"]);
@@ -175,6 +191,8 @@ fn crash_loop_is_failed_and_emits_one_event() {
             full_class: None,
             workloads: &workloads,
             applied: &[],
+            replacement: &Replacement::default(),
+            services: &[],
         };
         (summaries(&conditions(&observations))[2..].to_vec(), events(&service, &plan, &workloads).0)
     };
@@ -198,6 +216,8 @@ fn reports_router_separately_from_engines() {
         full_class: None,
         workloads: &workloads,
         applied: &[],
+        replacement: &Replacement::default(),
+        services: &[],
     };
     let summaries_of_conditions = summaries(&conditions(&observations));
     assert_eq!(
@@ -218,6 +238,8 @@ fn ready_contains_the_scheduler_message() {
         full_class: None,
         workloads: &workloads,
         applied: &[],
+        replacement: &Replacement::default(),
+        services: &[],
     });
     let ready = &conditions[3];
     assert_eq!((ready.reason.as_str(), ready.message.as_str()), ("Unschedulable", "Pod p: 0/3 nodes are available"));
@@ -234,6 +256,8 @@ fn reports_missing_runtime() {
         full_class: None,
         workloads: &[],
         applied: &[],
+        replacement: &Replacement::default(),
+        services: &[],
     });
     assert_eq!(summaries(&conditions)[0], "RuntimeResolved=False NoCompatibleRuntime");
     assert_eq!(summaries(&conditions)[3], "Ready=False NoCompatibleRuntime");
@@ -253,6 +277,8 @@ fn apply_failure_names_the_object() {
         full_class: None,
         workloads: &[],
         applied: &applied,
+        replacement: &Replacement::default(),
+        services: &[],
     });
     assert_eq!(conditions[3].reason, "ObjectNotOurs");
     assert!(conditions[3].message.starts_with("Deployment n/chat-engine is owned by Job j"));

@@ -36,6 +36,7 @@ mod test_cluster;
 mod unresponsive_api_server;
 mod upgrade;
 mod webhook;
+mod workload_replacement;
 
 use std::sync::atomic::Ordering;
 

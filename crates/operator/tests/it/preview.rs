@@ -14,6 +14,7 @@ use crate::rollout_capacity::wait_for_image;
 use crate::scaling::{add_node, cluster_with_full_class, wait_until_ready};
 use crate::simulated_cluster::{SimulatedCluster, role, service_with_roles};
 use crate::test_cluster::{FUSIONINFER_SERVICES, OME_SERVICES};
+use crate::workload_replacement::{cluster_with, large_engine, set_engine, small_engine, wait_for_images};
 
 const DEPLOYMENTS: &str = "deployments.apps";
 
@@ -264,4 +265,31 @@ async fn rollout_of_a_role(#[case] annotations: Value, #[case] expected: &[&str]
     cluster.test_cluster.wait_until_idle().await;
     assert_predicted(&cluster.server, &predicted.objects);
     assert_eq!(changes(&preview_one(&listing(&cluster.server)).await), [""; 0]);
+}
+
+/// The engine needs two nodes now, and its old Pod leaves two, or only one, without it.
+#[rstest]
+#[case::room_for_both(24, false)]
+#[case::full(16, true)]
+#[tokio::test(start_paused = true)]
+async fn replacement_of_a_workload_announces_the_pods_that_stop(#[case] gpus: usize, #[case] recreates: bool) {
+    let cluster = cluster_with(gpus, small_engine("small:1")).await;
+    cluster.test_cluster.wait_until_idle().await;
+    assert_eq!(changes(&preview_one(&listing(&cluster.server)).await), [""; 0], "nothing changes after an apply");
+    let mut edited = listing(&cluster.server);
+    edit(&mut edited, OME_SERVICE, "chat", &|service| service["spec"]["engine"] = large_engine());
+    let predicted = preview_one(&edited).await;
+    let expected = [
+        "Created PodGroup chat",
+        "Created LeaderWorkerSet chat-engine",
+        "Updated Service chat-engine",
+        "Updated BackendPool chat",
+        "Deleted Deployment chat-engine",
+    ];
+    assert_eq!(changes(&predicted), expected);
+    assert_eq!(restarts(&predicted), ["Deployment chat-engine: 1"]);
+    assert_eq!((predicted.restarts[0].replaced, predicted.restarts[0].recreates), (true, recreates));
+    set_engine(&cluster, &large_engine());
+    wait_for_images(&cluster, &["large:1", "large:1"], &|_| {}).await;
+    assert_predicted(&cluster.server, &predicted.objects);
 }

@@ -83,6 +83,9 @@ struct Restart {
     pods: u64,
     /// Whether all Pods stop before new ones start.
     recreates: bool,
+    /// Whether a workload of another kind or name replaces it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    replaced: bool,
 }
 
 // === impl PlanDiff ===
@@ -265,13 +268,18 @@ fn obstacle(outcome: &ApplyOutcome) -> String {
 
 impl Restart {
     fn new(restart: WorkloadRestart) -> Self {
-        let WorkloadRestart { kind, key, pods, recreates } = restart;
-        Self { kind, namespace: key.namespace, name: key.name, pods, recreates }
+        let WorkloadRestart { kind, key, pods, recreates, replaced } = restart;
+        Self { kind, namespace: key.namespace, name: key.name, pods, recreates, replaced }
     }
 
     fn render(&self) -> String {
         let pods = format_count(usize::try_from(self.pods).unwrap_or(usize::MAX), "Pod");
-        let interruption = if self.recreates { "; it is unavailable until a new Pod is ready" } else { "" };
-        format!("{} {}/{} restarts: {pods}{interruption}\n", self.kind, self.namespace, self.name)
+        let (verb, interruption) = match (self.replaced, self.recreates) {
+            (false, false) => ("restarts", ""),
+            (false, true) => ("restarts", "; it is unavailable until a new Pod is ready"),
+            (true, false) => ("is replaced", "; it serves until its replacement is ready"),
+            (true, true) => ("is replaced", "; the service is unavailable until its replacement is ready"),
+        };
+        format!("{} {}/{} {verb}: {pods}{interruption}\n", self.kind, self.namespace, self.name)
     }
 }
