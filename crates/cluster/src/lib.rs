@@ -61,5 +61,5 @@ pub use preview::{ObjectPreview, PreviewOutcome};
 pub use single_object::{apply_object, create_object, read_object};
 pub use status::StatusWriter;
 pub use stores::{Change, Changes, Stores};
-pub use watch::Watches;
+pub use watch::{UnsyncedWatch, Watches};
 pub use work_queue::WorkQueue;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -33,6 +33,8 @@ const DEFINITION_PAGE_SIZE: u32 = 4;
 /// block the others. There is no limit for a server that is slow or does not respond, since a decision based on an incomplete
 /// cache may be permanent; only an optional kind does not block the others then either.
 const FAILED_LIST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Status code of the response about a kind that is not served.
+const NOT_FOUND: u16 = 404;
 
 /// The watches of one kind.
 struct RunningWatch {
@@ -46,7 +48,7 @@ struct RunningWatch {
 #[derive(Debug, Default)]
 struct FirstList(Mutex<FirstListState>);
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct FirstListState {
     is_complete: bool,
     /// Whether objects have arrived since the last failure.
@@ -55,6 +57,19 @@ struct FirstListState {
     first_failure: Option<Instant>,
     /// When the API server rejected the list for the first time.
     first_rejection: Option<Instant>,
+    /// Why the last attempt failed.
+    error: Option<ListError>,
+}
+
+/// A watch whose first list is not complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnsyncedWatch {
+    /// The watched kind.
+    pub kind: Kind,
+    /// The watched namespace; empty for a watch of the whole kind.
+    pub namespace: String,
+    /// Why the API server rejected the last attempt to list the objects, if it did.
+    pub error: Option<String>,
 }
 
 /// The running watches.
@@ -186,21 +201,30 @@ impl Watches {
     /// optional kind, every failure counts as a rejection.
     #[must_use]
     pub fn have_synced(&self) -> bool {
-        self.unsynced().next().is_none()
-    }
-
-    /// Returns the watched kinds that [`Self::have_synced`] waits for.
-    #[must_use]
-    pub fn unsynced_kinds(&self) -> Vec<Kind> {
-        self.unsynced().collect()
-    }
-
-    fn unsynced(&self) -> impl Iterator<Item = Kind> {
         let now = Instant::now();
-        let is_awaited = move |(_, watch): &(&Kind, &RunningWatch)| {
-            watch.first_lists.values().any(|list| list.state().is_awaited(watch.is_optional, now))
-        };
-        self.running.iter().filter(is_awaited).map(|(kind, _)| *kind)
+        self.running
+            .values()
+            .all(|watch| watch.first_lists.values().all(|list| !list.state().is_awaited(watch.is_optional, now)))
+    }
+
+    /// Returns the watches whose first list is not complete, in order of kind and namespace. Unlike
+    /// [`Self::have_synced`], it retains lists that have been rejected for 10 seconds, unless the kind is optional or not
+    /// served.
+    #[must_use]
+    pub fn unsynced(&self) -> Vec<UnsyncedWatch> {
+        let now = Instant::now();
+        let mut unsynced = Vec::new();
+        for (kind, watch) in &self.running {
+            for (namespace, list) in &watch.first_lists {
+                let state = list.state();
+                if state.is_missing(watch.is_optional, now) {
+                    let rejection = state.error.as_ref().filter(|error| is_rejection(error));
+                    let error = rejection.map(|error| error.message.clone());
+                    unsynced.push(UnsyncedWatch { kind: *kind, namespace: namespace.clone(), error });
+                }
+            }
+        }
+        unsynced
     }
 
     /// Returns whether a watch of `kind` is running.
@@ -219,12 +243,12 @@ impl Drop for Watches {
 // === impl FirstList ===
 
 impl FirstList {
-    fn state(&self) -> FirstListState {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, FirstListState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn update(&self, change: impl FnOnce(&mut FirstListState)) {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.state());
     }
 }
 
@@ -232,18 +256,27 @@ impl FirstList {
 
 impl FirstListState {
     /// Returns whether [`Watches::have_synced`] waits for the list.
-    fn is_awaited(self, is_optional: bool, now: Instant) -> bool {
+    fn is_awaited(&self, is_optional: bool, now: Instant) -> bool {
         let failure = if is_optional { self.first_failure } else { self.first_rejection };
         let is_in_time = failure.is_none_or(|failure| now.duration_since(failure) < FAILED_LIST_TIMEOUT);
         !self.is_complete && (self.is_in_progress || is_in_time)
     }
 
-    fn record_failure(&mut self, is_rejection: bool, now: Instant) {
+    /// Returns whether [`Watches::unsynced`] contains the list.
+    fn is_missing(&self, is_optional: bool, now: Instant) -> bool {
+        // A kind that is not served has no objects.
+        let is_absent = self.error.as_ref().is_some_and(|error| error.code == Some(NOT_FOUND));
+        if is_optional || is_absent { self.is_awaited(is_optional, now) } else { !self.is_complete }
+    }
+
+    /// Records that an attempt failed; `error` is the response of the API server or of the request, if any.
+    fn record_failure(&mut self, error: Option<ListError>, now: Instant) {
         self.is_in_progress = false;
         self.first_failure.get_or_insert(now);
-        if is_rejection {
+        if error.as_ref().is_some_and(is_rejection) {
             self.first_rejection.get_or_insert(now);
         }
+        self.error = error;
     }
 }
 
@@ -254,7 +287,7 @@ impl WatchedCache {
     fn begin(&self) {
         self.first_list.update(|state| {
             if state.is_in_progress && !state.is_complete {
-                state.record_failure(false, Instant::now());
+                state.record_failure(None, Instant::now());
             }
         });
     }
@@ -273,6 +306,7 @@ impl WatchedCache {
         if is_listed || is_complete {
             self.first_list.update(|state| {
                 state.is_in_progress = true;
+                state.error = None;
                 state.is_complete |= is_complete;
             });
         }
@@ -281,8 +315,7 @@ impl WatchedCache {
 
     fn record_error(&self, error: &watcher::Error) {
         let list_error = list_error(error);
-        let is_rejection = is_rejection(&list_error);
-        self.first_list.update(|state| state.record_failure(is_rejection, Instant::now()));
+        self.first_list.update(|state| state.record_failure(Some(list_error.clone()), Instant::now()));
         self.stores.record_list_error(self.kind, list_error);
         let (resource, namespace) = (self.kind.group_resource(), &self.namespace);
         tracing::warn!(resource, namespace, error = %error_chain(error), "watch failed, retrying");
@@ -356,31 +389,41 @@ mod tests {
         Object,
         Complete,
         Rejected,
+        NotServed,
         Unanswered,
     }
 
     #[rstest]
-    #[case::not_answered(&[], true, true)]
-    #[case::slow(&[(0, ListEvent::Unanswered)], true, false)]
-    #[case::rejected(&[(0, ListEvent::Rejected)], false, false)]
-    #[case::rejected_recently(&[(95, ListEvent::Rejected)], true, true)]
-    #[case::rejected_repeatedly(&[(0, ListEvent::Rejected), (95, ListEvent::Rejected)], false, false)]
-    #[case::accepted_after_a_rejection(&[(0, ListEvent::Rejected), (95, ListEvent::Object)], true, true)]
-    #[case::second_page_is_rejected(&[(0, ListEvent::Object), (1, ListEvent::Rejected)], false, false)]
-    #[case::complete(&[(0, ListEvent::Rejected), (1, ListEvent::Object), (99, ListEvent::Complete)], false, false)]
-    #[case::complete_and_failed_later(&[(0, ListEvent::Complete), (99, ListEvent::Rejected)], false, false)]
-    fn first_list_is_awaited(#[case] events: &[(u64, ListEvent)], #[case] required: bool, #[case] optional: bool) {
+    #[case::not_answered(&[], true, true, true)]
+    #[case::slow(&[(0, ListEvent::Unanswered)], true, false, true)]
+    #[case::rejected(&[(0, ListEvent::Rejected)], false, false, true)]
+    #[case::not_served(&[(0, ListEvent::NotServed)], false, false, false)]
+    #[case::rejected_recently(&[(95, ListEvent::Rejected)], true, true, true)]
+    #[case::rejected_repeatedly(&[(0, ListEvent::Rejected), (95, ListEvent::Rejected)], false, false, true)]
+    #[case::accepted_after_a_rejection(&[(0, ListEvent::Rejected), (95, ListEvent::Object)], true, true, true)]
+    #[case::second_page_is_rejected(&[(0, ListEvent::Object), (1, ListEvent::Rejected)], false, false, true)]
+    #[case::complete(&[(0, ListEvent::Rejected), (1, ListEvent::Object), (99, ListEvent::Complete)], false, false, false)]
+    #[case::complete_and_failed_later(&[(0, ListEvent::Complete), (99, ListEvent::Rejected)], false, false, false)]
+    fn first_list_is_awaited(
+        #[case] events: &[(u64, ListEvent)],
+        #[case] required: bool,
+        #[case] optional: bool,
+        #[case] is_missing: bool,
+    ) {
+        let error = |code| ListError { code, message: String::new() };
         let (mut state, start) = (FirstListState::default(), Instant::now());
         for (seconds, event) in events {
             let now = start + Duration::from_secs(*seconds);
             match event {
                 ListEvent::Object => state.is_in_progress = true,
                 ListEvent::Complete => state.is_complete = true,
-                ListEvent::Rejected => state.record_failure(true, now),
-                ListEvent::Unanswered => state.record_failure(false, now),
+                ListEvent::Rejected => state.record_failure(Some(error(Some(403))), now),
+                ListEvent::NotServed => state.record_failure(Some(error(Some(NOT_FOUND))), now),
+                ListEvent::Unanswered => state.record_failure(Some(error(None)), now),
             }
         }
         let now = start + Duration::from_secs(100);
         assert_eq!((state.is_awaited(false, now), state.is_awaited(true, now)), (required, optional));
+        assert_eq!((state.is_missing(false, now), state.is_missing(true, now)), (is_missing, optional));
     }
 }

@@ -58,7 +58,7 @@ impl<'a> ControlLoop<'a> {
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         while !stop.is_cancelled() {
             self.handle_arrived().await;
-            self.context.health.report_unsynced(Part::ControlLoop, &self.watches.unsynced_kinds());
+            self.context.health.report_unsynced(Part::ControlLoop, &self.watches.unsynced());
             match self.next_item() {
                 Some(item) => self.start_reconcile(item).await,
                 None => self.wait(&stop).await,

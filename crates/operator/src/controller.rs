@@ -107,11 +107,14 @@ async fn run_webhook(
         watches.start(kind);
     }
     let report_caches = async {
-        while !watches.have_synced() {
-            health.report_unsynced(Part::WebhookCaches, &watches.unsynced_kinds());
+        loop {
+            let unsynced = watches.unsynced();
+            health.report_unsynced(Part::WebhookCaches, &unsynced);
+            if unsynced.is_empty() {
+                break;
+            }
             tokio::time::timeout(CACHE_CHECK_INTERVAL, discard(&mut changes)).await.ok();
         }
-        health.set_ready(Part::WebhookCaches);
         discard(&mut changes).await;
     };
     let serve = webhook::run(client, stores, clock, options, &health, stop.clone());

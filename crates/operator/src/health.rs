@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cluster::Kind;
+use cluster::UnsyncedWatch;
 use supervisor::Supervisor;
 use tokio::time::Instant;
 
@@ -104,13 +104,12 @@ impl Health {
         self.state().not_ready.remove(&part);
     }
 
-    /// Reports a part as ready if the caches of all kinds are synced.
-    pub(crate) fn report_unsynced(&self, part: Part, unsynced: &[Kind]) {
-        if unsynced.is_empty() {
-            return self.set_ready(part);
+    /// Reports a part as ready if no cache is unsynced.
+    pub(crate) fn report_unsynced(&self, part: Part, unsynced: &[UnsyncedWatch]) {
+        match unsynced_message(unsynced) {
+            None => self.set_ready(part),
+            Some(message) => self.set_not_ready(part, message),
         }
-        let resources: Vec<String> = unsynced.iter().map(Kind::group_resource).collect();
-        self.set_not_ready(part, format!("waiting for the first list of {}", resources.join(", ")));
     }
 
     /// Runs the control loop and observes whether it makes progress. The part [`Part::ControlLoop`] is ready once the loop has
@@ -141,6 +140,25 @@ impl Health {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the caches that wait for their first list in one line, and each that cannot be listed in a line of its own.
+fn unsynced_message(unsynced: &[UnsyncedWatch]) -> Option<String> {
+    let (mut waiting, mut lines) = (Vec::new(), Vec::new());
+    for UnsyncedWatch { kind, namespace, error } in unsynced {
+        let scope = if namespace.is_empty() { String::new() } else { format!(" in namespace {namespace}") };
+        let objects = format!("{}{scope}", kind.group_resource());
+        match error {
+            None => waiting.push(objects),
+            Some(error) => lines.push(format!("failed to list {objects}: {error}")),
+        }
+    }
+    // Several watches of one kind may have different label selectors.
+    lines.dedup();
+    if !waiting.is_empty() {
+        lines.insert(0, format!("waiting for the first list of {}", waiting.join(", ")));
+    }
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 // === impl RunningLoop ===
@@ -244,11 +262,21 @@ mod tests {
     fn readiness_names_every_reason() {
         let health = Health::default();
         assert_eq!(health.check_readiness(), Err("the operator is starting".to_owned()));
-        health.report_unsynced(Part::ControlLoop, &[crate::kinds::POD, crate::kinds::OME_SERVICE]);
+        let unsynced = |kind, namespace: &str, error: Option<&str>| UnsyncedWatch {
+            kind,
+            namespace: namespace.to_owned(),
+            error: error.map(str::to_owned),
+        };
+        let forbidden = unsynced(crate::kinds::SERVICE, "team-a", Some("services is forbidden"));
+        let unsynced =
+            [unsynced(crate::kinds::POD, "", None), forbidden, unsynced(crate::kinds::OME_SERVICE, "", None)];
+        health.report_unsynced(Part::ControlLoop, &unsynced);
         health.set_not_ready(Part::WebhookServer, "the admission webhook has no certificate");
         assert_eq!(
             health.check_readiness(),
-            Err("waiting for the first list of pods, inferenceservices.ome.io\nthe admission webhook has no certificate"
+            Err("waiting for the first list of pods, inferenceservices.ome.io\n\
+                failed to list services in namespace team-a: services is forbidden\n\
+                the admission webhook has no certificate"
                 .to_owned())
         );
         health.report_unsynced(Part::ControlLoop, &[]);

@@ -1,11 +1,12 @@
 //! Watches that panic, and lists that fail in one namespace, in paused time.
 
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cluster::{Kind, Stores, Watches};
+use cluster::{Kind, Stores, UnsyncedWatch, Watches};
 use futures::stream;
 use http::{Request, Response, StatusCode};
 use http_body::Frame;
@@ -89,6 +90,10 @@ async fn watch_that_always_panics_is_a_failure() {
     assert_eq!(failure.to_string(), "the watch of pods in namespace a failed repeatedly: it panicked: broken list");
 }
 
+fn unsynced(namespace: &str, error: Option<&str>) -> UnsyncedWatch {
+    UnsyncedWatch { kind: POD, namespace: namespace.to_owned(), error: error.map(str::to_owned) }
+}
+
 /// The operator may not list one namespace; another one is still being listed.
 #[tokio::test(start_paused = true)]
 async fn rejection_in_one_namespace_does_not_count_for_another() {
@@ -101,12 +106,20 @@ async fn rejection_in_one_namespace_does_not_count_for_another() {
     watches.restrict_to(&["forbidden".to_owned(), "slow".to_owned()]);
     watches.start(POD);
     sleep(Duration::from_secs(25)).await;
-    assert_eq!(watches.unsynced_kinds(), [POD]);
+    assert!(!watches.have_synced());
+    assert_eq!(watches.unsynced(), [unsynced("forbidden", Some("pods is forbidden")), unsynced("slow", None)]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn namespaces_that_are_rejected_or_listed_have_synced() {
-    let client = client(|namespace, _| if namespace == "forbidden" { forbidden() } else { list("p") });
+    let is_allowed = Arc::<AtomicBool>::default();
+    let client = client({
+        let is_allowed = Arc::clone(&is_allowed);
+        move |namespace, _| match namespace {
+            "forbidden" if !is_allowed.load(Relaxed) => forbidden(),
+            _ => list("p"),
+        }
+    });
     let (mut watches, _changes) =
         Watches::new(client, Stores::new("us"), Supervisor::default(), CancellationToken::new());
     watches.restrict_to(&["forbidden".to_owned(), "a".to_owned()]);
@@ -115,4 +128,20 @@ async fn namespaces_that_are_rejected_or_listed_have_synced() {
     assert!(!watches.have_synced());
     sleep(Duration::from_secs(20)).await;
     assert!(watches.have_synced());
+    assert_eq!(watches.unsynced(), [unsynced("forbidden", Some("pods is forbidden"))], "work starts without them");
+    is_allowed.store(true, Relaxed);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(watches.unsynced(), []);
+}
+
+/// No decision depends on an optional kind.
+#[tokio::test(start_paused = true)]
+async fn optional_kind_that_is_rejected_has_synced() {
+    let (mut watches, _changes) =
+        Watches::new(client(|_, _| forbidden()), Stores::new("us"), Supervisor::default(), CancellationToken::new());
+    watches.start_optional(POD);
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(watches.unsynced(), [unsynced("", Some("pods is forbidden"))]);
+    sleep(Duration::from_secs(20)).await;
+    assert!(watches.have_synced() && watches.unsynced().is_empty());
 }

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use axum::body::{Body, Bytes};
 use cluster::Clock;
 use http::Response;
 use operator::{Options, WebhookOptions, WebhookTarget};
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
@@ -70,6 +71,49 @@ async fn operator_ends_with_an_error_if_a_task_panics_repeatedly() {
     assert_eq!(failure.to_string(), "the admission webhook failed repeatedly: it panicked: broken body");
     let reasons = health.check_readiness().unwrap_err();
     assert!(reasons.contains("the admission webhook panicked: broken body; it is not restarted again"), "{reasons}");
+}
+
+/// Returns a client of an API server that forbids to list `resource` while `is_forbidden`.
+fn restricted_client(
+    test_cluster: &TestCluster,
+    resource: &'static str,
+    is_forbidden: Arc<AtomicBool>,
+) -> kube::Client {
+    let router = embedded::router(&test_cluster.server);
+    let service = tower::service_fn(move |request: OperatorRequest| {
+        let is_rejected = is_forbidden.load(Relaxed) && request.uri().path().ends_with(resource);
+        let router = router.clone();
+        async move {
+            if is_rejected {
+                let message = format!("{resource} is forbidden: no role of the operator allows it");
+                let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden",
+                    "code": 403, "message": message});
+                let response = Response::builder().status(403).header("content-type", "application/json");
+                return Ok(response.body(Body::from(status.to_string())).unwrap());
+            }
+            router.oneshot(request.map(Body::new)).await.map_err(|error: Infallible| error)
+        }
+    });
+    cluster::client_of_service(service, "default")
+}
+
+/// The operator works with the kinds that it may read, and reports the others.
+#[tokio::test(start_paused = true)]
+async fn operator_is_not_ready_while_a_required_kind_is_forbidden() {
+    let test_cluster = TestCluster::with_catalog();
+    let options = Options::default();
+    let (health, is_forbidden) = (Arc::clone(&options.health), Arc::new(AtomicBool::new(true)));
+    let client = restricted_client(&test_cluster, "poddisruptionbudgets", Arc::clone(&is_forbidden));
+    test_cluster.start_operator_with_client(client, options);
+    test_cluster.server.create(OME_SERVICES, minimal_service("chat", crate::MODEL)).unwrap();
+    test_cluster.wait_for_condition(OME_SERVICES, "chat", "RuntimeResolved", "True").await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let reason = "failed to list poddisruptionbudgets.policy: \
+        poddisruptionbudgets is forbidden: no role of the operator allows it";
+    assert_eq!(health.check_readiness(), Err(reason.to_owned()));
+    is_forbidden.store(false, Relaxed);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(health.check_readiness(), Ok(()));
 }
 
 /// A clock that panics the next few times that it is read. The operator reads it when it handles a change.
