@@ -81,6 +81,12 @@ impl ApiError {
         Self::http(StatusCode::REQUEST_TIMEOUT, "Request Timeout", message)
     }
 
+    /// Returns the 503 error for a body whose memory other bodies occupy.
+    pub(crate) fn out_of_memory() -> Self {
+        let message = "Other requests occupy the memory for request bodies. Try again.".to_owned();
+        Self::http(StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable", message)
+    }
+
     /// Returns the 400 error for a body that is shorter than announced.
     pub(crate) fn incomplete_body() -> Self {
         Self::http(StatusCode::BAD_REQUEST, "Bad Request", "The request body ended early.".to_owned())

@@ -76,7 +76,7 @@ async fn generate(
     body: RequestBody,
     endpoint: Endpoint,
 ) -> Response<Body> {
-    let accepted = accept(&engine, &headers, &body.bytes, endpoint);
+    let accepted = accept(&engine, &headers, body.bytes(), endpoint);
     // A queued request needs only its tokens.
     drop(body);
     match accepted {
@@ -198,7 +198,7 @@ async fn health() -> Response<Body> {
 
 /// Tokenizes a prompt with the simulated tokenizer; token IDs are hashes.
 async fn tokenize(State(engine): State<Arc<Simulator>>, body: RequestBody) -> Response<Body> {
-    let value: serde_json::Value = serde_json::from_slice(&body.bytes).unwrap_or_default();
+    let value: serde_json::Value = serde_json::from_slice(body.bytes()).unwrap_or_default();
     let Some(prompt) = value["prompt"].as_str() else {
         let input = "'<dict of 0 items>'";
         return error_response(&ApiError::validation("body.prompt", "missing", "Field required", input, None));

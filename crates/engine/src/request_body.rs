@@ -1,73 +1,65 @@
 //! Reads request bodies within limits of size, time and total memory. vLLM has no such limits; these keep one process that
 //! simulates many engines responsive.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use axum::body::{Bytes, HttpBody};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::timeout,
-};
+use http_server::{BodyError, BodyLimits, BodyMemory, ReservedBody, read_body};
 
 use crate::api_error::ApiError;
 
-/// Maximum size of a body in bytes, as in the gateway.
-const MAX_BODY_BYTES: usize = 32 << 20;
+/// Limits of a body: the size as in the gateway.
+const LIMITS: BodyLimits = BodyLimits {
+    max_bytes: 32 << 20,
+    timeout: Duration::from_secs(60),
+    pause_timeout: Duration::from_secs(60),
+    memory_timeout: Duration::from_secs(60),
+};
 
-/// Maximum total size in bytes of the bodies that one engine reads and parses at the same time. Requests with further
-/// bodies wait, before anything of their body is read.
-const MAX_BUFFERED_BYTES: usize = 2 * MAX_BODY_BYTES;
+/// Maximum total size in bytes of the bodies that one engine reads and parses at the same time. Further requests wait.
+const BODY_MEMORY: usize = 2 * LIMITS.max_bytes;
 
-/// Maximum time until a body is complete.
-const READ_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Unit of the memory budget in bytes.
-const PERMIT_BYTES: usize = 1 << 10;
-
-/// The memory budget for the bodies of one engine.
-pub(crate) struct BodyBudget(Arc<Semaphore>);
+/// The memory for the bodies of one engine.
+pub(crate) struct BodyBudget(BodyMemory);
 
 /// A complete body. Its memory counts towards the budget until the value is dropped.
-pub(crate) struct RequestBody {
-    /// The bytes of the body.
-    pub(crate) bytes: Bytes,
-    _permit: Option<OwnedSemaphorePermit>,
-}
+pub(crate) struct RequestBody(ReservedBody);
 
 impl Default for BodyBudget {
     /// Returns the unused budget.
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(MAX_BUFFERED_BYTES / PERMIT_BYTES)))
+        Self(BodyMemory::new(BODY_MEMORY))
     }
 }
 
 // === impl BodyBudget ===
 
 impl BodyBudget {
-    /// Reads `body`. A body of unknown length counts as one of the maximum size.
+    /// Reads `body`.
     ///
     /// # Errors
-    /// 413 for a body that is too large, 408 for one that is not complete in time, 400 for one that ends early.
+    /// 413 for a body that is too large, 408 for one that is not complete in time, 400 for one that ends early, 503 if other
+    /// bodies occupy the memory for too long.
     pub(crate) async fn read<B>(&self, body: B) -> Result<RequestBody, ApiError>
     where
-        B: HttpBody<Data = Bytes>,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        B: HttpBody<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Unpin,
     {
-        let size = body.size_hint();
-        let expected = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-        if expected(size.lower()) > MAX_BODY_BYTES {
-            return Err(ApiError::body_too_large(MAX_BODY_BYTES));
-        }
-        let budget = expected(size.upper().unwrap_or(u64::MAX)).min(MAX_BODY_BYTES).div_ceil(PERMIT_BYTES);
-        // The semaphore is never closed, so acquiring permits does not fail.
-        let permit = Arc::clone(&self.0).acquire_many_owned(u32::try_from(budget).unwrap_or(u32::MAX)).await.ok();
-        let collected = timeout(READ_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await;
-        match collected.map_err(|_| ApiError::body_timeout())? {
-            Ok(body) => Ok(RequestBody { bytes: body.to_bytes(), _permit: permit }),
-            Err(error) if error.is::<LengthLimitError>() => Err(ApiError::body_too_large(MAX_BODY_BYTES)),
-            Err(_) => Err(ApiError::incomplete_body()),
-        }
+        let body = read_body(body, LIMITS, Some(self.0.clone())).await;
+        body.map(RequestBody).map_err(|error| match error {
+            BodyError::TooLarge { max_bytes } => ApiError::body_too_large(max_bytes),
+            BodyError::Timeout(_) | BodyError::Paused(_) | BodyError::Stalled => ApiError::body_timeout(),
+            BodyError::OutOfMemory(_) => ApiError::out_of_memory(),
+            BodyError::Read(_) => ApiError::incomplete_body(),
+        })
+    }
+}
+
+// === impl RequestBody ===
+
+impl RequestBody {
+    /// Returns the bytes of the body.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0.bytes
     }
 }
 
@@ -75,9 +67,10 @@ impl BodyBudget {
 mod tests {
     use std::convert::Infallible;
 
-    use futures::{FutureExt, StreamExt, stream};
+    use futures::{FutureExt, StreamExt, future::join_all, stream};
     use http_body_util::{Full, StreamBody};
     use hyper::body::Frame;
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -88,12 +81,16 @@ mod tests {
         StreamBody::new(frames.chain(stream::pending()))
     }
 
+    fn full_body(length: usize) -> Full<Bytes> {
+        Full::new(Bytes::from(vec![b' '; length]))
+    }
+
     #[tokio::test]
     async fn limits_the_size() {
         let budget = BodyBudget::default();
-        let body = |length: usize| Full::new(Bytes::from(vec![b' '; length]));
-        assert_eq!(budget.read(body(MAX_BODY_BYTES)).await.map(|body| body.bytes.len()).ok(), Some(MAX_BODY_BYTES));
-        let declared = budget.read(body(MAX_BODY_BYTES + 1)).await.err().unwrap();
+        let largest = budget.read(full_body(LIMITS.max_bytes)).await;
+        assert_eq!(largest.map(|body| body.bytes().len()).ok(), Some(LIMITS.max_bytes));
+        let declared = budget.read(full_body(LIMITS.max_bytes + 1)).await.err().unwrap();
         let streamed = budget.read(stalled_body(33)).await.err().unwrap();
         assert_eq!([declared.status.as_u16(), streamed.status.as_u16()], [413, 413]);
     }
@@ -107,12 +104,22 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn limits_the_total_memory() {
         let budget = BodyBudget::default();
-        let (mut first, mut second) = (Box::pin(budget.read(stalled_body(1))), Box::pin(budget.read(stalled_body(1))));
+        let (mut first, mut second) = (Box::pin(budget.read(stalled_body(5))), Box::pin(budget.read(stalled_body(5))));
         assert!(futures::poll!(&mut first).is_pending() && futures::poll!(&mut second).is_pending());
-        let mut small = Box::pin(budget.read(Full::new(Bytes::from_static(b"{}"))));
+        let mut small = Box::pin(budget.read(full_body(2)));
         assert!(futures::poll!(&mut small).is_pending(), "the budget is exhausted");
         drop(first);
         let body = small.now_or_never().unwrap().ok().unwrap();
-        assert_eq!(&body.bytes[..], b"{}");
+        assert_eq!(body.bytes(), b"  ");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn request_without_memory_is_rejected() {
+        let (budget, start) = (BodyBudget::default(), Instant::now());
+        let results = join_all((0..4).map(|_| budget.read(full_body(LIMITS.max_bytes)))).await;
+        let statuses: Vec<_> =
+            results.iter().map(|result| result.as_ref().map_err(|error| error.status.as_u16()).err()).collect();
+        assert_eq!(statuses, [None, None, Some(503), Some(503)]);
+        assert_eq!(start.elapsed(), LIMITS.memory_timeout);
     }
 }

@@ -14,13 +14,14 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, FromRequest as _, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use axum::{Json, Router};
 use cluster::{Change, Clock, Stores, Watches};
-use http_server::{ConnectionLimits, Connections, Overload};
+use http_server::{BodyError, BodyLimits, BodyMemory, ConnectionLimits, Connections, Overload};
 use hyper_util::service::TowerToHyperService;
 use kube::Client;
 use rustls::ServerConfig;
@@ -42,8 +43,16 @@ use error::WebhookError;
 pub use options::{WebhookOptions, WebhookTarget};
 use review::review_response;
 
-/// Maximum size of a review in bytes. The API server accepts objects of 3 MiB, and an update contains two of them.
-const MAX_BODY_SIZE: usize = 8 << 20;
+/// Limits of a review. The API server accepts objects of 3 MiB, and an update contains two of them. It waits for a review for less
+/// than these times.
+const BODY_LIMITS: BodyLimits = BodyLimits {
+    max_bytes: 8 << 20,
+    timeout: Duration::from_secs(10),
+    pause_timeout: Duration::from_secs(10),
+    memory_timeout: Duration::from_secs(10),
+};
+/// Maximum size in bytes of all reviews that are being received or handled; further ones wait.
+const BODY_MEMORY: usize = 64 << 20;
 /// Maximum number of connections. An API server reuses its connections.
 const MAX_CONNECTIONS: usize = 256;
 /// Interval at which the expiration of the certificate is checked.
@@ -55,8 +64,9 @@ const CERTIFICATE_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 const REPAIR_DELAY: Duration = Duration::from_secs(1);
 /// Timeout of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout of the body of a review. The API server waits for a review for less than this time.
-const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Objects that reviews depend on.
+type Lister = Arc<dyn ObjectLister + Send + Sync>;
 
 /// Serves reviews until `stop` is cancelled, and keeps certificate and configuration up to date. Requests that the API
 /// server rejects are retried.
@@ -117,14 +127,13 @@ async fn wait_for_change(changes: &mut mpsc::Receiver<Change>, max_delay: Durati
 pub(crate) async fn serve(
     listener: TcpListener,
     certificates: watch::Receiver<Option<Arc<ServerConfig>>>,
-    lister: Arc<dyn ObjectLister + Send + Sync>,
+    lister: Lister,
     stop: CancellationToken,
 ) -> Result<(), WebhookError> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
     tracing::info!(address = %listener.local_addr()?, "serving the admission webhook");
-    let router =
-        Router::new().route(PATH, post(handle_review)).layer(DefaultBodyLimit::max(MAX_BODY_SIZE)).with_state(lister);
+    let router = router(lister, BodyMemory::new(BODY_MEMORY));
     let connection = |stream| {
         let (acceptor, router, stop) =
             (certificates.borrow().clone().map(TlsAcceptor::from), router.clone(), stop.clone());
@@ -145,11 +154,34 @@ async fn serve_connection(stream: TcpStream, acceptor: TlsAcceptor, router: Rout
     http_server::serve_connection(stream, service, ConnectionLimits::default(), stop).await;
 }
 
-async fn handle_review(State(lister): State<Arc<dyn ObjectLister + Send + Sync>>, request: Request) -> Response {
-    match timeout(BODY_TIMEOUT, Json::<Value>::from_request(request, &())).await {
-        Ok(Ok(Json(review))) => Json(review_response(&review, lister.as_ref())).into_response(),
-        Ok(Err(rejection)) => rejection.into_response(),
-        Err(_) => (StatusCode::REQUEST_TIMEOUT, "the review did not arrive in time\n").into_response(),
+fn router(lister: Lister, memory: BodyMemory) -> Router {
+    // `http_server` limits the bodies.
+    Router::new().route(PATH, post(handle_review)).layer(DefaultBodyLimit::disable()).with_state((lister, memory))
+}
+
+async fn handle_review(State((lister, memory)): State<(Lister, BodyMemory)>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let bytes = match http_server::read_body(body, BODY_LIMITS, Some(memory)).await {
+        Ok(body) => body.into_bytes(),
+        Err(error) => return (error_status(&error), format!("{error}\n")).into_response(),
+    };
+    match Json::<Value>::from_request(Request::from_parts(head, Body::from(bytes.clone())), &()).await {
+        Ok(Json(review)) => {
+            let response = Json(review_response(&review, lister.as_ref())).into_response();
+            // Until here, the memory is reserved.
+            drop(bytes);
+            response
+        }
+        Err(rejection) => rejection.into_response(),
+    }
+}
+
+fn error_status(error: &BodyError) -> StatusCode {
+    match error {
+        BodyError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+        BodyError::Timeout(_) | BodyError::Paused(_) | BodyError::Stalled => StatusCode::REQUEST_TIMEOUT,
+        BodyError::OutOfMemory(_) => StatusCode::SERVICE_UNAVAILABLE,
+        BodyError::Read(_) => StatusCode::BAD_REQUEST,
     }
 }
 
@@ -157,13 +189,17 @@ async fn handle_review(State(lister): State<Arc<dyn ObjectLister + Send + Sync>>
 mod tests {
     use super::certificate::Certificate;
     use super::*;
+    use std::convert::Infallible;
     use std::net::SocketAddr;
 
+    use futures::{StreamExt as _, stream};
     use rustls::pki_types::pem::PemObject as _;
     use rustls::pki_types::{CertificateDer, ServerName};
     use rustls::{ClientConfig, RootCertStore};
     use serde_json::json;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::time::Instant;
+    use tower::ServiceExt as _;
 
     struct EmptyLister;
 
@@ -229,5 +265,44 @@ mod tests {
         assert!(post_review(address, &first_certificate.trusted_certificates(), &review.to_string()).await.is_err());
         stop.cancel();
         server.await.unwrap().unwrap();
+    }
+
+    /// Posts a review and returns the status, the body and the seconds that the response took.
+    async fn post_to_router(memory: &BodyMemory, body: Body) -> (u16, String, u64) {
+        let (start, router) = (Instant::now(), router(Arc::new(EmptyLister), memory.clone()));
+        let request = Request::post(PATH).header("content-type", "application/json").body(body).unwrap();
+        let response = router.oneshot(request).await.unwrap();
+        let (status, seconds) = (response.status().as_u16(), start.elapsed().as_secs());
+        let text = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        (status, String::from_utf8(text.to_vec()).unwrap(), seconds)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn memory_of_reviews_is_limited() {
+        let memory = BodyMemory::new(BODY_MEMORY);
+        let full = |length: usize| Body::from(vec![b' '; length]);
+        let read =
+            async || http_server::read_body(full(BODY_LIMITS.max_bytes), BODY_LIMITS, Some(memory.clone())).await;
+        let mut reviews = Vec::new();
+        for _ in 0..BODY_MEMORY / BODY_LIMITS.max_bytes {
+            reviews.push(read().await.unwrap());
+        }
+        let (status, text, seconds) = post_to_router(&memory, Body::from("{}")).await;
+        let expect = "other request bodies occupied the memory for 10 seconds; try again\n";
+        assert_eq!((status, text.as_str(), seconds), (503, expect, 10));
+        reviews.pop();
+        assert_eq!(post_to_router(&memory, Body::from("{}")).await.0, 200);
+        assert_eq!(memory.available_bytes(), BODY_LIMITS.max_bytes, "a review that was handled holds no memory");
+        assert_eq!(post_to_router(&memory, full(BODY_LIMITS.max_bytes + 1)).await.0, 413);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn review_that_never_completes_ends() {
+        let memory = BodyMemory::new(BODY_MEMORY);
+        let body = Body::from_stream(stream::iter([Ok::<_, Infallible>("{")]).chain(stream::pending()));
+        let (status, text, seconds) = post_to_router(&memory, body).await;
+        let expect = "the request body did not arrive within 10 seconds\n";
+        assert_eq!((status, text.as_str(), seconds), (408, expect, 10));
+        assert_eq!(memory.available_bytes(), BODY_MEMORY);
     }
 }
