@@ -36,12 +36,27 @@ pub(super) fn compare(schema: &MergeSchema, old: &Value, new: &Value) -> Changes
         (View::Leaf, View::List(new)) if old.is_null() => {
             compare_children(&Children::new(), &new.into_iter().collect(), |_| schema.item())
         }
+        _ if equal_values(old, new) => Changes::default(),
         _ => {
             let mut removed = all_fields(schema, old);
             let set = all_fields(schema, new);
             removed.subtract(&set);
             Changes { set, removed }
         }
+    }
+}
+
+/// Returns whether two values are equal if integers equal floating-point numbers of the same value, as kube-apiserver compares:
+/// clients and encoders write the same number as `1` or as `1.0`.
+pub(super) fn equal_values(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => a == b || (a.is_f64() || b.is_f64()) && a.as_f64() == b.as_f64(),
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal_values(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len()
+                && a.iter().all(|(name, value)| b.get(name).is_some_and(|other| equal_values(value, other)))
+        }
+        _ => a == b,
     }
 }
 

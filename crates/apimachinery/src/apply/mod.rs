@@ -71,6 +71,9 @@ pub fn server_side_apply(
         merge::remove(schema, &mut result, &previous.fields, &retained);
     }
 
+    if compare::equal_values(&base, &result) {
+        result.clone_from(&base);
+    }
     let changes = compare::compare(schema, &base, &result);
     if !options.force {
         check_conflicts(&managers, &changes.set)?;

@@ -49,6 +49,27 @@ fn fields(object: &Value, manager: &str) -> Value {
     entries.iter().find(|entry| entry["manager"] == manager).map_or(Value::Null, |entry| entry["fieldsV1"].clone())
 }
 
+/// `versions` of a definition is an atomic list, whose schemas contain numbers: an encoder may write `0` as `0.0`.
+#[test]
+fn equal_numbers_do_not_conflict() {
+    let schema = builtin_merge_schema("apiextensions.k8s.io", "CustomResourceDefinition");
+    let definition = |minimum: Value| {
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "d"},
+            "spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": {"minimum": minimum}}}]}})
+    };
+    let apply = |manager: &str, live: Option<&Value>, minimum: Value| {
+        server_side_apply(&schema, live, &definition(minimum), &options(manager, false))
+    };
+    let live = apply("installer", None, json!(0.0)).unwrap();
+    let shared = apply("user", Some(&live), json!(0)).unwrap();
+    assert_eq!(fields(&shared, "user"), fields(&shared, "installer"));
+    assert_eq!(shared["spec"], live["spec"], "an equal value changes nothing");
+    assert_eq!(apply("installer", Some(&shared), json!(0.0)).unwrap(), shared);
+    let error = apply("user", Some(&live), json!(1)).unwrap_err();
+    assert!(error.message.contains("conflict with \"installer\": .spec.versions"), "{}", error.message);
+    assert!(!compare::equal_values(&json!([1]), &json!([1, 2])) && !compare::equal_values(&json!(1), &json!("1")));
+}
+
 #[test]
 fn conflict_has_the_message_of_kube_apiserver() {
     let live = created("mgr", json!({"replicas": 1}));
