@@ -2,11 +2,11 @@
 
 use anyhow::{Context, Result};
 use api::Document;
-use cluster::Kind;
+use cluster::{Kind, is_terminating};
 use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams};
 use operator::kinds;
-use plan::Snapshot;
+use plan::{Claim, Snapshot};
 use serde_json::Value;
 
 /// The kinds of runtimes, models and classes, which ostler defines.
@@ -140,9 +140,18 @@ impl ClusterObjects {
         for object in self.supply.iter().chain(&self.nodes).chain(pods) {
             snapshot.add_supply(&document(object.clone())).ok();
         }
-        let services = self.services.iter().filter(|service| !is_deleted(service));
-        snapshot.claims = services.filter_map(plan::Claim::from_status).collect();
+        snapshot.claims = self.claims_without(is_deleted);
         snapshot
+    }
+
+    /// Returns the accelerators that services claim, also for Pods that do not run yet.
+    pub(crate) fn claims(&self) -> Vec<Claim> {
+        self.claims_without(|_| false)
+    }
+
+    fn claims_without(&self, is_deleted: impl Fn(&Value) -> bool) -> Vec<Claim> {
+        let services = self.services.iter().filter(|service| !is_terminating(service) && !is_deleted(service));
+        services.filter_map(Claim::from_status).collect()
     }
 }
 

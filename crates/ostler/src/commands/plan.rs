@@ -8,7 +8,7 @@ use cluster::Kind;
 use operator::kinds;
 use plan::AutoscalerSupport;
 use plan::PodGroupSchema;
-use plan::{Plan, Snapshot};
+use plan::{Claim, Plan, Snapshot};
 use serde_json::Value;
 
 use super::feature_gates::FeatureGates;
@@ -44,7 +44,7 @@ pub(crate) struct PlanArgs {
     picker_image: Option<String>,
     /// Read cluster objects from these files, from `kubectl get nodes,… -A -o yaml`
     ///
-    /// Services in these files are not planned.
+    /// Services in these files are not planned; they claim the accelerators in their status.
     #[arg(long, num_args = 1.., value_name = "FILES", conflicts_with_all = ["kubeconfig", "context"])]
     cluster: Vec<PathBuf>,
     /// Plan for these simulated nodes, such as `8×H100-80G ×2, 4×MI300X`
@@ -178,6 +178,7 @@ fn snapshot(args: &PlanArgs, documents: Vec<Document>, input: &PlanInput) -> Res
             output::print_message(&format!("warning: ignored: {error}"));
         }
     }
+    snapshot.claims = live_claims(input);
     for document in documents {
         snapshot.add(&with_default_namespace(document, input.namespace.as_deref()))?;
     }
@@ -193,6 +194,17 @@ fn snapshot(args: &PlanArgs, documents: Vec<Document>, input: &PlanInput) -> Res
         return Err(error_with_hint(format!("{}: no InferenceService in {documents}", names.join(", ")), hint));
     }
     Ok(snapshot)
+}
+
+/// Returns the accelerators that the services of the cluster, or of the files in `--cluster`, claim.
+fn live_claims(input: &PlanInput) -> Vec<Claim> {
+    match &input.cluster_objects {
+        Some(objects) => objects.claims(),
+        None => {
+            let services = input.supply.iter().filter(|document| document.kind() == "InferenceService");
+            services.filter_map(|service| Claim::from_status(&service.value)).collect()
+        }
+    }
 }
 
 /// Sets the namespace of a document of a namespaced kind without one.

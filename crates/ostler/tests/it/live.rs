@@ -2,7 +2,7 @@
 
 use rstest::rstest;
 
-use crate::session::{Session, TempDirectory, ostler, outcome};
+use crate::session::{Session, TempDirectory, ostler, outcome, wait_until};
 
 const SERVICE: &str = "apiVersion: ome.io/v1beta1
 kind: InferenceService
@@ -26,6 +26,18 @@ fn plans_with_objects_of_the_cluster() {
     assert_eq!(words[2], "nvidia-l40s", "{stdout}");
     assert_eq!(words[words.len() - 3..], ["4", "of", "4"], "{stdout}");
     assert!(!stdout.contains("AvailabilityUnknown"), "{stdout}");
+}
+
+/// A Pod that may not be scheduled yet occupies no accelerator, but its service claims one.
+#[test]
+fn plan_counts_the_accelerators_that_live_services_claim() {
+    let directory = TempDirectory::new();
+    let gated = SERVICE.replace("name: late", "name: early, namespace: default") + "  engine: {schedulingGates: [{name: example.com/wait}]}\n";
+    let session = Session::start(&["--nodes", "1×L40S-48G", "-f", &directory.file("gated.yaml", &gated)]);
+    let file = directory.file("f.yaml", SERVICE);
+    let plan = || outcome(&ostler(&["plan", "-f", &file, "--kubeconfig", &session.kubeconfig]).output().unwrap()).0;
+    let waiting = "0 of 1 are free on eligible nodes (1 claimed by default/early)";
+    wait_until("the claim of the first service", || plan().contains(waiting).then_some(()));
 }
 
 #[test]

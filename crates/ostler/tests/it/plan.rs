@@ -44,6 +44,34 @@ fn accepts_node_groups() {
     assert!(stderr.contains("unknown accelerator `B900`"), "{stderr}");
 }
 
+/// The Pods of a service that was exported together with the nodes may not run yet.
+#[test]
+fn exported_services_claim_accelerators() {
+    let node = "apiVersion: v1
+kind: Node
+metadata: {name: gpu-0, labels: {nvidia.com/gpu.product: NVIDIA-L40S}}
+status: {allocatable: {nvidia.com/gpu: 2, cpu: 64, memory: 512Gi}, conditions: [{type: Ready, status: 'True'}]}
+";
+    let service = "---
+apiVersion: ome.io/v1beta1
+kind: InferenceService
+metadata: {name: early, namespace: team, generation: 1}
+spec: {model: {name: llama-3-2-3b-instruct}}
+status:
+  observedGeneration: 1
+  decision: {reason: Selected, message: selected, runtime: {name: srt-llama-3-2-3b-instruct}}
+  components:
+    engine: {replicas: 1, selectedAccelerator: {acceleratorClass: nvidia-l40s, resourceRequests: {nvidia.com/gpu: '1'}}}
+";
+    let directory = TempDirectory::new();
+    for (cluster, free) in [(node.to_owned(), "2 of 2"), (format!("{node}{service}"), "1 of 2")] {
+        let (stdout, _, code) = plan(MINIMAL_SERVICE, &["--cluster", &directory.file("cluster.yaml", &cluster)]);
+        assert_eq!(code, Some(0), "{stdout}");
+        let engine = stdout.lines().find(|line| line.trim_start().starts_with("engine ")).unwrap();
+        assert!(engine.contains("nvidia-l40s") && engine.trim_end().ends_with(free), "{stdout}");
+    }
+}
+
 #[test]
 fn all_prints_all_candidates() {
     let (stdout, _, code) = plan(MINIMAL_SERVICE, &["--no-catalog", "--cluster", SUPPLY, "--all"]);

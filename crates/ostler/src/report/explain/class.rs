@@ -9,6 +9,7 @@ use plan::recorded_components;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
+use super::conditions::unmet_conditions;
 use super::explanation::Explanation;
 use super::fields::{namespaced_name, text, text_of};
 use crate::cluster_objects::ClusterObjects;
@@ -30,6 +31,7 @@ pub(crate) fn explain(object: &Value, objects: &ClusterObjects, now: Timestamp) 
             return explanation;
         }
     };
+    explanation.tree = unmet_conditions(&explanation, Vec::new());
     let resource = class.resource_name().unwrap_or("accelerator").to_owned();
     if !objects.is_readable(kinds::NODE) {
         explanation.message = reported_capacity(&object["status"], &resource);
@@ -41,7 +43,7 @@ pub(crate) fn explain(object: &Value, objects: &ClusterObjects, now: Timestamp) 
     if availability.nodes.is_empty() {
         explanation.subject = format!("{} is empty", explanation.subject);
         explanation.message = format!("spec.discovery matches none of {}", format_count(node_infos.len(), "node"));
-        explanation.tree = discovery_branch(&class.discovery);
+        explanation.tree.extend(discovery_branch(&class.discovery));
         explanation.tree.extend(group_by_reason("node", mismatches(&class, &node_infos, objects), MAX_LINES));
         explanation.remedies = discovery_remedies(&class, &node_infos, objects);
     } else {
@@ -52,7 +54,7 @@ pub(crate) fn explain(object: &Value, objects: &ClusterObjects, now: Timestamp) 
             let state = if node.schedulable { "" } else { ", cordoned or not ready" };
             (node.name.clone(), Reason::message(format!("{} of {} free{state}", node.free, node.total)))
         };
-        explanation.tree = group_by_reason("node", availability.nodes.iter().map(row), MAX_LINES);
+        explanation.tree.extend(group_by_reason("node", availability.nodes.iter().map(row), MAX_LINES));
     }
     explanation.tree.extend(services_on(objects, &explanation.name));
     explanation

@@ -28,7 +28,7 @@ pub(super) fn unmet_conditions(explanation: &Explanation, mut children: Vec<Tree
         let message = text(condition, "/message");
         // Messages are compared, since conditions with the same reason may concern different objects. A condition may
         // embed the message of a Pod, so that a shown message is repeated as a part of it.
-        let is_repeated = shown_messages.iter().any(|shown| message.contains(shown.as_str()));
+        let is_repeated = shown_messages.iter().any(|shown| !shown.is_empty() && message.contains(shown.as_str()));
         if is_repeated && !tree.is_empty() {
             continue;
         }

@@ -383,6 +383,21 @@ fn explains_class_in_use() {
     insta::assert_snapshot!(render(&class::explain(&class, &objects, now())));
 }
 
+/// A restored copy of a class that the operator generated is neither updated nor deleted.
+#[test]
+fn explains_class_that_the_operator_does_not_own() {
+    let objects = cluster();
+    let mut class = objects.supply.iter().find(|object| object["metadata"]["name"] == "l40s").cloned().unwrap();
+    let condition = |kind: &str, status: &str, reason: &str, message: &str| json!({"type": kind, "status": status, "reason": reason, "message": message});
+    class["status"]["conditions"] = json!([
+        condition("Ready", "True", "NodesAvailable", ""),
+        condition("Managed", "False", "NotOwned", "AcceleratorClass l40s was created by another client. Run `kubectl delete`"),
+    ]);
+    let text = render(&class::explain(&class, &objects, now()));
+    let line = "├─ Managed=False  NotOwned: AcceleratorClass l40s was created by another client. Run `kubectl delete`\n";
+    assert!(text.contains(line) && text.contains("free"), "{text}");
+}
+
 fn explain_runtime(name: &str) -> String {
     let mut objects = cluster();
     let user =
