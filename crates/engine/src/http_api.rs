@@ -64,6 +64,8 @@ pub(crate) fn router(engine: Arc<Simulator>) -> Router {
         .route("/version", get(version).head(method_not_allowed))
         .route("/health", get_only(health))
         .route("/ping", get_only(health).post(health))
+        // SGLang's check that the engine generates tokens.
+        .route("/health_generate", get_only(health))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn(common_headers))

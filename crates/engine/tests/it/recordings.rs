@@ -57,6 +57,7 @@ async fn errors_equal_the_recordings(#[case] text: &str) {
 #[case("OPTIONS", "/health", "405 Method Not Allowed", "{\"detail\":\"Method Not Allowed\"}")]
 #[case("GET", "/health", "200 OK", "")]
 #[case("GET", "/ping", "200 OK", "")]
+#[case("GET", "/health_generate", "200 OK", "")]
 #[case("GET", "/version", "200 OK", "{\"version\":\"0.32.0\"}")]
 #[tokio::test]
 async fn other_routes(#[case] method: &str, #[case] path: &str, #[case] status: &str, #[case] body: &str) {
