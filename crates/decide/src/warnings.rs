@@ -177,7 +177,7 @@ fn capacity_warning(evaluation: &ComponentEvaluation<'_>, selected: &RankedClass
     if eligibility.pods_without_room > 0 {
         let pods = shape.nodes.saturating_mul(replicas);
         let message = format!(
-            "Too few nodes: the {} requires {required} × {} ({} per Pod), and even without other workloads the {total} of eligible nodes suffice for {} of {pods} Pods",
+            "Too few nodes: the {} requires {required} × {} ({} per Pod), and even without other workloads the eligible nodes have {total}, enough for {} of {pods} Pods",
             component.as_str(),
             class.name,
             shape.per_node,

@@ -260,12 +260,12 @@ fn proposes_free_capacity() {
 )]
 #[case::too_few_nodes(
     16,
-    "TooFewNodes: Too few nodes: the engine requires 16 × nvidia-h100-80gb (1 per Pod), and even without other workloads the 8 of eligible nodes suffice for 8 of 16 Pods",
+    "TooFewNodes: Too few nodes: the engine requires 16 × nvidia-h100-80gb (1 per Pod), and even without other workloads the eligible nodes have 8, enough for 8 of 16 Pods",
     &["add 2 nodes with 8 × nvidia-h100-80gb each"]
 )]
 #[case::more_nodes_than_are_proposed(
     1000,
-    "TooFewNodes: Too few nodes: the engine requires 1000 × nvidia-h100-80gb (1 per Pod), and even without other workloads the 8 of eligible nodes suffice for 8 of 1000 Pods",
+    "TooFewNodes: Too few nodes: the engine requires 1000 × nvidia-h100-80gb (1 per Pod), and even without other workloads the eligible nodes have 8, enough for 8 of 1000 Pods",
     &[]
 )]
 fn proposes_what_suffices_on_the_resulting_fleet(

@@ -32,7 +32,8 @@ fn plans_with_objects_of_the_cluster() {
 #[test]
 fn plan_counts_the_accelerators_that_live_services_claim() {
     let directory = TempDirectory::new();
-    let gated = SERVICE.replace("name: late", "name: early, namespace: default") + "  engine: {schedulingGates: [{name: example.com/wait}]}\n";
+    let gated = SERVICE.replace("name: late", "name: early, namespace: default")
+        + "  engine: {schedulingGates: [{name: example.com/wait}]}\n";
     let session = Session::start(&["--nodes", "1×L40S-48G", "-f", &directory.file("gated.yaml", &gated)]);
     let file = directory.file("f.yaml", SERVICE);
     let plan = || outcome(&ostler(&["plan", "-f", &file, "--kubeconfig", &session.kubeconfig]).output().unwrap()).0;

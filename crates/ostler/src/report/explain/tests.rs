@@ -391,10 +391,16 @@ fn explains_class_that_the_operator_does_not_own() {
     let condition = |kind: &str, status: &str, reason: &str, message: &str| json!({"type": kind, "status": status, "reason": reason, "message": message});
     class["status"]["conditions"] = json!([
         condition("Ready", "True", "NodesAvailable", ""),
-        condition("Managed", "False", "NotOwned", "AcceleratorClass l40s was created by another client. Run `kubectl delete`"),
+        condition(
+            "Managed",
+            "False",
+            "NotOwned",
+            "AcceleratorClass l40s was created by another client. Run `kubectl delete`"
+        ),
     ]);
     let text = render(&class::explain(&class, &objects, now()));
-    let line = "├─ Managed=False  NotOwned: AcceleratorClass l40s was created by another client. Run `kubectl delete`\n";
+    let line =
+        "├─ Managed=False  NotOwned: AcceleratorClass l40s was created by another client. Run `kubectl delete`\n";
     assert!(text.contains(line) && text.contains("free"), "{text}");
 }
 
