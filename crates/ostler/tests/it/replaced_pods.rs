@@ -1,4 +1,5 @@
-//! Requests of clients while the Pods of a service are replaced: by a larger model, and by the drain of a node.
+//! Requests of clients while the Pods of a service are replaced: by a larger model on one or several nodes, and by the drain of
+//! a node.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -173,6 +174,28 @@ async fn larger_model_replaces_the_smaller_one_without_a_failed_request() {
     clients.assert_no_failures();
     let engine: Value = services.get("chat").await.unwrap().data["status"]["components"]["engine"].clone();
     assert_eq!(engine["selectedAccelerator"]["acceleratorClass"], "nvidia-h100-80gb");
+}
+
+/// The larger model needs two nodes, so a LeaderWorkerSet replaces the Deployment, and then a Deployment replaces the
+/// LeaderWorkerSet.
+#[tokio::test]
+async fn model_on_several_nodes_replaces_the_smaller_one_without_a_failed_request() {
+    let test = ReplacementTest::start("1×L40S-48G, 8×H100-80G ×2", 1).await;
+    let clients = Clients::start(&test.session);
+    let services = test.services();
+    for (model, nodes) in [("deepseek-v3", json!(2)), ("llama-3-2-3b-instruct", Value::Null)] {
+        let edit = json!({"spec": {"model": {"name": model}}});
+        services.patch("chat", &PatchParams::default(), &Patch::Merge(&edit)).await.unwrap();
+        test.wait_for_rollout();
+        clients.wait_for_responses();
+        let engine: Value = services.get("chat").await.unwrap().data["status"]["components"]["engine"].clone();
+        assert_eq!(engine["nodes"], nodes, "{model}");
+    }
+    clients.assert_no_failures();
+    let remaining = || async { test.pods().await.len() };
+    while remaining().await > 1 {
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
 }
 
 /// The other replica serves during the drain of a node. A second drain waits for the disruption budget of the engine as
