@@ -2,9 +2,17 @@
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
+#[cfg(test)]
+thread_local! {
+    /// Number of times that this thread has called [`leave`].
+    pub(crate) static LEAVE_COUNT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// Runs `work`, which blocks this thread or computes for long. If the thread is an async worker, another thread continues
 /// its other tasks. On a single-threaded runtime, they wait: tests and simulations with a virtual clock stay deterministic.
 pub(crate) fn leave<T>(work: impl FnOnce() -> T) -> T {
+    #[cfg(test)]
+    LEAVE_COUNT.with(|count| count.set(count.get() + 1));
     if has_other_threads() { tokio::task::block_in_place(work) } else { work() }
 }
 

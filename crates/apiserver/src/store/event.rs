@@ -63,6 +63,11 @@ impl StoreEvent {
         self.new.as_ref().map_or(0, |object| object.json().len())
     }
 
+    /// Returns the size of the objects that a watch with a selector reads, in bytes.
+    pub(crate) fn read_bytes(&self) -> usize {
+        [&self.old, &self.new].into_iter().flatten().map(|object| object.json().len()).sum()
+    }
+
     /// Returns the size of the object in a watch event, in bytes.
     fn object_bytes(&self) -> usize {
         self.new.as_ref().or(self.deleted.as_ref()).map_or(0, |object| object.json().len())

@@ -16,6 +16,7 @@ use http::{HeaderValue, header};
 use serde_json::{Value, json};
 use tokio::time::{Instant, Sleep};
 
+use crate::async_worker;
 use crate::http::path::RequestTarget;
 use crate::http::representation;
 use crate::http::request::ApiRequest;
@@ -39,6 +40,10 @@ const MAX_BATCH: usize = 64;
 
 /// Encoded size in bytes from which a batch of the initial state takes no further objects.
 const MAX_INITIAL_BATCH_BYTES: usize = 256 * 1024;
+
+/// Size in bytes of the objects after whose parsing other tasks of the worker continue: it takes about a millisecond. A
+/// larger object is parsed outside of the worker.
+const MAX_PARSED_BYTES: usize = 32 * 1024;
 
 /// Time after a send during which further events are batched. With many watches of a collection, the cost per send
 /// exceeds the cost per event. The first event after a pause is sent immediately.
@@ -166,7 +171,7 @@ impl Watch {
             let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
             tokio::select! {
                 events = Self::next_batch(&mut self.cursor, self.batch_end) => match events {
-                    Ok(batch) => self.handle_events(&batch),
+                    Ok(batch) => self.handle_events(&batch).await,
                     Err(compacted) => self.send_expired(compacted.oldest),
                 },
                 () = timer => self.handle_timer(),
@@ -177,16 +182,19 @@ impl Watch {
     /// Encodes the next part of the initial state; returns `false` once all of it has been encoded.
     fn send_initial_events(&mut self) -> bool {
         let (mut count, mut bytes_read) = (0, 0);
+        let max_bytes_read = if self.parses_objects() { MAX_PARSED_BYTES } else { MAX_INITIAL_BATCH_BYTES };
         while count < MAX_BATCH
-            && bytes_read < MAX_INITIAL_BATCH_BYTES
+            && bytes_read < max_bytes_read
             && self.output.len() < MAX_INITIAL_BATCH_BYTES
             && let Some((_, object)) = self.initial_objects.next()
         {
             count += 1;
             bytes_read += object.json().len();
-            if self.is_selected(Some(&object)) {
-                self.encode_event("ADDED", &object);
-            }
+            self.process(object.json().len(), |watch| {
+                if watch.is_selected(Some(&object)) {
+                    watch.encode_event("ADDED", &object);
+                }
+            });
         }
         if count == 0
             && let Some(revision) = self.initial_end_revision.take()
@@ -205,11 +213,29 @@ impl Watch {
         cursor.next(MAX_BATCH).await
     }
 
-    fn handle_events(&mut self, batch: &EventBatch) {
-        batch.events.iter().for_each(|event| self.handle_event(event));
+    /// Encodes events. Other tasks of the worker continue in between. Not cancel-safe.
+    async fn handle_events(&mut self, batch: &EventBatch) {
+        let mut bytes_read = 0_usize;
+        for event in &batch.events {
+            if bytes_read >= MAX_PARSED_BYTES && self.parses_objects() {
+                tokio::task::yield_now().await;
+                bytes_read = 0;
+            }
+            bytes_read += event.read_bytes();
+            self.process(event.read_bytes(), |watch| watch.handle_event(event));
+        }
         self.is_behind = batch.has_more;
         if !self.is_behind {
             self.batch_end = instant_after(Instant::now(), BATCH_INTERVAL);
+        }
+    }
+
+    /// Processes objects of `bytes` bytes; outside of the async worker if parsing them takes long.
+    fn process(&mut self, bytes: usize, work: impl FnOnce(&mut Self)) {
+        if bytes >= MAX_PARSED_BYTES && self.parses_objects() {
+            async_worker::leave(|| work(self));
+        } else {
+            work(self);
         }
     }
 
@@ -409,5 +435,72 @@ mod tests {
             events += count;
         }
         assert_eq!(events, COUNT);
+    }
+
+    /// Creates ConfigMaps with values of `bytes` bytes.
+    fn create_config_maps(server: &Server, prefix: &str, count: usize, bytes: usize) {
+        for number in 0..count {
+            let metadata = json!({"namespace": "default", "name": format!("{prefix}{number}"), "labels": {"a": "b"}});
+            let object = json!({"metadata": metadata, "data": {"k": "x".repeat(bytes)}});
+            server.create("configmaps", object).unwrap();
+        }
+    }
+
+    /// Reads `count` events; returns how often other tasks could continue meanwhile, and the maximum number of events that
+    /// were sent together.
+    async fn read_events(body: &mut Body, count: usize) -> (usize, usize) {
+        let (mut read, mut yields, mut max) = (0, 0, 0);
+        while read < count {
+            let mut frame = std::pin::pin!(body.frame());
+            let frame = std::future::poll_fn(|context| {
+                let poll = frame.as_mut().poll(context);
+                yields += usize::from(poll.is_pending());
+                poll
+            });
+            let chunk = frame.await.unwrap().unwrap().into_data().unwrap();
+            let events = memchr::memchr_iter(b'\n', &chunk).count();
+            (read, max) = (read + events, max.max(events));
+        }
+        assert_eq!(read, count);
+        (yields, max)
+    }
+
+    /// A poll parses at most 32 KiB, or one larger object outside of the async worker.
+    #[rstest]
+    #[case::selector("labelSelector=a%3Db", "application/json")]
+    #[case::table("watch=1", "application/json;as=Table;v=v1;g=meta.k8s.io")]
+    #[tokio::test(start_paused = true)]
+    async fn parsing_does_not_occupy_the_async_worker(#[case] query: &str, #[case] accept: &str) {
+        const BYTES: usize = 10 * 1024;
+        let server = Server::new(&crate::ports::ServerPorts::default());
+        create_config_maps(&server, "initial", 40, BYTES);
+        create_config_maps(&server, "large-initial", 2, 1024 * 1024);
+        let uri = format!("/api/v1/namespaces/default/configmaps?watch=true&{query}");
+        let request = http::Request::get(uri).header("Accept", accept).body(Body::empty()).unwrap();
+        let response = crate::http::router(&server).oneshot(request).await.unwrap();
+        let mut body = response.into_body();
+        let leaves = || async_worker::LEAVE_COUNT.get();
+        let before = leaves();
+        let (yields, max) = read_events(&mut body, 42).await;
+        assert!(yields >= 10 && max <= 4, "{yields} yields, at most {max} events");
+        assert_eq!(leaves() - before, 2);
+
+        create_config_maps(&server, "later", 20, BYTES);
+        create_config_maps(&server, "large-later", 2, 1024 * 1024);
+        let (yields, _) = read_events(&mut body, 22).await;
+        assert!(yields >= 5, "{yields} yields");
+        assert_eq!(leaves() - before, 4);
+    }
+
+    /// Without a selector, events contain the stored text.
+    #[tokio::test(start_paused = true)]
+    async fn stored_text_is_sent_by_the_async_worker() {
+        let server = Server::new(&crate::ports::ServerPorts::default());
+        create_config_maps(&server, "large", 2, 1024 * 1024);
+        let request = http::Request::get("/api/v1/configmaps?watch=true").body(Body::empty()).unwrap();
+        let mut body = crate::http::router(&server).oneshot(request).await.unwrap().into_body();
+        let before = async_worker::LEAVE_COUNT.get();
+        read_events(&mut body, 2).await;
+        assert_eq!(async_worker::LEAVE_COUNT.get(), before);
     }
 }
