@@ -23,6 +23,10 @@ pub(crate) struct EventPublisher {
     occurrences: Mutex<Occurrences>,
 }
 
+/// Maximum number of transitions that are counted; each needs at most about 300 bytes. Without a count, a further
+/// transition from an equal status within a second has no event of its own.
+const MAX_OCCURRENCES: usize = 1024;
+
 /// How often each transition was recorded recently, by the name of its first event.
 #[derive(Debug, Default)]
 struct Occurrences(BTreeMap<String, Occurrence>);
@@ -133,12 +137,19 @@ impl Occurrences {
         self.0.get(name).map_or(0, |occurrence| occurrence.count)
     }
 
-    /// Counts transitions, and forgets those whose status is written with another time if it is written again.
+    /// Counts transitions, and forgets those whose status is written with another time if it is written again, and the
+    /// oldest ones if there are too many.
     fn add(&mut self, names: impl IntoIterator<Item = String>, now: Instant) {
         self.0.retain(|_, occurrence| now.duration_since(occurrence.last) < MAX_EQUAL_STATUS_TIME);
         for name in names {
             let occurrence = self.0.entry(name).or_insert(Occurrence { count: 0, last: now });
             *occurrence = Occurrence { count: occurrence.count.saturating_add(1), last: now };
+        }
+        while self.0.len() > MAX_OCCURRENCES
+            && let Some(oldest) = self.0.iter().min_by_key(|(_, occurrence)| occurrence.last)
+        {
+            let oldest = oldest.0.clone();
+            self.0.remove(&oldest);
         }
     }
 }
@@ -201,6 +212,21 @@ mod tests {
         assert_eq!((occurrences.count("a"), occurrences.count("b")), (3, 0));
         occurrences.add(["b".to_owned()], instant(start, 9));
         assert_eq!((occurrences.0.len(), occurrences.count("b")), (1, 1), "earlier transitions are forgotten");
+    }
+
+    #[test]
+    fn counted_transitions_are_limited() {
+        let (start, mut occurrences) = (Instant::now(), Occurrences::default());
+        let after = |milliseconds| start.checked_add(Duration::from_millis(milliseconds)).unwrap();
+        for number in 0..3 * MAX_OCCURRENCES as u64 {
+            occurrences.add([number.to_string()], after(number / 10));
+            assert!(occurrences.0.len() <= MAX_OCCURRENCES);
+        }
+        let newest = (3 * MAX_OCCURRENCES - 1).to_string();
+        assert_eq!((occurrences.count(&newest), occurrences.count("0")), (1, 0), "the oldest are forgotten");
+        let names = (0..2 * MAX_OCCURRENCES).map(|number| format!("equal{number}"));
+        occurrences.add(names, after(4000));
+        assert!(occurrences.0.len() <= MAX_OCCURRENCES, "transitions at the same time");
     }
 
     #[test]
