@@ -1,4 +1,4 @@
-//! Routes to the Pods of a service while obsolete and planned workloads exist.
+//! Routes to the Pods of a service while obsolete and planned workloads exist, or Pods that serve on different ports.
 //!
 //! The Pods of both have the labels of their component, so a selector of these labels alone would also select Pods that are
 //! not ready to serve, for example the workers of a group. It is restricted to the Pods of one workload.
@@ -47,6 +47,9 @@ impl Routes {
             live if is_routing_kind(&planned) && self.selects_obsolete_group(&planned, workloads) => {
                 route_to_planned(planned, live, workloads)
             }
+            Some(live) if is_routing_kind(&planned) => {
+                DesiredObject::Apply(route_by_port(&planned, live, workloads).unwrap_or(planned))
+            }
             _ => DesiredObject::Apply(planned),
         }
     }
@@ -78,14 +81,20 @@ impl Routes {
     }
 }
 
-/// Returns the live route, restricted to the obsolete workload of its component with the most serving Pods.
-fn retained_route(planned: Value, live: &Value, obsolete: &[LiveWorkload]) -> Value {
+/// Returns the planned route with the spec of the live one.
+fn with_live_spec(planned: Value, live: &Value) -> Value {
     let mut route = planned;
     for (field, value) in route["spec"].as_object_mut().into_iter().flatten() {
         if !live["spec"][field].is_null() {
             *value = live["spec"][field].clone();
         }
     }
+    route
+}
+
+/// Returns the live route, restricted to the obsolete workload of its component with the most serving Pods.
+fn retained_route(planned: Value, live: &Value, obsolete: &[LiveWorkload]) -> Value {
+    let mut route = with_live_spec(planned, live);
     let component = route["spec"]["selector"][COMPONENT].clone();
     let of_component = obsolete.iter().filter(|workload| workload.object["metadata"]["labels"][COMPONENT] == component);
     if let Some(labels) = of_component.max_by_key(|workload| serving_pods(workload).count()).and_then(pod_labels) {
@@ -115,6 +124,44 @@ fn route_to_planned(planned: Value, live: Option<&Value>, workloads: &[PlannedWo
     }
 }
 
+/// Returns the route while Pods of a Deployment serve on another port than the planned one: to the live port as long as more
+/// Pods serve on it. `None` if all serving Pods have the planned port, or if no port is known.
+fn route_by_port(planned: &Value, live: &Value, workloads: &[PlannedWorkload]) -> Option<Value> {
+    let component = &planned["spec"]["selector"][COMPONENT];
+    let of_component = |workload: &&PlannedWorkload| workload.planned["metadata"]["labels"][COMPONENT] == *component;
+    let mut deployments = workloads.iter().filter(of_component).filter_map(|workload| workload.live.as_ref());
+    let (Some(deployment), None) = (deployments.next(), deployments.next()) else { return None };
+    if deployment.object["kind"] != DEPLOYMENT.kind {
+        return None;
+    }
+    let serving: Vec<&Value> = serving_pods(deployment).collect();
+    let with_port = |port: &Value| serving.iter().copied().filter(|pod| has_port(pod, port)).collect::<Vec<&Value>>();
+    let with_planned_port = with_port(target_port(planned));
+    if with_planned_port.len() == serving.len() {
+        return None;
+    }
+    let with_live_port = with_port(target_port(live));
+    let (mut route, pods) = match with_live_port.len() > with_planned_port.len() {
+        true => (with_live_spec(planned.clone(), live), with_live_port),
+        false => (planned.clone(), with_planned_port),
+    };
+    restrict(&mut route, template_labels(pods)?);
+    Some(route)
+}
+
+/// Returns the first port of the Pods that a Service or a BackendPool routes to.
+fn target_port(route: &Value) -> &Value {
+    let spec = &route["spec"];
+    if route["kind"] == SERVICE.kind { &spec["ports"][0]["targetPort"] } else { &spec["targetPorts"][0] }
+}
+
+/// Returns whether a container of the Pod declares the port, or none declares any port.
+fn has_port(pod: &Value, port: &Value) -> bool {
+    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+    let mut ports = containers.filter_map(|container| container["ports"].as_array()).flatten().peekable();
+    ports.peek().is_none() || ports.any(|declared| declared["containerPort"] == *port)
+}
+
 /// Returns the labels that only the serving Pods of the workload have; `None` if no Pod serves. Of a Deployment, these are the
 /// Pods of the template with the most serving Pods.
 fn pod_labels(workload: &LiveWorkload) -> Option<Map<String, Value>> {
@@ -126,8 +173,13 @@ fn pod_labels(workload: &LiveWorkload) -> Option<Map<String, Value>> {
             (WORKER_INDEX.to_owned(), json!("0")),
         ]));
     }
+    template_labels(serving_pods(workload))
+}
+
+/// Returns the labels of the template of a Deployment with the most Pods among `pods`.
+fn template_labels<'a>(pods: impl IntoIterator<Item = &'a Value>) -> Option<Map<String, Value>> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for hash in serving_pods(workload).filter_map(|pod| pod["metadata"]["labels"][POD_TEMPLATE_HASH].as_str()) {
+    for hash in pods.into_iter().filter_map(|pod| pod["metadata"]["labels"][POD_TEMPLATE_HASH].as_str()) {
         *counts.entry(hash).or_default() += 1;
     }
     let (hash, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;

@@ -283,3 +283,20 @@ async fn removed_component_stops() {
     cluster.wait_for("the removal", &|server| (images(server) == ["small:1"]).then_some(())).await;
     assert_eq!(workloads(&cluster.server), ["Deployment chat-engine"]);
 }
+
+/// The port changes with the template of the Deployment: requests go to the old port until as many new Pods are ready.
+#[tokio::test(start_paused = true)]
+async fn port_changes_without_an_interruption() {
+    let mut engine = small_engine("small:1");
+    (engine["minReplicas"], engine["maxReplicas"]) = (json!(2), json!(2));
+    let cluster = cluster_with(24, engine.clone()).await;
+    engine["runner"]["image"] = json!("small:2");
+    engine["runner"]["ports"] = json!([{"containerPort": 9090}]);
+    engine["runner"]["readinessProbe"]["httpGet"]["port"] = json!(9090);
+    set_engine(&cluster, &engine);
+    wait_for_images(&cluster, &["small:2", "small:2"], &assert_routed).await;
+    let labels = json!({"ome.io/inferenceservice": "chat", "component": "engine"});
+    assert_eq!(selectors(&cluster.server), [labels.clone(), labels]);
+    let service = cluster.server.get("services", "default", "chat-engine").unwrap();
+    assert_eq!(service["spec"]["ports"][0]["port"], 9090);
+}
