@@ -44,6 +44,9 @@ impl BodyBudget {
     where
         B: HttpBody<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Unpin,
     {
+        if body.size_hint().lower() > LIMITS.max_bytes as u64 {
+            return Err(ApiError::body_too_large(LIMITS.max_bytes));
+        }
         let body = read_body(body, LIMITS, Some(self.0.clone())).await;
         body.map(RequestBody).map_err(|error| match error {
             BodyError::TooLarge { max_bytes } => ApiError::body_too_large(max_bytes),

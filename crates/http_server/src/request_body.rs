@@ -111,7 +111,8 @@ struct Deadlines {
     received: usize,
 }
 
-/// Reads a whole body, whose memory is `memory` if it is limited.
+/// Reads a whole body, whose memory is `memory` if it is limited. A body whose declared size is too large is read up to the limit,
+/// because clients that are still sending may not receive a response.
 ///
 /// # Errors
 /// The body exceeds one of `limits`, cannot be read, or its memory is not available in time.
@@ -213,9 +214,6 @@ where
     /// The body exceeds a limit, cannot be read, or its memory is not available in time. No further part can be read.
     pub async fn next_chunk(&mut self) -> Result<Option<Bytes>, BodyError> {
         let max_bytes = self.limits.max_bytes;
-        if self.declared.is_some_and(|length| length > max_bytes) {
-            return Err(BodyError::TooLarge { max_bytes });
-        }
         while let Some(frame) = self.next_frame().await? {
             let Ok(data) = frame.into_data() else { continue };
             self.length = self.length.saturating_add(data.len());

@@ -43,6 +43,10 @@ where
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin,
 {
     let (head, body) = request.into_parts();
+    // Reject an excessive `Content-Length` before reading the body.
+    if body.size_hint().lower() > BODY_LIMITS.max_bytes as u64 {
+        return Err(OpenAiError::body_too_large());
+    }
     let body = read_body(body, BODY_LIMITS, Some(memory.clone())).await?.into_bytes();
     let mut info = request::parse_request(&body)?;
     let model = info.model.take().filter(|model| !model.name.is_empty()).ok_or_else(OpenAiError::missing_model)?;
