@@ -96,7 +96,7 @@ condition_reasons! {
         PodFailed: Warning, "A Pod failed.", "Run `kubectl describe pod POD` to see why; evicted Pods are replaced automatically.";
         PodsNotCreated: Warning, "The workload controller cannot create Pods.", "The message contains its error, usually an exceeded quota.";
         Unschedulable: Warning, "No node can schedule a Pod.", "Run `ostler explain KIND/NAME` to see what each node lacks and what would help.";
-        WaitingForQuota: Normal, "Kueue has not admitted a Pod to its queue yet.", "Wait until other Pods of the queue end, or raise its quota; the command in the message shows who waits for what.";
+        WaitingForQuota: Normal, "Kueue has not admitted a Pod to its queue yet.", "Wait until other Pods of the queue end, or raise its quota; `ostler explain` shows which quota is missing and who uses it.";
         SchedulingGated: Normal, "A Pod has scheduling gates.", "The controller that set the gates must remove them; the message names the gates.";
         NotReadyYet: Normal, "A container runs but its readiness probe does not succeed yet.", "";
         Starting: Normal, "A Pod is starting.", "";
