@@ -14,11 +14,12 @@ use crate::integrations::{ListState, list_state};
 use crate::managed_fields::{is_applied, is_applied_ignoring_extra_fields};
 use crate::namespaced_name::NamespacedName;
 use crate::object::{controller_reference, is_terminating, kind_and_name, metadata_field};
-use crate::owner::{ObjectOwner, other_owner};
+use crate::owner::{ObjectOwner, other_owner, with_identity};
 use crate::precondition::with_precondition;
 use crate::prune::{PruneCandidate, prune_candidates};
 use crate::single_object::read_object;
 use crate::stores::Stores;
+use crate::transform::drop_unused_fields;
 use crate::{Error, Kind};
 
 /// Maximum number of attempts to apply an object that other clients change concurrently.
@@ -192,7 +193,7 @@ impl Applier {
         if matches!(blocked_by, Some(ApplyOutcome::Rejected(_))) {
             return Ok(convergence);
         }
-        for candidate in prune_candidates(&self.stores, self.managed_kinds, metadata_field(owner, "uid"), &retained) {
+        for candidate in prune_candidates(&self.stores, self.managed_kinds, owner, &retained) {
             self.delete(&candidate).await?;
             convergence.pruned.push(candidate.object);
         }
@@ -237,6 +238,7 @@ impl Applier {
         if let Some(outcome) = self.unlisted_outcome(kind) {
             return Ok(outcome);
         }
+        let object = &with_identity(object);
         let mut live = match self.stores.get(kind, &NamespacedName::from_object(object)) {
             None => self.read_unselected(kind, object).await?,
             cached => cached,
@@ -313,7 +315,11 @@ impl Applier {
             object: kind_and_name(object),
             source: Box::new(source),
         })?;
-        Ok(list.items.into_iter().next().map(|found| Arc::new(serde_json::to_value(found).unwrap_or_default())))
+        Ok(list.items.into_iter().next().map(|found| {
+            let mut found = serde_json::to_value(found).unwrap_or_default();
+            drop_unused_fields(&mut found, kind, self.manager);
+            Arc::new(found)
+        }))
     }
 
     /// Returns the outcome if it can be determined without a request, or `None` if the object must be applied.

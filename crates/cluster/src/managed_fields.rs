@@ -83,11 +83,22 @@ pub(crate) fn is_status_applied(live: &Value, desired: &Value, manager: &str) ->
 /// Returns whether `manager` has applied the object, not only one of its subresources. An update with the name of the manager
 /// does not count: the operator applies every object that it writes.
 #[must_use]
-pub fn is_managed_by(live: &Value, manager: &str) -> bool {
-    let entries = live["metadata"]["managedFields"].as_array();
-    entries.is_some_and(|entries| {
-        let is_applied = |entry: &Value| entry["manager"] == manager && entry["operation"] == "Apply";
-        entries.iter().any(|entry| is_applied(entry) && entry["subresource"].is_null())
+pub(crate) fn has_applied(live: &Value, manager: &str) -> bool {
+    applied_entries(live, manager).next().is_some()
+}
+
+/// Returns whether `manager` has applied the annotation.
+#[must_use]
+pub(crate) fn has_applied_annotation(live: &Value, annotation: &str, manager: &str) -> bool {
+    let field = format!("f:{annotation}");
+    applied_entries(live, manager).any(|entry| entry["fieldsV1"]["f:metadata"]["f:annotations"].get(&field).is_some())
+}
+
+/// Returns what `manager` has applied to the main resource, one entry per API version.
+fn applied_entries<'a>(live: &'a Value, manager: &'a str) -> impl Iterator<Item = &'a Value> {
+    let entries = live["metadata"]["managedFields"].as_array().into_iter().flatten();
+    entries.filter(move |entry| {
+        entry["manager"] == manager && entry["operation"] == "Apply" && entry["subresource"].is_null()
     })
 }
 
@@ -333,7 +344,7 @@ mod tests {
     #[case::status(json!({"manager": "us", "operation": "Apply", "subresource": "status"}), false)]
     #[case::other_manager(json!({"manager": "other", "operation": "Apply"}), false)]
     fn manager_has_applied_the_object(#[case] entry: Value, #[case] expect: bool) {
-        assert_eq!(is_managed_by(&json!({"metadata": {"managedFields": [entry]}}), "us"), expect);
+        assert_eq!(has_applied(&json!({"metadata": {"managedFields": [entry]}}), "us"), expect);
     }
 
     #[test]

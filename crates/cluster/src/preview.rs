@@ -8,7 +8,7 @@ use crate::apply::{Applier, ApplyOutcome, DesiredObject};
 use crate::integrations::CUSTOM_RESOURCE_DEFINITION;
 use crate::namespaced_name::NamespacedName;
 use crate::object::{controller_reference, metadata_field};
-use crate::owner::other_owner;
+use crate::owner::{other_owner, with_identity};
 use crate::predicted_apply::{ObjectSchema, predict_apply};
 use crate::prune::prune_candidates;
 use crate::{Error, Kind};
@@ -100,7 +100,7 @@ impl Applier {
                 (Some(kind), _) => self.preview_object(kind, owner, desired.object()).await?,
             });
         }
-        for candidate in prune_candidates(&self.stores, self.managed_kinds, metadata_field(owner, "uid"), &retained) {
+        for candidate in prune_candidates(&self.stores, self.managed_kinds, owner, &retained) {
             let live = self.stores.get(candidate.kind, &candidate.key);
             previews.push(ObjectPreview::new(live.map(|live| (*live).clone()), None));
         }
@@ -111,7 +111,7 @@ impl Applier {
         if let Some(outcome) = self.unlisted_outcome(kind) {
             return Ok(ObjectPreview::not_applied(object, outcome));
         }
-        let mut object = object.clone();
+        let mut object = with_identity(object);
         // A service that does not exist yet has no UID.
         if !metadata_field(owner, "uid").is_empty() {
             object["metadata"]["ownerReferences"] = json!([controller_reference(owner)]);

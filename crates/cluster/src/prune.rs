@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::Value;
+
 use crate::Kind;
 use crate::namespaced_name::NamespacedName;
 use crate::object::{is_terminating, kind_and_name, metadata_field};
@@ -22,17 +24,17 @@ pub(crate) struct PruneCandidate {
     pub(crate) object: String,
 }
 
-/// Returns the objects of `kinds` that `owner_uid` owns and that are not in `retained`, ordered by kind and key.
+/// Returns the objects of `kinds` that `owner` owns and that are not in `retained`, ordered by kind and key.
 #[must_use]
 pub(crate) fn prune_candidates(
     stores: &Stores,
     kinds: &[Kind],
-    owner_uid: &str,
+    owner: &Value,
     retained: &BTreeSet<(Kind, NamespacedName)>,
 ) -> Vec<PruneCandidate> {
     let mut candidates = Vec::new();
     for kind in kinds {
-        for object in stores.list_owned_by(*kind, owner_uid) {
+        for object in stores.list_owned_by(*kind, owner) {
             let key = NamespacedName::from_object(&object);
             if !is_terminating(&object) && !retained.contains(&(*kind, key.clone())) {
                 candidates.push(PruneCandidate {
@@ -51,8 +53,9 @@ pub(crate) fn prune_candidates(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::owner::IDENTITY_ANNOTATION;
     use kube::runtime::watcher::Event;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     const SERVICE: Kind = Kind::namespaced("", "v1", "Service", "services");
 
@@ -65,17 +68,29 @@ mod tests {
     fn prunes_owned_objects_that_are_not_retained() {
         let stores = Stores::new("us");
         let (mut terminating, mut copy) = (service("terminating", "me"), service("copy", "me"));
+        let (mut copy_of_name, mut copy_of_namespace) = (service("renamed", "me"), service("old", "me"));
+        copy_of_name["metadata"]["annotations"] = json!({IDENTITY_ANNOTATION: "Service/n/old"});
+        copy_of_namespace["metadata"]["namespace"] = json!("m");
         terminating["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         copy["metadata"]["managedFields"][0]["manager"] = json!("kubectl-create");
-        for object in [service("retained", "me"), service("old", "me"), service("foreign", "them"), terminating, copy] {
+        for object in [
+            service("retained", "me"),
+            service("old", "me"),
+            service("foreign", "them"),
+            terminating,
+            copy,
+            copy_of_name,
+            copy_of_namespace,
+        ] {
             let _ = stores.apply_event(SERVICE, Event::Apply(object));
         }
         let retained = BTreeSet::from([(SERVICE, NamespacedName::new("n", "retained"))]);
-        let names: Vec<_> = prune_candidates(&stores, &[SERVICE], "me", &retained)
+        let owner = |uid: &str| json!({"metadata": {"namespace": "n", "uid": uid}});
+        let names: Vec<_> = prune_candidates(&stores, &[SERVICE], &owner("me"), &retained)
             .into_iter()
             .map(|candidate| (candidate.key.name, candidate.uid))
             .collect();
         assert_eq!(names, [("old".to_owned(), "uid-old".to_owned())]);
-        assert!(prune_candidates(&stores, &[SERVICE], "", &retained).is_empty());
+        assert!(prune_candidates(&stores, &[SERVICE], &owner(""), &retained).is_empty());
     }
 }

@@ -18,9 +18,9 @@ use serde_json::Value;
 use crate::Kind;
 use crate::cached_object::{CachePolicy, CachedObject};
 use crate::last_applied::LastApplied;
-use crate::managed_fields::is_managed_by;
 use crate::namespaced_name::NamespacedName;
-use crate::object::controller_uid;
+use crate::object::metadata_field;
+use crate::owner::is_owned_by;
 use crate::transform::{drop_unused_fields, drop_unused_state};
 use change::CachedChange;
 pub use change::{Change, Changes};
@@ -170,24 +170,20 @@ impl Stores {
         })
     }
 
-    /// Returns one object if the owner with the UID `owner` controls it and our field manager applied it.
+    /// Returns one object if `owner` controls it and our field manager applied it.
     #[must_use]
-    pub fn get_owned_by(&self, kind: Kind, key: &NamespacedName, owner: &str) -> Option<Arc<Value>> {
-        self.get(kind, key).filter(|object| self.is_owned_by(object, owner))
+    pub fn get_owned_by(&self, kind: Kind, key: &NamespacedName, owner: &Value) -> Option<Arc<Value>> {
+        self.get(kind, key).filter(|object| is_owned_by(object, owner, self.manager))
     }
 
-    /// Returns the objects of a kind that the owner with the UID `owner` controls and that our field manager applied, in
-    /// key order. A user's copy of such an object has the same owner reference, but another field manager.
+    /// Returns the objects of a kind that `owner` controls and that our field manager applied, in key order. A copy of such an
+    /// object has the same owner reference, but another field manager or the identity of its source.
     #[must_use]
-    pub fn list_owned_by(&self, kind: Kind, owner: &str) -> Vec<Arc<Value>> {
-        let mut objects =
-            self.values(kind, |store| store.get_all(store.index.find(&controller_index_value(owner), "")));
-        objects.retain(|object| self.is_owned_by(object, owner));
+    pub fn list_owned_by(&self, kind: Kind, owner: &Value) -> Vec<Arc<Value>> {
+        let index_value = controller_index_value(metadata_field(owner, "uid"));
+        let mut objects = self.values(kind, |store| store.get_all(store.index.find(&index_value, "")));
+        objects.retain(|object| is_owned_by(object, owner, self.manager));
         objects
-    }
-
-    fn is_owned_by(&self, object: &Value, owner: &str) -> bool {
-        !owner.is_empty() && controller_uid(object) == Some(owner) && is_managed_by(object, self.manager)
     }
 
     /// Returns the objects of a kind in one namespace whose `label` has this value, in name order. The label must be one of

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::apply::{Applier, ApplyOutcome};
 use crate::namespaced_name::NamespacedName;
 use crate::object::{is_terminating, kind_and_name, metadata_field};
-use crate::owner::{ObjectOwner, other_owner};
+use crate::owner::{ObjectOwner, is_recorded_as_managed_by, other_owner};
 use crate::prune::PruneCandidate;
 use crate::{Error, Kind};
 
@@ -32,12 +32,16 @@ impl Applier {
         }
     }
 
-    /// Deletes `live` if this field manager applied it and it has not changed since the caller inspected it.
+    /// Deletes `live` if this field manager applied it, its identity is recorded, and it has not changed since the caller
+    /// inspected it.
     ///
     /// # Errors
     /// The request failed; a conflict if `live` changed.
     pub async fn delete_unowned(&self, kind: Kind, live: &Value) -> Result<(), Error> {
-        if is_terminating(live) || other_owner(live, None, self.manager).is_some() {
+        if is_terminating(live)
+            || other_owner(live, None, self.manager).is_some()
+            || !is_recorded_as_managed_by(live, self.manager)
+        {
             return Ok(());
         }
         let field = |name: &str| metadata_field(live, name).to_owned();

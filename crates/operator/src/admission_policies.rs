@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use cluster::Kind;
+use cluster::{IDENTITY_ANNOTATION, Kind};
 use serde_json::{Value, json};
 
 use crate::FIELD_MANAGER;
@@ -139,11 +139,21 @@ fn variables() -> Vec<(&'static str, String)> {
             "oldObject != null && !oldObject.metadata.?ownerReferences.orValue([]).exists(r, r.?controller.orValue(false))"
                 .to_owned(),
         ),
+        // `managedFields` of a copy may contain the operator, too. Objects of earlier releases have no identity.
+        (
+            "wasIdentified",
+            format!(
+                "oldObject != null && '{IDENTITY_ANNOTATION}' in oldObject.metadata.?annotations.orValue({{}})"
+            ),
+        ),
         (
             "wasApplied",
             format!(
                 "oldObject != null && oldObject.metadata.?managedFields.orValue([]).exists(f, f.manager == '{FIELD_MANAGER}' && \
-                 f.operation == 'Apply' && f.?subresource.orValue('') == '')"
+                 f.operation == 'Apply' && f.?subresource.orValue('') == '') && \
+                 (!variables.wasIdentified || oldObject.metadata.annotations['{IDENTITY_ANNOTATION}'] == \
+                 request.kind.kind + '/' + (oldObject.metadata.?namespace.orValue('') == '' ? '' : \
+                 oldObject.metadata.namespace + '/') + oldObject.metadata.name)"
             ),
         ),
     ];
@@ -188,7 +198,7 @@ fn service_object_validations() -> Vec<Validation> {
         ),
         of_written(
             "serviceaccounts",
-            &unchanged(&["object.?secrets", "object.?imagePullSecrets", "object.metadata.?annotations"]),
+            &format!("{} && {}", unchanged(&["object.?secrets", "object.?imagePullSecrets"]), unchanged_annotations()),
             "the operator sets no secrets and annotations of ServiceAccounts",
         ),
         of_written(
@@ -255,6 +265,16 @@ fn unchanged(fields: &[&str]) -> String {
     fields.iter().map(condition).collect::<Vec<_>>().join(" && ")
 }
 
+/// Returns the condition that the annotations of `object` are as in `oldObject`, apart from its identity.
+fn unchanged_annotations() -> String {
+    let annotations = |object: &str| format!("{object}.metadata.?annotations.orValue({{}})");
+    let (new, old) = (annotations("object"), annotations("oldObject"));
+    format!(
+        "{new}.all(a, a == '{IDENTITY_ANNOTATION}' || (oldObject != null && a in {old} && {new}[a] == {old}[a])) && \
+         (oldObject == null || {old}.all(a, a == '{IDENTITY_ANNOTATION}' || a in {new}))"
+    )
+}
+
 /// Returns the conditions for objects that no service owns.
 fn own_object_validations(namespace: &str) -> Vec<Validation> {
     let of = |resources: &str, expression: &str, message: &'static str| {
@@ -271,7 +291,8 @@ fn own_object_validations(namespace: &str) -> Vec<Validation> {
         of(
             "'acceleratorclasses', 'resourceflavors'",
             &format!(
-                "request.operation == 'CREATE' ? '{}' in object.metadata.?annotations.orValue({{}}) : variables.wasApplied",
+                "request.operation == 'CREATE' ? '{}' in object.metadata.?annotations.orValue({{}}) : \
+                 variables.wasApplied && (request.operation == 'UPDATE' || variables.wasIdentified)",
                 decide::PROVENANCE_ANNOTATION
             ),
             "the operator updates and deletes only AcceleratorClasses and ResourceFlavors that it created",

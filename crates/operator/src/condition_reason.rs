@@ -110,7 +110,7 @@ condition_reasons! {
         FlavorSynced: Normal, "The class and the ResourceFlavor select the same nodes.", "";
         FlavorGone: Warning, "The ResourceFlavor that the class was created from no longer exists.", "Delete the class, or recreate the ResourceFlavor.";
         ClassEdited: Warning, "A user edited a class that was created from a ResourceFlavor; changes to the ResourceFlavor are no longer applied.", "Revert the edit to resume synchronization with the ResourceFlavor.";
-        NotOwned: Warning, "A generated class or ResourceFlavor was restored from a backup or copied; the operator neither updates nor deletes it.", "Delete the object with the command in the message; the operator generates it again.";
+        NotOwned: Warning, "A generated class or ResourceFlavor was restored from a backup or copied; the operator neither updates nor deletes it.", "Delete the object with the command in the message; unless it is a copy with another name, the operator generates it again.";
         FlavorNotExpressible: Warning, "A ResourceFlavor cannot express the node selection of the class.", "Use only discovery.nodeSelector, or remove integration.kueueResourceFlavor.";
         FlavorPending: Normal, "The ResourceFlavor is being created or updated.", "If the condition remains, the log of the operator contains the response of the API server.";
         FlavorDiffers: Warning, "A ResourceFlavor with this name is managed by a user and selects other nodes; it was not modified.", "Change its nodeLabels, or set another name in integration.kueueResourceFlavor.";

@@ -79,7 +79,7 @@ fn pod_templates(revision: &Value) -> Option<&str> {
 /// Returns the existing ControllerRevisions of `service`.
 #[must_use]
 pub(crate) fn existing_revisions(stores: &Stores, service: &Value) -> Vec<Arc<Value>> {
-    stores.list_owned_by(CONTROLLER_REVISION, metadata_field(service, "uid"))
+    stores.list_owned_by(CONTROLLER_REVISION, service)
 }
 
 /// Returns the number of a revision.

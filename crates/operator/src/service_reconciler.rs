@@ -279,8 +279,9 @@ fn routes(context: &Context, service: &Value) -> Routes {
     if service["apiVersion"] != OME_SERVICE.api_version() {
         return Routes::default();
     }
-    let (uid, namespace) = (metadata_field(service, "uid"), metadata_field(service, "namespace"));
-    let live = [SERVICE, BACKEND_POOL, LLM_USE_CASE_SET].map(|kind| context.stores.list_owned_by(kind, uid)).concat();
+    let namespace = metadata_field(service, "namespace");
+    let live =
+        [SERVICE, BACKEND_POOL, LLM_USE_CASE_SET].map(|kind| context.stores.list_owned_by(kind, service)).concat();
     let label = plan::label_value(metadata_field(service, "name"));
     Routes { live, pods: context.stores.list_with_label(POD, namespace, plan::labels::OME_SERVICE, &label) }
 }
@@ -343,7 +344,7 @@ fn workload_reader(context: &Context) -> WorkloadReader<'_> {
 
 /// Returns the status that Gateways report for the route and the pool of the service.
 fn observed_route_status(context: &Context, service: &Value) -> RouteStatus {
-    let owned_objects = |kind| context.stores.list_owned_by(kind, metadata_field(service, "uid"));
+    let owned_objects = |kind| context.stores.list_owned_by(kind, service);
     let objects = [HTTP_ROUTE, INFERENCE_POOL].map(owned_objects).concat();
     route_status(objects.iter().map(AsRef::as_ref))
 }

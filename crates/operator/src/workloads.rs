@@ -79,7 +79,7 @@ impl WorkloadReader<'_> {
     /// Returns the existing workloads of `service`, independent of its current plan.
     pub(crate) fn existing_workloads(&self, service: &Value) -> Vec<PlannedWorkload> {
         let workloads_of_kind = |kind: Kind| {
-            let owned = self.stores.list_owned_by(kind, metadata_field(service, "uid"));
+            let owned = self.stores.list_owned_by(kind, service);
             owned.into_iter().map(move |object| self.read_workload(service, &object, kind))
         };
         [DEPLOYMENT, LEADER_WORKER_SET].into_iter().flat_map(workloads_of_kind).collect()
@@ -101,7 +101,7 @@ impl WorkloadReader<'_> {
         let has_planned_component =
             |object: &Value| planned.iter().any(|workload| component(&workload.planned) == component(object));
         let obsolete_of_kind = |kind: Kind| {
-            let owned = self.stores.list_owned_by(kind, metadata_field(service, "uid"));
+            let owned = self.stores.list_owned_by(kind, service);
             let is_obsolete = move |object: &Arc<Value>| {
                 !is_terminating(object) && !is_planned(object) && has_planned_component(object)
             };
@@ -130,7 +130,7 @@ fn workload_kind(object: &Value) -> Option<Kind> {
 }
 
 fn live_workload(stores: &Stores, service: &Value, kind: Kind, key: &NamespacedName) -> Option<LiveWorkload> {
-    let object = stores.get_owned_by(kind, key, metadata_field(service, "uid"))?;
+    let object = stores.get_owned_by(kind, key, service)?;
     let mut pods = candidate_pods(stores, kind, &object);
     pods.retain(|pod| is_pod_of(pod, kind, &object));
     Some(LiveWorkload { object, pods })

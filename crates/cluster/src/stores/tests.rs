@@ -90,6 +90,10 @@ fn lists_objects_of_one_namespace() {
     assert_eq!(names, ["y"]);
 }
 
+fn owner(uid: &str) -> Value {
+    json!({"metadata": {"namespace": "a", "uid": uid}})
+}
+
 #[test]
 fn lists_objects_by_owner() {
     let stores = Stores::new("us");
@@ -99,7 +103,11 @@ fn lists_objects_by_owner() {
         pod
     };
     let names = |owner: &str| -> Vec<String> {
-        stores.list_owned_by(POD, owner).iter().map(|object| metadata_field(object, "name").to_owned()).collect()
+        stores
+            .list_owned_by(POD, &self::owner(owner))
+            .iter()
+            .map(|object| metadata_field(object, "name").to_owned())
+            .collect()
     };
     let _ = list(
         &stores,
@@ -124,8 +132,8 @@ fn lists_objects_by_owner() {
     copy["metadata"]["managedFields"] = json!([{"manager": "kubectl-create", "operation": "Update"}]);
     let _ = stores.apply_event(POD, Event::Apply(copy));
     assert_eq!(names("me"), ["z"]);
-    assert!(stores.get_owned_by(POD, &NamespacedName::new("a", "v"), "me").is_none());
-    assert!(stores.get_owned_by(POD, &NamespacedName::new("a", "z"), "me").is_some());
+    assert!(stores.get_owned_by(POD, &NamespacedName::new("a", "v"), &owner("me")).is_none());
+    assert!(stores.get_owned_by(POD, &NamespacedName::new("a", "z"), &owner("me")).is_some());
 }
 
 #[test]

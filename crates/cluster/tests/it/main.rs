@@ -9,7 +9,9 @@ mod supervision;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use cluster::{Applier, ApplyOutcome, Convergence, DesiredObject, Kind, ObjectOwner, StatusWriter, Stores};
+use cluster::{
+    Applier, ApplyOutcome, Convergence, DesiredObject, IDENTITY_ANNOTATION, Kind, ObjectOwner, StatusWriter, Stores,
+};
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use kube::client::Body;
@@ -71,9 +73,10 @@ fn desired(port: i64) -> Value {
 /// Returns the live object after an apply of `desired(80)`.
 fn live_object() -> Value {
     json!({"metadata": {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "3",
+        "annotations": {IDENTITY_ANNOTATION: "Service/n/a"},
         "ownerReferences": [{"apiVersion": "g/v1", "kind": "Owner", "name": "o", "uid": "owner-uid", "controller": true, "blockOwnerDeletion": true}],
         "managedFields": [{"manager": MANAGER, "operation": "Apply", "apiVersion": "v1", "fieldsV1": {
-            "f:metadata": {"f:ownerReferences": {"k:{\"uid\":\"owner-uid\"}": {}}},
+            "f:metadata": {"f:annotations": {"f:ostler.io/identity": {}}, "f:ownerReferences": {"k:{\"uid\":\"owner-uid\"}": {}}},
             "f:spec": {"f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}}}}}}]},
         "spec": {"clusterIP": "10.0.0.1", "ports": [{"port": 80, "protocol": "TCP"}]}})
 }
@@ -146,6 +149,7 @@ async fn server_defaults_in_atomic_value_cause_one_apply() {
 async fn updates_changed_object_and_prunes_old_one_with_preconditions() {
     let mut old = live_object();
     old["metadata"]["name"] = json!("old");
+    old["metadata"]["annotations"][IDENTITY_ANNOTATION] = json!("Service/n/old");
     let (result, requests) = converge(200, vec![live_object(), old], vec![desired(81)]).await;
     assert_eq!(result.results[0].outcome, ApplyOutcome::Updated);
     assert_eq!(result.pruned, ["Service n/old"]);
@@ -175,7 +179,9 @@ async fn copy_of_an_owned_object_is_neither_modified_nor_pruned() {
         copy["metadata"]["managedFields"] = json!([{"manager": "kubectl-create", "operation": "Update"}]);
     }
     other_copy["metadata"]["name"] = json!("b");
-    let (result, requests) = converge(200, vec![copy, other_copy], vec![desired(81)]).await;
+    let mut copy_with_managers = live_object();
+    copy_with_managers["metadata"]["name"] = json!("c");
+    let (result, requests) = converge(200, vec![copy, other_copy, copy_with_managers], vec![desired(81)]).await;
     assert_eq!(result.results[0].outcome, ApplyOutcome::NotOwned(ObjectOwner::FieldManager));
     assert!(result.pruned.is_empty() && requests.is_empty());
 }

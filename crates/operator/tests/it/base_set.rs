@@ -1,5 +1,7 @@
 //! The base set of accelerator classes in the operator's namespace.
 
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
+use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
 use crate::accelerator_classes::{CLASSES, copy_of, gpu_node, names, options_with_known_classes, user_class};
@@ -125,6 +127,74 @@ async fn misspelled_key_emits_an_event_and_deletes_nothing() {
     for name in ["small-gpu", "medium-gpu", "large-gpu"] {
         assert!(names(&test_cluster.server, CLASSES).contains(&name.to_owned()), "{name}");
     }
+}
+
+/// Earlier releases did not record the identity of generated classes. Classes of the base set are adopted; others may be copies.
+#[tokio::test(start_paused = true)]
+async fn classes_of_an_earlier_release_are_adopted() {
+    let test_cluster = start(BASE_SET);
+    let generated = test_cluster.wait_for_class("large-gpu", |_| true).await;
+    test_cluster.wait_until_idle().await;
+    let earlier = TestCluster::empty();
+    earlier.server.create("namespaces", json!({"metadata": {"name": "ome-system"}})).unwrap();
+    let api = kube::Api::<DynamicObject>::all_with(
+        earlier.user_client(),
+        &ApiResource::from_gvk(&GroupVersionKind::gvk("ome.io", "v1beta1", "AcceleratorClass")),
+    );
+    for name in ["large-gpu", "large-gpu-copy"] {
+        let mut class = copy_of(&generated, name);
+        class["metadata"]["annotations"].as_object_mut().unwrap().remove(cluster::IDENTITY_ANNOTATION);
+        let params = PatchParams::apply(operator::FIELD_MANAGER);
+        api.patch(name, &params, &Patch::Apply(&class)).await.unwrap();
+    }
+    earlier.server.create("configmaps", config_map(BASE_SET)).unwrap();
+    earlier.start_operator(options_with_known_classes());
+    earlier
+        .wait_for_class("large-gpu", |class| {
+            class["metadata"]["annotations"][cluster::IDENTITY_ANNOTATION] == "AcceleratorClass/large-gpu"
+        })
+        .await;
+    earlier.wait_until_idle().await;
+    for name in ["large-gpu", "large-gpu-copy"] {
+        let class = earlier.server.get(CLASSES, "", name).unwrap();
+        assert_eq!(cluster::find_current_condition(&class, "Managed"), None, "{name}");
+    }
+    earlier.server.delete("configmaps", "ome-system", "accelerator-classes-base", None).unwrap();
+    earlier.wait_for_deletion(CLASSES, "large-gpu").await;
+    earlier.wait_until_idle().await;
+    assert!(earlier.server.get(CLASSES, "", "large-gpu-copy").is_some());
+}
+
+/// Creates a copy with the field managers of the source, as a client that copies complete objects does: the creation makes the
+/// client the manager, and a later update restores the managers of the source.
+fn copy_with_managers(test_cluster: &TestCluster, resource: &str, source: &Value, name: &str) -> Value {
+    let mut created = Value::clone(&test_cluster.server.create(resource, copy_of(source, name)).unwrap());
+    created["metadata"]["managedFields"] = source["metadata"]["managedFields"].clone();
+    Value::clone(&test_cluster.server.update(resource, created).unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn copy_with_field_managers_is_reported_and_not_deleted() {
+    let test_cluster = start(BASE_SET);
+    let generated = test_cluster.wait_for_class("large-gpu", |_| true).await;
+    test_cluster.wait_until_idle().await;
+    let copy = copy_with_managers(&test_cluster, CLASSES, &generated, "my-gpu");
+    test_cluster.wait_until_idle().await;
+    let class = test_cluster.server.get(CLASSES, "", "my-gpu").unwrap();
+    let condition = cluster::find_current_condition(&class, "Managed").unwrap();
+    assert_eq!(
+        (&condition["reason"], condition["message"].as_str().unwrap()),
+        (
+            &json!("NotOwned"),
+            "AcceleratorClass my-gpu is a copy of AcceleratorClass large-gpu, which the operator generated; it is neither updated \
+             nor deleted. Run `kubectl delete acceleratorclasses.ome.io my-gpu`, or, to maintain the copy yourself, remove its \
+             annotation ome.io/made-from"
+        )
+    );
+    test_cluster.server.delete("configmaps", "ome-system", "accelerator-classes-base", None).unwrap();
+    test_cluster.wait_for_deletion(CLASSES, "large-gpu").await;
+    test_cluster.wait_until_idle().await;
+    assert_eq!(test_cluster.server.get(CLASSES, "", "my-gpu").unwrap()["spec"], copy["spec"]);
 }
 
 /// A copy has the annotations of the generated class, but its field manager is the user.

@@ -7,6 +7,7 @@ use embedded::Server;
 use http_body_util::BodyExt;
 use kube::client::Body;
 use proptest::prelude::*;
+use rstest::rstest;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -23,22 +24,27 @@ const BASE_SET: &str = include_str!("../../../decide/src/inventory/base_set_seed
 /// Resource, namespace and name of an object.
 type Target = (String, String, String);
 
-/// What the user changes in the copy that replaces an object.
+/// The copy of an object that the user creates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Copy {
-    /// Nothing.
+    /// The copy replaces the object, and has the same content.
     Exact,
-    /// The copy has no owner reference and no annotations.
+    /// The copy replaces the object, and has no owner reference and no annotations.
     Detached,
-    /// The copy has an additional label.
+    /// The copy replaces the object, and has an additional label.
     Labeled,
+    /// The copy has another name and the field managers of the object, which remains.
+    OtherName,
+    /// The same in another namespace, without owner reference, because Kubernetes deletes objects whose owner does not exist in
+    /// their namespace.
+    OtherNamespace,
 }
 
-/// A user who replaces the objects of some write requests.
+/// A user who copies the objects of some write requests.
 struct User {
     server: Server,
-    /// Numbers of the write requests whose objects are replaced.
-    replaced_writes: BTreeMap<usize, Copy>,
+    /// Numbers of the write requests whose objects are copied.
+    copied_writes: BTreeMap<usize, Copy>,
     writes: usize,
     /// The user's objects without what the API server and status writes change.
     objects: BTreeMap<Target, Value>,
@@ -47,13 +53,24 @@ struct User {
 // === impl User ===
 
 impl User {
-    /// Replaces the object of a write request, or creates it if it does not exist.
+    /// Copies the object of a write request, or creates it if it does not exist.
     fn before_write(&mut self, path: &str, body: &Value) {
         let number = self.writes;
         self.writes += 1;
-        let (Some(copy), Some(target)) = (self.replaced_writes.get(&number), target(path)) else { return };
+        let (Some(copy), Some(target)) = (self.copied_writes.get(&number), target(path)) else { return };
         let (resource, namespace, name) = &target;
+        if name.ends_with("-copy") {
+            return;
+        }
         let live = self.server.get(resource, namespace, name);
+        match (copy, &live) {
+            (Copy::OtherName, Some(live)) => return self.copy_with_managers(resource, namespace, live),
+            (Copy::OtherNamespace, Some(live)) if !namespace.is_empty() => {
+                return self.copy_with_managers(resource, "copies", live);
+            }
+            (Copy::OtherName | Copy::OtherNamespace, _) => return,
+            (Copy::Exact | Copy::Detached | Copy::Labeled, _) => {}
+        }
         let source = live.as_deref().unwrap_or(body);
         let Some(object) = copied(source, *copy) else { return };
         if live.is_some() {
@@ -61,6 +78,33 @@ impl User {
         }
         let created = self.server.create(resource, object).unwrap();
         self.objects.insert(target, user_fields(&created));
+    }
+
+    /// Creates a copy of `live`, and restores its field managers with an update, because the creation makes the user the
+    /// manager of all fields.
+    fn copy_with_managers(&mut self, resource: &str, namespace: &str, live: &Value) {
+        let copy_name = format!("{}-copy", live["metadata"]["name"].as_str().unwrap());
+        let target = (resource.to_owned(), namespace.to_owned(), copy_name.clone());
+        if self.server.get(resource, namespace, &copy_name).is_some() {
+            return;
+        }
+        let mut object = copied(live, Copy::Exact).unwrap();
+        object["metadata"]["name"] = json!(copy_name);
+        if !namespace.is_empty() {
+            object["metadata"]["namespace"] = json!(namespace);
+        }
+        if namespace == "copies" {
+            object["metadata"].as_object_mut().unwrap().remove("ownerReferences");
+        }
+        if resource == "services" {
+            ["clusterIP", "clusterIPs"]
+                .iter()
+                .for_each(|field| drop(object["spec"].as_object_mut().unwrap().remove(*field)));
+        }
+        let mut created = (*self.server.create(resource, object).unwrap()).clone();
+        created["metadata"]["managedFields"] = live["metadata"]["managedFields"].clone();
+        let updated = self.server.update(resource, created).unwrap();
+        self.objects.insert(target, user_fields(&updated));
     }
 
     /// Returns the objects that someone else changed or deleted.
@@ -86,7 +130,7 @@ fn copied(source: &Value, copy: Copy) -> Option<Value> {
         metadata.remove(field);
     }
     match copy {
-        Copy::Exact => {}
+        Copy::Exact | Copy::OtherName | Copy::OtherNamespace => {}
         Copy::Detached => ["ownerReferences", "annotations"].iter().for_each(|field| drop(metadata.remove(*field))),
         Copy::Labeled => metadata.entry("labels").or_insert_with(|| json!({}))["example.com/mine"] = json!("yes"),
     }
@@ -141,7 +185,9 @@ fn client(user: &Arc<Mutex<User>>) -> kube::Client {
 fn server() -> Server {
     let server = server_with_crds([api::crds(), api::integrations::crds()].concat());
     server.create(CRDS, flavor_crd(&["v1beta1", "v1beta2"])).unwrap();
-    server.create("namespaces", json!({"metadata": {"name": "ome-system"}})).unwrap();
+    for namespace in ["ome-system", "copies"] {
+        server.create("namespaces", json!({"metadata": {"name": namespace}})).unwrap();
+    }
     server
 }
 
@@ -152,10 +198,10 @@ fn update(server: &Server, resource: &str, namespace: &str, name: &str, update: 
 }
 
 /// Creates what the operator writes objects for, and then changes and removes it.
-async fn run(replaced_writes: BTreeMap<usize, Copy>) -> (Vec<String>, usize) {
+async fn run(copied_writes: BTreeMap<usize, Copy>) -> (Vec<String>, usize) {
     let test_cluster = TestCluster::without_operator(server());
     let server = test_cluster.server.clone();
-    let user = User { server: server.clone(), replaced_writes, writes: 0, objects: BTreeMap::new() };
+    let user = User { server: server.clone(), copied_writes, writes: 0, objects: BTreeMap::new() };
     let user = Arc::new(Mutex::new(user));
     let stop = CancellationToken::new();
     let _stop = stop.clone().drop_guard();
@@ -192,9 +238,9 @@ async fn run(replaced_writes: BTreeMap<usize, Copy>) -> (Vec<String>, usize) {
     (user.violations(), user.writes)
 }
 
-fn run_paused(replaced_writes: BTreeMap<usize, Copy>) -> (Vec<String>, usize) {
+fn run_paused(copied_writes: BTreeMap<usize, Copy>) -> (Vec<String>, usize) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    runtime.block_on(run(replaced_writes))
+    runtime.block_on(run(copied_writes))
 }
 
 proptest! {
@@ -202,13 +248,13 @@ proptest! {
 
     #[test]
     fn replaced_objects_are_never_changed_or_deleted(
-        replaced in prop::collection::btree_map(
+        copied in prop::collection::btree_map(
             0..90_usize,
-            prop::sample::select(vec![Copy::Exact, Copy::Detached, Copy::Labeled]),
+            prop::sample::select(vec![Copy::Exact, Copy::Detached, Copy::Labeled, Copy::OtherName, Copy::OtherNamespace]),
             1..8,
         )
     ) {
-        let (violations, _) = run_paused(replaced);
+        let (violations, _) = run_paused(copied);
         prop_assert!(violations.is_empty(), "{violations:#?}");
     }
 }
@@ -220,5 +266,12 @@ fn every_written_object_may_be_replaced() {
     assert_eq!(violations, [""; 0]);
     assert!(writes >= 60, "the scenario is large enough for the generated numbers: {writes}");
     let (violations, _) = run_paused((0..2 * writes).map(|number| (number, Copy::Exact)).collect());
+    assert_eq!(violations, [""; 0]);
+}
+
+/// Every object that the operator updates or deletes has a copy with its field managers; the operator must not delete it.
+#[rstest]
+fn every_written_object_may_have_copies(#[values(Copy::OtherName, Copy::OtherNamespace)] copy: Copy) {
+    let (violations, _) = run_paused((0..400).map(|number| (number, copy)).collect());
     assert_eq!(violations, [""; 0]);
 }

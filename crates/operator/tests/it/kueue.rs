@@ -43,7 +43,7 @@ impl TestCluster {
         self.server.update(FLAVORS, flavor).unwrap();
     }
 
-    async fn wait_for_deletion(&self, resource: &str, name: &str) {
+    pub(crate) async fn wait_for_deletion(&self, resource: &str, name: &str) {
         self.wait_for(&format!("deletion of {resource} {name}"), |server| {
             server.get(resource, "", name).is_none().then_some(())
         })

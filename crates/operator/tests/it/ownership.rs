@@ -21,6 +21,9 @@ const CLASS: Kind = operator::kinds::ACCELERATOR_CLASS;
 const MANAGED_KINDS: &[Kind] = &[SERVICE, CONFIG_MAP];
 const KINDS: [Kind; 3] = [SERVICE, CONFIG_MAP, CLASS];
 const NAMES: [&str; 2] = ["a", "b"];
+/// Names of copies of our objects: desired ones, one that is not desired, and one in another namespace.
+const COPY_NAMES: [&str; 4] = ["a", "b", "copy", COPY_IN_OTHER_NAMESPACE];
+const COPY_IN_OTHER_NAMESPACE: &str = "copy-in-other-namespace";
 
 /// Kind and name of an object.
 type Target = (Kind, &'static str);
@@ -49,6 +52,10 @@ enum UserAction {
     Detach,
     /// Makes another object the controller.
     ChangeController,
+    /// Copies our object to another name with its field managers, annotations, labels and owner references.
+    CopyTo(&'static str),
+    /// Does the same, but without annotations.
+    CopyWithoutAnnotationsTo(&'static str),
 }
 
 /// User actions before the request with this number.
@@ -60,6 +67,8 @@ enum Step {
     User(Target, UserAction),
     /// Updates the cache of a kind.
     Sync(Kind),
+    /// Copies the objects of all kinds with this name, and updates the caches.
+    Copy(&'static str, UserAction),
     /// Applies the desired owned objects, and prunes the others.
     Converge {
         desired: BTreeSet<(usize, usize)>,
@@ -88,8 +97,12 @@ fn resource(kind: Kind) -> String {
     kind.group_resource()
 }
 
-fn namespace(kind: Kind) -> &'static str {
-    if kind.namespaced { "default" } else { "" }
+fn namespace((kind, name): Target) -> &'static str {
+    match name {
+        _ if !kind.namespaced => "",
+        COPY_IN_OTHER_NAMESPACE => "other",
+        _ => "default",
+    }
 }
 
 /// Returns the desired object.
@@ -133,6 +146,7 @@ impl World {
     fn new() -> World {
         let is_class = |definition: &Value| definition["metadata"]["name"] == CLASS.group_resource().as_str();
         let server = server_with_crds(api::crds().into_iter().filter(is_class).collect());
+        server.create("namespaces", json!({"metadata": {"name": "other"}})).unwrap();
         for name in ["owner", "other"] {
             let object = json!({"metadata": {"namespace": "default", "name": name}});
             server.create("configmaps", object).unwrap();
@@ -140,8 +154,8 @@ impl World {
         World { server, foreign: BTreeMap::new(), violations: Vec::new(), interference: Vec::new(), requests: 0 }
     }
 
-    fn live(&self, (kind, name): Target) -> Option<Arc<Value>> {
-        self.server.get(&resource(kind), namespace(kind), name)
+    fn live(&self, target: Target) -> Option<Arc<Value>> {
+        self.server.get(&resource(target.0), namespace(target), target.1)
     }
 
     /// Records every user's object that was changed or deleted by someone else.
@@ -187,8 +201,41 @@ impl World {
                 let references = controller_reference(&self.server, "other");
                 self.update(target, &live, |object| object["metadata"]["ownerReferences"] = references.clone());
             }
+            (UserAction::CopyTo(name), Some(live)) => self.copy(target, name, (*live).clone()),
+            (UserAction::CopyWithoutAnnotationsTo(name), Some(live)) => {
+                let mut source = (*live).clone();
+                source["metadata"].as_object_mut().unwrap().remove("annotations");
+                self.copy(target, name, source);
+            }
             _ => {}
         }
+    }
+
+    /// Copies `source`, the content of our object `target`, if no object has the name. Like a controller that copies objects,
+    /// the user creates the copy and updates it later. The creation makes the user the manager of all fields, but the update
+    /// restores the managers of the source.
+    fn copy(&mut self, target: Target, name: &'static str, mut source: Value) {
+        let copy = (target.0, name);
+        if self.foreign.contains_key(&target) || self.live(copy).is_some() {
+            return;
+        }
+        let metadata = source["metadata"].as_object_mut().unwrap();
+        ["uid", "resourceVersion", "creationTimestamp"].iter().for_each(|field| drop(metadata.remove(*field)));
+        metadata["name"] = json!(name);
+        if target.0.namespaced {
+            metadata["namespace"] = json!(namespace(copy));
+        }
+        // Kubernetes deletes an object whose owner does not exist in its namespace.
+        if name == COPY_IN_OTHER_NAMESPACE {
+            metadata.remove("ownerReferences");
+        }
+        if let Some(spec) = source["spec"].as_object_mut() {
+            ["clusterIP", "clusterIPs"].iter().for_each(|field| drop(spec.remove(*field)));
+        }
+        let managers = source["metadata"]["managedFields"].clone();
+        let created = self.server.create(&resource(target.0), source).unwrap();
+        self.update(copy, &created, |object| object["metadata"]["managedFields"] = managers.clone());
+        assert_eq!(self.live(copy).unwrap()["metadata"]["managedFields"], managers);
     }
 
     fn create(&mut self, (kind, name): Target, shape: Shape) {
@@ -216,7 +263,7 @@ impl World {
     }
 
     fn delete(&mut self, target: Target) {
-        self.server.delete(&resource(target.0), namespace(target.0), target.1, None).unwrap();
+        self.server.delete(&resource(target.0), namespace(target), target.1, None).unwrap();
         self.foreign.remove(&target);
     }
 
@@ -296,6 +343,10 @@ async fn run(steps: Vec<Step>) -> Vec<String> {
         match step {
             Step::User(target, action) => world.lock().unwrap().act(target, action),
             Step::Sync(kind) => sync(&stores, &server, kind),
+            Step::Copy(name, action) => {
+                KINDS.iter().for_each(|kind| world.lock().unwrap().act((*kind, name), action));
+                KINDS.iter().for_each(|kind| sync(&stores, &server, *kind));
+            }
             Step::Converge { desired, variant, interference } => {
                 world.lock().unwrap().prepare(&interference);
                 converge(&applier, &owner, &desired, variant).await;
@@ -328,8 +379,9 @@ async fn check_liveness(world: &Arc<Mutex<World>>, stores: &Stores, applier: &Ap
         (0..MANAGED_KINDS.len()).flat_map(|kind| (0..NAMES.len()).map(move |name| (kind, name))).collect();
     converge(applier, owner, &all_owned, 1).await;
     apply_classes(applier, stores, &(0..NAMES.len()).collect(), 1).await;
-    let live =
-        || KINDS.into_iter().flat_map(|kind| NAMES.map(|name| server.get(&resource(kind), namespace(kind), name)));
+    let live = || {
+        KINDS.into_iter().flat_map(|kind| NAMES.map(|name| server.get(&resource(kind), namespace((kind, name)), name)))
+    };
     assert!(live().all(|object| object.is_some_and(|object| is_managed_by(&object, MANAGER))));
     KINDS.iter().for_each(|kind| sync(stores, &server, *kind));
     converge(applier, owner, &BTreeSet::new(), 1).await;
@@ -351,6 +403,15 @@ fn user_actions() -> impl Strategy<Value = UserAction> {
         1 => Just(UserAction::Delete),
         1 => Just(UserAction::Detach),
         1 => Just(UserAction::ChangeController),
+        2 => copies(),
+    ]
+}
+
+fn copies() -> impl Strategy<Value = UserAction> {
+    let copy_names = prop::sample::select(COPY_NAMES.to_vec());
+    prop_oneof![
+        2 => copy_names.clone().prop_map(UserAction::CopyTo),
+        1 => copy_names.prop_map(UserAction::CopyWithoutAnnotationsTo),
     ]
 }
 
@@ -361,6 +422,7 @@ fn steps() -> impl Strategy<Value = Step> {
     prop_oneof![
         2 => (targets(), user_actions()).prop_map(|(target, action)| Step::User(target, action)),
         2 => prop::sample::select(KINDS.to_vec()).prop_map(Step::Sync),
+        3 => (prop::sample::select(NAMES.to_vec()), copies()).prop_map(|(name, copy)| Step::Copy(name, copy)),
         4 => (owned, 0..2_u8, interference())
             .prop_map(|(desired, variant, interference)| Step::Converge { desired, variant, interference }),
         2 => (classes, 0..2_u8, interference())

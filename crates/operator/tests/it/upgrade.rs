@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::cluster::is_managed_by;
 use api::parse_manifest;
 use embedded::{Server, Subscription};
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
@@ -128,6 +129,17 @@ fn services(server: &Server) -> Vec<Arc<Value>> {
     [OME_SERVICES, FUSIONINFER_SERVICES].into_iter().flat_map(|resource| server.list(resource)).collect()
 }
 
+/// Returns the objects that the operator applied.
+fn owned_objects(server: &Server) -> Vec<Value> {
+    let objects_of_kind = |kind: &::cluster::Kind| {
+        let objects = server.list(&kind.group_resource()).into_iter();
+        objects.map(|object| Value::clone(&object)).filter(|object| is_managed_by(object, operator::FIELD_MANAGER))
+    };
+    let objects: Vec<Value> = operator::kinds::OWNED.iter().flat_map(objects_of_kind).collect();
+    assert!(objects.len() > 200, "{}", objects.len());
+    objects
+}
+
 /// Returns the Pod templates of all workloads, by namespace, kind and name.
 fn workload_templates(server: &Server) -> BTreeMap<String, Value> {
     let workloads = WORKLOADS.into_iter().flat_map(|resource| server.list(resource));
@@ -183,6 +195,11 @@ async fn start_with_ready_services_restarts_no_pod() {
     assert_eq!(workload_templates(&cluster.server), templates);
     assert_eq!(self::selections(&cluster.server), selections);
     assert_all_ready(&cluster.server);
+    for object in owned_objects(&cluster.server) {
+        let (kind, namespace) = (object["kind"].as_str().unwrap(), object["metadata"]["namespace"].as_str().unwrap());
+        let identity = &object["metadata"]["annotations"][::cluster::IDENTITY_ANNOTATION];
+        assert_eq!(*identity, format!("{kind}/{namespace}/{}", name(&object)), "the object is adopted");
+    }
 }
 
 /// The definitions are replaced while an operator runs, as `ostler crds | kubectl apply --server-side -f -` does: no object is

@@ -1,5 +1,6 @@
 //! What a holder of the operator's token cannot do: RBAC grants the verb, and a ValidatingAdmissionPolicy denies the object.
 
+use cluster::IDENTITY_ANNOTATION;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -140,7 +141,12 @@ async fn managed_objects_can_be_changed(test_cluster: &TestCluster, owner: &Valu
     test_cluster.patch(CONFIG_MAPS, NAMESPACE, "managed", &no_owner).await;
     assert_eq!(write(test_cluster, CONFIG_MAPS, NAMESPACE, "managed", &orphaned()).await, None);
     assert_eq!(write(test_cluster, CONFIG_MAPS, NAMESPACE, "managed", &Write::Delete).await, None);
-    let own_class = class(json!({"ome.io/made-from": "nodes"}));
+    let mut account = owned(owner, NAMESPACE, "v1", "ServiceAccount", "managed", json!({}));
+    account["metadata"]["annotations"] = json!({IDENTITY_ANNOTATION: format!("ServiceAccount/{NAMESPACE}/managed")});
+    for change in [Write::Apply(account), Write::Delete] {
+        assert_eq!(write(test_cluster, ACCOUNTS, NAMESPACE, "managed", &change).await, None);
+    }
+    let own_class = class(json!({"ome.io/made-from": "nodes", IDENTITY_ANNOTATION: "AcceleratorClass/foreign"}));
     for change in [Write::Apply(own_class), Write::Delete] {
         assert_eq!(write(test_cluster, CLASSES, "", "foreign", &change).await, None);
     }
@@ -157,6 +163,11 @@ async fn foreign_objects_cannot_be_changed(test_cluster: &TestCluster, owner: &V
     }
     // A user's copy of an object of the service.
     test_cluster.apply(&mine("v1", "ConfigMap", "copied", json!({"data": {"a": "1"}}))).await;
+    // A copy with the operator's `managedFields`, which names its source.
+    let mut copy = mine("v1", "ConfigMap", "copied-with-managers", json!({"data": {"a": "1"}}));
+    copy["metadata"]["annotations"] = json!({IDENTITY_ANNOTATION: format!("ConfigMap/{NAMESPACE}/managed")});
+    let create = Write::Apply(copy);
+    assert_eq!(write(test_cluster, CONFIG_MAPS, NAMESPACE, "copied-with-managers", &create).await, None);
     let mut system_deployment = owned(owner, "kube-system", "apps/v1", "Deployment", "mine", deployment_spec());
     system_deployment["metadata"]["namespace"] = json!("kube-system");
     let replicas = || Write::Merge(json!({"spec": {"replicas": 1}}));
@@ -178,6 +189,8 @@ async fn foreign_objects_cannot_be_changed(test_cluster: &TestCluster, owner: &V
             (DEPLOYMENTS, "kube-system", "mine", Write::Apply(system_deployment)),
             (CONFIG_MAPS, NAMESPACE, "copied", Write::Merge(json!({"data": {"a": "2"}}))),
             (CONFIG_MAPS, NAMESPACE, "copied", Write::Delete),
+            (CONFIG_MAPS, NAMESPACE, "copied-with-managers", Write::Merge(json!({"data": {"a": "2"}}))),
+            (CONFIG_MAPS, NAMESPACE, "copied-with-managers", Write::Delete),
             (RBAC_ROLES, NAMESPACE, "theirs", Write::Merge(json!({"rules": []}))),
             (RBAC_ROLES, NAMESPACE, "theirs", Write::Delete),
             (ACCOUNTS, NAMESPACE, "default", Write::Delete),
