@@ -21,7 +21,7 @@ use kube::client::{Body, ClientBuilder};
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 use tower::{BoxError, Layer, Service};
 
-use crate::credential_plugin::client_with_plugin;
+use crate::credential_plugin::{creation_error, credential_plugin, service_with_plugin};
 
 /// Maximum duration of a request, including retries and the whole response. It also limits how long the API server may
 /// take until it starts to respond to a watch.
@@ -66,15 +66,21 @@ enum TimeoutError {
 
 /// Returns a client of the API server of `config`. Requests fail after 30 seconds, watches after 10 minutes without an
 /// event or a bookmark, and requests that need credentials from a plugin after
-/// [`CREDENTIAL_PLUGIN_TIMEOUT`](crate::CREDENTIAL_PLUGIN_TIMEOUT) without them. Runs the plugin and waits for it.
+/// [`CREDENTIAL_PLUGIN_TIMEOUT`](crate::CREDENTIAL_PLUGIN_TIMEOUT) without them, which is part of the 30 seconds. Runs the
+/// plugin and waits for it.
 ///
 /// # Errors
 /// The configuration is invalid, or the plugin failed.
 pub fn new_client(config: kube::Config) -> Result<Client, kube::Error> {
-    let build = |config| Ok(ClientBuilder::try_from(config)?.with_layer(&DeadlineLayer).build());
-    match client_with_plugin(&config, build)? {
-        Some(client) => Ok(client),
-        None => build(config),
+    let plugin = credential_plugin(&config.auth_info);
+    client_of_config(config).map_err(|error| creation_error(plugin, error))
+}
+
+fn client_of_config(config: kube::Config) -> Result<Client, kube::Error> {
+    let without_deadlines = |config| Ok(ClientBuilder::try_from(config)?.build());
+    match service_with_plugin(&config, without_deadlines)? {
+        Some(service) => Ok(client_of_service(service, &config.default_namespace)),
+        None => Ok(ClientBuilder::try_from(config)?.with_layer(&DeadlineLayer).build()),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Credentials from a plugin: a program that the kubeconfig names, for example a command of a cloud provider.
 //!
 //! `kube` runs the plugin again before a token expires and waits for it without a limit. Here, at most one plugin runs at a
-//! time, each request waits for it for a limited time, and the end of the process does not wait for it.
+//! time, each request waits for it for a limited time, and the end of the process does not wait for it. Errors contain neither
+//! the arguments and environment variables of the plugin nor its output, which may be confidential.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -17,6 +18,7 @@ use kube::config::AuthInfo;
 use kube::{Client, Config};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::timeout;
+use tower::util::BoxService;
 use tower::{BoxError, Layer as _, Service as _, service_fn};
 
 /// Longest time that a client waits for a credential plugin.
@@ -31,13 +33,13 @@ pub enum CredentialPluginError {
         CREDENTIAL_PLUGIN_TIMEOUT.as_secs()
     )]
     Timeout {
-        /// Command line of the plugin.
+        /// Command of the plugin without arguments.
         plugin: String,
     },
     /// It failed, or its output is invalid.
     #[error("kubeconfig: the credential plugin `{plugin}` failed: {cause}")]
     Failed {
-        /// Command line of the plugin.
+        /// Command of the plugin without arguments.
         plugin: String,
         /// Error of the plugin.
         cause: String,
@@ -63,23 +65,35 @@ struct TokenSource {
 /// Threads that wait for plugins. Unlike those of the main runtime, they do not delay the end of the process.
 struct PluginThreads(Option<Runtime>);
 
-/// Returns the command line of the program that provides the credentials, if there is one.
+/// A service that sends requests with the tokens of a plugin.
+type AuthorizedService = BoxService<Request<Body>, Response<Body>, BoxError>;
+
+/// Returns the command, without arguments, that provides the credentials, if there is one.
 #[must_use]
 pub fn credential_plugin(auth_info: &AuthInfo) -> Option<String> {
     if let Some(exec) = &auth_info.exec {
-        let args = exec.args.iter().flatten().map(String::as_str);
-        return Some(exec.command.as_deref().into_iter().chain(args).collect::<Vec<_>>().join(" "));
+        return Some(exec.command.clone().unwrap_or_default());
     }
     let provider = auth_info.auth_provider.as_ref()?;
     Some(provider.config.get("cmd-path").cloned().unwrap_or_else(|| provider.name.clone()))
 }
 
-/// Returns a client that sends the tokens of the plugin, or `None` if the configuration has no plugin or the plugin provides
+/// Returns an error of creating a client, without what may be confidential if the configuration has a plugin.
+pub(crate) fn creation_error(plugin: Option<String>, error: kube::Error) -> kube::Error {
+    match (plugin, error) {
+        (Some(plugin), kube::Error::Auth(error)) => {
+            kube::Error::Service(CredentialPluginError::Failed { plugin, cause: cause(&error) }.into())
+        }
+        (_, error) => error,
+    }
+}
+
+/// Returns a service that sends the tokens of the plugin, or `None` if the configuration has no plugin or the plugin provides
 /// a certificate. `build` creates a client without these tokens. Runs the plugin once.
-pub(crate) fn client_with_plugin(
+pub(crate) fn service_with_plugin(
     config: &Config,
     build: impl FnOnce(Config) -> Result<Client, kube::Error>,
-) -> Result<Option<Client>, kube::Error> {
+) -> Result<Option<AuthorizedService>, kube::Error> {
     let Some(plugin) = credential_plugin(&config.auth_info) else { return Ok(None) };
     let Some(layer) = config.auth_layer()? else { return Ok(None) };
     // The layer adds the header to a request; this service responds with the header of the request.
@@ -113,17 +127,25 @@ fn without_token(mut config: Config) -> Config {
     config
 }
 
-/// Returns a client that adds the header from `source` to the requests of `client`.
-fn with_authorization(client: Client, source: TokenSource) -> Client {
-    let (namespace, source) = (client.default_namespace().to_owned(), Arc::new(source));
-    let service = service_fn(move |mut request: Request<Body>| {
+/// Returns a service that adds the header from `source` to the requests of `client`.
+fn with_authorization(client: Client, source: TokenSource) -> AuthorizedService {
+    let source = Arc::new(source);
+    BoxService::new(service_fn(move |mut request: Request<Body>| {
         let (client, source) = (client.clone(), Arc::clone(&source));
         async move {
             request.headers_mut().insert(AUTHORIZATION, source.authorization().await?);
             client.send(request).await.map_err(BoxError::from)
         }
-    });
-    Client::new(service, namespace)
+    }))
+}
+
+/// Returns the message of an error of the plugin without its command line and output.
+fn cause(error: &AuthError) -> String {
+    match error {
+        AuthError::AuthExecRun { status, .. } => status.to_string(),
+        AuthError::AuthExecParse(_) => "its output is not an ExecCredential".to_owned(),
+        error => error.to_string(),
+    }
 }
 
 // === impl CredentialPluginError ===
@@ -134,10 +156,13 @@ impl CredentialPluginError {
     pub fn hint(&self) -> String {
         match self {
             CredentialPluginError::Timeout { plugin } => {
-                format!("run `{plugin}` to see what it waits for, for example a login, and then retry")
+                format!(
+                    "run `{plugin}` with its arguments in the kubeconfig to see what it waits for, for example a login, and then \
+                     retry"
+                )
             }
             CredentialPluginError::Failed { plugin, .. } => {
-                format!("run `{plugin}` to see why it fails, and then retry")
+                format!("run `{plugin}` with its arguments in the kubeconfig to see why it fails, and then retry")
             }
         }
     }
@@ -159,7 +184,10 @@ impl TokenSource {
         }
         let (plugin, authorization) = (self.plugin.clone(), (self.obtain)());
         let authorization = authorization.map(move |result| {
-            result.map_err(|error| CredentialPluginError::Failed { plugin, cause: error.to_string() })
+            result.map_err(|error| {
+                let cause = error.downcast_ref().map_or_else(|| error.to_string(), cause);
+                CredentialPluginError::Failed { plugin, cause }
+            })
         });
         let attempt = self.threads.run(authorization.boxed()).shared();
         *last_attempt = Some(attempt.clone());
@@ -202,6 +230,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::client::{client_of_service, new_client};
 
     /// Returns a configuration whose credential plugin is the shell script.
     fn config(script: &str) -> Config {
@@ -228,11 +257,11 @@ mod tests {
             let header = request.headers()[AUTHORIZATION].to_str().unwrap().to_owned();
             ready(Ok::<_, BoxError>(Response::new(Body::from(header.into_bytes()))))
         });
-        let client = client_with_plugin(config, |config| {
+        let service = service_with_plugin(config, |config| {
             assert_eq!(credential_plugin(&config.auth_info), None);
             Ok(Client::new(echo, "default"))
         });
-        client.unwrap().unwrap()
+        client_of_service(service.unwrap().unwrap(), "default")
     }
 
     async fn get(client: &Client) -> Result<String, kube::Error> {
@@ -271,6 +300,43 @@ mod tests {
         assert_eq!(starts.load(Ordering::Relaxed), 1);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn plugin_and_request_have_a_common_deadline() {
+        let obtain = || {
+            let header =
+                tokio::time::sleep(Duration::from_secs(20)).map(|()| Ok(HeaderValue::from_static("Bearer secret")));
+            header.boxed()
+        };
+        let source = TokenSource {
+            plugin: "plugin".to_owned(),
+            obtain: Box::new(obtain),
+            last_attempt: Mutex::new(None),
+            threads: PluginThreads::new().unwrap(),
+        };
+        let unresponsive = service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, BoxError>>());
+        let service = with_authorization(Client::new(unresponsive, "default"), source);
+        let start = tokio::time::Instant::now();
+        let error = get(&client_of_service(service, "default")).await.unwrap_err().to_string();
+        assert!(error.contains("did not complete the request within 30 s"), "{error}");
+        assert_eq!(start.elapsed().as_secs(), 30);
+    }
+
+    #[tokio::test]
+    async fn errors_contain_neither_arguments_nor_output() {
+        let calls = tempfile::NamedTempFile::new().unwrap();
+        let fails =
+            format!("(echo confidential; echo confidential >&2; exit 3) || exit 3; test {}", calls.path().display());
+        for script in ["echo '{confidential'", "echo confidential; echo confidential >&2; exit 3"] {
+            let error = new_client(config(script)).err().unwrap();
+            let text = format!("{error} {error:?}");
+            assert!(text.contains("`sh`") || text.contains("\"sh\""), "{text}");
+            assert!(!text.contains("confidential"), "{text}");
+        }
+        let error = get(&client(&config(&script(calls.path(), &fails)))).await.unwrap_err();
+        let text = format!("{error} {error:?}");
+        assert!(text.contains("exit status: 3") && !text.contains("confidential"), "{text}");
+    }
+
     #[tokio::test]
     async fn requests_have_the_token_of_the_refresh() {
         let calls = tempfile::NamedTempFile::new().unwrap();
@@ -293,7 +359,7 @@ mod tests {
 
     #[test]
     fn names_the_command_of_the_plugin() {
-        assert_eq!(credential_plugin(&config("exit").auth_info).unwrap(), "sh -c exit");
+        assert_eq!(credential_plugin(&config("exit").auth_info).unwrap(), "sh");
         assert_eq!(credential_plugin(&AuthInfo::default()), None);
     }
 }
