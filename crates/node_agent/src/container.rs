@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use apimachinery::{CaughtPanic, catch_future_panic, object, time};
+use futures::FutureExt as _;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
@@ -51,7 +52,7 @@ pub(crate) struct ContainerSupervisor {
     pub(crate) purpose: ContainerPurpose,
     pub(crate) pod_ip: IpAddr,
     pub(crate) stop: CancellationToken,
-    pub(crate) event_sender: mpsc::UnboundedSender<(usize, ContainerEvent)>,
+    pub(crate) event_sender: mpsc::Sender<(usize, ContainerEvent)>,
 }
 
 /// One completed run of a container.
@@ -95,7 +96,7 @@ impl ContainerSupervisor {
                 Err(panic) => self.failed_run(&panic),
             };
             let exit_code = run.terminated.exit_code;
-            self.report(ContainerEvent::Terminated(run.terminated));
+            self.report(ContainerEvent::Terminated(run.terminated)).await;
             if self.stop.is_cancelled() || !self.restart_policy.should_restart(exit_code) {
                 break;
             }
@@ -104,7 +105,7 @@ impl ContainerSupervisor {
                 break;
             }
         }
-        self.report(ContainerEvent::Done);
+        self.report(ContainerEvent::Done).await;
     }
 
     /// Pulls the image, waits for the configuration and runs the container once. `None` when stopped before it runs.
@@ -116,7 +117,7 @@ impl ContainerSupervisor {
         let (started_at, started_time) = (Instant::now(), self.now());
         let log = container.log.clone();
         let closes_log = log.close_on_drop();
-        self.report(ContainerEvent::Running);
+        self.report(ContainerEvent::Running).await;
         let exit = self.run_once(container).await;
         drop(closes_log);
         let message = Some(self.termination_message().read(exit.code, &log)).filter(|message| !message.is_empty());
@@ -190,7 +191,7 @@ impl ContainerSupervisor {
             self.event("Normal", "Killing", "FailedPostStartHook");
             return;
         }
-        let report = |event| self.report(ContainerEvent::Probe(event));
+        let report = |event: ProbeEvent| self.report(ContainerEvent::Probe(event)).boxed();
         let failed_probe = probes.run(target, &report).await;
         self.event("Normal", "Killing", &format!("Container {name} failed {failed_probe} probe, will be restarted"));
     }
@@ -200,7 +201,7 @@ impl ContainerSupervisor {
         let (name, pod) = (object::text(&self.spec, "/name"), object::name(&self.pod));
         let pod_reference = format!("{pod}_{}({})", object::namespace(&self.pod), object::uid(&self.pod));
         let message = format!("back-off {} restarting failed container={name} pod={pod_reference}", go_duration(delay));
-        self.report(ContainerEvent::Waiting { reason: "CrashLoopBackOff", message });
+        self.report(ContainerEvent::Waiting { reason: "CrashLoopBackOff", message }).await;
         self.event(
             "Warning",
             "BackOff",
@@ -215,7 +216,7 @@ impl ContainerSupervisor {
         if let Some(message) = image::invalid_name_message(image) {
             self.event("Warning", "InspectFailed", &message);
             self.event("Warning", "Failed", "Error: InvalidImageName");
-            self.report(ContainerEvent::Waiting { reason: "InvalidImageName", message });
+            self.report(ContainerEvent::Waiting { reason: "InvalidImageName", message }).await;
             self.stop.cancelled().await;
             return false;
         }
@@ -224,7 +225,7 @@ impl ContainerSupervisor {
             self.event("Normal", "Pulling", &format!("Pulling image \"{image}\""));
             self.event("Warning", "Failed", &format!("Failed to pull image \"{image}\": {cause}"));
             self.event("Warning", "Failed", "Error: ErrImagePull");
-            self.report(ContainerEvent::Waiting { reason: "ErrImagePull", message: cause.clone() });
+            self.report(ContainerEvent::Waiting { reason: "ErrImagePull", message: cause.clone() }).await;
             // Keeps `ErrImagePull` visible before `ImagePullBackOff` replaces it.
             if !self.sleep(PULL_ATTEMPT).await {
                 return false;
@@ -232,7 +233,7 @@ impl ContainerSupervisor {
             self.event("Normal", "BackOff", &format!("Back-off pulling image \"{image}\""));
             self.event("Warning", "Failed", "Error: ImagePullBackOff");
             let message = format!("Back-off pulling image \"{image}\": ErrImagePull: {cause}");
-            self.report(ContainerEvent::Waiting { reason: "ImagePullBackOff", message });
+            self.report(ContainerEvent::Waiting { reason: "ImagePullBackOff", message }).await;
             if !self.sleep(back_off.next_delay()).await {
                 return false;
             }
@@ -260,10 +261,11 @@ impl ContainerSupervisor {
                 Ok(container) => return Some(container),
                 Err(EnvironmentError::NotFound(message)) => {
                     self.event("Warning", "Failed", &format!("Error: {message}"));
-                    self.report(ContainerEvent::Waiting { reason: "CreateContainerConfigError", message });
+                    self.report(ContainerEvent::Waiting { reason: "CreateContainerConfigError", message }).await;
                 }
                 Err(error @ EnvironmentError::Unresolved(_)) => {
-                    self.report(ContainerEvent::Waiting { reason: "ContainerCreating", message: error.to_string() });
+                    self.report(ContainerEvent::Waiting { reason: "ContainerCreating", message: error.to_string() })
+                        .await;
                 }
             }
             tokio::select! {
@@ -367,9 +369,10 @@ impl ContainerSupervisor {
         self.context.server.record_event(&self.pod, type_, reason, message, "kubelet");
     }
 
-    fn report(&self, event: ContainerEvent) {
+    /// Reports an event to the worker of the Pod; waits while the worker has many events to handle.
+    async fn report(&self, event: ContainerEvent) {
         // Sending succeeds, because the Pod worker outlives its container tasks.
-        let _ = self.event_sender.send((self.index, event));
+        let _ = self.event_sender.send((self.index, event)).await;
     }
 
     fn now(&self) -> String {

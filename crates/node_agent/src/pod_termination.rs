@@ -77,12 +77,9 @@ async fn terminate_containers(worker: &mut PodWorker, grace: Duration) {
 async fn stop_containers(worker: &mut PodWorker, grace: Duration) {
     worker.stop.cancel();
     let stop_all = async {
-        while worker.tasks.join_next().await.is_some() {}
-        // Sidecars are stopped after the main containers, in reverse start order.
-        for sidecar in worker.sidecars.iter_mut().rev() {
-            sidecar.stop.cancel();
-            let _ = (&mut sidecar.task).await;
-        }
+        worker.join_containers().await;
+        // Sidecars are stopped after the main containers.
+        worker.join_sidecars().await;
     };
     // The caller kills the containers that still run after the grace period.
     let _ = tokio::time::timeout(grace, stop_all).await;

@@ -43,8 +43,8 @@ pub(crate) struct PodWorker {
     /// The task that updates volumes.
     pub(crate) volume_updater: Option<AbortOnDropHandle<()>>,
     refresh: Arc<Notify>,
-    event_sender: mpsc::UnboundedSender<(usize, ContainerEvent)>,
-    events: mpsc::UnboundedReceiver<(usize, ContainerEvent)>,
+    event_sender: mpsc::Sender<(usize, ContainerEvent)>,
+    events: mpsc::Receiver<(usize, ContainerEvent)>,
 }
 
 /// A running sidecar: an init container with `restartPolicy: Always`.
@@ -53,6 +53,10 @@ pub(crate) struct Sidecar {
     pub(crate) task: AbortOnDropHandle<()>,
 }
 
+/// Maximum number of events that wait for the worker; each has a message of at most a few KiB. Further ones wait in the
+/// tasks of their containers.
+const MAX_QUEUED_EVENTS: usize = 64;
+
 /// Interval between checks for missing volume sources that are not API objects, such as `hostPath` directories.
 const MOUNT_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -60,7 +64,7 @@ const MOUNT_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
 impl PodWorker {
     pub(crate) fn new(context: Arc<NodeContext>, pod: Arc<Value>, pod_ip: Ipv4Addr, refresh: Arc<Notify>) -> Self {
-        let (event_sender, events) = mpsc::unbounded_channel();
+        let (event_sender, events) = mpsc::channel(MAX_QUEUED_EVENTS);
         let specs = container_specs(&pod);
         let initial_status = |(role, spec): &(ContainerRole, Value)| {
             waiting_status(*role, spec, specs.len() > main_container_count(&pod))
@@ -230,6 +234,29 @@ impl PodWorker {
         self.sync_status();
     }
 
+    /// Waits until all containers except sidecars have ended, and handles their events, for which the containers may wait.
+    pub(crate) async fn join_containers(&mut self) {
+        loop {
+            tokio::select! {
+                ended = self.tasks.join_next() => if ended.is_none() { return },
+                Some((index, event)) = self.events.recv() => self.handle_event(index, event),
+            }
+        }
+    }
+
+    /// Stops the sidecars in reverse start order and waits until each has ended, like [`Self::join_containers`].
+    pub(crate) async fn join_sidecars(&mut self) {
+        for position in (0..self.sidecars.len()).rev() {
+            self.sidecars[position].stop.cancel();
+            while !self.sidecars[position].task.is_finished() {
+                tokio::select! {
+                    _ = &mut self.sidecars[position].task => {}
+                    Some((index, event)) = self.events.recv() => self.handle_event(index, event),
+                }
+            }
+        }
+    }
+
     /// Kills all containers: dropping the future of a container kills it.
     pub(crate) async fn kill_containers(&mut self) {
         self.tasks.shutdown().await;
@@ -315,5 +342,92 @@ impl PodWorker {
     /// Records an event of the kubelet for the Pod.
     pub(crate) fn event(&self, type_: &str, reason: &str, message: &str) {
         self.context.server.record_event(&self.pod, type_, reason, message, "kubelet");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use apiserver::Server;
+    use apiserver::ports::ServerPorts;
+    use futures::future::{BoxFuture, FutureExt as _};
+    use serde_json::json;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::context::NodeDirectories;
+    use crate::logs::ContainerLogs;
+    use crate::network::TcpNetwork;
+    use crate::pod_ip_allocator::PodIpAllocator;
+    use crate::runtime::{ContainerConfig, ContainerExit, ContainerRuntime};
+
+    /// Containers of image `exit` exit immediately; others run until they are stopped.
+    #[derive(Default)]
+    struct TestRuntime {
+        runs: AtomicUsize,
+    }
+
+    impl ContainerRuntime for TestRuntime {
+        fn run(&self, container: ContainerConfig, stop: CancellationToken) -> BoxFuture<'static, ContainerExit> {
+            self.runs.fetch_add(1, Ordering::Relaxed);
+            async move {
+                if container.image != "exit" {
+                    stop.cancelled().await;
+                }
+                ContainerExit { code: 0, message: String::new() }
+            }
+            .boxed()
+        }
+    }
+
+    /// Returns the worker of a Pod whose `count` containers restart always.
+    fn worker(runtime: &Arc<TestRuntime>, image: &str, count: usize) -> PodWorker {
+        let server = Server::new(&ServerPorts::default());
+        let containers: Vec<Value> =
+            (0..count).map(|index| json!({"name": format!("c{index}"), "image": image})).collect();
+        let metadata = json!({"name": "p", "namespace": "default"});
+        let pod = json!({"metadata": metadata, "spec": {"nodeName": "n", "containers": containers}});
+        let pod = server.create("pods", pod).unwrap();
+        let context = NodeContext {
+            runtime: Arc::<TestRuntime>::clone(runtime),
+            network: Arc::new(TcpNetwork),
+            logs: ContainerLogs::new(None, Arc::clone(server.clock()), &BTreeSet::new()),
+            pod_ips: PodIpAllocator::new(server.random()),
+            directories: NodeDirectories::default(),
+            server,
+        };
+        let mut worker = PodWorker::new(Arc::new(context), pod, Ipv4Addr::LOCALHOST, Arc::default());
+        worker.publish_initial_status();
+        worker
+    }
+
+    /// A worker that waits for the disk, or for a long grace period, handles no events.
+    #[tokio::test(start_paused = true)]
+    async fn unhandled_events_are_limited() {
+        let runtime = Arc::<TestRuntime>::default();
+        let mut worker = worker(&runtime, "exit", 1);
+        worker.start_container(0);
+        tokio::time::sleep(Duration::from_secs(30 * 86_400)).await;
+        assert!(worker.events.len() <= MAX_QUEUED_EVENTS, "{} events", worker.events.len());
+        let runs = runtime.runs.load(Ordering::Relaxed);
+        worker.drain_events();
+        tokio::time::sleep(Duration::from_secs(86_400)).await;
+        assert!(runtime.runs.load(Ordering::Relaxed) > runs, "the container continues");
+        worker.kill_containers().await;
+    }
+
+    /// The containers report more events than the channel holds while the worker waits for their end.
+    #[tokio::test(start_paused = true)]
+    async fn containers_end_while_their_events_are_handled() {
+        let runtime = Arc::<TestRuntime>::default();
+        let mut worker = worker(&runtime, "service", 2 * MAX_QUEUED_EVENTS);
+        timeout(Duration::from_secs(10), worker.run_containers()).await.unwrap_err();
+        assert_eq!(runtime.runs.load(Ordering::Relaxed), 2 * MAX_QUEUED_EVENTS);
+        worker.stop.cancel();
+        timeout(Duration::from_secs(10), worker.join_containers()).await.expect("the containers wait for the worker");
+        worker.drain_events();
+        assert!(worker.containers.iter().all(|container| container.done));
     }
 }

@@ -12,6 +12,7 @@ mod http_get;
 use std::time::Duration;
 
 use apimachinery::time;
+use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -52,6 +53,9 @@ pub(crate) enum ProbeEvent {
     Failed { probe: &'static str, message: String },
 }
 
+/// Reports a result; waits while the receiver has many results to handle.
+pub(crate) type ReportFn<'a> = dyn Fn(ProbeEvent) -> BoxFuture<'a, ()> + Send + Sync + 'a;
+
 /// Counts consecutive results.
 #[derive(Debug, Default)]
 struct ConsecutiveResults {
@@ -69,14 +73,14 @@ impl Probes {
     }
 
     /// Runs the probes until the startup or liveness probe fails; returns its name.
-    pub(crate) async fn run(&self, target: &ProbeTarget, report: &(dyn Fn(ProbeEvent) + Send + Sync)) -> &'static str {
+    pub(crate) async fn run(&self, target: &ProbeTarget, report: &ReportFn<'_>) -> &'static str {
         let started_at = Instant::now();
         if let Some(startup) = &self.startup
             && !startup.run_startup(target, started_at, report).await
         {
             return "startup";
         }
-        report(ProbeEvent::Started);
+        report(ProbeEvent::Started).await;
         let liveness = async {
             match &self.liveness {
                 Some(probe) => probe.run_liveness(target, started_at, report).await,
@@ -86,7 +90,7 @@ impl Probes {
         let readiness = async {
             match &self.readiness {
                 Some(probe) => probe.run_readiness(target, started_at, report).await,
-                None => report(ProbeEvent::Ready),
+                None => report(ProbeEvent::Ready).await,
             }
             std::future::pending::<()>().await;
         };
@@ -116,12 +120,7 @@ impl Probe {
     }
 
     /// Runs the startup probe; returns `true` when it succeeds, `false` when it fails.
-    async fn run_startup(
-        &self,
-        target: &ProbeTarget,
-        started_at: Instant,
-        report: &(dyn Fn(ProbeEvent) + Send + Sync),
-    ) -> bool {
+    async fn run_startup(&self, target: &ProbeTarget, started_at: Instant, report: &ReportFn<'_>) -> bool {
         if self.probe_early(target, started_at).await {
             return true;
         }
@@ -132,7 +131,7 @@ impl Probe {
             if let Err(message) = &result
                 && results.failures == 0
             {
-                report(ProbeEvent::Failed { probe: "Startup", message: message.clone() });
+                report(ProbeEvent::Failed { probe: "Startup", message: message.clone() }).await;
             }
             results.record(result.is_ok());
             if results.successes >= self.success_threshold {
@@ -145,19 +144,14 @@ impl Probe {
     }
 
     /// Runs the liveness probe; returns when it fails.
-    async fn run_liveness(
-        &self,
-        target: &ProbeTarget,
-        started_at: Instant,
-        report: &(dyn Fn(ProbeEvent) + Send + Sync),
-    ) {
+    async fn run_liveness(&self, target: &ProbeTarget, started_at: Instant, report: &ReportFn<'_>) {
         let mut results = ConsecutiveResults::default();
         for period_index in current_period(self, started_at).. {
             let result = self.probe_at(target, started_at, period_index).await;
             if let Err(message) = &result
                 && results.failures == 0
             {
-                report(ProbeEvent::Failed { probe: "Liveness", message: message.clone() });
+                report(ProbeEvent::Failed { probe: "Liveness", message: message.clone() }).await;
             }
             results.record(result.is_ok());
             if results.failures >= self.failure_threshold {
@@ -167,15 +161,10 @@ impl Probe {
     }
 
     /// Runs the readiness probe and reports every change.
-    async fn run_readiness(
-        &self,
-        target: &ProbeTarget,
-        started_at: Instant,
-        report: &(dyn Fn(ProbeEvent) + Send + Sync),
-    ) {
+    async fn run_readiness(&self, target: &ProbeTarget, started_at: Instant, report: &ReportFn<'_>) {
         let mut ready = self.probe_early(target, started_at).await;
         if ready {
-            report(ProbeEvent::Ready);
+            report(ProbeEvent::Ready).await;
         }
         let mut results = ConsecutiveResults::default();
         for period_index in current_period(self, started_at).saturating_add(u32::from(ready)).. {
@@ -183,15 +172,15 @@ impl Probe {
             if let Err(message) = &result
                 && results.failures == 0
             {
-                report(ProbeEvent::Failed { probe: "Readiness", message: message.clone() });
+                report(ProbeEvent::Failed { probe: "Readiness", message: message.clone() }).await;
             }
             results.record(result.is_ok());
             if !ready && results.successes >= self.success_threshold {
                 ready = true;
-                report(ProbeEvent::Ready);
+                report(ProbeEvent::Ready).await;
             } else if ready && results.failures >= self.failure_threshold {
                 ready = false;
-                report(ProbeEvent::Unready);
+                report(ProbeEvent::Unready).await;
             }
         }
     }
