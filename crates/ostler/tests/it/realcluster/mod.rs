@@ -60,6 +60,7 @@ async fn journeys() {
     capacity::gang_recovers_after_node_loss(&test_cluster).await;
     section("multi-node engines");
     workers::replicas_have_unique_names(&test_cluster).await;
+    workers::deployment_serves_until_it_is_replaced(&test_cluster).await;
     section("pruning");
     pruning::objects_of_other_owners_are_retained(&test_cluster).await;
     pruning::removed_roles_are_pruned(&test_cluster).await;
