@@ -14,16 +14,17 @@ mod routing;
 
 use cluster::{DesiredObject, is_pod_template_applied, is_spec_applied, is_terminating, kind_and_name};
 use decide::Inventory;
-use plan::labels::{COMPONENT, GROUP_NAME, WORKER_INDEX};
+use plan::labels::{COMPONENT, GROUP_NAME};
 use serde_json::{Value, json};
 
 use crate::FIELD_MANAGER;
-use crate::kinds::{DEPLOYMENT, LEADER_WORKER_SET, POD_GROUP};
-use crate::readiness::{Progress, is_pod_ready};
+use crate::kinds::{DEPLOYMENT, POD_GROUP};
+use crate::readiness::Progress;
 use crate::rollout::is_rollout_paused;
 use crate::workloads::{LiveWorkload, PlannedWorkload};
 use capacity::{ReplacementCapacity, replacement_capacity};
 pub(crate) use routing::Routes;
+use routing::serving_pods;
 
 /// What happens to the obsolete workloads of a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -163,9 +164,10 @@ impl Replacement {
         let is_missing = |object: &Value| {
             planned.iter().any(|workload| workload.live.is_none() && workload.planned == *object && self.is_paused())
         };
+        let retained = (self.step == ReplacementStep::Retain).then_some(self.obsolete.as_slice());
         let step = |desired: DesiredObject| match desired {
             DesiredObject::Apply(object) if is_missing(&object) => DesiredObject::Defer(object),
-            DesiredObject::Apply(object) => routes.desired_route(object, self, planned),
+            DesiredObject::Apply(object) => routes.desired_route(object, retained, planned),
             other => other,
         };
         let mut desired: Vec<DesiredObject> = desired.into_iter().map(step).collect();
@@ -217,12 +219,6 @@ pub(crate) fn stop_messages(replacement: &Replacement, planned: &[PlannedWorkloa
     messages
         .filter(|message| replacement.step == ReplacementStep::StopFirst || announced.contains(message.as_str()))
         .collect()
-}
-
-/// Returns the Pods of a workload that serve requests: ready Pods of a Deployment, or ready leaders of a LeaderWorkerSet.
-fn serving_pods(workload: &LiveWorkload) -> impl Iterator<Item = &Value> {
-    let is_set = workload.object["kind"] == LEADER_WORKER_SET.kind;
-    workload.pods().filter(move |pod| is_pod_ready(pod) && (!is_set || pod["metadata"]["labels"][WORKER_INDEX] == "0"))
 }
 
 /// Returns whether the planned workloads of the components with obsolete workloads have no replicas.

@@ -10,8 +10,8 @@ use cluster::{DesiredObject, is_terminating, metadata_field};
 use plan::labels::{COMPONENT, WORKER_INDEX};
 use serde_json::{Map, Value, json};
 
-use super::{Replacement, ReplacementStep, serving_pods};
-use crate::kinds::{BACKEND_POOL, DEPLOYMENT, LEADER_WORKER_SET_NAME, LLM_USE_CASE_SET, SERVICE};
+use crate::kinds::{BACKEND_POOL, DEPLOYMENT, LEADER_WORKER_SET, LEADER_WORKER_SET_NAME, LLM_USE_CASE_SET, SERVICE};
+use crate::readiness::is_pod_ready;
 use crate::workloads::{LiveWorkload, POD_TEMPLATE_HASH, PlannedWorkload};
 
 /// Labels that restrict a selector to the Pods of one workload.
@@ -31,23 +31,23 @@ pub(crate) struct Routes {
 impl Routes {
     /// Returns what to apply for a planned object: a route to the obsolete workloads while these serve, and a route to the
     /// planned workload as long as Pods of an obsolete one match the planned selector. Other objects are applied unchanged.
+    /// `retained` are the obsolete workloads while they serve.
     pub(super) fn desired_route(
         &self,
         planned: Value,
-        replacement: &Replacement,
+        retained: Option<&[LiveWorkload]>,
         workloads: &[PlannedWorkload],
     ) -> DesiredObject {
         let is_routing_kind = |object: &Value| [SERVICE, BACKEND_POOL].iter().any(|kind| object["kind"] == kind.kind);
-        let is_retained = replacement.step == ReplacementStep::Retain;
-        match self.live(&planned) {
-            Some(_) if is_retained && planned["kind"] == LLM_USE_CASE_SET.kind => DesiredObject::Defer(planned),
-            Some(live) if is_retained && is_routing_kind(&planned) => {
-                DesiredObject::Apply(retained_route(planned, live, &replacement.obsolete))
+        match (self.live(&planned), retained) {
+            (Some(_), Some(_)) if planned["kind"] == LLM_USE_CASE_SET.kind => DesiredObject::Defer(planned),
+            (Some(live), Some(obsolete)) if is_routing_kind(&planned) => {
+                DesiredObject::Apply(retained_route(planned, live, obsolete))
             }
-            live if is_routing_kind(&planned) && self.selects_obsolete_group(&planned, workloads) => {
+            (live, _) if is_routing_kind(&planned) && self.selects_obsolete_group(&planned, workloads) => {
                 route_to_planned(planned, live, workloads)
             }
-            Some(live) if is_routing_kind(&planned) => {
+            (Some(live), None) if is_routing_kind(&planned) => {
                 DesiredObject::Apply(route_by_port(&planned, live, workloads).unwrap_or(planned))
             }
             _ => DesiredObject::Apply(planned),
@@ -79,6 +79,12 @@ impl Routes {
         };
         self.pods.iter().any(is_selected)
     }
+}
+
+/// Returns the Pods of a workload that serve requests: ready Pods of a Deployment, or ready leaders of a LeaderWorkerSet.
+pub(super) fn serving_pods(workload: &LiveWorkload) -> impl Iterator<Item = &Value> {
+    let is_set = workload.object["kind"] == LEADER_WORKER_SET.kind;
+    workload.pods().filter(move |pod| is_pod_ready(pod) && (!is_set || pod["metadata"]["labels"][WORKER_INDEX] == "0"))
 }
 
 /// Returns the planned route with the spec of the live one.
