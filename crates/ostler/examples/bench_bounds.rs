@@ -4,6 +4,7 @@
 //! `cargo run --release -p ostler --example bench_bounds [--small] [FILTER]`. `--small` divides the sizes by ten. The data
 //! directory is created beside the program, since the directory of temporary files may not be on a disk.
 
+use std::collections::BTreeMap;
 use std::fmt::{Display, Formatter};
 use std::io::{BufRead, BufReader, Error, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -21,7 +22,7 @@ use embedded::{DEFAULT_HISTORY_SIZE, DataDirectory, DirectoryLock, Server, Store
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use http::Request;
-use picker::{Datastore, Endpoint, Pool, PromptTokenRange, UseCase};
+use picker::{Endpoint, Pool, PromptTokenRange, Scheduler, SchedulingPolicy, UseCase};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
@@ -254,11 +255,11 @@ impl ProbedServers {
                 });
             }
         });
-        let datastore = Arc::new(Datastore::new(1));
-        datastore.replace(vec![pool(&datastore, engine.local_addr()?)]);
+        let scheduler = Arc::new(Scheduler::new(SchedulingPolicy::least_loaded(), 1));
+        scheduler.replace(vec![pool(&scheduler, engine.local_addr()?)]);
         let config = engine::Config { timing: engine::Timing::instant(), ..engine::Config::new("chat") };
         tokio::spawn(engine::serve(engine, config, CancellationToken::new()));
-        tokio::spawn(picker::serve_gateway(gateway, datastore, None, CancellationToken::new()));
+        tokio::spawn(picker::serve_gateway(gateway, scheduler, None, CancellationToken::new()));
         Ok(servers)
     }
 
@@ -298,20 +299,23 @@ fn connect(address: SocketAddr) -> std::io::Result<TcpStream> {
 }
 
 /// Returns a pool with one endpoint and the use case `chat`.
-fn pool(datastore: &Datastore, address: SocketAddr) -> Pool {
+fn pool(scheduler: &Scheduler, address: SocketAddr) -> Pool {
     let endpoint = Endpoint {
         address,
         pod: "engine".to_owned(),
         prompt_tokens: PromptTokenRange::default(),
-        load: datastore.load(address),
+        uid: String::new(),
+        labels: BTreeMap::new(),
+        state: scheduler.endpoint_state(address, ""),
     };
     Pool {
         key: NamespacedName { namespace: "default".to_owned(), name: "pool".to_owned() },
-        ready_endpoints: vec![endpoint],
+        ready_endpoints: vec![Arc::new(endpoint)],
         endpoint_count: 1,
         use_cases: [("chat".to_owned(), UseCase::implicit("chat"))].into(),
         allows_implicit_use_cases: false,
         creation_timestamp: String::new(),
+        scheduling: scheduler.default_scheduling(),
     }
 }
 

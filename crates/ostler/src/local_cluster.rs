@@ -123,9 +123,9 @@ fn spawn_operator(
 
 /// Spawns the gateway and the watch of its backend pools.
 fn spawn_gateway(tasks: &mut BackgroundTasks, client: &Client, listener: TcpListener, shutdown: &CancellationToken) {
-    let pools = Arc::new(picker::Datastore::new(fastrand::u64(..)));
-    tasks.spawn("backend pools", picker::watch_backend_pools(client.clone(), Arc::clone(&pools), shutdown.clone()));
-    tasks.spawn("gateway", picker::serve_gateway(listener, pools, Some(DRAIN_TIMEOUT), shutdown.clone()));
+    let scheduler = Arc::new(picker::Scheduler::new(picker::SchedulingPolicy::least_loaded(), fastrand::u64(..)));
+    tasks.spawn("backend pools", picker::watch_backend_pools(client.clone(), Arc::clone(&scheduler), shutdown.clone()));
+    tasks.spawn("gateway", picker::serve_gateway(listener, scheduler, Some(DRAIN_TIMEOUT), shutdown.clone()));
 }
 
 fn ports(admission: Arc<OperatorAdmission>, runtime: HostRuntime) -> Ports {

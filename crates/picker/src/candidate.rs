@@ -1,6 +1,8 @@
 //! A candidate for scheduling: an endpoint with the signals that filters and scorers read.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
 
 use crate::{endpoint::Endpoint, engine_metrics::EngineMetrics};
 
@@ -14,9 +16,7 @@ const ZERO_CONFIDENCE_AGE: Duration = Duration::from_secs(15);
 #[derive(Debug, Clone)]
 pub(crate) struct Candidate {
     /// The endpoint.
-    pub(crate) endpoint: Endpoint,
-    /// Labels of the Pod.
-    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) endpoint: Arc<Endpoint>,
     /// Last scraped engine metrics, if any.
     pub(crate) metrics: Option<MetricsSample>,
     /// Whether the last scrape failed with `ECONNREFUSED`, although the Pod is still reported as ready.
@@ -27,7 +27,7 @@ pub(crate) struct Candidate {
 #[derive(Debug, Clone)]
 pub(crate) struct MetricsSample {
     /// Metrics of the engine.
-    pub(crate) metrics: EngineMetrics,
+    pub(crate) metrics: Arc<EngineMetrics>,
     /// Time since the scrape.
     pub(crate) age: Duration,
 }
@@ -35,6 +35,16 @@ pub(crate) struct MetricsSample {
 // === impl Candidate ===
 
 impl Candidate {
+    /// Returns the candidate for a scheduling decision at `now`.
+    pub(crate) fn new(endpoint: &Arc<Endpoint>, now: Instant) -> Self {
+        let metrics = endpoint
+            .state
+            .last_metrics()
+            .map(|(metrics, scraped)| MetricsSample { metrics, age: now.saturating_duration_since(scraped) });
+        let connection_refused = endpoint.state.connection_refused();
+        Self { endpoint: Arc::clone(endpoint), metrics, connection_refused }
+    }
+
     /// Returns the confidence in the metrics, 0 to 1. It decreases with age instead of dropping at a limit: engines that
     /// are too busy to be scraped must not make their whole pool unavailable.
     pub(crate) fn confidence(&self) -> f64 {
@@ -54,21 +64,15 @@ impl Candidate {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::datastore::Datastore;
+    use crate::endpoint::tests::endpoint;
     use rstest::rstest;
 
     /// Returns a candidate at `10.0.0.N:8000`; `scraped` contains its metrics and their age in seconds.
     pub(crate) fn candidate(number: u8, scraped: Option<(EngineMetrics, u64)>) -> Candidate {
-        let address = ([10, 0, 0, number], 8000).into();
         Candidate {
-            endpoint: Endpoint {
-                address,
-                pod: format!("pod-{number}"),
-                prompt_tokens: crate::PromptTokenRange::default(),
-                load: Datastore::new(0).load(address),
-            },
-            labels: BTreeMap::new(),
-            metrics: scraped.map(|(metrics, age)| MetricsSample { metrics, age: Duration::from_secs(age) }),
+            endpoint: Arc::new(endpoint(number)),
+            metrics: scraped
+                .map(|(metrics, age)| MetricsSample { metrics: Arc::new(metrics), age: Duration::from_secs(age) }),
             connection_refused: false,
         }
     }

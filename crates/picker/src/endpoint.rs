@@ -1,12 +1,8 @@
-//! Endpoints, and the requests in flight on each of them.
+//! Endpoints: ports of Pods.
 
-use std::{
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
-    },
-};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
+
+use crate::endpoint_state::EndpointState;
 
 /// One port of a Pod.
 #[derive(Debug, Clone)]
@@ -15,10 +11,14 @@ pub struct Endpoint {
     pub address: SocketAddr,
     /// Name of the Pod.
     pub pod: String,
+    /// UID of the Pod: another Pod may reuse the address.
+    pub uid: String,
+    /// Labels of the Pod.
+    pub labels: BTreeMap<String, String>,
     /// Prompt sizes that the Pod is intended for.
     pub prompt_tokens: PromptTokenRange,
-    /// Load of the endpoint, shared by all pools that select the Pod.
-    pub load: Arc<EndpointLoad>,
+    /// State of the endpoint, shared by all pools that select the Pod.
+    pub state: Arc<EndpointState>,
 }
 
 /// Range of prompt sizes in tokens; both bounds are inclusive and optional.
@@ -30,20 +30,6 @@ pub struct PromptTokenRange {
     pub max: Option<u64>,
 }
 
-/// Requests in flight on one endpoint.
-#[derive(Debug, Default)]
-pub struct EndpointLoad {
-    requests: AtomicUsize,
-    tokens: AtomicU64,
-}
-
-/// Guard that counts a request as in flight until the guard is dropped.
-#[derive(Debug)]
-pub struct InFlight {
-    load: Arc<EndpointLoad>,
-    tokens: u64,
-}
-
 // === impl PromptTokenRange ===
 
 impl PromptTokenRange {
@@ -53,32 +39,19 @@ impl PromptTokenRange {
     }
 }
 
-// === impl EndpointLoad ===
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
 
-impl EndpointLoad {
-    /// Returns the number of requests in flight.
-    pub fn requests(&self) -> usize {
-        self.requests.load(Relaxed)
-    }
-
-    /// Returns the estimated total number of tokens of the requests in flight.
-    pub fn tokens(&self) -> u64 {
-        self.tokens.load(Relaxed)
-    }
-
-    /// Counts a request with an estimated number of `tokens` as in flight until the returned guard is dropped.
-    pub fn begin(self: &Arc<Self>, tokens: u64) -> InFlight {
-        self.requests.fetch_add(1, Relaxed);
-        self.tokens.fetch_add(tokens, Relaxed);
-        InFlight { load: Arc::clone(self), tokens }
-    }
-}
-
-// === impl InFlight ===
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.load.requests.fetch_sub(1, Relaxed);
-        self.load.tokens.fetch_sub(self.tokens, Relaxed);
+    /// Returns the endpoint `10.0.0.N:8000` of `pod-N`.
+    pub(crate) fn endpoint(number: u8) -> Endpoint {
+        Endpoint {
+            address: ([10, 0, 0, number], 8000).into(),
+            pod: format!("pod-{number}"),
+            uid: format!("uid-{number}"),
+            labels: BTreeMap::new(),
+            prompt_tokens: PromptTokenRange::default(),
+            state: Arc::default(),
+        }
     }
 }

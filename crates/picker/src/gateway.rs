@@ -18,7 +18,7 @@ use hyper::service::service_fn;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-use crate::datastore::Datastore;
+use crate::scheduler::Scheduler;
 use proxy::Proxy;
 
 /// Maximum number of client connections.
@@ -31,11 +31,11 @@ const MAX_CONNECTIONS: usize = 16_384;
 /// Currently none; failures to accept a connection are logged.
 pub async fn serve_gateway(
     listener: TcpListener,
-    datastore: Arc<Datastore>,
+    scheduler: Arc<Scheduler>,
     drain_timeout: Option<Duration>,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    let proxy = Arc::new(Proxy::new(datastore));
+    let proxy = Arc::new(Proxy::new(scheduler));
     let connections = Connections::accept(&listener, MAX_CONNECTIONS, Overload::Wait, &shutdown, |stream| {
         serve_connection(stream, Arc::clone(&proxy), shutdown.clone())
     })

@@ -2,35 +2,36 @@
 //! conditions.
 
 mod conditions;
+mod endpoints;
+mod pool_states;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use api::inference::{BackendPool, ImplicitUseCases, LLMUseCase, LLMUseCaseSet, PoolRef, UseCase as ApiUseCase};
 use cluster::{Condition, NamespacedName, metadata_field};
 use serde_json::Value;
 
 use crate::{
-    endpoint::{Endpoint, EndpointLoad},
-    pod::{is_active, prompt_token_range, ready_address},
-    pool::Pool,
+    snapshot::Pool,
     use_case::{TargetModel, UseCase},
 };
 use conditions::Activation;
+use endpoints::Endpoints;
+
+pub(crate) use pool_states::PoolStates;
 
 /// The watched objects that the index is built from.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WatchedObjects {
     /// BackendPools.
-    pub(crate) pools: Vec<Arc<Value>>,
+    pub(crate) backend_pools: Vec<Arc<Value>>,
+    /// InferencePools.
+    pub(crate) inference_pools: Vec<Arc<Value>>,
     /// LLMUseCaseSets.
     pub(crate) use_case_sets: Vec<Arc<Value>>,
     /// LLMUseCases.
     pub(crate) use_cases: Vec<Arc<Value>>,
-    /// Pods of all namespaces.
+    /// Pods.
     pub(crate) pods: Vec<Arc<Value>>,
 }
 
@@ -54,13 +55,13 @@ struct UseCaseSource {
     use_cases: Vec<ApiUseCase>,
 }
 
-/// Builds the index from `objects`. `load` returns the load of an address.
-pub(crate) fn build_index(objects: &WatchedObjects, load: impl Fn(SocketAddr) -> Arc<EndpointLoad>) -> PoolIndex {
+/// Builds the index from `objects`.
+pub(crate) fn build_index(objects: &WatchedObjects, states: &impl PoolStates) -> PoolIndex {
     let mut pools: BTreeMap<NamespacedName, Pool> = BTreeMap::new();
-    for object in &objects.pools {
-        if let Some(pool) = build_pool(object, &objects.pods, &load) {
-            pools.insert(pool.key.clone(), pool);
-        }
+    let inference_pools = objects.inference_pools.iter().map(|object| inference_pool(object, &objects.pods, states));
+    let backend_pools = objects.backend_pools.iter().filter_map(|object| backend_pool(object, &objects.pods, states));
+    for pool in inference_pools.chain(backend_pools) {
+        pools.insert(pool.key.clone(), pool);
     }
     let mut sources: Vec<UseCaseSource> = objects.use_case_sets.iter().filter_map(use_case_set_source).collect();
     sources.extend(objects.use_cases.iter().filter_map(use_case_source));
@@ -78,44 +79,37 @@ pub(crate) fn build_index(objects: &WatchedObjects, load: impl Fn(SocketAddr) ->
     PoolIndex { pools: pools.into_values().collect(), pool_conditions, use_case_conditions }
 }
 
-fn build_pool(
-    object: &Arc<Value>,
-    pods: &[Arc<Value>],
-    load: &impl Fn(SocketAddr) -> Arc<EndpointLoad>,
-) -> Option<Pool> {
-    let parsed: BackendPool = parse_object(object)?;
-    let (namespace, name) = (metadata_field(object, "namespace"), metadata_field(object, "name"));
-    let mut pool = Pool {
-        key: NamespacedName { namespace: namespace.to_owned(), name: name.to_owned() },
-        ready_endpoints: Vec::new(),
-        endpoint_count: 0,
+fn backend_pool(object: &Value, pods: &[Arc<Value>], states: &impl PoolStates) -> Option<Pool> {
+    let BackendPool { spec, .. } = parse_object(object)?;
+    let endpoints = endpoints::find(
+        pods,
+        metadata_field(object, "namespace"),
+        &spec.selector,
+        &spec.target_ports.iter().copied().collect(),
+        states,
+    );
+    let allows_implicit_use_cases = spec.implicit_use_cases == Some(ImplicitUseCases::Allow);
+    Some(new_pool(object, endpoints, allows_implicit_use_cases, states))
+}
+
+/// Clients of an InferencePool may use any model.
+fn inference_pool(object: &Value, pods: &[Arc<Value>], states: &impl PoolStates) -> Pool {
+    let selector = endpoints::inference_pool_selector(&object["spec"]);
+    let ports = endpoints::inference_pool_ports(&object["spec"]);
+    let endpoints = endpoints::find(pods, metadata_field(object, "namespace"), &selector, &ports, states);
+    new_pool(object, endpoints, true, states)
+}
+
+fn new_pool(object: &Value, endpoints: Endpoints, allows_implicit_use_cases: bool, states: &impl PoolStates) -> Pool {
+    Pool {
+        key: NamespacedName::from_object(object),
+        ready_endpoints: endpoints.ready,
+        endpoint_count: endpoints.count,
         use_cases: BTreeMap::new(),
-        allows_implicit_use_cases: parsed.spec.implicit_use_cases == Some(ImplicitUseCases::Allow),
+        allows_implicit_use_cases,
         creation_timestamp: metadata_field(object, "creationTimestamp").to_owned(),
-    };
-    // As for a Service, an empty selector selects nothing.
-    let selector = &parsed.spec.selector;
-    let is_selected = |pod: &&Arc<Value>| {
-        let labels = &pod["metadata"]["labels"];
-        !selector.is_empty() && selector.iter().all(|(key, value)| labels[key] == value.as_str())
-    };
-    let in_namespace = pods.iter().filter(|pod| metadata_field(pod, "namespace") == namespace);
-    for pod in in_namespace.filter(is_selected).filter(|pod| is_active(pod)) {
-        let ports: BTreeSet<u16> = parsed.spec.target_ports.iter().copied().collect();
-        pool.endpoint_count += ports.len();
-        let Some(ip) = ready_address(pod) else { continue };
-        pool.ready_endpoints.extend(ports.iter().map(|port| {
-            let address = SocketAddr::new(ip, *port);
-            Endpoint {
-                address,
-                pod: metadata_field(pod, "name").to_owned(),
-                prompt_tokens: prompt_token_range(pod),
-                load: load(address),
-            }
-        }));
+        scheduling: states.scheduling(),
     }
-    pool.ready_endpoints.sort_by_key(|endpoint| endpoint.address);
-    Some(pool)
 }
 
 fn use_case_set_source(object: &Arc<Value>) -> Option<UseCaseSource> {
@@ -192,6 +186,7 @@ fn parse_object<T: serde::de::DeserializeOwned>(object: &Value) -> Option<T> {
 
 #[cfg(test)]
 mod tests {
+    use super::pool_states::tests::NewStates;
     use super::*;
     use crate::endpoint::PromptTokenRange;
     use serde_json::json;
@@ -217,14 +212,15 @@ mod tests {
     }
 
     fn index(objects: &WatchedObjects) -> PoolIndex {
-        build_index(objects, |_| Arc::default())
+        build_index(objects, &NewStates)
     }
 
     // spec: GW-18
     #[test]
     fn every_port_of_every_pod_is_an_endpoint() {
         let pods = vec![pod("a", "10.0.0.1", true), pod("b", "10.0.0.2", true), pod("c", "10.0.0.3", false)];
-        let index = index(&WatchedObjects { pools: vec![pool("p", &[8000, 8001])], pods, ..WatchedObjects::default() });
+        let index =
+            index(&WatchedObjects { backend_pools: vec![pool("p", &[8000, 8001])], pods, ..WatchedObjects::default() });
         let pool = &index.pools[0];
         assert_eq!((pool.endpoint_count, pool.ready_endpoints.len()), (6, 4));
         assert_eq!(pool.ready_endpoints[1].address.to_string(), "10.0.0.1:8001");
@@ -236,7 +232,7 @@ mod tests {
             let mut pod = (*pod("a", "10.0.0.1", true)).clone();
             pod["metadata"]["annotations"] = annotations;
             index(&WatchedObjects {
-                pools: vec![super::tests::pool("p", &[1])],
+                backend_pools: vec![super::tests::pool("p", &[1])],
                 pods: vec![Arc::new(pod)],
                 ..WatchedObjects::default()
             })
@@ -259,8 +255,11 @@ mod tests {
             use_case_set("new", "2026-02-01T00:00:00Z", &["p"], &["m", "n"]),
             use_case_set("old", "2026-01-01T00:00:00Z", &["p"], &["m"]),
         ];
-        let index =
-            index(&WatchedObjects { pools: vec![pool("p", &[1])], use_case_sets: sets, ..WatchedObjects::default() });
+        let index = index(&WatchedObjects {
+            backend_pools: vec![pool("p", &[1])],
+            use_case_sets: sets,
+            ..WatchedObjects::default()
+        });
         let use_cases = &index.pools[0].use_cases;
         assert_eq!(use_cases["m"].creation_timestamp, "2026-01-01T00:00:00Z");
         assert!(use_cases.contains_key("n"), "only the conflicting use case is inactive");
@@ -274,8 +273,11 @@ mod tests {
     #[test]
     fn missing_pool_is_reported_and_others_are_served() {
         let sets = vec![use_case_set("s", "2026-01-01T00:00:00Z", &["p", "missing"], &["m"])];
-        let index =
-            index(&WatchedObjects { pools: vec![pool("p", &[1])], use_case_sets: sets, ..WatchedObjects::default() });
+        let index = index(&WatchedObjects {
+            backend_pools: vec![pool("p", &[1])],
+            use_case_sets: sets,
+            ..WatchedObjects::default()
+        });
         assert!(index.pools[0].use_cases.contains_key("m"));
         let messages = |index: &PoolIndex| {
             let conditions = &index.use_case_conditions[0].1;
@@ -293,9 +295,7 @@ mod tests {
         );
         let sets = vec![use_case_set("s", "2026-01-01T00:00:00Z", &["missing"], &["m"])];
         assert_eq!(
-            messages(&super::build_index(&WatchedObjects { use_case_sets: sets, ..WatchedObjects::default() }, |_| {
-                Arc::default()
-            })),
+            messages(&super::tests::index(&WatchedObjects { use_case_sets: sets, ..WatchedObjects::default() })),
             [
                 "PoolNotFound: No use case is active: waiting for BackendPool missing.",
                 "PoolNotFound: BackendPool missing not found in this namespace."
@@ -310,7 +310,7 @@ mod tests {
         single["kind"] = "LLMUseCase".into();
         single["spec"] = json!({"poolRef": [{"name": "p"}], "modelName": "m", "targetModels": [{"targetModelName": "t", "weight": 3}], "objective": {}});
         let index = index(&WatchedObjects {
-            pools: vec![pool("p", &[1])],
+            backend_pools: vec![pool("p", &[1])],
             use_cases: vec![Arc::new(single)],
             ..WatchedObjects::default()
         });

@@ -1,30 +1,32 @@
-//! Request scheduling for LLM engines: a pure core with two front ends, the native gateway and the endpoint picker.
+//! Request scheduling for LLM engines: one core with two frontends, the native gateway and the endpoint picker.
 //!
-//! Native gateway: [`watch_backend_pools`] keeps a [`Datastore`] of BackendPools, use cases and Pods up to date and writes
-//! their status; [`serve_gateway`] proxies OpenAI requests to the selected endpoint. Endpoint picker:
-//! [`watch_inference_pool`] keeps the endpoints of one InferencePool up to date in an [`EndpointPicker`]; [`serve_grpc`]
-//! answers Envoy's `ext_proc` requests with the selected endpoint.
+//! A [`Scheduler`] selects an endpoint for each request from a snapshot of the pools. Native gateway:
+//! [`watch_backend_pools`] keeps the snapshot of all BackendPools, use cases and Pods up to date and writes their status;
+//! [`serve_gateway`] proxies OpenAI requests to the selected endpoint. Endpoint picker: [`watch_inference_pool`] keeps the
+//! snapshot of one InferencePool up to date; [`serve_grpc`] answers Envoy's `ext_proc` requests with the selected endpoint.
 //!
-//! Layers; each uses only those before it. The core is pure: it does no I/O and reads no clock, and random number
+//! Layers; each uses only those before it. The first three are pure: they do no I/O and read no clock, and random number
 //! generators are passed in.
 //!
 //! 1. Bodies: `request` finds `model`, `stream`, `max_tokens` and the prompt in a request body; `model_rewrite` changes only
 //!    the bytes of a `model` value.
-//! 2. State: `endpoint` (with its requests in flight), `pod`, `use_case`, `pool`, `datastore`, `engine_metrics`; `index` builds
-//!    pools and status conditions from the watched objects.
-//! 3. Decision: `candidate` and `scheduling_request` are its input; `filter`, `score`, `profile` and `policy` select endpoints
-//!    for the endpoint picker, and `config` builds a policy; `schedule` selects one for the native gateway.
-//! 4. `openai_error`: errors for clients, the same for both front ends.
-//! 5. Shells: `watch` and `gateway`; `ext_proc` (messages) and `endpoint_picker`, which also scrapes engines.
+//! 2. Decision: `endpoint`, `endpoint_state` and `engine_metrics` are its state, `candidate` and `scheduling_request` its
+//!    input; `filter`, `score`, `profile` and `policy` select endpoints, and `config` builds a policy.
+//! 3. Pools: `use_case`, `pool_scheduling` and `snapshot`; `index` builds pools and status conditions from the watched
+//!    objects, which `pod` reads.
+//! 4. Core: `scrape` and `endpoint_registry` keep the states of the endpoints up to date; `scheduler` admits requests.
+//! 5. `openai_error`: errors for clients, the same for both frontends.
+//! 6. Shells: `watch`; the frontends `gateway`, and `ext_proc` (messages) with `endpoint_picker`.
 
 #![warn(missing_docs)]
 
 mod candidate;
 pub mod code;
 mod config;
-mod datastore;
 mod endpoint;
 mod endpoint_picker;
+mod endpoint_registry;
+mod endpoint_state;
 mod engine_metrics;
 pub mod ext_proc;
 mod filter;
@@ -34,24 +36,28 @@ mod model_rewrite;
 mod openai_error;
 mod pod;
 mod policy;
-mod pool;
+mod pool_scheduling;
 mod profile;
 mod request;
-mod schedule;
+mod routing_error;
+mod scheduler;
 mod scheduling_request;
 mod score;
+mod scrape;
+mod snapshot;
 mod use_case;
 mod watch;
 
 pub use config::{ConfigError, ConfigWarning, ParsedConfig, parse_config};
-pub use datastore::Datastore;
-pub use endpoint::{Endpoint, EndpointLoad, PromptTokenRange};
+pub use endpoint::{Endpoint, PromptTokenRange};
 pub use endpoint_picker::{
-    CertificateError, EndpointPicker, ListenerRole, PoolGroup, ServingCertificate, serve_grpc, serve_metrics,
-    watch_inference_pool,
+    CertificateError, EndpointPicker, ListenerRole, ServingCertificate, serve_grpc, serve_metrics, watch_inference_pool,
 };
+pub use endpoint_state::{EndpointState, InFlight};
 pub use gateway::serve_gateway;
 pub use policy::SchedulingPolicy;
-pub use pool::{Pool, RoutingTable};
+pub use pool_scheduling::PoolScheduling;
+pub use scheduler::Scheduler;
+pub use snapshot::{Pool, Snapshot};
 pub use use_case::{TargetModel, UseCase};
-pub use watch::watch_backend_pools;
+pub use watch::{PoolGroup, watch_backend_pools};

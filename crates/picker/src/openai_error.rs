@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     request::{MAX_BODY_BYTES, ScanError},
-    schedule::RoutingError,
+    routing_error::RoutingError,
 };
 
 /// An error response to a client. Each frontend encodes it in its own protocol.

@@ -1,13 +1,13 @@
 //! Scheduling policy of an endpoint picker: one profile, or a prefill and a decode profile.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
 use fastrand::Rng;
 
 use crate::{
     candidate::Candidate,
     endpoint::Endpoint,
-    profile::Profile,
+    profile::{Picker, Profile},
     request::{RequestInfo, estimate_tokens},
     scheduling_request::SchedulingRequest,
     score::{
@@ -77,10 +77,12 @@ pub(crate) enum Decider {
 /// Endpoints that a request is sent to.
 #[derive(Debug, Clone)]
 pub(crate) struct SchedulingResult {
-    /// The selected endpoint, followed by fallbacks.
-    pub(crate) endpoints: Vec<Endpoint>,
+    /// The selected endpoint.
+    pub(crate) endpoint: Arc<Endpoint>,
+    /// Endpoints that a proxy may try if the selected one fails.
+    pub(crate) fallbacks: Vec<Arc<Endpoint>>,
     /// Endpoint that computes the prompt first, if any.
-    pub(crate) prefill_endpoint: Option<Endpoint>,
+    pub(crate) prefill_endpoint: Option<Arc<Endpoint>>,
     /// Bytes of the prompt that the selected endpoint has presumably cached.
     pub(crate) cached_bytes: usize,
 }
@@ -88,6 +90,27 @@ pub(crate) struct SchedulingResult {
 // === impl SchedulingPolicy ===
 
 impl SchedulingPolicy {
+    /// Returns the policy that selects the endpoint with the fewest tokens in flight.
+    pub fn least_loaded() -> Self {
+        let profile = Profile { filters: Vec::new(), scorers: Vec::new(), picker: Picker::MaxScore, max_endpoints: 1 };
+        Self {
+            profile_handler: ProfileHandler::Single(profile),
+            prefix_configs: Vec::new(),
+            parser: Parser::RequireModel,
+            primary_port: None,
+        }
+    }
+
+    /// Returns whether scraped metrics influence the selection.
+    pub(crate) fn reads_metrics(&self) -> bool {
+        match &self.profile_handler {
+            ProfileHandler::Single(profile) => !profile.scorers.is_empty(),
+            ProfileHandler::PrefillDecode { prefill, decode, .. } => {
+                !prefill.scorers.is_empty() || !decode.scorers.is_empty()
+            }
+        }
+    }
+
     /// Returns the block hashes of a prompt for [`SchedulingRequest::prefix_hashes`].
     pub(crate) fn prefix_hashes(&self, model: &str, body: &[u8], info: &RequestInfo) -> Vec<Vec<u64>> {
         let chunks = || info.prompt_spans.iter().filter_map(|span| body.get(span.clone()));
@@ -135,9 +158,14 @@ impl SchedulingPolicy {
                 state.cold_placement.record_placement(endpoint);
             }
         }
-        let endpoints = endpoints.into_iter().map(|candidate| candidate.endpoint.clone()).collect();
-        let prefill_endpoint = prefiller.map(|prefiller| prefiller.endpoint.clone());
-        Some(SchedulingResult { endpoints, prefill_endpoint, cached_bytes })
+        let mut endpoints = endpoints.into_iter().map(|candidate| Arc::clone(&candidate.endpoint));
+        let prefill_endpoint = prefiller.map(|prefiller| Arc::clone(&prefiller.endpoint));
+        Some(SchedulingResult {
+            endpoint: endpoints.next()?,
+            fallbacks: endpoints.collect(),
+            prefill_endpoint,
+            cached_bytes,
+        })
     }
 
     /// Records that `endpoint` caches a prompt, because it was selected or because the proxy reported that it served the
@@ -213,7 +241,8 @@ mod tests {
             };
             let with_role = |(number, role): (u8, &&str)| {
                 let mut candidate = candidate(number, None);
-                candidate.labels.insert("role".to_owned(), (*role).to_owned());
+                let endpoint = Arc::make_mut(&mut candidate.endpoint);
+                endpoint.labels.insert("role".to_owned(), (*role).to_owned());
                 candidate
             };
             let candidates = (1..).zip(roles).map(with_role).collect();
@@ -228,7 +257,7 @@ mod tests {
                 SchedulingRequest { model: "m", prompt_bytes: info.prompt_bytes(), prefix_hashes: &prefix_hashes };
             let candidates: Vec<&Candidate> = self.candidates.iter().collect();
             let result = self.policy.schedule(&request, &candidates, &mut self.state, &mut self.rng)?;
-            Some((result.endpoints[0].pod.clone(), result.prefill_endpoint.map(|endpoint| endpoint.pod)))
+            Some((result.endpoint.pod.clone(), result.prefill_endpoint.map(|endpoint| endpoint.pod.clone())))
         }
     }
 

@@ -6,6 +6,7 @@ use fastrand::Rng;
 
 use crate::{
     candidate::Candidate,
+    endpoint::Endpoint,
     filter::Filter,
     scheduling_request::SchedulingRequest,
     score::{Scorer, least_loaded, state::SchedulerState},
@@ -50,7 +51,7 @@ impl Profile {
         state: &SchedulerState,
         rng: &mut Rng,
     ) -> Vec<&'a Candidate> {
-        let candidates = self.filter(candidates);
+        let candidates = self.filter(request, candidates);
         let totals = self.total_scores(request, &candidates, state);
         let mut scored: Vec<(&Candidate, f64)> = candidates.into_iter().zip(totals).collect();
         let tolerance = SCORE_TOLERANCE * self.scorers.iter().map(|(_, weight)| weight).sum::<f64>();
@@ -63,12 +64,19 @@ impl Profile {
     }
 
     /// Returns the candidates that pass all filters. An endpoint that refuses connections has no queue and would score
-    /// best, so it is retained only if all endpoints refuse connections.
-    fn filter<'a>(&self, candidates: &[&'a Candidate]) -> Vec<&'a Candidate> {
-        let passes = |candidate: &&Candidate| self.filters.iter().all(|filter| filter.matches(&candidate.labels));
+    /// best, so it is retained only if all endpoints refuse connections. Endpoints that are intended for prompts of another
+    /// size are retained only if none is intended for this size.
+    fn filter<'a>(&self, request: &SchedulingRequest<'_>, candidates: &[&'a Candidate]) -> Vec<&'a Candidate> {
+        let passes =
+            |candidate: &&Candidate| self.filters.iter().all(|filter| filter.matches(&candidate.endpoint.labels));
         let mut candidates: Vec<&Candidate> = candidates.iter().copied().filter(passes).collect();
         if candidates.iter().any(|candidate| !candidate.connection_refused) {
             candidates.retain(|candidate| !candidate.connection_refused);
+        }
+        let matches_prompt =
+            |candidate: &&Candidate| candidate.endpoint.prompt_tokens.contains(request.prompt_tokens());
+        if candidates.iter().any(matches_prompt) {
+            candidates.retain(matches_prompt);
         }
         candidates
     }
@@ -92,8 +100,9 @@ impl Profile {
 /// randomly drawn endpoints comes first.
 fn sort_by_score(scored: &mut [(&Candidate, f64)], tolerance: f64, rng: &mut Rng) {
     // Loads change concurrently: read each one once.
-    let key =
-        |(candidate, total): &(&Candidate, f64)| (*total, candidate.endpoint.load.tokens(), candidate.endpoint.address);
+    let key = |(candidate, total): &(&Candidate, f64)| {
+        (*total, candidate.endpoint.state.tokens(), candidate.endpoint.address)
+    };
     let mut keyed: Vec<_> = scored.iter().map(|entry| (key(entry), *entry)).collect();
     keyed.sort_by(|((left_total, left_load, left_address), _), ((right_total, right_load, right_address), _)| {
         let by_total: Ordering = right_total.total_cmp(left_total);
@@ -102,7 +111,7 @@ fn sort_by_score(scored: &mut [(&Candidate, f64)], tolerance: f64, rng: &mut Rng
     scored.iter_mut().zip(keyed).for_each(|(slot, (_, entry))| *slot = entry);
     let Some((_, highest)) = scored.first().copied() else { return };
     let equal = scored.iter().take_while(|(_, total)| *total >= highest - tolerance);
-    let equal: Vec<_> = equal.map(|(candidate, _)| &candidate.endpoint).collect();
+    let equal: Vec<&Endpoint> = equal.map(|(candidate, _)| &*candidate.endpoint).collect();
     let selected = least_loaded::least_loaded(&equal, rng).map(|endpoint| endpoint.address);
     if let Some(index) = scored.iter().position(|(candidate, _)| Some(candidate.endpoint.address) == selected) {
         scored[..=index].rotate_right(1);
@@ -125,13 +134,16 @@ fn pick_weighted_random(scored: &mut [(&Candidate, f64)], rng: &mut Rng) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::{candidate::tests::candidate, engine_metrics::EngineMetrics};
 
     fn candidate_with_queue(number: u8, waiting: f64, role: Option<&str>) -> Candidate {
         let mut candidate =
             candidate(number, Some((EngineMetrics { waiting: Some(waiting), ..EngineMetrics::default() }, 0)));
-        candidate.labels.extend(role.map(|role| ("role".to_owned(), role.to_owned())));
+        let endpoint = Arc::make_mut(&mut candidate.endpoint);
+        endpoint.labels.extend(role.map(|role| ("role".to_owned(), role.to_owned())));
         candidate
     }
 
@@ -168,7 +180,7 @@ mod tests {
         let first = |rng: &mut Rng| pick_names(&profile(Picker::MaxScore), &candidates, rng)[0].clone();
         let pod_1_count = (0..400).filter(|_| first(&mut rng) == "pod-1").count();
         assert!((120..280).contains(&pod_1_count), "{pod_1_count}");
-        let _busy = candidates[0].endpoint.load.begin(100);
+        let _busy = candidates[0].endpoint.state.begin(100);
         assert!((0..50).all(|_| first(&mut rng) == "pod-2"));
     }
 
@@ -181,10 +193,10 @@ mod tests {
         let mut rng = Rng::with_seed(1);
         let first = |candidates: &[Candidate], rng: &mut Rng| pick_names(&profile, candidates, rng)[0].clone();
         let candidates = [candidate_with_cache_usage(1, 0.500), candidate_with_cache_usage(2, 0.501)];
-        let _busy = candidates[0].endpoint.load.begin(100);
+        let _busy = candidates[0].endpoint.state.begin(100);
         assert!((0..50).all(|_| first(&candidates, &mut rng) == "pod-2"));
         let candidates = [candidate_with_cache_usage(1, 0.50), candidate_with_cache_usage(2, 0.52)];
-        let _busy = candidates[0].endpoint.load.begin(100);
+        let _busy = candidates[0].endpoint.state.begin(100);
         assert!((0..50).all(|_| first(&candidates, &mut rng) == "pod-1"));
     }
 

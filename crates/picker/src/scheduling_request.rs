@@ -1,5 +1,7 @@
 //! A request as scorers and policy read it.
 
+use crate::request::estimate_tokens;
+
 /// A request to schedule.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SchedulingRequest<'a> {
@@ -9,4 +11,13 @@ pub(crate) struct SchedulingRequest<'a> {
     pub(crate) prompt_bytes: usize,
     /// Block hashes of the prompt, one list per prefix index.
     pub(crate) prefix_hashes: &'a [Vec<u64>],
+}
+
+// === impl SchedulingRequest ===
+
+impl SchedulingRequest<'_> {
+    /// Returns the estimated number of tokens of the prompt.
+    pub(crate) fn prompt_tokens(&self) -> u64 {
+        estimate_tokens(self.prompt_bytes) as u64
+    }
 }

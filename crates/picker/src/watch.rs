@@ -1,6 +1,10 @@
-//! Watches BackendPools, use cases and Pods, updates the datastore, and writes their status.
+//! Watches pools, use cases and Pods, updates the snapshot of the scheduler, and writes the status of BackendPools and use
+//! cases.
+//!
+//! Required permissions for one InferencePool, in its namespace: `list` and `watch` of `pods`, and of `inferencepools` in the
+//! API group of the pool (a rule with the name of this pool in `resourceNames` is sufficient). Its watch writes no objects.
 
-use std::{sync::Arc, time::Duration};
+use std::{str::FromStr, sync::Arc, time::Duration};
 
 use cluster::{
     Clock, Condition, Error, Kind, NamespacedName, StatusWriter, Stores, SystemClock, Watches, render_conditions,
@@ -11,10 +15,8 @@ use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    datastore::Datastore,
-    endpoint::Endpoint,
     index::{self, PoolIndex, WatchedObjects},
-    pool::RoutingTable,
+    scheduler::Scheduler,
 };
 
 /// Field manager of the gateway.
@@ -25,79 +27,127 @@ const BACKEND_POOL: Kind = Kind::namespaced(GROUP, "v1alpha1", "BackendPool", "b
 const USE_CASE_SET: Kind = Kind::namespaced(GROUP, "v1alpha1", "LLMUseCaseSet", "llmusecasesets");
 const USE_CASE: Kind = Kind::namespaced(GROUP, "v1alpha1", "LLMUseCase", "llmusecases");
 const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
-const KINDS: [Kind; 4] = [BACKEND_POOL, USE_CASE_SET, USE_CASE, POD];
 
 /// Delay before a failed status update is retried.
 const STATUS_RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// Watches BackendPools, use cases and Pods until `shutdown`. A change updates the routing table immediately. Changed
-/// statuses are written concurrently, so that an API server that does not respond to writes does not delay the table.
+/// API group of the InferencePool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PoolGroup {
+    /// `inference.networking.k8s.io/v1`
+    #[default]
+    Stable,
+    /// `inference.networking.x-k8s.io/v1alpha2`
+    Experimental,
+}
+
+/// Which pools are watched.
+#[derive(Debug, Clone)]
+enum Scope {
+    /// All BackendPools, with their use cases.
+    BackendPools,
+    /// One InferencePool.
+    InferencePool { kind: Kind, key: NamespacedName },
+}
+
+/// Watches BackendPools, use cases and Pods until `shutdown`. A change updates the snapshot immediately. Changed statuses are
+/// written concurrently, so that an API server that does not respond to writes does not delay the snapshot.
 ///
-/// A task that panics is restarted; until then, the gateway uses the last routing table and its health check fails.
+/// A task that panics is restarted; until then, the gateway uses the last snapshot and its health check fails.
 ///
 /// # Errors
 /// Restarts do not help.
 pub async fn watch_backend_pools(
     client: kube::Client,
-    datastore: Arc<Datastore>,
+    scheduler: Arc<Scheduler>,
     shutdown: CancellationToken,
 ) -> Result<(), TaskFailure> {
-    let supervisor = datastore.supervisor.clone();
-    // Shared by all runs: the routing table stays complete while a restarted run lists the objects again.
-    let stores = Stores::new(MANAGER);
-    let stop = shutdown.clone();
-    let start = move || update_datastore(client.clone(), stores.clone(), Arc::clone(&datastore), stop.clone());
-    supervisor.run_unless_failed(supervisor.supervise("update of the routing table", shutdown, start)).await
+    watch(client, Scope::BackendPools, scheduler, shutdown).await
 }
 
-/// Updates the routing table and the statuses until `shutdown`.
-async fn update_datastore(
+/// Watches the InferencePool `key` and the Pods of its namespace until `shutdown`, like [`watch_backend_pools`].
+///
+/// # Errors
+/// Restarts do not help.
+pub(crate) async fn watch_inference_pool(
     client: kube::Client,
+    group: PoolGroup,
+    key: &NamespacedName,
+    scheduler: Arc<Scheduler>,
+    shutdown: CancellationToken,
+) -> Result<(), TaskFailure> {
+    watch(client, Scope::InferencePool { kind: group.kind(), key: key.clone() }, scheduler, shutdown).await
+}
+
+async fn watch(
+    client: kube::Client,
+    scope: Scope,
+    scheduler: Arc<Scheduler>,
+    shutdown: CancellationToken,
+) -> Result<(), TaskFailure> {
+    let supervisor = scheduler.supervisor.clone();
+    // Shared by all runs: the snapshot stays complete while a restarted run lists the objects again.
+    let stores = Stores::new(MANAGER);
+    let stop = shutdown.clone();
+    let start = move || run(client.clone(), scope.clone(), stores.clone(), Arc::clone(&scheduler), stop.clone());
+    supervisor.run_unless_failed(supervisor.supervise("update of the pools", shutdown, start)).await
+}
+
+/// Updates the snapshot and the statuses until `shutdown`.
+async fn run(
+    client: kube::Client,
+    scope: Scope,
     stores: Stores,
-    datastore: Arc<Datastore>,
+    scheduler: Arc<Scheduler>,
     shutdown: CancellationToken,
 ) {
     let (indexes, latest_index) = watch::channel(None);
     let writer = StatusWriter::new(client.clone(), stores.clone(), MANAGER);
+    let write_statuses = async {
+        match scope {
+            Scope::BackendPools => update_statuses(latest_index, &writer, &stores).await,
+            Scope::InferencePool { .. } => std::future::pending().await,
+        }
+    };
     tokio::select! {
         () = shutdown.cancelled() => {}
-        () = update_routing_table(client, &stores, &datastore, &indexes, &shutdown) => {}
-        () = update_statuses(latest_index, &writer, &stores) => {}
+        () = update_snapshot(client, &scope, &stores, &scheduler, &indexes, &shutdown) => {}
+        () = write_statuses => {}
     }
 }
 
-/// Updates the routing table after each change, and sends the index to `indexes` once the caches are synced.
-async fn update_routing_table(
+/// Updates the snapshot after each change, and sends the index to `indexes` once the caches are synced.
+async fn update_snapshot(
     client: kube::Client,
+    scope: &Scope,
     stores: &Stores,
-    datastore: &Datastore,
+    scheduler: &Scheduler,
     indexes: &watch::Sender<Option<Arc<PoolIndex>>>,
     shutdown: &CancellationToken,
 ) {
-    let supervisor = datastore.supervisor.clone();
+    let supervisor = scheduler.supervisor.clone();
     let (mut watches, mut changes) = Watches::new(client, stores.clone(), supervisor, shutdown.clone());
-    for kind in KINDS {
-        watches.start(kind);
-    }
+    scope.start(&mut watches);
+    let kinds = scope.kinds();
     let unlisted = || -> Vec<String> {
-        KINDS.iter().filter(|kind| !stores.has_synced(**kind)).map(Kind::group_resource).collect()
+        kinds.iter().filter(|kind| !stores.has_synced(**kind)).map(Kind::group_resource).collect()
     };
     // After a restart, the lists may contain no changes.
     let mut is_restart = unlisted().is_empty();
-    datastore.set_unlisted(&unlisted());
+    scheduler.set_unlisted(&unlisted());
+    let mut is_missing = false;
     while std::mem::take(&mut is_restart) || changes.recv().await.is_some() {
         // Build the index once for all pending changes.
         while changes.try_recv().is_ok() {}
-        let index = index::build_index(&watched_objects(stores), |address| datastore.load(address));
-        let old = datastore.routing_table();
-        datastore.replace(index.pools.clone());
-        log_changes(&old, &datastore.routing_table());
+        let index = index::build_index(&watched_objects(scope, stores), scheduler);
+        scheduler.replace(index.pools.clone());
         // Before the first lists are complete, the status would not include all Pods and pools.
         let unlisted = unlisted();
         if unlisted.is_empty() {
+            scope.report_missing_pool(&index, &mut is_missing);
             indexes.send_replace(Some(Arc::new(index)));
         }
-        datastore.set_unlisted(&unlisted);
+        scheduler.set_unlisted(&unlisted);
     }
 }
 
@@ -126,38 +176,18 @@ async fn update_statuses(
     }
 }
 
-/// Logs endpoints that became ready or unready.
-fn log_changes(old: &RoutingTable, new: &RoutingTable) {
-    let endpoints = |table: &RoutingTable, pool: &NamespacedName| -> Vec<Endpoint> {
-        table.pools.get(pool).map(|pool| pool.ready_endpoints.clone()).unwrap_or_default()
-    };
-    let contains = |endpoints: &[Endpoint], endpoint: &Endpoint| {
-        endpoints.iter().any(|other| other.address == endpoint.address && other.pod == endpoint.pod)
-    };
-    for key in old.pools.keys() {
-        let remaining = endpoints(new, key);
-        for Endpoint { address, pod, .. } in
-            endpoints(old, key).iter().filter(|endpoint| !contains(&remaining, endpoint))
-        {
-            tracing::info!(pool = %key, %address, %pod, "endpoint became unready");
+fn watched_objects(scope: &Scope, stores: &Stores) -> WatchedObjects {
+    match scope {
+        Scope::BackendPools => WatchedObjects {
+            backend_pools: stores.list(BACKEND_POOL),
+            inference_pools: Vec::new(),
+            use_case_sets: stores.list(USE_CASE_SET),
+            use_cases: stores.list(USE_CASE),
+            pods: stores.list(POD),
+        },
+        Scope::InferencePool { kind, .. } => {
+            WatchedObjects { inference_pools: stores.list(*kind), pods: stores.list(POD), ..WatchedObjects::default() }
         }
-    }
-    for key in new.pools.keys() {
-        let previous = endpoints(old, key);
-        for Endpoint { address, pod, .. } in
-            endpoints(new, key).iter().filter(|endpoint| !contains(&previous, endpoint))
-        {
-            tracing::info!(pool = %key, %address, %pod, "endpoint became ready");
-        }
-    }
-}
-
-fn watched_objects(stores: &Stores) -> WatchedObjects {
-    WatchedObjects {
-        pools: stores.list(BACKEND_POOL),
-        use_case_sets: stores.list(USE_CASE_SET),
-        use_cases: stores.list(USE_CASE),
-        pods: stores.list(POD),
     }
 }
 
@@ -187,4 +217,65 @@ async fn publish_statuses(writer: &StatusWriter, stores: &Stores, index: &PoolIn
 fn render_status_conditions(live: &Value, conditions: &[Condition]) -> Value {
     let generation = live["metadata"]["generation"].as_i64().unwrap_or(1);
     render_conditions(&live["status"]["conditions"], conditions, generation, SystemClock.now())
+}
+
+// === impl PoolGroup ===
+
+impl PoolGroup {
+    const GROUPS: [(&str, PoolGroup); 2] =
+        [("inference.networking.k8s.io", Self::Stable), ("inference.networking.x-k8s.io", Self::Experimental)];
+
+    fn kind(self) -> Kind {
+        match self {
+            Self::Stable => Kind::namespaced(Self::GROUPS[0].0, "v1", "InferencePool", "inferencepools"),
+            Self::Experimental => Kind::namespaced(Self::GROUPS[1].0, "v1alpha2", "InferencePool", "inferencepools"),
+        }
+    }
+}
+
+impl FromStr for PoolGroup {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let group = Self::GROUPS.iter().find(|(group_name, _)| *group_name == name).map(|(_, group)| *group);
+        group.ok_or_else(|| {
+            format!("InferencePool is not served in this API group; use {} or {}", Self::GROUPS[0].0, Self::GROUPS[1].0)
+        })
+    }
+}
+
+// === impl Scope ===
+
+impl Scope {
+    /// Returns the watched kinds.
+    fn kinds(&self) -> Vec<Kind> {
+        match self {
+            Self::BackendPools => vec![BACKEND_POOL, USE_CASE_SET, USE_CASE, POD],
+            Self::InferencePool { kind, .. } => vec![*kind, POD],
+        }
+    }
+
+    fn start(&self, watches: &mut Watches) {
+        match self {
+            Self::BackendPools => {
+                for kind in self.kinds() {
+                    watches.start(kind);
+                }
+            }
+            Self::InferencePool { kind, key } => {
+                watches.start_named(*kind, key);
+                watches.start_namespace(POD, &key.namespace);
+            }
+        }
+    }
+
+    /// Logs that the InferencePool does not exist, unless `was_missing`, which it updates.
+    fn report_missing_pool(&self, index: &PoolIndex, was_missing: &mut bool) {
+        let Self::InferencePool { key, .. } = self else { return };
+        let is_missing = index.pools.iter().all(|pool| pool.key != *key);
+        if is_missing && !*was_missing {
+            tracing::warn!(pool = %key, "InferencePool not found, waiting for it");
+        }
+        *was_missing = is_missing;
+    }
 }

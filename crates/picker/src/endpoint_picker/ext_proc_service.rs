@@ -1,6 +1,6 @@
 //! Runs the `ext_proc` stream of each request: messages of the proxy, scheduling, and reports about the response.
 
-use std::{error::Error, mem, net::SocketAddr, sync::Arc};
+use std::{error::Error, mem, sync::Arc};
 
 use bytes::Bytes;
 use http_body::Body;
@@ -16,10 +16,9 @@ use super::{
     metrics::RunningRequest,
 };
 use crate::{
-    endpoint::InFlight,
     ext_proc::{ProcessingResponse, processing_request::Request},
     openai_error::OpenAiError,
-    schedule::RoutingError,
+    scheduler::Permit,
 };
 
 /// Maximum number of messages buffered per stream until the proxy receives them.
@@ -30,10 +29,8 @@ pub(super) type ResponseStream = ReceiverStream<Result<ProcessingResponse, Statu
 
 /// A scheduled request whose stream is open.
 struct ScheduledRequest {
-    endpoint: SocketAddr,
-    prefix_hashes: Vec<Vec<u64>>,
     /// Counts the request as in flight until the proxy ends the stream at the end of the response.
-    _in_flight: InFlight,
+    permit: Permit,
     _running: RunningRequest,
 }
 
@@ -59,7 +56,7 @@ async fn run_stream<B>(
 where
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin,
 {
-    let mut stream = ExtProcStream::new(picker.policy.parser);
+    let mut stream = ExtProcStream::new(picker.policy().parser);
     let mut scheduled: Option<ScheduledRequest> = None;
     let mut is_complete = false;
     loop {
@@ -102,7 +99,7 @@ where
                 request.body = reservation.attach(request.body);
                 match schedule(picker, &request) {
                     Ok((responses, request)) => {
-                        scheduled = request;
+                        scheduled = Some(request);
                         (responses, false)
                     }
                     Err(error) => (vec![immediate_response(&error)], true),
@@ -110,12 +107,12 @@ where
             }
         };
         if let (Some(served), Some(scheduled)) = (stream.served_endpoint.take(), &scheduled)
-            && picker.is_other_endpoint(scheduled.endpoint, served)
+            && picker.is_other_endpoint(scheduled.permit.selection.result.endpoint.address, served)
         {
-            picker.record_served_endpoint(&scheduled.prefix_hashes, served);
+            scheduled.permit.record_served_endpoint(served);
         }
         if let (true, Some(scheduled)) = (std::mem::take(&mut stream.response_failed), &scheduled) {
-            picker.report_failure(scheduled.endpoint);
+            scheduled.permit.record_failure();
         }
         for response in responses {
             // The receiver is dropped when the client or the proxy disconnects.
@@ -146,20 +143,17 @@ fn body_status(error: &BodyError) -> Status {
 fn schedule(
     picker: &EndpointPicker,
     request: &CompleteRequest,
-) -> Result<(Vec<ProcessingResponse>, Option<ScheduledRequest>), OpenAiError> {
+) -> Result<(Vec<ProcessingResponse>, ScheduledRequest), OpenAiError> {
     let model = request.info.model.as_ref().map_or("", |model| model.name.as_str());
-    let Some((result, prefix_hashes)) = picker.schedule(request) else {
-        let error = OpenAiError::from(RoutingError::NoEndpointAvailable(picker.pool.clone()));
-        picker.metrics.record_rejection(model, &request.target_model, error.status);
-        return Err(error);
-    };
-    let scheduled = result.endpoints.first().map(|endpoint| ScheduledRequest {
-        endpoint: endpoint.address,
-        prefix_hashes,
-        _in_flight: endpoint.load.begin(request.info.estimated_tokens()),
-        _running: picker.metrics.record_request(model, &request.target_model, request.body.len()),
-    });
-    Ok((request.responses(&result, picker.policy.primary_port), scheduled))
+    let permit = picker.admit(request).map_err(|error| {
+        let error = OpenAiError::from(error);
+        picker.metrics.record_rejection(model, request.target_model.as_deref().unwrap_or(model), error.status);
+        error
+    })?;
+    let running = picker.metrics.record_request(model, &permit.route.target_model, request.body.len());
+    let responses =
+        request.responses(&permit.route.target_model, &permit.selection.result, picker.policy().primary_port);
+    Ok((responses, ScheduledRequest { permit, _running: running }))
 }
 
 #[cfg(test)]

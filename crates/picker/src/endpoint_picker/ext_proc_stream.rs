@@ -96,8 +96,8 @@ pub(super) struct CompleteRequest {
     pub(super) body: Bytes,
     /// Fields of the body; empty if the body is not sent or not parsed.
     pub(super) info: RequestInfo,
-    /// Model name of the engines.
-    pub(super) target_model: String,
+    /// Model name for the engines, if a header states one.
+    pub(super) target_model: Option<String>,
     /// `ip` or `ip:port` of the endpoints that may be selected; `None` allows all endpoints.
     subset: Option<Vec<String>>,
     end: RequestEnd,
@@ -174,7 +174,7 @@ impl ExtProcStream {
         // With mode NONE the proxy does not send the body.
         if message.end_of_stream || mode == Some(BodySendMode::None) {
             let info = RequestInfo::default();
-            return Action::Schedule(self.complete_request(info, Bytes::new(), String::new(), RequestEnd::Headers));
+            return Action::Schedule(self.complete_request(info, Bytes::new(), None, RequestEnd::Headers));
         }
         Action::Continue
     }
@@ -189,17 +189,17 @@ impl ExtProcStream {
 
     fn finish_request(&mut self, end: RequestEnd) -> Action {
         let body = self.body.take();
-        let (info, model) = match (request_info(&body), self.parser) {
-            (Ok(found), _) => found,
+        let info = match (request_info(&body), self.parser) {
+            (Ok(info), _) => info,
             // The whole body counts as the prompt.
             (Err(_), Parser::Passthrough) => {
                 let prompt_spans = std::iter::once(0..body.len()).collect();
                 let info = RequestInfo { prompt_spans, ..RequestInfo::default() };
-                return Action::Schedule(self.complete_request(info, body, String::new(), end));
+                return Action::Schedule(self.complete_request(info, body, None, end));
             }
             (Err(error), Parser::RequireModel) => return Action::Reject(error),
         };
-        let target_model = self.model_rewrite.take().unwrap_or(model);
+        let target_model = self.model_rewrite.take();
         Action::Schedule(self.complete_request(info, body, target_model, end))
     }
 
@@ -207,7 +207,7 @@ impl ExtProcStream {
         &mut self,
         info: RequestInfo,
         body: Bytes,
-        target_model: String,
+        target_model: Option<String>,
         end: RequestEnd,
     ) -> CompleteRequest {
         CompleteRequest { body, info, target_model, subset: self.subset.take(), end }
@@ -226,10 +226,15 @@ impl CompleteRequest {
 
     /// Returns the messages for a scheduled request: the headers with the selected endpoint, then the body and the trailers
     /// that the proxy waits for.
-    pub(super) fn responses(&self, result: &SchedulingResult, primary_port: Option<u16>) -> Vec<ProcessingResponse> {
-        let rewritten = self.info.model.as_ref().filter(|model| model.name != self.target_model);
+    pub(super) fn responses(
+        &self,
+        target_model: &str,
+        result: &SchedulingResult,
+        primary_port: Option<u16>,
+    ) -> Vec<ProcessingResponse> {
+        let rewritten = self.info.model.as_ref().filter(|model| model.name != target_model);
         let [start, model, end] = match rewritten {
-            Some(model) => model_rewrite::replace_model(&self.body, &model.span, &self.target_model),
+            Some(model) => model_rewrite::replace_model(&self.body, &model.span, target_model),
             None => [self.body.clone(), Bytes::new(), Bytes::new()],
         };
         let body = start.chain(model).chain(end);
@@ -245,17 +250,18 @@ impl CompleteRequest {
     }
 }
 
-/// Returns the parsed body and its model name. Unlike the gateway, the picker states a code for both errors: proxies write
+/// Returns the parsed body, which names a model. Unlike the gateway, the picker states a code for both errors: proxies write
 /// it to their access log.
-fn request_info(body: &[u8]) -> Result<(RequestInfo, String), OpenAiError> {
+fn request_info(body: &[u8]) -> Result<RequestInfo, OpenAiError> {
     let info = request::parse_request(body).map_err(|error| OpenAiError {
         param: None,
         code: Some("invalid_body"),
         ..error.into()
     })?;
-    let model = info.model.as_ref().map(|model| model.name.clone()).filter(|name| !name.is_empty());
-    let missing = || OpenAiError { code: Some("missing_model"), ..OpenAiError::missing_model() };
-    Ok((info, model.ok_or_else(missing)?))
+    if info.model.as_ref().is_none_or(|model| model.name.is_empty()) {
+        return Err(OpenAiError { code: Some("missing_model"), ..OpenAiError::missing_model() });
+    }
+    Ok(info)
 }
 
 /// Returns the response to the request headers, with the selected endpoints as a header and as metadata.
@@ -264,7 +270,7 @@ fn header_response(
     primary_port: Option<u16>,
     new_length: Option<usize>,
 ) -> ProcessingResponse {
-    let addresses = result.endpoints.iter().map(|endpoint| endpoint.address);
+    let addresses = std::iter::once(&result.endpoint).chain(&result.fallbacks).map(|endpoint| endpoint.address);
     let destination = |mut address: SocketAddr| {
         address.set_port(primary_port.unwrap_or(address.port()));
         address

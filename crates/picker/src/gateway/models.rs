@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use cluster::NamespacedName;
 use serde_json::{Value, json};
 
-use crate::{pool::RoutingTable, schedule::RoutingError};
+use crate::{routing_error::RoutingError, snapshot::Snapshot};
 
 /// Returns the models of all pools with ready endpoints, or of one pool.
 ///
 /// # Errors
 /// [`RoutingError::PoolNotFound`].
-pub(super) fn list_models(table: &RoutingTable, pool: Option<&NamespacedName>) -> Result<Value, RoutingError> {
-    if let Some(key) = pool.filter(|key| !table.pools.contains_key(key)) {
+pub(super) fn list_models(snapshot: &Snapshot, pool: Option<&NamespacedName>) -> Result<Value, RoutingError> {
+    if let Some(key) = pool.filter(|key| !snapshot.pools.contains_key(key)) {
         return Err(RoutingError::PoolNotFound(key.clone()));
     }
     let data: Vec<Value> =
-        visible_models(table, pool).map(|(model, key, created)| model_object(model, key, created)).collect();
+        visible_models(snapshot, pool).map(|(model, key, created)| model_object(model, key, created)).collect();
     Ok(json!({"object": "list", "data": data}))
 }
 
@@ -24,27 +24,23 @@ pub(super) fn list_models(table: &RoutingTable, pool: Option<&NamespacedName>) -
 ///
 /// # Errors
 /// [`RoutingError::ModelNotFound`].
-pub(super) fn get_model(
-    table: &RoutingTable,
-    pool: Option<&NamespacedName>,
-    name: &str,
-) -> Result<Value, RoutingError> {
-    let found = visible_models(table, pool).find(|(model, ..)| *model == name);
+pub(super) fn get_model(snapshot: &Snapshot, pool: Option<&NamespacedName>, name: &str) -> Result<Value, RoutingError> {
+    let found = visible_models(snapshot, pool).find(|(model, ..)| *model == name);
     let (model, key, created) = found.ok_or_else(|| RoutingError::ModelNotFound(name.to_owned()))?;
     Ok(model_object(model, key, created))
 }
 
 /// Returns model name, pool and creation timestamp, ordered by model name.
 fn visible_models<'a>(
-    table: &'a RoutingTable,
+    snapshot: &'a Snapshot,
     pool: Option<&NamespacedName>,
 ) -> impl Iterator<Item = (&'a str, &'a NamespacedName, &'a str)> {
     let mut models = BTreeMap::new();
-    let pools = table.pools.values().filter(|candidate| pool.is_none_or(|key| candidate.key == *key));
+    let pools = snapshot.pools.values().filter(|candidate| pool.is_none_or(|key| candidate.key == *key));
     for candidate in pools.filter(|candidate| !candidate.ready_endpoints.is_empty()) {
         for (model, use_case) in &candidate.use_cases {
             // The pool of the oldest use case serves the model, whether it is ready or not.
-            if pool.is_some() || table.by_model.get(model) == Some(&candidate.key) {
+            if pool.is_some() || snapshot.by_model.get(model) == Some(&candidate.key) {
                 models.insert(model.as_str(), (&candidate.key, use_case.creation_timestamp.as_str()));
             }
         }

@@ -1,6 +1,6 @@
 //! Handles one request: reads it, selects an endpoint, forwards it, and streams the response.
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_server::BodyMemory;
@@ -17,12 +17,11 @@ use super::{
     route::{Route, match_path},
 };
 use crate::{
-    datastore::Datastore,
-    endpoint::InFlight,
     model_rewrite::{self, ModelRestorer},
     openai_error::OpenAiError,
     request::BODY_MEMORY,
-    schedule::{self, EndpointSelection, RouteRequest, RoutingError},
+    routing_error::RoutingError,
+    scheduler::{AdmissionRequest, Permit, Scheduler, Selection},
 };
 
 /// Maximum number of endpoints to which one request is sent.
@@ -30,15 +29,15 @@ const MAX_ATTEMPTS: usize = 3;
 
 /// Handles the requests of all connections.
 pub(super) struct Proxy {
-    datastore: Arc<Datastore>,
+    scheduler: Arc<Scheduler>,
     engine_client: EngineClient,
     body_memory: BodyMemory,
 }
 
 impl Proxy {
-    /// Returns a proxy to the endpoints in `datastore`.
-    pub(super) fn new(datastore: Arc<Datastore>) -> Self {
-        Self { datastore, engine_client: EngineClient::new(), body_memory: BodyMemory::new(BODY_MEMORY) }
+    /// Returns a proxy to the endpoints of `scheduler`.
+    pub(super) fn new(scheduler: Arc<Scheduler>) -> Self {
+        Self { scheduler, engine_client: EngineClient::new(), body_memory: BodyMemory::new(BODY_MEMORY) }
     }
 
     /// Returns the response to one request.
@@ -50,18 +49,18 @@ impl Proxy {
         let path = request.uri().path().to_owned();
         let is_get = request.method() == Method::GET;
         match match_path(&path) {
-            // Without the tasks that update the routing table, the gateway serves requests with the last one; a restart would
+            // Without the tasks that update the snapshot, the gateway serves requests with the last one; a restart would
             // lose it. The process ends if the tasks do not recover.
             Route::Liveness => Ok(response::health(&[])),
-            Route::Health => Ok(response::health(&self.datastore.outages())),
-            Route::Readiness => Ok(response::health(&self.datastore.readiness_failures())),
+            Route::Health => Ok(response::health(&self.scheduler.outages())),
+            Route::Readiness => Ok(response::health(&self.scheduler.readiness_failures())),
             Route::Models(_) | Route::Model(..) if !is_get => Err(OpenAiError::method_not_allowed("GET")),
             Route::Models(pool) => {
-                let models = models::list_models(&self.datastore.routing_table(), pool.as_ref())?;
+                let models = models::list_models(&self.scheduler.snapshot(), pool.as_ref())?;
                 Ok(response::json(StatusCode::OK, &models))
             }
             Route::Model(pool, name) => {
-                let model = models::get_model(&self.datastore.routing_table(), pool.as_ref(), name)?;
+                let model = models::get_model(&self.scheduler.snapshot(), pool.as_ref(), name)?;
                 Ok(response::json(StatusCode::OK, &model))
             }
             Route::Inference { .. } if request.method() != Method::POST => Err(OpenAiError::method_not_allowed("POST")),
@@ -73,47 +72,48 @@ impl Proxy {
     }
 
     async fn forward(&self, request: ProxiedRequest) -> Result<Response<ResponseBody>, OpenAiError> {
-        let mut rng = self.datastore.rng();
-        let prompt_tokens = request.info.prompt_tokens();
-        let route_request = RouteRequest { model: &request.model.name, pool: request.pool.as_ref(), prompt_tokens };
-        let route = schedule::resolve_route(route_request, &self.datastore.routing_table(), &mut rng)?;
-        let is_rewritten = route.target_model != request.model.name;
+        let admission = AdmissionRequest {
+            pool: request.pool.as_ref(),
+            model: &request.model.name,
+            target_model: None,
+            body: &request.body,
+            info: &request.info,
+        };
+        let mut permit = self.scheduler.admit(&admission, |_| true)?;
+        let is_rewritten = permit.route.target_model != request.model.name;
         let body = match is_rewritten {
-            true => model_rewrite::replace_model(&request.body, &request.model.span, &route.target_model).into(),
+            true => model_rewrite::replace_model(&request.body, &request.model.span, &permit.route.target_model).into(),
             false => EngineRequestBody::from(request.body.clone()),
         };
-        let mut attempts = Vec::new();
         loop {
-            let selection = route.select_endpoint(&self.datastore.routing_table(), &attempts, &mut rng)?;
-            attempts.push(selection.endpoint.address);
-            let in_flight = selection.endpoint.load.begin(request.info.estimated_tokens());
-            let upstream = upstream_request(&request, &body, &selection, is_rewritten);
-            match self.engine_client.send(upstream).await {
+            let address = permit.selection.result.endpoint.address;
+            match self.engine_client.send(upstream_request(&request, &body, address, is_rewritten)).await {
                 Ok(response)
                     if should_retry(response.status())
-                        && attempts.len() < MAX_ATTEMPTS
-                        && route.has_other_endpoint(&self.datastore.routing_table(), &attempts) =>
+                        && permit.attempts() < MAX_ATTEMPTS
+                        && self.scheduler.has_other_endpoint(&permit) =>
                 {
-                    let address = selection.endpoint.address;
-                    tracing::debug!(%address, status = %response.status(), "endpoint rejected the request, trying another");
+                    let status = response.status();
+                    tracing::debug!(%address, %status, "endpoint rejected the request, trying another");
                 }
                 Ok(response) => {
-                    let models = (route.target_model.as_str(), request.model.name.as_str());
-                    let models = is_rewritten.then_some(models);
-                    return Ok(downstream_response(response, models, &selection, in_flight));
+                    let client_model = is_rewritten.then_some(request.model.name.as_str());
+                    return Ok(downstream_response(response, client_model, permit));
                 }
                 // Another endpoint would repeat the work, and the client has waited too long already.
                 Err(error @ EngineError::Timeout) => {
-                    tracing::warn!(address = %selection.endpoint.address, %error, "endpoint timed out");
+                    tracing::warn!(%address, %error, "endpoint timed out");
                     return Err(OpenAiError::engine_timeout());
                 }
                 Err(error) => {
-                    tracing::debug!(address = %selection.endpoint.address, %error, "endpoint failed before it responded");
-                    if attempts.len() >= MAX_ATTEMPTS {
-                        return Err(RoutingError::NoEndpointAvailable(route.pool).into());
+                    tracing::debug!(%address, %error, "endpoint failed before it responded");
+                    permit.record_failure();
+                    if permit.attempts() >= MAX_ATTEMPTS {
+                        return Err(RoutingError::NoEndpointAvailable(permit.route.pool.key.clone()).into());
                     }
                 }
             }
+            self.scheduler.retry(&mut permit)?;
         }
     }
 }
@@ -127,14 +127,14 @@ fn should_retry(status: StatusCode) -> bool {
 fn upstream_request(
     original: &ProxiedRequest,
     body: &EngineRequestBody,
-    selection: &EndpointSelection,
+    address: SocketAddr,
     is_rewritten: bool,
 ) -> Request<EngineRequestBody> {
     let mut request = Request::new(body.clone());
     *request.method_mut() = Method::POST;
     *request.uri_mut() = Uri::builder()
         .scheme("http")
-        .authority(selection.endpoint.address.to_string())
+        .authority(address.to_string())
         .path_and_query(original.path.as_str())
         .build()
         .unwrap_or_default();
@@ -150,13 +150,11 @@ fn upstream_request(
     request
 }
 
-/// Returns the response for the client. If the model was rewritten, `models` contains the model names of the engine and the
-/// client.
+/// Returns the response for the client. If the model was rewritten, `client_model` is its name for the client.
 fn downstream_response(
     response: Response<Incoming>,
-    models: Option<(&str, &str)>,
-    selection: &EndpointSelection,
-    in_flight: InFlight,
+    client_model: Option<&str>,
+    permit: Permit,
 ) -> Response<ResponseBody> {
     let (head, incoming) = response.into_parts();
     let mut headers = forwarded_headers(&head.headers);
@@ -164,25 +162,25 @@ fn downstream_response(
     let is_event_stream = content_type.starts_with("text/event-stream");
     let is_restorable = (is_event_stream || content_type.starts_with("application/json"))
         && !headers.contains_key(header::CONTENT_ENCODING);
-    let restorer = models
+    let restorer = client_model
         .filter(|_| is_restorable)
-        .map(|(engine_model, client_model)| ModelRestorer::new(engine_model, client_model, is_event_stream));
+        .map(|client_model| ModelRestorer::new(&permit.route.target_model, client_model, is_event_stream));
     if restorer.is_some() {
         headers.remove(header::CONTENT_LENGTH);
     }
-    add_explanation_headers(&mut headers, selection);
-    let mut response = Response::new(ResponseBody::upstream(incoming, restorer, in_flight));
+    add_explanation_headers(&mut headers, &permit.selection);
+    let mut response = Response::new(ResponseBody::upstream(incoming, restorer, permit));
     *response.status_mut() = head.status;
     *response.headers_mut() = headers;
     response
 }
 
 /// Adds headers that explain the selection, for `ostler` and for debugging.
-fn add_explanation_headers(headers: &mut HeaderMap, selection: &EndpointSelection) {
-    let address = selection.endpoint.address.to_string();
+fn add_explanation_headers(headers: &mut HeaderMap, selection: &Selection) {
+    let address = selection.result.endpoint.address.to_string();
     for (name, value) in [
         ("x-ostler-endpoint", &address),
-        ("x-ostler-pod", &selection.endpoint.pod),
+        ("x-ostler-pod", &selection.result.endpoint.pod),
         ("x-ostler-decision", &selection.explanation),
     ] {
         if let Ok(value) = HeaderValue::from_str(value) {

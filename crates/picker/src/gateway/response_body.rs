@@ -10,7 +10,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::engine_body::{EngineBody, EngineBodyError};
-use crate::{endpoint::InFlight, model_rewrite::ModelRestorer};
+use crate::{model_rewrite::ModelRestorer, scheduler::Permit};
 
 /// Body of a response.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ enum Content {
     /// A complete body, until it is sent.
     Full(Option<Bytes>),
     /// A streamed body from an engine.
-    Upstream(UpstreamBody),
+    Upstream(Box<UpstreamBody>),
 }
 
 /// Body from an engine.
@@ -32,7 +32,7 @@ struct UpstreamBody {
     incoming: EngineBody<Incoming>,
     restorer: Option<ModelRestorer>,
     /// Counts the request as in flight until the end of the body.
-    _in_flight: InFlight,
+    _permit: Permit,
 }
 
 // === impl ResponseBody ===
@@ -44,9 +44,9 @@ impl ResponseBody {
     }
 
     /// Returns the body of an engine. `restorer` changes it if the model was rewritten.
-    pub(super) fn upstream(incoming: Incoming, restorer: Option<ModelRestorer>, in_flight: InFlight) -> Self {
+    pub(super) fn upstream(incoming: Incoming, restorer: Option<ModelRestorer>, permit: Permit) -> Self {
         let incoming = EngineBody::new(incoming);
-        Self(Content::Upstream(UpstreamBody { incoming, restorer, _in_flight: in_flight }))
+        Self(Content::Upstream(Box::new(UpstreamBody { incoming, restorer, _permit: permit })))
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use cluster::Condition;
 
-use crate::{code, pool::Pool};
+use crate::{code, snapshot::Pool};
 
 /// Which use cases of one object are active, and why the others are not.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@ use crate::candidate::Candidate;
 /// Scores the queue lengths relative to each other. Without metrics, the requests in flight count as queued.
 pub(crate) fn scores(candidates: &[&Candidate]) -> Vec<f64> {
     lower_is_better(candidates.iter().map(|candidate| {
-        let in_flight = candidate.endpoint.load.requests() as f64;
+        let in_flight = candidate.endpoint.state.requests() as f64;
         candidate.blend_with_default(|metrics| metrics.waiting, in_flight)
     }))
 }
@@ -14,7 +14,7 @@ pub(crate) fn scores(candidates: &[&Candidate]) -> Vec<f64> {
 /// Scores the queue length relative to `threshold`. The score of an empty queue is 0.5, so that it does not outweigh a
 /// cached prefix.
 pub(crate) fn load_aware_score(candidate: &Candidate, threshold: f64) -> f64 {
-    let in_flight = candidate.endpoint.load.requests() as f64;
+    let in_flight = candidate.endpoint.state.requests() as f64;
     let waiting = candidate.blend_with_default(|metrics| metrics.waiting, in_flight);
     0.5 * (1.0 - (waiting / threshold).min(1.0))
 }
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn without_metrics_requests_in_flight_count() {
         let candidates = [candidate(1, None), candidate(2, None)];
-        let _busy = candidates[0].endpoint.load.begin(1);
+        let _busy = candidates[0].endpoint.state.begin(1);
         assert_eq!(scores(&candidates.iter().collect::<Vec<_>>()), [0.0, 1.0]);
     }
 }

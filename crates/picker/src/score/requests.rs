@@ -6,7 +6,7 @@ use crate::candidate::Candidate;
 /// Scores the running requests relative to each other. Without metrics, the requests in flight count as running.
 pub(crate) fn running_scores(candidates: &[&Candidate]) -> Vec<f64> {
     lower_is_better(candidates.iter().map(|candidate| {
-        let in_flight = candidate.endpoint.load.requests() as f64;
+        let in_flight = candidate.endpoint.state.requests() as f64;
         candidate.blend_with_default(|metrics| metrics.running, in_flight)
     }))
 }
@@ -14,7 +14,7 @@ pub(crate) fn running_scores(candidates: &[&Candidate]) -> Vec<f64> {
 /// Scores the requests in flight: 1 up to `idle_threshold`; above it, at most `max_busy_score`, decreasing to 0 for the
 /// busiest endpoint.
 pub(crate) fn active_request_scores(candidates: &[&Candidate], idle_threshold: usize, max_busy_score: f64) -> Vec<f64> {
-    let counts: Vec<usize> = candidates.iter().map(|candidate| candidate.endpoint.load.requests()).collect();
+    let counts: Vec<usize> = candidates.iter().map(|candidate| candidate.endpoint.state.requests()).collect();
     let highest = counts.iter().copied().max().unwrap_or(0).max(1) as f64;
     let score = |count: &usize| {
         if *count <= idle_threshold { 1.0 } else { max_busy_score * (highest - *count as f64) / highest }
@@ -24,7 +24,7 @@ pub(crate) fn active_request_scores(candidates: &[&Candidate], idle_threshold: u
 
 /// Returns the fraction of `threshold` that the tokens in flight do not use.
 pub(crate) fn token_load_score(candidate: &Candidate, threshold: f64) -> f64 {
-    1.0 - (candidate.endpoint.load.tokens() as f64 / threshold).min(1.0)
+    1.0 - (candidate.endpoint.state.tokens() as f64 / threshold).min(1.0)
 }
 
 #[cfg(test)]
@@ -45,8 +45,8 @@ mod tests {
     #[test]
     fn scores_requests_and_tokens_in_flight() {
         let candidates = [candidate(1, None), candidate(2, None), candidate(3, None)];
-        let _short_load = candidates[1].endpoint.load.begin(10);
-        let _long_load: Vec<_> = (0..4).map(|_| candidates[2].endpoint.load.begin(10)).collect();
+        let _short_load = candidates[1].endpoint.state.begin(10);
+        let _long_load: Vec<_> = (0..4).map(|_| candidates[2].endpoint.state.begin(10)).collect();
         let candidates: Vec<&Candidate> = candidates.iter().collect();
         assert_eq!(active_request_scores(&candidates, 0, 1.0), [1.0, 0.75, 0.0]);
         assert_eq!(active_request_scores(&candidates, 1, 0.5), [1.0, 1.0, 0.0]);

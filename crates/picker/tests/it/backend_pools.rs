@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use apiserver::Server;
-use picker::{Datastore, watch_backend_pools};
+use picker::{Scheduler, SchedulingPolicy, watch_backend_pools};
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -12,10 +12,10 @@ use crate::{api_server, gateway_fixture};
 const POOLS: &str = "backendpools.inference.networking.x-k8s.io";
 const USE_CASE_SETS: &str = "llmusecasesets.inference.networking.x-k8s.io";
 
-/// An API server and the datastore of a gateway that watches it.
+/// An API server and the scheduler of a gateway that watches it.
 struct WatchFixture {
     server: Server,
-    datastore: Arc<Datastore>,
+    scheduler: Arc<Scheduler>,
     _shutdown: DropGuard,
 }
 
@@ -37,13 +37,14 @@ impl WatchFixture {
     }
 
     fn watch(server: Server) -> WatchFixture {
-        let (datastore, shutdown) = (Arc::new(Datastore::new(0)), CancellationToken::new());
+        let (scheduler, shutdown) =
+            (Arc::new(Scheduler::new(SchedulingPolicy::least_loaded(), 0)), CancellationToken::new());
         let client = kube::Client::new(apiserver::router(&server), "default");
-        tokio::spawn(watch_backend_pools(client, Arc::clone(&datastore), shutdown.clone()));
-        WatchFixture { server, datastore, _shutdown: shutdown.drop_guard() }
+        tokio::spawn(watch_backend_pools(client, Arc::clone(&scheduler), shutdown.clone()));
+        WatchFixture { server, scheduler, _shutdown: shutdown.drop_guard() }
     }
 
-    /// Polls until `condition` is true. A watch would not observe changes of the routing table.
+    /// Polls until `condition` is true. A watch would not observe changes of the snapshot.
     async fn wait_until(&self, description: &str, condition: impl Fn(&WatchFixture) -> bool) {
         gateway_fixture::wait_until(description, async || condition(self)).await;
     }
@@ -76,13 +77,13 @@ impl WatchFixture {
     }
 
     fn ready_endpoints(&self, pool: &str) -> usize {
-        let table = self.datastore.routing_table();
+        let table = self.scheduler.snapshot();
         table.pools.values().find(|candidate| candidate.key.name == pool).map_or(0, |pool| pool.ready_endpoints.len())
     }
 
     /// Returns the names of the pools that serve a model.
     fn pools_serving(&self, model: &str) -> Vec<String> {
-        let table = self.datastore.routing_table();
+        let table = self.scheduler.snapshot();
         let pools = table.pools.values().filter(|pool| pool.use_cases.contains_key(model));
         pools.map(|pool| pool.key.name.clone()).collect()
     }
@@ -145,7 +146,7 @@ async fn use_case_set_serves_several_pools_and_changes_independently() {
     fixture.server.update(USE_CASE_SETS, set).unwrap();
     fixture
         .wait_until("the new target", |fixture| {
-            let table = fixture.datastore.routing_table();
+            let table = fixture.scheduler.snapshot();
             table
                 .pools
                 .values()
@@ -155,19 +156,19 @@ async fn use_case_set_serves_several_pools_and_changes_independently() {
     assert_eq!(fixture.server.get(POOLS, "default", "one").unwrap()["metadata"]["generation"], generation);
 }
 
-/// The gateway is ready only once its routing table contains all pools, so that a new replica answers no request with 404.
+/// The gateway is ready only once its snapshot contains all pools, so that a new replica answers no request with 404.
 #[tokio::test]
 async fn gateway_is_ready_after_the_first_complete_lists() {
-    let datastore = Datastore::new(0);
-    assert_eq!(datastore.readiness_failures(), ["the gateway is starting"]);
+    let scheduler = Scheduler::new(SchedulingPolicy::least_loaded(), 0);
+    assert_eq!(scheduler.readiness_failures(), ["the gateway is starting"]);
     let fixture = WatchFixture::start_without_definitions();
     let waits_for_pools = |fixture: &WatchFixture| {
-        let failures = fixture.datastore.readiness_failures();
+        let failures = fixture.scheduler.readiness_failures();
         failures.len() == 1
             && failures[0].starts_with("waiting for the first list of backendpools.inference.networking.x-k8s.io")
             && !failures[0].contains("pods")
     };
     fixture.wait_until("the list of Pods", waits_for_pools).await;
     install_definitions(&fixture.server);
-    fixture.wait_until("readiness", |fixture| fixture.datastore.readiness_failures().is_empty()).await;
+    fixture.wait_until("readiness", |fixture| fixture.scheduler.readiness_failures().is_empty()).await;
 }

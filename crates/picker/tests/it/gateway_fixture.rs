@@ -1,10 +1,10 @@
 //! Simulated engines, a gateway, and a raw HTTP/1.1 client.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use cluster::NamespacedName;
 use engine::{Config, Timing};
-use picker::{Datastore, Endpoint, Pool, PromptTokenRange, TargetModel, UseCase};
+use picker::{Endpoint, Pool, PromptTokenRange, Scheduler, SchedulingPolicy, TargetModel, UseCase};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpSocket, TcpStream},
@@ -24,7 +24,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 pub(crate) struct GatewayFixture {
     pub(crate) gateway: SocketAddr,
     pub(crate) engines: Vec<SocketAddr>,
-    pub(crate) datastore: Arc<Datastore>,
+    pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) shutdown: CancellationToken,
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn pool_key() -> NamespacedName {
 pub(crate) async fn start_with_listeners(listeners: &[TcpListener]) -> GatewayFixture {
     let mut fixture = start(Vec::new(), &[]).await;
     fixture.engines = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
-    fixture.datastore.replace(vec![pool(&fixture.datastore, &fixture.engines, &[])]);
+    fixture.scheduler.replace(vec![pool(&fixture.scheduler, &fixture.engines, &[])]);
     fixture
 }
 
@@ -110,21 +110,23 @@ pub(crate) async fn start(engines: Vec<Config>, targets: &[(&str, u32)]) -> Gate
         addresses.push(listener.local_addr().unwrap());
         tokio::spawn(engine::serve(listener, config, shutdown.clone()));
     }
-    let datastore = Arc::new(Datastore::new(1));
-    datastore.replace(vec![pool(&datastore, &addresses, targets)]);
+    let scheduler = Arc::new(Scheduler::new(SchedulingPolicy::least_loaded(), 1));
+    scheduler.replace(vec![pool(&scheduler, &addresses, targets)]);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let gateway = listener.local_addr().unwrap();
-    tokio::spawn(picker::serve_gateway(listener, Arc::clone(&datastore), Some(DRAIN_TIMEOUT), shutdown.clone()));
-    GatewayFixture { gateway, engines: addresses, datastore, shutdown }
+    tokio::spawn(picker::serve_gateway(listener, Arc::clone(&scheduler), Some(DRAIN_TIMEOUT), shutdown.clone()));
+    GatewayFixture { gateway, engines: addresses, scheduler, shutdown }
 }
 
 /// Returns the pool `ns/pool` with endpoints at `addresses` and the use case `chat`.
-pub(crate) fn pool(datastore: &Datastore, addresses: &[SocketAddr], targets: &[(&str, u32)]) -> Pool {
+pub(crate) fn pool(scheduler: &Scheduler, addresses: &[SocketAddr], targets: &[(&str, u32)]) -> Pool {
     let endpoint = |address: &SocketAddr| Endpoint {
         address: *address,
         pod: format!("pod-{}", address.port()),
         prompt_tokens: PromptTokenRange::default(),
-        load: datastore.load(*address),
+        uid: String::new(),
+        labels: BTreeMap::new(),
+        state: scheduler.endpoint_state(*address, ""),
     };
     let targets =
         targets.iter().map(|(model, weight)| TargetModel { model: (*model).to_owned(), weight: *weight }).collect();
@@ -132,11 +134,12 @@ pub(crate) fn pool(datastore: &Datastore, addresses: &[SocketAddr], targets: &[(
         UseCase { targets, creation_timestamp: "2026-01-01T00:00:00Z".to_owned(), ..UseCase::implicit("chat") };
     Pool {
         key: pool_key(),
-        ready_endpoints: addresses.iter().map(endpoint).collect(),
+        ready_endpoints: addresses.iter().map(endpoint).map(Arc::new).collect(),
         endpoint_count: addresses.len(),
         use_cases: [("chat".to_owned(), use_case)].into(),
         allows_implicit_use_cases: false,
         creation_timestamp: String::new(),
+        scheduling: scheduler.default_scheduling(),
     }
 }
 

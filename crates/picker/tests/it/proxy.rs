@@ -162,8 +162,13 @@ async fn load_is_balanced_over_endpoints() {
     let gateway = fixture.gateway;
     let responses = (0..9).map(|_| tokio::spawn(async move { post(gateway, "/v1/chat/completions", CHAT).await }));
     let responses: Vec<_> = responses.collect();
-    let loads =
-        || fixture.engines.iter().map(|address| fixture.datastore.load(*address).requests()).collect::<Vec<_>>();
+    let loads = || {
+        fixture
+            .engines
+            .iter()
+            .map(|address| fixture.scheduler.endpoint_state(*address, "").requests())
+            .collect::<Vec<_>>()
+    };
     wait_until("all requests to be in flight", async || loads().into_iter().sum::<usize>() == 9).await;
     assert_eq!(loads(), [3; 3]);
     proceed.cancel();
@@ -188,7 +193,8 @@ async fn assert_aborted_on_disconnect(body: &str) {
     wait_until("the request to arrive", async || metric(fixture.engines[0], running).await > 0.0).await;
     drop(client);
     wait_until("the engine to abort the request", async || {
-        metric(fixture.engines[0], running).await == 0.0 && fixture.datastore.load(fixture.engines[0]).requests() == 0
+        metric(fixture.engines[0], running).await == 0.0
+            && fixture.scheduler.endpoint_state(fixture.engines[0], "").requests() == 0
     })
     .await;
 }
@@ -208,7 +214,7 @@ async fn disconnect_before_response_aborts_request() {
 async fn unreachable_endpoint_is_skipped() {
     let fixture = start(vec![engine_config(&["chat"])], &[]).await;
     let (_socket, unreachable) = unreachable_address();
-    fixture.datastore.replace(vec![pool(&fixture.datastore, &[unreachable, fixture.engines[0]], &[])]);
+    fixture.scheduler.replace(vec![pool(&fixture.scheduler, &[unreachable, fixture.engines[0]], &[])]);
     for _ in 0..16 {
         let response = post(fixture.gateway, "/v1/chat/completions", CHAT).await;
         assert_eq!(
@@ -262,11 +268,11 @@ async fn request_is_retried_on_an_endpoint_that_became_ready_meanwhile() {
     let old_engine = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let fixture = start(vec![engine_config(&["chat"])], &[]).await;
     let new_engine = fixture.engines[0];
-    fixture.datastore.replace(vec![pool(&fixture.datastore, &[old_engine.local_addr().unwrap()], &[])]);
+    fixture.scheduler.replace(vec![pool(&fixture.scheduler, &[old_engine.local_addr().unwrap()], &[])]);
     let client = send(fixture.gateway, "POST", "/v1/chat/completions", CHAT).await;
     let (mut connection, _) = old_engine.accept().await.unwrap();
     assert!(read_request(&mut connection).await);
-    fixture.datastore.replace(vec![pool(&fixture.datastore, &[new_engine], &[])]);
+    fixture.scheduler.replace(vec![pool(&fixture.scheduler, &[new_engine], &[])]);
     drop((connection, old_engine));
     let response = receive(client).await;
     let expected = (200, Some("0 in flight, of 1 endpoint, after 1 failed"));

@@ -39,7 +39,7 @@ async fn invalid_body_is_400(#[case] body: &str, #[case] message: &str) {
 #[tokio::test]
 async fn missing_endpoint_is_503_with_retry_after() {
     let fixture = start(vec![engine_config(&["chat"])], &[]).await;
-    fixture.datastore.replace(vec![pool(&fixture.datastore, &[], &[])]);
+    fixture.scheduler.replace(vec![pool(&fixture.scheduler, &[], &[])]);
     let response = post(fixture.gateway, "/v1/chat/completions", r#"{"model":"chat"}"#).await;
     assert_eq!((response.status(), response.header("retry-after")), (503, Some("1")));
     assert_eq!(response.header("x-llm-d-request-dropped-reason"), Some("rejected-no-endpoints"));

@@ -1,4 +1,4 @@
-//! Tests that watched objects update the routing table and statuses, with a fake API server.
+//! Tests that watched objects update the snapshot and statuses, with a fake API server.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,9 @@ use cluster::NamespacedName;
 use futures::StreamExt as _;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
-use picker::{Datastore, EndpointPicker, PoolGroup, parse_config, watch_backend_pools, watch_inference_pool};
+use picker::{
+    EndpointPicker, PoolGroup, Scheduler, SchedulingPolicy, parse_config, watch_backend_pools, watch_inference_pool,
+};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -99,11 +101,12 @@ async fn pool_becomes_routable_and_its_status_is_written() {
     let api = FakeApiServer { lists: lists(), written_statuses: Arc::default(), hangs: false };
     let server = api.clone();
     let client = kube::Client::new(tower::service_fn(move |request| server.clone().handle(request)), "ns");
-    let (datastore, shutdown) = (Arc::new(Datastore::new(0)), CancellationToken::new());
-    let watch_task = tokio::spawn(watch_backend_pools(client, Arc::clone(&datastore), shutdown.clone()));
+    let (scheduler, shutdown) =
+        (Arc::new(Scheduler::new(SchedulingPolicy::least_loaded(), 0)), CancellationToken::new());
+    let watch_task = tokio::spawn(watch_backend_pools(client, Arc::clone(&scheduler), shutdown.clone()));
 
     gateway_fixture::wait_until("both statuses", async || api.written_statuses.lock().unwrap().len() >= 2).await;
-    let table = datastore.routing_table();
+    let table = scheduler.snapshot();
     let (pool, _) = table.find(None, "chat").unwrap();
     assert_eq!(pool.ready_endpoints[0].address.to_string(), "127.0.0.9:8000");
     shutdown.cancel();
@@ -123,7 +126,7 @@ async fn pool_becomes_routable_and_its_status_is_written() {
 
 /// The first watches deliver another address of the Pod while a write of a status is not answered.
 #[tokio::test(start_paused = true)]
-async fn unanswered_status_writes_do_not_delay_the_routing_table() {
+async fn unanswered_status_writes_do_not_delay_the_snapshot() {
     let api = FakeApiServer { lists: lists(), written_statuses: Arc::default(), hangs: true };
     let service = tower::service_fn(move |request: Request<kube::client::Body>| {
         let server = api.clone();
@@ -140,11 +143,12 @@ async fn unanswered_status_writes_do_not_delay_the_routing_table() {
             Ok::<_, Infallible>(Response::new(StreamBody::new(event.chain(futures::stream::pending())).boxed_unsync()))
         }
     });
-    let (datastore, shutdown) = (Arc::new(Datastore::new(0)), CancellationToken::new());
+    let (scheduler, shutdown) =
+        (Arc::new(Scheduler::new(SchedulingPolicy::least_loaded(), 0)), CancellationToken::new());
     let client = cluster::client_of_service(service, "ns");
-    let watch_task = tokio::spawn(watch_backend_pools(client, Arc::clone(&datastore), shutdown.clone()));
+    let watch_task = tokio::spawn(watch_backend_pools(client, Arc::clone(&scheduler), shutdown.clone()));
     tokio::time::sleep(Duration::from_secs(10)).await;
-    let table = datastore.routing_table();
+    let table = scheduler.snapshot();
     let (pool, _) = table.find(None, "chat").unwrap();
     assert_eq!(pool.ready_endpoints[0].address.to_string(), "127.0.0.10:8000");
     shutdown.cancel();
@@ -184,10 +188,10 @@ fn first<R>(matches: impl Fn(&R) -> bool) -> impl Fn(&R) -> bool {
 }
 
 /// Returns the statuses of the probes of a gateway.
-async fn probe_statuses(datastore: &Arc<Datastore>) -> Vec<(&'static str, u16)> {
+async fn probe_statuses(scheduler: &Arc<Scheduler>) -> Vec<(&'static str, u16)> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, shutdown) = (listener.local_addr().unwrap(), CancellationToken::new());
-    let gateway = picker::serve_gateway(listener, Arc::clone(datastore), None, shutdown.clone());
+    let gateway = picker::serve_gateway(listener, Arc::clone(scheduler), None, shutdown.clone());
     let gateway = tokio::spawn(gateway);
     let mut statuses = Vec::new();
     for path in ["/livez", "/readyz", "/health"] {
@@ -206,17 +210,18 @@ async fn gateway_recovers_from_a_panic() {
         api,
         first(|request: &Request<kube::client::Body>| request.method() == Method::PATCH),
     );
-    let (datastore, shutdown) = (Arc::new(Datastore::new(0)), CancellationToken::new());
-    let watch_task = tokio::spawn(watch_backend_pools(client, Arc::clone(&datastore), shutdown.clone()));
-    let endpoint = || datastore.routing_table().find(None, "chat").unwrap().0.ready_endpoints[0].address.to_string();
+    let (scheduler, shutdown) =
+        (Arc::new(Scheduler::new(SchedulingPolicy::least_loaded(), 0)), CancellationToken::new());
+    let watch_task = tokio::spawn(watch_backend_pools(client, Arc::clone(&scheduler), shutdown.clone()));
+    let endpoint = || scheduler.snapshot().find(None, "chat").unwrap().0.ready_endpoints[0].address.to_string();
     tokio::time::sleep(Duration::from_millis(900)).await;
-    assert_eq!(datastore.outages(), ["the update of the routing table panicked: broken body; it restarts after 1 s"]);
-    assert_eq!(endpoint(), "127.0.0.10:8000", "the gateway uses the last routing table");
-    assert_eq!(datastore.readiness_failures(), [""; 0]);
+    assert_eq!(scheduler.outages(), ["the update of the pools panicked: broken body; it restarts after 1 s"]);
+    assert_eq!(endpoint(), "127.0.0.10:8000", "the gateway uses the last snapshot");
+    assert_eq!(scheduler.readiness_failures(), [""; 0]);
     // The kubelet does not restart the gateway.
-    assert_eq!(probe_statuses(&datastore).await, [("/livez", 200), ("/readyz", 200), ("/health", 503)]);
+    assert_eq!(probe_statuses(&scheduler).await, [("/livez", 200), ("/readyz", 200), ("/health", 503)]);
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(datastore.outages(), [""; 0]);
+    assert_eq!(scheduler.outages(), [""; 0]);
     assert_eq!(endpoint(), "127.0.0.11:8000");
     shutdown.cancel();
     watch_task.await.unwrap().unwrap();
@@ -226,7 +231,11 @@ async fn gateway_recovers_from_a_panic() {
 async fn gateway_fails_if_it_panics_repeatedly() {
     let api = FakeApiServer { lists: lists(), written_statuses: Arc::default(), hangs: false };
     let client = client_with_broken_responses(api, |request| request.uri().path().ends_with("/backendpools"));
-    let watch = watch_backend_pools(client, Arc::new(Datastore::new(0)), CancellationToken::new());
+    let watch = watch_backend_pools(
+        client,
+        Arc::new(Scheduler::new(SchedulingPolicy::least_loaded(), 0)),
+        CancellationToken::new(),
+    );
     let failure = tokio::time::timeout(Duration::from_secs(3600), watch).await.unwrap().unwrap_err();
     assert_eq!(
         failure.to_string(),

@@ -5,14 +5,15 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use http_server::BodyMemory;
 use rstest::rstest;
-use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::*;
 use crate::{
     config::parse_config,
+    endpoint::tests::endpoint,
     endpoint_picker::message_reader::encode_message,
     ext_proc::{HeaderMap, HeaderValue, HttpBody, HttpHeaders, ProcessingRequest, processing_response::Response},
+    snapshot::{Pool, tests::pool},
 };
 
 const KIB: usize = 1024;
@@ -23,14 +24,11 @@ struct Sender(UnboundedSender<Bytes>);
 
 /// Returns a picker with `memory` bytes for bodies and one endpoint.
 fn picker(memory: usize) -> Arc<EndpointPicker> {
-    let pool = cluster::NamespacedName { namespace: "ns".to_owned(), name: "pool".to_owned() };
-    let mut picker = EndpointPicker::new(pool, parse_config("").unwrap().policy, 1);
+    let key = cluster::NamespacedName { namespace: "ns".to_owned(), name: "pool".to_owned() };
+    let mut picker = EndpointPicker::new(key.clone(), parse_config("").unwrap().policy, 1);
     picker.body_memory = BodyMemory::new(memory);
-    let pool = json!({"metadata": {"namespace": "ns"},
-        "spec": {"selector": {"matchLabels": {"app": "a"}}, "targetPorts": [{"number": 1}]}});
-    let pod = json!({"metadata": {"name": "p", "namespace": "ns", "uid": "u", "labels": {"app": "a"}}, "status":
-        {"phase": "Running", "podIP": "127.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}});
-    picker.update(Some(&pool), &[Arc::new(pod)]);
+    let pool = pool(key, vec![Arc::new(endpoint(1))]);
+    picker.scheduler.replace(vec![Pool { allows_implicit_use_cases: true, ..pool }]);
     Arc::new(picker)
 }
 

@@ -1,26 +1,17 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use rstest::rstest;
 
 use super::*;
 use crate::ext_proc::{HttpTrailers, ListValue, Value};
-use crate::{datastore::Datastore, endpoint::Endpoint, schedule::RoutingError};
+use crate::{endpoint::tests::endpoint, routing_error::RoutingError};
 use cluster::NamespacedName;
-
-fn endpoint(number: u8) -> Endpoint {
-    let address = ([10, 0, 0, number], 8000).into();
-    Endpoint {
-        address,
-        pod: format!("pod-{number}"),
-        prompt_tokens: crate::PromptTokenRange::default(),
-        load: Datastore::new(0).load(address),
-    }
-}
 
 fn scheduling_result(prefiller: Option<u8>) -> SchedulingResult {
     SchedulingResult {
-        endpoints: vec![endpoint(2), endpoint(1)],
-        prefill_endpoint: prefiller.map(endpoint),
+        endpoint: Arc::new(endpoint(2)),
+        fallbacks: vec![Arc::new(endpoint(1))],
+        prefill_endpoint: prefiller.map(endpoint).map(Arc::new),
         cached_bytes: 0,
     }
 }
@@ -103,8 +94,8 @@ fn selected_endpoint_is_sent_in_header_and_metadata() {
         body(&BODY[..9], false),
         body(&BODY[9..], true),
     ]);
-    assert_eq!(request.target_model, "m");
-    let responses = request.responses(&scheduling_result(None), None);
+    assert_eq!(request.target_model, None);
+    let responses = request.responses("m", &scheduling_result(None), None);
     let (set, removed) = header_mutation(&responses[0]);
     assert_eq!(set, [("x-gateway-destination-endpoint".to_owned(), "10.0.0.2:8000,10.0.0.1:8000".to_owned())].into());
     assert!(removed.contains(&"x-prefiller-host-port".to_owned()), "clients must not set the header");
@@ -120,17 +111,22 @@ fn selected_endpoint_is_sent_in_header_and_metadata() {
 #[test]
 fn long_body_is_returned_in_chunks() {
     let long_body = format!(r#"{{"model":"m","prompt":"{}"}}"#, "x".repeat(2 * MAX_CHUNK_BYTES));
-    let (text, ends) = returned_body(
-        &complete_request(vec![headers(&[], false), body(&long_body, true)]).responses(&scheduling_result(None), None),
-    );
+    let (text, ends) = returned_body(&complete_request(vec![headers(&[], false), body(&long_body, true)]).responses(
+        "m",
+        &scheduling_result(None),
+        None,
+    ));
     assert_eq!((text == long_body, ends), (true, vec![false, false, true]));
 }
 
 #[test]
 fn trailers_complete_the_request() {
     let trailers = message(Request::RequestTrailers(HttpTrailers::default()));
-    let responses = complete_request(vec![headers(&[], false), body(BODY, false), trailers])
-        .responses(&scheduling_result(None), None);
+    let responses = complete_request(vec![headers(&[], false), body(BODY, false), trailers]).responses(
+        "m",
+        &scheduling_result(None),
+        None,
+    );
     assert_eq!(returned_body(&responses), (BODY.to_owned(), vec![false]));
     assert!(matches!(responses.last().unwrap().response, Some(Response::RequestTrailers(_))));
 }
@@ -138,7 +134,7 @@ fn trailers_complete_the_request() {
 #[test]
 fn request_without_body_is_scheduled_after_headers() {
     let responses =
-        complete_request(vec![headers(&[(":method", "GET")], true)]).responses(&scheduling_result(None), None);
+        complete_request(vec![headers(&[(":method", "GET")], true)]).responses("m", &scheduling_result(None), None);
     assert_eq!(responses.len(), 1);
     assert!(header_mutation(&responses[0]).0.contains_key(DESTINATION_ENDPOINT_KEY));
 }
@@ -146,7 +142,7 @@ fn request_without_body_is_scheduled_after_headers() {
 #[test]
 fn prefill_endpoint_is_sent_in_header() {
     let responses =
-        complete_request(vec![headers(&[], false), body(BODY, true)]).responses(&scheduling_result(Some(7)), None);
+        complete_request(vec![headers(&[], false), body(BODY, true)]).responses("m", &scheduling_result(Some(7)), None);
     let (set, removed) = header_mutation(&responses[0]);
     assert_eq!(set[PREFILL_ENDPOINT_HEADER], "10.0.0.7:8000");
     assert!(!removed.contains(&PREFILL_ENDPOINT_HEADER.to_owned()));
@@ -156,13 +152,13 @@ fn prefill_endpoint_is_sent_in_header() {
 fn data_parallel_endpoint_is_sent_in_header() {
     let request =
         complete_request(vec![headers(&[(DATA_PARALLEL_ENDPOINT_HEADER, "10.9.9.9:1")], false), body(BODY, true)]);
-    let (set, removed) = header_mutation(&request.responses(&scheduling_result(None), Some(9000))[0]);
+    let (set, removed) = header_mutation(&request.responses("m", &scheduling_result(None), Some(9000))[0]);
     assert_eq!(
         (set[DESTINATION_ENDPOINT_KEY].as_str(), set[DATA_PARALLEL_ENDPOINT_HEADER].as_str()),
         ("10.0.0.2:9000,10.0.0.1:9000", "10.0.0.2:8000")
     );
     assert!(!removed.contains(&DATA_PARALLEL_ENDPOINT_HEADER.to_owned()));
-    let (set, removed) = header_mutation(&request.responses(&scheduling_result(None), Some(8000))[0]);
+    let (set, removed) = header_mutation(&request.responses("m", &scheduling_result(None), Some(8000))[0]);
     assert_eq!(
         (set[DESTINATION_ENDPOINT_KEY].as_str(), set.get(DATA_PARALLEL_ENDPOINT_HEADER)),
         ("10.0.0.2:8000,10.0.0.1:8000", None)
@@ -177,8 +173,8 @@ fn passthrough_parser_accepts_any_body(#[case] text: &str) {
     let mut stream = ExtProcStream::new(Parser::Passthrough);
     assert!(matches!(stream.handle(headers(&[], false)).unwrap(), Action::Continue));
     let Action::Schedule(request) = stream.handle(body(text, true)).unwrap() else { panic!() };
-    assert_eq!((request.target_model.as_str(), request.info.prompt_bytes()), ("", text.len()));
-    assert_eq!(returned_body(&request.responses(&scheduling_result(None), None)).0, text);
+    assert_eq!((&request.target_model, request.info.prompt_bytes()), (&None, text.len()));
+    assert_eq!(returned_body(&request.responses("m", &scheduling_result(None), None)).0, text);
 }
 
 #[rstest]
@@ -187,8 +183,8 @@ fn passthrough_parser_accepts_any_body(#[case] text: &str) {
 // spec: GW-52
 fn model_rewrite_changes_only_model_and_length(#[case] header: &str) {
     let request = complete_request(vec![headers(&[(header, "tuned-v2")], false), body(BODY, true)]);
-    assert_eq!(request.target_model, "tuned-v2");
-    let responses = request.responses(&scheduling_result(None), None);
+    assert_eq!(request.target_model.as_deref(), Some("tuned-v2"));
+    let responses = request.responses("tuned-v2", &scheduling_result(None), None);
     let expect = BODY.replace("\"m\"", "\"tuned-v2\"");
     assert_eq!(header_mutation(&responses[0]).0["content-length"], expect.len().to_string());
     assert_eq!(returned_body(&responses).0, expect);

@@ -1,10 +1,10 @@
-//! Pools, and the pool that serves a model.
+//! All pools at one point in time, and the pool that serves a model.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 use cluster::NamespacedName;
 
-use crate::{endpoint::Endpoint, use_case::UseCase};
+use crate::{endpoint::Endpoint, pool_scheduling::PoolScheduling, use_case::UseCase};
 
 /// A pool with its ready endpoints and active use cases.
 #[derive(Debug, Clone)]
@@ -12,30 +12,42 @@ pub struct Pool {
     /// Namespace and name.
     pub key: NamespacedName,
     /// Ready endpoints, sorted by address.
-    pub ready_endpoints: Vec<Endpoint>,
+    pub ready_endpoints: Vec<Arc<Endpoint>>,
     /// Number of endpoints, ready or not.
     pub endpoint_count: usize,
     /// Use cases by model name.
     pub use_cases: BTreeMap<String, UseCase>,
     /// Whether the pool serves models without a use case.
     pub allows_implicit_use_cases: bool,
-    /// Creation timestamp of the BackendPool (RFC 3339).
+    /// Creation timestamp of the pool (RFC 3339).
     pub creation_timestamp: String,
+    /// How endpoints are selected.
+    pub scheduling: Arc<PoolScheduling>,
 }
 
 /// All pools at one point in time.
 #[derive(Debug, Default)]
-pub struct RoutingTable {
+pub struct Snapshot {
     /// Pools by namespace and name.
-    pub pools: BTreeMap<NamespacedName, Pool>,
+    pub pools: BTreeMap<NamespacedName, Arc<Pool>>,
     /// Pool that serves a model name: the pool of the oldest use case.
     pub by_model: BTreeMap<String, NamespacedName>,
 }
 
-// === impl RoutingTable ===
+// === impl Pool ===
 
-impl RoutingTable {
-    /// Returns the table of `pools`.
+impl Pool {
+    /// Returns the ready endpoint with this address.
+    pub(crate) fn endpoint(&self, address: SocketAddr) -> Option<&Arc<Endpoint>> {
+        let index = self.ready_endpoints.binary_search_by_key(&address, |endpoint| endpoint.address).ok()?;
+        self.ready_endpoints.get(index)
+    }
+}
+
+// === impl Snapshot ===
+
+impl Snapshot {
+    /// Returns the snapshot of `pools`.
     pub(crate) fn new(pools: Vec<Pool>) -> Self {
         let mut oldest: BTreeMap<&str, (&str, &NamespacedName)> = BTreeMap::new();
         for pool in &pools {
@@ -45,16 +57,16 @@ impl RoutingTable {
             }
         }
         let by_model = oldest.into_iter().map(|(model, (_, key))| (model.to_owned(), key.clone())).collect();
-        Self { by_model, pools: pools.into_iter().map(|pool| (pool.key.clone(), pool)).collect() }
+        Self { by_model, pools: pools.into_iter().map(|pool| (pool.key.clone(), Arc::new(pool))).collect() }
     }
 
     /// Returns the pool and the use case that serve `model`; searches only `pool` if one is given.
-    pub fn find(&self, pool: Option<&NamespacedName>, model: &str) -> Option<(&Pool, UseCase)> {
+    pub fn find(&self, pool: Option<&NamespacedName>, model: &str) -> Option<(&Arc<Pool>, UseCase)> {
         let declaring_pool = pool.or_else(|| self.by_model.get(model)).and_then(|key| self.pools.get(key));
         if let Some(found) = declaring_pool.and_then(|pool| Some((pool, pool.use_cases.get(model)?.clone()))) {
             return Some(found);
         }
-        let mut candidates: Vec<&Pool> = match pool {
+        let mut candidates: Vec<&Arc<Pool>> = match pool {
             Some(key) => self.pools.get(key).into_iter().collect(),
             None => self.pools.values().collect(),
         };
@@ -66,28 +78,40 @@ impl RoutingTable {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use crate::policy::SchedulingPolicy;
     use fastrand::Rng;
 
-    fn pool(name: &str, created: &str, models: &[&str]) -> Pool {
+    /// Returns a pool without use cases.
+    pub(crate) fn pool(key: NamespacedName, ready_endpoints: Vec<Arc<Endpoint>>) -> Pool {
+        Pool {
+            key,
+            endpoint_count: ready_endpoints.len(),
+            ready_endpoints,
+            use_cases: BTreeMap::new(),
+            allows_implicit_use_cases: false,
+            creation_timestamp: String::new(),
+            scheduling: Arc::new(PoolScheduling::new(SchedulingPolicy::least_loaded())),
+        }
+    }
+
+    fn pool_of(name: &str, created: &str, models: &[&str]) -> Pool {
         let use_case = |model: &&str| {
             ((*model).to_owned(), UseCase { creation_timestamp: created.to_owned(), ..UseCase::implicit(model) })
         };
+        let key = NamespacedName { namespace: "ns".to_owned(), name: name.to_owned() };
         Pool {
-            key: NamespacedName { namespace: "ns".to_owned(), name: name.to_owned() },
-            ready_endpoints: Vec::new(),
-            endpoint_count: 0,
             use_cases: models.iter().map(use_case).collect(),
-            allows_implicit_use_cases: false,
             creation_timestamp: created.to_owned(),
+            ..pool(key, Vec::new())
         }
     }
 
     // spec: GW-50
     #[test]
     fn oldest_use_case_wins_unless_a_pool_is_given() {
-        let routing = RoutingTable::new(vec![pool("a", "2026-02-01", &["m", "x"]), pool("b", "2026-01-01", &["m"])]);
+        let routing = Snapshot::new(vec![pool_of("a", "2026-02-01", &["m", "x"]), pool_of("b", "2026-01-01", &["m"])]);
         let serving_pool = |pool: Option<&str>, model: &str| {
             let key = pool.map(|name| NamespacedName { namespace: "ns".to_owned(), name: name.to_owned() });
             routing.find(key.as_ref(), model).map(|(pool, _)| pool.key.name.clone())
@@ -101,9 +125,9 @@ mod tests {
     // spec: GW-72
     #[test]
     fn undeclared_model_requires_pool_with_implicit_use_cases() {
-        let routing = RoutingTable::new(vec![
-            pool("a", "1", &["m"]),
-            Pool { allows_implicit_use_cases: true, ..pool("b", "2", &[]) },
+        let routing = Snapshot::new(vec![
+            pool_of("a", "1", &["m"]),
+            Pool { allows_implicit_use_cases: true, ..pool_of("b", "2", &[]) },
         ]);
         let (pool, use_case) = routing.find(None, "free").unwrap();
         assert_eq!((pool.key.name.as_str(), use_case.draw_target(&mut Rng::with_seed(0))), ("b", "free"));

@@ -1,15 +1,6 @@
 //! Scrapes the metrics of every endpoint: frequently while it is busy, rarely while it is idle.
 
-use std::{
-    error::Error,
-    io,
-    net::SocketAddr,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use std::{error::Error, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use apimachinery::catch_panic;
 use bytes::Bytes;
@@ -19,14 +10,10 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
-use tokio::{
-    sync::Notify,
-    time::{Instant, sleep, timeout},
-};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
-    endpoint::EndpointLoad,
+    endpoint_state::EndpointState,
     engine_metrics::{EngineMetrics, parse_metrics},
 };
 
@@ -49,19 +36,8 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_METRICS_BYTES: usize = 4 * 1024 * 1024;
 
 /// Scrapes metrics over pooled connections.
-pub(super) struct Scraper {
+pub(crate) struct Scraper {
     client: Client<HttpConnector, Empty<Bytes>>,
-}
-
-/// Results of scraping an endpoint.
-#[derive(Debug, Default)]
-pub(super) struct ScrapeState {
-    /// Last scraped metrics and when they were scraped.
-    pub(super) last_metrics: Mutex<Option<(EngineMetrics, Instant)>>,
-    /// Whether the last scrape failed with `ECONNREFUSED`.
-    pub(super) connection_refused: AtomicBool,
-    /// Notified to request a scrape before the next one is due.
-    pub(super) scrape_requested: Notify,
 }
 
 /// Result of one scrape.
@@ -76,9 +52,9 @@ enum ScrapeResult {
 
 // === impl Scraper ===
 
-impl Scraper {
+impl Default for Scraper {
     /// Returns a scraper without connections.
-    pub(super) fn new() -> Self {
+    fn default() -> Self {
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(TIMEOUT));
         let mut builder = Client::builder(TokioExecutor::new());
@@ -86,50 +62,46 @@ impl Scraper {
         builder.pool_timer(TokioTimer::new()).pool_idle_timeout(Duration::from_secs(4)).pool_max_idle_per_host(1);
         Self { client: builder.build(connector) }
     }
+}
 
-    /// Starts scraping `address` and updating `state` until the returned guard is dropped.
-    pub(super) fn start(&self, address: SocketAddr, load: Arc<EndpointLoad>, state: Arc<ScrapeState>) -> DropGuard {
-        let (client, shutdown) = (self.client.clone(), CancellationToken::new());
-        let cancellation = shutdown.clone();
+impl Scraper {
+    /// Scrapes `address` and records the results, until nothing else refers to `state`.
+    pub(crate) fn start(&self, address: SocketAddr, state: &Arc<EndpointState>) {
+        let (client, state, requested) =
+            (self.client.clone(), Arc::downgrade(state), Arc::clone(&state.scrape_requested));
         tokio::spawn(async move {
-            let scrape_loop = async {
-                loop {
-                    let result = timeout(TIMEOUT, scrape(&client, address)).await.unwrap_or(ScrapeResult::Failed);
-                    let interval = interval(&result, &load);
-                    state.record(result, address);
-                    sleep(MIN_INTERVAL).await;
-                    // Jitter spreads the scrapes of many engines over time.
-                    let interval = interval.mul_f64(0.8 + 0.4 * fastrand::f64());
-                    timeout(interval, state.scrape_requested.notified()).await.ok();
-                }
-            };
-            cancellation.run_until_cancelled(scrape_loop).await;
-        });
-        shutdown.drop_guard()
-    }
-}
-
-// === impl ScrapeState ===
-
-impl ScrapeState {
-    fn record(&self, result: ScrapeResult, address: SocketAddr) {
-        let is_refused = matches!(result, ScrapeResult::Refused);
-        if self.connection_refused.swap(is_refused, Relaxed) != is_refused {
-            if is_refused {
-                tracing::info!(%address, "endpoint refuses connections, selecting other endpoints");
-            } else {
-                tracing::info!(%address, "endpoint accepts connections again");
+            loop {
+                let result = timeout(TIMEOUT, scrape(&client, address)).await.unwrap_or(ScrapeResult::Failed);
+                let Some(state) = state.upgrade() else { return };
+                let interval = interval(&result, &state);
+                record(result, address, &state);
+                drop(state);
+                sleep(MIN_INTERVAL).await;
+                // Jitter spreads the scrapes of many engines over time.
+                let interval = interval.mul_f64(0.8 + 0.4 * fastrand::f64());
+                timeout(interval, requested.notified()).await.ok();
             }
-        }
-        if let ScrapeResult::Metrics(metrics) = result {
-            *self.last_metrics.lock().unwrap_or_else(PoisonError::into_inner) = Some((metrics, Instant::now()));
-        }
+        });
     }
 }
 
-fn interval(result: &ScrapeResult, load: &EndpointLoad) -> Duration {
+fn record(result: ScrapeResult, address: SocketAddr, state: &EndpointState) {
+    let is_refused = matches!(result, ScrapeResult::Refused);
+    if state.record_connection_refused(is_refused) {
+        if is_refused {
+            tracing::info!(%address, "endpoint refuses connections, selecting other endpoints");
+        } else {
+            tracing::info!(%address, "endpoint accepts connections again");
+        }
+    }
+    if let ScrapeResult::Metrics(metrics) = result {
+        state.record_metrics(metrics, Instant::now());
+    }
+}
+
+fn interval(result: &ScrapeResult, state: &EndpointState) -> Duration {
     match result {
-        ScrapeResult::Metrics(metrics) if load.requests() > 0 || is_busy(metrics) => BUSY_INTERVAL,
+        ScrapeResult::Metrics(metrics) if state.requests() > 0 || is_busy(metrics) => BUSY_INTERVAL,
         ScrapeResult::Metrics(_) | ScrapeResult::Failed => IDLE_INTERVAL,
         ScrapeResult::Refused => CONNECTION_REFUSED_INTERVAL,
     }

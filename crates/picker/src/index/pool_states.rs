@@ -1,0 +1,33 @@
+//! What pools keep when they are built again.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use crate::{endpoint_state::EndpointState, pool_scheduling::PoolScheduling};
+
+/// States of pools and endpoints.
+pub(crate) trait PoolStates {
+    /// Returns the state of an endpoint.
+    fn endpoint(&self, address: SocketAddr, pod_uid: &str) -> Arc<EndpointState>;
+
+    /// Returns the scheduling of a pool.
+    fn scheduling(&self) -> Arc<PoolScheduling>;
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::policy::SchedulingPolicy;
+
+    /// New states for every pool and endpoint.
+    pub(crate) struct NewStates;
+
+    impl PoolStates for NewStates {
+        fn endpoint(&self, _: SocketAddr, _: &str) -> Arc<EndpointState> {
+            Arc::default()
+        }
+
+        fn scheduling(&self) -> Arc<PoolScheduling> {
+            Arc::new(PoolScheduling::new(SchedulingPolicy::least_loaded()))
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Scheduling of one pool: its policy, and what earlier decisions left behind.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use fastrand::Rng;
+use tokio::time::Instant;
+
+use crate::{
+    candidate::Candidate,
+    endpoint::Endpoint,
+    policy::{SchedulingPolicy, SchedulingResult},
+    scheduling_request::SchedulingRequest,
+    score::state::SchedulerState,
+};
+
+/// How the endpoints of a pool are selected, and the state of its scorers.
+#[derive(Debug)]
+pub struct PoolScheduling {
+    policy: SchedulingPolicy,
+    state: Mutex<SchedulerState>,
+}
+
+// === impl PoolScheduling ===
+
+impl PoolScheduling {
+    /// Returns the scheduling of a pool that has received no request.
+    pub(crate) fn new(policy: SchedulingPolicy) -> Self {
+        Self { state: Mutex::new(policy.new_state()), policy }
+    }
+
+    /// Returns the policy.
+    pub(crate) fn policy(&self) -> &SchedulingPolicy {
+        &self.policy
+    }
+
+    /// Selects endpoints for a request. Returns `None` if none is eligible.
+    pub(crate) fn schedule<'a>(
+        &self,
+        request: &SchedulingRequest<'_>,
+        endpoints: impl Iterator<Item = &'a Arc<Endpoint>>,
+        now: Instant,
+        rng: &mut Rng,
+    ) -> Option<SchedulingResult> {
+        let candidates: Vec<Candidate> = endpoints.map(|endpoint| Candidate::new(endpoint, now)).collect();
+        let candidates: Vec<&Candidate> = candidates.iter().collect();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.policy.schedule(request, &candidates, &mut state, rng)
+    }
+
+    /// Records that an endpoint other than the selected one served a request and caches its prompt.
+    pub(crate) fn record_served_endpoint(&self, prefix_hashes: &[Vec<u64>], endpoint: SocketAddr) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.policy.record_prefix(prefix_hashes, &mut state, endpoint);
+    }
+
+    /// Forgets what is known about endpoints for which `keep` is false. Another Pod may reuse the address of a removed
+    /// endpoint.
+    pub(crate) fn retain(&self, keep: impl Fn(SocketAddr) -> bool) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).retain(keep);
+    }
+}

@@ -1,0 +1,17 @@
+//! Why a request cannot be sent to an endpoint.
+
+use cluster::NamespacedName;
+
+/// A request that cannot be routed. The message is returned to the client.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum RoutingError {
+    /// No pool serves the model.
+    #[error("The model `{0}` does not exist.")]
+    ModelNotFound(String),
+    /// The pool in the request path does not exist.
+    #[error("The pool {0} does not exist.")]
+    PoolNotFound(NamespacedName),
+    /// No endpoint of the pool is ready, or all attempts failed.
+    #[error("No endpoint of pool {0} is available.")]
+    NoEndpointAvailable(NamespacedName),
+}

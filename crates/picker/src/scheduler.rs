@@ -1,0 +1,393 @@
+//! Selects an endpoint for each request, for both frontends.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError, RwLock},
+};
+
+use cluster::NamespacedName;
+use fastrand::Rng;
+use supervisor::Supervisor;
+use tokio::time::Instant;
+
+use crate::{
+    endpoint::Endpoint,
+    endpoint_registry::EndpointRegistry,
+    endpoint_state::{EndpointState, InFlight},
+    index::PoolStates,
+    policy::{SchedulingPolicy, SchedulingResult},
+    pool_scheduling::PoolScheduling,
+    request::RequestInfo,
+    routing_error::RoutingError,
+    scheduling_request::SchedulingRequest,
+    snapshot::{Pool, Snapshot},
+};
+
+/// Scheduling core of a process. The watches of pools and Pods update its snapshot; the frontends ask it to
+/// [admit](Scheduler::admit) requests.
+pub struct Scheduler {
+    snapshot: RwLock<Arc<Snapshot>>,
+    endpoints: EndpointRegistry,
+    /// Policy of pools that state none.
+    default_policy: SchedulingPolicy,
+    rng: Mutex<Rng>,
+    /// Why the snapshot does not contain all pools yet.
+    incomplete: Mutex<Option<String>>,
+    /// The tasks that keep the snapshot up to date.
+    pub(crate) supervisor: Supervisor,
+}
+
+/// A request to admit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AdmissionRequest<'a> {
+    /// Pool that the request addresses; `None` searches all pools.
+    pub(crate) pool: Option<&'a NamespacedName>,
+    /// Model name in the request.
+    pub(crate) model: &'a str,
+    /// Model name for the engines, if the request states one. Otherwise the use case decides.
+    pub(crate) target_model: Option<&'a str>,
+    /// The whole body.
+    pub(crate) body: &'a [u8],
+    /// Fields of the body.
+    pub(crate) info: &'a RequestInfo,
+}
+
+/// An admitted request. It counts as in flight on its endpoint until the permit is dropped.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    /// Pool and target model.
+    pub(crate) route: ModelRoute,
+    /// Where the request is sent now.
+    pub(crate) selection: Selection,
+    /// Endpoints that failed before.
+    failed: Vec<SocketAddr>,
+}
+
+/// Pool and target model of a request, and what selecting an endpoint needs of the request.
+#[derive(Debug)]
+pub(crate) struct ModelRoute {
+    /// Pool that serves the model.
+    pub(crate) pool: Arc<Pool>,
+    /// Model name for the engines.
+    pub(crate) target_model: String,
+    prompt_bytes: usize,
+    estimated_tokens: u64,
+    prefix_hashes: Vec<Vec<u64>>,
+}
+
+/// The selected endpoints of a request.
+#[derive(Debug)]
+pub(crate) struct Selection {
+    /// The endpoints.
+    pub(crate) result: SchedulingResult,
+    /// Explanation, such as `0 in flight, of 2 endpoints`.
+    pub(crate) explanation: String,
+    /// Counts the request as in flight.
+    _in_flight: InFlight,
+}
+
+// === impl Scheduler ===
+
+impl Scheduler {
+    /// Returns a scheduler without pools. `seed` makes random selections reproducible.
+    pub fn new(default_policy: SchedulingPolicy, seed: u64) -> Self {
+        Self {
+            snapshot: RwLock::default(),
+            endpoints: EndpointRegistry::new(default_policy.reads_metrics()),
+            default_policy,
+            rng: Mutex::new(Rng::with_seed(seed)),
+            incomplete: Mutex::new(Some("the gateway is starting".to_owned())),
+            supervisor: Supervisor::default(),
+        }
+    }
+
+    /// Replaces all pools atomically. The state of retained endpoints is preserved.
+    pub fn replace(&self, mut pools: Vec<Pool>) {
+        let old = self.snapshot();
+        for pool in &mut pools {
+            let Some(old) = old.pools.get(&pool.key) else { continue };
+            if old.scheduling.policy() == pool.scheduling.policy() {
+                pool.scheduling = Arc::clone(&old.scheduling);
+                let is_retained = |address| {
+                    let state = |pool: &Pool| pool.endpoint(address).map(|endpoint| Arc::as_ptr(&endpoint.state));
+                    state(pool).is_some() && state(pool) == state(old)
+                };
+                pool.scheduling.retain(is_retained);
+            }
+        }
+        let new = Arc::new(Snapshot::new(pools));
+        *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
+        self.endpoints.remove_unused();
+        log_changes(&old, &new);
+    }
+
+    /// Returns the current pools.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the state of an endpoint, which all pools share.
+    pub fn endpoint_state(&self, address: SocketAddr, pod_uid: &str) -> Arc<EndpointState> {
+        self.endpoints.state(address, pod_uid)
+    }
+
+    /// Returns the scheduling of a new pool without a policy of its own.
+    pub fn default_scheduling(&self) -> Arc<PoolScheduling> {
+        Arc::new(PoolScheduling::new(self.default_policy.clone()))
+    }
+
+    /// Returns the policy of pools that state none.
+    pub(crate) fn default_policy(&self) -> &SchedulingPolicy {
+        &self.default_policy
+    }
+
+    /// Finds the use case of a request, draws its target model, and selects an endpoint among those for which `is_allowed`
+    /// is true.
+    ///
+    /// # Errors
+    /// No pool serves the model, or no endpoint is available.
+    pub(crate) fn admit(
+        &self,
+        request: &AdmissionRequest<'_>,
+        is_allowed: impl Fn(&Endpoint) -> bool,
+    ) -> Result<Permit, RoutingError> {
+        let mut rng = self.rng();
+        let route = ModelRoute::resolve(request, &self.snapshot(), &mut rng)?;
+        let selection = route.select(&route.pool, &[], is_allowed, &mut rng)?;
+        Ok(Permit { route, selection, failed: Vec::new() })
+    }
+
+    /// Selects another endpoint for a request whose endpoint failed. A Pod that became ready while the request was in flight
+    /// may replace the one that failed.
+    ///
+    /// # Errors
+    /// [`RoutingError::NoEndpointAvailable`].
+    pub(crate) fn retry(&self, permit: &mut Permit) -> Result<(), RoutingError> {
+        permit.failed.push(permit.selection.result.endpoint.address);
+        let pool = self.current_pool(permit);
+        let pool = pool.as_ref().unwrap_or(&permit.route.pool);
+        permit.selection = permit.route.select(pool, &permit.failed, |_| true, &mut self.rng())?;
+        Ok(())
+    }
+
+    /// Returns whether an endpoint is ready that the request was not sent to.
+    pub(crate) fn has_other_endpoint(&self, permit: &Permit) -> bool {
+        let is_other = |endpoint: &Arc<Endpoint>| {
+            endpoint.address != permit.selection.result.endpoint.address && !permit.failed.contains(&endpoint.address)
+        };
+        self.current_pool(permit).is_some_and(|pool| pool.ready_endpoints.iter().any(is_other))
+    }
+
+    fn current_pool(&self, permit: &Permit) -> Option<Arc<Pool>> {
+        self.snapshot().pools.get(&permit.route.pool.key).cloned()
+    }
+
+    /// Returns why tasks that keep the snapshot up to date do not run, one line per task.
+    pub fn outages(&self) -> Vec<String> {
+        self.supervisor.outages()
+    }
+
+    /// Records which resources the snapshot lacks because their first lists are not complete.
+    pub(crate) fn set_unlisted(&self, resources: &[String]) {
+        let reason = || format!("waiting for the first list of {}", resources.join(", "));
+        *self.incomplete.lock().unwrap_or_else(PoisonError::into_inner) = (!resources.is_empty()).then(reason);
+    }
+
+    /// Returns why the process is not ready for requests: its snapshot does not contain all pools yet. Outages do not count,
+    /// since the last snapshot serves requests, and one object may cause an outage of all replicas.
+    pub fn readiness_failures(&self) -> Vec<String> {
+        self.incomplete.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    /// Returns a random number generator for one request, derived from the seed.
+    fn rng(&self) -> Rng {
+        self.rng.lock().unwrap_or_else(PoisonError::into_inner).fork()
+    }
+}
+
+impl PoolStates for Scheduler {
+    fn endpoint(&self, address: SocketAddr, pod_uid: &str) -> Arc<EndpointState> {
+        self.endpoint_state(address, pod_uid)
+    }
+
+    fn scheduling(&self) -> Arc<PoolScheduling> {
+        self.default_scheduling()
+    }
+}
+
+/// Logs endpoints that became ready or unready.
+fn log_changes(old: &Snapshot, new: &Snapshot) {
+    let contains = |snapshot: &Snapshot, key: &NamespacedName, endpoint: &Endpoint| {
+        let other = snapshot.pools.get(key).and_then(|pool| pool.endpoint(endpoint.address));
+        other.is_some_and(|other| other.uid == endpoint.uid)
+    };
+    for (key, pool) in &old.pools {
+        for Endpoint { address, pod, .. } in
+            pool.ready_endpoints.iter().map(|endpoint| &**endpoint).filter(|endpoint| !contains(new, key, endpoint))
+        {
+            tracing::info!(pool = %key, %address, %pod, "endpoint became unready");
+        }
+    }
+    for (key, pool) in &new.pools {
+        for Endpoint { address, pod, .. } in
+            pool.ready_endpoints.iter().map(|endpoint| &**endpoint).filter(|endpoint| !contains(old, key, endpoint))
+        {
+            tracing::info!(pool = %key, %address, %pod, "endpoint became ready");
+        }
+    }
+}
+
+// === impl Permit ===
+
+impl Permit {
+    /// Returns the number of endpoints to which the request was sent.
+    pub(crate) fn attempts(&self) -> usize {
+        self.failed.len().saturating_add(1)
+    }
+
+    /// Records that an endpoint other than the selected one served the request and caches its prompt.
+    pub(crate) fn record_served_endpoint(&self, endpoint: SocketAddr) {
+        let ModelRoute { pool, prefix_hashes, .. } = &self.route;
+        if pool.endpoint(endpoint).is_some() {
+            pool.scheduling.record_served_endpoint(prefix_hashes, endpoint);
+        }
+    }
+
+    /// Scrapes the selected endpoint immediately after a failed request. A dead engine fails fast and has an empty queue, so
+    /// it would attract requests until the next scrape.
+    pub(crate) fn record_failure(&self) {
+        self.selection.result.endpoint.state.scrape_requested.notify_one();
+    }
+}
+
+// === impl ModelRoute ===
+
+impl ModelRoute {
+    /// Finds the use case of a request and draws its target model.
+    ///
+    /// # Errors
+    /// [`RoutingError::ModelNotFound`] or [`RoutingError::PoolNotFound`].
+    fn resolve(request: &AdmissionRequest<'_>, snapshot: &Snapshot, rng: &mut Rng) -> Result<Self, RoutingError> {
+        if let Some(key) = request.pool.filter(|key| !snapshot.pools.contains_key(key)) {
+            return Err(RoutingError::PoolNotFound(key.clone()));
+        }
+        let not_found = || RoutingError::ModelNotFound(request.model.to_owned());
+        let (pool, use_case) = snapshot.find(request.pool, request.model).ok_or_else(not_found)?;
+        let target_model = request.target_model.unwrap_or_else(|| use_case.draw_target(rng)).to_owned();
+        Ok(Self {
+            pool: Arc::clone(pool),
+            prompt_bytes: request.info.prompt_bytes(),
+            estimated_tokens: request.info.estimated_tokens(),
+            prefix_hashes: pool.scheduling.policy().prefix_hashes(&target_model, request.body, request.info),
+            target_model,
+        })
+    }
+
+    /// Selects an endpoint of `pool` that is not in `failed`.
+    ///
+    /// # Errors
+    /// [`RoutingError::NoEndpointAvailable`].
+    fn select(
+        &self,
+        pool: &Pool,
+        failed: &[SocketAddr],
+        is_allowed: impl Fn(&Endpoint) -> bool,
+        rng: &mut Rng,
+    ) -> Result<Selection, RoutingError> {
+        let request = SchedulingRequest {
+            model: &self.target_model,
+            prompt_bytes: self.prompt_bytes,
+            prefix_hashes: &self.prefix_hashes,
+        };
+        let eligible = |endpoint: &&Arc<Endpoint>| !failed.contains(&endpoint.address) && is_allowed(endpoint);
+        let endpoints = pool.ready_endpoints.iter().filter(eligible);
+        let result = pool.scheduling.schedule(&request, endpoints, Instant::now(), rng);
+        let result = result.ok_or_else(|| RoutingError::NoEndpointAvailable(pool.key.clone()))?;
+        let count = pool.ready_endpoints.len();
+        let plural = if count == 1 { "" } else { "s" };
+        let retries = if failed.is_empty() { String::new() } else { format!(", after {} failed", failed.len()) };
+        let explanation =
+            format!("{} in flight, of {count} endpoint{plural}{retries}", result.endpoint.state.requests());
+        let in_flight = result.endpoint.state.begin(self.estimated_tokens);
+        Ok(Selection { result, explanation, _in_flight: in_flight })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::{
+        endpoint::{PromptTokenRange, tests::endpoint},
+        request, snapshot,
+    };
+
+    /// Returns a scheduler with a pool of one endpoint for prompts up to 2047 tokens, and one for prompts from 4097 tokens.
+    fn scheduler() -> Scheduler {
+        let scheduler = Scheduler::new(SchedulingPolicy::least_loaded(), 1);
+        let endpoint =
+            |number, min, max| Arc::new(Endpoint { prompt_tokens: PromptTokenRange { min, max }, ..endpoint(number) });
+        let endpoints = vec![endpoint(1, None, Some(2047)), endpoint(2, Some(4097), None)];
+        let key = NamespacedName { namespace: "ns".to_owned(), name: "p".to_owned() };
+        let pool = snapshot::tests::pool(key, endpoints);
+        scheduler.replace(vec![Pool { allows_implicit_use_cases: true, ..pool }]);
+        scheduler
+    }
+
+    /// Admits a request with a prompt of `tokens`.
+    fn admit(scheduler: &Scheduler, tokens: usize) -> Result<Permit, RoutingError> {
+        let prompt = "x".repeat(tokens * request::BYTES_PER_TOKEN - 2);
+        let body = format!(r#"{{"model":"m","prompt":"{prompt}"}}"#);
+        let info = request::parse_request(body.as_bytes()).unwrap();
+        let request =
+            AdmissionRequest { pool: None, model: "m", target_model: None, body: body.as_bytes(), info: &info };
+        scheduler.admit(&request, |_| true)
+    }
+
+    fn pod(permit: &Permit) -> &str {
+        &permit.selection.result.endpoint.pod
+    }
+
+    #[rstest]
+    #[case::short(10, "pod-1", "pod-1")]
+    #[case::upper_bound(2047, "pod-1", "pod-1")]
+    #[case::no_match_uses_load(2048, "pod-1", "pod-2")]
+    #[case::no_match_uses_load_of_other_endpoint(4096, "pod-2", "pod-1")]
+    #[case::lower_bound(4097, "pod-2", "pod-2")]
+    #[case::long(100_000, "pod-2", "pod-2")]
+    fn prompts_are_routed_by_size_then_load(#[case] tokens: usize, #[case] busy: &str, #[case] expect: &str) {
+        let scheduler = scheduler();
+        let (_, pool) = scheduler.snapshot().pools.clone().pop_first().unwrap();
+        let busy = pool.ready_endpoints.iter().find(|endpoint| endpoint.pod == busy).unwrap();
+        let _busy = busy.state.begin(1_000_000);
+        assert_eq!(pod(&admit(&scheduler, tokens).unwrap()), expect);
+    }
+
+    #[test]
+    fn failed_request_moves_to_an_untried_endpoint() {
+        let scheduler = scheduler();
+        let mut permit = admit(&scheduler, 10).unwrap();
+        let (_, pool) = scheduler.snapshot().pools.clone().pop_first().unwrap();
+        let requests = || pool.ready_endpoints.iter().map(|endpoint| endpoint.state.requests()).collect::<Vec<_>>();
+        assert_eq!((pod(&permit), requests(), scheduler.has_other_endpoint(&permit)), ("pod-1", vec![1, 0], true));
+        scheduler.retry(&mut permit).unwrap();
+        assert_eq!((pod(&permit), requests(), scheduler.has_other_endpoint(&permit)), ("pod-2", vec![0, 1], false));
+        assert_eq!(permit.selection.explanation, "0 in flight, of 2 endpoints, after 1 failed");
+        assert!(matches!(scheduler.retry(&mut permit), Err(RoutingError::NoEndpointAvailable(_))));
+        drop(permit);
+        assert_eq!(requests(), [0, 0]);
+    }
+
+    #[tokio::test]
+    async fn state_of_an_endpoint_survives_replacement() {
+        let scheduler = Scheduler::new(SchedulingPolicy::least_loaded(), 0);
+        let address = "127.0.0.1:1".parse().unwrap();
+        let running = scheduler.endpoint_state(address, "uid").begin(10);
+        scheduler.replace(Vec::new());
+        let state = |uid| scheduler.endpoint_state(address, uid);
+        assert_eq!((state("uid").requests(), state("uid").tokens(), state("other").requests()), (1, 10, 0));
+        drop(running);
+        assert_eq!((state("uid").requests(), state("uid").tokens()), (0, 0));
+    }
+}
