@@ -12,6 +12,13 @@ use crate::{condition::Condition, duration::Duration, openapi};
 /// The API version of every kind in this module.
 pub const API_VERSION: &str = "inference.networking.x-k8s.io/v1alpha1";
 
+/// Annotation of a BackendPool that names a ConfigMap of its namespace with an EndpointPickerConfig, and label of that
+/// ConfigMap.
+pub const PICKER_CONFIG_KEY: &str = "ostler.io/picker-config";
+
+/// Label selector of the ConfigMaps with an EndpointPickerConfig.
+pub const PICKER_CONFIG_SELECTOR: &str = "ostler.io/picker-config=true";
+
 /// A pool of engines, managed by the platform team.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(

@@ -6,33 +6,32 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use crate::{endpoint_state::EndpointState, scrape::Scraper};
+use crate::{endpoint::Endpoint, endpoint_state::EndpointState, scrape::Scraper};
 
 /// The states of the endpoints by address and Pod UID. A state lives as long as a pool or a request refers to it.
+#[derive(Default)]
 pub(crate) struct EndpointRegistry {
-    /// `None` if no policy reads metrics.
-    scraper: Option<Scraper>,
+    scraper: Scraper,
     states: Mutex<HashMap<(SocketAddr, String), Weak<EndpointState>>>,
 }
 
 impl EndpointRegistry {
-    /// Returns a registry without endpoints, which scrapes them if `reads_metrics`.
-    pub(crate) fn new(reads_metrics: bool) -> Self {
-        Self { scraper: reads_metrics.then(Scraper::default), states: Mutex::default() }
-    }
-
     /// Returns the state of an endpoint, which all pools share.
     pub(crate) fn state(&self, address: SocketAddr, uid: &str) -> Arc<EndpointState> {
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         let state = states.entry((address, uid.to_owned())).or_default();
         state.upgrade().unwrap_or_else(|| {
             let new = Arc::default();
-            if let Some(scraper) = &self.scraper {
-                scraper.start(address, &new);
-            }
             *state = Arc::downgrade(&new);
             new
         })
+    }
+
+    /// Scrapes an endpoint from now on.
+    pub(crate) fn scrape(&self, endpoint: &Endpoint) {
+        if endpoint.state.begin_scraping() {
+            self.scraper.start(endpoint.address, &endpoint.state);
+        }
     }
 
     /// Forgets endpoints that nothing refers to.

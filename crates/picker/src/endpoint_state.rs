@@ -17,6 +17,8 @@ pub struct EndpointState {
     /// Last scraped metrics and when they were scraped.
     last_metrics: Mutex<Option<(Arc<EngineMetrics>, Instant)>>,
     connection_refused: AtomicBool,
+    /// Whether the endpoint is being scraped.
+    is_scraped: AtomicBool,
     /// Notified to request a scrape before the next one is due.
     pub(crate) scrape_requested: Arc<Notify>,
 }
@@ -46,6 +48,11 @@ impl EndpointState {
         self.requests.fetch_add(1, Relaxed);
         self.tokens.fetch_add(tokens, Relaxed);
         InFlight { state: Arc::clone(self), tokens }
+    }
+
+    /// Records that the endpoint is scraped from now on. Returns whether it was not before.
+    pub(crate) fn begin_scraping(&self) -> bool {
+        !self.is_scraped.swap(true, Relaxed)
     }
 
     /// Returns the last scraped metrics and when they were scraped.

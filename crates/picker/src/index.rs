@@ -3,6 +3,7 @@
 
 mod conditions;
 mod endpoints;
+mod picker_config;
 mod pool_states;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -12,6 +13,8 @@ use cluster::{Condition, NamespacedName, metadata_field};
 use serde_json::Value;
 
 use crate::{
+    policy::SchedulingPolicy,
+    pool_scheduling::PoolScheduling,
     snapshot::Pool,
     use_case::{TargetModel, UseCase},
 };
@@ -33,6 +36,8 @@ pub(crate) struct WatchedObjects {
     pub(crate) use_cases: Vec<Arc<Value>>,
     /// Pods.
     pub(crate) pods: Vec<Arc<Value>>,
+    /// ConfigMaps with an EndpointPickerConfig; `None` until they are listed.
+    pub(crate) picker_configs: Option<Vec<Arc<Value>>>,
 }
 
 /// Pools and status conditions, built from the watched objects.
@@ -58,9 +63,17 @@ struct UseCaseSource {
 /// Builds the index from `objects`.
 pub(crate) fn build_index(objects: &WatchedObjects, states: &impl PoolStates) -> PoolIndex {
     let mut pools: BTreeMap<NamespacedName, Pool> = BTreeMap::new();
-    let inference_pools = objects.inference_pools.iter().map(|object| inference_pool(object, &objects.pods, states));
-    let backend_pools = objects.backend_pools.iter().filter_map(|object| backend_pool(object, &objects.pods, states));
-    for pool in inference_pools.chain(backend_pools) {
+    let mut config_conditions = BTreeMap::new();
+    for object in &objects.inference_pools {
+        let pool = inference_pool(object, &objects.pods, states);
+        pools.insert(pool.key.clone(), pool);
+    }
+    for object in &objects.backend_pools {
+        let policy = picker_config::policy(object, objects.picker_configs.as_deref());
+        let condition = policy.as_ref().map(conditions::picker_config_condition);
+        let policy = policy.and_then(Result::ok);
+        let Some(pool) = backend_pool(object, &objects.pods, policy, states) else { continue };
+        config_conditions.insert(pool.key.clone(), condition);
         pools.insert(pool.key.clone(), pool);
     }
     let mut sources: Vec<UseCaseSource> = objects.use_case_sets.iter().filter_map(use_case_set_source).collect();
@@ -74,12 +87,20 @@ pub(crate) fn build_index(objects: &WatchedObjects, states: &impl PoolStates) ->
         let activation = activate_use_cases(&mut pools, &source);
         use_case_conditions.push((source.object, conditions::use_case_conditions(&activation)));
     }
-    let pool_conditions =
-        pools.values().map(|pool| (pool.key.clone(), vec![conditions::ready_condition(pool)])).collect();
+    let pool_conditions = pools.values().map(|pool| {
+        let config_condition = config_conditions.remove(&pool.key).flatten();
+        (pool.key.clone(), [Some(conditions::ready_condition(pool)), config_condition].into_iter().flatten().collect())
+    });
+    let pool_conditions = pool_conditions.collect();
     PoolIndex { pools: pools.into_values().collect(), pool_conditions, use_case_conditions }
 }
 
-fn backend_pool(object: &Value, pods: &[Arc<Value>], states: &impl PoolStates) -> Option<Pool> {
+fn backend_pool(
+    object: &Value,
+    pods: &[Arc<Value>],
+    policy: Option<SchedulingPolicy>,
+    states: &impl PoolStates,
+) -> Option<Pool> {
     let BackendPool { spec, .. } = parse_object(object)?;
     let endpoints = endpoints::find(
         pods,
@@ -89,7 +110,7 @@ fn backend_pool(object: &Value, pods: &[Arc<Value>], states: &impl PoolStates) -
         states,
     );
     let allows_implicit_use_cases = spec.implicit_use_cases == Some(ImplicitUseCases::Allow);
-    Some(new_pool(object, endpoints, allows_implicit_use_cases, states))
+    Some(new_pool(object, endpoints, allows_implicit_use_cases, states.scheduling(policy)))
 }
 
 /// Clients of an InferencePool may use any model.
@@ -97,10 +118,15 @@ fn inference_pool(object: &Value, pods: &[Arc<Value>], states: &impl PoolStates)
     let selector = endpoints::inference_pool_selector(&object["spec"]);
     let ports = endpoints::inference_pool_ports(&object["spec"]);
     let endpoints = endpoints::find(pods, metadata_field(object, "namespace"), &selector, &ports, states);
-    new_pool(object, endpoints, true, states)
+    new_pool(object, endpoints, true, states.scheduling(None))
 }
 
-fn new_pool(object: &Value, endpoints: Endpoints, allows_implicit_use_cases: bool, states: &impl PoolStates) -> Pool {
+fn new_pool(
+    object: &Value,
+    endpoints: Endpoints,
+    allows_implicit_use_cases: bool,
+    scheduling: Arc<PoolScheduling>,
+) -> Pool {
     Pool {
         key: NamespacedName::from_object(object),
         ready_endpoints: endpoints.ready,
@@ -108,7 +134,7 @@ fn new_pool(object: &Value, endpoints: Endpoints, allows_implicit_use_cases: boo
         use_cases: BTreeMap::new(),
         allows_implicit_use_cases,
         creation_timestamp: metadata_field(object, "creationTimestamp").to_owned(),
-        scheduling: states.scheduling(),
+        scheduling,
     }
 }
 

@@ -11,7 +11,8 @@
 //! 1. Bodies: `request` finds `model`, `stream`, `max_tokens` and the prompt in a request body; `model_rewrite` changes only
 //!    the bytes of a `model` value.
 //! 2. Decision: `endpoint`, `endpoint_state` and `engine_metrics` are its state, `candidate` and `scheduling_request` its
-//!    input; `filter`, `score`, `profile` and `policy` select endpoints, and `config` builds a policy.
+//!    input; `filter`, `score`, `profile` and `policy` select endpoints, and `config` builds a policy;
+//!    `control_headers` passes the selection to engines.
 //! 3. Pools: `use_case`, `pool_scheduling` and `snapshot`; `index` builds pools and status conditions from the watched
 //!    objects, which `pod` reads.
 //! 4. Core: `scrape` and `endpoint_registry` keep the states of the endpoints up to date; `scheduler` admits requests.
@@ -23,6 +24,7 @@
 mod candidate;
 pub mod code;
 mod config;
+mod control_headers;
 mod endpoint;
 mod endpoint_picker;
 mod endpoint_registry;

@@ -93,7 +93,7 @@ impl Scheduler {
     pub fn new(default_policy: SchedulingPolicy, seed: u64) -> Self {
         Self {
             snapshot: RwLock::default(),
-            endpoints: EndpointRegistry::new(default_policy.reads_metrics()),
+            endpoints: EndpointRegistry::default(),
             default_policy,
             rng: Mutex::new(Rng::with_seed(seed)),
             incomplete: Mutex::new(Some("the gateway is starting".to_owned())),
@@ -101,7 +101,8 @@ impl Scheduler {
         }
     }
 
-    /// Replaces all pools atomically. The state of retained endpoints is preserved.
+    /// Replaces all pools atomically. The state of retained endpoints is preserved. From now on, the endpoints of pools whose
+    /// policy reads metrics are scraped.
     pub fn replace(&self, mut pools: Vec<Pool>) {
         let old = self.snapshot();
         for pool in &mut pools {
@@ -114,6 +115,9 @@ impl Scheduler {
                 };
                 pool.scheduling.retain(is_retained);
             }
+        }
+        for pool in pools.iter().filter(|pool| pool.scheduling.policy().reads_metrics()) {
+            pool.ready_endpoints.iter().for_each(|endpoint| self.endpoints.scrape(endpoint));
         }
         let new = Arc::new(Snapshot::new(pools));
         *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
@@ -133,7 +137,7 @@ impl Scheduler {
 
     /// Returns the scheduling of a new pool without a policy of its own.
     pub fn default_scheduling(&self) -> Arc<PoolScheduling> {
-        Arc::new(PoolScheduling::new(self.default_policy.clone()))
+        self.scheduling(None)
     }
 
     /// Returns the policy of pools that state none.
@@ -210,8 +214,8 @@ impl PoolStates for Scheduler {
         self.endpoint_state(address, pod_uid)
     }
 
-    fn scheduling(&self) -> Arc<PoolScheduling> {
-        self.default_scheduling()
+    fn scheduling(&self, policy: Option<SchedulingPolicy>) -> Arc<PoolScheduling> {
+        Arc::new(PoolScheduling::new(policy.unwrap_or_else(|| self.default_policy.clone())))
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::{str::FromStr, sync::Arc, time::Duration};
 
+use api::inference::PICKER_CONFIG_SELECTOR;
 use cluster::{
     Clock, Condition, Error, Kind, NamespacedName, StatusWriter, Stores, SystemClock, Watches, render_conditions,
 };
@@ -27,6 +28,10 @@ const BACKEND_POOL: Kind = Kind::namespaced(GROUP, "v1alpha1", "BackendPool", "b
 const USE_CASE_SET: Kind = Kind::namespaced(GROUP, "v1alpha1", "LLMUseCaseSet", "llmusecasesets");
 const USE_CASE: Kind = Kind::namespaced(GROUP, "v1alpha1", "LLMUseCase", "llmusecases");
 const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
+
+/// ConfigMaps with an EndpointPickerConfig.
+const PICKER_CONFIG: Kind =
+    Kind::namespaced("", "v1", "ConfigMap", "configmaps").with_label_selector(PICKER_CONFIG_SELECTOR);
 
 /// Delay before a failed status update is retried.
 const STATUS_RETRY_DELAY: Duration = Duration::from_secs(5);
@@ -184,6 +189,7 @@ fn watched_objects(scope: &Scope, stores: &Stores) -> WatchedObjects {
             use_case_sets: stores.list(USE_CASE_SET),
             use_cases: stores.list(USE_CASE),
             pods: stores.list(POD),
+            picker_configs: stores.has_synced(PICKER_CONFIG).then(|| stores.list(PICKER_CONFIG)),
         },
         Scope::InferencePool { kind, .. } => {
             WatchedObjects { inference_pools: stores.list(*kind), pods: stores.list(POD), ..WatchedObjects::default() }
@@ -261,6 +267,8 @@ impl Scope {
                 for kind in self.kinds() {
                     watches.start(kind);
                 }
+                // The permission to read ConfigMaps is required only for pools that name one.
+                watches.start_optional(PICKER_CONFIG);
             }
             Self::InferencePool { kind, key } => {
                 watches.start_named(*kind, key);

@@ -1,7 +1,6 @@
 //! `ostler rollout` and `ostler scale` against a running cluster.
 
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::discovery::ApiResource;
 use serde_json::{Value, json};
 
@@ -39,7 +38,7 @@ impl RolloutTest {
         let directory = TempDirectory::new();
         let file = directory.file("chat.json", &service("vllm/vllm-openai:v1").to_string());
         let session = Session::start(&["-f", &file]);
-        let client = client(&session).await;
+        let client = session.client().await;
         let kind = kube::core::GroupVersionKind::gvk("fusioninfer.io", "v1alpha1", "InferenceService");
         Self { session, services: Api::namespaced_with(client, "default", &ApiResource::from_gvk(&kind)) }
     }
@@ -66,19 +65,10 @@ impl RolloutTest {
     }
 }
 
-/// Returns a client of the cluster.
-async fn client(session: &Session) -> kube::Client {
-    let config = Kubeconfig::read_from(&session.kubeconfig).unwrap();
-    let mut config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
-    config.proxy_url = None;
-    rustls::crypto::ring::default_provider().install_default().ok();
-    kube::Client::try_from(config).unwrap()
-}
-
 /// Returns the services of `ome.io` in the cluster.
 async fn ome_services(session: &Session) -> Api<DynamicObject> {
     let kind = kube::core::GroupVersionKind::gvk("ome.io", "v1beta1", "InferenceService");
-    Api::namespaced_with(client(session).await, "default", &ApiResource::from_gvk(&kind))
+    Api::namespaced_with(session.client().await, "default", &ApiResource::from_gvk(&kind))
 }
 
 /// Runs `ostler` against the cluster and returns its output, after checking the exit code.
@@ -120,7 +110,7 @@ async fn change_of_a_runtime_is_waited_for() {
     let session = Session::start(&["--nodes", "2×L40S-48G", "-f", &file]);
     let name = "inferenceservice.ome.io/chat";
     run(&session, &["rollout", "status", name, "--timeout", "10m"], 0);
-    let client = client(&session).await;
+    let client = session.client().await;
     let api = |group: &str, version: &str, kind: &str| {
         ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk(group, version, kind))
     };

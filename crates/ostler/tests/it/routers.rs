@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use kube::api::{Api, ApiResource, DynamicObject};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -96,6 +97,21 @@ fn runs_routers_with_all_strategies(#[case] router: &str) {
     assert!(explanation.contains("entry 1 of 1"), "{explanation}");
     let (status, response) = send_request(&session, "routed");
     assert!(status.contains(" 200 "), "{status} {response}");
+    assert_eq!(picker_config_status(&session), "True", "the gateway selects endpoints by the strategy too");
+}
+
+/// Returns the status of the condition that the gateway reports about the configuration of the pool `routed`.
+fn picker_config_status(session: &Session) -> String {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let kind = kube::core::GroupVersionKind::gvk("inference.networking.x-k8s.io", "v1alpha1", "BackendPool");
+    let client = runtime.block_on(session.client());
+    let pools: Api<DynamicObject> = Api::namespaced_with(client, "default", &ApiResource::from_gvk(&kind));
+    wait_until("the condition", || {
+        let pool = runtime.block_on(pools.get("routed")).unwrap();
+        let conditions = pool.data["status"]["conditions"].as_array()?;
+        let condition = conditions.iter().find(|condition| condition["type"] == "PickerConfigAccepted")?;
+        condition["status"].as_str().map(str::to_owned)
+    })
 }
 
 /// An invalid picker configuration makes the router not ready; requests still reach the engines.
@@ -110,6 +126,7 @@ fn reports_invalid_picker_configuration() {
     assert_ne!(code, Some(0), "{output}");
     let (explanation, _) = run(&session, &["explain", "inferenceservice.fusioninfer.io/routed"]);
     assert!(explanation.contains("RouterReady=False") && explanation.contains("routed-epp"), "{explanation}");
+    assert_eq!(picker_config_status(&session), "False");
     let (status, response) = send_request(&session, "routed");
     assert!(status.contains(" 200 "), "{status} {response}");
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Longest time to wait for a result. It is long because a loaded host may need minutes; a wait ends as soon as the
@@ -133,6 +134,15 @@ impl Session {
         let (gateway, kubeconfig) = (field("gateway="), field("kubeconfig="));
         let api = field("api=https://");
         Self { child, stdout, directory, api, gateway, kubeconfig }
+    }
+
+    /// Returns a client of the cluster.
+    pub(crate) async fn client(&self) -> kube::Client {
+        let config = Kubeconfig::read_from(&self.kubeconfig).unwrap();
+        let mut config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
+        config.proxy_url = None;
+        rustls::crypto::ring::default_provider().install_default().ok();
+        kube::Client::try_from(config).unwrap()
     }
 
     /// Sends a signal, and returns the remaining standard output and the exit code.

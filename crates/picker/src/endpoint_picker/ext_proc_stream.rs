@@ -11,6 +11,7 @@ use http_server::BodyBuffer;
 use tonic::Status;
 
 use crate::{
+    control_headers::{CONTROL_HEADERS, SERVED_ENDPOINT_KEY, destination, engine_headers},
     ext_proc::{
         BodyMutation, BodyResponse, BodySendMode, CommonResponse, HeaderAppendAction, HeaderMap, HeaderMutation,
         HeaderSendMode, HeaderValue, HeaderValueOption, HeadersResponse, HttpBody, HttpHeaders, HttpStatus,
@@ -26,37 +27,12 @@ use crate::{
 
 /// Header and metadata key of the selected endpoints.
 const DESTINATION_ENDPOINT_KEY: &str = "x-gateway-destination-endpoint";
-/// Metadata key of the endpoint that served the request.
-const SERVED_ENDPOINT_KEY: &str = "x-gateway-destination-endpoint-served";
 /// Metadata namespace of [`DESTINATION_ENDPOINT_KEY`] and [`SERVED_ENDPOINT_KEY`].
 const LOAD_BALANCER_NAMESPACE: &str = "envoy.lb";
 /// Metadata namespace and key of the endpoints that may be selected.
 const SUBSET_HINT: (&str, &str) = ("envoy.lb.subset_hint", "x-gateway-destination-endpoint-subset");
-/// Header with the endpoint to which the decoder sends the prompt first.
-const PREFILL_ENDPOINT_HEADER: &str = "x-prefiller-host-port";
-/// Header with the selected engine, if one port of a Pod forwards requests to all of its engines.
-const DATA_PARALLEL_ENDPOINT_HEADER: &str = "x-data-parallel-host-port";
 /// Headers with the model name to use instead of the one in the body, in order of precedence.
 const MODEL_REWRITE_HEADERS: [&str; 2] = ["x-llm-d-model-name-rewrite", "x-gateway-model-name-rewrite"];
-/// Headers between proxy and picker, which are removed before the request reaches an engine.
-const INTERNAL_HEADERS: [&str; 15] = [
-    PREFILL_ENDPOINT_HEADER,
-    DATA_PARALLEL_ENDPOINT_HEADER,
-    "x-encoder-hosts-ports",
-    SERVED_ENDPOINT_KEY,
-    "x-gateway-destination-endpoint-subset",
-    "x-gateway-inference-objective",
-    "x-llm-d-inference-objective",
-    "x-gateway-inference-fairness-id",
-    "x-llm-d-inference-fairness-id",
-    "x-gateway-model-name-rewrite",
-    "x-llm-d-model-name-rewrite",
-    "x-slo-ttft-ms",
-    "x-llm-d-slo-ttft-ms",
-    "x-slo-tpot-ms",
-    "x-llm-d-slo-tpot-ms",
-];
-
 /// Maximum body bytes per message: proxies reject messages of 64 KiB and more by default.
 const MAX_CHUNK_BYTES: usize = 62_000;
 
@@ -271,23 +247,16 @@ fn header_response(
     new_length: Option<usize>,
 ) -> ProcessingResponse {
     let addresses = std::iter::once(&result.endpoint).chain(&result.fallbacks).map(|endpoint| endpoint.address);
-    let destination = |mut address: SocketAddr| {
-        address.set_port(primary_port.unwrap_or(address.port()));
-        address
-    };
-    let endpoints: Vec<String> = addresses.clone().map(|address| destination(address).to_string()).collect();
+    let endpoints: Vec<String> = addresses.map(|address| destination(address, primary_port).to_string()).collect();
     let endpoints = endpoints.join(",");
     let mut set_headers = vec![set_header(DESTINATION_ENDPOINT_KEY, &endpoints)];
-    let data_parallel_endpoint = addresses.take(1).filter(|address| destination(*address) != *address);
-    set_headers
-        .extend(data_parallel_endpoint.map(|engine| set_header(DATA_PARALLEL_ENDPOINT_HEADER, &engine.to_string())));
-    let prefiller = result.prefill_endpoint.iter();
-    set_headers.extend(prefiller.map(|endpoint| set_header(PREFILL_ENDPOINT_HEADER, &endpoint.address.to_string())));
+    let engine_headers = engine_headers(result, primary_port);
+    set_headers.extend(engine_headers.map(|(name, address)| set_header(name, &address.to_string())));
     set_headers.extend(new_length.map(|length| set_header("content-length", &length.to_string())));
     let set_header_names: Vec<String> =
         set_headers.iter().filter_map(|option| Some(option.header.as_ref()?.key.clone())).collect();
     let remove_headers =
-        INTERNAL_HEADERS.map(str::to_owned).into_iter().filter(|name| !set_header_names.contains(name)).collect();
+        CONTROL_HEADERS.map(str::to_owned).into_iter().filter(|name| !set_header_names.contains(name)).collect();
     let response = CommonResponse {
         header_mutation: Some(HeaderMutation { set_headers, remove_headers }),
         // The route may depend on the endpoint.

@@ -2,6 +2,11 @@
 
 use http::{HeaderMap, header};
 
+use crate::control_headers::CONTROL_HEADERS;
+
+/// Prefixes of the headers of gateways and pickers.
+const INTERNAL_PREFIXES: [&str; 3] = ["x-gateway-", "x-llm-d-", "x-ostler-"];
+
 /// Headers that belong to one connection (RFC 9110 §7.6.1).
 const HOP_BY_HOP_HEADERS: &[&str] = &[
     "connection",
@@ -15,13 +20,13 @@ const HOP_BY_HOP_HEADERS: &[&str] = &[
     "upgrade",
 ];
 
-/// Returns `headers` without hop-by-hop headers and without internal headers of gateways and pickers.
+/// Returns `headers` without hop-by-hop headers, and without those of gateways and pickers.
 pub(super) fn forwarded_headers(headers: &HeaderMap) -> HeaderMap {
     let connection = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let connection_headers: Vec<String> =
         connection.flat_map(|list| list.split(',')).map(|name| name.trim().to_ascii_lowercase()).collect();
     let is_internal =
-        |name: &str| ["x-gateway-", "x-llm-d-", "x-ostler-"].iter().any(|prefix| name.starts_with(prefix));
+        |name: &str| INTERNAL_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || CONTROL_HEADERS.contains(&name);
     let mut forwarded = HeaderMap::with_capacity(headers.len());
     for (name, value) in headers {
         let text = name.as_str();
@@ -50,6 +55,8 @@ mod tests {
             ("te", "trailers"),
             ("x-gateway-destination-endpoint", "10.0.0.1:1"),
             ("x-ostler-pod", "p"),
+            ("x-prefiller-host-port", "169.254.169.254:80"),
+            ("x-slo-ttft-ms", "1"),
             ("authorization", "Bearer t"),
             ("x-request-id", "abc"),
             ("accept", "a/b"),

@@ -1,6 +1,6 @@
 //! Handles one request: reads it, selects an endpoint, forwards it, and streams the response.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_server::BodyMemory;
@@ -17,6 +17,7 @@ use super::{
     route::{Route, match_path},
 };
 use crate::{
+    control_headers::{destination, engine_headers},
     model_rewrite::{self, ModelRestorer},
     openai_error::OpenAiError,
     request::BODY_MEMORY,
@@ -87,7 +88,7 @@ impl Proxy {
         };
         loop {
             let address = permit.selection.result.endpoint.address;
-            match self.engine_client.send(upstream_request(&request, &body, address, is_rewritten)).await {
+            match self.engine_client.send(upstream_request(&request, &body, &permit, is_rewritten)).await {
                 Ok(response)
                     if should_retry(response.status())
                         && permit.attempts() < MAX_ATTEMPTS
@@ -127,14 +128,15 @@ fn should_retry(status: StatusCode) -> bool {
 fn upstream_request(
     original: &ProxiedRequest,
     body: &EngineRequestBody,
-    address: SocketAddr,
+    permit: &Permit,
     is_rewritten: bool,
 ) -> Request<EngineRequestBody> {
+    let (result, primary_port) = (&permit.selection.result, permit.route.pool.scheduling.policy().primary_port);
     let mut request = Request::new(body.clone());
     *request.method_mut() = Method::POST;
     *request.uri_mut() = Uri::builder()
         .scheme("http")
-        .authority(address.to_string())
+        .authority(destination(result.endpoint.address, primary_port).to_string())
         .path_and_query(original.path.as_str())
         .build()
         .unwrap_or_default();
@@ -145,6 +147,11 @@ fn upstream_request(
     if is_rewritten {
         // The model name cannot be restored in a compressed response.
         headers.remove(header::ACCEPT_ENCODING);
+    }
+    for (name, address) in engine_headers(result, primary_port) {
+        if let Ok(value) = HeaderValue::from_str(&address.to_string()) {
+            headers.insert(HeaderName::from_static(name), value);
+        }
     }
     *request.headers_mut() = headers;
     request

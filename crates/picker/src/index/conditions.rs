@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use cluster::Condition;
 
-use crate::{code, snapshot::Pool};
+use super::picker_config::PickerConfigError;
+use crate::{code, policy::SchedulingPolicy, snapshot::Pool};
 
 /// Which use cases of one object are active, and why the others are not.
 #[derive(Debug, Default)]
@@ -37,6 +38,21 @@ pub(super) fn ready_condition(pool: &Pool) -> Condition {
             code::ENDPOINTS_READY,
             format!("{ready} of {} endpoints are ready.", pool.endpoint_count),
         ),
+    }
+}
+
+/// Returns the condition `PickerConfigAccepted` of a BackendPool that states an EndpointPickerConfig.
+pub(super) fn picker_config_condition(policy: &Result<SchedulingPolicy, PickerConfigError>) -> Condition {
+    let name = "PickerConfigAccepted";
+    match policy {
+        Ok(_) => Condition::new(name, true, code::ACCEPTED, "The configuration selects endpoints."),
+        Err(error) => {
+            let reason = match error {
+                PickerConfigError::NotListed | PickerConfigError::NotFound(_) => code::PICKER_CONFIG_NOT_FOUND,
+                PickerConfigError::NoData(_) | PickerConfigError::Invalid { .. } => code::INVALID_PICKER_CONFIG,
+            };
+            Condition::new(name, false, reason, format!("{error} Requests go to the least loaded endpoints."))
+        }
     }
 }
 

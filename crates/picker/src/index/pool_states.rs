@@ -2,21 +2,20 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use crate::{endpoint_state::EndpointState, pool_scheduling::PoolScheduling};
+use crate::{endpoint_state::EndpointState, policy::SchedulingPolicy, pool_scheduling::PoolScheduling};
 
 /// States of pools and endpoints.
 pub(crate) trait PoolStates {
     /// Returns the state of an endpoint.
     fn endpoint(&self, address: SocketAddr, pod_uid: &str) -> Arc<EndpointState>;
 
-    /// Returns the scheduling of a pool.
-    fn scheduling(&self) -> Arc<PoolScheduling>;
+    /// Returns the scheduling of a pool that states this policy, or none.
+    fn scheduling(&self, policy: Option<SchedulingPolicy>) -> Arc<PoolScheduling>;
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::policy::SchedulingPolicy;
 
     /// New states for every pool and endpoint.
     pub(crate) struct NewStates;
@@ -26,8 +25,8 @@ pub(super) mod tests {
             Arc::default()
         }
 
-        fn scheduling(&self) -> Arc<PoolScheduling> {
-            Arc::new(PoolScheduling::new(SchedulingPolicy::least_loaded()))
+        fn scheduling(&self, policy: Option<SchedulingPolicy>) -> Arc<PoolScheduling> {
+            Arc::new(PoolScheduling::new(policy.unwrap_or_else(SchedulingPolicy::least_loaded)))
         }
     }
 }

@@ -172,3 +172,28 @@ async fn gateway_is_ready_after_the_first_complete_lists() {
     install_definitions(&fixture.server);
     fixture.wait_until("readiness", |fixture| fixture.scheduler.readiness_failures().is_empty()).await;
 }
+
+/// A pool refers to the ConfigMap with its EndpointPickerConfig.
+#[tokio::test]
+async fn picker_config_of_a_pool_is_read_and_reported() {
+    let fixture = WatchFixture::start();
+    let mut pool = object("BackendPool", "llama", &json!({"selector": {"app": "llama"}, "targetPorts": [8000]}));
+    pool["metadata"]["annotations"] = json!({"ostler.io/picker-config": "strategy"});
+    fixture.server.create(POOLS, pool).unwrap();
+    let has_condition = async |status: &str, reason: &str| {
+        let expect = (json!(status), json!(reason));
+        let is_reported = |fixture: &WatchFixture| fixture.condition(POOLS, "llama", "PickerConfigAccepted") == expect;
+        fixture.wait_until(reason, is_reported).await;
+    };
+    has_condition("False", "PickerConfigNotFound").await;
+    let config = "apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: EndpointPickerConfig\n";
+    let config_map = |text: &str| {
+        let metadata =
+            json!({"namespace": "default", "name": "strategy", "labels": {"ostler.io/picker-config": "true"}});
+        json!({"metadata": metadata, "data": {"config.yaml": text}})
+    };
+    fixture.server.create("configmaps", config_map("kind: Pod")).unwrap();
+    has_condition("False", "InvalidPickerConfig").await;
+    fixture.server.update("configmaps", config_map(&format!("{config}plugins:\n- type: queue-scorer\n"))).unwrap();
+    has_condition("True", "Accepted").await;
+}

@@ -103,6 +103,15 @@ pub(crate) async fn start_with_listeners(listeners: &[TcpListener]) -> GatewayFi
 
 /// Starts `engines` and a gateway. Its pool `ns/pool` contains the engines and the use case `chat` with `targets`.
 pub(crate) async fn start(engines: Vec<Config>, targets: &[(&str, u32)]) -> GatewayFixture {
+    start_with_policy(engines, targets, SchedulingPolicy::least_loaded()).await
+}
+
+/// Starts `engines` and a gateway like [`start`], which selects endpoints by `policy`.
+pub(crate) async fn start_with_policy(
+    engines: Vec<Config>,
+    targets: &[(&str, u32)],
+    policy: SchedulingPolicy,
+) -> GatewayFixture {
     let shutdown = CancellationToken::new();
     let mut addresses = Vec::new();
     for config in engines {
@@ -110,7 +119,7 @@ pub(crate) async fn start(engines: Vec<Config>, targets: &[(&str, u32)]) -> Gate
         addresses.push(listener.local_addr().unwrap());
         tokio::spawn(engine::serve(listener, config, shutdown.clone()));
     }
-    let scheduler = Arc::new(Scheduler::new(SchedulingPolicy::least_loaded(), 1));
+    let scheduler = Arc::new(Scheduler::new(policy, 1));
     scheduler.replace(vec![pool(&scheduler, &addresses, targets)]);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let gateway = listener.local_addr().unwrap();

@@ -1,8 +1,13 @@
 //! Endpoint selection of the five router strategies, as configurations of the endpoint picker.
 
+use std::collections::BTreeMap;
+
+use picker::parse_config;
+use serde_json::json;
+use tokio::net::TcpListener;
 use tokio::time::timeout;
 
-use crate::gateway_fixture::TIMEOUT;
+use crate::gateway_fixture::{self, TIMEOUT};
 use crate::picker_fixture::{PickerFixture, last_octet};
 
 /// Returns a configuration with one scorer.
@@ -183,4 +188,47 @@ async fn pd_disaggregation_prefills_short_prompts_locally() {
     assert_eq!(prefiller(&long_prompt).await, None, "the prompt is cached by the decoder");
     assert_eq!(prefiller(&format!("{long_prompt} and a little more")).await, None);
     assert_eq!(prefiller(&format!("{long_prompt}{}", "y".repeat(60))).await, Some(2));
+}
+
+/// In the native gateway, the policies work as in the endpoint picker.
+#[tokio::test]
+async fn gateway_sends_equal_prompts_to_one_endpoint() {
+    let policy = parse_config(&scorer_config("prefix-cache-scorer", "blockSize: 4")).unwrap().policy;
+    let engines = (0..3).map(|_| gateway_fixture::engine_config(&["chat"])).collect();
+    let fixture = gateway_fixture::start_with_policy(engines, &[], policy).await;
+    let mut pods = BTreeMap::new();
+    for round in 0..RUN_LENGTH {
+        let prompt = format!("{} Once upon a time there was a horse", round % 2);
+        let body = json!({"model": "chat", "prompt": prompt, "max_tokens": 1}).to_string();
+        let response = gateway_fixture::post(fixture.gateway, "/v1/completions", &body).await;
+        let pod = response.header("x-ostler-pod").unwrap().to_owned();
+        assert_eq!(*pods.entry(round % 2).or_insert_with(|| pod.clone()), pod, "round {round}");
+    }
+}
+
+/// In the native gateway, an engine that refuses connections is not selected again once a scrape has failed.
+#[tokio::test]
+async fn gateway_reads_metrics_of_its_engines() {
+    let policy = parse_config(&scorer_config("queue-scorer", "")).unwrap().policy;
+    let engines = (0..2).map(|_| gateway_fixture::engine_config(&["chat"])).collect();
+    let fixture = gateway_fixture::start_with_policy(engines, &[], policy).await;
+    // An address on which nothing listens.
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let addresses = [fixture.engines.clone(), vec![closed]].concat();
+    fixture.scheduler.replace(vec![gateway_fixture::pool(&fixture.scheduler, &addresses, &[])]);
+    let endpoint = async || {
+        let body = json!({"model": "chat", "prompt": "Hello", "max_tokens": 1}).to_string();
+        let response = gateway_fixture::post(fixture.gateway, "/v1/completions", &body).await;
+        (response.header("x-ostler-decision").unwrap().contains("failed"), response.status())
+    };
+    timeout(TIMEOUT, async {
+        let mut run = 0;
+        while run < RUN_LENGTH {
+            let (is_retried, status) = endpoint().await;
+            assert_eq!(status, 200);
+            run = if is_retried { 0 } else { run + 1 };
+        }
+    })
+    .await
+    .expect("the engine that refuses connections is still selected");
 }

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::owner::Owner;
 use crate::role::{Role, Workload};
+use crate::router::RouterNames;
 use crate::topology::Topology;
 
 /// Renders all objects: the PodGroup first, then the workloads of each role, then the routing.
@@ -37,7 +38,8 @@ pub(crate) fn objects(topology: &Topology) -> Vec<Value> {
     }
     objects.extend(topology.router.iter().flat_map(|router| router::render(owner, router)));
     if let Some(routing) = &topology.routing {
-        objects.push(pool::backend_pool(owner, labels, routing));
+        let picker_config = topology.router.is_some().then(|| RouterNames::for_owner(owner).config);
+        objects.push(pool::backend_pool(owner, labels, routing, picker_config.as_deref()));
         objects.push(pool::use_case_set(owner, labels, routing));
     }
     objects

@@ -1,5 +1,6 @@
 //! Renders the BackendPool and the LLMUseCaseSet of a service, both named after the service.
 
+use api::inference::PICKER_CONFIG_KEY;
 use serde_json::{Value, json};
 
 use crate::labels::{self, Labels};
@@ -8,12 +9,17 @@ use crate::topology::Routing;
 
 const API_VERSION: &str = "inference.networking.x-k8s.io/v1alpha1";
 
-/// Renders the BackendPool. Omitted fields (queue, failure mode, implicit use cases) have their defaults.
-pub(crate) fn backend_pool(owner: &Owner, labels: &Labels, routing: &Routing) -> Value {
+/// Renders the BackendPool. Omitted fields (queue, failure mode, implicit use cases) have their defaults. With a router, the
+/// gateway selects endpoints by the router's configuration too.
+pub(crate) fn backend_pool(owner: &Owner, labels: &Labels, routing: &Routing, picker_config: Option<&str>) -> Value {
+    let mut metadata = owner.metadata(&owner.name, &labels::with_managed_by(labels));
+    if let Some(name) = picker_config {
+        metadata["annotations"] = json!({PICKER_CONFIG_KEY: name});
+    }
     json!({
         "apiVersion": API_VERSION,
         "kind": "BackendPool",
-        "metadata": owner.metadata(&owner.name, &labels::with_managed_by(labels)),
+        "metadata": metadata,
         "spec": {"selector": routing.selector, "targetPorts": routing.ports, "modelServer": routing.model_server},
     })
 }

@@ -1,5 +1,6 @@
 //! Renders the objects of a router: ServiceAccount and RBAC, endpoint picker, InferencePool and HTTPRoute.
 
+use api::inference::PICKER_CONFIG_KEY;
 use serde_json::{Value, json};
 
 use crate::labels::{self, Labels};
@@ -65,8 +66,10 @@ impl PickerObjects<'_> {
         vec![account, role, binding]
     }
 
+    /// Renders the ConfigMap, which the gateway reads too.
     fn config(&self) -> Value {
         let mut config = self.object("v1", "ConfigMap", &self.names.config);
+        config["metadata"]["labels"][PICKER_CONFIG_KEY] = json!("true");
         config["data"] = json!({CONFIG_FILE: self.router.config});
         config
     }

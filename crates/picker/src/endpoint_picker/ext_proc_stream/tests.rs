@@ -144,26 +144,26 @@ fn prefill_endpoint_is_sent_in_header() {
     let responses =
         complete_request(vec![headers(&[], false), body(BODY, true)]).responses("m", &scheduling_result(Some(7)), None);
     let (set, removed) = header_mutation(&responses[0]);
-    assert_eq!(set[PREFILL_ENDPOINT_HEADER], "10.0.0.7:8000");
-    assert!(!removed.contains(&PREFILL_ENDPOINT_HEADER.to_owned()));
+    assert_eq!(set["x-prefiller-host-port"], "10.0.0.7:8000");
+    assert!(!removed.contains(&"x-prefiller-host-port".to_owned()));
 }
 
 #[test]
 fn data_parallel_endpoint_is_sent_in_header() {
     let request =
-        complete_request(vec![headers(&[(DATA_PARALLEL_ENDPOINT_HEADER, "10.9.9.9:1")], false), body(BODY, true)]);
+        complete_request(vec![headers(&[("x-data-parallel-host-port", "10.9.9.9:1")], false), body(BODY, true)]);
     let (set, removed) = header_mutation(&request.responses("m", &scheduling_result(None), Some(9000))[0]);
     assert_eq!(
-        (set[DESTINATION_ENDPOINT_KEY].as_str(), set[DATA_PARALLEL_ENDPOINT_HEADER].as_str()),
+        (set[DESTINATION_ENDPOINT_KEY].as_str(), set["x-data-parallel-host-port"].as_str()),
         ("10.0.0.2:9000,10.0.0.1:9000", "10.0.0.2:8000")
     );
-    assert!(!removed.contains(&DATA_PARALLEL_ENDPOINT_HEADER.to_owned()));
+    assert!(!removed.contains(&"x-data-parallel-host-port".to_owned()));
     let (set, removed) = header_mutation(&request.responses("m", &scheduling_result(None), Some(8000))[0]);
     assert_eq!(
-        (set[DESTINATION_ENDPOINT_KEY].as_str(), set.get(DATA_PARALLEL_ENDPOINT_HEADER)),
+        (set[DESTINATION_ENDPOINT_KEY].as_str(), set.get("x-data-parallel-host-port")),
         ("10.0.0.2:8000,10.0.0.1:8000", None)
     );
-    assert!(removed.contains(&DATA_PARALLEL_ENDPOINT_HEADER.to_owned()), "clients must not set the header");
+    assert!(removed.contains(&"x-data-parallel-host-port".to_owned()), "clients must not set the header");
 }
 
 #[rstest]
