@@ -73,8 +73,9 @@ fn readme_installs_like_deploy_readme() {
     let install = deploy_commands("## Install").concat();
     let summary: Vec<String> = commands(&blocks(&read_file("README.md"), "## Install on a cluster")[0]);
     assert!(summary[0].starts_with("cargo build"), "{summary:?}");
+    assert!(read_file("deploy/README.md").contains(&format!("    {}\n", summary[1])), "the image: {summary:?}");
     let mut remaining = install.iter();
-    for command in &summary[1..] {
+    for command in &summary[2..] {
         assert!(remaining.any(|other| other == command), "{command:?} is not part of, or out of order in {install:#?}");
     }
     let manifest = |path: &str, heading: &str| {
