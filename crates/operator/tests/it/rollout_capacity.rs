@@ -93,6 +93,37 @@ async fn replicas_on_a_full_class_are_replaced_one_at_a_time() {
     assert_eq!(strategy(&cluster.server)["rollingUpdate"], json!({"maxSurge": 0, "maxUnavailable": 1}));
 }
 
+/// Neither a new replica nor the replacement of an evicted Pod is a rollout.
+#[tokio::test(start_paused = true)]
+async fn scaling_and_evictions_after_a_rollout_are_not_announced() {
+    let cluster = cluster_with_full_class().await;
+    add_node(&cluster.server, "node-small-2", "small", 1);
+    set_engine(&cluster, &json!({"minReplicas": 2, "maxReplicas": 2}));
+    wait_for_image(&cluster, "example.com/any:1", 2).await;
+    set_runtime_image(&cluster, "example.com/any:2");
+    cluster.wait_for("the announcement", &|server| condition(server, "NoSurgeCapacity")).await;
+    wait_for_image(&cluster, "example.com/any:2", 2).await;
+    let has_ended = |server: &Server| condition(server, "NoSurgeCapacity").is_none().then_some(());
+    cluster.wait_for("the end of the announcement", &has_ended).await;
+
+    let never_announced = |server: &Server| assert_eq!(condition(server, "NoSurgeCapacity"), None);
+    let is_ready = |server: &Server| {
+        let deployment = server.get(DEPLOYMENTS, "default", "chat-engine").unwrap();
+        (deployment["status"]["readyReplicas"] == 3).then_some(())
+    };
+    add_node(&cluster.server, "node-small-3", "small", 1);
+    set_engine(&cluster, &json!({"minReplicas": 3, "maxReplicas": 3}));
+    cluster.wait_for_with_invariant("the third replica", &is_ready, &never_announced).await;
+    let evicted = cluster.server.list("pods").remove(0)["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.server.delete("pods", "default", &evicted, None).unwrap();
+    let is_replaced = |server: &Server| {
+        let is_gone = server.list("pods").iter().all(|pod| pod["metadata"]["name"] != evicted.as_str());
+        is_ready(server).filter(|()| is_gone)
+    };
+    cluster.wait_for_with_invariant("the replacement", &is_replaced, &never_announced).await;
+    assert_eq!(strategy(&cluster.server)["rollingUpdate"], json!({"maxSurge": 0, "maxUnavailable": 1}));
+}
+
 #[tokio::test(start_paused = true)]
 async fn crashing_pod_gives_its_accelerator_to_its_fix() {
     let cluster = cluster_with_full_class().await;

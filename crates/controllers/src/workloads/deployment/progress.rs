@@ -74,16 +74,28 @@ fn sync_progress(plan: &mut Plan, deployment: &Value, replica_sets: &ReplicaSets
             || old_replicas(status) < old_replicas(previous);
     let current = condition::find(status, "Progressing").cloned();
     let reason = current.as_ref().map(|c| object::text(c, "/reason").to_owned());
+    let complete_message = format!("ReplicaSet \"{name}\" has successfully progressed.");
+    let was_complete = reason.as_deref() == Some("NewReplicaSetAvailable");
     if is_complete {
-        let message = format!("ReplicaSet \"{name}\" has successfully progressed.");
-        let condition =
-            Condition { type_: "Progressing", status: true, reason: "NewReplicaSetAvailable", message: &message };
-        set_condition(status, condition, &timestamp, reason.as_deref() != Some("NewReplicaSetAvailable"));
+        let condition = Condition {
+            type_: "Progressing",
+            status: true,
+            reason: "NewReplicaSetAvailable",
+            message: &complete_message,
+        };
+        set_condition(status, condition, &timestamp, !was_complete);
         return;
     }
-    let was_complete = reason.as_deref() == Some("NewReplicaSetAvailable");
-    let has_started = was_complete && current.as_ref().is_some_and(|c| is_new_rollout(c, new, &replica_sets.old));
-    if reason.is_none() || has_progressed || has_started {
+    // A rollout that was complete remains so when the Deployment is scaled, or when a Pod becomes unavailable.
+    let is_new_rollout = || {
+        old_replicas(status) > 0
+            || replica_sets.old.iter().any(|set| replicas(set) > 0)
+            || current.as_ref().is_some_and(|condition| condition["message"] != complete_message)
+    };
+    if was_complete && !is_new_rollout() {
+        return;
+    }
+    if reason.is_none() || was_complete || has_progressed {
         let message = format!("ReplicaSet \"{name}\" is progressing.");
         let condition =
             Condition { type_: "Progressing", status: true, reason: "ReplicaSetUpdated", message: &message };
@@ -91,10 +103,6 @@ fn sync_progress(plan: &mut Plan, deployment: &Value, replica_sets: &ReplicaSets
         if let Some(deadline) = deadline(deployment, status) {
             plan.requeue_at(deadline);
         }
-        return;
-    }
-    // The deadline does not apply to a rollout that was complete before a Pod became unavailable.
-    if was_complete {
         return;
     }
     match deadline(deployment, status) {
@@ -112,14 +120,6 @@ fn sync_progress(plan: &mut Plan, deployment: &Value, replica_sets: &ReplicaSets
         Some(deadline) => plan.requeue_at(deadline),
         None => {}
     }
-}
-
-/// Whether a rollout has started since `complete` reported the completion of one. When a rollout is complete, its
-/// ReplicaSet already exists and the others are scaled to 0.
-fn is_new_rollout(complete: &Value, new: &Value, old: &[Value]) -> bool {
-    let time_at = |value, pointer| object::text(value, pointer).parse::<Timestamp>().ok();
-    let completed_at = time_at(complete, "/lastUpdateTime");
-    old.iter().any(|set| replicas(set) > 0) || time_at(new, "/metadata/creationTimestamp") > completed_at
 }
 
 /// Returns when `progressDeadlineSeconds` of the rollout expires.
@@ -153,40 +153,46 @@ mod tests {
     use super::*;
     use crate::workloads::action::Action;
 
-    /// A rollout was complete at 12:00, and one of three Pods of the new ReplicaSet is available.
+    /// The rollout of 3 replicas of a ReplicaSet was complete at 12:00. Columns: that ReplicaSet, replicas of the other one, desired
+    /// and available replicas of the current ReplicaSet `web-1`, expected reason and update of `Progressing`.
     #[rstest]
-    #[case::pod_became_unavailable("11:00", 0, "NewReplicaSetAvailable", "2026-01-01T12:00:00Z")]
-    #[case::template_changed("12:30", 3, "ReplicaSetUpdated", "2026-01-01T13:00:00Z")]
-    #[case::template_changed_with_recreate("12:30", 0, "ReplicaSetUpdated", "2026-01-01T13:00:00Z")]
-    #[case::rolled_back("11:00", 3, "ReplicaSetUpdated", "2026-01-01T13:00:00Z")]
+    #[case::pod_became_unavailable("web-1", 0, 3, 1, "NewReplicaSetAvailable", "2026-01-01T12:00:00Z")]
+    #[case::scaled_up("web-1", 0, 5, 4, "NewReplicaSetAvailable", "2026-01-01T12:00:00Z")]
+    #[case::scaled_down("web-1", 0, 1, 2, "NewReplicaSetAvailable", "2026-01-01T12:00:00Z")]
+    #[case::template_changed("web-0", 3, 3, 1, "ReplicaSetUpdated", "2026-01-01T13:00:00Z")]
+    #[case::template_changed_with_recreate("web-0", 0, 3, 1, "ReplicaSetUpdated", "2026-01-01T13:00:00Z")]
+    #[case::template_changed_with_scale("web-0", 0, 5, 4, "ReplicaSetUpdated", "2026-01-01T13:00:00Z")]
+    #[case::rolled_back("web-1", 3, 3, 1, "ReplicaSetUpdated", "2026-01-01T13:00:00Z")]
     fn completion_ends_with_next_rollout(
-        #[case] created_at: &str,
+        #[case] completed: &str,
         #[case] old_replicas: i64,
+        #[case] desired: i64,
+        #[case] available: i64,
         #[case] reason: &str,
         #[case] updated_at: &str,
     ) {
-        let replica_set = |name: &str, created_at: &str, replicas: i64, available: i64| {
+        let replica_set = |name: &str, replicas: i64, available: i64| {
             json!({
-                "metadata": {"name": name, "creationTimestamp": format!("2026-01-01T{created_at}:00Z")},
+                "metadata": {"name": name},
                 "spec": {"replicas": replicas},
                 "status": {"replicas": available, "readyReplicas": available, "availableReplicas": available},
             })
         };
         let deployment = json!({
             "metadata": {"name": "web"},
-            "spec": {"replicas": 3},
+            "spec": {"replicas": desired},
             "status": {
                 "replicas": 3, "updatedReplicas": 3, "readyReplicas": 3, "availableReplicas": 3,
                 "conditions": [{
                     "type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable",
-                    "message": "ReplicaSet \"web-1\" has successfully progressed.",
+                    "message": format!("ReplicaSet \"{completed}\" has successfully progressed."),
                     "lastUpdateTime": "2026-01-01T12:00:00Z", "lastTransitionTime": "2026-01-01T12:00:00Z",
                 }],
             },
         });
         let replica_sets = ReplicaSets {
-            new: Some(replica_set("web-1", created_at, 3, 1)),
-            old: vec![replica_set("web-0", "10:00", old_replicas, old_replicas)],
+            new: Some(replica_set("web-1", desired, available)),
+            old: vec![replica_set("web-0", old_replicas, old_replicas)],
         };
         let mut plan = Plan::default();
         sync_status(&mut plan, &deployment, &replica_sets, "2026-01-01T13:00:00Z".parse().unwrap());
