@@ -105,6 +105,6 @@ fn report_usage_error(error: &clap::Error) -> Exit {
         return Exit::Success;
     }
     let args: Vec<String> = std::env::args().skip(1).collect();
-    output::print_message(&report::usage_error::render(error, &args));
+    output::print_message(&report::usage_error::render(error, &Cli::command(), &args));
     Exit::Failure
 }

@@ -1,5 +1,6 @@
 //! `ostler scale KIND/NAME ROLE=N`: sets the number of replicas of a role or a component.
 
+use std::cmp::Ordering;
 use std::str::FromStr;
 
 use anyhow::Result;
@@ -125,9 +126,13 @@ pub(super) async fn run(args: ScaleArgs) -> Result<Exit> {
 /// Separates the name, which may follow a kind, from the assignments.
 fn split_arguments(object: &str, arguments: Vec<Argument>) -> Result<(Option<String>, Vec<Assignment>)> {
     const HINT: &str = "run `ostler scale --help` for usage";
-    let (mut name, mut assignments) = (None, Vec::new());
+    let (mut name, mut assignments) = (None, Vec::<Assignment>::new());
     for (index, argument) in arguments.into_iter().enumerate() {
         match argument {
+            Argument::Assignment(Assignment { role, .. }) if assignments.iter().any(|other| other.role == role) => {
+                let hint = format!("write one number or range for {role}");
+                return Err(error_with_hint(format!("the replicas of {role} are set more than once"), hint));
+            }
             Argument::Assignment(assignment) => assignments.push(assignment),
             Argument::Name(text) if index == 0 && !object.contains('/') => name = Some(text),
             Argument::Name(text) => {
@@ -200,22 +205,19 @@ fn scale_component(service: &mut Value, Assignment { role: component, replicas }
     let old_min = spec["minReplicas"].as_i64().unwrap_or(1);
     let old_max = spec["maxReplicas"].as_i64().unwrap_or(old_min).max(old_min);
     let (min, max) = match *replicas {
-        Replicas::Fixed(0) => {
+        Replicas::Fixed(0) | Replicas::Range(_, 0) => {
+            let written = if matches!(replicas, Replicas::Fixed(_)) { "0" } else { "0..0" };
             return Err(error_with_hint(
                 format!(
-                    "{component}=0 is not supported: without an autoscaler, the component would stay at 0 replicas"
+                    "{component}={written} is not supported: without an autoscaler, the component would stay at 0 replicas"
                 ),
                 format!("write {component}=0..1 to scale to zero while there are no requests"),
             ));
         }
         Replicas::Fixed(count) if old_max > old_min => {
-            let hint = format!(
-                "write {component}={old_min}..{} to change the bounds, or {component}={count}..{count} to fix the number",
-                count.max(1)
-            );
             return Err(error_with_hint(
                 format!("an autoscaler sets the replicas of {component} between {old_min} and {old_max}"),
-                hint,
+                fixed_number_hint(component, old_min, old_max, count.into()),
             ));
         }
         Replicas::Fixed(count) => (count, count),
@@ -224,6 +226,16 @@ fn scale_component(service: &mut Value, Assignment { role: component, replicas }
     service["spec"][field]["minReplicas"] = json!(min);
     service["spec"][field]["maxReplicas"] = json!(max);
     Ok(describe_change(component, &format_range(old_min, old_max), &format_range(min.into(), max.into())))
+}
+
+/// Proposes ranges for `count` replicas of a component whose autoscaler has the bounds `min` and `max`.
+fn fixed_number_hint(component: &str, min: i64, max: i64, count: i64) -> String {
+    let fix = format!("{component}={count}..{count} to fix the number");
+    match count.cmp(&min) {
+        Ordering::Less => format!("write {component}={count}..{max} to change the bounds, or {fix}"),
+        Ordering::Equal => format!("write {fix}"),
+        Ordering::Greater => format!("write {component}={min}..{count} to change the bounds, or {fix}"),
+    }
 }
 
 fn format_range(min: i64, max: i64) -> String {
@@ -264,10 +276,24 @@ mod tests {
         "engine=0",
         "engine=0 is not supported: without an autoscaler, the component would stay at 0 replicas"
     )]
+    #[case::zero_range(
+        ome_service(1, 1),
+        "engine=0..0",
+        "engine=0..0 is not supported: without an autoscaler, the component would stay at 0 replicas"
+    )]
     #[case::unknown_component(ome_service(1, 1), "decoder=2", "the service has no component `decoder`")]
     fn describes_changes_and_errors(#[case] mut service: Value, #[case] assignment: &str, #[case] expected: &str) {
         let message = scale(&mut service, &assignment.parse().unwrap()).unwrap_or_else(|error| error.to_string());
         assert_eq!(message, expected);
+    }
+
+    #[rstest]
+    #[case::above_the_minimum(2, 3, "write engine=2..3 to change the bounds, or engine=3..3 to fix the number")]
+    #[case::above_the_maximum(2, 6, "write engine=2..6 to change the bounds, or engine=6..6 to fix the number")]
+    #[case::minimum(1, 1, "write engine=1..1 to fix the number")]
+    #[case::below_the_minimum(2, 1, "write engine=1..4 to change the bounds, or engine=1..1 to fix the number")]
+    fn proposes_ranges_for_a_number(#[case] min: i64, #[case] count: i64, #[case] expected: &str) {
+        assert_eq!(fixed_number_hint("engine", min, 4, count), expected);
     }
 
     #[test]
@@ -310,6 +336,8 @@ mod tests {
     #[case::no_name("isvc", &["decode=3"], Ok((None, 1)))]
     #[case::no_assignment("isvc", &["chat"], Err("`ostler scale` requires <ROLE=N>..."))]
     #[case::name_twice("isvc/chat", &["x", "decode=3"], Err(INVALID_X))]
+    #[case::role_twice("isvc/chat", &["decode=2", "decode=3"], Err("the replicas of decode are set more than once"))]
+    #[case::same_number_twice("isvc", &["chat", "decode=2", "decode=2"], Err("the replicas of decode are set more than once"))]
     #[case::late_name("isvc", &["decode=3", "x"], Err(INVALID_X))]
     fn separates_the_name_from_assignments(
         #[case] object: &str,
