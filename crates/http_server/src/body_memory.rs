@@ -1,17 +1,31 @@
-//! Memory that the request bodies of one server share.
+//! Memory that the requests of one server share.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::request::Parts;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, timeout};
 
-/// Memory for the request bodies of one server. Requests whose body does not fit wait, in order of their arrival.
+/// Fixed part of the memory of a request in bytes: its task and its stream.
+const REQUEST_OVERHEAD: usize = 4 * 1024;
+
+/// Memory of one header in bytes, in addition to its name and value.
+const HEADER_OVERHEAD: usize = 128;
+
+/// The heads of requests have this fraction of the memory for bodies, in addition to it: requests that only send heads do not
+/// delay bodies, and requests whose bodies wait do not cause others to be rejected.
+const HEAD_FRACTION: usize = 4;
+
+/// Memory for the requests of one server. Requests whose body does not fit wait, in order of their arrival. Requests whose
+/// head does not fit are rejected.
 #[derive(Debug, Clone)]
 pub struct BodyMemory {
     /// One permit per byte.
     available: Arc<Semaphore>,
+    /// Memory for heads, one permit per byte.
+    available_for_heads: Arc<Semaphore>,
     /// Number of requests that wait.
     waiting: watch::Sender<usize>,
 }
@@ -27,6 +41,17 @@ pub struct BodyReservation {
     permit: Option<OwnedSemaphorePermit>,
 }
 
+/// Memory that is reserved for the head of one request, until the value is dropped.
+#[derive(Debug)]
+pub struct HeadReservation {
+    _permit: OwnedSemaphorePermit,
+}
+
+/// The heads of other requests occupy the memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the headers of other requests occupy the memory; try again")]
+pub struct HeadMemoryExhausted;
+
 /// Bytes whose memory is reserved until the last reference to them is dropped.
 struct ReservedBytes {
     bytes: Bytes,
@@ -40,18 +65,43 @@ pub(crate) struct OutOfMemory;
 // === impl BodyMemory ===
 
 impl BodyMemory {
-    /// Returns `bytes` of unused memory.
+    /// Returns `bytes` of unused memory for bodies, and a quarter as much for heads.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
-        let available = Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS)));
-        Self { available, waiting: watch::Sender::new(0) }
+        let semaphore = |permits: usize| Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)));
+        Self {
+            available: semaphore(bytes),
+            available_for_heads: semaphore(bytes / HEAD_FRACTION),
+            waiting: watch::Sender::new(0),
+        }
     }
 
-    /// Returns how many bytes are not reserved.
+    /// Returns how many bytes are not reserved for bodies.
     #[must_use]
     pub fn available_bytes(&self) -> usize {
         self.available.available_permits()
     }
+
+    /// Reserves the memory of a request without its body. Callers hold the reservation as long as the request.
+    ///
+    /// # Errors
+    /// The memory is not available now.
+    pub fn reserve_head(&self, head: &Parts) -> Result<HeadReservation, HeadMemoryExhausted> {
+        let permits = u32::try_from(head_bytes(head)).unwrap_or(u32::MAX);
+        let permit = Arc::clone(&self.available_for_heads).try_acquire_many_owned(permits);
+        permit.map(|permit| HeadReservation { _permit: permit }).map_err(|_| HeadMemoryExhausted)
+    }
+}
+
+/// Returns the memory of a request without its body.
+fn head_bytes(head: &Parts) -> usize {
+    let path = head.uri.path_and_query().map_or(0, |path| path.as_str().len());
+    let authority = head.uri.authority().map_or(0, |authority| authority.as_str().len());
+    let header_sizes = head
+        .headers
+        .iter()
+        .map(|(name, value)| name.as_str().len().saturating_add(value.len()).saturating_add(HEADER_OVERHEAD));
+    header_sizes.fold(REQUEST_OVERHEAD, usize::saturating_add).saturating_add(path).saturating_add(authority)
 }
 
 // === impl WaitingRequest ===
@@ -140,7 +190,23 @@ impl AsRef<[u8]> for ReservedBytes {
 
 #[cfg(test)]
 mod tests {
+    use http::Request;
+
     use super::*;
+
+    #[test]
+    fn heads_have_a_share_of_the_memory() {
+        let request = Request::get("http://host/path?query").header("name", "v".repeat(1000)).header("x", "").body(());
+        let head = request.unwrap().into_parts().0;
+        let size = 4096 + "/path?query".len() + "host".len() + "name".len() + 1000 + "x".len() + 2 * 128;
+        let memory = BodyMemory::new(4 * (2 * size + size / 2));
+        let reservations = [memory.reserve_head(&head).unwrap(), memory.reserve_head(&head).unwrap()];
+        assert_eq!(memory.reserve_head(&head).unwrap_err(), HeadMemoryExhausted);
+        assert_eq!(memory.available_for_heads.available_permits(), size / 2);
+        drop(reservations);
+        assert!(memory.reserve_head(&head).is_ok());
+        assert_eq!(memory.available_for_heads.available_permits(), 2 * size + size / 2);
+    }
 
     #[tokio::test]
     async fn reservation_lasts_as_long_as_any_part_of_the_bytes() {

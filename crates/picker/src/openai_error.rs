@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use http::StatusCode;
-use http_server::BodyError;
+use http_server::{BodyError, HeadMemoryExhausted};
 use serde_json::{Value, json};
 
 use crate::{
@@ -59,6 +59,15 @@ impl OpenAiError {
         Self { code: Some("engine_timeout"), ..Self::new(StatusCode::GATEWAY_TIMEOUT, message) }
     }
 
+    /// Returns the error for a request for which no memory is available.
+    fn memory_exhausted(message: &'static str) -> Self {
+        Self {
+            code: Some("memory_exhausted"),
+            headers: vec![("retry-after", "1")],
+            ..Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
+        }
+    }
+
     /// Returns the error for a body without a model name.
     pub(crate) fn missing_model() -> Self {
         Self { param: Some("model"), ..Self::new(StatusCode::BAD_REQUEST, "You must provide a model parameter.") }
@@ -80,15 +89,16 @@ impl From<BodyError> for OpenAiError {
                 Self { code: Some("request_timeout"), ..Self::new(StatusCode::REQUEST_TIMEOUT, message) }
             }
             BodyError::OutOfMemory(_) => {
-                let message = "Other requests occupy the memory for request bodies. Try again.";
-                Self {
-                    code: Some("memory_exhausted"),
-                    headers: vec![("retry-after", "1")],
-                    ..Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
-                }
+                Self::memory_exhausted("Other requests occupy the memory for request bodies. Try again.")
             }
             BodyError::Read(_) => Self::new(StatusCode::BAD_REQUEST, "The request body ended early."),
         }
+    }
+}
+
+impl From<HeadMemoryExhausted> for OpenAiError {
+    fn from(HeadMemoryExhausted: HeadMemoryExhausted) -> Self {
+        Self::memory_exhausted("Other requests occupy the memory for request headers. Try again.")
     }
 }
 

@@ -71,6 +71,7 @@ async fn read_and_dispatch(
 ) -> Result<Response, Status> {
     let (head, body) = request.into_parts();
     let memory = head.extensions.get::<BodyMemory>().cloned();
+    let _head_reservation = request_body::reserve_head(&head, memory.as_ref())?;
     let body = request_body::read_body(body, memory).await?;
     *reservation = body.reservation;
     dispatch(server, Request::from_parts(head, ()), body.bytes, accept).await

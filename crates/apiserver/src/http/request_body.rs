@@ -1,10 +1,11 @@
-//! Receiving request bodies within the limits on their size, time and memory.
+//! Receiving requests within the limits on their size, time and memory.
 
 use std::time::Duration;
 
 use apimachinery::Status;
 use axum::body::Body;
-use http_server::{BodyError, BodyLimits, BodyMemory, ReservedBody};
+use http::request::Parts;
+use http_server::{BodyError, BodyLimits, BodyMemory, HeadReservation, ReservedBody};
 
 /// Limits of a request body: the size as in kube-apiserver.
 const LIMITS: BodyLimits = BodyLimits {
@@ -21,6 +22,15 @@ const BODY_MEMORY: usize = 256 * 1024 * 1024;
 /// already.
 pub(crate) fn body_memory() -> BodyMemory {
     BodyMemory::new(BODY_MEMORY)
+}
+
+/// Reserves the memory of a request without its body, if it is limited.
+///
+/// # Errors
+/// 429 if the heads of other requests occupy the memory.
+pub(super) fn reserve_head(head: &Parts, memory: Option<&BodyMemory>) -> Result<Option<HeadReservation>, Status> {
+    let reservation = memory.map(|memory| memory.reserve_head(head)).transpose();
+    reservation.map_err(|error| Status::too_many_requests(error.to_string()))
 }
 
 /// Reads the body of a request.
@@ -44,9 +54,18 @@ fn status(error: &BodyError) -> Status {
 
 #[cfg(test)]
 mod tests {
+    use http::Request;
     use rstest::rstest;
 
     use super::*;
+
+    #[test]
+    fn headers_without_memory_are_429() {
+        let head = Request::new(()).into_parts().0;
+        let status = reserve_head(&head, Some(&BodyMemory::new(1024))).unwrap_err();
+        assert_eq!((status.code, status.reason), (429, "TooManyRequests"));
+        assert!(reserve_head(&head, None).unwrap().is_none(), "callers in the process have no limit");
+    }
 
     #[rstest]
     #[case(BodyError::TooLarge { max_bytes: 3 }, 413, "limit is 3 bytes")]

@@ -161,6 +161,11 @@ fn router(lister: Lister, memory: BodyMemory) -> Router {
 
 async fn handle_review(State((lister, memory)): State<(Lister, BodyMemory)>, request: Request) -> Response {
     let (head, body) = request.into_parts();
+    // Held until the response is known.
+    let _head_reservation = match memory.reserve_head(&head) {
+        Ok(reservation) => reservation,
+        Err(error) => return (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response(),
+    };
     let bytes = match http_server::read_body(body, BODY_LIMITS, Some(memory)).await {
         Ok(body) => body.into_bytes(),
         Err(error) => return (error_status(&error), format!("{error}\n")).into_response(),
@@ -294,6 +299,12 @@ mod tests {
         assert_eq!(post_to_router(&memory, Body::from("{}")).await.0, 200);
         assert_eq!(memory.available_bytes(), BODY_LIMITS.max_bytes, "a review that was handled holds no memory");
         assert_eq!(post_to_router(&memory, full(BODY_LIMITS.max_bytes + 1)).await.0, 413);
+    }
+
+    #[tokio::test]
+    async fn headers_without_memory_are_rejected_at_once() {
+        let (status, text, _) = post_to_router(&BodyMemory::new(1024), Body::from("{}")).await;
+        assert_eq!((status, text.as_str()), (503, "the headers of other requests occupy the memory; try again\n"));
     }
 
     #[tokio::test(start_paused = true)]

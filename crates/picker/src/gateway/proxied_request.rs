@@ -6,7 +6,7 @@ use bytes::Bytes;
 use cluster::NamespacedName;
 use http::{HeaderMap, Request};
 use http_body::Body;
-use http_server::{BodyMemory, read_body};
+use http_server::{BodyMemory, HeadReservation, read_body};
 
 use crate::{
     openai_error::OpenAiError,
@@ -27,6 +27,8 @@ pub(super) struct ProxiedRequest {
     pub(super) info: RequestInfo,
     /// `model` of the body; its name is not empty.
     pub(super) model: ModelField,
+    /// Memory of everything but the body.
+    _head_reservation: HeadReservation,
 }
 
 /// Reads a request to `path`, without the prefix that addresses `pool`.
@@ -43,6 +45,7 @@ where
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin,
 {
     let (head, body) = request.into_parts();
+    let head_reservation = memory.reserve_head(&head)?;
     // Reject an excessive `Content-Length` before reading the body.
     if body.size_hint().lower() > BODY_LIMITS.max_bytes as u64 {
         return Err(OpenAiError::body_too_large());
@@ -54,7 +57,7 @@ where
         Some(query) => format!("{path}?{query}"),
         None => path.to_owned(),
     };
-    Ok(ProxiedRequest { path, pool, headers: head.headers, body, info, model })
+    Ok(ProxiedRequest { path, pool, headers: head.headers, body, info, model, _head_reservation: head_reservation })
 }
 
 #[cfg(test)]
@@ -100,6 +103,32 @@ mod tests {
         }
         drop(read_requests);
         assert_eq!(memory.available_bytes(), BODY_MEMORY);
+    }
+
+    /// Many requests with large headers whose bodies never arrive: those that fit are held, the others fail at once.
+    #[tokio::test(start_paused = true)]
+    async fn heads_stay_within_the_memory() {
+        let memory = BodyMemory::new(BODY_MEMORY);
+        let value = "v".repeat(58 * 1024);
+        let mut pending = Vec::new();
+        let mut rejected = 0;
+        for _ in 0..2000 {
+            let body = StreamBody::new(stream::pending::<Result<Frame<Bytes>, Infallible>>());
+            let request = Request::builder().header("x-large", &value).body(body).unwrap();
+            let mut reading = Box::pin(read_request(request, None, "/v1/completions", &memory));
+            match reading.as_mut().now_or_never() {
+                None => pending.push(reading),
+                Some(result) => {
+                    let error = result.err().unwrap();
+                    assert_eq!((error.status.as_u16(), error.code), (503, Some("memory_exhausted")));
+                    rejected += 1;
+                }
+            }
+        }
+        let header_bytes = pending.len() * value.len();
+        assert!(rejected > 0 && header_bytes <= BODY_MEMORY / 4, "{header_bytes} bytes are held");
+        drop(pending);
+        assert!(read(Full::new(body(100)), &memory).await.is_ok());
     }
 
     /// An attempt to send the request may outlive it.
