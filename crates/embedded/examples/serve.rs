@@ -6,7 +6,12 @@ use std::sync::Arc;
 use embedded::ports::{ContainerConfig, ContainerExit, ContainerRuntime, Ports, ServerPorts, TcpNetwork};
 use embedded::{Cluster, Credentials, Server, kubeconfig, serve, write_kubeconfig};
 use futures::future::BoxFuture;
+use mimalloc::MiMalloc;
 use tokio_util::sync::CancellationToken;
+
+/// The allocator of the binary.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// A container runtime that starts no processes. Its containers are reported as running until they are stopped.
 struct IdleRuntime;

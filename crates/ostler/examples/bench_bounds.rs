@@ -22,11 +22,16 @@ use embedded::{DEFAULT_HISTORY_SIZE, DataDirectory, DirectoryLock, Server, Store
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use http::Request;
+use mimalloc::MiMalloc;
 use picker::{Endpoint, Pool, PromptTokenRange, Scheduler, SchedulingPolicy, UseCase};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
+
+/// The allocator of the binary.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Objects in the deleted namespace, of the deleted owner and of the deleted definition.
 const OBJECTS: usize = 20_000;

@@ -45,6 +45,11 @@ use clap::{CommandFactory, FromArgMatches, Parser};
 use commands::Command;
 use exit::Exit;
 use logging::LogArgs;
+use mimalloc::MiMalloc;
+
+/// The allocator of glibc holds twice the memory after large objects, and delays other threads when they are freed.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Run LLM inference services on Kubernetes
 ///
