@@ -16,7 +16,7 @@ use crate::namespaced_name::NamespacedName;
 use crate::object::{controller_reference, is_terminating, kind_and_name, metadata_field};
 use crate::owner::{ObjectOwner, other_owner, with_identity};
 use crate::precondition::with_precondition;
-use crate::prune::{PruneCandidate, prune_candidates};
+use crate::prune::{PruneCandidate, obsolete_objects};
 use crate::single_object::read_object;
 use crate::stores::Stores;
 use crate::transform::drop_unused_fields;
@@ -78,6 +78,8 @@ pub struct Convergence {
     pub results: Vec<ApplyResult>,
     /// `Kind namespace/name` of the deleted objects.
     pub pruned: Vec<String>,
+    /// The objects that are not desired and were retained, because they have no recorded identity.
+    pub unrecorded: Vec<(Kind, NamespacedName)>,
     /// The first rejection. A later retry may succeed, since quotas, permissions and webhooks change.
     pub rejection: Option<Error>,
 }
@@ -163,8 +165,8 @@ impl Applier {
         Applier { client, stores, managed_kinds, manager }
     }
 
-    /// Applies the `desired` objects of `owner` in the given order, then prunes objects that `owner` controls and that are
-    /// not desired.
+    /// Applies the `desired` objects of `owner` in the given order, then prunes objects that `owner` controls, that are not
+    /// desired, and whose identity is recorded.
     ///
     /// # Errors
     /// Returns the first request that failed because the API server was unreachable or an object changed in the meantime.
@@ -193,7 +195,9 @@ impl Applier {
         if matches!(blocked_by, Some(ApplyOutcome::Rejected(_))) {
             return Ok(convergence);
         }
-        for candidate in prune_candidates(&self.stores, self.managed_kinds, owner, &retained) {
+        let obsolete = obsolete_objects(&self.stores, self.managed_kinds, owner, &retained);
+        convergence.unrecorded = obsolete.unrecorded;
+        for candidate in obsolete.candidates {
             self.delete(&candidate).await?;
             convergence.pruned.push(candidate.object);
         }

@@ -7,12 +7,16 @@
 //! 3. No other object controls it. An object of a service is controlled by the service, which has the UID in the owner
 //!    reference and the same namespace.
 //!
-//! Earlier releases did not write the annotation. An object without it is adopted, and the next apply adds the annotation. It
-//! is also deleted if a service controls it, because an obsolete engine occupies accelerators; without an owner it is not.
+//! Earlier releases did not write the annotation. An object without it is adopted if a service desires an object of its name,
+//! and the apply adds the annotation. It is never deleted: a copy of such an object looks the same. The first reconcile after
+//! an upgrade adds the annotation to all desired objects, so that only an object that became obsolete before that reconcile
+//! remains, for example because the service changed while no operator ran. The operator logs it, also if it occupies
+//! accelerators: a person can delete it, but cannot recover an object that was deleted in error.
 //!
 //! A client that deletes an object of ours and creates a copy of the same name, with all of this, cannot be detected: the UID
 //! is known only after the creation, so that recording it requires a second write of each object. Such a copy, for example
-//! from a backup with `managedFields`, is treated like the original.
+//! from a backup with `managedFields`, is treated like the original. For the same reason, a copy with another name is treated
+//! like an object of ours if the client copies `managedFields` and replaces the name wherever it occurs, also in the annotation.
 
 use serde_json::{Value, json};
 

@@ -10,7 +10,7 @@ use crate::namespaced_name::NamespacedName;
 use crate::object::{controller_reference, metadata_field};
 use crate::owner::{other_owner, with_identity};
 use crate::predicted_apply::{ObjectSchema, predict_apply};
-use crate::prune::prune_candidates;
+use crate::prune::obsolete_objects;
 use crate::{Error, Kind};
 
 /// What would happen to one object.
@@ -100,7 +100,7 @@ impl Applier {
                 (Some(kind), _) => self.preview_object(kind, owner, desired.object()).await?,
             });
         }
-        for candidate in prune_candidates(&self.stores, self.managed_kinds, owner, &retained) {
+        for candidate in obsolete_objects(&self.stores, self.managed_kinds, owner, &retained).candidates {
             let live = self.stores.get(candidate.kind, &candidate.key);
             previews.push(ObjectPreview::new(live.map(|live| (*live).clone()), None));
         }

@@ -1,4 +1,6 @@
 //! Finds objects that an owner created and no longer desires.
+//!
+//! Only objects with a recorded identity are candidates; see the header of `owner.rs`.
 
 use std::collections::BTreeSet;
 
@@ -24,30 +26,44 @@ pub(crate) struct PruneCandidate {
     pub(crate) object: String,
 }
 
-/// Returns the objects of `kinds` that `owner` owns and that are not in `retained`, ordered by kind and key.
+/// The objects of an owner that it no longer desires, ordered by kind and key.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct ObsoleteObjects {
+    /// The objects to delete.
+    pub(crate) candidates: Vec<PruneCandidate>,
+    /// The objects without a recorded identity: they may be copies, and are retained.
+    pub(crate) unrecorded: Vec<(Kind, NamespacedName)>,
+}
+
+/// Returns the objects of `kinds` that `owner` owns and that are not in `retained`.
 #[must_use]
-pub(crate) fn prune_candidates(
+pub(crate) fn obsolete_objects(
     stores: &Stores,
     kinds: &[Kind],
     owner: &Value,
     retained: &BTreeSet<(Kind, NamespacedName)>,
-) -> Vec<PruneCandidate> {
-    let mut candidates = Vec::new();
+) -> ObsoleteObjects {
+    let mut obsolete = ObsoleteObjects::default();
     for kind in kinds {
         for object in stores.list_owned_by(*kind, owner) {
             let key = NamespacedName::from_object(&object);
-            if !is_terminating(&object) && !retained.contains(&(*kind, key.clone())) {
-                candidates.push(PruneCandidate {
-                    kind: *kind,
-                    key,
-                    uid: metadata_field(&object, "uid").to_owned(),
-                    resource_version: metadata_field(&object, "resourceVersion").to_owned(),
-                    object: kind_and_name(&object),
-                });
+            if is_terminating(&object) || retained.contains(&(*kind, key.clone())) {
+                continue;
             }
+            if !stores.has_recorded_identity(&object) {
+                obsolete.unrecorded.push((*kind, key));
+                continue;
+            }
+            obsolete.candidates.push(PruneCandidate {
+                kind: *kind,
+                key,
+                uid: metadata_field(&object, "uid").to_owned(),
+                resource_version: metadata_field(&object, "resourceVersion").to_owned(),
+                object: kind_and_name(&object),
+            });
         }
     }
-    candidates
+    obsolete
 }
 
 #[cfg(test)]
@@ -60,7 +76,8 @@ mod tests {
     const SERVICE: Kind = Kind::namespaced("", "v1", "Service", "services");
 
     fn service(name: &str, owner: &str) -> Value {
-        json!({"metadata": {"namespace": "n", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "5",
+        json!({"kind": "Service", "metadata": {"namespace": "n", "name": name, "uid": format!("uid-{name}"),
+            "resourceVersion": "5", "annotations": {IDENTITY_ANNOTATION: format!("Service/n/{name}")},
             "ownerReferences": [{"controller": true, "uid": owner}], "managedFields": [{"manager": "us", "operation": "Apply"}]}})
     }
 
@@ -69,6 +86,9 @@ mod tests {
         let stores = Stores::new("us");
         let (mut terminating, mut copy) = (service("terminating", "me"), service("copy", "me"));
         let (mut copy_of_name, mut copy_of_namespace) = (service("renamed", "me"), service("old", "me"));
+        // An object of an earlier release, or a copy of one.
+        let mut unrecorded = service("chat-engine-old", "me");
+        unrecorded["metadata"].as_object_mut().unwrap().remove("annotations");
         copy_of_name["metadata"]["annotations"] = json!({IDENTITY_ANNOTATION: "Service/n/old"});
         copy_of_namespace["metadata"]["namespace"] = json!("m");
         terminating["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -81,16 +101,17 @@ mod tests {
             copy,
             copy_of_name,
             copy_of_namespace,
+            unrecorded,
         ] {
             let _ = stores.apply_event(SERVICE, Event::Apply(object));
         }
         let retained = BTreeSet::from([(SERVICE, NamespacedName::new("n", "retained"))]);
         let owner = |uid: &str| json!({"metadata": {"namespace": "n", "uid": uid}});
-        let names: Vec<_> = prune_candidates(&stores, &[SERVICE], &owner("me"), &retained)
-            .into_iter()
-            .map(|candidate| (candidate.key.name, candidate.uid))
-            .collect();
+        let obsolete = obsolete_objects(&stores, &[SERVICE], &owner("me"), &retained);
+        let names: Vec<_> =
+            obsolete.candidates.into_iter().map(|candidate| (candidate.key.name, candidate.uid)).collect();
         assert_eq!(names, [("old".to_owned(), "uid-old".to_owned())]);
-        assert!(prune_candidates(&stores, &[SERVICE], &owner(""), &retained).is_empty());
+        assert_eq!(obsolete.unrecorded, [(SERVICE, NamespacedName::new("n", "chat-engine-old"))]);
+        assert_eq!(obsolete_objects(&stores, &[SERVICE], &owner(""), &retained), ObsoleteObjects::default());
     }
 }

@@ -20,7 +20,7 @@ use crate::cached_object::{CachePolicy, CachedObject};
 use crate::last_applied::LastApplied;
 use crate::namespaced_name::NamespacedName;
 use crate::object::metadata_field;
-use crate::owner::is_owned_by;
+use crate::owner::{is_owned_by, is_recorded_as_managed_by};
 use crate::transform::{drop_unused_fields, drop_unused_state};
 use change::CachedChange;
 pub use change::{Change, Changes};
@@ -184,6 +184,12 @@ impl Stores {
         let mut objects = self.values(kind, |store| store.get_all(store.index.find(&index_value, "")));
         objects.retain(|object| is_owned_by(object, owner, self.manager));
         objects
+    }
+
+    /// Returns whether our field manager applied the object and recorded its identity, so that it may be deleted.
+    #[must_use]
+    pub fn has_recorded_identity(&self, object: &Value) -> bool {
+        is_recorded_as_managed_by(object, self.manager)
     }
 
     /// Returns the objects of a kind in one namespace whose `label` has this value, in name order. The label must be one of

@@ -12,6 +12,7 @@ use crate::decision_cache::DecisionCache;
 use crate::inventory::InventoryTracker;
 use crate::kinds::{OME_SERVICE, POD, SERVICES};
 use crate::owning_service::service_of_pod;
+use crate::retained_objects::RetainedObjects;
 use crate::selection_snapshot::SnapshotCache;
 use crate::service_index::ServiceIndex;
 
@@ -30,6 +31,8 @@ pub(crate) struct ClusterState {
     pub(crate) snapshot_cache: SnapshotCache,
     /// Recent selections.
     pub(crate) decision_cache: DecisionCache,
+    /// Obsolete objects that are not deleted.
+    pub(crate) retained_objects: RetainedObjects,
     /// Feature gate `AcceleratorAwareScheduling`.
     accelerator_aware: bool,
 }

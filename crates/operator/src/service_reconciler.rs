@@ -245,6 +245,7 @@ async fn apply_plan(context: &Context, service: &Value, plan: &ServicePlan) -> R
     let services = applied_services.collect();
     let desired: Vec<DesiredObject> = history.into_iter().map(DesiredObject::from).chain(objects).collect();
     let convergence = context.applier.converge(service, desired).await?;
+    context.state.retained_objects.log(&convergence.unrecorded);
     Ok(AppliedPlan { convergence, rollouts, replacement, services })
 }
 

@@ -86,7 +86,8 @@ impl WorkloadReader<'_> {
     }
 
     /// Returns the workloads of an `ome.io` service that its plan does not contain, although it contains other workloads of
-    /// their component. The order is that of their kinds and names.
+    /// their component. The order is that of their kinds and names. Workloads without a recorded identity are not deleted, so
+    /// that no replacement may wait for their deletion.
     pub(crate) fn obsolete_workloads(&self, service: &Value, planned: &[PlannedWorkload]) -> Vec<LiveWorkload> {
         if service["apiVersion"] != OME_SERVICE.api_version() {
             return Vec::new();
@@ -103,7 +104,10 @@ impl WorkloadReader<'_> {
         let obsolete_of_kind = |kind: Kind| {
             let owned = self.stores.list_owned_by(kind, service);
             let is_obsolete = move |object: &Arc<Value>| {
-                !is_terminating(object) && !is_planned(object) && has_planned_component(object)
+                !is_terminating(object)
+                    && !is_planned(object)
+                    && has_planned_component(object)
+                    && self.stores.has_recorded_identity(object)
             };
             let obsolete = owned.into_iter().filter(is_obsolete);
             obsolete.filter_map(move |object| {

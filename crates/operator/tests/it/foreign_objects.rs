@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::accelerator_classes::{CLASSES, options_with_known_classes, user_class};
 use crate::kueue::{FLAVORS, flavor, flavor_crd};
+use crate::ownership::as_earlier_release;
 use crate::simulated_cluster::{role, service_with_roles};
 use crate::test_cluster::{
     CATALOG, FUSIONINFER_SERVICES, OME_SERVICES, PausedClock, TestCluster, minimal_service, server_with_crds,
@@ -38,6 +39,8 @@ enum Copy {
     /// The same in another namespace, without owner reference, because Kubernetes deletes objects whose owner does not exist in
     /// their namespace.
     OtherNamespace,
+    /// The copy has another name and the field managers of the object as an earlier release applied it, without identity.
+    EarlierRelease,
 }
 
 /// A user who copies the objects of some write requests.
@@ -65,10 +68,13 @@ impl User {
         let live = self.server.get(resource, namespace, name);
         match (copy, &live) {
             (Copy::OtherName, Some(live)) => return self.copy_with_managers(resource, namespace, live),
+            (Copy::EarlierRelease, Some(live)) => {
+                return self.copy_with_managers(resource, namespace, &as_earlier_release(live));
+            }
             (Copy::OtherNamespace, Some(live)) if !namespace.is_empty() => {
                 return self.copy_with_managers(resource, "copies", live);
             }
-            (Copy::OtherName | Copy::OtherNamespace, _) => return,
+            (Copy::OtherName | Copy::OtherNamespace | Copy::EarlierRelease, _) => return,
             (Copy::Exact | Copy::Detached | Copy::Labeled, _) => {}
         }
         let source = live.as_deref().unwrap_or(body);
@@ -130,7 +136,7 @@ fn copied(source: &Value, copy: Copy) -> Option<Value> {
         metadata.remove(field);
     }
     match copy {
-        Copy::Exact | Copy::OtherName | Copy::OtherNamespace => {}
+        Copy::Exact | Copy::OtherName | Copy::OtherNamespace | Copy::EarlierRelease => {}
         Copy::Detached => ["ownerReferences", "annotations"].iter().for_each(|field| drop(metadata.remove(*field))),
         Copy::Labeled => metadata.entry("labels").or_insert_with(|| json!({}))["example.com/mine"] = json!("yes"),
     }
@@ -250,7 +256,9 @@ proptest! {
     fn replaced_objects_are_never_changed_or_deleted(
         copied in prop::collection::btree_map(
             0..90_usize,
-            prop::sample::select(vec![Copy::Exact, Copy::Detached, Copy::Labeled, Copy::OtherName, Copy::OtherNamespace]),
+            prop::sample::select(vec![
+                Copy::Exact, Copy::Detached, Copy::Labeled, Copy::OtherName, Copy::OtherNamespace, Copy::EarlierRelease,
+            ]),
             1..8,
         )
     ) {
@@ -271,7 +279,9 @@ fn every_written_object_may_be_replaced() {
 
 /// Every object that the operator updates or deletes has a copy with its field managers; the operator must not delete it.
 #[rstest]
-fn every_written_object_may_have_copies(#[values(Copy::OtherName, Copy::OtherNamespace)] copy: Copy) {
+fn every_written_object_may_have_copies(
+    #[values(Copy::OtherName, Copy::OtherNamespace, Copy::EarlierRelease)] copy: Copy,
+) {
     let (violations, _) = run_paused((0..400).map(|number| (number, copy)).collect());
     assert_eq!(violations, [""; 0]);
 }

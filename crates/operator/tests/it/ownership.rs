@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use cluster::{Applier, Error, Kind, Stores, is_managed_by};
+use cluster::{Applier, Error, IDENTITY_ANNOTATION, Kind, Stores, is_managed_by};
 use embedded::Server;
 use kube::runtime::watcher::Event;
 use proptest::prelude::*;
@@ -23,6 +23,8 @@ const KINDS: [Kind; 3] = [SERVICE, CONFIG_MAP, CLASS];
 const NAMES: [&str; 2] = ["a", "b"];
 /// Names of copies of our objects: desired ones, one that is not desired, and one in another namespace.
 const COPY_NAMES: [&str; 4] = ["a", "b", "copy", COPY_IN_OTHER_NAMESPACE];
+/// Names of copies that are not desired. An object of an earlier release with a desired name is adopted.
+const OBSOLETE_COPY_NAMES: [&str; 2] = ["copy", COPY_IN_OTHER_NAMESPACE];
 const COPY_IN_OTHER_NAMESPACE: &str = "copy-in-other-namespace";
 
 /// Kind and name of an object.
@@ -56,6 +58,8 @@ enum UserAction {
     CopyTo(&'static str),
     /// Does the same, but without annotations.
     CopyWithoutAnnotationsTo(&'static str),
+    /// Does the same with our object as an earlier release applied it, which recorded no identity.
+    CopyOfEarlierReleaseTo(&'static str),
 }
 
 /// User actions before the request with this number.
@@ -140,6 +144,20 @@ fn controller_reference(server: &Server, name: &str) -> Value {
     json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid, "controller": true}])
 }
 
+/// Returns the object as an earlier release applied it: without identity, also in the field managers.
+pub(crate) fn as_earlier_release(live: &Value) -> Value {
+    let mut object = live.clone();
+    if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
+        annotations.remove(IDENTITY_ANNOTATION);
+    }
+    for entry in object["metadata"]["managedFields"].as_array_mut().into_iter().flatten() {
+        if let Some(fields) = entry["fieldsV1"]["f:metadata"]["f:annotations"].as_object_mut() {
+            fields.remove(&format!("f:{IDENTITY_ANNOTATION}"));
+        }
+    }
+    object
+}
+
 // === impl World ===
 
 impl World {
@@ -206,6 +224,9 @@ impl World {
                 let mut source = (*live).clone();
                 source["metadata"].as_object_mut().unwrap().remove("annotations");
                 self.copy(target, name, source);
+            }
+            (UserAction::CopyOfEarlierReleaseTo(name), Some(live)) => {
+                self.copy(target, name, as_earlier_release(&live));
             }
             _ => {}
         }
@@ -411,7 +432,8 @@ fn copies() -> impl Strategy<Value = UserAction> {
     let copy_names = prop::sample::select(COPY_NAMES.to_vec());
     prop_oneof![
         2 => copy_names.clone().prop_map(UserAction::CopyTo),
-        1 => copy_names.prop_map(UserAction::CopyWithoutAnnotationsTo),
+        1 => copy_names.clone().prop_map(UserAction::CopyWithoutAnnotationsTo),
+        1 => prop::sample::select(OBSOLETE_COPY_NAMES.to_vec()).prop_map(UserAction::CopyOfEarlierReleaseTo),
     ]
 }
 
