@@ -9,6 +9,7 @@ mod proxied_request;
 mod proxy;
 mod response;
 mod response_body;
+mod retry_copy;
 mod route;
 
 use std::{io, sync::Arc, time::Duration};

@@ -68,6 +68,12 @@ impl OpenAiError {
         }
     }
 
+    /// Returns the error for an engine that failed when the request could no longer be sent to another one.
+    pub(crate) fn engine_failed() -> Self {
+        let message = "The engine failed before it responded.";
+        Self { code: Some("engine_failed"), ..Self::new(StatusCode::BAD_GATEWAY, message) }
+    }
+
     /// Returns the error for a body without a model name.
     pub(crate) fn missing_model() -> Self {
         Self { param: Some("model"), ..Self::new(StatusCode::BAD_REQUEST, "You must provide a model parameter.") }

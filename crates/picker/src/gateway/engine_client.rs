@@ -24,13 +24,10 @@ use hyper_util::{
     },
     rt::{TokioExecutor, TokioIo, TokioTimer},
 };
-use tokio::{
-    net::TcpStream,
-    time::{Instant, timeout},
-};
+use tokio::{net::TcpStream, time::timeout};
 use tower::util::MapResponse;
 
-use super::engine_request_body::EngineRequestBody;
+use super::{engine_request_body::EngineRequestBody, retry_copy::hold_copy};
 
 /// Idle timeout of pooled connections. vLLM closes idle connections after five seconds.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
@@ -113,14 +110,14 @@ impl EngineClient {
         &self,
         request: Request<EngineRequestBody>,
     ) -> Result<Response<Incoming>, EngineError> {
-        let (retry, start) = (request.clone(), Instant::now());
-        match self.pooled_client.request(request).await {
-            Err(error) if is_on_reused_connection(&error) && start.elapsed() < STALE_CONNECTION_WINDOW => {
+        let (copy, attempt) = (request.clone(), self.pooled_client.request(request));
+        match hold_copy(copy, STALE_CONNECTION_WINDOW, attempt).await {
+            (Err(error), Some(copy)) if is_on_reused_connection(&error) => {
                 tracing::debug!(%error, "pooled connection was closed, retrying on a new connection");
-                Ok(self.unpooled_client.request(retry).await?)
+                Ok(self.unpooled_client.request(copy).await?)
             }
-            Err(error) => Err(error.into()),
-            Ok(response) => {
+            (Err(error), _) => Err(error.into()),
+            (Ok(response), _) => {
                 if let Some(ReusedFlag(reused)) = response.extensions().get() {
                     reused.store(true, Relaxed);
                 }
@@ -184,6 +181,8 @@ impl Write for TrackedConnection {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
 
     /// The kernel accepts the connection.

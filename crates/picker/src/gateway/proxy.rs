@@ -1,6 +1,6 @@
 //! Handles one request: reads it, selects an endpoint, forwards it, and streams the response.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_server::BodyMemory;
@@ -14,6 +14,7 @@ use super::{
     proxied_request::{ProxiedRequest, read_request},
     response,
     response_body::ResponseBody,
+    retry_copy::hold_copy,
     route::{Route, match_path},
 };
 use crate::{
@@ -27,6 +28,10 @@ use crate::{
 
 /// Maximum number of endpoints to which one request is sent.
 const MAX_ATTEMPTS: usize = 3;
+
+/// A request that fails within this time is sent to another endpoint. Afterwards only what is not sent yet of its body is in
+/// memory: an engine may take minutes, and slow engines of one pool would occupy the memory for all pools.
+const RETRY_WINDOW: Duration = Duration::from_secs(10);
 
 /// Handles the requests of all connections.
 pub(super) struct Proxy {
@@ -72,7 +77,7 @@ impl Proxy {
         }
     }
 
-    async fn forward(&self, request: ProxiedRequest) -> Result<Response<ResponseBody>, OpenAiError> {
+    async fn forward(&self, mut request: ProxiedRequest) -> Result<Response<ResponseBody>, OpenAiError> {
         let admission = AdmissionRequest {
             pool: request.pool.as_ref(),
             model: &request.model.name,
@@ -82,15 +87,19 @@ impl Proxy {
         };
         let mut permit = self.scheduler.admit(&admission, |_| true)?;
         let is_rewritten = permit.route.target_model != request.model.name;
-        let body = match is_rewritten {
-            true => model_rewrite::replace_model(&request.body, &request.model.span, &permit.route.target_model).into(),
-            false => EngineRequestBody::from(request.body.clone()),
+        let body = std::mem::take(&mut request.body);
+        let mut body = match is_rewritten {
+            true => model_rewrite::replace_model(&body, &request.model.span, &permit.route.target_model).into(),
+            false => EngineRequestBody::from(body),
         };
         loop {
             let address = permit.selection.result.endpoint.address;
-            match self.engine_client.send(upstream_request(&request, &body, &permit, is_rewritten)).await {
+            let attempt = self.engine_client.send(upstream_request(&request, &body, &permit, is_rewritten));
+            let (result, copy) = hold_copy(body, RETRY_WINDOW, attempt).await;
+            match result {
                 Ok(response)
-                    if should_retry(response.status())
+                    if copy.is_some()
+                        && should_retry(response.status())
                         && permit.attempts() < MAX_ATTEMPTS
                         && self.scheduler.has_other_endpoint(&permit) =>
                 {
@@ -114,6 +123,7 @@ impl Proxy {
                     }
                 }
             }
+            body = copy.ok_or_else(OpenAiError::engine_failed)?;
             self.scheduler.retry(&mut permit)?;
         }
     }
@@ -193,5 +203,89 @@ fn add_explanation_headers(headers: &mut HeaderMap, selection: &Selection) {
         if let Ok(value) = HeaderValue::from_str(value) {
             headers.insert(HeaderName::from_static(name), value);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    use bytes::Bytes;
+    use cluster::NamespacedName;
+    use http_body_util::Full;
+    use rstest::rstest;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+        time::{sleep, timeout},
+    };
+
+    use super::*;
+    use crate::{
+        endpoint::{Endpoint, tests::endpoint},
+        policy::SchedulingPolicy,
+        snapshot::{self, Pool},
+    };
+
+    /// Size in bytes of the body and of the memory.
+    const BODY_BYTES: usize = 32 * 1024;
+
+    /// Starts two engines. Of all connections, the first is closed without a response after `failure_time`; the others respond
+    /// at once. Returns a gateway in front of them.
+    async fn start(failure_time: Duration) -> Proxy {
+        let has_failed = Arc::new(AtomicBool::new(false));
+        let mut endpoints = Vec::new();
+        for number in [1, 2] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            endpoints.push(Arc::new(Endpoint { address: listener.local_addr().unwrap(), ..endpoint(number) }));
+            let has_failed = Arc::clone(&has_failed);
+            tokio::spawn(async move {
+                while let Ok((mut stream, _)) = listener.accept().await {
+                    let mut request = Vec::new();
+                    while request.len() < BODY_BYTES {
+                        stream.read_buf(&mut request).await.unwrap();
+                    }
+                    if has_failed.swap(true, Relaxed) {
+                        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await.unwrap();
+                    } else {
+                        sleep(failure_time).await;
+                    }
+                }
+            });
+        }
+        let scheduler = Scheduler::new(SchedulingPolicy::least_loaded(), 1);
+        let key = NamespacedName { namespace: "ns".to_owned(), name: "p".to_owned() };
+        scheduler.replace(vec![Pool { allows_implicit_use_cases: true, ..snapshot::tests::pool(key, endpoints) }]);
+        Proxy { body_memory: BodyMemory::new(BODY_BYTES), ..Proxy::new(Arc::new(scheduler)) }
+    }
+
+    /// Reads a request that occupies all of the memory.
+    async fn read_largest(proxy: &Proxy) -> ProxiedRequest {
+        let mut body = br#"{"model":"m"}"#.to_vec();
+        body.resize(BODY_BYTES, b' ');
+        let request = Request::new(Full::new(Bytes::from(body)));
+        read_request(request, None, "/v1/completions", &proxy.body_memory).await.unwrap()
+    }
+
+    /// One slow engine must not occupy the memory for the requests of all pools.
+    #[tokio::test(start_paused = true)]
+    async fn body_is_released_while_the_engine_works() {
+        let proxy = start(Duration::from_secs(3600)).await;
+        let mut response = Box::pin(proxy.forward(read_largest(&proxy).await));
+        assert!(timeout(RETRY_WINDOW - Duration::from_secs(1), &mut response).await.is_err());
+        assert_eq!(proxy.body_memory.available_bytes(), 0, "the request may be retried");
+        assert!(timeout(Duration::from_secs(2), &mut response).await.is_err());
+        assert_eq!(proxy.body_memory.available_bytes(), BODY_BYTES);
+    }
+
+    #[rstest]
+    #[case::early(9, Ok(200))]
+    #[case::late(11, Err(502))]
+    #[tokio::test(start_paused = true)]
+    async fn early_failure_is_retried(#[case] failure_seconds: u64, #[case] expected: Result<u16, u16>) {
+        let proxy = start(Duration::from_secs(failure_seconds)).await;
+        let response = proxy.forward(read_largest(&proxy).await).await;
+        let status = response.map(|response| response.status().as_u16()).map_err(|error| error.status.as_u16());
+        assert_eq!(status, expected);
     }
 }
