@@ -45,7 +45,7 @@ const KUBECTL: &str = "kubectl";
 const KUBECTL_CLIENT_SIDE: &str = "kubectl-client-side-apply";
 
 /// Returns the object that exists after a user applies `desired` over `live`, with the tool that applied it before, or with
-/// kubectl. `manager` is the manager of the status, which is no such tool. `definition` is the CustomResourceDefinition.
+/// kubectl. `other_managers` are no such tools. `definition` is the CustomResourceDefinition.
 ///
 /// # Errors
 /// A list element of `desired` lacks its key.
@@ -54,7 +54,7 @@ pub fn predict_apply_by_user(
     definition: Option<&Value>,
     live: Option<&Value>,
     desired: &Value,
-    manager: &str,
+    other_managers: &[&str],
 ) -> Result<Value, Status> {
     let mut live = live.cloned();
     let entries = live.as_mut().and_then(|live| live["metadata"]["managedFields"].as_array_mut());
@@ -63,8 +63,9 @@ pub fn predict_apply_by_user(
         if entry["manager"] == KUBECTL_CLIENT_SIDE {
             entry["operation"] = "Apply".into();
         }
-        if entry["operation"] == "Apply" && entry["manager"] != manager {
-            user = entry["manager"].as_str().unwrap_or(KUBECTL).to_owned();
+        let manager = entry["manager"].as_str().unwrap_or(KUBECTL);
+        if entry["operation"] == "Apply" && !other_managers.contains(&manager) {
+            user = manager.to_owned();
         }
     }
     let mut desired = desired.clone();
@@ -188,9 +189,10 @@ mod tests {
 
     /// `kubectl apply` removes the fields that it applied before, and no others.
     #[rstest]
-    #[case::client_side(KUBECTL_CLIENT_SIDE, "Update")]
-    #[case::server_side("helm", "Apply")]
-    fn user_removes_fields_applied_before(#[case] manager: &str, #[case] operation: &str) {
+    #[case::client_side(KUBECTL_CLIENT_SIDE, "Update", &json!({"replicas": 3, "args": []}))]
+    #[case::server_side("helm", "Apply", &json!({"replicas": 3, "args": []}))]
+    #[case::other_manager("us", "Apply", &json!({"image": "i", "replicas": 3, "args": []}))]
+    fn user_removes_fields_applied_before(#[case] manager: &str, #[case] operation: &str, #[case] expected: &Value) {
         let entry = |manager: &str, operation: &str, name: &str| {
             json!({"manager": manager, "operation": operation,
             "apiVersion": "example.com/v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {format!("f:{name}"): {}}}})
@@ -199,8 +201,8 @@ mod tests {
             [entry(manager, operation, "image"), entry("ostler", "Update", "replicas")]}, "spec": {"image": "i", "replicas": 3}});
         let file = json!({"apiVersion": "example.com/v1", "kind": "Route", "metadata": {"name": "r"}, "spec": {"args": []},
             "status": {"ready": true}});
-        let predicted = predict_apply_by_user(ROUTE, None, Some(&live), &file, "us").unwrap();
-        assert_eq!((&predicted["spec"], &predicted["status"]), (&json!({"replicas": 3, "args": []}), &Value::Null));
+        let predicted = predict_apply_by_user(ROUTE, None, Some(&live), &file, &["status", "us"]).unwrap();
+        assert_eq!((&predicted["spec"], &predicted["status"]), (expected, &Value::Null));
     }
 
     /// The rules of a route are one atomic value, in which the API server sets defaults.

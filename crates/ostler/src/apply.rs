@@ -10,7 +10,7 @@ use kube::discovery::{self, Scope};
 use crate::report::errors::error_with_hint;
 
 /// Field manager of objects from `ostler up -f`.
-const FIELD_MANAGER: &str = "ostler-up";
+pub(crate) const FIELD_MANAGER: &str = "ostler-up";
 
 /// Applies the documents in order and stops at the first error, which names the file and the document.
 pub(crate) async fn documents(client: &Client, documents: &[Document]) -> Result<()> {

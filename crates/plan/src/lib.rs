@@ -56,6 +56,7 @@ mod owner;
 mod plan_error;
 mod pod;
 mod pool_target;
+mod port_names;
 mod probe;
 mod render;
 mod replicas;

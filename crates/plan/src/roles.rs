@@ -17,6 +17,7 @@ use crate::names::LeaderWorkerSetNames;
 use crate::owner::Owner;
 use crate::plan_error::PlanError;
 use crate::pool_target::PoolTarget;
+use crate::port_names::{DuplicatePortName, duplicate_port_name};
 use crate::replicas::ReplicaRange;
 use crate::role::{Role, Workload};
 use crate::router;
@@ -215,6 +216,12 @@ fn validated_template(role: &ApiRole) -> Result<(Value, u16), PlanError> {
             .and_then(|containers| containers.iter().position(|other| other == container))
             .unwrap_or_default();
         return Err(invalid(&format!("template.spec.containers[{index}].image: required")));
+    }
+    if let Some(DuplicatePortName { container, name, ports: [first, second] }) = duplicate_port_name(&template["spec"])
+    {
+        return Err(invalid(&format!(
+            "template.spec.containers[{container}].ports: ports {first} and {second} have the same name {name}; rename one"
+        )));
     }
     let port = launch::port(container, PORT);
     if let Some((field, key)) = reserved_template_keys(&template).next() {

@@ -9,7 +9,9 @@ use jiff::Timestamp;
 use kube::Client;
 use operator::{ClusterListing, FIELD_MANAGER, Options, kinds, preview_services};
 use plan::Service;
+use serde_json::Value;
 
+use crate::apply::FIELD_MANAGER as UP_FIELD_MANAGER;
 use crate::report::errors::error_with_hint;
 use crate::report::plan_diff::PlanDiff;
 use crate::{cluster_listing, output};
@@ -120,7 +122,17 @@ fn apply(listing: &mut ClusterListing, document: &Document) -> Result<Option<Obj
             "wait until it is deleted, then run the command again",
         ));
     }
-    let mut applied = predict_apply_by_user(kind, definition.as_ref(), live.as_ref(), &document.value, FIELD_MANAGER)?;
+    let predict = |other_managers: &[&str]| {
+        predict_apply_by_user(kind, definition.as_ref(), live.as_ref(), &document.value, other_managers)
+    };
+    let mut applied = predict(&[FIELD_MANAGER, UP_FIELD_MANAGER])?;
+    if without_managed_fields(&applied) != without_managed_fields(&predict(&[FIELD_MANAGER])?) {
+        output::print_message(&format!(
+            "note: {}: `kubectl apply -f` retains fields that `ostler up -f` applied and the file no longer has; \
+             `kubectl apply --server-side --field-manager={UP_FIELD_MANAGER} -f` removes them",
+            document.display_name()
+        ));
+    }
     let generation = live.as_ref().map_or(0, cluster::generation);
     if live.as_ref().is_none_or(|live| live["spec"] != applied["spec"]) {
         applied["metadata"]["generation"] = (generation + 1).into();
@@ -131,6 +143,14 @@ fn apply(listing: &mut ClusterListing, document: &Document) -> Result<Option<Obj
     }
     listing.insert(kind, applied.clone());
     Ok(Some(ObjectPreview::new(live, Some(applied))))
+}
+
+fn without_managed_fields(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+    }
+    object
 }
 
 #[cfg(test)]

@@ -244,6 +244,9 @@ fn to_yaml(object: Option<&Value>) -> String {
         SERVER_METADATA.iter().for_each(|field| drop(metadata.remove(*field)));
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
             annotations.remove(LAST_APPLIED);
+            if annotations.is_empty() {
+                metadata.remove("annotations");
+            }
         }
     }
     serde_saphyr::to_string(&object).unwrap_or_default()
@@ -281,5 +284,21 @@ impl Restart {
             (true, true) => ("is replaced", "; the service is unavailable until its replacement is ready"),
         };
         format!("{} {}/{} {verb}: {pods}{interruption}\n", self.kind, self.namespace, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case::only_last_applied(json!({LAST_APPLIED: "{}"}), "metadata:\n  name: chat\n")]
+    #[case::others(json!({LAST_APPLIED: "{}", "a": "b"}), "metadata:\n  annotations:\n    a: b\n  name: chat\n")]
+    fn omits_last_applied(#[case] annotations: Value, #[case] expected: &str) {
+        let object = json!({"metadata": {"name": "chat", "annotations": annotations, "uid": "u"}, "status": {}});
+        assert_eq!(to_yaml(Some(&object)), expected);
     }
 }

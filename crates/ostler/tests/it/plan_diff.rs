@@ -56,6 +56,20 @@ fn shows_what_applying_would_change() {
         json!({"kind": "Deployment", "namespace": "default", "name": "chat-engine", "pods": 1, "recreates": true});
     assert_eq!(planned["restarts"], json!([restart]));
 
+    // `kubectl apply` removes no fields that `ostler up -f` applied.
+    let without_replicas = service("").replace("    minReplicas: 1\n    maxReplicas: 1\n", "    minReplicas: 1\n");
+    let file = directory.file("without-replicas.yaml", &without_replicas);
+    let output = ostler(&["plan", "--diff", "--kubeconfig", &session.kubeconfig, "-f", &file]).output().unwrap();
+    let (stdout, stderr, code) = outcome(&output);
+    assert_eq!((stdout.as_str(), code), ("Nothing would change (1 service).\n", Some(0)));
+    assert!(stderr.contains("`kubectl apply -f` retains fields that `ostler up -f` applied"), "{stderr}");
+
+    // The API server refuses two ports of the same name.
+    let ports = service("    runner: {ports: [{name: http, containerPort: 9000}]}\n");
+    let (stdout, code) = diff(&session, &["-f", &directory.file("ports.yaml", &ports)]);
+    assert_eq!(code, Some(2), "{stdout}");
+    assert!(stdout.contains("not feasible: InvalidService: spec.engine.runner.ports: port 9000 "), "{stdout}");
+
     // An infeasible edit leaves the running objects unchanged.
     let infeasible = directory.file("infeasible.yaml", &service_of_model("none"));
     let (stdout, code) = diff(&session, &["-f", &infeasible]);

@@ -3,10 +3,12 @@
 use decide::{Setting, Warning};
 use serde_json::{Map, Value, json};
 
+use crate::code;
 use crate::launch;
 use crate::owner::Owner;
 use crate::plan_error::PlanError;
 use crate::pod;
+use crate::port_names::{duplicate_port_name, has_port};
 use crate::runner::{self, Layers};
 
 /// Default port of a component, as in upstream OME.
@@ -54,6 +56,54 @@ pub(super) fn assemble(container: Value, mut spec: Value, owner: &Owner, warning
     pod::set_main_container(&mut spec, container);
     pod::substitute_sidecars(&mut spec, owner, warnings);
     spec
+}
+
+/// Checks that the ports of each container have different names. `runtime` is the name of the runtime.
+///
+/// # Errors
+/// Two ports of a container have the same name. The message names the sources of both.
+pub(super) fn check_port_names(
+    spec: &Value,
+    layers: &Layers<'_>,
+    component: &str,
+    runtime: Option<&str>,
+) -> Result<(), PlanError> {
+    let Some(duplicate) = duplicate_port_name(spec) else { return Ok(()) };
+    let (container, name) = (duplicate.container.as_str(), duplicate.name.as_str());
+    let is_main = spec["containers"][0]["name"] == container;
+    let field = |component: &api::ome::Component, port| {
+        let runner_ports = component.runner.as_ref().map_or(&Value::Null, |runner| &runner["ports"]);
+        if is_main && has_port(runner_ports, name, port) {
+            return Some("runner.ports".to_owned());
+        }
+        ["containers", "initContainers"].into_iter().find_map(|list| {
+            let containers = component.pod.get(list)?.as_array()?;
+            let declares = |other: &Value| other["name"] == container && has_port(&other["ports"], name, port);
+            containers.iter().any(declares).then(|| format!("{list}[{container}].ports"))
+        })
+    };
+    let source = |port| {
+        let service = field(layers.service, port).map(|field| format!("spec.{component}.{field}"));
+        let configuration = || {
+            let accelerators = layers.accelerators.filter(|accelerators| {
+                let ports = accelerators.configuration.runner.get("ports");
+                ports.is_some_and(|ports| has_port(ports, name, port))
+            })?;
+            Some(format!("the accelerator configuration for {}", accelerators.class.name))
+        };
+        let runtime = || {
+            let field = field(layers.runtime, port)?;
+            Some(format!("{component}Config.{field} of runtime {}", runtime.unwrap_or_default()))
+        };
+        service.or_else(configuration).or_else(runtime).unwrap_or_else(|| format!("container {container}"))
+    };
+    let [first, second] = duplicate.ports;
+    let message = format!(
+        "{}: port {second} has the name {name}, which port {first} in {} has too; use another name, or the same containerPort for both",
+        source(second),
+        source(first)
+    );
+    Err(PlanError::new(code::error::INVALID_SERVICE, message))
 }
 
 /// Returns the fields of a component that belong to the PodSpec.

@@ -97,6 +97,20 @@ fn merges_the_engine_of_the_service_into_the_runtime() {
     assert_eq!(paths, [&json!({"name": "MODEL_PATH", "valueFrom": {"fieldRef": {"fieldPath": "a"}}})]);
 }
 
+/// The runtime has port 8080 with the name `http1`.
+#[rstest]
+#[case::other_number("ports: [{name: http1, containerPort: 9000}]", "InvalidService")]
+#[case::same_number("ports: [{name: http1, containerPort: 8080}]", "Selected")]
+#[case::other_name("ports: [{name: admin, containerPort: 9000}]", "Selected")]
+fn port_names_are_unique(#[case] ports: &str, #[case] expect: &str) {
+    let plan =
+        plan_with_supply(&service(&format!("{{model: {{name: llama-3-2-3b}}, engine: {{runner: {{{ports}}}}}}}")));
+    assert_eq!(code(&plan), (expect == "Selected", expect), "{}", plan.message);
+    if expect != "Selected" {
+        insta::assert_snapshot!(plan.message, @"spec.engine.runner.ports: port 9000 has the name http1, which port 8080 in engineConfig.runner.ports of runtime srt-small has too; use another name, or the same containerPort for both");
+    }
+}
+
 #[test]
 fn custom_engine_needs_no_model() {
     let plan = plan_with_supply(&service("{engine: {runner: {image: vllm/vllm-openai, args: [--model, a/b]}}}"));
