@@ -26,7 +26,12 @@ pub(crate) fn full_class_message(plan: &ServicePlan) -> Option<String> {
         others => format!("alternatives per replica: {}", others.join(", ")),
     };
     let (problem, available) = match selected.pods_without_room {
-        0 => ("is full", format!("can use {free}")),
+        0 => {
+            let per_node = selected.shape.per_node;
+            // Free accelerators on several nodes can be too few on each of them.
+            let fragmented = if free >= required { format!(", but not {per_node} on one node") } else { String::new() };
+            ("is full", format!("{free} of {total} are free{fragmented}"))
+        }
         1 => ("is too small", format!("its nodes have {total} in total, too few for 1 Pod even when empty")),
         pods => ("is too small", format!("its nodes have {total} in total, too few for {pods} Pods even when empty")),
     };
@@ -116,15 +121,29 @@ mod tests {
     #[case::has_capacity(plan(Vec::new(), false), None)]
     #[case::no_alternative(
         plan(Vec::new(), true),
-        Some("Class l40s is full: the engine requires 6 accelerators and can use 4; no other class is eligible")
+        Some("Class l40s is full: the engine requires 6 accelerators and 4 of 8 are free; no other class is eligible")
     )]
     #[case::alternatives(
         plan(vec![candidate("h100", Some(10.24), Some((8, 8))), candidate("mi300x", None, None)], true),
-        Some("Class l40s is full: the engine requires 6 accelerators and can use 4; \
+        Some("Class l40s is full: the engine requires 6 accelerators and 4 of 8 are free; \
               alternatives per replica: 2 × h100 for $10.24/h (8 of 8 free), 2 × mi300x without a price (availability unknown)")
     )]
     fn describes_the_full_class(#[case] plan: ServicePlan, #[case] expected: Option<&str>) {
         assert_eq!(full_class_message(&plan).as_deref(), expected);
+    }
+
+    /// 16 of 24 accelerators are free, but half of a node on each of the nodes.
+    #[test]
+    fn describes_free_accelerators_that_no_pod_can_use() {
+        let mut plan = plan(Vec::new(), true);
+        let mut selected = candidate("l40s", Some(1.5), Some((16, 24)));
+        if let ClassEvaluation::Eligible(eligibility) = &mut selected.evaluation {
+            (eligibility.shape.per_node, eligibility.replicas) = (8, 2);
+        }
+        plan.candidates[0].accelerators = LazyList::Ready([selected].into());
+        let expected = "Class l40s is full: the engine requires 16 accelerators and 16 of 24 are free, but not 8 on one node; \
+                        no other class is eligible";
+        assert_eq!(full_class_message(&plan).as_deref(), Some(expected));
     }
 
     #[test]
@@ -136,7 +155,7 @@ mod tests {
         }
         plan.candidates[0].accelerators = LazyList::Ready([selected].into());
         let expected =
-            "Class l40s is full: the engine requires 1 accelerator and can use 0; no other class is eligible";
+            "Class l40s is full: the engine requires 1 accelerator and 0 of 8 are free; no other class is eligible";
         assert_eq!(full_class_message(&plan).as_deref(), Some(expected));
     }
 

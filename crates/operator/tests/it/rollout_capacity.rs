@@ -254,7 +254,7 @@ async fn smaller_model_serves_while_the_class_of_the_larger_one_is_full() {
         assert!(server.list("pods").iter().any(is_serving), "no Pod of chat serves");
     };
     let message = cluster.wait_for_with_invariant("the wait for class big", &waits, &smaller_model_serves).await;
-    assert!(message.starts_with("Class big is full: the engine requires 4 accelerators and can use 0"), "{message}");
+    assert!(message.starts_with("Class big is full: the engine requires 4 accelerators and 0 of "), "{message}");
     assert!(condition(&cluster.server, "NoSurgeCapacity").is_none(), "nothing is interrupted");
     cluster.test_cluster.wait_until_idle().await;
     smaller_model_serves(&cluster.server);

@@ -7,6 +7,7 @@ mod conditions;
 mod decision;
 mod deletions;
 mod explanation;
+mod fewer_replicas;
 mod fields;
 pub(crate) mod model;
 mod placement;

@@ -1,12 +1,11 @@
 //! The Pods of a service with problems.
 
-use operator::{WorkloadProblem, WorkloadReason, kinds};
+use operator::{WorkloadProblem, WorkloadReason};
 use serde_json::Value;
 
 use super::explanation::PodProblem;
 use super::fields::text;
 use super::placement::PlacementAnalysis;
-use super::service_pods::service_of;
 use crate::pod_diagnostics::PodDiagnostics;
 use crate::report::names::{format_count, names_with_noun};
 use crate::report::tree::{Reason, TreeNode, group_by_reason};
@@ -98,19 +97,4 @@ pub(super) fn pod_branches(
     let others = problems.other_problems.iter().filter_map(line);
     tree.extend(group_by_reason("pod", others, MAX_LINES));
     tree
-}
-
-/// Suggests reducing the replicas to the scheduled ones, if only some Pods of an `ome.io` component are scheduled.
-pub(super) fn fewer_replicas_remedy(problems: &PodProblems<'_>, pods: &[&Value]) -> Option<String> {
-    let scheduled = pods.iter().filter(|pod| pod["spec"]["nodeName"].is_string()).count();
-    let is_ome_service =
-        pods.first().and_then(|pod| service_of(pod)).is_some_and(|(kind, _)| kind == kinds::OME_SERVICE);
-    let component = pods.first().map(|pod| text(pod, "/metadata/labels/component").to_owned()).unwrap_or_default();
-    let is_applicable = is_ome_service && scheduled > 0 && !problems.unschedulable.is_empty() && !component.is_empty();
-    is_applicable.then(|| {
-        format!(
-            "reduce the replicas to the {scheduled} that {} scheduled: spec.{component}.minReplicas: {scheduled}",
-            if scheduled == 1 { "is" } else { "are" }
-        )
-    })
 }

@@ -13,12 +13,13 @@ use super::decision::{
 };
 use super::deletions::Deletion;
 use super::explanation::Explanation;
+use super::fewer_replicas::fewer_replicas_remedies;
 use super::fields::text_of;
 use super::model;
 use super::placement::PlacementAnalysis;
-use super::pod_problems::{PodProblems, fewer_replicas_remedy, pod_branches};
+use super::pod_problems::{PodProblems, pod_branches};
 use super::quota::quota_remedies;
-use super::service_pods::{current_pods, service_pods};
+use super::service_pods::{current_pods, service_pods, without_replaced_workloads};
 use crate::cluster_objects::{self, ClusterObjects};
 use crate::pod_diagnostics::PodDiagnostics;
 use crate::report::names::format_count;
@@ -85,7 +86,7 @@ impl<'a> ServiceContext<'a> {
 pub(crate) fn explain(service: &Value, context: ServiceContext<'_>) -> Explanation {
     let mut explanation = Explanation::new(service, context.now);
     let decision = recorded_decision(&service["status"], context.plan.as_ref());
-    let pods = current_pods(&service_pods(service, context.objects));
+    let pods = without_replaced_workloads(current_pods(&service_pods(service, context.objects)), context.plan.as_ref());
     let placement = PlacementAnalysis::new(&context.objects.nodes, &context.objects.pods, &context.objects.supply);
     let problems = PodProblems::new(&pods, &context.pod_diagnostics);
 
@@ -115,7 +116,12 @@ pub(crate) fn explain(service: &Value, context: ServiceContext<'_>) -> Explanati
         let first_unschedulable = problems.unschedulable.first();
         // The rollout stops the Pods of the earlier revision.
         if !first_unschedulable.is_some_and(|pod| placement.fits_without_earlier_revision(pod)) {
-            explanation.remedies.extend(fewer_replicas_remedy(&problems, &pods));
+            explanation.remedies.extend(fewer_replicas_remedies(
+                service,
+                &pods,
+                context.plan.as_ref(),
+                context.objects,
+            ));
             let deletions = match explanation.remedies.is_empty() {
                 true => deletion_remedies(
                     service,

@@ -2,7 +2,7 @@
 
 use cluster::Kind;
 use operator::kinds;
-use plan::labels;
+use plan::{ServicePlan, labels};
 use serde_json::Value;
 
 use super::fields::text;
@@ -11,6 +11,9 @@ use crate::cluster_objects::ClusterObjects;
 /// Labels of the Pods of services, and the kinds of these services.
 const SERVICE_LABELS: [(&str, Kind); 2] =
     [(labels::OME_SERVICE, kinds::OME_SERVICE), (labels::SERVICE, kinds::FUSIONINFER_SERVICE)];
+
+/// Label of a Pod with the name of its LeaderWorkerSet.
+const LEADER_WORKER_SET_NAME: &str = "leaderworkerset.sigs.k8s.io/name";
 
 /// Returns kind and label value of the service that the Pod belongs to.
 pub(super) fn service_of(pod: &Value) -> Option<(Kind, &str)> {
@@ -31,6 +34,28 @@ pub(crate) fn current_pods<'a>(pods: &[&'a Value]) -> Vec<&'a Value> {
         pods.iter().any(|other| is_other_revision(pod, other) && text(other, "/metadata/creationTimestamp") > created)
     };
     pods.iter().copied().filter(|pod| !is_replaced(pod)).collect()
+}
+
+/// Returns the Pods without those of workloads that the plan replaces, if Pods of the replacing workload exist. The operator
+/// stops the former once the latter are ready.
+pub(super) fn without_replaced_workloads<'a>(pods: Vec<&'a Value>, plan: Option<&ServicePlan>) -> Vec<&'a Value> {
+    let Some(plan) = plan.filter(|plan| plan.feasible) else { return pods };
+    let is_planned = |pod: &Value| {
+        workload_of(pod).is_none_or(|(kind, name)| {
+            let is_workload = |object: &Value| text(object, "/kind") == kind && text(object, "/metadata/name") == name;
+            plan.objects.iter().any(is_workload)
+        })
+    };
+    let planned: Vec<&Value> = pods.iter().copied().filter(|pod| is_planned(pod)).collect();
+    if planned.is_empty() { pods } else { planned }
+}
+
+/// Returns kind and name of the workload that creates the Pod; `None` if it is neither a LeaderWorkerSet nor a Deployment.
+pub(super) fn workload_of(pod: &Value) -> Option<(&'static str, &str)> {
+    match pod["metadata"]["labels"][LEADER_WORKER_SET_NAME].as_str() {
+        Some(name) => Some(("LeaderWorkerSet", name)),
+        None => Some(("Deployment", deployment_and_revision(pod)?.0.strip_suffix('-')?)),
+    }
 }
 
 /// Returns whether both Pods belong to the same Deployment, but to different revisions of it.

@@ -333,6 +333,52 @@ fn rollout_of_a_fix_neither_quotes_the_old_pod_nor_proposes_deletions() {
     }
 }
 
+/// Replicas of an H100 each while `sum` uses six of eight. Two of `chat` can run, in the Deployment or in another workload.
+#[rstest]
+#[case::fewer_run(json!({"minReplicas": 3, "maxReplicas": 3}), "chat-engine", 2, Some("engine=2..2"))]
+#[case::autoscaled(json!({"minReplicas": 1, "maxReplicas": 3}), "chat-engine", 2, Some("engine=1..2"))]
+#[case::current_value(json!({"minReplicas": 2}), "chat-engine", 2, None)]
+#[case::none_runs(json!({"minReplicas": 3}), "chat-engine", 0, None)]
+#[case::replaced_workload_runs(json!({"minReplicas": 2}), "chat-old", 1, None)]
+fn reduces_replicas_to_those_that_run(
+    #[case] engine: Value,
+    #[case] running_workload: &str,
+    #[case] running: usize,
+    #[case] expected: Option<&str>,
+) {
+    let mut objects = cluster();
+    let pod = |workload: &str, index: usize| {
+        let mut pod = pending_pod(&format!("{workload}-x-{index}"), "NVIDIA-H100-80GB-HBM3", 1);
+        pod["metadata"]["labels"]["pod-template-hash"] = json!("x");
+        pod["metadata"]["ownerReferences"] = json!([{"kind": "ReplicaSet", "name": format!("{workload}-x")}]);
+        pod
+    };
+    for index in 0..running {
+        let mut pod = pod(running_workload, index);
+        pod["spec"]["nodeName"] = json!("big-0");
+        pod["status"] = json!({"phase": "Running"});
+        objects.pods.push(pod);
+    }
+    // The node has no room for them, nor for the Pods of a replacement.
+    objects.pods.extend((running..3).map(|index| {
+        let mut pod = pod("chat-engine", index);
+        pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = json!(8);
+        pod
+    }));
+    let message = "Pod chat-engine-x-2: 0/2 nodes are available: insufficient resources.";
+    let service = service(
+        json!({"model": {"name": "llama-3-2-3b-instruct"}, "acceleratorSelector": {"preferredClasses": ["h100"]}, "engine": engine}),
+        &objects,
+        &[("WorkloadsReady", "False", "Unschedulable", message), ("Ready", "False", "Unschedulable", message)],
+    );
+    let text = render_explanation(&service, &objects);
+    let command = expected.map(|replicas| format!("`ostler scale isvc/chat {replicas} -n default`"));
+    assert_eq!(text.contains("ostler scale"), expected.is_some(), "{text}");
+    assert!(command.is_none_or(|command| text.contains(&command)), "{text}");
+    let pods = if running_workload == "chat-engine" { 3 } else { 2 };
+    assert!(text.contains(&format!("{} of {pods} Pods cannot be scheduled", 3 - running)), "{text}");
+}
+
 #[test]
 fn explains_ready_service() {
     let objects = cluster();

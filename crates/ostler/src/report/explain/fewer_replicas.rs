@@ -1,0 +1,149 @@
+//! Proposes as many replicas as run already, if the others cannot be scheduled.
+
+use std::collections::BTreeMap;
+
+use plan::{Service, ServicePlan, labels};
+use serde_json::{Value, json};
+
+use super::fields::text;
+use super::service_pods::workload_of;
+use crate::cluster_objects::{self, ClusterObjects};
+
+/// The replicas of a component.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Replicas {
+    min: u64,
+    max: u64,
+}
+
+// === impl Replicas ===
+
+impl Replicas {
+    /// Returns the replicas that the service sets for a component.
+    fn of_component(spec: &Value) -> Self {
+        let min = spec["minReplicas"].as_u64().unwrap_or(1);
+        Self { min, max: spec["maxReplicas"].as_u64().unwrap_or(min).max(min) }
+    }
+
+    /// Returns the replicas with the maximum reduced to `running`; `None` if that is no reduction.
+    fn reduced_to(self, running: u64) -> Option<Self> {
+        let is_reduction = running > 0 && running < self.max;
+        is_reduction.then(|| Self { min: self.min.min(running), max: running })
+    }
+}
+
+/// Returns a command for each component of an `ome.io` service that has Pods without a node: it reduces the replicas to
+/// those whose Pods all have one. Each is verified by planning the service with fewer replicas.
+pub(super) fn fewer_replicas_remedies(
+    service: &Value,
+    pods: &[&Value],
+    plan: Option<&ServicePlan>,
+    objects: &ClusterObjects,
+) -> Vec<String> {
+    let Some(plan) = plan.filter(|_| text(service, "/apiVersion") == api::ome::API_VERSION) else { return Vec::new() };
+    let remedy = |component: &String| {
+        // With several workloads, the replicas of the component are shared among classes.
+        let mut workloads = plan.objects.iter().filter(|object| is_workload_of(object, component));
+        let (Some(workload), None) = (workloads.next(), workloads.next()) else { return None };
+        let field = component_field(service, component);
+        let replicas = Replicas::of_component(&service["spec"][field])
+            .reduced_to(complete_replicas_of_waiting(workload, pods)?)?;
+        let mut reduced_service = service.clone();
+        reduced_service["spec"][field]["minReplicas"] = json!(replicas.min);
+        reduced_service["spec"][field]["maxReplicas"] = json!(replicas.max);
+        let parsed = Service::from_document(&cluster_objects::document(reduced_service)).ok().flatten()?;
+        let reduced_plan = plan::plan_service(&objects.snapshot(), &parsed);
+        let can_run = reduced_plan.feasible && !plan::waits_for_capacity(&reduced_plan.warnings);
+        let (name, namespace) = (text(service, "/metadata/name"), text(service, "/metadata/namespace"));
+        can_run.then(|| {
+            format!(
+                "reduce the {component} to the replicas that have nodes: `ostler scale isvc/{name} {component}={}..{} -n {namespace}`",
+                replicas.min, replicas.max
+            )
+        })
+    };
+    plan.components.keys().filter_map(remedy).collect()
+}
+
+/// Returns the field of a component. `predictor` is the deprecated name of the engine.
+fn component_field<'a>(service: &Value, component: &'a str) -> &'a str {
+    let spec = &service["spec"];
+    let is_predictor = component == "engine" && spec["engine"].is_null() && spec["predictor"].is_object();
+    if is_predictor { "predictor" } else { component }
+}
+
+/// Returns whether the object is the workload that runs the replicas of `component`.
+fn is_workload_of(object: &Value, component: &str) -> bool {
+    matches!(text(object, "/kind"), "Deployment" | "LeaderWorkerSet")
+        && text(object, &format!("/metadata/labels/{}", labels::COMPONENT)) == component
+}
+
+/// Returns the number of replicas of the workload whose Pods all have a node; `None` if no Pod of it lacks one. Pods of
+/// other workloads do not count: a replaced workload stops.
+fn complete_replicas_of_waiting(workload: &Value, pods: &[&Value]) -> Option<u64> {
+    let is_own = |pod: &&&Value| workload_of(pod) == Some((text(workload, "/kind"), text(workload, "/metadata/name")));
+    let has_node = |pod: &&Value| pod["spec"]["nodeName"].is_string();
+    if pods.iter().filter(is_own).all(&has_node) {
+        return None;
+    }
+    let pods_per_replica = workload["spec"]["leaderWorkerTemplate"]["size"].as_u64().unwrap_or(1);
+    let mut scheduled: BTreeMap<&str, u64> = BTreeMap::new();
+    for pod in pods.iter().filter(is_own).filter(|pod| has_node(pod) && pod["metadata"]["deletionTimestamp"].is_null())
+    {
+        let replica = pod["metadata"]["labels"][labels::GROUP_INDEX].as_str();
+        *scheduled.entry(replica.unwrap_or_else(|| text(pod, "/metadata/name"))).or_default() += 1;
+    }
+    let complete = scheduled.values().filter(|count| **count >= pods_per_replica).count();
+    u64::try_from(complete).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    /// Pods as `workload:replica`, with a trailing `!` if they have no node. Names of LeaderWorkerSets start with `lws`.
+    #[rstest]
+    #[case::every_pod_has_a_node("Deployment", "chat", "chat:a chat:b", None)]
+    #[case::some_pods_have_nodes("Deployment", "chat", "chat:a chat:b chat:c!", Some(2))]
+    #[case::no_pod_has_a_node("Deployment", "chat", "chat:a! chat:b!", Some(0))]
+    #[case::pods_of_the_replaced_workload_do_not_count("LeaderWorkerSet", "lws", "chat:a lws:0! lws:0!", Some(0))]
+    #[case::only_the_replaced_workload_waits("LeaderWorkerSet", "lws", "chat:a! lws:0 lws:0", None)]
+    #[case::incomplete_gangs_do_not_count("LeaderWorkerSet", "lws", "lws:0 lws:0 lws:1 lws:1!", Some(1))]
+    #[case::one_pod_of_each_gang("LeaderWorkerSet", "lws", "lws:0 lws:0! lws:1 lws:1!", Some(0))]
+    fn counts_complete_replicas(
+        #[case] kind: &str,
+        #[case] name: &str,
+        #[case] pods: &str,
+        #[case] expected: Option<u64>,
+    ) {
+        let pod = |(index, text): (usize, &str)| {
+            let (workload, replica) = text.trim_end_matches('!').split_once(':').unwrap();
+            let node = (!text.ends_with('!')).then_some("n");
+            let metadata = if workload.starts_with("lws") {
+                json!({"name": format!("p{index}"), "labels": {
+                    "leaderworkerset.sigs.k8s.io/name": workload, "leaderworkerset.sigs.k8s.io/group-index": replica}})
+            } else {
+                json!({"name": format!("p{index}"), "labels": {"pod-template-hash": "x"},
+                    "ownerReferences": [{"kind": "ReplicaSet", "name": format!("{workload}-x")}]})
+            };
+            json!({"metadata": metadata, "spec": {"nodeName": node}})
+        };
+        let pods: Vec<Value> = pods.split(' ').enumerate().map(pod).collect();
+        let size = json!({"size": 2});
+        let workload = json!({"kind": kind, "metadata": {"name": name},
+            "spec": if kind == "LeaderWorkerSet" { json!({"leaderWorkerTemplate": size}) } else { json!({}) }});
+        assert_eq!(complete_replicas_of_waiting(&workload, &pods.iter().collect::<Vec<_>>()), expected);
+    }
+
+    #[rstest]
+    #[case::fixed(Replicas { min: 3, max: 3 }, 1, Some(Replicas { min: 1, max: 1 }))]
+    #[case::autoscaled(Replicas { min: 1, max: 4 }, 2, Some(Replicas { min: 1, max: 2 }))]
+    #[case::current_value(Replicas { min: 2, max: 2 }, 2, None)]
+    #[case::more_than_the_current_value(Replicas { min: 1, max: 1 }, 2, None)]
+    #[case::none_runs(Replicas { min: 2, max: 2 }, 0, None)]
+    fn reduces_replicas(#[case] replicas: Replicas, #[case] running: u64, #[case] expected: Option<Replicas>) {
+        assert_eq!(replicas.reduced_to(running), expected);
+    }
+}
