@@ -1,8 +1,8 @@
 //! Credentials from a plugin: a program that the kubeconfig names, for example a command of a cloud provider.
 //!
-//! `kube` runs the plugin again before a token expires and waits for it without a limit. Here, at most one plugin runs at a
-//! time, each request waits for it for a limited time, and the end of the process does not wait for it. Errors contain neither
-//! the arguments and environment variables of the plugin nor its output, which may be confidential.
+//! `kube` runs the plugin again before a token expires and waits for it without a limit. Here, requests share one plugin, each request waits for it for a limited time, and the end of the process does not wait for it. `kube` cannot end a
+//! plugin that hangs; it is abandoned after [`ATTEMPT_TIMEOUT`], so that clients recover without a restart of the process.
+//! Errors contain neither the arguments and environment variables of the plugin nor its output, which may be confidential.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -17,12 +17,20 @@ use kube::client::{AuthError, Body, ConfigExt as _};
 use kube::config::AuthInfo;
 use kube::{Client, Config};
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tower::util::BoxService;
 use tower::{BoxError, Layer as _, Service as _, service_fn};
 
 /// Longest time that a client waits for a credential plugin.
 pub const CREDENTIAL_PLUGIN_TIMEOUT: Duration = Duration::from_secs(25);
+
+/// How long a plugin may run before it is abandoned and a request starts it again. A login in a browser may take longer than
+/// a request waits.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Maximum number of abandoned plugins: each occupies a thread and a process until it ends. No further plugin is started until
+/// one of them ends.
+const MAX_ABANDONED: usize = 8;
 
 /// The credential plugin did not provide credentials.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,9 +65,17 @@ struct TokenSource {
     plugin: String,
     /// Starts to obtain a header: immediately available unless the token is about to expire.
     obtain: Box<dyn Fn() -> BoxFuture<'static, Result<HeaderValue, BoxError>> + Send + Sync>,
-    /// The last attempt. A plugin that hangs is not started again.
-    last_attempt: Mutex<Option<SharedAuthorization>>,
+    attempts: Mutex<Attempts>,
     threads: PluginThreads,
+}
+
+/// The attempts to obtain a header.
+#[derive(Default)]
+struct Attempts {
+    /// The last attempt and its start.
+    last: Option<(SharedAuthorization, Instant)>,
+    /// Attempts that did not end within [`ATTEMPT_TIMEOUT`].
+    abandoned: Vec<SharedAuthorization>,
 }
 
 /// Threads that wait for plugins. Unlike those of the main runtime, they do not delay the end of the process.
@@ -113,7 +129,7 @@ pub(crate) fn service_with_plugin(
         header.boxed()
     };
     let threads = PluginThreads::new()?;
-    let source = TokenSource { plugin, obtain: Box::new(obtain), last_attempt: Mutex::new(None), threads };
+    let source = TokenSource { plugin, obtain: Box::new(obtain), attempts: Mutex::default(), threads };
     let client = build(without_token(config.clone()))?;
     Ok(Some(with_authorization(client, source)))
 }
@@ -178,9 +194,9 @@ impl TokenSource {
 
     /// Returns the attempt in progress, or a new one.
     fn current_attempt(&self) -> SharedAuthorization {
-        let mut last_attempt = self.last_attempt.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(attempt) = last_attempt.as_ref().filter(|attempt| attempt.peek().is_none()) {
-            return attempt.clone();
+        let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(attempt) = attempts.in_progress(Instant::now()) {
+            return attempt;
         }
         let (plugin, authorization) = (self.plugin.clone(), (self.obtain)());
         let authorization = authorization.map(move |result| {
@@ -190,8 +206,28 @@ impl TokenSource {
             })
         });
         let attempt = self.threads.run(authorization.boxed()).shared();
-        *last_attempt = Some(attempt.clone());
+        attempts.last = Some((attempt.clone(), Instant::now()));
         attempt
+    }
+}
+
+// === impl Attempts ===
+
+impl Attempts {
+    /// Returns the last attempt if it is in progress. Abandons it once it has been running for too long, unless too many
+    /// abandoned plugins still run.
+    fn in_progress(&mut self, now: Instant) -> Option<SharedAuthorization> {
+        // An attempt makes progress only when it is polled.
+        self.abandoned.retain(|attempt| attempt.clone().now_or_never().is_none());
+        let (attempt, start) = self.last.clone().filter(|(attempt, _)| attempt.peek().is_none())?;
+        if now.duration_since(start) < ATTEMPT_TIMEOUT || self.abandoned.len() >= MAX_ABANDONED {
+            return Some(attempt);
+        }
+        if attempt.clone().now_or_never().is_none() {
+            self.abandoned.push(attempt);
+        }
+        self.last = None;
+        None
     }
 }
 
@@ -279,25 +315,55 @@ mod tests {
         assert!(error.to_string().ends_with("did not return credentials within 25 s"), "{error}");
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn plugin_that_hangs_is_not_started_again() {
+    /// Returns a source whose plugin hangs at the first `hanging` starts, and the number of starts.
+    fn source(hanging: usize) -> (TokenSource, Arc<AtomicUsize>) {
         let starts = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&starts);
-        let obtain = move || {
-            counter.fetch_add(1, Ordering::Relaxed);
-            std::future::pending().boxed()
+        let obtain = move || match counter.fetch_add(1, Ordering::Relaxed) {
+            start if start < hanging => std::future::pending().boxed(),
+            _ => ready(Ok(HeaderValue::from_static("Bearer secret"))).boxed(),
         };
         let source = TokenSource {
             plugin: "plugin".to_owned(),
             obtain: Box::new(obtain),
-            last_attempt: Mutex::new(None),
+            attempts: Mutex::default(),
             threads: PluginThreads::new().unwrap(),
         };
+        (source, starts)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn plugin_that_hung_is_started_again_after_a_minute() {
+        let (source, starts) = source(1);
         let timeout = Err(CredentialPluginError::Timeout { plugin: "plugin".to_owned() });
         for _ in 0..3 {
             assert_eq!(source.authorization().await, timeout);
         }
         assert_eq!(starts.load(Ordering::Relaxed), 1);
+        assert_eq!(source.authorization().await.unwrap(), "Bearer secret");
+        assert_eq!(starts.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn number_of_abandoned_plugins_is_limited() {
+        let (source, starts) = source(usize::MAX);
+        for _ in 0..100 {
+            source.authorization().await.unwrap_err();
+        }
+        assert_eq!(starts.load(Ordering::Relaxed), MAX_ABANDONED + 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn abandoned_plugin_that_ended_is_not_counted() {
+        let mut attempts = Attempts::default();
+        let (end, ended) = tokio::sync::oneshot::channel::<()>();
+        let hanging = ended.map(|_| Ok(HeaderValue::from_static("late"))).boxed().shared();
+        attempts.last = Some((hanging, Instant::now()));
+        assert!(attempts.in_progress(Instant::now() + ATTEMPT_TIMEOUT).is_none());
+        assert_eq!(attempts.abandoned.len(), 1);
+        end.send(()).unwrap();
+        assert!(attempts.in_progress(Instant::now()).is_none());
+        assert_eq!(attempts.abandoned.len(), 0);
     }
 
     #[tokio::test(start_paused = true)]
@@ -310,7 +376,7 @@ mod tests {
         let source = TokenSource {
             plugin: "plugin".to_owned(),
             obtain: Box::new(obtain),
-            last_attempt: Mutex::new(None),
+            attempts: Mutex::default(),
             threads: PluginThreads::new().unwrap(),
         };
         let unresponsive = service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, BoxError>>());
