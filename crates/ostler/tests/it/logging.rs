@@ -65,7 +65,7 @@ fn rejects_invalid_level_with_a_hint() {
     assert_eq!((stdout.as_str(), code), ("", Some(1)));
     insta::assert_snapshot!(stderr, @r"
     error: invalid value `loud` for --log-level <LEVEL>: expected error, warn, info, debug, trace, or a filter such as `info,kube=warn`
-    hint: run `ostler --help` for usage
+    hint: run `ostler crds --help` for usage
     ");
 }
 
