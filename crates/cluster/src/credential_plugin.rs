@@ -1,7 +1,8 @@
 //! Credentials from a plugin: a program that the kubeconfig names, for example a command of a cloud provider.
 //!
-//! `kube` runs the plugin again before a token expires and waits for it without a limit. Here, requests share one plugin, each request waits for it for a limited time, and the end of the process does not wait for it. `kube` cannot end a
-//! plugin that hangs; it is abandoned after [`ATTEMPT_TIMEOUT`], so that clients recover without a restart of the process.
+//! `kube` runs the plugin again before a token expires and waits for it without a limit. Here, requests share one plugin, each
+//! request waits for it for a limited time, and the end of the process does not wait for it. `kube` cannot end a plugin that
+//! hangs; it is abandoned after [`ATTEMPT_TIMEOUT`], so that clients recover without a restart of the process.
 //! Errors contain neither the arguments and environment variables of the plugin nor its output, which may be confidential.
 
 use std::future::poll_fn;

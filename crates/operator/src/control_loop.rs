@@ -22,6 +22,9 @@ use crate::work_item::WorkItem;
 /// Interval at which the loop checks whether the initial lists are complete.
 const SYNC_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
+/// Maximum number of changes that are handled before reconciles and the stop signal have their turn.
+const MAX_CHANGES_PER_ROUND: usize = 256;
+
 /// Starts reconciles and handles changes and results until shutdown.
 pub(crate) struct ControlLoop<'a> {
     reconcilers: &'a Reconcilers,
@@ -67,11 +70,13 @@ impl<'a> ControlLoop<'a> {
         self.wait_for_running().await;
     }
 
-    /// Handles all changes and results that have arrived, so that a reconcile sees the latest state.
+    /// Handles the changes and results that have arrived, so that a reconcile sees the latest state. A storm of changes delays
+    /// neither reconciles nor the shutdown.
     async fn handle_arrived(&mut self) {
         let (now, failed) = (Instant::now(), &mut self.failed_changes);
         retry_changes(self.context, &mut self.watches, &mut self.queue, failed, now);
-        while let Ok(change) = self.changes.try_recv() {
+        for _ in 0..MAX_CHANGES_PER_ROUND {
+            let Ok(change) = self.changes.try_recv() else { break };
             self.handle_change(&change);
         }
         while let Some(result) = self.in_flight.try_next().await {
