@@ -189,8 +189,8 @@ impl<B> BodyReader<B> {
         self.declared = Some(length);
     }
 
-    /// Returns the reservation of what was received, with at most `bytes` bytes; the rest is released. The limits apply anew to
-    /// what follows, from its first byte: the parts of a stream of messages may be far apart.
+    /// Returns the reservation of what was received, with at most `bytes` bytes; the rest is released. The limits start
+    /// again with the first byte of what follows: the parts of a stream of messages may be far apart.
     pub fn take_reservation(&mut self, bytes: usize) -> BodyReservation {
         (self.deadlines, self.declared, self.length) = (None, None, 0);
         self.reservation.take(bytes)

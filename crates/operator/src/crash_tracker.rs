@@ -8,9 +8,10 @@ use std::sync::{Mutex, PoisonError};
 
 use cluster::{Change, NamespacedName, generation, is_terminating, metadata_field};
 use jiff::{SignedDuration, Timestamp};
+use plan::labels::LEADER_WORKER_SET_NAME;
 use serde_json::Value;
 
-use crate::kinds::{LEADER_WORKER_SET, LEADER_WORKER_SET_NAME, POD};
+use crate::kinds::{LEADER_WORKER_SET, POD};
 use crate::readiness::has_crashed;
 
 /// Time after which a crash is ignored, equal to the time after which the kubelet resets its restart back-off.

@@ -1,7 +1,7 @@
 //! Kinds that the operator reads and writes.
 
 use cluster::{CUSTOM_RESOURCE_DEFINITION, CachePolicy, Kind, Representation};
-use plan::labels;
+use plan::labels::{self, LEADER_WORKER_SET_NAME};
 
 /// InferenceService of `ome.io`.
 pub const OME_SERVICE: Kind = Kind::namespaced("ome.io", "v1beta1", "InferenceService", "inferenceservices");
@@ -144,8 +144,6 @@ pub const OWNED: &[Kind] = &[
 /// Label of Pods that contains the name of their service, for each kind of service.
 pub(crate) const POD_LABELS: [(&str, Kind); 2] =
     [(labels::OME_SERVICE, OME_SERVICE), (labels::SERVICE, FUSIONINFER_SERVICE)];
-/// Label of Pods that contains the name of their LeaderWorkerSet.
-pub(crate) const LEADER_WORKER_SET_NAME: &str = "leaderworkerset.sigs.k8s.io/name";
 
 /// Returns how objects of `kind` are cached. Objects that services select from are few and are read together, so they
 /// are cached as JSON trees; other objects are many and are read one at a time, so they are cached as text.

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use cluster::{Kind, NamespacedName, Stores, controller_of, is_terminating, metadata_field};
 use jiff::Timestamp;
-use plan::labels::COMPONENT;
+use plan::labels::{COMPONENT, LEADER_WORKER_SET_NAME};
 use serde_json::Value;
 
 use crate::crash_tracker::CrashTracker;
-use crate::kinds::{DEPLOYMENT, LEADER_WORKER_SET, LEADER_WORKER_SET_NAME, OME_SERVICE, POD, POD_LABELS};
+use crate::kinds::{DEPLOYMENT, LEADER_WORKER_SET, OME_SERVICE, POD, POD_LABELS};
 
 /// Label that the Deployment controller adds to the Pods of each Pod template.
 pub(crate) const POD_TEMPLATE_HASH: &str = "pod-template-hash";

@@ -42,6 +42,9 @@ pub const TASK_SPEC: &str = "volcano.sh/task-spec";
 /// Label that LeaderWorkerSet sets on every Pod: the index within its group; `0` for leaders.
 pub const WORKER_INDEX: &str = "leaderworkerset.sigs.k8s.io/worker-index";
 
+/// Label that LeaderWorkerSet sets on every Pod: the name of the LeaderWorkerSet.
+pub const LEADER_WORKER_SET_NAME: &str = "leaderworkerset.sigs.k8s.io/name";
+
 /// Label that LeaderWorkerSet sets on every Pod: the index of its group.
 pub const GROUP_INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
 

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cluster::{DesiredObject, is_terminating, metadata_field};
-use plan::labels::{COMPONENT, WORKER_INDEX};
+use plan::labels::{COMPONENT, LEADER_WORKER_SET_NAME, WORKER_INDEX};
 use serde_json::{Map, Value, json};
 
-use crate::kinds::{BACKEND_POOL, DEPLOYMENT, LEADER_WORKER_SET, LEADER_WORKER_SET_NAME, LLM_USE_CASE_SET, SERVICE};
+use crate::kinds::{BACKEND_POOL, DEPLOYMENT, LEADER_WORKER_SET, LLM_USE_CASE_SET, SERVICE};
 use crate::readiness::is_pod_ready;
 use crate::workloads::{LiveWorkload, POD_TEMPLATE_HASH, PlannedWorkload};
 

@@ -83,8 +83,8 @@ where
         self.body.expect_bytes(length.min(MAX_BODY_BYTES).saturating_add(EXPECTED_OVERHEAD));
     }
 
-    /// Returns the reservation for `bytes` bytes of the messages that were received, and releases the rest. The limits apply
-    /// anew to the next messages.
+    /// Returns the reservation for `bytes` bytes of the messages that were received, and releases the rest. The limits
+    /// then start again for the next messages.
     pub(super) fn take_reservation(&mut self, bytes: usize) -> BodyReservation {
         self.body.take_reservation(bytes)
     }

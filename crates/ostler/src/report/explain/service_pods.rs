@@ -12,9 +12,6 @@ use crate::cluster_objects::ClusterObjects;
 const SERVICE_LABELS: [(&str, Kind); 2] =
     [(labels::OME_SERVICE, kinds::OME_SERVICE), (labels::SERVICE, kinds::FUSIONINFER_SERVICE)];
 
-/// Label of a Pod with the name of its LeaderWorkerSet.
-const LEADER_WORKER_SET_NAME: &str = "leaderworkerset.sigs.k8s.io/name";
-
 /// Returns kind and label value of the service that the Pod belongs to.
 pub(super) fn service_of(pod: &Value) -> Option<(Kind, &str)> {
     let labels = &pod["metadata"]["labels"];
@@ -52,7 +49,7 @@ pub(super) fn without_replaced_workloads<'a>(pods: Vec<&'a Value>, plan: Option<
 
 /// Returns kind and name of the workload that creates the Pod; `None` if it is neither a LeaderWorkerSet nor a Deployment.
 pub(super) fn workload_of(pod: &Value) -> Option<(&'static str, &str)> {
-    match pod["metadata"]["labels"][LEADER_WORKER_SET_NAME].as_str() {
+    match pod["metadata"]["labels"][labels::LEADER_WORKER_SET_NAME].as_str() {
         Some(name) => Some(("LeaderWorkerSet", name)),
         None => Some(("Deployment", deployment_and_revision(pod)?.0.strip_suffix('-')?)),
     }
