@@ -9,8 +9,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// A stream with a time limit of writes.
-pub(crate) struct WriteTimeout<S> {
+/// A stream with a time limit of writes. A blocked write, flush or shutdown fails with [`io::ErrorKind::TimedOut`], so that
+/// the user of the stream drops it and what it would send.
+#[derive(Debug)]
+pub struct WriteTimeout<S> {
     stream: S,
     limit: Duration,
     /// Elapses `limit` after writes became blocked; `None` if they are not.
@@ -21,7 +23,8 @@ pub(crate) struct WriteTimeout<S> {
 
 impl<S> WriteTimeout<S> {
     /// Returns `stream` with writes that fail after they were blocked for `limit`.
-    pub(crate) fn new(stream: S, limit: Duration) -> Self {
+    #[must_use]
+    pub fn new(stream: S, limit: Duration) -> Self {
         Self { stream, limit, blocked: None }
     }
 

@@ -13,6 +13,7 @@ use std::{
 };
 
 use http::{Extensions, Request, Response};
+use http_server::WriteTimeout;
 use hyper::{
     body::Incoming,
     rt::{Read, ReadBufCursor, Write},
@@ -38,6 +39,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum time until an engine starts to respond. Without streaming, it starts once the completion is complete.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
+/// Maximum time in which an engine takes nothing of a request. The rest of its body is in memory until then.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Time without traffic after which a connection is probed, interval between the probes, and number of unanswered probes
 /// after which the connection fails: the host of an engine may have crashed.
 const KEEP_ALIVE: (Duration, Duration, u32) = (Duration::from_secs(15), Duration::from_secs(5), 4);
@@ -62,14 +66,14 @@ struct ReusedFlag(Arc<AtomicBool>);
 /// A connection that tracks whether it is reused.
 #[derive(Debug)]
 struct TrackedConnection {
-    io: TokioIo<TcpStream>,
+    io: TokioIo<WriteTimeout<TcpStream>>,
     reused: ReusedFlag,
 }
 
 /// Why a request to an engine failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum EngineError {
-    /// The engine cannot be reached, or closed the connection before it responded.
+    /// The engine cannot be reached, does not read the request, or closed the connection before it responded.
     #[error(transparent)]
     Connection(#[from] Error),
     /// The engine did not start to respond within its deadline.
@@ -89,8 +93,7 @@ impl EngineClient {
         connector.set_keepalive(Some(idle_time));
         connector.set_keepalive_interval(Some(interval));
         connector.set_keepalive_retries(Some(probes));
-        let connector: Connector =
-            MapResponse::new(connector, |io| TrackedConnection { io, reused: ReusedFlag::default() });
+        let connector: Connector = MapResponse::new(connector, |io| TrackedConnection::new(io.into_inner()));
         let mut builder = Client::builder(TokioExecutor::new());
         builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE_TIMEOUT);
         let pooled_client = builder.build(connector.clone());
@@ -101,7 +104,7 @@ impl EngineClient {
     /// the engine has not received the request, and it is retried on a new connection.
     ///
     /// # Errors
-    /// The engine cannot be reached, closes the connection before it responds, or does not respond in time.
+    /// The engine cannot be reached, closes the connection before it responds, or does not read the request or respond in time.
     pub(super) async fn send(&self, request: Request<EngineRequestBody>) -> Result<Response<Incoming>, EngineError> {
         timeout(RESPONSE_TIMEOUT, self.send_without_deadline(request)).await.map_err(|_| EngineError::Timeout)?
     }
@@ -137,9 +140,15 @@ fn is_on_reused_connection(error: &Error) -> bool {
 
 // === impl TrackedConnection ===
 
+impl TrackedConnection {
+    fn new(stream: TcpStream) -> Self {
+        Self { io: TokioIo::new(WriteTimeout::new(stream, WRITE_TIMEOUT)), reused: ReusedFlag::default() }
+    }
+}
+
 impl Connection for TrackedConnection {
     fn connected(&self) -> Connected {
-        self.io.connected().extra(self.reused.clone())
+        Connected::new().extra(self.reused.clone())
     }
 }
 
@@ -181,9 +190,30 @@ impl Write for TrackedConnection {
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::Instant;
+    use bytes::Bytes;
+    use rstest::rstest;
+    use tokio::time::{Instant, sleep};
 
     use super::*;
+
+    /// The kernel accepts the connection and the beginning of the body. Dropping the request does not close the connection
+    /// at once, because hyper sends what it has begun.
+    #[rstest]
+    #[case::waiting_request(Duration::MAX)]
+    #[case::dropped_request(Duration::from_secs(1))]
+    #[tokio::test(start_paused = true)]
+    async fn body_that_the_engine_does_not_read_is_released(#[case] patience: Duration) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let uri = format!("http://{}/v1/completions", listener.local_addr().unwrap());
+        let (body, start) = (Bytes::from(vec![b' '; 64 << 20]), Instant::now());
+        let request = Request::post(uri).body(EngineRequestBody::from(body.clone())).unwrap();
+        if let Ok(result) = timeout(patience, EngineClient::new().send(request)).await {
+            assert!(matches!(result, Err(EngineError::Connection(_))), "{result:?}");
+            assert!((60..65).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
+        }
+        sleep(Duration::from_secs(65).saturating_sub(start.elapsed())).await;
+        assert!(body.is_unique(), "the connection is closed");
+    }
 
     /// The kernel accepts the connection.
     #[tokio::test(start_paused = true)]
@@ -191,7 +221,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let uri = format!("http://{}/v1/completions", listener.local_addr().unwrap());
         let start = Instant::now();
-        let request = Request::post(uri).body(EngineRequestBody::from(bytes::Bytes::from_static(b"{}"))).unwrap();
+        let request = Request::post(uri).body(EngineRequestBody::from(Bytes::from_static(b"{}"))).unwrap();
         let error = EngineClient::new().send(request).await.unwrap_err();
         assert_eq!((error.to_string().as_str(), start.elapsed()), ("no response within 30 min", RESPONSE_TIMEOUT));
     }
