@@ -44,7 +44,7 @@ pub struct BodyReservation {
 /// Memory that is reserved for the head of one request, until the value is dropped.
 #[derive(Debug)]
 pub struct HeadReservation {
-    _permit: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
 }
 
 /// The heads of other requests occupy the memory.
@@ -87,10 +87,14 @@ impl BodyMemory {
     /// # Errors
     /// The memory is not available now.
     pub fn reserve_head(&self, head: &Parts) -> Result<HeadReservation, HeadMemoryExhausted> {
-        let permits = u32::try_from(head_bytes(head)).unwrap_or(u32::MAX);
-        let permit = Arc::clone(&self.available_for_heads).try_acquire_many_owned(permits);
-        permit.map(|permit| HeadReservation { _permit: permit }).map_err(|_| HeadMemoryExhausted)
+        let permit = try_acquire(&self.available_for_heads, head_bytes(head))?;
+        Ok(HeadReservation { permit })
     }
+}
+
+fn try_acquire(available: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, HeadMemoryExhausted> {
+    let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
+    Arc::clone(available).try_acquire_many_owned(permits).map_err(|_| HeadMemoryExhausted)
 }
 
 /// Returns the memory of a request without its body.
@@ -180,6 +184,20 @@ impl BodyReservation {
     }
 }
 
+// === impl HeadReservation ===
+
+impl HeadReservation {
+    /// Reserves `bytes` more: the request has further headers in its messages.
+    ///
+    /// # Errors
+    /// The memory is not available now.
+    pub fn grow_by(&mut self, bytes: usize) -> Result<(), HeadMemoryExhausted> {
+        let added = try_acquire(self.permit.semaphore(), bytes)?;
+        self.permit.merge(added);
+        Ok(())
+    }
+}
+
 // === impl ReservedBytes ===
 
 impl AsRef<[u8]> for ReservedBytes {
@@ -203,7 +221,11 @@ mod tests {
         let reservations = [memory.reserve_head(&head).unwrap(), memory.reserve_head(&head).unwrap()];
         assert_eq!(memory.reserve_head(&head).unwrap_err(), HeadMemoryExhausted);
         assert_eq!(memory.available_for_heads.available_permits(), size / 2);
-        drop(reservations);
+        let [mut first, second] = reservations;
+        assert_eq!(first.grow_by(size / 2 + 1), Err(HeadMemoryExhausted));
+        first.grow_by(size / 2).unwrap();
+        assert_eq!(memory.available_for_heads.available_permits(), 0);
+        drop((first, second));
         assert!(memory.reserve_head(&head).is_ok());
         assert_eq!(memory.available_for_heads.available_permits(), 2 * size + size / 2);
     }

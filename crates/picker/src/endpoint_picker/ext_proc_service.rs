@@ -3,8 +3,10 @@
 use std::{error::Error, mem, sync::Arc};
 
 use bytes::Bytes;
+use http::request::Parts;
 use http_body::Body;
-use http_server::BodyError;
+use http_server::{BodyError, HeadMemoryExhausted, HeadReservation};
+use prost::Message as _;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
@@ -16,7 +18,7 @@ use super::{
     metrics::RunningRequest,
 };
 use crate::{
-    ext_proc::{ProcessingResponse, processing_request::Request},
+    ext_proc::{ProcessingRequest, ProcessingResponse, processing_request::Request},
     openai_error::OpenAiError,
     scheduler::Permit,
 };
@@ -34,22 +36,39 @@ struct ScheduledRequest {
     _running: RunningRequest,
 }
 
-/// Processes the stream of one request in a new task.
-pub(super) fn process<B>(messages: MessageReader<B>, picker: Arc<EndpointPicker>) -> ResponseStream
+/// Processes the stream of one request in a new task: `body` contains the messages of the proxy. The memory of `head` and of
+/// the headers in the messages is reserved until the stream ends.
+pub(super) fn process<B>(head: &Parts, body: B, picker: Arc<EndpointPicker>) -> ResponseStream
 where
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>> + Send> + Send + Unpin + 'static,
 {
     let (sender, responses) = mpsc::channel(RESPONSE_CHANNEL_CAPACITY);
+    let head = match picker.body_memory.reserve_head(head) {
+        Ok(head) => head,
+        Err(error) => {
+            // The channel is empty.
+            sender.try_send(Ok(reject(&picker, &error.into()))).ok();
+            return ReceiverStream::new(responses);
+        }
+    };
+    let messages = MessageReader::new(body, picker.body_memory.clone());
     tokio::spawn(async move {
-        if let Err(status) = run_stream(messages, &picker, &sender).await {
+        if let Err(status) = run_stream(messages, head, &picker, &sender).await {
             sender.send(Err(status)).await.ok();
         }
     });
     ReceiverStream::new(responses)
 }
 
+/// Counts a request without a model as rejected and returns the message for the proxy.
+fn reject(picker: &EndpointPicker, error: &OpenAiError) -> ProcessingResponse {
+    picker.metrics.record_rejection("", "", error.status);
+    immediate_response(error)
+}
+
 async fn run_stream<B>(
     mut messages: MessageReader<B>,
+    mut head: HeadReservation,
     picker: &EndpointPicker,
     sender: &mpsc::Sender<Result<ProcessingResponse, Status>>,
 ) -> Result<(), Status>
@@ -67,7 +86,10 @@ where
                     let reservation = messages.take_reservation(message.body.len());
                     message.body = reservation.attach(mem::take(&mut message.body));
                 }
-                stream.handle(message)?
+                match reserve_headers(&mut head, &message) {
+                    Ok(()) => stream.handle(message)?,
+                    Err(error) => Action::Reject(error.into()),
+                }
             }
             Err(MessageError::Protocol(status)) => return Err(status),
             Err(MessageError::Body(BodyError::Read(error))) => return Err(Status::cancelled(error.to_string())),
@@ -88,10 +110,7 @@ where
                 }
                 (responses, false)
             }
-            Action::Reject(error) => {
-                picker.metrics.record_rejection("", "", error.status);
-                (vec![immediate_response(&error)], true)
-            }
+            Action::Reject(error) => (vec![reject(picker, &error)], true),
             Action::Schedule(mut request) => {
                 is_complete = true;
                 // The memory is reserved until the proxy has received the last message with a part of the body.
@@ -123,6 +142,17 @@ where
         if is_last {
             return Ok(());
         }
+    }
+}
+
+/// Reserves the memory of the headers of a request.
+///
+/// # Errors
+/// The memory is not available now.
+fn reserve_headers(head: &mut HeadReservation, message: &ProcessingRequest) -> Result<(), HeadMemoryExhausted> {
+    match message.request {
+        Some(Request::RequestHeaders(_)) => head.grow_by(message.encoded_len()),
+        _ => Ok(()),
     }
 }
 

@@ -17,9 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming, body::Body, server::Grpc};
 use tonic_prost::ProstCodec;
 
-use super::{
-    EndpointPicker, ext_proc_service::process, message_reader::MessageReader, serving_certificate::ServingCertificate,
-};
+use super::{EndpointPicker, ext_proc_service::process, serving_certificate::ServingCertificate};
 use crate::ext_proc::{HealthCheckRequest, HealthCheckResponse, ProcessingRequest, ProcessingResponse, ServingStatus};
 
 const EXT_PROC_SERVICE: &str = "envoy.service.ext_proc.v3.ExternalProcessor";
@@ -107,7 +105,7 @@ async fn handle_request(
     match request.uri().path() {
         PROCESS_PATH if matches!(role, ListenerRole::ExtProc(_)) => {
             let (head, body) = request.into_parts();
-            let mut responses = Some(process(MessageReader::new(body, picker.body_memory.clone()), picker));
+            let mut responses = Some(process(&head, body, picker));
             // The messages are received by `process`.
             let service = tower::service_fn(move |_: tonic::Request<Streaming<ProcessingRequest>>| {
                 let responses = responses.take().map(tonic::Response::new);

@@ -36,8 +36,8 @@ fn picker(memory: usize) -> Arc<EndpointPicker> {
 fn open(picker: &Arc<EndpointPicker>) -> (Sender, ResponseStream) {
     let (frames, received) = futures::channel::mpsc::unbounded();
     let body = StreamBody::new(received.map(|frame| Ok::<_, Infallible>(Frame::data(frame))));
-    let messages = MessageReader::new(body, picker.body_memory.clone());
-    (Sender(frames), process(messages, Arc::clone(picker)))
+    let (head, ()) = http::Request::new(()).into_parts();
+    (Sender(frames), process(&head, body, Arc::clone(picker)))
 }
 
 /// Returns 200 if the request was scheduled, else the status for the client, and the seconds since `start`.
@@ -132,6 +132,41 @@ async fn request_without_memory_is_rejected() {
 #[tokio::test(start_paused = true)]
 async fn requests_that_stop_release_their_memory_to_others() {
     assert_eq!(outcomes_without_memory(0).await, [Some((200, 5)), Some((408, 32))]);
+}
+
+/// Many streams of which only the beginning arrives, or whose request is complete and whose response never ends: those that
+/// fit are open, the others end at once.
+#[rstest]
+#[case::nothing(None)]
+#[case::headers(Some(58 * KIB))]
+#[tokio::test(start_paused = true)]
+async fn heads_stay_within_the_memory(#[case] header_bytes: Option<usize>) {
+    let picker = picker(4 * MIB);
+    let (mut open_streams, mut rejected) = (Vec::new(), 0);
+    for _ in 0..1000 {
+        let ((sender, mut responses), start) = (open(&picker), Instant::now());
+        if let Some(length) = header_bytes {
+            let raw_value = Bytes::from(vec![b'v'; length]);
+            let header = HeaderValue { key: "x-large".to_owned(), raw_value, ..HeaderValue::default() };
+            let headers = Some(HeaderMap { headers: vec![header] });
+            sender.send(Request::RequestHeaders(HttpHeaders { headers, end_of_stream: true }));
+        }
+        sleep(Duration::from_millis(1)).await;
+        match outcome(&mut responses, start).now_or_never() {
+            None | Some((200, 0)) => open_streams.push((sender, responses)),
+            Some(outcome) => {
+                assert_eq!(outcome, (503, 0));
+                rejected += 1;
+            }
+        }
+    }
+    let held_bytes = open_streams.len() * (4 * KIB + header_bytes.unwrap_or_default());
+    assert!(rejected > 0 && held_bytes <= MIB, "{held_bytes} bytes are held");
+    drop(open_streams);
+    sleep(Duration::from_millis(1)).await;
+    let ((sender, mut responses), start) = (open(&picker), Instant::now());
+    sender.send_body(r#"{"model":"m"}"#, 100, true);
+    assert_eq!(outcome(&mut responses, start).await, (200, 0));
 }
 
 /// The stream is open until the response ends; the body is in memory until the proxy has received all of it.
