@@ -29,6 +29,15 @@ pub(crate) struct ModelRestorer {
     escaped: bool,
 }
 
+/// A model name in a request that was replaced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RewrittenModel {
+    /// Name in the request of the client.
+    pub(crate) client_model: String,
+    /// Name in the request to the engine.
+    pub(crate) engine_model: String,
+}
+
 /// Position in the JSON text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Position {
@@ -52,11 +61,23 @@ pub(crate) fn replace_model(body: &Bytes, span: &Range<usize>, model: &str) -> [
     [body.slice(..span.start), Bytes::from(json_string(model)), body.slice(span.end..)]
 }
 
+// === impl RewrittenModel ===
+
+impl RewrittenModel {
+    /// Returns what restores the client's name in a response with this content type. Returns `None` for responses that
+    /// contain no model name, and for compressed ones.
+    pub(crate) fn restorer(&self, content_type: &str, is_compressed: bool) -> Option<ModelRestorer> {
+        let is_event_stream = content_type.starts_with("text/event-stream");
+        let is_restorable = (is_event_stream || content_type.starts_with("application/json")) && !is_compressed;
+        is_restorable.then(|| ModelRestorer::new(&self.engine_model, &self.client_model, is_event_stream))
+    }
+}
+
 // === impl ModelRestorer ===
 
 impl ModelRestorer {
     /// Returns a restorer that replaces `engine_model` with `client_model`.
-    pub(crate) fn new(engine_model: &str, client_model: &str, is_event_stream: bool) -> Self {
+    fn new(engine_model: &str, client_model: &str, is_event_stream: bool) -> Self {
         Self {
             engine_model: engine_model.to_owned(),
             client_model_json: json_string(client_model),

@@ -1,6 +1,6 @@
 //! Runs the `ext_proc` stream of each request: messages of the proxy, scheduling, and reports about the response.
 
-use std::{error::Error, mem, sync::Arc};
+use std::{error::Error, sync::Arc};
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -13,7 +13,7 @@ use tonic::Status;
 
 use super::{
     EndpointPicker,
-    ext_proc_stream::{Action, CompleteRequest, ExtProcStream, immediate_response},
+    ext_proc_stream::{Action, CompleteRequest, ExtProcStream, immediate_response, response_body_messages},
     message_reader::{MessageError, MessageReader},
     metrics::RunningRequest,
 };
@@ -81,16 +81,10 @@ where
     loop {
         let action = match messages.next().await {
             Ok(None) => return Ok(()),
-            Ok(Some(mut message)) => {
-                if let (true, Some(Request::ResponseBody(message))) = (is_complete, &mut message.request) {
-                    let reservation = messages.take_reservation(message.body.len());
-                    message.body = reservation.attach(mem::take(&mut message.body));
-                }
-                match reserve_headers(&mut head, &message) {
-                    Ok(()) => stream.handle(message)?,
-                    Err(error) => Action::Reject(error.into()),
-                }
-            }
+            Ok(Some(message)) => match reserve_headers(&mut head, &message) {
+                Ok(()) => stream.handle(message)?,
+                Err(error) => Action::Reject(error.into()),
+            },
             Err(MessageError::Protocol(status)) => return Err(status),
             Err(MessageError::Body(BodyError::Read(error))) => return Err(Status::cancelled(error.to_string())),
             Err(MessageError::Body(error)) if is_complete => return Err(body_status(&error)),
@@ -110,6 +104,13 @@ where
                 }
                 (responses, false)
             }
+            Action::ReturnResponseBody(mut message) => {
+                if is_complete {
+                    let reservation = messages.take_reservation(message.body.len());
+                    message.body = reservation.attach(message.body);
+                }
+                (response_body_messages(message), false)
+            }
             Action::Reject(error) => (vec![reject(picker, &error)], true),
             Action::Schedule(mut request) => {
                 is_complete = true;
@@ -117,8 +118,9 @@ where
                 let reservation = messages.take_reservation(request.body.len());
                 request.body = reservation.attach(request.body);
                 match schedule(picker, &request) {
-                    Ok((responses, request)) => {
-                        scheduled = Some(request);
+                    Ok((responses, in_flight)) => {
+                        stream.rewritten = request.rewritten_model(&in_flight.permit.route.target_model);
+                        scheduled = Some(in_flight);
                         (responses, false)
                     }
                     Err(error) => (vec![immediate_response(&error)], true),

@@ -1,8 +1,8 @@
 //! State machine of one `ext_proc` stream, without the transport: messages in, messages out.
 //!
 //! Bodies are in mode `FULL_DUPLEX_STREAMED`: the proxy sends the whole request without waiting for responses. When the
-//! request is complete, the picker answers its headers with the selected endpoint, and returns the body. Response bodies
-//! are not inspected.
+//! request is complete, the picker answers its headers with the selected endpoint, and returns the body. The proxy sends the
+//! response body only if the model name was replaced: the picker then returns the body with the name that the client used.
 
 use std::net::SocketAddr;
 
@@ -19,7 +19,7 @@ use crate::{
         StreamedBodyResponse, Struct, TrailersResponse, processing_request::Request, processing_response::Response,
         value::Kind,
     },
-    model_rewrite,
+    model_rewrite::{self, ModelRestorer, RewrittenModel},
     openai_error::OpenAiError,
     policy::{Parser, SchedulingResult},
     request::{self, MAX_BODY_BYTES, RequestInfo},
@@ -50,6 +50,10 @@ pub(super) struct ExtProcStream {
     pub(super) served_endpoint: Option<SocketAddr>,
     /// Whether the response has a 5xx status: the engine failed, or the proxy could not reach it.
     pub(super) response_failed: bool,
+    /// The model name that was replaced in the request, if any.
+    pub(super) rewritten: Option<RewrittenModel>,
+    /// Restores the model name in the response body.
+    restorer: Option<ModelRestorer>,
 }
 
 /// Action of the server after a message.
@@ -59,6 +63,8 @@ pub(super) enum Action {
     Continue,
     /// Send these messages.
     Respond(Vec<ProcessingResponse>),
+    /// Send [`response_body_messages`] of this part of the response body.
+    ReturnResponseBody(HttpBody),
     /// Schedule the request; [`CompleteRequest::responses`] or [`immediate_response`] returns the messages to send.
     Schedule(CompleteRequest),
     /// Send [`immediate_response`] and end the stream.
@@ -103,6 +109,8 @@ impl ExtProcStream {
             subset: None,
             served_endpoint: None,
             response_failed: false,
+            rewritten: None,
+            restorer: None,
         }
     }
 
@@ -127,15 +135,16 @@ impl ExtProcStream {
             Some(Request::ResponseHeaders(headers)) => {
                 self.served_endpoint = served_endpoint(&metadata);
                 self.response_failed = response_status(&headers).is_some_and(|status| status >= 500);
-                Ok(Action::Respond(vec![skip_response_body()]))
+                self.restorer = self.rewritten.take().and_then(|model| response_restorer(&model, &headers));
+                let reply = if self.restorer.is_some() { request_response_body() } else { skip_response_body() };
+                Ok(Action::Respond(vec![reply]))
             }
-            Some(Request::ResponseBody(body)) => {
-                let chunks = body_responses(body.body, body.end_of_stream).map(Response::ResponseBody);
-                Ok(Action::Respond(chunks.map(processing_response).collect()))
-            }
+            Some(Request::ResponseBody(body)) => Ok(Action::ReturnResponseBody(self.restore_model(body))),
             Some(Request::ResponseTrailers(_)) => {
-                let response = Response::ResponseTrailers(TrailersResponse::default());
-                Ok(Action::Respond(vec![processing_response(response)]))
+                let rest = self.restore_model(HttpBody { body: Bytes::new(), end_of_stream: true }).body;
+                let mut responses = response_body_messages(HttpBody { body: rest, end_of_stream: false });
+                responses.push(processing_response(Response::ResponseTrailers(TrailersResponse::default())));
+                Ok(Action::Respond(responses))
             }
             None => Err(Status::invalid_argument("unsupported ProcessingRequest message")),
         }
@@ -179,6 +188,18 @@ impl ExtProcStream {
         Action::Schedule(self.complete_request(info, body, target_model, end))
     }
 
+    /// Returns a part of the response body with the client's model name. Bytes that may be part of the name are delayed.
+    fn restore_model(&mut self, message: HttpBody) -> HttpBody {
+        let Some(restorer) = &mut self.restorer else { return message };
+        let mut body = restorer.push(&message.body);
+        if message.end_of_stream {
+            let rest = restorer.finish();
+            body = if rest.is_empty() { body } else { [body, rest].concat().into() };
+            self.restorer = None;
+        }
+        HttpBody { body, ..message }
+    }
+
     fn complete_request(
         &mut self,
         info: RequestInfo,
@@ -198,6 +219,12 @@ impl CompleteRequest {
         let Some(subset) = &self.subset else { return true };
         let (address, ip) = (endpoint.to_string(), endpoint.ip().to_string());
         subset.iter().any(|allowed| *allowed == address || *allowed == ip)
+    }
+
+    /// Returns the model name that is replaced if the request is sent to an engine for `target_model`.
+    pub(super) fn rewritten_model(&self, target_model: &str) -> Option<RewrittenModel> {
+        let model = self.info.model.as_ref().filter(|model| model.name != target_model)?;
+        Some(RewrittenModel { client_model: model.name.clone(), engine_model: target_model.to_owned() })
     }
 
     /// Returns the messages for a scheduled request: the headers with the selected endpoint, then the body and the trailers
@@ -255,8 +282,10 @@ fn header_response(
     set_headers.extend(new_length.map(|length| set_header("content-length", &length.to_string())));
     let set_header_names: Vec<String> =
         set_headers.iter().filter_map(|option| Some(option.header.as_ref()?.key.clone())).collect();
-    let remove_headers =
-        CONTROL_HEADERS.map(str::to_owned).into_iter().filter(|name| !set_header_names.contains(name)).collect();
+    // The model name cannot be restored in a compressed response.
+    let accept_encoding = new_length.map(|_| "accept-encoding");
+    let remove_headers = CONTROL_HEADERS.into_iter().chain(accept_encoding).map(str::to_owned);
+    let remove_headers = remove_headers.filter(|name| !set_header_names.contains(name)).collect();
     let response = CommonResponse {
         header_mutation: Some(HeaderMutation { set_headers, remove_headers }),
         // The route may depend on the endpoint.
@@ -316,8 +345,19 @@ fn subset_hint(metadata: &Metadata) -> Option<Vec<String>> {
 }
 
 fn response_status(message: &HttpHeaders) -> Option<u16> {
-    let headers = message.headers.as_ref()?.headers.iter();
-    headers.filter(|header| header.key == ":status").find_map(|header| header.text().parse().ok())
+    header(message, ":status")?.parse().ok()
+}
+
+/// Returns what restores the client's model name in the body of this response, if it has one with a model name.
+fn response_restorer(model: &RewrittenModel, message: &HttpHeaders) -> Option<ModelRestorer> {
+    let content_type = header(message, "content-type").unwrap_or_default();
+    model.restorer(&content_type, header(message, "content-encoding").is_some()).filter(|_| !message.end_of_stream)
+}
+
+/// Returns the last value of a header.
+fn header(message: &HttpHeaders, name: &str) -> Option<String> {
+    let headers = &message.headers.as_ref()?.headers;
+    headers.iter().rfind(|header| header.key.eq_ignore_ascii_case(name)).map(HeaderValue::text)
 }
 
 fn served_endpoint(metadata: &Metadata) -> Option<SocketAddr> {
@@ -328,20 +368,43 @@ fn served_endpoint(metadata: &Metadata) -> Option<SocketAddr> {
 }
 
 /// Returns a reply to the response headers that changes nothing and asks the proxy not to send the response body. Envoy
-/// ignores this if `response_body_mode` is `FULL_DUPLEX_STREAMED`. With `NONE` a long stream causes no round trips,
-/// and with `response_trailer_mode: SEND` the stream stays open until the end of the response.
+/// ignores this if `response_body_mode` is `FULL_DUPLEX_STREAMED`. With `NONE` a long stream causes no round trips.
 fn skip_response_body() -> ProcessingResponse {
+    response_headers_reply(None, BodySendMode::None)
+}
+
+/// Returns a reply to the response headers that asks the proxy to send the response body, whose length will change.
+fn request_response_body() -> ProcessingResponse {
+    let removed = HeaderMutation { set_headers: Vec::new(), remove_headers: vec!["content-length".to_owned()] };
+    response_headers_reply(Some(removed), BodySendMode::FullDuplexStreamed)
+}
+
+fn response_headers_reply(
+    header_mutation: Option<HeaderMutation>,
+    response_body_mode: BodySendMode,
+) -> ProcessingResponse {
     let mode = ProcessingMode {
         request_header_mode: HeaderSendMode::Send.into(),
         response_header_mode: HeaderSendMode::Send.into(),
         request_body_mode: BodySendMode::FullDuplexStreamed.into(),
-        response_body_mode: BodySendMode::None.into(),
+        response_body_mode: response_body_mode.into(),
         request_trailer_mode: HeaderSendMode::Send.into(),
-        // The request counts as in flight until the end of the response.
+        // The request counts as in flight until the end of the response: the stream stays open until then.
         response_trailer_mode: HeaderSendMode::Send.into(),
     };
-    let response = Some(Response::ResponseHeaders(HeadersResponse::default()));
+    let response =
+        header_mutation.map(|mutation| CommonResponse { header_mutation: Some(mutation), ..CommonResponse::default() });
+    let response = Some(Response::ResponseHeaders(HeadersResponse { response }));
     ProcessingResponse { response, dynamic_metadata: None, mode_override: Some(mode) }
+}
+
+/// Returns the messages with a part of the response body, none if it is empty and not the last one.
+pub(super) fn response_body_messages(message: HttpBody) -> Vec<ProcessingResponse> {
+    if message.body.is_empty() && !message.end_of_stream {
+        return Vec::new();
+    }
+    let chunks = body_responses(message.body, message.end_of_stream).map(Response::ResponseBody);
+    chunks.map(processing_response).collect()
 }
 
 /// Splits `body` into messages, at least one. `end_of_body` is set on the last one. Only messages with bytes of several parts

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     control_headers::{destination, engine_headers},
-    model_rewrite::{self, ModelRestorer},
+    model_rewrite::{self, RewrittenModel},
     openai_error::OpenAiError,
     request::BODY_MEMORY,
     routing_error::RoutingError,
@@ -86,15 +86,18 @@ impl Proxy {
             info: &request.info,
         };
         let mut permit = self.scheduler.admit(&admission, |_| true)?;
-        let is_rewritten = permit.route.target_model != request.model.name;
+        let rewritten = (permit.route.target_model != request.model.name).then(|| RewrittenModel {
+            client_model: request.model.name.clone(),
+            engine_model: permit.route.target_model.clone(),
+        });
         let body = std::mem::take(&mut request.body);
-        let mut body = match is_rewritten {
-            true => model_rewrite::replace_model(&body, &request.model.span, &permit.route.target_model).into(),
-            false => EngineRequestBody::from(body),
+        let mut body = match &rewritten {
+            Some(model) => model_rewrite::replace_model(&body, &request.model.span, &model.engine_model).into(),
+            None => EngineRequestBody::from(body),
         };
         loop {
             let address = permit.selection.result.endpoint.address;
-            let attempt = self.engine_client.send(upstream_request(&request, &body, &permit, is_rewritten));
+            let attempt = self.engine_client.send(upstream_request(&request, &body, &permit, rewritten.is_some()));
             let (result, copy) = hold_copy(body, RETRY_WINDOW, attempt).await;
             match result {
                 Ok(response)
@@ -107,8 +110,7 @@ impl Proxy {
                     tracing::debug!(%address, %status, "endpoint rejected the request, trying another");
                 }
                 Ok(response) => {
-                    let client_model = is_rewritten.then_some(request.model.name.as_str());
-                    return Ok(downstream_response(response, client_model, permit));
+                    return Ok(downstream_response(response, rewritten.as_ref(), permit));
                 }
                 // Another endpoint would repeat the work, and the client has waited too long already.
                 Err(error @ EngineError::Timeout) => {
@@ -167,21 +169,17 @@ fn upstream_request(
     request
 }
 
-/// Returns the response for the client. If the model was rewritten, `client_model` is its name for the client.
+/// Returns the response for the client, with its name of the model if that was `rewritten`.
 fn downstream_response(
     response: Response<Incoming>,
-    client_model: Option<&str>,
+    rewritten: Option<&RewrittenModel>,
     permit: Permit,
 ) -> Response<ResponseBody> {
     let (head, incoming) = response.into_parts();
     let mut headers = forwarded_headers(&head.headers);
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let is_event_stream = content_type.starts_with("text/event-stream");
-    let is_restorable = (is_event_stream || content_type.starts_with("application/json"))
-        && !headers.contains_key(header::CONTENT_ENCODING);
-    let restorer = client_model
-        .filter(|_| is_restorable)
-        .map(|client_model| ModelRestorer::new(&permit.route.target_model, client_model, is_event_stream));
+    let is_compressed = headers.contains_key(header::CONTENT_ENCODING);
+    let restorer = rewritten.and_then(|model| model.restorer(content_type, is_compressed));
     if restorer.is_some() {
         headers.remove(header::CONTENT_LENGTH);
     }

@@ -12,7 +12,10 @@ use crate::{
     config::parse_config,
     endpoint::tests::endpoint,
     endpoint_picker::message_reader::encode_message,
-    ext_proc::{HeaderMap, HeaderValue, HttpBody, HttpHeaders, ProcessingRequest, processing_response::Response},
+    ext_proc::{
+        HeaderMap, HeaderValue, HttpBody, HttpHeaders, ProcessingRequest, processing_request::Request,
+        processing_response::Response,
+    },
     snapshot::{Pool, tests::pool},
 };
 
@@ -199,4 +202,40 @@ async fn memory_is_reserved_until_the_body_is_returned() {
     assert_eq!(picker.body_memory.available_bytes(), 4 * MIB - 1000);
     drop(responses.next().await);
     assert_eq!(picker.body_memory.available_bytes(), 4 * MIB);
+}
+
+/// The memory of a restored part is reserved until the proxy has received it, and not longer.
+#[tokio::test(start_paused = true)]
+async fn parts_of_a_restored_response_are_reserved_until_they_are_returned() {
+    let picker = picker(4 * MIB);
+    let (sender, mut responses) = open(&picker);
+    let header = |key: &str, value: &'static str| HeaderValue {
+        key: key.to_owned(),
+        raw_value: Bytes::from_static(value.as_bytes()),
+        ..HeaderValue::default()
+    };
+    let headers = |header| HttpHeaders { headers: Some(HeaderMap { headers: vec![header] }), end_of_stream: false };
+    sender.send(Request::RequestHeaders(headers(header("x-llm-d-model-name-rewrite", "tuned"))));
+    sender.send_body(r#"{"model":"chat"}"#, 100, true);
+    sender.send(Request::ResponseHeaders(headers(header("content-type", "text/event-stream"))));
+    for _ in 0..3 {
+        responses.next().await.unwrap().unwrap();
+    }
+    let events = "data: {\"model\":\"tuned\"}\n\n".repeat(1000);
+    let (mut restored, middle) = (Vec::new(), events.len() / 2);
+    for (part, end_of_stream) in [(&events[..middle], false), (&events[middle..], true)] {
+        let body = Bytes::copy_from_slice(part.as_bytes());
+        sender.send(Request::ResponseBody(HttpBody { body, end_of_stream }));
+        sleep(Duration::from_millis(1)).await;
+        let reserved = 4 * MIB - picker.body_memory.available_bytes();
+        let Some(Response::ResponseBody(response)) = responses.next().await.unwrap().unwrap().response else {
+            panic!()
+        };
+        let chunk = response.response.unwrap().body_mutation.unwrap().streamed_response.unwrap();
+        assert_eq!((reserved, chunk.end_of_stream), (chunk.body.len(), end_of_stream));
+        restored.extend_from_slice(&chunk.body);
+        drop(chunk);
+        assert_eq!(picker.body_memory.available_bytes(), 4 * MIB);
+    }
+    assert_eq!(String::from_utf8(restored).unwrap(), events.replace("tuned", "chat"));
 }

@@ -240,23 +240,153 @@ fn missing_endpoint_is_503_with_reason() {
     );
 }
 
+fn response_headers(headers_: &[(&str, &str)], end_of_stream: bool) -> ProcessingRequest {
+    let Some(Request::RequestHeaders(headers)) = headers(headers_, end_of_stream).request else { panic!() };
+    message(Request::ResponseHeaders(headers))
+}
+
+/// Returns the mode of the response body that the picker asks for, and the headers that it removes.
+fn response_headers_reply_of(action: Action) -> (BodySendMode, Vec<String>) {
+    let Action::Respond(responses) = action else { panic!("{action:?}") };
+    let Some(Response::ResponseHeaders(HeadersResponse { response })) = &responses[0].response else {
+        panic!("{responses:?}")
+    };
+    let mutation = response.clone().and_then(|response| response.header_mutation).unwrap_or_default();
+    assert_eq!(mutation.set_headers, []);
+    let mode = responses[0].mode_override.unwrap();
+    assert_eq!(mode.response_trailer_mode(), HeaderSendMode::Send);
+    (mode.response_body_mode(), mutation.remove_headers)
+}
+
+/// Returns the bytes of the messages for the response body, and whether the last one ends it.
+fn returned_response_body(messages: &[ProcessingResponse]) -> (Vec<u8>, bool) {
+    let (mut bytes, mut is_end) = (Vec::new(), false);
+    for message in messages {
+        let Some(Response::ResponseBody(BodyResponse { response: Some(response) })) = &message.response else {
+            panic!("{message:?}")
+        };
+        let chunk = response.body_mutation.clone().unwrap().streamed_response.unwrap();
+        bytes.extend_from_slice(&chunk.body);
+        assert!(!is_end && chunk.body.len() <= MAX_CHUNK_BYTES);
+        is_end = chunk.end_of_stream;
+    }
+    (bytes, is_end)
+}
+
 #[test]
 fn response_is_unchanged_and_served_endpoint_is_recorded() {
     let mut stream = ExtProcStream::new(Parser::RequireModel);
-    let mut response_headers = message(Request::ResponseHeaders(HttpHeaders::default()));
+    let mut first = response_headers(&[("content-type", "application/json")], false);
     let served = Struct::with_field(SERVED_ENDPOINT_KEY, Kind::StringValue("10.0.0.1:8000".to_owned()));
-    response_headers.metadata_context =
-        Some(Metadata { filter_metadata: [(LOAD_BALANCER_NAMESPACE.to_owned(), served)].into() });
-    let Action::Respond(responses) = stream.handle(response_headers).unwrap() else { panic!() };
-    assert_eq!(responses[0].mode_override.unwrap().response_body_mode(), BodySendMode::None);
+    first.metadata_context = Some(Metadata { filter_metadata: [(LOAD_BALANCER_NAMESPACE.to_owned(), served)].into() });
+    assert_eq!(response_headers_reply_of(stream.handle(first).unwrap()), (BodySendMode::None, Vec::new()));
     assert_eq!(stream.served_endpoint, Some(endpoint(1).address));
     let chunk = HttpBody { body: Bytes::from_static(b"data: x\n\n"), end_of_stream: false };
-    let Action::Respond(responses) = stream.handle(message(Request::ResponseBody(chunk))).unwrap() else { panic!() };
-    let Some(Response::ResponseBody(BodyResponse { response: Some(response) })) = &responses[0].response else {
+    let Action::ReturnResponseBody(body) = stream.handle(message(Request::ResponseBody(chunk))).unwrap() else {
         panic!()
     };
-    let chunk = response.body_mutation.clone().unwrap().streamed_response.unwrap();
-    assert_eq!((&chunk.body[..], chunk.end_of_stream), (&b"data: x\n\n"[..], false));
+    assert_eq!(returned_response_body(&response_body_messages(body)), (b"data: x\n\n".to_vec(), false));
+}
+
+/// Returns a stream whose request for `chat` is sent to an engine for `tuned`.
+fn rewritten_stream() -> ExtProcStream {
+    let mut stream = ExtProcStream::new(Parser::RequireModel);
+    assert!(matches!(stream.handle(headers(&[("accept-encoding", "gzip")], false)).unwrap(), Action::Continue));
+    let Action::Schedule(request) = stream.handle(body(r#"{"model":"chat"}"#, true)).unwrap() else { panic!() };
+    assert_eq!(request.rewritten_model("chat"), None);
+    let removed_headers = |target| header_mutation(&request.responses(target, &scheduling_result(None), None)[0]).1;
+    assert!(!removed_headers("chat").contains(&"accept-encoding".to_owned()));
+    assert!(removed_headers("tuned").contains(&"accept-encoding".to_owned()), "the response must not be compressed");
+    stream.rewritten = request.rewritten_model("tuned");
+    stream
+}
+
+#[rstest]
+#[case::events(&[("content-type", "text/event-stream; charset=utf-8"), ("transfer-encoding", "chunked")], false, true)]
+#[case::document(&[("content-type", "application/json"), ("content-length", "17")], false, true)]
+#[case::compressed(&[("content-type", "application/json"), ("content-encoding", "gzip")], false, false)]
+#[case::other_type(&[("content-type", "audio/wav")], false, false)]
+#[case::no_type(&[], false, false)]
+#[case::no_body(&[("content-type", "application/json")], true, false)]
+fn only_bodies_with_a_model_name_are_requested(
+    #[case] headers: &[(&str, &str)],
+    #[case] end_of_stream: bool,
+    #[case] is_requested: bool,
+) {
+    let action = rewritten_stream().handle(response_headers(headers, end_of_stream)).unwrap();
+    let expect = match is_requested {
+        true => (BodySendMode::FullDuplexStreamed, vec!["content-length".to_owned()]),
+        false => (BodySendMode::None, Vec::new()),
+    };
+    assert_eq!(response_headers_reply_of(action), expect);
+}
+
+/// How a proxy ends a response.
+#[derive(Clone, Copy, PartialEq)]
+enum ResponseEnd {
+    LastChunk,
+    EmptyChunk,
+    Trailers,
+}
+
+/// Returns what the client receives if the engine's response arrives in `chunks`.
+fn restored_response(content_type: &str, chunks: &[&[u8]], end: ResponseEnd) -> String {
+    let mut stream = rewritten_stream();
+    stream.handle(response_headers(&[("content-type", content_type)], false)).unwrap();
+    let last = chunks.len() - 1;
+    let chunk = |body: &[u8], end_of_stream| {
+        message(Request::ResponseBody(HttpBody { body: Bytes::copy_from_slice(body), end_of_stream }))
+    };
+    let chunks = chunks.iter().enumerate();
+    let mut messages: Vec<_> =
+        chunks.map(|(index, body)| chunk(body, end == ResponseEnd::LastChunk && index == last)).collect();
+    match end {
+        ResponseEnd::LastChunk => {}
+        ResponseEnd::EmptyChunk => messages.push(chunk(b"", true)),
+        ResponseEnd::Trailers => messages.push(message(Request::ResponseTrailers(HttpTrailers::default()))),
+    }
+    let (mut text, mut is_end) = (Vec::new(), false);
+    for message in messages {
+        let mut replies = match stream.handle(message).unwrap() {
+            Action::ReturnResponseBody(body) => response_body_messages(body),
+            Action::Respond(replies) => replies,
+            other => panic!("{other:?}"),
+        };
+        if matches!(replies.last(), Some(ProcessingResponse { response: Some(Response::ResponseTrailers(_)), .. })) {
+            replies.pop();
+            is_end = true;
+        }
+        let (bytes, is_last) = returned_response_body(&replies);
+        text.extend(bytes);
+        is_end |= is_last;
+    }
+    assert!(is_end);
+    String::from_utf8(text).unwrap()
+}
+
+// spec: GW-53
+#[rstest]
+#[case::events("text/event-stream", "data: {\"id\":\"1\",\"model\":\"tuned\"}\n\ndata: [DONE]\n\n")]
+#[case::document("application/json", r#"{"model":"tuned","choices":[{"text":"tuned"}]}"#)]
+#[case::truncated("application/json", r#"{"model":"tun"#)]
+fn model_name_is_restored_at_every_chunk_boundary(
+    #[case] content_type: &str,
+    #[case] response: &str,
+    #[values(ResponseEnd::LastChunk, ResponseEnd::EmptyChunk, ResponseEnd::Trailers)] end: ResponseEnd,
+) {
+    let expect = response.replace(r#""model":"tuned""#, r#""model":"chat""#);
+    for size in 1..=response.len() {
+        let chunks: Vec<&[u8]> = response.as_bytes().chunks(size).collect();
+        assert_eq!(restored_response(content_type, &chunks, end), expect, "chunks of {size}");
+    }
+}
+
+#[test]
+fn long_chunk_of_a_response_is_returned_in_several_messages() {
+    let text = "x".repeat(2 * MAX_CHUNK_BYTES);
+    let response = format!(r#"{{"text":"{text}","model":"tuned"}}"#);
+    let restored = restored_response("application/json", &[response.as_bytes()], ResponseEnd::LastChunk);
+    assert_eq!(restored, response.replace("tuned", "chat"));
 }
 
 #[rstest]
@@ -266,10 +396,7 @@ fn response_is_unchanged_and_served_endpoint_is_recorded() {
 #[case::invalid("x", false)]
 fn response_failures_are_recorded(#[case] status: &str, #[case] expect: bool) {
     let mut stream = ExtProcStream::new(Parser::RequireModel);
-    let Some(Request::RequestHeaders(response_headers)) = headers(&[(":status", status)], false).request else {
-        panic!()
-    };
-    stream.handle(message(Request::ResponseHeaders(response_headers))).unwrap();
+    stream.handle(response_headers(&[(":status", status)], false)).unwrap();
     assert_eq!(stream.response_failed, expect);
 }
 
