@@ -10,7 +10,9 @@
 //! removed roles and replicas.
 
 mod capacity;
+mod port_change;
 mod routing;
+mod serving;
 
 use cluster::{DesiredObject, is_pod_template_applied, is_spec_applied, is_terminating, kind_and_name};
 use decide::Inventory;
@@ -23,8 +25,9 @@ use crate::readiness::Progress;
 use crate::rollout::is_rollout_paused;
 use crate::workloads::{LiveWorkload, PlannedWorkload};
 use capacity::{ReplacementCapacity, replacement_capacity};
+use port_change::{PortChange, limit_rollout};
 pub(crate) use routing::Routes;
-use routing::serving_pods;
+use serving::serving_pods;
 
 /// What happens to the obsolete workloads of a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -165,7 +168,13 @@ impl Replacement {
             planned.iter().any(|workload| workload.live.is_none() && workload.planned == *object && self.is_paused())
         };
         let retained = (self.step == ReplacementStep::Retain).then_some(self.obsolete.as_slice());
+        let port_changes: Vec<PortChange<'_>> =
+            desired.iter().filter_map(|desired| routes.port_change(desired.object(), planned)).collect();
         let step = |desired: DesiredObject| match desired {
+            DesiredObject::Apply(mut object) if object["kind"] == DEPLOYMENT.kind && !is_missing(&object) => {
+                limit_rollout(&mut object, &port_changes);
+                DesiredObject::Apply(object)
+            }
             DesiredObject::Apply(object) if is_missing(&object) => DesiredObject::Defer(object),
             DesiredObject::Apply(object) => routes.desired_route(object, retained, planned),
             other => other,

@@ -10,8 +10,9 @@ use cluster::{DesiredObject, is_terminating, metadata_field};
 use plan::labels::{COMPONENT, LEADER_WORKER_SET_NAME, WORKER_INDEX};
 use serde_json::{Map, Value, json};
 
-use crate::kinds::{BACKEND_POOL, DEPLOYMENT, LEADER_WORKER_SET, LLM_USE_CASE_SET, SERVICE};
-use crate::readiness::is_pod_ready;
+use super::port_change::PortChange;
+use super::serving::serving_pods;
+use crate::kinds::{BACKEND_POOL, DEPLOYMENT, LLM_USE_CASE_SET, SERVICE};
 use crate::workloads::{LiveWorkload, POD_TEMPLATE_HASH, PlannedWorkload};
 
 /// Labels that restrict a selector to the Pods of one workload.
@@ -38,7 +39,6 @@ impl Routes {
         retained: Option<&[LiveWorkload]>,
         workloads: &[PlannedWorkload],
     ) -> DesiredObject {
-        let is_routing_kind = |object: &Value| [SERVICE, BACKEND_POOL].iter().any(|kind| object["kind"] == kind.kind);
         match (self.live(&planned), retained) {
             (Some(_), Some(_)) if planned["kind"] == LLM_USE_CASE_SET.kind => DesiredObject::Defer(planned),
             (Some(live), Some(obsolete)) if is_routing_kind(&planned) => {
@@ -52,6 +52,11 @@ impl Routes {
             }
             _ => DesiredObject::Apply(planned),
         }
+    }
+
+    /// Returns the port change of the component of a planned Service or BackendPool.
+    pub(super) fn port_change<'a>(&self, planned: &Value, workloads: &'a [PlannedWorkload]) -> Option<PortChange<'a>> {
+        if is_routing_kind(planned) { PortChange::find(planned, self.live(planned)?, workloads) } else { None }
     }
 
     fn live(&self, planned: &Value) -> Option<&Value> {
@@ -81,10 +86,8 @@ impl Routes {
     }
 }
 
-/// Returns the Pods of a workload that serve requests: ready Pods of a Deployment, or ready leaders of a LeaderWorkerSet.
-pub(super) fn serving_pods(workload: &LiveWorkload) -> impl Iterator<Item = &Value> {
-    let is_set = workload.object["kind"] == LEADER_WORKER_SET.kind;
-    workload.pods().filter(move |pod| is_pod_ready(pod) && (!is_set || pod["metadata"]["labels"][WORKER_INDEX] == "0"))
+fn is_routing_kind(object: &Value) -> bool {
+    [SERVICE, BACKEND_POOL].iter().any(|kind| object["kind"] == kind.kind)
 }
 
 /// Returns the planned route with the spec of the live one.
@@ -133,39 +136,13 @@ fn route_to_planned(planned: Value, live: Option<&Value>, workloads: &[PlannedWo
 /// Returns the route while Pods of a Deployment serve on another port than the planned one: to the live port as long as more
 /// Pods serve on it. `None` if all serving Pods have the planned port, or if no port is known.
 fn route_by_port(planned: &Value, live: &Value, workloads: &[PlannedWorkload]) -> Option<Value> {
-    let component = &planned["spec"]["selector"][COMPONENT];
-    let of_component = |workload: &&PlannedWorkload| workload.planned["metadata"]["labels"][COMPONENT] == *component;
-    let mut deployments = workloads.iter().filter(of_component).filter_map(|workload| workload.live.as_ref());
-    let (Some(deployment), None) = (deployments.next(), deployments.next()) else { return None };
-    if deployment.object["kind"] != DEPLOYMENT.kind {
-        return None;
-    }
-    let serving: Vec<&Value> = serving_pods(deployment).collect();
-    let with_port = |port: &Value| serving.iter().copied().filter(|pod| has_port(pod, port)).collect::<Vec<&Value>>();
-    let with_planned_port = with_port(target_port(planned));
-    if with_planned_port.len() == serving.len() {
-        return None;
-    }
-    let with_live_port = with_port(target_port(live));
-    let (mut route, pods) = match with_live_port.len() > with_planned_port.len() {
-        true => (with_live_spec(planned.clone(), live), with_live_port),
-        false => (planned.clone(), with_planned_port),
+    let change = PortChange::find(planned, live, workloads)?;
+    let mut route = match change.retains_old_port() {
+        true => with_live_spec(planned.clone(), live),
+        false => planned.clone(),
     };
-    restrict(&mut route, template_labels(pods)?);
+    restrict(&mut route, template_labels(change.routed_pods())?);
     Some(route)
-}
-
-/// Returns the first port of the Pods that a Service or a BackendPool routes to.
-fn target_port(route: &Value) -> &Value {
-    let spec = &route["spec"];
-    if route["kind"] == SERVICE.kind { &spec["ports"][0]["targetPort"] } else { &spec["targetPorts"][0] }
-}
-
-/// Returns whether a container of the Pod declares the port, or none declares any port.
-fn has_port(pod: &Value, port: &Value) -> bool {
-    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
-    let mut ports = containers.filter_map(|container| container["ports"].as_array()).flatten().peekable();
-    ports.peek().is_none() || ports.any(|declared| declared["containerPort"] == *port)
 }
 
 /// Returns the labels that only the serving Pods of the workload have; `None` if no Pod serves. Of a Deployment, these are the

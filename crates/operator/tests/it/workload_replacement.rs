@@ -284,19 +284,50 @@ async fn removed_component_stops() {
     assert_eq!(workloads(&cluster.server), ["Deployment chat-engine"]);
 }
 
-/// The port changes with the template of the Deployment: requests go to the old port until as many new Pods are ready.
+/// Returns an engine of the image with Pods that serve on the port.
+fn engine_on(image: &str, port: u16, replicas: usize) -> Value {
+    let mut runner = runner(image, port, 2);
+    runner["readinessProbe"] = json!({"httpGet": {"path": "/health", "port": port}, "initialDelaySeconds": 5});
+    json!({"runner": runner, "minReplicas": replicas, "maxReplicas": replicas})
+}
+
+/// The port changes with the template of the Deployment: requests go to the old port until as many new Pods are ready. The
+/// nodes have free accelerators for an additional Pod, or not.
+#[rstest]
+#[case::additional_pod(2, 24)]
+#[case::only_replica(1, 24)]
+#[case::full_nodes(4, 8)]
 #[tokio::test(start_paused = true)]
-async fn port_changes_without_an_interruption() {
-    let mut engine = small_engine("small:1");
-    (engine["minReplicas"], engine["maxReplicas"]) = (json!(2), json!(2));
-    let cluster = cluster_with(24, engine.clone()).await;
-    engine["runner"]["image"] = json!("small:2");
-    engine["runner"]["ports"] = json!([{"containerPort": 9090}]);
-    engine["runner"]["readinessProbe"]["httpGet"]["port"] = json!(9090);
-    set_engine(&cluster, &engine);
-    wait_for_images(&cluster, &["small:2", "small:2"], &assert_routed).await;
+async fn port_changes_without_an_interruption(#[case] replicas: usize, #[case] gpus: usize) {
+    let cluster = cluster_with(gpus, engine_on("small:1", 8080, replicas)).await;
+    set_engine(&cluster, &engine_on("small:2", 9090, replicas));
+    wait_for_images(&cluster, &vec!["small:2"; replicas], &assert_routed).await;
     let labels = json!({"ome.io/inferenceservice": "chat", "component": "engine"});
     assert_eq!(selectors(&cluster.server), [labels.clone(), labels]);
     let service = cluster.server.get("services", "default", "chat-engine").unwrap();
     assert_eq!(service["spec"]["ports"][0]["port"], 9090);
+    let deployment = cluster.server.get(DEPLOYMENTS, "default", "chat-engine").unwrap();
+    assert_eq!(deployment["spec"]["minReadySeconds"], Value::Null, "the limits end with the old Pods");
+}
+
+/// The old Pods do not stop before the routes have switched, however late the operator is.
+#[rstest]
+#[case::additional_pod(2, 24)]
+#[case::only_replica(1, 24)]
+#[case::full_nodes(4, 8)]
+#[tokio::test(start_paused = true)]
+async fn changed_port_waits_for_the_operator(#[case] replicas: usize, #[case] gpus: usize) {
+    let mut cluster = SimulatedCluster::without_operator([api::crds(), api::integrations::crds()].concat());
+    cluster.scale_nodes_to(gpus);
+    let operator = cluster.test_cluster.start_operator_until_dropped();
+    cluster.server.create(OME_SERVICES, chat(engine_on("small:1", 8080, replicas))).unwrap();
+    cluster.wait_for("chat to be ready", &is_ready).await;
+    set_engine(&cluster, &engine_on("small:2", 9090, replicas));
+    let has_new_pod = |server: &Server| images(server).contains(&"small:2".to_owned()).then_some(());
+    cluster.wait_for_with_invariant("a new Pod", &has_new_pod, &assert_routed).await;
+    drop(operator);
+    cluster.test_cluster.wait_until_idle().await;
+    assert_routed(&cluster.server);
+    let _operator = cluster.test_cluster.start_operator_until_dropped();
+    wait_for_images(&cluster, &vec!["small:2"; replicas], &assert_routed).await;
 }

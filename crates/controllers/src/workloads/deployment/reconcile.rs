@@ -11,7 +11,7 @@ use super::progress;
 use super::proportional::{self, ReplicaSetSize};
 use super::replica_sets::{
     ReplicaSets, create_replica_set, delete_old_replica_sets, desired_replicas_annotation, is_recreate,
-    max_replicas_annotation, scale, with_updated_annotations, with_updated_revision,
+    max_replicas_annotation, scale, with_updated_revision, with_updated_settings,
 };
 use crate::workloads::action::{Action, Plan};
 use crate::workloads::replica_set::{self, replicas};
@@ -50,7 +50,7 @@ fn roll_out(plan: &mut Plan, deployment: &Value, replica_sets: &mut ReplicaSets,
         create_replica_set(plan, deployment, replica_sets);
         return;
     };
-    if let Some(updated) = with_updated_annotations(deployment, new, replica_sets.next_revision()) {
+    if let Some(updated) = with_updated_settings(deployment, new, replica_sets.next_revision()) {
         plan.push(Action::Update { resource: replica_set::RESOURCE, object: updated });
         return;
     }
@@ -169,6 +169,20 @@ mod tests {
         let second = created_replica_set(&plan);
         assert_eq!(second["spec"]["replicas"], 1, "25 % of 4, rounded up");
         assert_eq!(second["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "2");
+    }
+
+    #[test]
+    fn min_ready_seconds_apply_to_the_existing_replica_set() {
+        let mut deployment = deployment(1, "a");
+        deployment["metadata"]["annotations"] = json!({"deployment.kubernetes.io/revision": "1"});
+        let set = created_replica_set(&plan(&deployment, &[], &[], Timestamp::UNIX_EPOCH));
+        deployment["spec"]["minReadySeconds"] = json!(10);
+        let plan = plan(&deployment, &[Arc::new(set)], &[], Timestamp::UNIX_EPOCH);
+        let updated = plan.actions.iter().find_map(|action| match action {
+            Action::Update { object, .. } => Some(object["spec"]["minReadySeconds"].clone()),
+            _ => None,
+        });
+        assert_eq!(updated, Some(json!(10)));
     }
 
     #[test]

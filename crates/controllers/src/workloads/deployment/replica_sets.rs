@@ -84,15 +84,18 @@ fn replica_set_annotations(deployment: &Value, set: Option<&Value>, revision: i6
     annotations
 }
 
-/// Returns the new ReplicaSet with its expected annotations, `None` when they are up to date.
-pub(super) fn with_updated_annotations(deployment: &Value, new: &Value, next_revision: i64) -> Option<Value> {
+/// Returns the new ReplicaSet with its expected annotations and the `minReadySeconds` of the Deployment, `None` when they are
+/// up to date.
+pub(super) fn with_updated_settings(deployment: &Value, new: &Value, next_revision: i64) -> Option<Value> {
     let revision = revision(new).max(next_revision);
     let expected = replica_set_annotations(deployment, Some(new), revision);
-    (new.pointer("/metadata/annotations") != Some(&expected)).then(|| {
-        let mut new = new.clone();
-        object::set_metadata_field(&mut new, "annotations", Some(expected));
-        new
-    })
+    let min_ready = |object: &Value| object.pointer("/spec/minReadySeconds").and_then(Value::as_i64).unwrap_or(0);
+    let mut updated = new.clone();
+    object::set_metadata_field(&mut updated, "annotations", Some(expected));
+    if min_ready(new) != min_ready(deployment) {
+        updated["spec"]["minReadySeconds"] = json!(min_ready(deployment));
+    }
+    (updated != *new).then_some(updated)
 }
 
 /// Returns the Deployment with the revision of its new ReplicaSet, or `None` if it is up to date.
