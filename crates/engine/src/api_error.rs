@@ -81,9 +81,9 @@ impl ApiError {
         Self::http(StatusCode::REQUEST_TIMEOUT, "Request Timeout", message)
     }
 
-    /// Returns the 503 error for a body whose memory other bodies occupy.
-    pub(crate) fn out_of_memory() -> Self {
-        let message = "Other requests occupy the memory for request bodies. Try again.".to_owned();
+    /// Returns the 503 error for a request while other requests occupy the memory for `part`: `headers` or `bodies`.
+    pub(crate) fn out_of_memory(part: &str) -> Self {
+        let message = format!("Other requests occupy the memory for request {part}. Try again.");
         Self::http(StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable", message)
     }
 

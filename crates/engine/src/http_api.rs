@@ -47,7 +47,7 @@ impl FromRequest<Arc<Simulator>> for RequestBody {
     type Rejection = Response<Body>;
 
     async fn from_request(request: Request<Body>, engine: &Arc<Simulator>) -> Result<Self, Self::Rejection> {
-        engine.body_budget.read(request.into_body()).await.map_err(|error| error_response(&error))
+        engine.request_memory.read(request).await.map_err(|error| error_response(&error))
     }
 }
 
@@ -80,7 +80,7 @@ async fn generate(
 ) -> Response<Body> {
     let accepted = accept(&engine, &headers, body.bytes(), endpoint);
     // A queued request needs only its tokens.
-    drop(body);
+    drop((headers, body));
     match accepted {
         Err(error) => error_response(&error),
         Ok(AcceptedRequest { generation, metadata, stream: Some(options) }) => {

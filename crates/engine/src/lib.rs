@@ -4,6 +4,8 @@
 //! Output: responses with the fields, error bodies, event order and metric names of vLLM 0.32. [`Timing`] computes latencies
 //! from queue, batch size and cached prefix, so that load and shared prefixes have a measurable effect.
 //!
+//! Engines that share a [`RequestMemory`] hold a limited amount of requests together, however many there are.
+//!
 //! The crate does not depend on Kubernetes. Text is generated from seed and prompt. Features that are not simulated (`n > 1`,
 //! several prompts in one request, log probabilities) are rejected or `null`.
 //!
@@ -41,6 +43,7 @@ mod timing;
 mod tokenizer;
 
 pub use config::Config;
+pub use request_body::RequestMemory;
 pub use serve::{router, run, serve};
 pub use server_command::{InferenceServer, ServerCommand};
 pub use timing::Timing;

@@ -139,8 +139,8 @@ fn format_value(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Config;
-    use std::collections::BTreeSet;
+    use crate::{Config, RequestMemory};
+    use std::{collections::BTreeSet, sync::Arc};
 
     const RECORDED: &str = include_str!("../tests/data/metrics-idle.txt");
 
@@ -157,17 +157,20 @@ mod tests {
             .collect()
     }
 
+    fn simulator(config: Config) -> Arc<Simulator> {
+        Simulator::new(config, RequestMemory::default())
+    }
+
     #[test]
     fn idle_engine_has_exactly_the_recorded_series() {
-        let engine =
-            Simulator::new(Config { served_model_names: vec!["tiny".to_owned()], ..Config::new("/models/base") });
+        let engine = simulator(Config { served_model_names: vec!["tiny".to_owned()], ..Config::new("/models/base") });
         let (actual, recorded) = (series_and_types(&render(&engine)), series_and_types(RECORDED));
         assert_eq!(actual.symmetric_difference(&recorded).collect::<Vec<_>>(), Vec::<&String>::new());
     }
 
     #[test]
     fn histograms_are_cumulative() {
-        let engine = Simulator::new(Config::new("m"));
+        let engine = simulator(Config::new("m"));
         for value in [0.5, 3.0, 5000.0] {
             engine.metrics.observe("vllm:request_prompt_tokens", value);
         }

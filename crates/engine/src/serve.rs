@@ -19,7 +19,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{Config, http_api, simulator::Simulator};
+use crate::{Config, http_api, request_body::RequestMemory, simulator::Simulator};
 
 /// Maximum size in bytes of the head of a request.
 const MAX_HEAD_BYTES: usize = 64 << 10;
@@ -29,18 +29,18 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 ///
 /// # Errors
 /// The address cannot be bound.
-pub async fn run(config: Config, stop: CancellationToken) -> io::Result<()> {
+pub async fn run(config: Config, memory: RequestMemory, stop: CancellationToken) -> io::Result<()> {
     tokio::select! {
         () = stop.cancelled() => return Ok(()),
         () = sleep(config.load_time) => {}
     }
     let listener = TcpListener::bind((config.address, config.port)).await?;
-    serve(listener, Config { load_time: Duration::ZERO, ..config }, stop).await
+    serve(listener, Config { load_time: Duration::ZERO, ..config }, memory, stop).await
 }
 
 /// Returns the routes of a loaded engine, for use without a socket.
-pub fn router(config: Config) -> Router {
-    http_api::router(Simulator::new(config))
+pub fn router(config: Config, memory: RequestMemory) -> Router {
+    http_api::router(Simulator::new(config, memory))
 }
 
 /// Serves HTTP/1.1 on `listener` until `stop` is cancelled, then closes open connections immediately, as vLLM does by
@@ -48,13 +48,18 @@ pub fn router(config: Config) -> Router {
 ///
 /// # Errors
 /// Currently none; failures to accept a connection are logged and retried.
-pub async fn serve(listener: TcpListener, config: Config, stop: CancellationToken) -> io::Result<()> {
+pub async fn serve(
+    listener: TcpListener,
+    config: Config,
+    memory: RequestMemory,
+    stop: CancellationToken,
+) -> io::Result<()> {
     let max_connections = config.max_connections.max(1);
     let handler = ConnectionHandler {
         ready_at: Instant::now() + config.load_time,
         keep_alive: config.keep_alive,
         loading: Router::new().fallback(service_unavailable),
-        router: router(config),
+        router: router(config, memory),
     };
     let handler = Arc::new(handler);
     // Dropping the set on return aborts open connections.

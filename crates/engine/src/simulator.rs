@@ -14,7 +14,7 @@ use crate::{
     metrics::Metrics,
     prefix_cache::PrefixCache,
     request::{Endpoint, GenerationRequest},
-    request_body::BodyBudget,
+    request_body::RequestMemory,
     response::{ResponseMetadata, VLLM_VERSION},
 };
 
@@ -26,8 +26,8 @@ pub(crate) struct Simulator {
     pub(crate) batch: Arc<Batch>,
     /// Counters and histograms since the start.
     pub(crate) metrics: Metrics,
-    /// Memory for request bodies.
-    pub(crate) body_budget: BodyBudget,
+    /// Memory for requests, which other engines may share.
+    pub(crate) request_memory: RequestMemory,
     prefix_cache: Mutex<PrefixCache>,
     response_count: AtomicU64,
     /// Start time in Unix seconds.
@@ -36,11 +36,11 @@ pub(crate) struct Simulator {
 
 impl Simulator {
     /// Returns an idle engine with an empty prefix cache.
-    pub(crate) fn new(config: Config) -> Arc<Self> {
+    pub(crate) fn new(config: Config, request_memory: RequestMemory) -> Arc<Self> {
         Arc::new(Self {
             batch: Batch::new(config.max_num_seqs),
             metrics: Metrics::new(),
-            body_budget: BodyBudget::default(),
+            request_memory,
             prefix_cache: Mutex::new(PrefixCache::new(config.block_size, config.num_gpu_blocks)),
             response_count: AtomicU64::new(0),
             started_at: unix_seconds(),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use embedded::ProcessRuntime;
 use embedded::ports::{ContainerConfig, ContainerExit, ContainerPurpose, ContainerRuntime};
-use engine::ServerCommand;
+use engine::{RequestMemory, ServerCommand};
 use futures::future::{BoxFuture, FutureExt, ready};
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +31,8 @@ pub(crate) struct HostRuntime {
     /// Kubeconfig for containers of the image `ostler`, on any node.
     pub kubeconfig: Option<PathBuf>,
     pub processes: ProcessRuntime,
+    /// Memory for the requests of all simulated engines.
+    pub engine_memory: RequestMemory,
 }
 
 /// Images that run on the node of this host, but have no program. Clones share the set.
@@ -73,7 +75,7 @@ impl ContainerRuntime for HostRuntime {
                     container.log.write_line(&message);
                     self.simulated_images.add(image);
                 }
-                simulated_container::run(container, shutdown)
+                simulated_container::run(container, &self.engine_memory, shutdown)
             }
         }
     }
@@ -200,10 +202,41 @@ fn listen_on_pod_ip(container: &mut ContainerConfig) {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, SocketAddr};
+
     use rstest::rstest;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
 
     use super::*;
     use crate::container_fixture::container;
+
+    /// Two engines that have no memory for requests reject them: they share the memory of the runtime.
+    #[tokio::test]
+    async fn simulated_engines_share_their_memory() {
+        let runtime = HostRuntime { engine_memory: RequestMemory::new(0), ..HostRuntime::default() };
+        for ip in [[127, 20, 0, 1], [127, 20, 0, 2]] {
+            let port = std::net::TcpListener::bind((IpAddr::from(ip), 0)).unwrap().local_addr().unwrap().port();
+            let (address, shutdown) = (SocketAddr::from((ip, port)), CancellationToken::new());
+            let container = container(&["vllm", "serve", "m", "--port", &port.to_string()]);
+            let engine =
+                tokio::spawn(runtime.run(ContainerConfig { pod_ip: ip.into(), ..container }, shutdown.clone()));
+            let mut stream = loop {
+                match TcpStream::connect(address).await {
+                    Ok(stream) => break stream,
+                    Err(_) => tokio::task::yield_now().await,
+                }
+            };
+            let request =
+                "POST /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}";
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut response = String::new();
+            stream.read_to_string(&mut response).await.unwrap();
+            assert!(response.starts_with("HTTP/1.1 503"), "{response}");
+            shutdown.cancel();
+            engine.await.unwrap();
+        }
+    }
 
     #[rstest]
     #[case::separate_value(&["vllm", "serve", "m", "--host", "0.0.0.0"], "vllm serve m --host 127.20.0.1")]

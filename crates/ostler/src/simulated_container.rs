@@ -4,15 +4,19 @@ use std::io;
 use std::net::SocketAddr;
 
 use embedded::ports::{ContainerConfig, ContainerExit, ContainerPurpose};
-use engine::ServerCommand;
+use engine::{RequestMemory, ServerCommand};
 use futures::future::{BoxFuture, FutureExt, ready};
 use tokio_util::sync::CancellationToken;
 
 use crate::container_exit::{exited, failed};
 use crate::stub_container;
 
-/// Runs a simulated engine, or a stub for containers that are not a known engine.
-pub(crate) fn run(container: ContainerConfig, shutdown: CancellationToken) -> BoxFuture<'static, ContainerExit> {
+/// Runs a simulated engine, or a stub for containers that are not a known engine. Engines read requests into `memory`.
+pub(crate) fn run(
+    container: ContainerConfig,
+    memory: &RequestMemory,
+    shutdown: CancellationToken,
+) -> BoxFuture<'static, ContainerExit> {
     let command = ServerCommand::parse(&container.command, &container.args, &container.env);
     if let (ContainerPurpose::Service | ContainerPurpose::Init, Some(code)) =
         (container.purpose, fixed_exit_code(&container))
@@ -23,7 +27,9 @@ pub(crate) fn run(container: ContainerConfig, shutdown: CancellationToken) -> Bo
         return ready(exited(code)).boxed();
     }
     match (container.purpose, command) {
-        (ContainerPurpose::Service, Some(command)) => serve_engine(container, command, shutdown).boxed(),
+        (ContainerPurpose::Service, Some(command)) => {
+            serve_engine(container, command, memory.clone(), shutdown).boxed()
+        }
         (ContainerPurpose::Service, None) => stub_container::run(container, shutdown).boxed(),
         (ContainerPurpose::Init, _) => {
             container.log.write_line(&format!("image {}: simulated init container, completed", container.image));
@@ -48,6 +54,7 @@ fn fixed_exit_code(container: &ContainerConfig) -> Option<i32> {
 async fn serve_engine(
     container: ContainerConfig,
     command: ServerCommand,
+    memory: RequestMemory,
     shutdown: CancellationToken,
 ) -> ContainerExit {
     let config = engine::Config::from_server_command(&command, container.pod_ip);
@@ -57,7 +64,7 @@ async fn serve_engine(
         container.image,
         config.default_model_name()
     ));
-    match engine::run(config, shutdown).await {
+    match engine::run(config, memory, shutdown).await {
         Ok(()) => exited(0),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => failed(&container, &format!("PortInUse: {address}")),
         Err(error) => failed(&container, &format!("{address}: {error}")),
@@ -95,6 +102,7 @@ mod tests {
         let address: IpAddr = [127, 0, 0, 1].into();
         let task = tokio::spawn(run(
             ContainerConfig { pod_ip: address, ports: vec![port], ..container(&["nginx"]) },
+            &RequestMemory::default(),
             shutdown.clone(),
         ));
         let mut stream = loop {

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use engine::{Config, Timing};
+use engine::{Config, RequestMemory, Timing};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -55,7 +55,7 @@ pub(crate) async fn start(config: Config) -> RunningEngine {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
-    tokio::spawn(engine::serve(listener, config, stop.clone()));
+    tokio::spawn(engine::serve(listener, config, RequestMemory::default(), stop.clone()));
     RunningEngine { address, stop }
 }
 

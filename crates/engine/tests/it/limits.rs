@@ -6,7 +6,8 @@ use axum::{
     body::{Body, to_bytes},
     http::Request,
 };
-use engine::Config;
+use engine::{Config, RequestMemory};
+use futures::{StreamExt as _, poll, stream};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -20,13 +21,30 @@ use crate::client::{TIMEOUT, recorded_config, send, start};
 async fn rejects_a_body_that_is_too_large() {
     let body = vec![b' '; (32 << 20) + 1];
     let request = Request::post("/v1/completions").header("content-type", "application/json").body(Body::from(body));
-    let response = engine::router(recorded_config()).oneshot(request.unwrap()).await.unwrap();
+    let response = engine::router(recorded_config(), RequestMemory::default()).oneshot(request.unwrap()).await.unwrap();
     assert_eq!(response.status(), 413);
     let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
     assert_eq!(
         std::str::from_utf8(&body).unwrap(),
         r#"{"error":{"message":"The request body is larger than 32 MiB.","type":"Request Entity Too Large","param":null,"code":413}}"#
     );
+}
+
+/// A body that never ends occupies the memory of both engines.
+#[tokio::test(start_paused = true)]
+async fn engines_share_the_memory() {
+    let memory = RequestMemory::new(64 << 10);
+    let respond = |body| {
+        let request = Request::post("/v1/completions").header("content-type", "application/json").body(body);
+        engine::router(recorded_config(), memory.clone()).oneshot(request.unwrap())
+    };
+    let chunks = stream::iter([Ok::<_, io::Error>("{")]).chain(stream::pending());
+    let mut first = Box::pin(respond(Body::from_stream(chunks)));
+    assert!(poll!(&mut first).is_pending());
+    let mut second = Box::pin(respond(Body::from(r#"{"model":"tiny","prompt":"a"}"#)));
+    assert!(timeout(Duration::from_secs(30), &mut second).await.is_err(), "the first engine has reserved the memory");
+    drop(first);
+    assert_eq!(second.await.unwrap().status(), 200);
 }
 
 #[tokio::test]

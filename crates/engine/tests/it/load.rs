@@ -13,7 +13,7 @@ use tokio::{io::AsyncReadExt, time::Instant};
 use tower::ServiceExt;
 
 use crate::client::{TIMEOUT, call, recorded_config, send, start};
-use engine::{Config, Timing};
+use engine::{Config, RequestMemory, Timing};
 
 async fn request(engine: &Router, method: &str, path: &str, body: &str) -> Response<Body> {
     let builder = Request::builder().method(method).uri(path).header("content-type", "application/json");
@@ -46,7 +46,7 @@ fn sample(page: &str, series: &str) -> f64 {
 #[tokio::test(start_paused = true)]
 async fn cached_prefix_reduces_latency() {
     let timing = Timing { prefill_tokens_per_second: 2_000.0, ..Timing::instant() };
-    let engine = engine::router(Config { timing, ..recorded_config() });
+    let engine = engine::router(Config { timing, ..recorded_config() }, RequestMemory::default());
     let prompt = "word ".repeat(400);
     let (cold, warm) = (completion(&engine, &prompt, 1).await, completion(&engine, &prompt, 1).await);
     assert!(cold >= Duration::from_millis(150) && warm * 2 < cold, "cold {cold:?}, warm {warm:?}");
@@ -56,7 +56,7 @@ async fn cached_prefix_reduces_latency() {
 #[tokio::test(start_paused = true)]
 async fn requests_beyond_the_batch_size_wait_and_are_counted() {
     let timing = Timing { decode_step: Duration::from_millis(10), ..Timing::instant() };
-    let engine = engine::router(Config { timing, max_num_seqs: 2, ..recorded_config() });
+    let engine = engine::router(Config { timing, max_num_seqs: 2, ..recorded_config() }, RequestMemory::default());
     let requests = futures::future::join_all(["a", "b", "c", "d"].map(|prompt| completion(&engine, prompt, 20)));
     let counts = async {
         // Paused time advances once all four requests are pending.

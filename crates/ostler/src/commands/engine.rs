@@ -24,6 +24,6 @@ pub(super) async fn run(args: EngineArgs) -> Result<Exit> {
     let listener = listener::bind(args.listen, "--listen").await?;
     tracing::info!(model = args.model, address = %listener.local_addr()?, "simulated engine is listening");
     let config = engine::Config { served_model_names: args.served_model_name, ..engine::Config::new(args.model) };
-    engine::serve(listener, config, shutdown_token()?).await?;
+    engine::serve(listener, config, engine::RequestMemory::default(), shutdown_token()?).await?;
     Ok(Exit::Success)
 }

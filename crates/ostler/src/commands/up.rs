@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use api::Document;
 use embedded::{ProcessRuntime, ProcessTracker};
+use engine::RequestMemory;
 
 use super::feature_gates::FeatureGates;
 use crate::exit::Exit;
@@ -106,6 +107,7 @@ pub(super) async fn run(args: UpArgs) -> Result<Exit> {
         simulated_images: SimulatedImages::default(),
         kubeconfig: std::path::absolute(&kubeconfig).ok(),
         processes: ProcessRuntime { tracker: open_process_tracker(&state_directory)? },
+        engine_memory: RequestMemory::default(),
     };
     let simulated_images = runtime.simulated_images.clone();
     let engines = runtime.node.is_some().then(|| engine_summary(&runtime.images));

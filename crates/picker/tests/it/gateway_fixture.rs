@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use cluster::NamespacedName;
-use engine::{Config, Timing};
+use engine::{Config, RequestMemory, Timing};
 use picker::{Endpoint, Pool, PromptTokenRange, Scheduler, SchedulingPolicy, TargetModel, UseCase};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -117,7 +117,7 @@ pub(crate) async fn start_with_policy(
     for config in engines {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         addresses.push(listener.local_addr().unwrap());
-        tokio::spawn(engine::serve(listener, config, shutdown.clone()));
+        tokio::spawn(engine::serve(listener, config, RequestMemory::default(), shutdown.clone()));
     }
     let scheduler = Arc::new(Scheduler::new(policy, 1));
     scheduler.replace(vec![pool(&scheduler, &addresses, targets)]);

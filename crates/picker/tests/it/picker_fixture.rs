@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use apiserver::Server;
 use bytes::Bytes;
 use cluster::NamespacedName;
-use engine::{Config, Timing};
+use engine::{Config, RequestMemory, Timing};
 use http::uri::PathAndQuery;
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::TokioExecutor;
@@ -114,7 +114,7 @@ impl PickerFixture {
     pub(crate) async fn start_engine(&self, host: u8, role: &str) {
         let listener = self.listen(host);
         let config = Config { max_num_seqs: 1, timing: Timing::default(), ..gateway_fixture::engine_config(&["m"]) };
-        tokio::spawn(engine::serve(listener, config, self.shutdown.clone()));
+        tokio::spawn(engine::serve(listener, config, RequestMemory::default(), self.shutdown.clone()));
         self.create_pod(host, &json!({"app": "llama", "role": role}));
     }
 
