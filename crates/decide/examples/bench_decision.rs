@@ -169,9 +169,9 @@ fn class(index: usize) -> Result<Arc<Class>, Box<dyn std::error::Error>> {
     let node = |n: usize| ClassNode {
         name: format!("node-{index}-{n}"),
         labels: Some(std::collections::BTreeMap::from(labels(n)).into()),
-        schedulable: true,
         total: 8,
         free: 8,
+        ..ClassNode::default()
     };
     let availability = Availability { nodes: (0..NODES).map(node).collect() };
     Ok(Arc::new(Class::from_api(&serde_json::from_value(object)?, Some(availability))?))

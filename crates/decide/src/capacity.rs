@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::nodes::{Availability, ClassNode};
+use crate::nodes::{Availability, ClassNode, UnschedulableNodes};
 
 /// Accelerators of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,7 +10,10 @@ struct NodeCapacity {
     /// Index of the node among the nodes of its class.
     index: usize,
     total: u32,
+    /// Free accelerators that new Pods can use.
     free: u32,
+    /// Free accelerators that new Pods cannot use because the node is unschedulable.
+    withheld: u32,
 }
 
 /// Accelerators of a subset of one class's nodes, in the class's node order.
@@ -49,7 +52,9 @@ impl PoolCapacity {
     pub(crate) fn for_nodes(availability: &Availability, accepts: impl Fn(usize) -> bool) -> Self {
         let accepted = availability.nodes.iter().enumerate().filter(|(index, _)| accepts(*index));
         let capacity = |(index, node): (usize, &ClassNode)| {
-            (NodeCapacity { index, total: node.total, free: node.free }, node.labels.is_some())
+            let free = node.available();
+            let withheld = node.free.saturating_sub(free);
+            (NodeCapacity { index, total: node.total, free, withheld }, node.labels.is_some())
         };
         let (nodes, exact): (Vec<NodeCapacity>, Vec<bool>) = accepted.map(capacity).unzip();
         Self { nodes, is_exact: exact.into_iter().all(|exact| exact) }
@@ -82,6 +87,13 @@ impl PoolCapacity {
     /// Returns how many Pods with `per_node` accelerators fit on the free accelerators of the nodes.
     pub(crate) fn slots(&self, per_node: u32) -> u32 {
         self.nodes.iter().map(|node| node.free / per_node.max(1)).sum()
+    }
+
+    /// Returns the same nodes as if all of them were schedulable.
+    fn if_schedulable(&self) -> Self {
+        let schedulable =
+            |node: &NodeCapacity| NodeCapacity { free: node.free.saturating_add(node.withheld), withheld: 0, ..*node };
+        Self { nodes: self.nodes.iter().map(schedulable).collect(), is_exact: self.is_exact }
     }
 
     /// Returns how many Pods with `per_node` accelerators fit on the nodes if no accelerator is in use.
@@ -149,6 +161,36 @@ impl ReplicaNodes {
             fits(leaders, replicas) && fits(workers, workers_per_replica.saturating_mul(replicas))
         });
         roles_fit && fits(&self.all, nodes.saturating_mul(replicas))
+    }
+
+    /// Returns the nodes that accept no new Pods, if more Pods with `per_node` accelerators would fit without that restriction.
+    /// `availability` contains all nodes of the class.
+    pub(crate) fn unschedulable_nodes(
+        &self,
+        availability: &Availability,
+        (per_node, nodes, replicas): (u32, u32, u32),
+    ) -> Option<UnschedulableNodes> {
+        let schedulable = Self {
+            all: self.all.if_schedulable(),
+            by_role: self
+                .by_role
+                .as_ref()
+                .map(|(leaders, workers)| (leaders.if_schedulable(), workers.if_schedulable())),
+        };
+        if schedulable.all.slots(per_node) <= self.all.slots(per_node) {
+            return None;
+        }
+        let eligible: Vec<&ClassNode> =
+            self.all.nodes.iter().filter_map(|node| availability.nodes.get(node.index)).collect();
+        let names = |is_listed: &dyn Fn(&ClassNode) -> bool| {
+            eligible.iter().filter(|node| is_listed(node)).map(|node| node.name.clone()).collect()
+        };
+        Some(UnschedulableNodes {
+            eligible: eligible.len(),
+            cordoned: names(&|node| node.cordoned && !node.not_ready),
+            not_ready: names(&|node| node.not_ready),
+            would_suffice: schedulable.has_capacity(per_node, nodes, replicas),
+        })
     }
 
     /// Returns for how many Pods of `replicas` replicas the nodes have no room, even if no accelerator is in use.

@@ -135,8 +135,8 @@ pub mod warning {
             "The nodes of the selected class are unknown, so free capacity was not checked.",
             "Plan with nodes (`ostler plan --nodes`, `--cluster` or `--context`), or wait until the class has a status.";
         NO_FREE_CAPACITY = "NoFreeCapacity":
-            "The accelerators of the selected class are in use; the service waits for free ones.",
-            "Free accelerators or add nodes; `ostler explain` shows which workloads use them.";
+            "The accelerators of the selected class are in use, or on nodes that are cordoned or not ready; the service waits for free ones.",
+            "Run `kubectl uncordon` on the nodes that the message names, free accelerators, or add nodes; `ostler explain` shows which workloads use them.";
         TOO_FEW_NODES = "TooFewNodes":
             "The nodes of the selected class have too few accelerators for all replicas, even if none is in use.",
             "Add nodes, reduce the replicas, or use a smaller model; `ostler explain` shows what would suffice.";

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::code;
 use crate::lazy_list::LazyList;
+use crate::nodes::UnschedulableNodes;
 use crate::rank_reason::{ClassRankReason, RuntimeRankReason};
 use crate::reason::{ClassRejection, RenderedReason, RuntimeRejection, Warning};
 use crate::shape::ReplicaShape;
@@ -170,6 +171,8 @@ pub struct Eligibility {
     /// Pods of all replicas for which the eligible nodes have no room, even if no accelerator is in use; 0 if the nodes are
     /// unknown.
     pub pods_without_room: u32,
+    /// The eligible nodes that accept no new Pods, if the free accelerators do not suffice and more of them are on these nodes.
+    pub unschedulable: Option<UnschedulableNodes>,
 }
 
 /// The current selection of a service, read from its status or its workload.

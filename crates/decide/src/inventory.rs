@@ -44,8 +44,9 @@ fn class_node(class: &Class, node: &NodeInfo) -> ClassNode {
     ClassNode {
         name: node.name.clone(),
         labels: Some(Arc::clone(&node.labels)),
-        schedulable: node.schedulable,
+        cordoned: node.cordoned,
+        not_ready: node.not_ready,
         total: accelerators(&|resource| node.allocatable.get(resource).copied().unwrap_or(0)),
-        free: accelerators(&|resource| node.free(resource)),
+        free: accelerators(&|resource| node.unrequested(resource)),
     }
 }

@@ -86,7 +86,9 @@ pub use merge::merge_configurations;
 pub use merge::origin::{Origin, OverriddenValue, Setting, SettingField, Sources};
 pub use merge::placement::{Placement, merge_placement};
 pub use merge::resources::{AcceleratorAllocation, MergedResources, merge_resources, overlay_resources};
-pub use nodes::{Availability, ClassNode, Discovery, labels_match_selector, matches_discovery, term_matches};
+pub use nodes::{
+    Availability, ClassNode, Discovery, UnschedulableNodes, labels_match_selector, matches_discovery, term_matches,
+};
 pub use preference::{ClassPreference, Comparison, ComparisonOperator, PreferenceCondition};
 pub use rank_reason::{ClassRankReason, OUTRANKED, RuntimeRankReason, SizeFit};
 pub use reason::{

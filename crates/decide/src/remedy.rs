@@ -19,6 +19,7 @@ use crate::supply::Supply;
 
 pub use change::{CapabilityChange, ConstraintSource, ProposedChange, RuntimeField};
 use what_if::WhatIf;
+pub use what_if::components_without_capacity;
 
 /// A change that improves the decision, with the resulting decision.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,16 +100,16 @@ impl Remedy {
     }
 }
 
-/// Returns the remedy if `change` improves the decision. If the nodes of the resulting class have too few accelerators, the
-/// remedy also adds nodes.
+/// Returns the remedy if `change` improves the decision. If the nodes of the resulting class have too few accelerators, or
+/// uncordoned nodes do not suffice, the remedy also adds nodes.
 fn try_change(what_if: &WhatIf<'_>, change: ProposedChange) -> Option<Remedy> {
     let outcome = what_if.try_edit(|demand, supply| apply::apply_change(demand, supply, &change))?;
     let current = what_if.current;
-    if has_too_few_nodes(&outcome) && !has_too_few_nodes(current) {
+    let is_improvement = what_if.is_improved_by(&outcome);
+    let is_first_step = matches!(change, ProposedChange::Uncordon { .. }) && !is_improvement;
+    if is_first_step || has_too_few_nodes(&outcome) && !has_too_few_nodes(current) {
         return with_added_nodes(what_if, change, &outcome);
     }
-    let is_improvement =
-        !current.feasible || components_without_capacity(&outcome) < components_without_capacity(current);
     is_improvement.then_some(Remedy { prerequisite: None, change, outcome })
 }
 
@@ -123,12 +124,6 @@ fn with_added_nodes(what_if: &WhatIf<'_>, change: ProposedChange, outcome: &Deci
     let outcome = changed.try_edit(|demand, supply| apply::apply_change(demand, supply, &add_nodes))?;
     let suffices = components_without_capacity(&outcome) == 0;
     suffices.then_some(Remedy { prerequisite: Some(change), change: add_nodes, outcome })
-}
-
-/// Returns the number of components without free accelerators for all replicas.
-#[must_use]
-pub fn components_without_capacity(decision: &Decision) -> usize {
-    decision.warnings.iter().filter(|warning| warning.is_capacity_shortage()).count()
 }
 
 fn has_too_few_nodes(decision: &Decision) -> bool {

@@ -391,7 +391,12 @@ fn terminated_pods_release_accelerators() {
     let infos = inventory::node_infos(&nodes, &[pod("Running", 1), pod("Succeeded", 2)]);
     let l40s = catalog(Some(&infos)).class("nvidia-l40s").unwrap().availability.clone().unwrap();
     assert_eq!(
-        (l40s.nodes.len(), l40s.nodes.iter().filter(|node| node.schedulable).count(), l40s.total(), l40s.free()),
+        (
+            l40s.nodes.len(),
+            l40s.nodes.iter().filter(|node| node.is_schedulable()).count(),
+            l40s.total(),
+            l40s.available()
+        ),
         (2, 1, 8, 3)
     );
 }

@@ -187,8 +187,14 @@ fn capacity_warning(evaluation: &ComponentEvaluation<'_>, selected: &RankedClass
         return Some(warning.with_subject(WarningSubject::Component(component)));
     }
     let fragmented = if free >= required { format!(", but not {} on one node", shape.per_node) } else { String::new() };
+    let unschedulable = eligibility.unschedulable.as_ref();
+    let (awaited, cause) = match unschedulable {
+        None => ("free accelerators", String::new()),
+        Some(nodes) if nodes.would_suffice => ("schedulable nodes", format!("; {nodes}")),
+        Some(nodes) => ("free accelerators", format!("; {nodes}")),
+    };
     let message = format!(
-        "Waiting for free accelerators: the {} requires {required} × {}, and {free} of {total} are free on eligible nodes{fragmented}",
+        "Waiting for {awaited}: the {} requires {required} × {}, and {free} of {total} are free on eligible nodes{fragmented}{cause}",
         component.as_str(),
         class.name
     );

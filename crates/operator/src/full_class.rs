@@ -6,7 +6,7 @@ use plan::ServicePlan;
 /// Maximum number of other classes in a message.
 const MAX_ALTERNATIVES: usize = 3;
 
-/// Returns a sentence for the first component whose class is full: what it needs, and the price and the free capacity of
+/// Returns a sentence for the first component whose class is full: what it needs, which nodes are unschedulable, and the price and the free capacity of
 /// the other eligible classes. `None` if no component waits for capacity.
 pub(crate) fn full_class_message(plan: &ServicePlan) -> Option<String> {
     let component = plan.warnings.iter().find_map(|warning| match &warning.subject {
@@ -30,7 +30,13 @@ pub(crate) fn full_class_message(plan: &ServicePlan) -> Option<String> {
             let per_node = selected.shape.per_node;
             // Free accelerators on several nodes can be too few on each of them.
             let fragmented = if free >= required { format!(", but not {per_node} on one node") } else { String::new() };
-            ("is full", format!("{free} of {total} are free{fragmented}"))
+            let unschedulable = selected.unschedulable.as_ref();
+            let problem = match unschedulable {
+                Some(nodes) if nodes.would_suffice => "has too few schedulable nodes",
+                _ => "is full",
+            };
+            let cause = unschedulable.map(|nodes| format!("; {nodes}")).unwrap_or_default();
+            (problem, format!("{free} of {total} are free{fragmented}{cause}"))
         }
         1 => ("is too small", format!("its nodes have {total} in total, too few for 1 Pod even when empty")),
         pods => ("is too small", format!("its nodes have {total} in total, too few for {pods} Pods even when empty")),
@@ -67,7 +73,7 @@ fn alternative(candidate: &AcceleratorCandidate, eligibility: &Eligibility) -> S
 #[cfg(test)]
 mod tests {
     use decide::code::warning::NO_FREE_CAPACITY;
-    use decide::{Component, ComponentDecision, LazyList, ReplicaShape, Scope, Warning};
+    use decide::{Component, ComponentDecision, LazyList, ReplicaShape, Scope, UnschedulableNodes, Warning};
     use rstest::rstest;
 
     use super::*;
@@ -84,6 +90,7 @@ mod tests {
             free_and_total,
             has_capacity: false,
             pods_without_room: 0,
+            unschedulable: None,
         };
         AcceleratorCandidate {
             component: "engine".to_owned(),
@@ -130,6 +137,28 @@ mod tests {
     )]
     fn describes_the_full_class(#[case] plan: ServicePlan, #[case] expected: Option<&str>) {
         assert_eq!(full_class_message(&plan).as_deref(), expected);
+    }
+
+    #[rstest]
+    #[case::would_suffice(
+        true,
+        "Class l40s has too few schedulable nodes: the engine requires 6 accelerators and 4 of 8 are free; \
+         1 of 3 nodes is cordoned: a; 1 of 3 nodes is not ready: b; no other class is eligible"
+    )]
+    #[case::would_not_suffice(
+        false,
+        "Class l40s is full: the engine requires 6 accelerators and 4 of 8 are free; \
+         1 of 3 nodes is cordoned: a; 1 of 3 nodes is not ready: b; no other class is eligible"
+    )]
+    fn describes_unschedulable_nodes(#[case] would_suffice: bool, #[case] expected: &str) {
+        let mut plan = plan(Vec::new(), true);
+        let mut selected = candidate("l40s", Some(1.5), Some((4, 8)));
+        if let ClassEvaluation::Eligible(eligibility) = &mut selected.evaluation {
+            let (cordoned, not_ready) = (vec!["a".to_owned()], vec!["b".to_owned()]);
+            eligibility.unschedulable = Some(UnschedulableNodes { eligible: 3, cordoned, not_ready, would_suffice });
+        }
+        plan.candidates[0].accelerators = LazyList::Ready([selected].into());
+        assert_eq!(full_class_message(&plan).as_deref(), Some(expected));
     }
 
     /// 16 of 24 accelerators are free, but half of a node on each of the nodes.

@@ -69,9 +69,9 @@ impl Availability {
         let node = |(index, name): (u32, &String)| ClassNode {
             name: name.clone(),
             labels: None,
-            schedulable: true,
             total: share(total, index),
             free: share(free, index),
+            ..ClassNode::default()
         };
         let empty_name = String::new();
         let names = status.nodes.iter().chain(std::iter::repeat(&empty_name));

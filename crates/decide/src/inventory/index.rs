@@ -329,16 +329,16 @@ impl Inventory {
 impl ClassTotals {
     fn add(&mut self, node: &ClassNode) {
         self.nodes += 1;
-        self.available_nodes += usize::from(node.schedulable);
+        self.available_nodes += usize::from(node.is_schedulable());
         self.total += u64::from(node.total);
-        self.free += u64::from(node.free);
+        self.free += u64::from(node.available());
     }
 
     fn subtract(&mut self, node: &ClassNode) {
         self.nodes -= 1;
-        self.available_nodes -= usize::from(node.schedulable);
+        self.available_nodes -= usize::from(node.is_schedulable());
         self.total -= u64::from(node.total);
-        self.free -= u64::from(node.free);
+        self.free -= u64::from(node.available());
     }
 }
 

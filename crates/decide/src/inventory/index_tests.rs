@@ -127,9 +127,9 @@ proptest! {
                 prop_assert_eq!(&availability, &expected, "{} after {:?}", name, change);
                 let expected_totals = ClassTotals {
                     nodes: expected.nodes.len(),
-                    available_nodes: expected.nodes.iter().filter(|node| node.schedulable).count(),
+                    available_nodes: expected.nodes.iter().filter(|node| node.is_schedulable()).count(),
                     total: u64::from(expected.total()),
-                    free: u64::from(expected.free()),
+                    free: u64::from(expected.available()),
                 };
                 prop_assert_eq!(inventory.totals_of(name), expected_totals);
                 prop_assert!(inventory.node_names(name, 99).eq(expected.nodes.iter().map(|node| node.name.as_str())));
@@ -137,7 +137,7 @@ proptest! {
                     // Label changes alone do not change the counts.
                     let has_changed = previous.get(name).is_none_or(|previous| {
                         previous.nodes.len() != expected.nodes.len()
-                            || previous.free() != expected.free()
+                            || previous.available() != expected.available()
                             || previous.total() != expected.total()
                     });
                     prop_assert!(!has_changed || changed.contains(name), "{} not reported after {:?}", name, change);
@@ -173,11 +173,11 @@ fn excludes_own_pods_of_a_service() {
     inventory.set_pod("default", "own-pod", Some(&pod("a", 4, "Running", "chat")));
     inventory.set_pod("default", "other-pod", Some(&pod("a", 3, "Pending", "other")));
     inventory.set_pod("other-namespace", "same-service-name", Some(&pod("a", 1, "Running", "chat")));
-    let free = |inventory: &Inventory, own: &ServiceUsage| inventory.availability(&h100, own).free();
+    let free = |inventory: &Inventory, own: &ServiceUsage| inventory.availability(&h100, own).available();
     assert_eq!(free(&inventory, &ServiceUsage::default()), 0);
     assert_eq!(free(&inventory, &inventory.service_usage("default", "chat")), 4);
     let unknown = Class { name: "new".to_owned(), ..h100.clone() };
-    assert_eq!(inventory.availability(&unknown, &inventory.service_usage("default", "chat")).free(), 4);
+    assert_eq!(inventory.availability(&unknown, &inventory.service_usage("default", "chat")).available(), 4);
 }
 
 /// A Pod that is observed before its node is counted as soon as the node is observed.

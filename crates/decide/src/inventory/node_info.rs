@@ -17,8 +17,10 @@ pub struct NodeInfo {
     pub name: String,
     /// Labels of the node.
     pub labels: Arc<BTreeMap<String, String>>,
-    /// Ready and not cordoned.
-    pub schedulable: bool,
+    /// Whether the node is cordoned.
+    pub cordoned: bool,
+    /// Whether the condition `Ready` of the node is not true.
+    pub not_ready: bool,
     /// Allocatable units per extended resource.
     pub allocatable: BTreeMap<String, u32>,
     /// Units that non-terminal Pods on the node request, by extended resource.
@@ -29,9 +31,11 @@ impl NodeInfo {
     /// Returns the units of `resource` that no Pod requests; 0 on an unschedulable node.
     #[must_use]
     pub fn free(&self, resource: &str) -> u32 {
-        if !self.schedulable {
-            return 0;
-        }
+        if self.cordoned || self.not_ready { 0 } else { self.unrequested(resource) }
+    }
+
+    /// Returns the allocatable units of `resource` that no Pod requests, also on an unschedulable node.
+    pub(super) fn unrequested(&self, resource: &str) -> u32 {
         let total = self.allocatable.get(resource).copied().unwrap_or(0);
         total.saturating_sub(self.requested.get(resource).copied().unwrap_or(0))
     }
@@ -81,7 +85,8 @@ pub fn node_info(node: &Value) -> NodeInfo {
     NodeInfo {
         name: node.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned(),
         labels: Arc::new(labels_of(node)),
-        schedulable: !not_ready && !cordoned,
+        cordoned,
+        not_ready,
         allocatable: allocatable.map(whole_units).unwrap_or_default(),
         requested: BTreeMap::new(),
     }

@@ -8,6 +8,7 @@ use crate::decision::Eligibility;
 use crate::demand::{Model, RankingPolicy};
 use crate::fit::{AcceleratorFit, AcceleratorRequest};
 use crate::match_context::MatchContext;
+use crate::nodes::UnschedulableNodes;
 use crate::preference::{ClassPreference, preference_score};
 use crate::rank_reason::ClassRankReason;
 use crate::scoring::{self, Score, ScoringCandidate, ScoringNotes};
@@ -197,9 +198,23 @@ fn ranked_class<'a>(
             pods_without_room: nodes
                 .as_ref()
                 .map_or(0, |nodes| nodes.pods_without_room(fit.shape.per_node, fit.shape.nodes, replicas.max(1))),
+            unschedulable: match capacity {
+                Capacity::Insufficient => unschedulable_nodes(class, &nodes, fit, replicas),
+                Capacity::Sufficient | Capacity::Unknown => None,
+            },
         },
         score,
     }
+}
+
+fn unschedulable_nodes(
+    class: &Class,
+    nodes: &EligibleNodes,
+    fit: AcceleratorFit,
+    replicas: u32,
+) -> Option<UnschedulableNodes> {
+    let shape = (fit.shape.per_node, fit.shape.nodes, replicas.max(1));
+    nodes.as_ref()?.unschedulable_nodes(class.availability.as_ref()?, shape)
 }
 
 fn capacity(nodes: &EligibleNodes, fit: AcceleratorFit, replicas: u32) -> Capacity {

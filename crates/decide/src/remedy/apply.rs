@@ -9,7 +9,7 @@ use crate::demand::{Capabilities, ComponentDemand, Demand, Model, ModelReference
 use crate::is_visible;
 use crate::nodes::{Availability, ClassNode};
 use crate::reason::{MissingField, ModelField};
-use crate::supply::{Runtime, RuntimeComponent, Supply, SupportedFormat, VersionOperator};
+use crate::supply::{Class, Runtime, RuntimeComponent, Supply, SupportedFormat, VersionOperator};
 
 /// Applies `change` to `demand` and `supply`.
 pub(super) fn apply_change(demand: &mut Demand, supply: &mut Supply, change: &ProposedChange) {
@@ -47,6 +47,8 @@ pub(super) fn apply_change(demand: &mut Demand, supply: &mut Supply, change: &Pr
         ProposedChange::EnableModel(_) => enable_model(&mut demand.model),
         ProposedChange::SetModelFields { fields, .. } => set_model_fields(&mut demand.model, fields),
         ProposedChange::Quantize(kind) => quantize(demand, supply, kind),
+        ProposedChange::Uncordon { nodes } => edit_nodes(supply, nodes, |node| node.cordoned = false),
+        ProposedChange::RepairNodes { nodes } => edit_nodes(supply, nodes, |node| node.not_ready = false),
         ProposedChange::AddNodes { class, nodes, per_node } => add_nodes(supply, class, *nodes, *per_node),
         ProposedChange::FreeAccelerators { class, count } => {
             edit_availability(supply, class, |availability| free_accelerators(availability, *count));
@@ -317,9 +319,9 @@ fn add_nodes(supply: &mut Supply, class: &str, nodes: u32, per_node: u32) {
         let new_node = |index: u32| ClassNode {
             name: format!("new-{index}"),
             labels: None,
-            schedulable: true,
             total: per_node,
             free: per_node,
+            ..ClassNode::default()
         };
         availability.nodes.extend((0..nodes.min(MAX_ADDED_NODES)).map(new_node));
     });
@@ -328,15 +330,26 @@ fn add_nodes(supply: &mut Supply, class: &str, nodes: u32, per_node: u32) {
 /// Maximum number of nodes that a remedy adds.
 const MAX_ADDED_NODES: u32 = 64;
 
-/// Frees `count` accelerators, starting with the nodes that have the most free accelerators.
+/// Frees `count` accelerators on schedulable nodes, starting with those that have the most free accelerators.
 fn free_accelerators(availability: &mut Availability, count: u32) {
     let mut remaining = count;
-    let mut nodes: Vec<&mut ClassNode> = availability.nodes.iter_mut().collect();
+    let mut nodes: Vec<&mut ClassNode> = availability.nodes.iter_mut().filter(|node| node.is_schedulable()).collect();
     nodes.sort_by_key(|node| std::cmp::Reverse(node.free));
     for node in nodes {
         let freed = remaining.min(node.total.saturating_sub(node.free));
         node.free += freed;
         remaining -= freed;
+    }
+}
+
+/// Edits the nodes with these names, in every class.
+fn edit_nodes(supply: &mut Supply, names: &[String], edit: impl Fn(&mut ClassNode)) {
+    let has_node = |class: &Arc<Class>| {
+        class.availability.iter().flat_map(|known| &known.nodes).any(|node| names.contains(&node.name))
+    };
+    for class in supply.classes.iter_mut().filter(|class| has_node(class)) {
+        let nodes = Arc::make_mut(class).availability.iter_mut().flat_map(|known| &mut known.nodes);
+        nodes.filter(|node| names.contains(&node.name)).for_each(&edit);
     }
 }
 

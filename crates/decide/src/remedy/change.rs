@@ -139,6 +139,16 @@ pub enum ProposedChange {
     /// Uses a quantized variant of the model.
     Quantize(&'static str),
     // Changes of the cluster.
+    /// Uncordons nodes.
+    Uncordon {
+        /// Names of the nodes.
+        nodes: Vec<String>,
+    },
+    /// Makes nodes ready.
+    RepairNodes {
+        /// Names of the nodes.
+        nodes: Vec<String>,
+    },
     /// Adds nodes of a class.
     AddNodes {
         /// The class.
@@ -226,7 +236,14 @@ impl ProposedChange {
     /// Whether editing existing manifests suffices, without additional hardware or different model weights.
     #[must_use]
     pub fn is_manifest_edit(&self) -> bool {
-        !matches!(self, Self::AddNodes { .. } | Self::FreeAccelerators { .. } | Self::Quantize(_))
+        !matches!(
+            self,
+            Self::Uncordon { .. }
+                | Self::RepairNodes { .. }
+                | Self::AddNodes { .. }
+                | Self::FreeAccelerators { .. }
+                | Self::Quantize(_)
+        )
     }
 }
 
@@ -283,6 +300,13 @@ impl fmt::Display for ProposedChange {
                 write!(f, "set the fields of model {model} that runtime {runtime} requires, if they apply: {fields}")
             }
             Self::Quantize(kind) => write!(f, "use the model quantized to {kind}, with a runtime that supports it"),
+            Self::Uncordon { nodes } => {
+                let object = if nodes.len() == 1 { "the node" } else { "the nodes" };
+                write!(f, "uncordon {object}: `kubectl uncordon {}`", nodes.join(" "))
+            }
+            Self::RepairNodes { nodes } => {
+                write!(f, "make {0} ready; `kubectl describe node {0}` shows why it is not", nodes.join(" "))
+            }
             Self::AddNodes { class, nodes, per_node } => write!(
                 f,
                 "add {} with {per_node} × {class}{}",

@@ -10,12 +10,13 @@ use crate::capacity::PoolCapacity;
 use crate::component::Component;
 use crate::decision::{AcceleratorCandidate, ClassEvaluation, ComponentDecision, RuntimeCandidate};
 use crate::demand::{Capabilities, ClassSelector, Demand};
-use crate::nodes::{Availability, ClassNode};
+use crate::nodes::{Availability, ClassNode, UnschedulableNodes};
 use crate::reason::{ClassRejection, CountLimit};
 use crate::suggestion::nearest_name;
 use crate::supply::{Class, Runtime, Supply};
 
-/// Returns classes with free capacity, and the accelerators to free or the nodes to add.
+/// Returns nodes to uncordon, classes with free capacity, nodes to repair, accelerators to free and nodes to add, in ascending
+/// order of effort.
 pub(super) fn capacity_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
     let Some(selected) = what_if.current.candidates.iter().find(|candidate| candidate.selected) else {
         return Vec::new();
@@ -27,11 +28,16 @@ pub(super) fn capacity_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
         if current.is_none_or(has_capacity) {
             continue;
         }
+        let unschedulable = current.and_then(unschedulable_nodes);
+        let cordoned = unschedulable.map(|nodes| nodes.cordoned.as_slice()).unwrap_or_default();
+        changes.extend(recovery(what_if, component, cordoned, |nodes| ProposedChange::Uncordon { nodes }));
         match classes().find(|class| class.rank.is_some() && has_capacity(class)) {
             Some(class) => changes.push(ProposedChange::UseClass { class: class.class.clone() }),
             None => changes.extend(use_class_outside_preferred(what_if)),
         }
-        changes.extend(capacity_change(what_if.supply, component));
+        let not_ready = unschedulable.map(|nodes| nodes.not_ready.as_slice()).unwrap_or_default();
+        changes.extend(recovery(what_if, component, not_ready, |nodes| ProposedChange::RepairNodes { nodes }));
+        changes.extend(supply_changes(what_if.supply, component));
     }
     changes
 }
@@ -47,37 +53,66 @@ fn has_capacity(class: &AcceleratorCandidate) -> bool {
     matches!(&class.evaluation, ClassEvaluation::Eligible(eligibility) if eligibility.has_capacity)
 }
 
-/// Returns the accelerators to free, or the nodes to add, so that all replicas of the component fit. The nodes to add are
-/// as large as the largest node of the class, and nothing has to be freed in addition.
-fn capacity_change(supply: &Supply, component: &ComponentDecision) -> Option<ProposedChange> {
-    let class = supply.class(component.accelerator_class.as_deref()?)?;
+fn unschedulable_nodes(class: &AcceleratorCandidate) -> Option<&UnschedulableNodes> {
+    match &class.evaluation {
+        ClassEvaluation::Eligible(eligibility) => eligibility.unschedulable.as_ref(),
+        ClassEvaluation::Rejected(_) => None,
+    }
+}
+
+/// Returns the change that makes as few of the unschedulable nodes `names` schedulable as suffice, those with the most free
+/// accelerators first, or all that have any if even they do not suffice. `None` if no Pod would fit on them.
+fn recovery(
+    what_if: &WhatIf<'_>,
+    component: &ComponentDecision,
+    names: &[String],
+    change: impl Fn(Vec<String>) -> ProposedChange,
+) -> Option<ProposedChange> {
+    let class = what_if.supply.class(component.accelerator_class.as_deref()?)?;
+    let slots = |node: &ClassNode| node.free / component.accelerators_per_node.max(1);
+    let mut nodes: Vec<&ClassNode> = class.availability.iter().flat_map(|known| &known.nodes).collect();
+    nodes.retain(|node| names.contains(&node.name) && slots(node) > 0);
+    nodes.sort_by_key(|node| std::cmp::Reverse(slots(node)));
+    let change_of = |count: usize| change(nodes.iter().take(count).map(|node| node.name.clone()).collect());
+    let suffices = |count: usize| {
+        let outcome = what_if.try_edit(|demand, supply| apply::apply_change(demand, supply, &change_of(count)));
+        outcome.is_some_and(|outcome| what_if.is_improved_by(&outcome))
+    };
+    let counts: Vec<usize> = (1..nodes.len()).collect();
+    let is_listed = !nodes.is_empty();
+    is_listed.then(|| change_of(counts.partition_point(|count| !suffices(*count)) + 1))
+}
+
+/// Returns the accelerators to free, and the nodes to add, either of which suffices for all replicas of the component. The
+/// nodes to add are as large as the largest node of the class.
+fn supply_changes(supply: &Supply, component: &ComponentDecision) -> Vec<ProposedChange> {
+    let class = component.accelerator_class.as_deref().and_then(|name| supply.class(name));
+    let Some(class) = class else { return Vec::new() };
     let (per_node, pods) = (component.accelerators_per_node, component.nodes.saturating_mul(component.replicas.max(1)));
     let availability = class.availability.clone().unwrap_or_default();
     let missing_slots = pods.saturating_sub(PoolCapacity::all_nodes(&availability).slots(per_node));
     let class = class.name.clone();
-    Some(match accelerators_to_free(&availability, per_node.max(1), missing_slots) {
-        Ok(count) => ProposedChange::FreeAccelerators { class, count },
-        Err(_) => {
-            let largest_node = availability.nodes.iter().map(|node| node.total).max().unwrap_or_default();
-            let node_size = largest_node.max(per_node);
-            let nodes = missing_slots.div_ceil((node_size / per_node.max(1)).max(1));
-            ProposedChange::AddNodes { class, nodes, per_node: node_size }
-        }
-    })
+    let to_free = accelerators_to_free(&availability, per_node.max(1), missing_slots).ok();
+    let free = to_free.map(|count| ProposedChange::FreeAccelerators { class: class.clone(), count });
+    let largest_node = availability.nodes.iter().map(|node| node.total).max().unwrap_or_default();
+    let node_size = largest_node.max(per_node);
+    let nodes = missing_slots.div_ceil((node_size / per_node.max(1)).max(1));
+    free.into_iter().chain([ProposedChange::AddNodes { class, nodes, per_node: node_size }]).collect()
 }
 
-/// Returns the least number of accelerators to free for `missing` more slots of `per_node` accelerators. The first slot
+/// Returns the least number of accelerators to free on schedulable nodes for `missing` more slots of `per_node` accelerators. The first slot
 /// on a node costs `per_node` minus the remaining free accelerators; each further slot costs `per_node`.
 ///
 /// # Errors
 /// The number of slots that the nodes cannot provide even if they were empty.
 fn accelerators_to_free(availability: &Availability, per_node: u32, missing: u32) -> Result<u32, u32> {
     let further_slots = |node: &ClassNode| (node.total / per_node).saturating_sub(node.free / per_node);
-    let available_slots = availability.nodes.iter().map(further_slots).fold(0, u32::saturating_add);
+    let nodes = || availability.nodes.iter().filter(|node| node.is_schedulable());
+    let available_slots = nodes().map(further_slots).fold(0, u32::saturating_add);
     if available_slots < missing {
         return Err(missing - available_slots);
     }
-    let usable_nodes = availability.nodes.iter().filter(|node| further_slots(node) > 0);
+    let usable_nodes = nodes().filter(|node| further_slots(node) > 0);
     let mut next_slot_costs: Vec<u32> = usable_nodes.map(|node| per_node - node.free % per_node).collect();
     next_slot_costs.sort_unstable();
     next_slot_costs.truncate(usize::try_from(missing).unwrap_or(usize::MAX));
@@ -367,7 +402,7 @@ mod tests {
     #[case::then_full_slots(&[(3, 8), (1, 8)], 4, 4, Ok(1 + 3 + 4 + 4))]
     #[case::more_than_nodes_can_provide(&[(3, 8), (1, 8)], 4, 7, Err(3))]
     #[case::node_too_small(&[(2, 2)], 4, 1, Err(1))]
-    #[case::cordoned_node(&[(0, 4)], 4, 1, Ok(4))]
+    #[case::full_node(&[(0, 4)], 4, 1, Ok(4))]
     #[case::saturates(&[(0, u32::MAX), (0, u32::MAX)], 1, u32::MAX, Ok(u32::MAX))]
     fn counts_accelerators_to_free(
         #[case] nodes: &[(u32, u32)],
@@ -376,7 +411,11 @@ mod tests {
         #[case] expected: Result<u32, u32>,
     ) {
         let node = |(free, total): &(u32, u32)| ClassNode { free: *free, total: *total, ..ClassNode::default() };
-        let availability = Availability { nodes: nodes.iter().map(node).collect() };
+        let mut availability = Availability { nodes: nodes.iter().map(node).collect() };
+        // To free accelerators on an unschedulable node does not help.
+        let (cordoned, not_ready) = (node(&(0, 64)), node(&(0, 64)));
+        availability.nodes.push(ClassNode { cordoned: true, ..cordoned });
+        availability.nodes.push(ClassNode { not_ready: true, ..not_ready });
         assert_eq!(accelerators_to_free(&availability, per_node, missing), expected);
     }
 }

@@ -20,6 +20,18 @@ impl WhatIf<'_> {
         let outcome = crate::decide(&demand, &supply, None);
         outcome.feasible.then_some(outcome)
     }
+
+    /// Returns whether the feasible decision `outcome` is better: the demand was infeasible, or fewer components lack
+    /// capacity.
+    pub(crate) fn is_improved_by(&self, outcome: &Decision) -> bool {
+        !self.current.feasible || components_without_capacity(outcome) < components_without_capacity(self.current)
+    }
+}
+
+/// Returns the number of components without free accelerators for all replicas.
+#[must_use]
+pub fn components_without_capacity(decision: &Decision) -> usize {
+    decision.warnings.iter().filter(|warning| warning.is_capacity_shortage()).count()
 }
 
 /// Returns the classes that `decision` selects, sorted and without duplicates.

@@ -184,7 +184,7 @@ proptest! {
                 let placement = merge_placement(class, engine, demand);
                 let nodes = class.availability.as_ref().map(|availability| &availability.nodes).into_iter().flatten();
                 let accepted = nodes.filter(|node| placement.accepts(&node.name, node.labels.as_ref().unwrap()));
-                let expected = accepted.fold((0, 0), |sum, node| (sum.0 + node.free, sum.1 + node.total));
+                let expected = accepted.fold((0, 0), |sum, node| (sum.0 + node.available(), sum.1 + node.total));
                 let eligible = pool.eligible_nodes((index, class), engine, demand, &[]);
                 let capacity = eligible.map_or((0, 0), |nodes| (nodes.all.free(), nodes.all.total()));
                 prop_assert_eq!(capacity, expected);

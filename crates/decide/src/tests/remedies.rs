@@ -213,8 +213,8 @@ fn proposes_additional_nodes() {
     );
 }
 
-/// If the service is feasible but its class has no free capacity, the remedies are another class or the number of
-/// accelerators to free.
+/// If the service is feasible but its class has no free capacity, the remedies are another class, the number of accelerators
+/// to free, or a node to add.
 #[test]
 fn proposes_free_capacity() {
     let all = [MODEL, RUNTIME, SERVICE, NODES].join("\n---\n");
@@ -240,6 +240,10 @@ fn proposes_free_capacity() {
         remedies[1].starts_with("free 1 more accelerator of class nvidia-a100-40gb: srt on 2 × nvidia-a100-40gb"),
         "{remedies:?}"
     );
+    assert!(
+        remedies[2].starts_with("add 1 node with 8 × nvidia-a100-40gb: srt on 2 × nvidia-a100-40gb"),
+        "{remedies:?}"
+    );
     // Also proposes a class that the service does not prefer yet.
     fixture.demand.components.get_mut(&Component::Engine).unwrap().selector.preferred.pop();
     let with_one_preferred: Vec<String> =
@@ -256,7 +260,7 @@ fn proposes_free_capacity() {
 #[case::waits(
     8,
     "NoFreeCapacity: Waiting for free accelerators: the engine requires 8 × nvidia-h100-80gb, and 4 of 8 are free on eligible nodes",
-    &["free 4 more accelerators of class nvidia-h100-80gb"]
+    &["free 4 more accelerators of class nvidia-h100-80gb", "add 1 node with 8 × nvidia-h100-80gb"]
 )]
 #[case::too_few_nodes(
     16,
@@ -282,6 +286,84 @@ fn proposes_what_suffices_on_the_resulting_fleet(
     assert!(remedies.iter().all(|remedy| components_without_capacity(&remedy.outcome) == 0));
     let changes: Vec<String> = remedies.iter().map(|remedy| remedy.change.to_string()).collect();
     assert_eq!(changes, expected_changes);
+}
+
+/// Nodes with eight H100s as `name:state:free`, and a service with replicas of one H100 each. Uncordoning is the first proposal,
+/// with as few nodes as suffice; accelerators to free are counted on schedulable nodes only.
+#[rstest]
+#[case::drained_node(
+    "a:cordoned:8",
+    8,
+    "Waiting for schedulable nodes: the engine requires 8 × nvidia-h100-80gb, and 0 of 8 are free on eligible nodes; \
+     1 of 1 node is cordoned: a",
+    &["uncordon the node: `kubectl uncordon a`", "add 1 node with 8 × nvidia-h100-80gb"]
+)]
+#[case::as_few_nodes_as_suffice(
+    "a:cordoned:2 b:cordoned:8 c:cordoned:6 d::0",
+    10,
+    "Waiting for schedulable nodes: the engine requires 10 × nvidia-h100-80gb, and 0 of 32 are free on eligible nodes; \
+     3 of 4 nodes are cordoned: a, b, c",
+    &["uncordon the nodes: `kubectl uncordon b c`", "add 2 nodes with 8 × nvidia-h100-80gb each"]
+)]
+#[case::cordoned_node_is_in_use(
+    "a:cordoned:0 b::0",
+    8,
+    "Waiting for free accelerators: the engine requires 8 × nvidia-h100-80gb, and 0 of 16 are free on eligible nodes",
+    &["free 8 more accelerators of class nvidia-h100-80gb", "add 1 node with 8 × nvidia-h100-80gb"]
+)]
+#[case::node_that_is_not_ready(
+    "a:not-ready:8",
+    8,
+    "Waiting for schedulable nodes: the engine requires 8 × nvidia-h100-80gb, and 0 of 8 are free on eligible nodes; \
+     1 of 1 node is not ready: a",
+    &["make a ready; `kubectl describe node a` shows why it is not", "add 1 node with 8 × nvidia-h100-80gb"]
+)]
+#[case::uncordoning_does_not_make_a_node_ready(
+    "a:cordoned,not-ready:8",
+    8,
+    "Waiting for schedulable nodes: the engine requires 8 × nvidia-h100-80gb, and 0 of 8 are free on eligible nodes; \
+     1 of 1 node is not ready: a",
+    &["add 1 node with 8 × nvidia-h100-80gb"]
+)]
+#[case::uncordoning_does_not_suffice(
+    "a:cordoned:8 b::0",
+    16,
+    "Waiting for free accelerators: the engine requires 16 × nvidia-h100-80gb, and 0 of 16 are free on eligible nodes; \
+     1 of 2 nodes is cordoned: a",
+    &["uncordon the node: `kubectl uncordon a`, and then add 1 node with 8 × nvidia-h100-80gb",
+      "add 2 nodes with 8 × nvidia-h100-80gb each"]
+)]
+fn proposes_to_uncordon_nodes(
+    #[case] nodes: &str,
+    #[case] replicas: u32,
+    #[case] expected_warning: &str,
+    #[case] expected_remedies: &[&str],
+) {
+    let mut fixture = fixture_with_four_free(RUNTIME, replicas);
+    let node = |text: &str| {
+        let fields: Vec<&str> = text.split(':').collect();
+        let labels = std::collections::BTreeMap::from([("gpu".to_owned(), "h100".to_owned())]);
+        ClassNode {
+            name: fields[0].to_owned(),
+            labels: Some(labels.into()),
+            cordoned: fields[1].contains("cordoned"),
+            not_ready: fields[1].contains("not-ready"),
+            total: 8,
+            free: fields[2].parse().unwrap(),
+        }
+    };
+    let is_h100 = |class: &&mut std::sync::Arc<Class>| class.name == "nvidia-h100-80gb";
+    let class = fixture.supply.classes.iter_mut().find(is_h100).unwrap();
+    std::sync::Arc::make_mut(class).availability = Some(Availability { nodes: nodes.split(' ').map(node).collect() });
+    let warnings: Vec<String> = fixture.decide().warnings.into_iter().map(|warning| warning.message).collect();
+    assert_eq!(warnings, [expected_warning]);
+    let remedies = find_remedies(&fixture.demand, &fixture.supply);
+    assert!(remedies.iter().all(|remedy| components_without_capacity(&remedy.outcome) == 0));
+    let texts: Vec<String> = remedies.iter().map(ToString::to_string).collect();
+    assert_eq!(texts.len(), expected_remedies.len(), "{texts:#?}");
+    for (text, expected) in texts.iter().zip(expected_remedies) {
+        assert!(text.starts_with(&format!("{expected}: srt on 1 ×")), "{texts:#?}");
+    }
 }
 
 /// Enabling the runtime does not suffice, so the nodes to add are part of the same proposal.

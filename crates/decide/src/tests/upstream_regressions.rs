@@ -140,7 +140,7 @@ fn class_nodes_match_discovery() {
     let (small, cordoned) = (node("small", ""), node("cordoned", "spec: {unschedulable: true}, "));
     let fixture = fixture(&[&[class_one, class_without_selector, small, cordoned].join("\n---\n")]);
     let availability = |name: &str| fixture.supply.class(name).unwrap().availability.clone().unwrap();
-    assert_eq!((availability("one").nodes.len(), availability("one").free()), (2, 8));
+    assert_eq!((availability("one").nodes.len(), availability("one").available()), (2, 8));
     assert!(availability("none").nodes.is_empty());
 }
 

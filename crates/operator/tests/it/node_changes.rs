@@ -76,6 +76,12 @@ fn set_allocatable(server: &Server, node: &str, gpus: u32) {
     server.update_status("nodes", node).unwrap();
 }
 
+fn set_unschedulable(server: &Server, node: &str, unschedulable: bool) {
+    let mut node = (*server.get("nodes", "", node).unwrap()).clone();
+    node["spec"]["unschedulable"] = json!(unschedulable);
+    server.update("nodes", node).unwrap();
+}
+
 /// A device plugin reports one accelerator less than the running Pod requests.
 #[tokio::test(start_paused = true)]
 async fn lost_accelerator_stops_nothing_and_is_counted() {
@@ -159,6 +165,39 @@ async fn status_of_an_infeasible_service_follows_the_cluster() {
     assert_status_changes(&cluster, none, "no node belongs to the class").await;
     let sufficient = |server: &Server| add_node(server, "c", "h100", 16);
     assert_status_changes(&cluster, sufficient, READY).await;
+}
+
+/// The status names the nodes that are cordoned or not ready, as long as they are.
+#[tokio::test(start_paused = true)]
+async fn status_names_unschedulable_nodes() {
+    let cluster = cluster_with_nodes(&[("a", 8), ("b", 8)]);
+    cluster.server.create(OME_SERVICES, service("other", 8)).unwrap();
+    wait_until_ready(&cluster, "other").await;
+    let others = cluster.server.list("pods").remove(0);
+    let (used, free) = if others["spec"]["nodeName"] == "a" { ("a", "b") } else { ("b", "a") };
+    set_unschedulable(&cluster.server, free, true);
+    cluster.server.create(OME_SERVICES, service("chat", 8)).unwrap();
+    let expected = format!(
+        "Class h100 has too few schedulable nodes: the engine requires 8 accelerators and 0 of 16 are free; \
+         1 of 2 nodes is cordoned: {free}; no other class is eligible"
+    );
+    wait_for_message(&cluster, "chat", &expected).await;
+    let uncordoned = |server: &Server| set_unschedulable(server, free, false);
+    assert_status_changes(&cluster, uncordoned, READY).await;
+
+    // A drain also cordons the node that another service uses, so that both wait for the same nodes.
+    let drained = |server: &Server| {
+        for node in [used, free] {
+            set_unschedulable(server, node, true);
+        }
+        let is_of_chat = |pod: &Arc<Value>| pod["metadata"]["labels"]["ome.io/inferenceservice"] == "chat";
+        let pod = server.list("pods").into_iter().find(is_of_chat).unwrap();
+        server.delete("pods", "default", pod["metadata"]["name"].as_str().unwrap(), None).unwrap();
+    };
+    let expected = "has too few schedulable nodes: the engine requires 8 accelerators and 0 of 16 are free; \
+        2 of 2 nodes are cordoned: a, b";
+    assert_status_changes(&cluster, drained, expected).await;
+    assert_status_changes(&cluster, uncordoned, READY).await;
 }
 
 /// Another service holds all accelerators until it is deleted.

@@ -74,7 +74,7 @@ mod tests {
         NodeInfo {
             name: format!("n{index:02}"),
             labels: std::sync::Arc::new(labels.map(|(label, _)| (label.to_owned(), "yes".to_owned())).collect()),
-            schedulable,
+            cordoned: !schedulable,
             allocatable: [("gpu".to_owned(), capacity)].into(),
             ..NodeInfo::default()
         }

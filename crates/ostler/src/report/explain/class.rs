@@ -47,12 +47,17 @@ pub(crate) fn explain(object: &Value, objects: &ClusterObjects, now: Timestamp) 
         explanation.tree.extend(group_by_reason("node", mismatches(&class, &node_infos, objects), MAX_LINES));
         explanation.remedies = discovery_remedies(&class, &node_infos, objects);
     } else {
-        let (free, total) = (availability.free(), availability.total());
+        let (free, total) = (availability.available(), availability.total());
         explanation.subject = format!("{} has {}", explanation.subject, format_count(availability.nodes.len(), "node"));
         explanation.message = format!("{free} of {total} × {resource} free");
         let row = |node: &decide::ClassNode| {
-            let state = if node.schedulable { "" } else { ", cordoned or not ready" };
-            (node.name.clone(), Reason::message(format!("{} of {} free{state}", node.free, node.total)))
+            let state = match (node.cordoned, node.not_ready) {
+                (false, false) => "",
+                (true, false) => ", cordoned",
+                (false, true) => ", not ready",
+                (true, true) => ", cordoned and not ready",
+            };
+            (node.name.clone(), Reason::message(format!("{} of {} free{state}", node.available(), node.total)))
         };
         explanation.tree.extend(group_by_reason("node", availability.nodes.iter().map(row), MAX_LINES));
     }

@@ -126,13 +126,12 @@ fn lists_services_that_use_the_accelerators() {
     insta::assert_snapshot!(render_explanation(&service, &objects));
 }
 
-/// Eight replicas of an H100 each do not fit on the node with eight, of which `sum` uses six. `sum` is the last resort, and no
-/// help for 16 replicas.
+/// Eight replicas of an H100 each do not fit on the node with eight, of which `sum` uses six. It need not be deleted, because a
+/// node can be added, and its deletion would not help 16 replicas.
 #[rstest]
-#[case::last_resort(8, true, &[
-    "kubectl delete inferenceservice.fusioninfer.io sum -n default   (destructive: deletes default/sum; frees 6 × nvidia.com/gpu)"
-])]
-#[case::not_if_another_remedy_works(8, false, &[
+#[case::no_deletion(8, true, &["add 1 node with 8 × h100: sglang-70b on 4 × h100", "free 6 more accelerators of class h100"])]
+#[case::smaller_model(8, false, &[
+    "add 1 node with 8 × h100: sglang-70b on 4 × h100",
     "use a smaller model: set spec.model.name to llama-3-2-3b-instruct",
     "free 6 more accelerators of class h100: sglang-70b on 4 × h100",
 ])]
@@ -388,6 +387,25 @@ fn explains_ready_service() {
         &[("Ready", "True", "Ready", "every component is ready")],
     );
     insta::assert_snapshot!(render_explanation(&service, &objects));
+}
+
+/// `kubectl drain` cordons the node, which is the remedy to revert.
+#[test]
+fn proposes_to_uncordon_a_drained_node() {
+    let mut objects = cluster();
+    let node = objects.nodes.iter_mut().find(|node| node["metadata"]["name"] == "small-0").unwrap();
+    node["spec"]["unschedulable"] = json!(true);
+    objects.pods.push(pending_pod("chat-engine-a", "NVIDIA-L40S", 1));
+    let message = "Pod chat-engine-a: 0/2 nodes are available: 1 node(s) were unschedulable.";
+    let service = service(
+        json!({"model": {"name": "llama-3-2-3b-instruct"}, "acceleratorSelector": {"preferredClasses": ["l40s"]}}),
+        &objects,
+        &[("WorkloadsReady", "False", "Unschedulable", message), ("Ready", "False", "Unschedulable", message)],
+    );
+    insta::assert_snapshot!(render_explanation(&service, &objects));
+    let class = objects.supply.iter().find(|object| object["metadata"]["name"] == "l40s").cloned().unwrap();
+    let text = render(&class::explain(&class, &objects, now()));
+    assert!(text.contains("small-0  0 of 4 free, cordoned"), "{text}");
 }
 
 #[test]
