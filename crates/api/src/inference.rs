@@ -186,13 +186,14 @@ pub struct LLMUseCaseSpec {
     pub target_models: Vec<TargetModel>,
 }
 
-/// A reference to a BackendPool.
+/// A reference to a BackendPool or an InferencePool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolRef {
-    /// Name of the BackendPool.
+    /// Name of the pool.
     pub name: String,
-    /// Kind of the pool; `BackendPool` if unset.
+    /// Kind of the pool, `BackendPool` or `InferencePool`; `BackendPool` if unset. Pools of both kinds with the same name are
+    /// the same pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// API version of the pool; the API version of BackendPool if unset.

@@ -93,6 +93,8 @@ struct WatchedCache {
     stores: Stores,
     changes: mpsc::Sender<Change>,
     first_list: Arc<FirstList>,
+    /// Whether a failure that repeats is expected.
+    is_optional: bool,
 }
 
 // === impl Watches ===
@@ -145,16 +147,34 @@ impl Watches {
     /// Starts a watch of one object of a namespaced `kind`, for kinds with many objects or without permission to list all
     /// of them. Returns false if a watch of `kind` is already running.
     pub fn start_named(&mut self, kind: Kind, key: &NamespacedName) -> bool {
+        self.spawn_named(kind, key, false)
+    }
+
+    /// Starts a watch like [`Self::start_named`]; the kind may be absent, or the permission to read it.
+    pub fn start_optional_named(&mut self, kind: Kind, key: &NamespacedName) -> bool {
+        self.spawn_named(kind, key, true)
+    }
+
+    fn spawn_named(&mut self, kind: Kind, key: &NamespacedName, is_optional: bool) -> bool {
         let api = kind.api(self.client.clone(), &key.namespace);
         let config = watcher::Config::default().fields(&format!("metadata.name={}", key.name));
-        self.spawn(kind, BTreeMap::from([(String::new(), api)]), config, false)
+        self.spawn(kind, BTreeMap::from([(String::new(), api)]), config, is_optional)
     }
 
     /// Starts a watch of a namespaced `kind` in one namespace, for service accounts that may read no other namespace.
     /// Returns false if a watch of `kind` is already running.
     pub fn start_namespace(&mut self, kind: Kind, namespace: &str) -> bool {
+        self.spawn_namespace(kind, namespace, false)
+    }
+
+    /// Starts a watch like [`Self::start_namespace`]; the kind may be absent, or the permission to read it.
+    pub fn start_optional_namespace(&mut self, kind: Kind, namespace: &str) -> bool {
+        self.spawn_namespace(kind, namespace, true)
+    }
+
+    fn spawn_namespace(&mut self, kind: Kind, namespace: &str, is_optional: bool) -> bool {
         let api = kind.api(self.client.clone(), namespace);
-        self.spawn(kind, BTreeMap::from([(String::new(), api)]), watcher::Config::default(), false)
+        self.spawn(kind, BTreeMap::from([(String::new(), api)]), watcher::Config::default(), is_optional)
     }
 
     /// Starts one watch per entry of `apis`. The keys are the namespaces whose objects the watch replaces in the cache when
@@ -179,7 +199,7 @@ impl Watches {
             first_lists.insert(namespace.clone(), Arc::clone(&first_list));
             let (stores, changes) = (self.stores.clone(), self.changes.clone());
             let task_name = task_name(kind, &namespace);
-            let cache = WatchedCache { kind, namespace, stores, changes, first_list };
+            let cache = WatchedCache { kind, namespace, stores, changes, first_list, is_optional };
             let (config, stop) = (config.clone(), shutdown.clone());
             let start = move || run(api.clone(), config.clone(), cache.clone(), stop.clone());
             tokio::spawn(self.supervisor.supervise(task_name, shutdown.clone(), start));
@@ -227,6 +247,17 @@ impl Watches {
         unsynced
     }
 
+    /// Returns the optional kinds whose first list the API server has neither completed nor rejected, in their order. Unlike
+    /// [`Self::have_synced`], it does not wait after a rejection: the kind may be absent for good.
+    #[must_use]
+    pub fn unanswered_optional_kinds(&self) -> Vec<Kind> {
+        let now = Instant::now();
+        let is_unanswered = |(_, watch): &(&Kind, &RunningWatch)| {
+            watch.is_optional && watch.first_lists.values().any(|list| list.state().is_unanswered(now))
+        };
+        self.running.iter().filter(is_unanswered).map(|(kind, _)| *kind).collect()
+    }
+
     /// Returns whether a watch of `kind` is running.
     #[must_use]
     pub fn is_running(&self, kind: Kind) -> bool {
@@ -267,6 +298,11 @@ impl FirstListState {
         // A kind that is not served has no objects.
         let is_absent = self.error.as_ref().is_some_and(|error| error.code == Some(NOT_FOUND));
         if is_optional || is_absent { self.is_awaited(is_optional, now) } else { !self.is_complete }
+    }
+
+    /// Returns whether [`Watches::unanswered_optional_kinds`] contains the kind of the list.
+    fn is_unanswered(&self, now: Instant) -> bool {
+        self.is_awaited(true, now) && !self.error.as_ref().is_some_and(is_rejection)
     }
 
     /// Records that an attempt failed; `error` is the response of the API server or of the request, if any.
@@ -315,9 +351,13 @@ impl WatchedCache {
 
     fn record_error(&self, error: &watcher::Error) {
         let list_error = list_error(error);
+        let is_repeated = self.is_optional && self.first_list.state().error.as_ref() == Some(&list_error);
         self.first_list.update(|state| state.record_failure(Some(list_error.clone()), Instant::now()));
         self.stores.record_list_error(self.kind, list_error);
         let (resource, namespace) = (self.kind.group_resource(), &self.namespace);
+        if is_repeated {
+            return tracing::debug!(resource, namespace, error = %error_chain(error), "watch failed again, retrying");
+        }
         tracing::warn!(resource, namespace, error = %error_chain(error), "watch failed, retrying");
     }
 }
@@ -393,21 +433,25 @@ mod tests {
         Unanswered,
     }
 
+    /// Columns: events and their seconds, of 100; whether the list is awaited if the kind is required and if it is optional;
+    /// whether it is unanswered if the kind is optional; whether it is missing.
     #[rstest]
-    #[case::not_answered(&[], true, true, true)]
-    #[case::slow(&[(0, ListEvent::Unanswered)], true, false, true)]
-    #[case::rejected(&[(0, ListEvent::Rejected)], false, false, true)]
-    #[case::not_served(&[(0, ListEvent::NotServed)], false, false, false)]
-    #[case::rejected_recently(&[(95, ListEvent::Rejected)], true, true, true)]
-    #[case::rejected_repeatedly(&[(0, ListEvent::Rejected), (95, ListEvent::Rejected)], false, false, true)]
-    #[case::accepted_after_a_rejection(&[(0, ListEvent::Rejected), (95, ListEvent::Object)], true, true, true)]
-    #[case::second_page_is_rejected(&[(0, ListEvent::Object), (1, ListEvent::Rejected)], false, false, true)]
-    #[case::complete(&[(0, ListEvent::Rejected), (1, ListEvent::Object), (99, ListEvent::Complete)], false, false, false)]
-    #[case::complete_and_failed_later(&[(0, ListEvent::Complete), (99, ListEvent::Rejected)], false, false, false)]
+    #[case::not_answered(&[], true, true, true, true)]
+    #[case::slow(&[(0, ListEvent::Unanswered)], true, false, false, true)]
+    #[case::slow_recently(&[(95, ListEvent::Unanswered)], true, true, true, true)]
+    #[case::rejected(&[(0, ListEvent::Rejected)], false, false, false, true)]
+    #[case::not_served(&[(0, ListEvent::NotServed)], false, false, false, false)]
+    #[case::rejected_recently(&[(95, ListEvent::Rejected)], true, true, false, true)]
+    #[case::rejected_repeatedly(&[(0, ListEvent::Rejected), (95, ListEvent::Rejected)], false, false, false, true)]
+    #[case::accepted_after_a_rejection(&[(0, ListEvent::Rejected), (95, ListEvent::Object)], true, true, true, true)]
+    #[case::second_page_is_rejected(&[(0, ListEvent::Object), (1, ListEvent::Rejected)], false, false, false, true)]
+    #[case::complete(&[(0, ListEvent::Rejected), (1, ListEvent::Object), (99, ListEvent::Complete)], false, false, false, false)]
+    #[case::complete_and_failed_later(&[(0, ListEvent::Complete), (99, ListEvent::Rejected)], false, false, false, false)]
     fn first_list_is_awaited(
         #[case] events: &[(u64, ListEvent)],
         #[case] required: bool,
         #[case] optional: bool,
+        #[case] is_unanswered: bool,
         #[case] is_missing: bool,
     ) {
         let error = |code| ListError { code, message: String::new() };
@@ -415,7 +459,7 @@ mod tests {
         for (seconds, event) in events {
             let now = start + Duration::from_secs(*seconds);
             match event {
-                ListEvent::Object => state.is_in_progress = true,
+                ListEvent::Object => (state.is_in_progress, state.error) = (true, None),
                 ListEvent::Complete => state.is_complete = true,
                 ListEvent::Rejected => state.record_failure(Some(error(Some(403))), now),
                 ListEvent::NotServed => state.record_failure(Some(error(Some(NOT_FOUND))), now),
@@ -424,6 +468,7 @@ mod tests {
         }
         let now = start + Duration::from_secs(100);
         assert_eq!((state.is_awaited(false, now), state.is_awaited(true, now)), (required, optional));
+        assert_eq!(state.is_unanswered(now), is_unanswered);
         assert_eq!((state.is_missing(false, now), state.is_missing(true, now)), (is_missing, optional));
     }
 }

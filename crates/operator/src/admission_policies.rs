@@ -186,8 +186,10 @@ fn service_object_validations() -> Vec<Validation> {
             "roles",
             "object.?rules.orValue([]).all(r, r.verbs.all(v, v in ['list', 'watch']) && \
              ((r.?apiGroups.orValue([]) == [''] && r.?resources.orValue([]) == ['pods']) || \
-             (r.?apiGroups.orValue([]) == ['inference.networking.k8s.io'] && r.?resources.orValue([]) == ['inferencepools'])))",
-            "the operator grants only what endpoint pickers need: to list and watch Pods and InferencePools",
+             (r.?apiGroups.orValue([]) == ['inference.networking.k8s.io'] && r.?resources.orValue([]) == ['inferencepools']) || \
+             (r.?apiGroups.orValue([]) == ['inference.networking.x-k8s.io'] && \
+             r.?resources.orValue([]).all(s, s in ['backendpools', 'llmusecases', 'llmusecasesets']))))",
+            "the operator grants only what endpoint pickers need: to list and watch Pods, pools and use cases",
         ),
         of_written(
             "rolebindings",

@@ -25,6 +25,9 @@ pub(crate) const BACKEND_POOL: Kind =
 /// LLMUseCaseSet: model names served by pools.
 pub(crate) const LLM_USE_CASE_SET: Kind =
     Kind::namespaced("inference.networking.x-k8s.io", "v1alpha1", "LLMUseCaseSet", "llmusecasesets");
+/// LLMUseCase: one model name. Only endpoint pickers and gateways read it.
+pub(crate) const LLM_USE_CASE: Kind =
+    Kind::namespaced("inference.networking.x-k8s.io", "v1alpha1", "LLMUseCase", "llmusecases");
 /// LeaderWorkerSet: groups of Pods across nodes.
 pub(crate) const LEADER_WORKER_SET: Kind =
     Kind::namespaced("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets");

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use crate::admission::webhook;
 use crate::kinds::{
-    ACCELERATOR_CLASS, BUILTIN, CUSTOM_RESOURCES, FUSIONINFER_SERVICE, OME_SERVICE, OWNED, POD, RESOURCE_FLAVORS,
+    ACCELERATOR_CLASS, BUILTIN, CUSTOM_RESOURCES, FUSIONINFER_SERVICE, LLM_USE_CASE, OME_SERVICE, OWNED, POD,
+    RESOURCE_FLAVORS,
 };
 use crate::leader_election;
 
@@ -14,6 +15,8 @@ use crate::leader_election;
 pub type PolicyRules = Vec<Value>;
 
 const READ_VERBS: [&str; 2] = ["list", "watch"];
+/// Kinds that only endpoint pickers watch. An operator must have the permissions that it grants.
+const GRANTED_TO_PICKERS: &[Kind] = &[LLM_USE_CASE];
 /// Required for kinds that are watched with a label selector: existing objects without the label must be read directly.
 const GET_VERB: &str = "get";
 /// Server-side apply of a missing object also requires `create`.
@@ -72,9 +75,9 @@ pub fn own_namespace_rules() -> PolicyRules {
     rules
 }
 
-/// Returns the kinds that the operator watches, sorted, with `additional` ones.
+/// Returns the kinds that the operator or its endpoint pickers watch, sorted, with `additional` ones.
 fn watched_kinds(additional: &[Kind]) -> Vec<Kind> {
-    let mut kinds: Vec<Kind> = [BUILTIN, CUSTOM_RESOURCES, OWNED, additional].concat();
+    let mut kinds: Vec<Kind> = [BUILTIN, CUSTOM_RESOURCES, OWNED, GRANTED_TO_PICKERS, additional].concat();
     kinds.sort();
     kinds.dedup_by_key(|kind| kind.group_resource());
     kinds

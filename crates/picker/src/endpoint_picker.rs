@@ -118,14 +118,12 @@ impl EndpointPicker {
     /// Admits a request to one of the endpoints that the proxy allows.
     ///
     /// # Errors
-    /// [`RoutingError::NoEndpointAvailable`], also while the pool does not exist.
+    /// [`RoutingError::NoEndpointAvailable`], also while the pool does not exist; [`RoutingError::ModelNotFound`].
     fn admit(&self, request: &CompleteRequest) -> Result<Permit, RoutingError> {
         let start = Instant::now();
-        let model = request.info.model.as_ref().map_or("", |model| model.name.as_str());
         let admission = AdmissionRequest {
             pool: Some(&self.pool),
-            model,
-            target_model: request.target_model.as_deref(),
+            model: request.model(),
             body: &request.body,
             info: &request.info,
         };

@@ -23,6 +23,10 @@ use endpoints::Endpoints;
 
 pub(crate) use pool_states::PoolStates;
 
+/// Kinds of pools that use cases refer to.
+const BACKEND_POOL: &str = "BackendPool";
+const INFERENCE_POOL: &str = "InferencePool";
+
 /// The watched objects that the index is built from.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WatchedObjects {
@@ -30,6 +34,8 @@ pub(crate) struct WatchedObjects {
     pub(crate) backend_pools: Vec<Arc<Value>>,
     /// InferencePools.
     pub(crate) inference_pools: Vec<Arc<Value>>,
+    /// BackendPools that state which models the InferencePools of the same name serve.
+    pub(crate) pool_settings: Vec<Arc<Value>>,
     /// LLMUseCaseSets.
     pub(crate) use_case_sets: Vec<Arc<Value>>,
     /// LLMUseCases.
@@ -65,7 +71,9 @@ pub(crate) fn build_index(objects: &WatchedObjects, states: &impl PoolStates) ->
     let mut pools: BTreeMap<NamespacedName, Pool> = BTreeMap::new();
     let mut config_conditions = BTreeMap::new();
     for object in &objects.inference_pools {
-        let pool = inference_pool(object, &objects.pods, states);
+        let key = NamespacedName::from_object(object);
+        let settings = objects.pool_settings.iter().find(|settings| NamespacedName::from_object(settings) == key);
+        let pool = inference_pool(object, settings.map(|settings| &**settings), &objects.pods, states);
         pools.insert(pool.key.clone(), pool);
     }
     for object in &objects.backend_pools {
@@ -113,12 +121,13 @@ fn backend_pool(
     Some(new_pool(object, endpoints, allows_implicit_use_cases, states.scheduling(policy)))
 }
 
-/// Clients of an InferencePool may use any model.
-fn inference_pool(object: &Value, pods: &[Arc<Value>], states: &impl PoolStates) -> Pool {
+/// Clients of an InferencePool may use any model, unless `settings`, the BackendPool of the same name, denies it.
+fn inference_pool(object: &Value, settings: Option<&Value>, pods: &[Arc<Value>], states: &impl PoolStates) -> Pool {
     let selector = endpoints::inference_pool_selector(&object["spec"]);
     let ports = endpoints::inference_pool_ports(&object["spec"]);
     let endpoints = endpoints::find(pods, metadata_field(object, "namespace"), &selector, &ports, states);
-    new_pool(object, endpoints, true, states.scheduling(None))
+    let allows_implicit_use_cases = settings.is_none_or(|settings| settings["spec"]["implicitUseCases"] == "Allow");
+    new_pool(object, endpoints, allows_implicit_use_cases, states.scheduling(None))
 }
 
 fn new_pool(
@@ -163,10 +172,15 @@ fn new_source(object: &Arc<Value>, pool_refs: Vec<PoolRef>, use_cases: Vec<ApiUs
 fn activate_use_cases(pools: &mut BTreeMap<NamespacedName, Pool>, source: &UseCaseSource) -> Activation {
     let mut activation = Activation::default();
     for reference in &source.pool_refs {
-        let is_backend_pool = reference.kind.as_deref().is_none_or(|kind| kind == "BackendPool");
+        let kind = reference.kind.as_deref().unwrap_or(BACKEND_POOL);
         let key = NamespacedName { namespace: source.namespace.clone(), name: reference.name.clone() };
-        let Some(pool) = pools.get_mut(&key).filter(|_| is_backend_pool) else {
-            activation.missing_pools.insert(reference.name.clone());
+        // A BackendPool and an InferencePool of the same name are the same pool.
+        let Some(pool) = pools.get_mut(&key).filter(|_| [BACKEND_POOL, INFERENCE_POOL].contains(&kind)) else {
+            let unresolved = match kind {
+                INFERENCE_POOL => &mut activation.unknown_inference_pools,
+                _ => &mut activation.missing_pools,
+            };
+            unresolved.insert(reference.name.clone());
             continue;
         };
         activation.found_pools.insert(reference.name.clone());
@@ -215,6 +229,7 @@ mod tests {
     use super::pool_states::tests::NewStates;
     use super::*;
     use crate::endpoint::PromptTokenRange;
+    use rstest::rstest;
     use serde_json::json;
 
     fn pool(name: &str, ports: &[u16]) -> Arc<Value> {
@@ -327,6 +342,76 @@ mod tests {
                 "PoolNotFound: BackendPool missing not found in this namespace."
             ]
         );
+    }
+
+    fn inference_pool() -> Arc<Value> {
+        Arc::new(json!({"apiVersion": "inference.networking.k8s.io/v1", "kind": "InferencePool",
+            "metadata": {"namespace": "ns", "name": "p", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"selector": {"matchLabels": {"app": "llama"}}, "targetPorts": [{"number": 1}]}}))
+    }
+
+    fn use_case_set_of_kind(kind: &str) -> Arc<Value> {
+        let mut set = (*use_case_set("s", "2026-01-01T00:00:00Z", &["p"], &["m"])).clone();
+        set["spec"]["poolRef"][0]["kind"] = json!(kind);
+        Arc::new(set)
+    }
+
+    /// Columns: `implicitUseCases` of the BackendPool of the same name, if there is one; whether other models are served.
+    #[rstest]
+    #[case::no_backend_pool(None, true)]
+    #[case::unset(Some(Value::Null), false)]
+    #[case::denied(Some(json!("Deny")), false)]
+    #[case::allowed(Some(json!("Allow")), true)]
+    fn backend_pool_of_the_same_name_rules_an_inference_pool(
+        #[case] implicit: Option<Value>,
+        #[case] allows_others: bool,
+        #[values("BackendPool", "InferencePool")] reference: &str,
+    ) {
+        let settings = implicit.map(|implicit| {
+            let mut settings = (*pool("p", &[9])).clone();
+            settings["spec"]["implicitUseCases"] = implicit;
+            Arc::new(settings)
+        });
+        let objects = WatchedObjects {
+            inference_pools: vec![inference_pool()],
+            pool_settings: [Some(pool("other", &[1])), settings].into_iter().flatten().collect(),
+            use_case_sets: vec![use_case_set_of_kind(reference)],
+            pods: vec![pod("a", "10.0.0.1", true)],
+            ..WatchedObjects::default()
+        };
+        let index = index(&objects);
+        let [pool] = &index.pools[..] else { panic!("{:?}", index.pools) };
+        assert_eq!((pool.allows_implicit_use_cases, pool.use_cases.contains_key("m")), (allows_others, true));
+        assert_eq!(pool.ready_endpoints[0].address.port(), 1, "the InferencePool selects the endpoints");
+    }
+
+    /// The gateway does not watch InferencePools.
+    #[rstest]
+    #[case::same_pool("InferencePool", true, "Accepted: All use cases are active.", "ResolvedRefs")]
+    #[case::other_pool(
+        "InferencePool",
+        false,
+        "Accepted: The endpoint picker of InferencePool p applies the use cases.",
+        "ResolvedRefs"
+    )]
+    #[case::other_kind(
+        "Service",
+        true,
+        "PoolNotFound: No use case is active: waiting for BackendPool p.",
+        "PoolNotFound"
+    )]
+    fn references_to_other_kinds_are_reported(
+        #[case] kind: &str,
+        #[case] has_pool: bool,
+        #[case] accepted: &str,
+        #[case] resolved_reason: &str,
+    ) {
+        let backend_pools = Some(pool("p", &[1])).filter(|_| has_pool).into_iter().collect();
+        let use_case_sets = vec![use_case_set_of_kind(kind)];
+        let index = index(&WatchedObjects { backend_pools, use_case_sets, ..WatchedObjects::default() });
+        let [accepted_condition, resolved] = &index.use_case_conditions[0].1[..] else { panic!() };
+        assert_eq!(format!("{}: {}", accepted_condition.reason, accepted_condition.message), accepted);
+        assert_eq!(resolved.reason, resolved_reason);
     }
 
     // spec: GW-2

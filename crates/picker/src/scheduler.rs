@@ -42,14 +42,23 @@ pub struct Scheduler {
 pub(crate) struct AdmissionRequest<'a> {
     /// Pool that the request addresses; `None` searches all pools.
     pub(crate) pool: Option<&'a NamespacedName>,
-    /// Model name in the request.
-    pub(crate) model: &'a str,
-    /// Model name for the engines, if the request states one. Otherwise the use case decides.
-    pub(crate) target_model: Option<&'a str>,
+    /// Which model is requested.
+    pub(crate) model: RequestedModel<'a>,
     /// The whole body.
     pub(crate) body: &'a [u8],
     /// Fields of the body.
     pub(crate) info: &'a RequestInfo,
+}
+
+/// The model of a request to admit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum RequestedModel<'a> {
+    /// Name in the body: its use case states the model for the engines.
+    Name(&'a str),
+    /// Model for the engines, which a header states.
+    Target(&'a str),
+    /// The request names no model, or its body is not sent to the scheduler.
+    Unknown,
 }
 
 /// An admitted request. It counts as in flight on its endpoint until the permit is dropped.
@@ -275,9 +284,8 @@ impl ModelRoute {
         if let Some(key) = request.pool.filter(|key| !snapshot.pools.contains_key(key)) {
             return Err(RoutingError::PoolNotFound(key.clone()));
         }
-        let not_found = || RoutingError::ModelNotFound(request.model.to_owned());
-        let (pool, use_case) = snapshot.find(request.pool, request.model).ok_or_else(not_found)?;
-        let target_model = request.target_model.unwrap_or_else(|| use_case.draw_target(rng)).to_owned();
+        let (pool, target_model) = find_target(request, snapshot, rng)
+            .ok_or_else(|| RoutingError::ModelNotFound(request.model.name().to_owned()))?;
         Ok(Self {
             pool: Arc::clone(pool),
             prompt_bytes: request.info.prompt_bytes(),
@@ -317,6 +325,33 @@ impl ModelRoute {
     }
 }
 
+/// Returns the pool and the target model of a request. Only a request that names a model may search all pools.
+fn find_target<'a>(
+    request: &AdmissionRequest<'_>,
+    snapshot: &'a Snapshot,
+    rng: &mut Rng,
+) -> Option<(&'a Arc<Pool>, String)> {
+    match request.model {
+        RequestedModel::Name(model) => {
+            let (pool, use_case) = snapshot.find(request.pool, model)?;
+            Some((pool, use_case.draw_target(rng).to_owned()))
+        }
+        RequestedModel::Target(model) => Some((snapshot.find_target(request.pool?, model)?, model.to_owned())),
+        RequestedModel::Unknown => Some((snapshot.pools.get(request.pool?)?, String::new())),
+    }
+}
+
+// === impl RequestedModel ===
+
+impl<'a> RequestedModel<'a> {
+    fn name(self) -> &'a str {
+        match self {
+            Self::Name(model) | Self::Target(model) => model,
+            Self::Unknown => "",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
@@ -344,8 +379,8 @@ mod tests {
         let prompt = "x".repeat(tokens * request::BYTES_PER_TOKEN - 2);
         let body = format!(r#"{{"model":"m","prompt":"{prompt}"}}"#);
         let info = request::parse_request(body.as_bytes()).unwrap();
-        let request =
-            AdmissionRequest { pool: None, model: "m", target_model: None, body: body.as_bytes(), info: &info };
+        let model = RequestedModel::Name("m");
+        let request = AdmissionRequest { pool: None, model, body: body.as_bytes(), info: &info };
         scheduler.admit(&request, |_| true)
     }
 

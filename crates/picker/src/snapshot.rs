@@ -42,6 +42,12 @@ impl Pool {
         let index = self.ready_endpoints.binary_search_by_key(&address, |endpoint| endpoint.address).ok()?;
         self.ready_endpoints.get(index)
     }
+
+    /// Returns whether requests may name `model` as their target: any one if the pool serves models without a use case,
+    /// otherwise only targets of use cases.
+    fn has_target(&self, model: &str) -> bool {
+        self.allows_implicit_use_cases || self.use_cases.values().any(|use_case| use_case.has_target(model))
+    }
 }
 
 // === impl Snapshot ===
@@ -75,12 +81,17 @@ impl Snapshot {
         candidates.sort_by_key(|pool| (pool.ready_endpoints.is_empty(), pool.creation_timestamp.as_str()));
         candidates.first().map(|pool| (*pool, UseCase::implicit(model)))
     }
+
+    /// Returns the pool with this name, if requests may name `target` as their target.
+    pub(crate) fn find_target(&self, pool: &NamespacedName, target: &str) -> Option<&Arc<Pool>> {
+        self.pools.get(pool).filter(|pool| pool.has_target(target))
+    }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::policy::SchedulingPolicy;
+    use crate::{policy::SchedulingPolicy, use_case::TargetModel};
     use fastrand::Rng;
 
     /// Returns a pool without use cases.
@@ -120,6 +131,21 @@ pub(crate) mod tests {
         assert_eq!(serving_pool(Some("a"), "m").as_deref(), Some("a"));
         assert_eq!(serving_pool(Some("b"), "x"), None);
         assert_eq!(serving_pool(None, "nope"), None);
+    }
+
+    #[test]
+    fn stated_target_must_be_declared_unless_implicit_use_cases_are_allowed() {
+        let targets = ["v1", "v2"].map(|model| TargetModel { model: model.to_owned(), weight: 0 }).to_vec();
+        let mut denying = pool_of("deny", "1", &["m", "chat"]);
+        denying.use_cases.get_mut("chat").unwrap().targets = targets;
+        let allowing = Pool { allows_implicit_use_cases: true, ..pool_of("allow", "2", &[]) };
+        let routing = Snapshot::new(vec![denying, allowing]);
+        let accepts = |pool: &str, target| routing.find_target(&NamespacedName::new("ns", pool), target).is_some();
+        assert_eq!(
+            ["m", "v1", "v2", "chat", "x"].map(|target| accepts("deny", target)),
+            [true, true, true, false, false]
+        );
+        assert!(accepts("allow", "x") && !accepts("missing", "m"));
     }
 
     // spec: GW-72

@@ -37,6 +37,14 @@ impl UseCase {
         }
     }
 
+    /// Returns whether `model` is one of the target models, whatever its weight.
+    pub(crate) fn has_target(&self, model: &str) -> bool {
+        match self.targets.is_empty() {
+            true => self.model_name == model,
+            false => self.targets.iter().any(|target| target.model == model),
+        }
+    }
+
     /// Selects the target model of one request at random, with probabilities proportional to the weights.
     pub fn draw_target(&self, rng: &mut Rng) -> &str {
         let total: u64 = self.targets.iter().map(|target| u64::from(target.weight)).sum();

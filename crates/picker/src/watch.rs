@@ -2,23 +2,32 @@
 //! cases.
 //!
 //! Required permissions for one InferencePool, in its namespace: `list` and `watch` of `pods`, and of `inferencepools` in the
-//! API group of the pool (a rule with the name of this pool in `resourceNames` is sufficient). Its watch writes no objects.
+//! API group of the pool (a rule with the name of this pool in `resourceNames` is sufficient). Its use cases have effect if it
+//! may also list and watch `llmusecases` and `llmusecasesets`, and the BackendPool of the same name. Its watch writes no
+//! objects.
+
+mod pool_report;
 
 use std::{str::FromStr, sync::Arc, time::Duration};
 
 use api::inference::PICKER_CONFIG_SELECTOR;
 use cluster::{
-    Clock, Condition, Error, Kind, NamespacedName, StatusWriter, Stores, SystemClock, Watches, render_conditions,
+    Change, Clock, Condition, Error, Kind, NamespacedName, StatusWriter, Stores, SystemClock, Watches,
+    render_conditions,
 };
 use serde_json::{Value, json};
 use supervisor::TaskFailure;
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::{mpsc, watch},
+    time::{sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     index::{self, PoolIndex, WatchedObjects},
     scheduler::Scheduler,
 };
+use pool_report::PoolReport;
 
 /// Field manager of the gateway.
 const MANAGER: &str = "ostler-picker";
@@ -35,6 +44,9 @@ const PICKER_CONFIG: Kind =
 
 /// Delay before a failed status update is retried.
 const STATUS_RETRY_DELAY: Duration = Duration::from_secs(5);
+
+/// How often an incomplete snapshot is checked for optional kinds that the API server rejected.
+const COMPLETION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// API group of the InferencePool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -133,26 +145,48 @@ async fn update_snapshot(
     let supervisor = scheduler.supervisor.clone();
     let (mut watches, mut changes) = Watches::new(client, stores.clone(), supervisor, shutdown.clone());
     scope.start(&mut watches);
-    let kinds = scope.kinds();
-    let unlisted = || -> Vec<String> {
-        kinds.iter().filter(|kind| !stores.has_synced(**kind)).map(Kind::group_resource).collect()
+    // After a restart, the snapshot is complete, and the lists may contain no changes.
+    let was_complete = scheduler.readiness_failures().is_empty();
+    let unlisted = || -> Vec<Kind> {
+        let required = scope.kinds().into_iter().filter(|kind| !stores.has_synced(*kind));
+        let optional = watches.unanswered_optional_kinds().into_iter().filter(|_| scope.requires_complete_lists());
+        required.chain(optional.filter(|_| !was_complete)).collect()
     };
-    // After a restart, the lists may contain no changes.
-    let mut is_restart = unlisted().is_empty();
-    scheduler.set_unlisted(&unlisted());
-    let mut is_missing = false;
-    while std::mem::take(&mut is_restart) || changes.recv().await.is_some() {
+    let group_resources = |kinds: &[Kind]| kinds.iter().map(Kind::group_resource).collect::<Vec<_>>();
+    let mut pending = unlisted();
+    scheduler.set_unlisted(&group_resources(&pending));
+    let mut is_restart = pending.is_empty();
+    let mut report = PoolReport::default();
+    loop {
+        let may_be_rejected = scope.requires_complete_lists() && !pending.is_empty();
+        if !std::mem::take(&mut is_restart) && !wait_for_change(&mut changes, may_be_rejected).await {
+            return;
+        }
         // Build the index once for all pending changes.
         while changes.try_recv().is_ok() {}
+        pending = unlisted();
         let index = index::build_index(&watched_objects(scope, stores), scheduler);
-        scheduler.replace(index.pools.clone());
+        if pending.is_empty() || !scope.requires_complete_lists() {
+            scheduler.replace(index.pools.clone());
+        }
         // Before the first lists are complete, the status would not include all Pods and pools.
-        let unlisted = unlisted();
-        if unlisted.is_empty() {
-            scope.report_missing_pool(&index, &mut is_missing);
+        if pending.is_empty() {
+            if let Scope::InferencePool { key, .. } = scope {
+                let optional = scope.optional_kinds().into_iter().filter(|kind| !stores.has_synced(*kind));
+                report.update(key, &index, group_resources(&optional.collect::<Vec<_>>()));
+            }
             indexes.send_replace(Some(Arc::new(index)));
         }
-        scheduler.set_unlisted(&unlisted);
+        scheduler.set_unlisted(&group_resources(&pending));
+    }
+}
+
+/// Waits for a change; for a limited time if the API server may reject a list, which is no change. Returns whether the watches
+/// still run.
+async fn wait_for_change(changes: &mut mpsc::Receiver<Change>, may_be_rejected: bool) -> bool {
+    match may_be_rejected {
+        false => changes.recv().await.is_some(),
+        true => timeout(COMPLETION_CHECK_INTERVAL, changes.recv()).await.map_or(true, |change| change.is_some()),
     }
 }
 
@@ -186,14 +220,21 @@ fn watched_objects(scope: &Scope, stores: &Stores) -> WatchedObjects {
         Scope::BackendPools => WatchedObjects {
             backend_pools: stores.list(BACKEND_POOL),
             inference_pools: Vec::new(),
+            pool_settings: Vec::new(),
             use_case_sets: stores.list(USE_CASE_SET),
             use_cases: stores.list(USE_CASE),
             pods: stores.list(POD),
             picker_configs: stores.has_synced(PICKER_CONFIG).then(|| stores.list(PICKER_CONFIG)),
         },
-        Scope::InferencePool { kind, .. } => {
-            WatchedObjects { inference_pools: stores.list(*kind), pods: stores.list(POD), ..WatchedObjects::default() }
-        }
+        Scope::InferencePool { kind, .. } => WatchedObjects {
+            backend_pools: Vec::new(),
+            inference_pools: stores.list(*kind),
+            pool_settings: stores.list(BACKEND_POOL),
+            use_case_sets: stores.list(USE_CASE_SET),
+            use_cases: stores.list(USE_CASE),
+            pods: stores.list(POD),
+            picker_configs: None,
+        },
     }
 }
 
@@ -253,12 +294,28 @@ impl FromStr for PoolGroup {
 // === impl Scope ===
 
 impl Scope {
-    /// Returns the watched kinds.
+    /// Returns the kinds without which the snapshot is incomplete.
     fn kinds(&self) -> Vec<Kind> {
         match self {
             Self::BackendPools => vec![BACKEND_POOL, USE_CASE_SET, USE_CASE, POD],
             Self::InferencePool { kind, .. } => vec![*kind, POD],
         }
+    }
+
+    /// Returns the kinds that may be absent, or the permission to read them.
+    fn optional_kinds(&self) -> Vec<Kind> {
+        match self {
+            // The permission to read ConfigMaps is required only for pools that name one.
+            Self::BackendPools => vec![PICKER_CONFIG],
+            // Other endpoint pickers need no permission for the use cases.
+            Self::InferencePool { .. } => vec![BACKEND_POOL, USE_CASE_SET, USE_CASE],
+        }
+    }
+
+    /// Returns whether requests must not be served with a part of the objects. Without its use cases, an InferencePool would
+    /// serve models that they deny.
+    fn requires_complete_lists(&self) -> bool {
+        matches!(self, Self::InferencePool { .. })
     }
 
     fn start(&self, watches: &mut Watches) {
@@ -267,23 +324,18 @@ impl Scope {
                 for kind in self.kinds() {
                     watches.start(kind);
                 }
-                // The permission to read ConfigMaps is required only for pools that name one.
-                watches.start_optional(PICKER_CONFIG);
+                for kind in self.optional_kinds() {
+                    watches.start_optional(kind);
+                }
             }
             Self::InferencePool { kind, key } => {
                 watches.start_named(*kind, key);
                 watches.start_namespace(POD, &key.namespace);
+                watches.start_optional_named(BACKEND_POOL, key);
+                for kind in [USE_CASE_SET, USE_CASE] {
+                    watches.start_optional_namespace(kind, &key.namespace);
+                }
             }
         }
-    }
-
-    /// Logs that the InferencePool does not exist, unless `was_missing`, which it updates.
-    fn report_missing_pool(&self, index: &PoolIndex, was_missing: &mut bool) {
-        let Self::InferencePool { key, .. } = self else { return };
-        let is_missing = index.pools.iter().all(|pool| pool.key != *key);
-        if is_missing && !*was_missing {
-            tracing::warn!(pool = %key, "InferencePool not found, waiting for it");
-        }
-        *was_missing = is_missing;
     }
 }

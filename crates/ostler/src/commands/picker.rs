@@ -80,7 +80,8 @@ pub(crate) struct PickerArgs {
 }
 
 const PERMISSIONS: &str = "\
-Required permissions: list and watch pods and inferencepools in the namespace of the pool.";
+Required permissions: list and watch pods and inferencepools in the namespace of the pool. Use cases have effect with the same
+permissions on llmusecases, llmusecasesets and backendpools.";
 
 impl PickerArgs {
     /// Returns the log filter of `-v`.

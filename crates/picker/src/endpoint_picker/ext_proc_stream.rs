@@ -23,6 +23,7 @@ use crate::{
     openai_error::OpenAiError,
     policy::{Parser, SchedulingResult},
     request::{self, MAX_BODY_BYTES, RequestInfo},
+    scheduler::RequestedModel,
 };
 
 /// Header and metadata key of the selected endpoints.
@@ -214,6 +215,15 @@ impl ExtProcStream {
 // === impl CompleteRequest ===
 
 impl CompleteRequest {
+    /// Returns which model is requested. A header takes precedence over the body.
+    pub(super) fn model(&self) -> RequestedModel<'_> {
+        match (&self.target_model, &self.info.model) {
+            (Some(target), _) => RequestedModel::Target(target),
+            (None, Some(model)) => RequestedModel::Name(&model.name),
+            (None, None) => RequestedModel::Unknown,
+        }
+    }
+
     /// Returns whether the proxy allows this endpoint.
     pub(super) fn allows(&self, endpoint: SocketAddr) -> bool {
         let Some(subset) = &self.subset else { return true };

@@ -23,7 +23,7 @@ use crate::{
     openai_error::OpenAiError,
     request::BODY_MEMORY,
     routing_error::RoutingError,
-    scheduler::{AdmissionRequest, Permit, Scheduler, Selection},
+    scheduler::{AdmissionRequest, Permit, RequestedModel, Scheduler, Selection},
 };
 
 /// Maximum number of endpoints to which one request is sent.
@@ -80,8 +80,7 @@ impl Proxy {
     async fn forward(&self, mut request: ProxiedRequest) -> Result<Response<ResponseBody>, OpenAiError> {
         let admission = AdmissionRequest {
             pool: request.pool.as_ref(),
-            model: &request.model.name,
-            target_model: None,
+            model: RequestedModel::Name(&request.model.name),
             body: &request.body,
             info: &request.info,
         };

@@ -14,6 +14,8 @@ pub(super) struct Activation {
     pub(super) found_pools: BTreeSet<String>,
     /// Names of the referenced pools that do not exist.
     pub(super) missing_pools: BTreeSet<String>,
+    /// Names of the referenced InferencePools without a BackendPool: only their endpoint pickers know whether they exist.
+    pub(super) unknown_inference_pools: BTreeSet<String>,
     /// `MODEL on pool POOL` for each model name that an older object declares.
     pub(super) conflicting_use_cases: BTreeSet<String>,
     /// Model names of use cases whose target weights are all 0.
@@ -22,7 +24,7 @@ pub(super) struct Activation {
 
 /// Returns the conditions of an LLMUseCaseSet or LLMUseCase.
 pub(super) fn use_case_conditions(activation: &Activation) -> Vec<Condition> {
-    vec![accepted_condition(activation), resolved_refs_condition(&activation.missing_pools)]
+    vec![accepted_condition(activation), resolved_refs_condition(activation)]
 }
 
 /// Returns the condition `Ready` of a BackendPool.
@@ -57,7 +59,8 @@ pub(super) fn picker_config_condition(policy: &Result<SchedulingPolicy, PickerCo
 }
 
 fn accepted_condition(activation: &Activation) -> Condition {
-    let Activation { found_pools, missing_pools, conflicting_use_cases, zero_weight_use_cases } = activation;
+    let Activation { found_pools, missing_pools, unknown_inference_pools, .. } = activation;
+    let Activation { conflicting_use_cases, zero_weight_use_cases, .. } = activation;
     if !conflicting_use_cases.is_empty() {
         let message = format!(
             "Use cases are inactive because an older object declares the same model name: {}.",
@@ -73,6 +76,11 @@ fn accepted_condition(activation: &Activation) -> Condition {
         return Condition::new("Accepted", false, code::INVALID_WEIGHTS, message);
     }
     match (found_pools.is_empty(), missing_pools.is_empty()) {
+        (true, true) if !unknown_inference_pools.is_empty() => {
+            let pools = join_names(unknown_inference_pools);
+            let message = format!("The endpoint picker of InferencePool {pools} applies the use cases.");
+            Condition::new("Accepted", true, code::ACCEPTED, message)
+        }
         (_, true) => Condition::new("Accepted", true, code::ACCEPTED, "All use cases are active."),
         (false, false) => {
             let message = format!(
@@ -88,9 +96,18 @@ fn accepted_condition(activation: &Activation) -> Condition {
     }
 }
 
-fn resolved_refs_condition(missing_pools: &BTreeSet<String>) -> Condition {
+fn resolved_refs_condition(activation: &Activation) -> Condition {
+    let Activation { missing_pools, unknown_inference_pools, .. } = activation;
     match missing_pools.is_empty() {
-        true => Condition::new("ResolvedRefs", true, code::RESOLVED_REFS, "All referenced pools exist."),
+        true if unknown_inference_pools.is_empty() => {
+            Condition::new("ResolvedRefs", true, code::RESOLVED_REFS, "All referenced pools exist.")
+        }
+        true => {
+            let pools = join_names(unknown_inference_pools);
+            let message =
+                format!("All referenced BackendPools exist; InferencePool {pools} is known to its endpoint picker.");
+            Condition::new("ResolvedRefs", true, code::RESOLVED_REFS, message)
+        }
         false => Condition::new(
             "ResolvedRefs",
             false,

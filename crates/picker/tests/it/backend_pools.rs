@@ -7,7 +7,7 @@ use picker::{Scheduler, SchedulingPolicy, watch_backend_pools};
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::{api_server, gateway_fixture};
+use crate::{api_server, gateway_fixture, picker_fixture::install_definitions};
 
 const POOLS: &str = "backendpools.inference.networking.x-k8s.io";
 const USE_CASE_SETS: &str = "llmusecasesets.inference.networking.x-k8s.io";
@@ -17,12 +17,6 @@ struct WatchFixture {
     server: Server,
     scheduler: Arc<Scheduler>,
     _shutdown: DropGuard,
-}
-
-fn install_definitions(server: &Server) {
-    for definition in api::crds() {
-        server.create("customresourcedefinitions.apiextensions.k8s.io", definition).unwrap();
-    }
 }
 
 impl WatchFixture {

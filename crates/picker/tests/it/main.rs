@@ -11,6 +11,7 @@ mod backend_pools;
 mod endpoint_picker;
 mod gateway_fixture;
 mod picker_fixture;
+mod picker_use_cases;
 mod proxy;
 mod rejections;
 mod strategies;

@@ -14,8 +14,9 @@ use http::uri::PathAndQuery;
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::TokioExecutor;
 use picker::ext_proc::{
-    HealthCheckRequest, HealthCheckResponse, HttpBody, HttpHeaders, Metadata, ProcessingRequest, ProcessingResponse,
-    ServingStatus, Struct, processing_request::Request, processing_response::Response, value::Kind,
+    BodySendMode, HeaderMap, HeaderValue, HealthCheckRequest, HealthCheckResponse, HttpBody, HttpHeaders, Metadata,
+    ProcessingRequest, ProcessingResponse, ServingStatus, Struct, processing_request::Request,
+    processing_response::Response, value::Kind,
 };
 use picker::{EndpointPicker, ListenerRole, PoolGroup, parse_config, serve_grpc, serve_metrics, watch_inference_pool};
 use serde_json::{Value, json};
@@ -23,6 +24,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tonic::Streaming;
 use tonic::client::Grpc;
 use tonic_prost::ProstCodec;
 
@@ -49,10 +51,12 @@ pub(crate) struct PickerFixture {
 /// Response of the picker. The request is in flight until the response is dropped.
 pub(crate) struct PickerResponse {
     pub(crate) headers: BTreeMap<String, String>,
-    body: String,
+    /// Body for the engine, or of an immediate response.
+    pub(crate) body: String,
     /// Status of an immediate response.
     pub(crate) status: Option<i32>,
-    _sender: mpsc::Sender<ProcessingRequest>,
+    sender: mpsc::Sender<ProcessingRequest>,
+    stream: Option<Streaming<ProcessingResponse>>,
 }
 
 // === impl PickerFixture ===
@@ -60,7 +64,13 @@ pub(crate) struct PickerResponse {
 impl PickerFixture {
     /// Starts a picker with `config` for the pool `default/pool`, which does not exist yet.
     pub(crate) async fn start(config: &str) -> PickerFixture {
+        Self::start_with(config, |_| {}).await
+    }
+
+    /// Starts a picker after `prepare` has created objects.
+    pub(crate) async fn start_with(config: &str, prepare: impl FnOnce(&Server)) -> PickerFixture {
         let server = api_server::start();
+        prepare(&server);
         server.create("customresourcedefinitions.apiextensions.k8s.io", pool_definition()).unwrap();
         let key = NamespacedName { namespace: "default".to_owned(), name: "pool".to_owned() };
         let picker = Arc::new(EndpointPicker::new(key, parse_config(config).unwrap().policy, 7));
@@ -194,14 +204,67 @@ impl PickerFixture {
         let codec = ProstCodec::<ProcessingRequest, ProcessingResponse>::default();
         let request = tonic::Request::new(ReceiverStream::new(messages));
         let mut stream = grpc.streaming(request, path, codec).await.unwrap().into_inner();
-        let mut response = PickerResponse { _sender: sender, ..PickerResponse::default() };
+        let mut response = PickerResponse { sender, ..PickerResponse::default() };
         while let Some(message) = stream.message().await.unwrap() {
             if response.handle(message) {
-                assert!(response.status.is_some() || response.body == body, "the body is unchanged");
+                let target = response.target_model();
+                let sent = body.replacen(&format!("\"{model}\""), &format!("\"{target}\""), 1);
+                assert!(
+                    response.status.is_some() || response.body == sent,
+                    "only the model changes: {}",
+                    response.body
+                );
                 break;
             }
         }
+        response.stream = Some(stream);
         response
+    }
+
+    /// Sends a request whose response is a stream of events in `chunks`. Returns what the client receives if the picker asks
+    /// for the response body, else `None`.
+    pub(crate) async fn send_and_stream(&self, model: &str, chunks: &[&str]) -> Option<String> {
+        let mut response = self.send_for_model(model, "hello", None).await;
+        let mut stream = response.stream.take().unwrap();
+        let message = |request| ProcessingRequest { request: Some(request), ..ProcessingRequest::default() };
+        let content_type = HeaderValue {
+            key: "content-type".to_owned(),
+            raw_value: Bytes::from_static(b"text/event-stream"),
+            ..HeaderValue::default()
+        };
+        let headers = Some(HeaderMap { headers: vec![content_type] });
+        let headers = Request::ResponseHeaders(HttpHeaders { headers, end_of_stream: false });
+        response.sender.send(message(headers)).await.unwrap();
+        let reply = stream.message().await.unwrap().unwrap();
+        if reply.mode_override.unwrap().response_body_mode() != BodySendMode::FullDuplexStreamed {
+            return None;
+        }
+        let sender = response.sender.clone();
+        let last = chunks.len() - 1;
+        let messages: Vec<_> = chunks
+            .iter()
+            .enumerate()
+            .map(|(index, chunk)| HttpBody {
+                body: Bytes::copy_from_slice(chunk.as_bytes()),
+                end_of_stream: index == last,
+            })
+            .collect();
+        tokio::spawn(async move {
+            for body in messages {
+                sender.send(message(Request::ResponseBody(body))).await.unwrap();
+            }
+        });
+        let mut received = Vec::new();
+        loop {
+            let Some(Response::ResponseBody(part)) = stream.message().await.unwrap().unwrap().response else {
+                panic!()
+            };
+            let chunk = part.response.unwrap().body_mutation.unwrap().streamed_response.unwrap();
+            received.extend_from_slice(&chunk.body);
+            if chunk.end_of_stream {
+                return Some(String::from_utf8(received).unwrap());
+            }
+        }
     }
 }
 
@@ -209,7 +272,7 @@ impl PickerFixture {
 
 impl Default for PickerResponse {
     fn default() -> Self {
-        Self { headers: BTreeMap::new(), body: String::new(), status: None, _sender: mpsc::channel(1).0 }
+        Self { headers: BTreeMap::new(), body: String::new(), status: None, sender: mpsc::channel(1).0, stream: None }
     }
 }
 
@@ -230,16 +293,30 @@ impl PickerResponse {
             }
             Response::ImmediateResponse(response) => {
                 self.status = Some(response.status.unwrap().code);
+                self.body = String::from_utf8(response.body.to_vec()).unwrap();
                 true
             }
             other => unreachable!("{other:?}"),
         }
     }
 
+    /// Returns `model` of the body for the engine, empty if the request was rejected.
+    pub(crate) fn target_model(&self) -> String {
+        let body: Value = serde_json::from_str(&self.body).unwrap();
+        body["model"].as_str().unwrap_or_default().to_owned()
+    }
+
     /// Returns the last octets of the selected endpoints.
     pub(crate) fn hosts(&self) -> Vec<u8> {
         let endpoints = self.headers["x-gateway-destination-endpoint"].split(',');
         endpoints.map(last_octet).collect()
+    }
+}
+
+/// Installs the definitions of ostler.
+pub(crate) fn install_definitions(server: &Server) {
+    for definition in api::crds() {
+        server.create("customresourcedefinitions.apiextensions.k8s.io", definition).unwrap();
     }
 }
 

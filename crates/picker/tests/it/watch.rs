@@ -268,3 +268,62 @@ async fn endpoint_picker_uses_the_last_endpoints_while_a_watch_does_not_run() {
     shutdown.cancel();
     watch_task.await.unwrap().unwrap();
 }
+
+/// Which answer the API server gives to lists of use cases.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum UseCaseLists {
+    Forbidden,
+    Absent,
+    /// After 5 s.
+    Late,
+}
+
+/// Returns whether the picker is ready after 2 and after 8 seconds.
+async fn picker_readiness(answer: UseCaseLists) -> [bool; 2] {
+    let pool = json!({"apiVersion": "inference.networking.k8s.io/v1", "kind": "InferencePool",
+        "metadata": {"name": "llama", "namespace": "ns", "uid": "p", "resourceVersion": "1"},
+        "spec": {"selector": {"matchLabels": {"app": "llama"}}, "targetPorts": [{"number": 8000}]}});
+    let lists = Arc::new(BTreeMap::from([("/inferencepools", vec![pool]), ("/pods", vec![pod()])]));
+    let api = FakeApiServer { lists, written_statuses: Arc::default(), hangs: false };
+    let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+        let server = api.clone();
+        async move {
+            let path = request.uri().path();
+            let code = match answer {
+                _ if !path.contains("llmusecase") && !path.ends_with("/backendpools") => {
+                    return server.handle(request).await;
+                }
+                UseCaseLists::Late => {
+                    tokio::time::sleep(Duration::from_secs(5)).await;
+                    return server.handle(request).await;
+                }
+                UseCaseLists::Forbidden => 403,
+                UseCaseLists::Absent => 404,
+            };
+            let status = json!({"apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code,
+                "reason": "Forbidden", "message": "no"});
+            Ok::<_, Infallible>(Response::builder().status(code).body(json_body(&status)).unwrap())
+        }
+    });
+    let picker = EndpointPicker::new(NamespacedName::new("ns", "llama"), parse_config("").unwrap().policy, 7);
+    let (picker, shutdown) = (Arc::new(picker), CancellationToken::new());
+    let client = cluster::client_of_service(service, "ns");
+    let watch = watch_inference_pool(client, PoolGroup::Stable, Arc::clone(&picker), shutdown.clone());
+    let watch_task = tokio::spawn(watch);
+    let mut readiness = [false; 2];
+    for (ready, wait) in readiness.iter_mut().zip([2, 6]) {
+        tokio::time::sleep(Duration::from_secs(wait)).await;
+        *ready = picker.is_ready();
+        assert_eq!(picker.endpoints().len(), usize::from(*ready), "requests wait for the use cases");
+    }
+    shutdown.cancel();
+    watch_task.await.unwrap().unwrap();
+    readiness
+}
+
+#[tokio::test(start_paused = true)]
+async fn endpoint_picker_waits_for_use_cases_unless_their_lists_are_rejected() {
+    assert_eq!(picker_readiness(UseCaseLists::Forbidden).await, [true, true]);
+    assert_eq!(picker_readiness(UseCaseLists::Absent).await, [true, true]);
+    assert_eq!(picker_readiness(UseCaseLists::Late).await, [false, true]);
+}

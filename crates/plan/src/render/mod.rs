@@ -38,9 +38,9 @@ pub(crate) fn objects(topology: &Topology) -> Vec<Value> {
     }
     objects.extend(topology.router.iter().flat_map(|router| router::render(owner, router)));
     if let Some(routing) = &topology.routing {
-        let picker_config = topology.router.is_some().then(|| RouterNames::for_owner(owner).config);
-        objects.push(pool::backend_pool(owner, labels, routing, picker_config.as_deref()));
-        objects.push(pool::use_case_set(owner, labels, routing));
+        let router = topology.router.as_ref().map(|_| RouterNames::for_owner(owner));
+        objects.push(pool::backend_pool(owner, labels, routing, router.as_ref()));
+        objects.push(pool::use_case_set(owner, labels, routing, router.as_ref()));
     }
     objects
 }

@@ -5,16 +5,17 @@ use serde_json::{Value, json};
 
 use crate::labels::{self, Labels};
 use crate::owner::Owner;
+use crate::router::RouterNames;
 use crate::topology::Routing;
 
 const API_VERSION: &str = "inference.networking.x-k8s.io/v1alpha1";
 
 /// Renders the BackendPool. Omitted fields (queue, failure mode, implicit use cases) have their defaults. With a router, the
 /// gateway selects endpoints by the router's configuration too.
-pub(crate) fn backend_pool(owner: &Owner, labels: &Labels, routing: &Routing, picker_config: Option<&str>) -> Value {
+pub(crate) fn backend_pool(owner: &Owner, labels: &Labels, routing: &Routing, router: Option<&RouterNames>) -> Value {
     let mut metadata = owner.metadata(&owner.name, &labels::with_managed_by(labels));
-    if let Some(name) = picker_config {
-        metadata["annotations"] = json!({PICKER_CONFIG_KEY: name});
+    if let Some(router) = router {
+        metadata["annotations"] = json!({PICKER_CONFIG_KEY: router.config});
     }
     json!({
         "apiVersion": API_VERSION,
@@ -24,16 +25,19 @@ pub(crate) fn backend_pool(owner: &Owner, labels: &Labels, routing: &Routing, pi
     })
 }
 
-/// Renders the LLMUseCaseSet, which maps the service's name to the model name of the engine.
-pub(crate) fn use_case_set(owner: &Owner, labels: &Labels, routing: &Routing) -> Value {
+/// Renders the LLMUseCaseSet, which maps the service's name to the model name of the engine. With a router, its endpoint
+/// picker applies the use case too.
+pub(crate) fn use_case_set(owner: &Owner, labels: &Labels, routing: &Routing, router: Option<&RouterNames>) -> Value {
     let mut use_case = json!({"modelName": routing.model_name});
     if let Some(target) = &routing.target_model {
         use_case["targetModels"] = json!([{"targetModelName": target, "weight": 1}]);
     }
+    let mut pools = vec![json!({"name": owner.name})];
+    pools.extend(router.map(|router| json!({"kind": "InferencePool", "name": router.pool})));
     json!({
         "apiVersion": API_VERSION,
         "kind": "LLMUseCaseSet",
         "metadata": owner.metadata(&owner.name, &labels::with_managed_by(labels)),
-        "spec": {"poolRef": [{"name": owner.name}], "useCases": [use_case]},
+        "spec": {"poolRef": pools, "useCases": [use_case]},
     })
 }

@@ -10,6 +10,8 @@ use crate::router::{Router, RouterNames};
 
 /// API group of InferencePool.
 const POOL_GROUP: &str = "inference.networking.k8s.io";
+/// API group of BackendPool, LLMUseCase and LLMUseCaseSet.
+const USE_CASE_GROUP: &str = "inference.networking.x-k8s.io";
 const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 
 /// ext_proc port of the picker.
@@ -50,8 +52,8 @@ impl PickerObjects<'_> {
         json!({"apiVersion": api_version, "kind": kind, "metadata": metadata})
     }
 
-    /// Renders ServiceAccount, Role and RoleBinding, which allow listing and watching the namespace's Pods and the
-    /// picker's pool.
+    /// Renders ServiceAccount, Role and RoleBinding, which allow listing and watching the namespace's Pods and use cases, and
+    /// the picker's pool.
     fn account(&self) -> Vec<Value> {
         let name = self.names.picker.as_str();
         let account = self.object("v1", "ServiceAccount", name);
@@ -59,6 +61,9 @@ impl PickerObjects<'_> {
         role["rules"] = json!([
             {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
             {"apiGroups": [POOL_GROUP], "resources": ["inferencepools"], "resourceNames": [self.names.pool], "verbs": ["list", "watch"]},
+            {"apiGroups": [USE_CASE_GROUP], "resources": ["backendpools"], "resourceNames": [self.names.pool], "verbs": ["list", "watch"]},
+            {"apiGroups": [USE_CASE_GROUP], "resources": ["llmusecases"], "verbs": ["list", "watch"]},
+            {"apiGroups": [USE_CASE_GROUP], "resources": ["llmusecasesets"], "verbs": ["list", "watch"]},
         ]);
         let mut binding = self.object(&format!("{RBAC_GROUP}/v1"), "RoleBinding", name);
         binding["roleRef"] = json!({"apiGroup": RBAC_GROUP, "kind": "Role", "name": name});

@@ -56,6 +56,10 @@ fn story_1_with_a_router() {
             "LLMUseCaseSet qwen-inference",
         ]
     );
+    assert_eq!(
+        object(&plan, "LLMUseCaseSet")["spec"]["poolRef"],
+        json!([{"name": "qwen-inference"}, {"kind": "InferencePool", "name": "qwen-inference-pool"}])
+    );
     plan.objects.retain(|object| {
         !["LeaderWorkerSet", "BackendPool", "LLMUseCaseSet"].contains(&object["kind"].as_str().unwrap())
     });

@@ -11,6 +11,9 @@ use super::test_cluster::{
 const NAMESPACE: &str = "routers";
 const NAME: &str = "chat";
 const POOLS: (&str, &str) = ("inferencepools.inference.networking.k8s.io", "v1");
+const BACKEND_POOLS: (&str, &str) = ("backendpools.inference.networking.x-k8s.io", "v1alpha1");
+const USE_CASE_SETS: (&str, &str) = ("llmusecasesets.inference.networking.x-k8s.io", "v1alpha1");
+const USE_CASES: (&str, &str) = ("llmusecases.inference.networking.x-k8s.io", "v1alpha1");
 const ROUTES: (&str, &str) = ("httproutes.gateway.networking.k8s.io", "v1");
 const RBAC_ROLES: (&str, &str) = ("roles.rbac.authorization.k8s.io", "v1");
 pub(super) const BINDINGS: (&str, &str) = ("rolebindings.rbac.authorization.k8s.io", "v1");
@@ -103,7 +106,7 @@ pub(super) async fn router_lifecycle(test_cluster: &TestCluster) {
     test_cluster.wait_for_deletion(NAMESPACE, &[ROLES, SETS, PODS, SERVICES]).await;
 }
 
-/// The picker can list the Pods of its namespace and its own pool, and nothing else.
+/// The picker can list the Pods and use cases of its namespace and its own pool, and nothing else.
 async fn check_picker_permissions(test_cluster: &TestCluster) {
     let picker = test_cluster.cluster.service_account(NAMESPACE, "chat-epp").await.unwrap();
     let list = async |(resource, version): (&str, &str), namespace: &str, fields: &str| {
@@ -115,13 +118,24 @@ async fn check_picker_permissions(test_cluster: &TestCluster) {
         }
     };
     // The authorizer observes a Role after it is stored, and a Pod may still be terminating.
-    for (kind, fields, expected) in [(POOLS, "metadata.name=chat-pool", "1"), (PODS, "", "3")] {
+    for (kind, fields, expected) in [
+        (POOLS, "metadata.name=chat-pool", "1"),
+        (PODS, "", "3"),
+        (BACKEND_POOLS, "metadata.name=chat-pool", "0"),
+        (USE_CASE_SETS, "", "1"),
+        (USE_CASES, "", "0"),
+    ] {
         let description = format!("{expected} of {kind:?}");
         eventually(&description, async || (list(kind, NAMESPACE, fields).await == expected).then_some(())).await;
     }
-    for (kind, namespace) in
-        [(POOLS, NAMESPACE), (PODS, "default"), (("secrets", "v1"), NAMESPACE), (CONFIG_MAPS, NAMESPACE)]
-    {
+    for (kind, namespace) in [
+        (POOLS, NAMESPACE),
+        (BACKEND_POOLS, NAMESPACE),
+        (USE_CASES, "default"),
+        (PODS, "default"),
+        (("secrets", "v1"), NAMESPACE),
+        (CONFIG_MAPS, NAMESPACE),
+    ] {
         assert_eq!(list(kind, namespace, "").await, "403", "{kind:?} in {namespace}");
     }
 }
