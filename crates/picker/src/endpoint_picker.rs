@@ -5,6 +5,8 @@
 
 mod ext_proc_service;
 mod ext_proc_stream;
+#[cfg(test)]
+mod frontend_equality;
 mod message_reader;
 mod metrics;
 mod metrics_server;
