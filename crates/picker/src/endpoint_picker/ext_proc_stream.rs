@@ -1,8 +1,8 @@
 //! State machine of one `ext_proc` stream, without the transport: messages in, messages out.
 //!
 //! Bodies are in mode `FULL_DUPLEX_STREAMED`: the proxy sends the whole request without waiting for responses. When the
-//! request is complete, the picker answers its headers with the selected endpoint, and returns the body. The proxy sends the
-//! response body only if the model name was replaced: the picker then returns the body with the name that the client used.
+//! request is complete, the picker answers its headers with the selected endpoint, and returns the body. It asks for the
+//! response body only if the model name was replaced, and returns it with the name that the client used.
 
 use std::net::SocketAddr;
 
@@ -384,6 +384,7 @@ fn skip_response_body() -> ProcessingResponse {
 }
 
 /// Returns a reply to the response headers that asks the proxy to send the response body, whose length will change.
+/// Envoy 1.40 ignores the mode if `request_body_mode` is `FULL_DUPLEX_STREAMED`.
 fn request_response_body() -> ProcessingResponse {
     let removed = HeaderMutation { set_headers: Vec::new(), remove_headers: vec!["content-length".to_owned()] };
     response_headers_reply(Some(removed), BodySendMode::FullDuplexStreamed)
