@@ -34,6 +34,8 @@ pub enum DesiredObject {
     ApplyFirst(Value),
     /// Leave the live object unchanged, and do not prune it.
     Defer(Value),
+    /// Prune the live object even if its identity is not recorded: its name shows that it is not a copy.
+    Obsolete(Value),
 }
 
 /// Outcome of applying one object.
@@ -74,7 +76,7 @@ pub struct ApplyResult {
 /// Result of applying and pruning the objects of one owner.
 #[derive(Debug, Default)]
 pub struct Convergence {
-    /// One result per desired object, in the given order.
+    /// One result per desired object that is not obsolete, in the given order.
     pub results: Vec<ApplyResult>,
     /// `Kind namespace/name` of the deleted objects.
     pub pruned: Vec<String>,
@@ -103,8 +105,12 @@ impl DesiredObject {
     /// Returns the desired object.
     #[must_use]
     pub fn object(&self) -> &Value {
-        let (DesiredObject::Apply(object) | DesiredObject::ApplyFirst(object) | DesiredObject::Defer(object)) = self;
-        object
+        match self {
+            DesiredObject::Apply(object)
+            | DesiredObject::ApplyFirst(object)
+            | DesiredObject::Defer(object)
+            | DesiredObject::Obsolete(object) => object,
+        }
     }
 }
 
@@ -174,10 +180,15 @@ impl Applier {
     /// outcome of that object and stops only the objects that follow a [`DesiredObject::ApplyFirst`].
     pub async fn converge<D: Into<DesiredObject>>(&self, owner: &Value, desired: Vec<D>) -> Result<Convergence, Error> {
         let mut convergence = Convergence::default();
-        let (mut retained, mut blocked_by) = (BTreeSet::new(), None);
+        let (mut retained, mut identified, mut blocked_by) = (BTreeSet::new(), BTreeSet::new(), None);
         for desired in desired.into_iter().map(Into::into) {
             let kind = self.managed_kind(desired.object());
-            retained.extend(kind.map(|kind| (kind, NamespacedName::from_object(desired.object()))));
+            let key = kind.map(|kind| (kind, NamespacedName::from_object(desired.object())));
+            if let DesiredObject::Obsolete(_) = desired {
+                identified.extend(key);
+                continue;
+            }
+            retained.extend(key);
             let result = match blocked_by {
                 None => self.apply_desired(kind, owner, &desired, &mut convergence).await?,
                 // Report kinds that are not served or not listed even while the object is blocked.
@@ -195,7 +206,7 @@ impl Applier {
         if matches!(blocked_by, Some(ApplyOutcome::Rejected(_))) {
             return Ok(convergence);
         }
-        let obsolete = obsolete_objects(&self.stores, self.managed_kinds, owner, &retained);
+        let obsolete = obsolete_objects(&self.stores, self.managed_kinds, owner, &retained, &identified);
         convergence.unrecorded = obsolete.unrecorded;
         for candidate in obsolete.candidates {
             self.delete(&candidate).await?;

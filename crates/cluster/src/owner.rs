@@ -10,8 +10,9 @@
 //! Earlier releases did not write the annotation. An object without it is adopted if a service desires an object of its name,
 //! and the apply adds the annotation. It is never deleted: a copy of such an object looks the same. The first reconcile after
 //! an upgrade adds the annotation to all desired objects, so that only an object that became obsolete before that reconcile
-//! remains, for example because the service changed while no operator ran. The operator logs it, also if it occupies
-//! accelerators: a person can delete it, but cannot recover an object that was deleted in error.
+//! remains, for example because the service changed while no operator ran. An Event of the service names it, also if it occupies
+//! accelerators: a person can delete it, but cannot recover an object that was deleted in error. Only if a desired object of
+//! another kind has its name and replaces it, it is not a copy, and is deleted ([`crate::DesiredObject::Obsolete`]).
 //!
 //! A client that deletes an object of ours and creates a copy of the same name, with all of this, cannot be detected: the UID
 //! is known only after the creation, so that recording it requires a second write of each object. Such a copy, for example

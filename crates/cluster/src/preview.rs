@@ -84,23 +84,29 @@ fn is_equal_object(left: Option<&Value>, right: Option<&Value>) -> bool {
 // === impl Applier ===
 
 impl Applier {
-    /// Predicts what `converge` would change in the objects of `owner`, with one result per desired object in the given
-    /// order, and then one per object to delete. The stores must be [complete](crate::Stores::with_complete_objects).
+    /// Predicts what `converge` would change in the objects of `owner`, with one result per desired object that is not obsolete
+    /// in the given order, and then one per object to delete. The stores must be [complete](crate::Stores::with_complete_objects).
     ///
     /// # Errors
     /// An object that the stores do not contain could not be read, for a reason other than missing permissions.
     pub async fn preview(&self, owner: &Value, desired: &[DesiredObject]) -> Result<Vec<ObjectPreview>, Error> {
-        let (mut previews, mut retained) = (Vec::new(), BTreeSet::new());
+        let (mut previews, mut retained, mut identified) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
         for desired in desired {
             let kind = self.managed_kind(desired.object());
-            retained.extend(kind.map(|kind| (kind, NamespacedName::from_object(desired.object()))));
+            let key = kind.map(|kind| (kind, NamespacedName::from_object(desired.object())));
+            if let DesiredObject::Obsolete(_) = desired {
+                identified.extend(key);
+                continue;
+            }
+            retained.extend(key);
             previews.push(match (kind, desired) {
                 (None, _) => ObjectPreview::not_applied(desired.object(), ApplyOutcome::KindNotServed),
                 (_, DesiredObject::Defer(object)) => ObjectPreview::not_applied(object, ApplyOutcome::Deferred),
                 (Some(kind), _) => self.preview_object(kind, owner, desired.object()).await?,
             });
         }
-        for candidate in obsolete_objects(&self.stores, self.managed_kinds, owner, &retained).candidates {
+        let obsolete = obsolete_objects(&self.stores, self.managed_kinds, owner, &retained, &identified);
+        for candidate in obsolete.candidates {
             let live = self.stores.get(candidate.kind, &candidate.key);
             previews.push(ObjectPreview::new(live.map(|live| (*live).clone()), None));
         }

@@ -35,25 +35,29 @@ pub(crate) struct ObsoleteObjects {
     pub(crate) unrecorded: Vec<(Kind, NamespacedName)>,
 }
 
-/// Returns the objects of `kinds` that `owner` owns and that are not in `retained`.
+/// Returns the objects of `kinds` that `owner` owns and that are not in `retained`. Those in `identified` need no recorded
+/// identity.
 #[must_use]
 pub(crate) fn obsolete_objects(
     stores: &Stores,
     kinds: &[Kind],
     owner: &Value,
     retained: &BTreeSet<(Kind, NamespacedName)>,
+    identified: &BTreeSet<(Kind, NamespacedName)>,
 ) -> ObsoleteObjects {
     let mut obsolete = ObsoleteObjects::default();
     for kind in kinds {
         for object in stores.list_owned_by(*kind, owner) {
             let key = NamespacedName::from_object(&object);
-            if is_terminating(&object) || retained.contains(&(*kind, key.clone())) {
+            let entry = (*kind, key);
+            if is_terminating(&object) || retained.contains(&entry) {
                 continue;
             }
-            if !stores.has_recorded_identity(&object) {
-                obsolete.unrecorded.push((*kind, key));
+            if !identified.contains(&entry) && !stores.has_recorded_identity(&object) {
+                obsolete.unrecorded.push(entry);
                 continue;
             }
+            let (_, key) = entry;
             obsolete.candidates.push(PruneCandidate {
                 kind: *kind,
                 key,
@@ -107,11 +111,18 @@ mod tests {
         }
         let retained = BTreeSet::from([(SERVICE, NamespacedName::new("n", "retained"))]);
         let owner = |uid: &str| json!({"metadata": {"namespace": "n", "uid": uid}});
-        let obsolete = obsolete_objects(&stores, &[SERVICE], &owner("me"), &retained);
-        let names: Vec<_> =
-            obsolete.candidates.into_iter().map(|candidate| (candidate.key.name, candidate.uid)).collect();
-        assert_eq!(names, [("old".to_owned(), "uid-old".to_owned())]);
-        assert_eq!(obsolete.unrecorded, [(SERVICE, NamespacedName::new("n", "chat-engine-old"))]);
-        assert_eq!(obsolete_objects(&stores, &[SERVICE], &owner(""), &retained), ObsoleteObjects::default());
+        let key = |name: &str| (SERVICE, NamespacedName::new("n", name));
+        let obsolete = |uid: &str, identified: &[(Kind, NamespacedName)]| {
+            let identified = identified.iter().cloned().collect();
+            let obsolete = obsolete_objects(&stores, &[SERVICE], &owner(uid), &retained, &identified);
+            let names = obsolete.candidates.into_iter().map(|candidate| (candidate.key.name, candidate.uid));
+            (names.collect::<Vec<_>>(), obsolete.unrecorded)
+        };
+        let old = ("old".to_owned(), "uid-old".to_owned());
+        assert_eq!(obsolete("me", &[]), (vec![old.clone()], vec![key("chat-engine-old")]));
+        assert_eq!(obsolete("", &[]), (Vec::new(), Vec::new()));
+        let unrecorded = ("chat-engine-old".to_owned(), "uid-chat-engine-old".to_owned());
+        let identified = [key("chat-engine-old"), key("renamed"), key("foreign"), key("copy")];
+        assert_eq!(obsolete("me", &identified), (vec![unrecorded, old], Vec::new()), "ownership is required");
     }
 }

@@ -5,12 +5,13 @@ mod effects;
 mod failed_changes;
 
 use apimachinery::{CaughtPanic, catch_panic};
-use cluster::{Change, Watches, WorkQueue};
+use cluster::{Change, Kind, NamespacedName, Watches, WorkQueue};
 use tokio::time::Instant;
 
 use crate::context::Context;
-use crate::kinds::{CUSTOM_RESOURCES, RESOURCE_FLAVORS};
+use crate::kinds::{CUSTOM_RESOURCES, POD, RESOURCE_FLAVORS, SERVICES};
 use crate::metrics::Operation;
+use crate::owning_service::{owning_service, service_of_pod};
 use crate::resource_flavors::linked_classes;
 use crate::work_item::WorkItem;
 use api_watches::{WatchUpdate, log_missing_apis, update_flavor_watch, update_watch};
@@ -30,7 +31,7 @@ pub(crate) fn handle_change(
         return;
     }
     if let Err(panic) = catch_panic(|| apply(context, change, watches, queue, failed)) {
-        report_panic(context, change, &panic);
+        report_panic(context, change, &panic, queue);
         failed.record(change, Instant::now());
     }
 }
@@ -47,22 +48,39 @@ pub(crate) fn retry_changes(
         match catch_panic(|| apply(context, &change, watches, queue, failed)) {
             Ok(()) => failed.done(&change),
             Err(panic) => {
-                report_panic(context, &change, &panic);
+                report_panic(context, &change, &panic, queue);
                 failed.record(&change, now);
             }
         }
     }
 }
 
-fn report_panic(context: &Context, change: &Change, panic: &CaughtPanic) {
+/// Logs and counts a panic, and requests an event on the service concerned.
+fn report_panic(context: &Context, change: &Change, panic: &CaughtPanic, queue: &mut WorkQueue<WorkItem>) {
     let object = match change {
         Change::Synced(kind) => format!("the first list of {}", kind.group_resource()),
         Change::Object { kind, key, .. } => format!("{} {key}", kind.kind),
     };
     tracing::error!(object, %panic, "failed to handle a change; retrying with increasing delays");
+    if let Some((kind, key)) = service_of_change(change) {
+        let message =
+            format!("The handling of a change of {object} {panic}; the operator retries with increasing delays");
+        context.state.internal_errors.add(kind, &key, message);
+        queue.add(WorkItem::InternalError(kind, key));
+    }
     context.metrics.count_panic(Operation::Change);
     // The change may require it, and handling it has ended anywhere.
     context.state.snapshot_cache.invalidate();
+}
+
+/// Returns the service that a change concerns: the changed object, the service of a Pod, or the owner.
+fn service_of_change(change: &Change) -> Option<(Kind, NamespacedName)> {
+    let Change::Object { kind, key, old, new } = change else { return None };
+    if SERVICES.contains(kind) {
+        return Some((*kind, key.clone()));
+    }
+    let mut versions = [new, old].into_iter().flatten();
+    versions.find_map(|object| if *kind == POD { service_of_pod(object) } else { owning_service(object) })
 }
 
 fn apply(
@@ -156,7 +174,7 @@ fn enqueue(context: &Context, work: Vec<Work>, affected_classes: &[String], queu
 
 #[cfg(test)]
 mod tests {
-    use cluster::{CUSTOM_RESOURCE_DEFINITION, Kind, NamespacedName, Stores};
+    use cluster::{CUSTOM_RESOURCE_DEFINITION, Stores};
     use kube::Client;
     use kube::runtime::watcher::Event;
     use serde_json::{Value, json};

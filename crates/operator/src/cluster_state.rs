@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::claims::Claims;
 use crate::crash_tracker::CrashTracker;
 use crate::decision_cache::DecisionCache;
+use crate::internal_errors::InternalErrors;
 use crate::inventory::InventoryTracker;
 use crate::kinds::{OME_SERVICE, POD, SERVICES};
 use crate::owning_service::service_of_pod;
@@ -33,6 +34,8 @@ pub(crate) struct ClusterState {
     pub(crate) decision_cache: DecisionCache,
     /// Obsolete objects that are not deleted.
     pub(crate) retained_objects: RetainedObjects,
+    /// Panics to report on services.
+    pub(crate) internal_errors: InternalErrors,
     /// Feature gate `AcceleratorAwareScheduling`.
     accelerator_aware: bool,
 }

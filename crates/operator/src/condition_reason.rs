@@ -88,6 +88,8 @@ condition_reasons! {
         KindMissing: Warning, "The cluster does not serve a kind that the service needs.", "Install the project that provides it; the operator then continues automatically.";
         ObjectRefused: Warning, "The API server rejected an object; the message contains its response.", "Correct the field of the service or runtime. The operator retries after quota and permission errors.";
         RouteNotAccepted: Warning, "A Gateway rejected the HTTPRoute or InferencePool of the service; the message contains its response.", "Correct `httproute` of the router role, or the listeners and allowedRoutes of the Gateway.";
+        ObsoleteObject: Warning, "An obsolete object has no recorded identity, because an earlier release created it or it is a copy; it was not deleted.", "Unless you need the object, delete it with the command in the message.";
+        InternalError: Warning, "The operator failed because of a defect in its code, and retries; the message contains the error.", "Report the message and the log of the operator as a defect.";
     }
     workload {
         ImagePullFailed: Warning, "A container image cannot be pulled.", "Correct the image in the runtime or the service, or add an image pull secret to the Pods.";

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use apimachinery::CaughtPanic;
 use cluster::{Change, Watches, WorkQueue};
 use futures::FutureExt as _;
 use jiff::Timestamp;
@@ -146,6 +147,14 @@ impl<'a> ControlLoop<'a> {
         now.checked_add(delay).unwrap_or(now)
     }
 
+    /// Requests an event about a panic of the reconcile of a service.
+    fn report_panic(&mut self, item: &WorkItem, panic: &CaughtPanic) {
+        let WorkItem::Service(kind, key) = item else { return };
+        let message = format!("The reconcile of {item} {panic}; the operator retries with increasing delays");
+        self.context.state.internal_errors.add(*kind, key, message);
+        self.queue.add(WorkItem::InternalError(*kind, key.clone()));
+    }
+
     fn handle_result(&mut self, (item, result): ReconcileResult) {
         match result {
             Ok(requeue_at) => {
@@ -156,8 +165,9 @@ impl<'a> ControlLoop<'a> {
                 self.queue.done(&item);
             }
             Err(error) => {
-                if let ReconcileError::Panic(_) = error {
+                if let ReconcileError::Panic(panic) = &error {
                     self.context.metrics.count_panic(Operation::Reconcile);
+                    self.report_panic(&item, panic);
                 }
                 if error.is_expected() {
                     tracing::debug!(%item, error = %cluster::error_chain(&error), "reconcile failed, retrying");

@@ -13,7 +13,7 @@
 //! - reconcilers: `service_reconciler`, `class_status`, `class_discovery`, `base_set`, `resource_flavors`,
 //!   `invalid_object_events`
 //! - what they share: `context`, on top of the state derived from watch events (`cluster_state`: `service_index`,
-//!   `inventory`, `claims`, `crash_tracker`, `selection_snapshot`, `decision_cache`, `retained_objects`)
+//!   `inventory`, `claims`, `crash_tracker`, `selection_snapshot`, `decision_cache`, `retained_objects`, `internal_errors`)
 //! - statuses, without I/O: `ome_status`, `fusioninfer_status`, on top of `gang_status`, `failures`, `replacement`,
 //!   `rollout`, `readiness`
 //! - beside the loop: `health`, which observes it; `preview`, which predicts what reconciles would change
@@ -43,6 +43,7 @@ mod fusioninfer_status;
 mod gang_status;
 mod health;
 mod in_flight;
+mod internal_errors;
 mod invalid_object;
 mod invalid_object_events;
 mod inventory;

@@ -14,7 +14,7 @@ use crate::FIELD_MANAGER;
 use crate::context::Context;
 use crate::kinds::{
     BACKEND_POOL, BUILTIN, CONTROLLER_REVISION, CUSTOM_RESOURCES, DEPLOYMENT, LABEL_FILTERED, LEADER_WORKER_SET, OWNED,
-    POD, SERVICE, cache_policy,
+    POD, POD_GROUP, SERVICE, cache_policy,
 };
 use crate::options::Options;
 use crate::own_image;
@@ -220,9 +220,11 @@ fn completed_rollout(service: &Value, plan: &ServicePlan, desired: Vec<DesiredOb
         return desired;
     }
     let apply_deferred = |desired: DesiredObject| match desired {
-        DesiredObject::Defer(object) => plan.objects.contains(&object).then_some(DesiredObject::Apply(object)),
-        DesiredObject::Apply(object) => Some(DesiredObject::Apply(planned_route(plan, &object).unwrap_or(object))),
-        desired @ DesiredObject::ApplyFirst(_) => Some(desired),
+        DesiredObject::Defer(object) if plan.objects.contains(&object) => Some(DesiredObject::Apply(object)),
+        DesiredObject::Defer(object) if object["kind"] == POD_GROUP.kind => None,
+        DesiredObject::Defer(object) => Some(DesiredObject::Obsolete(object)),
+        DesiredObject::Apply(object) => Some(DesiredObject::Apply(completed_object(plan, object))),
+        desired @ (DesiredObject::ApplyFirst(_) | DesiredObject::Obsolete(_)) => Some(desired),
     };
     desired.into_iter().filter_map(apply_deferred).collect()
 }
@@ -232,13 +234,18 @@ fn is_workload(preview: &ObjectPreview) -> bool {
     [DEPLOYMENT.kind, LEADER_WORKER_SET.kind].contains(&preview.kind.as_str())
 }
 
-/// Returns the planned Service or BackendPool of the same name.
-fn planned_route(plan: &ServicePlan, object: &Value) -> Option<Value> {
+/// Returns the object after the rollout: the planned Service or BackendPool, or the Deployment without the limit of a rollout
+/// that changes its port.
+fn completed_object(plan: &ServicePlan, mut object: Value) -> Value {
+    if object["kind"] == DEPLOYMENT.kind {
+        object["spec"].as_object_mut().map(|spec| spec.remove("minReadySeconds"));
+        return object;
+    }
     let is_route = [SERVICE, BACKEND_POOL].iter().any(|kind| object["kind"] == kind.kind);
     let is_same = |planned: &&Value| {
         planned["kind"] == object["kind"] && planned["metadata"]["name"] == object["metadata"]["name"]
     };
-    plan.objects.iter().filter(|_| is_route).find(is_same).cloned()
+    plan.objects.iter().filter(|_| is_route).find(is_same).cloned().unwrap_or(object)
 }
 
 /// Returns the restart of a workload that another one replaces.

@@ -46,6 +46,10 @@ impl Reconcilers {
             WorkItem::ResourceFlavors => resource_flavors::reconcile_flavors(context).await.map(no_requeue),
             WorkItem::InvalidObjects => self.invalid_objects.reconcile(context).await.map(no_requeue),
             WorkItem::Service(kind, key) => service_reconciler::reconcile_service(context, *kind, key).await,
+            WorkItem::InternalError(kind, key) => {
+                let errors = &context.state.internal_errors;
+                errors.publish(*kind, key, &context.stores, &context.event_publisher).await.map(no_requeue)
+            }
         }
     }
 }

@@ -180,7 +180,11 @@ impl Replacement {
             other => other,
         };
         let mut desired: Vec<DesiredObject> = desired.into_iter().map(step).collect();
-        desired.extend(self.retained().map(|workload| DesiredObject::Defer((*workload.object).clone())));
+        let of_step = |object: Value| match self.step {
+            ReplacementStep::Retain => DesiredObject::Defer(object),
+            ReplacementStep::Complete | ReplacementStep::StopFirst => DesiredObject::Obsolete(object),
+        };
+        desired.extend(self.obsolete.iter().map(|workload| of_step((*workload.object).clone())));
         let has_group = desired.iter().any(|desired| desired.object()["kind"] == POD_GROUP.kind);
         desired.extend(self.retained().find_map(pod_group).filter(|_| !has_group).map(DesiredObject::Defer));
         desired

@@ -314,6 +314,7 @@ mod tests {
             DesiredObject::Apply(_) => "apply",
             DesiredObject::ApplyFirst(_) => "apply-first",
             DesiredObject::Defer(_) => "defer",
+            DesiredObject::Obsolete(_) => "obsolete",
         };
         desired.iter().map(|object| format!("{} {}", action(object), metadata_field(object.object(), "name"))).collect()
     }

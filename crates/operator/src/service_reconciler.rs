@@ -106,6 +106,7 @@ async fn reconcile(context: &Context, kind: Kind, key: &NamespacedName) -> Resul
     let report = report(context, kind, &service, &selection, &applied);
     context.publish_report(kind, &service, &report).await?;
     let AppliedPlan { convergence, rollouts, .. } = applied;
+    context.state.retained_objects.report(&convergence.unrecorded, &service, &context.event_publisher).await?;
     let requeue_times = rollouts.values().filter_map(|rollout| rollout.ready_at);
     let requeue_at = requeue_times.chain(recheck_at(context, &convergence)).min();
     convergence.rejection.map_or(Ok(requeue_at), Err)
@@ -245,7 +246,6 @@ async fn apply_plan(context: &Context, service: &Value, plan: &ServicePlan) -> R
     let services = applied_services.collect();
     let desired: Vec<DesiredObject> = history.into_iter().map(DesiredObject::from).chain(objects).collect();
     let convergence = context.applier.converge(service, desired).await?;
-    context.state.retained_objects.log(&convergence.unrecorded);
     Ok(AppliedPlan { convergence, rollouts, replacement, services })
 }
 

@@ -19,6 +19,8 @@ pub(crate) enum WorkItem {
     InvalidObjects,
     /// One service of either kind.
     Service(Kind, NamespacedName),
+    /// The event about a panic of the operator on a service.
+    InternalError(Kind, NamespacedName),
 }
 
 // === impl WorkItem ===
@@ -33,6 +35,7 @@ impl fmt::Display for WorkItem {
             WorkItem::ResourceFlavors => f.write_str("the ResourceFlavors"),
             WorkItem::InvalidObjects => f.write_str("the invalid objects"),
             WorkItem::Service(kind, key) => write!(f, "{} {key}", kind.kind),
+            WorkItem::InternalError(kind, key) => write!(f, "the event about a panic on {} {key}", kind.kind),
         }
     }
 }
@@ -42,7 +45,7 @@ impl WorkItem {
     pub(crate) fn is_exclusive(&self) -> bool {
         match self {
             WorkItem::ClassDiscovery | WorkItem::BaseSet | WorkItem::ResourceFlavors | WorkItem::InvalidObjects => true,
-            WorkItem::Class(_) | WorkItem::Service(..) => false,
+            WorkItem::Class(_) | WorkItem::Service(..) | WorkItem::InternalError(..) => false,
         }
     }
 
@@ -50,7 +53,7 @@ impl WorkItem {
     pub(crate) fn maintains_classes(&self) -> bool {
         match self {
             WorkItem::Class(_) | WorkItem::ClassDiscovery | WorkItem::BaseSet | WorkItem::ResourceFlavors => true,
-            WorkItem::InvalidObjects | WorkItem::Service(..) => false,
+            WorkItem::InvalidObjects | WorkItem::Service(..) | WorkItem::InternalError(..) => false,
         }
     }
 }

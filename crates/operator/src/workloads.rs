@@ -87,7 +87,8 @@ impl WorkloadReader<'_> {
 
     /// Returns the workloads of an `ome.io` service that its plan does not contain, although it contains other workloads of
     /// their component. The order is that of their kinds and names. Workloads without a recorded identity are not deleted, so
-    /// that no replacement may wait for their deletion.
+    /// that no replacement may wait for their deletion, except those with the name of the planned workload of another kind:
+    /// copies have other names.
     pub(crate) fn obsolete_workloads(&self, service: &Value, planned: &[PlannedWorkload]) -> Vec<LiveWorkload> {
         if service["apiVersion"] != OME_SERVICE.api_version() {
             return Vec::new();
@@ -99,6 +100,12 @@ impl WorkloadReader<'_> {
             })
         };
         let component = |object: &Value| object["metadata"]["labels"][COMPONENT].clone();
+        let has_planned_name = |object: &Value| {
+            planned.iter().any(|workload| {
+                metadata_field(&workload.planned, "name") == metadata_field(object, "name")
+                    && component(&workload.planned) == component(object)
+            })
+        };
         let has_planned_component =
             |object: &Value| planned.iter().any(|workload| component(&workload.planned) == component(object));
         let obsolete_of_kind = |kind: Kind| {
@@ -107,7 +114,7 @@ impl WorkloadReader<'_> {
                 !is_terminating(object)
                     && !is_planned(object)
                     && has_planned_component(object)
-                    && self.stores.has_recorded_identity(object)
+                    && (self.stores.has_recorded_identity(object) || has_planned_name(object))
             };
             let obsolete = owned.into_iter().filter(is_obsolete);
             obsolete.filter_map(move |object| {

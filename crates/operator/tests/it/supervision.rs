@@ -152,6 +152,22 @@ async fn changes_that_panic_are_handled_again() {
     }
     let text = metrics.render();
     assert!(text.contains("ostler_panics_total{operation=\"change\"} 2\n"), "{text}");
+    let events = |name: &str| {
+        let is_panic = |event: &&Arc<serde_json::Value>| {
+            event["reason"] == "InternalError" && event["involvedObject"]["name"] == name
+        };
+        let events = test_cluster.server.list("events");
+        let messages = events.iter().filter(is_panic).map(|event| format!("{} {}", event["type"], event["message"]));
+        messages.collect::<Vec<_>>()
+    };
+    let event = |name: &str| {
+        format!(
+            "\"Warning\" \"The handling of a change of InferenceService default/{name} panicked: broken clock; the operator \
+             retries with increasing delays\""
+        )
+    };
+    test_cluster.wait_until_idle().await;
+    assert_eq!((events("a"), events("b"), events("c")), (vec![event("a")], vec![event("b")], Vec::new()));
 
     // Every attempt panics for a minute.
     test_cluster.wait_until_idle().await;
@@ -161,5 +177,7 @@ async fn changes_that_panic_are_handled_again() {
     let attempts = ALWAYS - clock.panics.swap(0, Relaxed);
     assert!((5..30).contains(&attempts), "{attempts} attempts");
     test_cluster.wait_for_condition(OME_SERVICES, "d", "RuntimeResolved", "True").await;
+    test_cluster.wait_until_idle().await;
+    assert_eq!(events("d"), [event("d")], "one event for all attempts");
     assert!(!operator.is_finished());
 }

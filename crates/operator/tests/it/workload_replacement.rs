@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use cluster::find_current_condition;
+use cluster::{IDENTITY_ANNOTATION, find_current_condition};
 use embedded::Server;
 use operator::{revision_number, rollout_pause_annotation};
 use rstest::rstest;
 use serde_json::{Value, json};
 
+use crate::ownership::as_earlier_release;
 use crate::simulated_cluster::{LEADER_WORKER_SETS, SimulatedCluster};
 use crate::test_cluster::OME_SERVICES;
 
@@ -330,4 +331,70 @@ async fn changed_port_waits_for_the_operator(#[case] replicas: usize, #[case] gp
     assert_routed(&cluster.server);
     let _operator = cluster.test_cluster.start_operator_until_dropped();
     wait_for_images(&cluster, &vec!["small:2"; replicas], &assert_routed).await;
+}
+
+/// Rewrites an object as an earlier release applied it.
+fn downgrade(server: &Server, resource: &str, name: &str) {
+    let live = server.get(resource, "default", name).unwrap();
+    let downgraded = server.update(resource, as_earlier_release(&live)).unwrap();
+    assert!(downgraded["metadata"]["annotations"].get(IDENTITY_ANNOTATION).is_none());
+}
+
+/// The operator is upgraded between an edit and the end of the replacement: the Deployment that an earlier release created serves
+/// until the LeaderWorkerSet is ready, and is then deleted.
+#[tokio::test(start_paused = true)]
+async fn deployment_of_an_earlier_release_is_replaced() {
+    let mut cluster = SimulatedCluster::without_operator([api::crds(), api::integrations::crds()].concat());
+    cluster.scale_nodes_to(24);
+    let operator = cluster.test_cluster.start_operator_until_dropped();
+    cluster.server.create(OME_SERVICES, chat(small_engine("small:1"))).unwrap();
+    cluster.wait_for("chat to be ready", &is_ready).await;
+    set_engine(&cluster, &large_engine());
+    wait_for_both(&cluster, &assert_routed).await;
+    drop(operator);
+    cluster.test_cluster.wait_until_idle().await;
+    downgrade(&cluster.server, DEPLOYMENTS, "chat-engine");
+    let _operator = cluster.test_cluster.start_operator_until_dropped();
+    wait_for_images(&cluster, &["large:1", "large:1"], &assert_routed).await;
+    assert_eq!(workloads(&cluster.server), ["LeaderWorkerSet chat-engine"]);
+}
+
+/// A removed component of an earlier release may be a copy: it remains, and one event of the service names the command that
+/// deletes it, also after restarts of the operator.
+#[tokio::test(start_paused = true)]
+async fn obsolete_deployment_of_an_earlier_release_is_reported_once() {
+    let mut cluster = SimulatedCluster::without_operator([api::crds(), api::integrations::crds()].concat());
+    cluster.scale_nodes_to(24);
+    let operator = cluster.test_cluster.start_operator_until_dropped();
+    let mut service = chat(small_engine("small:1"));
+    service["spec"]["decoder"] = small_engine("decoder:1");
+    cluster.server.create(OME_SERVICES, service).unwrap();
+    cluster.wait_for("chat to be ready", &is_ready).await;
+    drop(operator);
+    cluster.test_cluster.wait_until_idle().await;
+    downgrade(&cluster.server, DEPLOYMENTS, "chat-decoder");
+    cluster.test_cluster.update_object(OME_SERVICES, "chat", |service| {
+        service["spec"].as_object_mut().unwrap().remove("decoder");
+    });
+    let reported = |server: &Server| {
+        let events = server.list("events").into_iter().filter(|event| event["reason"] == "ObsoleteObject");
+        events
+            .map(|event| [&event["involvedObject"]["name"], &event["type"], &event["message"]].map(Value::clone))
+            .collect::<Vec<_>>()
+    };
+    for _ in 0..2 {
+        let _operator = cluster.test_cluster.start_operator_until_dropped();
+        cluster.wait_for("the event", &|server| reported(server).pop()).await;
+        cluster.test_cluster.update_object(OME_SERVICES, "chat", |service| {
+            service["metadata"]["annotations"]["example.com/touched"] = json!("true");
+        });
+        cluster.test_cluster.wait_until_idle().await;
+    }
+    let events = reported(&cluster.server);
+    let [[service, kind, message]] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!((service, kind), (&json!("chat"), &json!("Warning")));
+    let message = message.as_str().unwrap();
+    assert!(message.starts_with("Deployment default/chat-decoder is obsolete"), "{message}");
+    assert!(message.ends_with("run `kubectl delete deployments.apps chat-decoder -n default`"), "{message}");
+    assert!(workloads(&cluster.server).contains(&"Deployment chat-decoder".to_owned()));
 }
