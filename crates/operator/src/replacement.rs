@@ -6,6 +6,9 @@
 //! and further edits need no special handling. A planned workload that exists under the same kind and name is updated in
 //! place instead (`rollout_strategy.rs`, `rollout.rs`).
 //!
+//! A BackendPool routes to one component. If another one gets the requests, for example a router that is added, the previous one
+//! serves until the workload of the other is ready.
+//!
 //! Workloads of a removed component are not retained. Role-based services have no obsolete workloads other than those of
 //! removed roles and replicas.
 
@@ -20,7 +23,7 @@ use plan::labels::{COMPONENT, GROUP_NAME};
 use serde_json::{Value, json};
 
 use crate::FIELD_MANAGER;
-use crate::kinds::{DEPLOYMENT, POD_GROUP};
+use crate::kinds::{BACKEND_POOL, DEPLOYMENT, LLM_USE_CASE_SET, POD_GROUP};
 use crate::readiness::Progress;
 use crate::rollout::is_rollout_paused;
 use crate::workloads::{LiveWorkload, PlannedWorkload};
@@ -170,7 +173,16 @@ impl Replacement {
         let retained = (self.step == ReplacementStep::Retain).then_some(self.obsolete.as_slice());
         let port_changes: Vec<PortChange<'_>> =
             desired.iter().filter_map(|desired| routes.port_change(desired.object(), planned)).collect();
+        let is_unready = |workload: &&PlannedWorkload| planned_state(workload) != PlannedState::Ready;
+        let unready: Vec<&PlannedWorkload> = planned.iter().filter(is_unready).collect();
+        let retains_component =
+            desired.iter().any(|desired| routes.retains_component(desired.object(), planned, &unready));
+        let follows_component =
+            |object: &Value| [BACKEND_POOL, LLM_USE_CASE_SET].iter().any(|kind| object["kind"] == kind.kind);
         let step = |desired: DesiredObject| match desired {
+            DesiredObject::Apply(object) if retains_component && follows_component(&object) => {
+                DesiredObject::Defer(object)
+            }
             DesiredObject::Apply(mut object) if object["kind"] == DEPLOYMENT.kind && !is_missing(&object) => {
                 limit_rollout(&mut object, &port_changes);
                 DesiredObject::Apply(object)

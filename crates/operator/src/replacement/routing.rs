@@ -54,6 +54,27 @@ impl Routes {
         }
     }
 
+    /// Returns whether a planned BackendPool waits for one of the `unready` workloads, because it routes to another component that
+    /// is still planned and serves.
+    pub(super) fn retains_component(
+        &self,
+        planned: &Value,
+        workloads: &[PlannedWorkload],
+        unready: &[&PlannedWorkload],
+    ) -> bool {
+        let Some(live) = self.live(planned).filter(|live| live["kind"] == BACKEND_POOL.kind) else { return false };
+        let component = |route: &Value| route["spec"]["selector"][COMPONENT].clone();
+        let is_of = |workload: &PlannedWorkload, component: &Value| {
+            workload.planned["metadata"]["labels"][COMPONENT] == *component
+        };
+        let (old, new) = (component(live), component(planned));
+        let serves =
+            |workload: &PlannedWorkload| workload.live.as_ref().is_some_and(|live| serving_pods(live).next().is_some());
+        old != new
+            && unready.iter().any(|workload| is_of(workload, &new))
+            && workloads.iter().any(|workload| is_of(workload, &old) && serves(workload))
+    }
+
     /// Returns the port change of the component of a planned Service or BackendPool.
     pub(super) fn port_change<'a>(&self, planned: &Value, workloads: &'a [PlannedWorkload]) -> Option<PortChange<'a>> {
         if is_routing_kind(planned) { PortChange::find(planned, self.live(planned)?, workloads) } else { None }

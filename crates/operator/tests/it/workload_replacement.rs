@@ -398,3 +398,26 @@ async fn obsolete_deployment_of_an_earlier_release_is_reported_once() {
     assert!(message.ends_with("run `kubectl delete deployments.apps chat-decoder -n default`"), "{message}");
     assert!(workloads(&cluster.server).contains(&"Deployment chat-decoder".to_owned()));
 }
+
+/// A router that is added to a service gets the requests once it is ready. Until then, also while it crashes, the engine does.
+#[tokio::test(start_paused = true)]
+async fn engine_serves_until_an_added_router_is_ready() {
+    let cluster = cluster_with(24, small_engine("small:1")).await;
+    let set_router = |image: &str| {
+        let router = engine_on(image, 9090, 1);
+        cluster.test_cluster.update_object(OME_SERVICES, "chat", |service| service["spec"]["router"] = router.clone());
+    };
+    set_router("bad");
+    let has_crashed = |server: &Server| (condition(server, "Ready")?["reason"] == "CrashLoop").then_some(());
+    cluster.wait_for_with_invariant("the crash", &has_crashed, &assert_routed).await;
+    set_router("router:1");
+    wait_for_images(&cluster, &["router:1", "small:1"], &assert_routed).await;
+    let [_, pool] = selectors(&cluster.server);
+    assert_eq!(pool, json!({"ome.io/inferenceservice": "chat", "component": "router"}));
+    cluster.test_cluster.update_object(OME_SERVICES, "chat", |service| {
+        service["spec"].as_object_mut().unwrap().remove("router");
+    });
+    wait_for_images(&cluster, &["small:1"], &assert_routed).await;
+    let [_, pool] = selectors(&cluster.server);
+    assert_eq!(pool, json!({"ome.io/inferenceservice": "chat", "component": "engine"}));
+}
