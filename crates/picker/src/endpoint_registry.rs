@@ -6,6 +6,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
+use supervisor::Supervisor;
+
 use crate::{endpoint::Endpoint, endpoint_state::EndpointState, scrape::Scraper};
 
 /// The states of the endpoints by address and Pod UID. A state lives as long as a pool or a request refers to it.
@@ -27,10 +29,10 @@ impl EndpointRegistry {
         })
     }
 
-    /// Scrapes an endpoint from now on.
-    pub(crate) fn scrape(&self, endpoint: &Endpoint) {
+    /// Scrapes an endpoint from now on, in a task of `supervisor`.
+    pub(crate) fn scrape(&self, endpoint: &Endpoint, supervisor: &Supervisor) {
         if endpoint.state.begin_scraping() {
-            self.scraper.start(endpoint.address, &endpoint.state);
+            self.scraper.start(endpoint.address, &endpoint.state, supervisor);
         }
     }
 

@@ -74,6 +74,12 @@ impl OpenAiError {
         Self { code: Some("engine_failed"), ..Self::new(StatusCode::BAD_GATEWAY, message) }
     }
 
+    /// Returns the error for a request whose processing panicked.
+    pub(crate) fn internal_error() -> Self {
+        let message = "The request failed because of an internal error.";
+        Self { code: Some("internal_error"), ..Self::new(StatusCode::INTERNAL_SERVER_ERROR, message) }
+    }
+
     /// Returns the error for a body without a model name.
     pub(crate) fn missing_model() -> Self {
         Self { param: Some("model"), ..Self::new(StatusCode::BAD_REQUEST, "You must provide a model parameter.") }

@@ -126,7 +126,7 @@ impl Scheduler {
             }
         }
         for pool in pools.iter().filter(|pool| pool.scheduling.policy().reads_metrics()) {
-            pool.ready_endpoints.iter().for_each(|endpoint| self.endpoints.scrape(endpoint));
+            pool.ready_endpoints.iter().for_each(|endpoint| self.endpoints.scrape(endpoint, &self.supervisor));
         }
         let new = Arc::new(Snapshot::new(pools));
         *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);

@@ -1,4 +1,5 @@
-//! Scrapes the metrics of every endpoint: frequently while it is busy, rarely while it is idle.
+//! Scrapes the metrics of every endpoint: frequently while it is busy, rarely while it is idle. The task of an endpoint that
+//! panics is restarted.
 
 use std::{error::Error, io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -10,7 +11,9 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
+use supervisor::Supervisor;
 use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     endpoint_state::EndpointState,
@@ -65,14 +68,36 @@ impl Default for Scraper {
 }
 
 impl Scraper {
-    /// Scrapes `address` and records the results, until nothing else refers to `state`.
-    pub(crate) fn start(&self, address: SocketAddr, state: &Arc<EndpointState>) {
-        let (client, state, requested) =
-            (self.client.clone(), Arc::downgrade(state), Arc::clone(&state.scrape_requested));
-        tokio::spawn(async move {
-            loop {
-                let result = timeout(TIMEOUT, scrape(&client, address)).await.unwrap_or(ScrapeResult::Failed);
-                let Some(state) = state.upgrade() else { return };
+    /// Scrapes `address` and records the results, until nothing else refers to `state`. Failures of the task are outages of
+    /// `supervisor`.
+    pub(crate) fn start(&self, address: SocketAddr, state: &Arc<EndpointState>, supervisor: &Supervisor) {
+        let client = self.client.clone();
+        let scrape = move || {
+            let client = client.clone();
+            async move { timeout(TIMEOUT, scrape(&client, address)).await.unwrap_or(ScrapeResult::Failed) }
+        };
+        tokio::spawn(supervise(scrape, address, state, supervisor));
+    }
+}
+
+/// Calls `scrape` at intervals and records its results, until nothing else refers to `state`.
+fn supervise<F>(
+    scrape: impl Fn() -> F + Clone + Send + Sync + 'static,
+    address: SocketAddr,
+    state: &Arc<EndpointState>,
+    supervisor: &Supervisor,
+) -> impl Future<Output = ()> + Send + 'static
+where
+    F: Future<Output = ScrapeResult> + Send + 'static,
+{
+    let (state, requested) = (Arc::downgrade(state), Arc::clone(&state.scrape_requested));
+    let stop = CancellationToken::new();
+    supervisor.supervise_indefinitely(format!("scrape of {address}"), stop.clone(), move || {
+        let (scrape, state, requested, stop) = (scrape.clone(), state.clone(), Arc::clone(&requested), stop.clone());
+        async move {
+            while state.strong_count() > 0 {
+                let result = scrape().await;
+                let Some(state) = state.upgrade() else { break };
                 let interval = interval(&result, &state);
                 record(result, address, &state);
                 drop(state);
@@ -81,8 +106,9 @@ impl Scraper {
                 let interval = interval.mul_f64(0.8 + 0.4 * fastrand::f64());
                 timeout(interval, requested.notified()).await.ok();
             }
-        });
-    }
+            stop.cancel();
+        }
+    })
 }
 
 fn record(result: ScrapeResult, address: SocketAddr, state: &EndpointState) {
@@ -143,4 +169,37 @@ async fn scrape(client: &Client<HttpConnector, Empty<Bytes>>, address: SocketAdd
 fn is_connection_refused(error: &(dyn Error + 'static)) -> bool {
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
     kind == Some(io::ErrorKind::ConnectionRefused) || error.source().is_some_and(is_connection_refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+    use super::*;
+
+    /// The first scrapes panic, more often than a task without which the process cannot continue may fail.
+    #[tokio::test(start_paused = true)]
+    async fn task_that_panics_is_restarted() {
+        const PANICS: u32 = 15;
+        let (supervisor, state, scrapes) =
+            (Supervisor::default(), Arc::<EndpointState>::default(), Arc::<AtomicU32>::default());
+        let count = Arc::clone(&scrapes);
+        let scrape = move || {
+            let count = Arc::clone(&count);
+            async move {
+                assert!(count.fetch_add(1, Relaxed) >= PANICS, "broken");
+                ScrapeResult::Refused
+            }
+        };
+        let task = tokio::spawn(supervise(scrape, ([10, 0, 0, 1], 8000).into(), &state, &supervisor));
+        sleep(Duration::from_millis(1)).await;
+        let outage = "the scrape of 10.0.0.1:8000 panicked: broken; it restarts after 1 s";
+        assert_eq!((supervisor.outages(), scrapes.load(Relaxed)), (vec![outage.to_owned()], 1));
+        assert!(timeout(Duration::from_secs(15 * 60), supervisor.failed()).await.is_err(), "the process continues");
+        assert!(scrapes.load(Relaxed) > 2 * PANICS, "the endpoint is scraped again");
+        assert!(supervisor.outages().is_empty() && state.connection_refused());
+        drop(state);
+        task.await.unwrap();
+        assert!(supervisor.statuses().borrow().is_empty());
+    }
 }

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::back_off::RestartBackOff;
+use crate::back_off::{RestartBackOff, RestartLimit};
 use crate::task_status::{TaskFailure, TaskId, TaskState, TaskStatus, TaskStatuses};
 
 /// Supervises background tasks. Clones share the states of the tasks.
@@ -55,7 +55,21 @@ impl Supervisor {
     where
         F: Future<Output: TaskOutput> + Send + 'static,
     {
-        run(self.register(name.into()), stop, start)
+        run(self.register(name.into()), RestartBackOff::new(RestartLimit::MaxFailures), stop, start)
+    }
+
+    /// Like [`Supervisor::supervise`], for a task on which a part of the work depends: it is restarted until `stop`, however often
+    /// it fails, and does not appear in [`Supervisor::failed`].
+    pub fn supervise_indefinitely<F>(
+        &self,
+        name: impl Into<Cow<'static, str>>,
+        stop: CancellationToken,
+        start: impl FnMut() -> F + Send + 'static,
+    ) -> impl Future<Output = ()> + Send + 'static
+    where
+        F: Future<Output: TaskOutput> + Send + 'static,
+    {
+        run(self.register(name.into()), RestartBackOff::new(RestartLimit::Unlimited), stop, start)
     }
 
     /// Returns a receiver of the states of all tasks. It is notified when a task fails or is restarted.
@@ -108,11 +122,14 @@ impl Supervisor {
     }
 }
 
-async fn run<F>(registration: Registration, stop: CancellationToken, mut start: impl FnMut() -> F)
-where
+async fn run<F>(
+    registration: Registration,
+    mut back_off: RestartBackOff,
+    stop: CancellationToken,
+    mut start: impl FnMut() -> F,
+) where
     F: Future<Output: TaskOutput>,
 {
-    let mut back_off = RestartBackOff::default();
     loop {
         let start_time = Instant::now();
         let outcome = catch_future_panic(async { start().await }).await;

@@ -2,6 +2,7 @@
 
 use std::{error::Error, sync::Arc};
 
+use apimachinery::catch_future_panic;
 use bytes::Bytes;
 use http::request::Parts;
 use http_body::Body;
@@ -53,9 +54,16 @@ where
     };
     let messages = MessageReader::new(body, picker.body_memory.clone());
     tokio::spawn(async move {
-        if let Err(status) = run_stream(messages, head, &picker, &sender).await {
-            sender.send(Err(status)).await.ok();
-        }
+        let last_message = match catch_future_panic(run_stream(messages, head, &picker, &sender)).await {
+            Ok(Ok(())) => return,
+            Ok(Err(status)) => Err(status),
+            // Without a last message, the proxy would continue without an endpoint.
+            Err(panic) => {
+                tracing::error!(%panic, "failed to process a request");
+                Ok(reject(&picker, &OpenAiError::internal_error()))
+            }
+        };
+        sender.send(last_message).await.ok();
     });
     ReceiverStream::new(responses)
 }

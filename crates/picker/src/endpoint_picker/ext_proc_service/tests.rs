@@ -172,6 +172,15 @@ async fn heads_stay_within_the_memory(#[case] header_bytes: Option<usize>) {
     assert_eq!(outcome(&mut responses, start).await, (200, 0));
 }
 
+#[tokio::test]
+async fn request_that_causes_a_panic_is_rejected() {
+    let frames =
+        futures::stream::poll_fn(|_| -> std::task::Poll<Option<Result<Frame<Bytes>, Infallible>>> { panic!("broken") });
+    let (head, ()) = http::Request::new(()).into_parts();
+    let (mut responses, start) = (process(&head, StreamBody::new(frames), picker(MIB)), Instant::now());
+    assert_eq!(outcome(&mut responses, start).await, (500, 0));
+}
+
 /// The stream is open until the response ends; the body is in memory until the proxy has received all of it.
 #[tokio::test(start_paused = true)]
 async fn memory_is_reserved_until_the_body_is_returned() {
