@@ -264,7 +264,13 @@ impl ProbedServers {
         scheduler.replace(vec![pool(&scheduler, engine.local_addr()?)]);
         let config = engine::Config { timing: engine::Timing::instant(), ..engine::Config::new("chat") };
         tokio::spawn(engine::serve(engine, config, engine::RequestMemory::default(), CancellationToken::new()));
-        tokio::spawn(picker::serve_gateway(gateway, scheduler, None, CancellationToken::new()));
+        tokio::spawn(picker::serve_gateway(
+            gateway,
+            scheduler,
+            picker::DEFAULT_REQUEST_MEMORY,
+            None,
+            CancellationToken::new(),
+        ));
         Ok(servers)
     }
 

@@ -125,7 +125,8 @@ fn spawn_operator(
 fn spawn_gateway(tasks: &mut BackgroundTasks, client: &Client, listener: TcpListener, shutdown: &CancellationToken) {
     let scheduler = Arc::new(picker::Scheduler::new(picker::SchedulingPolicy::least_loaded(), fastrand::u64(..)));
     tasks.spawn("backend pools", picker::watch_backend_pools(client.clone(), Arc::clone(&scheduler), shutdown.clone()));
-    tasks.spawn("gateway", picker::serve_gateway(listener, scheduler, Some(DRAIN_TIMEOUT), shutdown.clone()));
+    let (memory, drain_timeout) = (picker::DEFAULT_REQUEST_MEMORY, Some(DRAIN_TIMEOUT));
+    tasks.spawn("gateway", picker::serve_gateway(listener, scheduler, memory, drain_timeout, shutdown.clone()));
 }
 
 fn ports(admission: Arc<OperatorAdmission>, runtime: HostRuntime) -> Ports {

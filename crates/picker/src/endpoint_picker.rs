@@ -31,7 +31,6 @@ use crate::{
     candidate::Candidate,
     endpoint::Endpoint,
     policy::SchedulingPolicy,
-    request::BODY_MEMORY,
     routing_error::RoutingError,
     scheduler::{AdmissionRequest, Permit, Scheduler},
     snapshot::Pool,
@@ -40,6 +39,7 @@ use crate::{
 use ext_proc_stream::CompleteRequest;
 use metrics::Metrics;
 
+pub use message_reader::MIN_PICKER_MEMORY;
 pub use metrics_server::serve_metrics;
 pub use server::{ListenerRole, serve_grpc};
 pub use serving_certificate::{CertificateError, ServingCertificate};
@@ -70,14 +70,15 @@ pub async fn watch_inference_pool(
 }
 
 impl EndpointPicker {
-    /// Returns a picker without endpoints. `seed` makes random selections reproducible.
-    pub fn new(pool: NamespacedName, policy: SchedulingPolicy, seed: u64) -> Self {
+    /// Returns a picker without endpoints, with `request_memory` bytes for the bodies of requests and a quarter as much for their
+    /// headers. `seed` makes random selections reproducible.
+    pub fn new(pool: NamespacedName, policy: SchedulingPolicy, request_memory: usize, seed: u64) -> Self {
         Self {
             pool,
             scheduler: Arc::new(Scheduler::new(policy, seed)),
             metrics: Metrics::new(),
             draining: AtomicBool::new(false),
-            body_memory: BodyMemory::new(BODY_MEMORY),
+            body_memory: BodyMemory::new(request_memory),
         }
     }
 

@@ -25,7 +25,8 @@ use proxy::Proxy;
 /// Maximum number of client connections.
 const MAX_CONNECTIONS: usize = 16_384;
 
-/// Serves the gateway on `listener` until `shutdown`. It then closes the listener, and requests in progress may continue for
+/// Serves the gateway on `listener` until `shutdown`, with `request_memory` bytes for the bodies of requests and a quarter as
+/// much for their headers. It then closes the listener, and requests in progress may continue for
 /// `drain_timeout`, without a limit if it is `None`.
 ///
 /// # Errors
@@ -33,10 +34,11 @@ const MAX_CONNECTIONS: usize = 16_384;
 pub async fn serve_gateway(
     listener: TcpListener,
     scheduler: Arc<Scheduler>,
+    request_memory: usize,
     drain_timeout: Option<Duration>,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    let proxy = Arc::new(Proxy::new(scheduler));
+    let proxy = Arc::new(Proxy::new(scheduler, request_memory));
     let connections = Connections::accept(&listener, MAX_CONNECTIONS, Overload::Wait, &shutdown, |stream| {
         serve_connection(stream, Arc::clone(&proxy), shutdown.clone())
     })

@@ -53,12 +53,14 @@ mod watch;
 pub use config::{ConfigError, ConfigWarning, ParsedConfig, parse_config};
 pub use endpoint::{Endpoint, PromptTokenRange};
 pub use endpoint_picker::{
-    CertificateError, EndpointPicker, ListenerRole, ServingCertificate, serve_grpc, serve_metrics, watch_inference_pool,
+    CertificateError, EndpointPicker, ListenerRole, MIN_PICKER_MEMORY, ServingCertificate, serve_grpc, serve_metrics,
+    watch_inference_pool,
 };
 pub use endpoint_state::{EndpointState, InFlight};
 pub use gateway::serve_gateway;
 pub use policy::SchedulingPolicy;
 pub use pool_scheduling::PoolScheduling;
+pub use request::{DEFAULT_REQUEST_MEMORY, MIN_GATEWAY_MEMORY};
 pub use scheduler::Scheduler;
 pub use snapshot::{Pool, Snapshot};
 pub use use_case::{TargetModel, UseCase};

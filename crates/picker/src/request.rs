@@ -15,8 +15,12 @@ pub(crate) const BODY_LIMITS: BodyLimits = BodyLimits {
     memory_timeout: Duration::from_secs(30),
 };
 
-/// Maximum size in bytes of all request bodies that a gateway or a picker has in memory; further requests wait.
-pub(crate) const BODY_MEMORY: usize = 256 * 1024 * 1024;
+/// Default of the maximum size in bytes of all request bodies that a gateway or a picker has in memory; further requests wait.
+/// Headers may have a quarter as much in addition.
+pub const DEFAULT_REQUEST_MEMORY: usize = 256 * 1024 * 1024;
+
+/// Minimum memory of a gateway in bytes: one body of the maximum size.
+pub const MIN_GATEWAY_MEMORY: usize = MAX_BODY_BYTES;
 
 /// Maximum length of a model name in bytes, as encoded in JSON.
 const MAX_MODEL_BYTES: usize = 4096;

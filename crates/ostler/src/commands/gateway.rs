@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
+use super::request_memory;
 use super::time_limit::TimeLimit;
 use crate::background_tasks::BackgroundTasks;
 use crate::connect::{self, ConnectArgs};
@@ -24,6 +25,11 @@ pub(crate) struct GatewayArgs {
     /// The gateway closes its listener at once. The grace period of its Pod must be longer. A second signal ends it immediately.
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     drain_timeout: TimeLimit,
+    /// Hold at most this amount of request bodies in memory; further requests wait
+    ///
+    /// Headers may have a quarter as much in addition. The memory limit of the Pod must be larger than both together.
+    #[arg(long, value_name = "QUANTITY", default_value = "256Mi", value_parser = request_memory::of_gateway)]
+    request_memory: usize,
 }
 
 pub(super) async fn run(args: GatewayArgs) -> Result<Exit> {
@@ -34,7 +40,8 @@ pub(super) async fn run(args: GatewayArgs) -> Result<Exit> {
     let shutdown = shutdown_token()?;
     let mut tasks = BackgroundTasks::new(shutdown.clone());
     tasks.spawn("backend pools", picker::watch_backend_pools(client, Arc::clone(&scheduler), shutdown.clone()));
-    tasks.spawn("gateway", picker::serve_gateway(listener, scheduler, args.drain_timeout.duration(), shutdown));
+    let drain_timeout = args.drain_timeout.duration();
+    tasks.spawn("gateway", picker::serve_gateway(listener, scheduler, args.request_memory, drain_timeout, shutdown));
     tasks.run().await?;
     Ok(Exit::Success)
 }

@@ -1,5 +1,5 @@
 //! The subcommands, one file each, and what several of them use: `object_reference` (`KIND/NAME` arguments),
-//! `target_service` (the service that a command changes), `time_limit`.
+//! `target_service` (the service that a command changes), `request_memory`, `time_limit`.
 
 mod catalog;
 mod crds;
@@ -15,6 +15,7 @@ mod picker;
 mod plan;
 mod plan_diff;
 mod redecide;
+mod request_memory;
 mod rollout;
 mod scale;
 mod target_service;

@@ -18,6 +18,7 @@ use picker::{
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use super::request_memory;
 use crate::background_tasks::BackgroundTasks;
 use crate::connect::{self, ConnectArgs};
 use crate::exit::Exit;
@@ -75,6 +76,11 @@ pub(crate) struct PickerArgs {
     /// Serve requests for this time after SIGTERM while health checks fail
     #[arg(long, value_name = "DURATION", default_value = "0s")]
     drain_timeout: Duration,
+    /// Hold at most this amount of request bodies in memory; further requests wait
+    ///
+    /// Headers may have a quarter as much in addition. The memory limit of the Pod must be larger than both together.
+    #[arg(long, value_name = "QUANTITY", default_value = "256Mi", value_parser = request_memory::of_picker)]
+    request_memory: usize,
     #[command(flatten)]
     compatibility: CompatibilityArgs,
 }
@@ -144,7 +150,7 @@ pub(super) async fn run(args: PickerArgs) -> Result<Exit> {
     let pool = NamespacedName { namespace: args.namespace(connection.namespace), name: args.pool_name };
     let config_file = args.config_file.as_deref().map(Path::display).map(tracing::field::display);
     tracing::info!(config_file, warnings = config.warnings.len(), "configuration accepted");
-    let picker = Arc::new(EndpointPicker::new(pool, config.policy, fastrand::u64(..)));
+    let picker = Arc::new(EndpointPicker::new(pool, config.policy, args.request_memory, fastrand::u64(..)));
     tracing::info!(pool = %picker.pool, address = %ext_proc.local_addr()?, tls = tls.is_some(), "endpoint picker is listening");
     let shutdown = shutdown_after_drain(Arc::clone(&picker), args.drain_timeout)?;
     let mut tasks = BackgroundTasks::new(shutdown.clone());

@@ -126,6 +126,9 @@ picker --pool-name p --config-file plugins.yaml --config-text x
 picker --pool-name p --config-text [
 picker --pool-name p --pool-group v1
 picker --pool-name p --cert-path missing
+picker --pool-name p --request-memory 32Mi
+gateway --request-memory 16Mi
+gateway --request-memory 256MB
 picker --pool-name p --metrics-endpoint-auth
 picker --pool-name p --kv-cache-usage-percentage-metric my:usage
 ";

@@ -22,6 +22,7 @@ use crate::{
     engine_metrics::EngineMetrics,
     ext_proc::{HttpBody, HttpHeaders, ProcessingRequest, processing_request::Request, processing_response::Response},
     pool_scheduling::PoolScheduling,
+    request::DEFAULT_REQUEST_MEMORY,
     serve_gateway,
     snapshot::tests::pool,
     use_case::{TargetModel, UseCase},
@@ -158,7 +159,7 @@ impl Case {
         scheduler.replace(vec![pool.clone()]);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, shutdown) = (listener.local_addr().unwrap(), CancellationToken::new());
-        let server = tokio::spawn(serve_gateway(listener, scheduler, None, shutdown.clone()));
+        let server = tokio::spawn(serve_gateway(listener, scheduler, DEFAULT_REQUEST_MEMORY, None, shutdown.clone()));
         let mut outcomes = Vec::new();
         for body in self.bodies() {
             let mut stream = TcpStream::connect(address).await.unwrap();
@@ -182,7 +183,7 @@ impl Case {
     /// Returns the outcomes of the requests, one after another, in the endpoint picker.
     async fn ext_proc(&self, engines: &Engines) -> Vec<Outcome> {
         let (pool, in_flight) = self.pool(engines);
-        let picker = EndpointPicker::new(key(), self.policy(), self.seed);
+        let picker = EndpointPicker::new(key(), self.policy(), DEFAULT_REQUEST_MEMORY, self.seed);
         picker.scheduler.replace(vec![pool.clone()]);
         let picker = Arc::new(picker);
         let mut outcomes = Vec::new();

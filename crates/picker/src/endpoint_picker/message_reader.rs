@@ -22,6 +22,9 @@ const MAX_MESSAGE_BYTES: usize = MAX_BODY_BYTES + 64 * 1024;
 /// Limits of the messages of one request. Small chunks of the body may need as many bytes for the rest of their messages.
 const LIMITS: BodyLimits = BodyLimits { max_bytes: 2 * MAX_BODY_BYTES, ..BODY_LIMITS };
 
+/// Minimum memory of a picker in bytes: the messages of one request with a body of the maximum size.
+pub const MIN_PICKER_MEMORY: usize = LIMITS.max_bytes;
+
 /// Bytes that the messages of a request are expected to need in addition to its body.
 const EXPECTED_OVERHEAD: usize = 64 * 1024;
 

@@ -71,7 +71,7 @@ mod tests {
     use tokio::time::{Instant, timeout};
 
     use super::*;
-    use crate::request::{BODY_MEMORY, MAX_BODY_BYTES};
+    use crate::request::{DEFAULT_REQUEST_MEMORY, MAX_BODY_BYTES};
 
     /// Returns a request of `length` bytes.
     fn body(length: usize) -> Bytes {
@@ -90,25 +90,25 @@ mod tests {
     /// Many requests of the maximum size: those that fit are read, the others wait and then fail.
     #[tokio::test(start_paused = true)]
     async fn bodies_stay_within_the_memory() {
-        let memory = BodyMemory::new(BODY_MEMORY);
+        let memory = BodyMemory::new(DEFAULT_REQUEST_MEMORY);
         let largest = body(MAX_BODY_BYTES);
         let start = Instant::now();
         let results = join_all((0..100).map(|_| read(Full::new(largest.clone()), &memory))).await;
         let (read_requests, rejected): (Vec<_>, Vec<_>) = results.into_iter().partition(Result::is_ok);
-        assert_eq!((read_requests.len(), memory.available_bytes()), (BODY_MEMORY / MAX_BODY_BYTES, 0));
+        assert_eq!((read_requests.len(), memory.available_bytes()), (DEFAULT_REQUEST_MEMORY / MAX_BODY_BYTES, 0));
         assert_eq!(start.elapsed(), Duration::from_secs(30));
         for error in rejected.into_iter().filter_map(Result::err) {
             assert_eq!((error.status.as_u16(), error.code), (503, Some("memory_exhausted")));
             assert_eq!(error.headers, [("retry-after", "1")]);
         }
         drop(read_requests);
-        assert_eq!(memory.available_bytes(), BODY_MEMORY);
+        assert_eq!(memory.available_bytes(), DEFAULT_REQUEST_MEMORY);
     }
 
     /// Many requests with large headers whose bodies never arrive: those that fit are held, the others fail at once.
     #[tokio::test(start_paused = true)]
     async fn heads_stay_within_the_memory() {
-        let memory = BodyMemory::new(BODY_MEMORY);
+        let memory = BodyMemory::new(DEFAULT_REQUEST_MEMORY);
         let value = "v".repeat(58 * 1024);
         let mut pending = Vec::new();
         let mut rejected = 0;
@@ -126,7 +126,7 @@ mod tests {
             }
         }
         let header_bytes = pending.len() * value.len();
-        assert!(rejected > 0 && header_bytes <= BODY_MEMORY / 4, "{header_bytes} bytes are held");
+        assert!(rejected > 0 && header_bytes <= DEFAULT_REQUEST_MEMORY / 4, "{header_bytes} bytes are held");
         drop(pending);
         assert!(read(Full::new(body(100)), &memory).await.is_ok());
     }
@@ -158,7 +158,8 @@ mod tests {
             Some((Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"x"))), index + 1))
         });
         let start = Instant::now();
-        let error = read(StreamBody::new(Box::pin(frames)), &BodyMemory::new(BODY_MEMORY)).await.err().unwrap();
+        let error =
+            read(StreamBody::new(Box::pin(frames)), &BodyMemory::new(DEFAULT_REQUEST_MEMORY)).await.err().unwrap();
         assert_eq!((error.status.as_u16(), start.elapsed().as_secs()), (408, expected_seconds));
     }
 }

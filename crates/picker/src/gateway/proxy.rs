@@ -21,7 +21,6 @@ use crate::{
     control_headers::{destination, engine_headers},
     model_rewrite::{self, RewrittenModel},
     openai_error::OpenAiError,
-    request::BODY_MEMORY,
     routing_error::RoutingError,
     scheduler::{AdmissionRequest, Permit, RequestedModel, Scheduler, Selection},
 };
@@ -41,9 +40,9 @@ pub(super) struct Proxy {
 }
 
 impl Proxy {
-    /// Returns a proxy to the endpoints of `scheduler`.
-    pub(super) fn new(scheduler: Arc<Scheduler>) -> Self {
-        Self { scheduler, engine_client: EngineClient::new(), body_memory: BodyMemory::new(BODY_MEMORY) }
+    /// Returns a proxy to the endpoints of `scheduler` with `request_memory` bytes for requests.
+    pub(super) fn new(scheduler: Arc<Scheduler>, request_memory: usize) -> Self {
+        Self { scheduler, engine_client: EngineClient::new(), body_memory: BodyMemory::new(request_memory) }
     }
 
     /// Returns the response to one request.
@@ -253,7 +252,7 @@ mod tests {
         let scheduler = Scheduler::new(SchedulingPolicy::least_loaded(), 1);
         let key = NamespacedName { namespace: "ns".to_owned(), name: "p".to_owned() };
         scheduler.replace(vec![Pool { allows_implicit_use_cases: true, ..snapshot::tests::pool(key, endpoints) }]);
-        Proxy { body_memory: BodyMemory::new(BODY_BYTES), ..Proxy::new(Arc::new(scheduler)) }
+        Proxy::new(Arc::new(scheduler), BODY_BYTES)
     }
 
     /// Reads a request that occupies all of the memory.

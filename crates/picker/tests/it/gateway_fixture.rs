@@ -123,7 +123,13 @@ pub(crate) async fn start_with_policy(
     scheduler.replace(vec![pool(&scheduler, &addresses, targets)]);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let gateway = listener.local_addr().unwrap();
-    tokio::spawn(picker::serve_gateway(listener, Arc::clone(&scheduler), Some(DRAIN_TIMEOUT), shutdown.clone()));
+    tokio::spawn(picker::serve_gateway(
+        listener,
+        Arc::clone(&scheduler),
+        picker::DEFAULT_REQUEST_MEMORY,
+        Some(DRAIN_TIMEOUT),
+        shutdown.clone(),
+    ));
     GatewayFixture { gateway, engines: addresses, scheduler, shutdown }
 }
 

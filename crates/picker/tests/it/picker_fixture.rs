@@ -18,7 +18,10 @@ use picker::ext_proc::{
     ProcessingRequest, ProcessingResponse, ServingStatus, Struct, processing_request::Request,
     processing_response::Response, value::Kind,
 };
-use picker::{EndpointPicker, ListenerRole, PoolGroup, parse_config, serve_grpc, serve_metrics, watch_inference_pool};
+use picker::{
+    DEFAULT_REQUEST_MEMORY, EndpointPicker, ListenerRole, PoolGroup, parse_config, serve_grpc, serve_metrics,
+    watch_inference_pool,
+};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::mpsc;
@@ -73,7 +76,8 @@ impl PickerFixture {
         prepare(&server);
         server.create("customresourcedefinitions.apiextensions.k8s.io", pool_definition()).unwrap();
         let key = NamespacedName { namespace: "default".to_owned(), name: "pool".to_owned() };
-        let picker = Arc::new(EndpointPicker::new(key, parse_config(config).unwrap().policy, 7));
+        let picker =
+            Arc::new(EndpointPicker::new(key, parse_config(config).unwrap().policy, DEFAULT_REQUEST_MEMORY, 7));
         let shutdown = CancellationToken::new();
         let client = kube::Client::new(apiserver::router(&server), "default");
         tokio::spawn(watch_inference_pool(client, PoolGroup::Stable, Arc::clone(&picker), shutdown.clone()));

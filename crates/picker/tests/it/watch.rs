@@ -16,7 +16,8 @@ use futures::StreamExt as _;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use picker::{
-    EndpointPicker, PoolGroup, Scheduler, SchedulingPolicy, parse_config, watch_backend_pools, watch_inference_pool,
+    DEFAULT_REQUEST_MEMORY, EndpointPicker, PoolGroup, Scheduler, SchedulingPolicy, parse_config, watch_backend_pools,
+    watch_inference_pool,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -191,7 +192,8 @@ fn first<R>(matches: impl Fn(&R) -> bool) -> impl Fn(&R) -> bool {
 async fn probe_statuses(scheduler: &Arc<Scheduler>) -> Vec<(&'static str, u16)> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, shutdown) = (listener.local_addr().unwrap(), CancellationToken::new());
-    let gateway = picker::serve_gateway(listener, Arc::clone(scheduler), None, shutdown.clone());
+    let gateway =
+        picker::serve_gateway(listener, Arc::clone(scheduler), DEFAULT_REQUEST_MEMORY, None, shutdown.clone());
     let gateway = tokio::spawn(gateway);
     let mut statuses = Vec::new();
     for path in ["/livez", "/readyz", "/health"] {
@@ -256,7 +258,7 @@ async fn endpoint_picker_uses_the_last_endpoints_while_a_watch_does_not_run() {
     };
     let client = client_with_broken_responses(api, first(is_watch_of_pods));
     let key = NamespacedName::new("ns", "llama");
-    let picker = Arc::new(EndpointPicker::new(key, parse_config("").unwrap().policy, 7));
+    let picker = Arc::new(EndpointPicker::new(key, parse_config("").unwrap().policy, DEFAULT_REQUEST_MEMORY, 7));
     let shutdown = CancellationToken::new();
     let watch = watch_inference_pool(client, PoolGroup::Stable, Arc::clone(&picker), shutdown.clone());
     let watch_task = tokio::spawn(watch);
@@ -305,7 +307,12 @@ async fn picker_readiness(answer: UseCaseLists) -> [bool; 2] {
             Ok::<_, Infallible>(Response::builder().status(code).body(json_body(&status)).unwrap())
         }
     });
-    let picker = EndpointPicker::new(NamespacedName::new("ns", "llama"), parse_config("").unwrap().policy, 7);
+    let picker = EndpointPicker::new(
+        NamespacedName::new("ns", "llama"),
+        parse_config("").unwrap().policy,
+        DEFAULT_REQUEST_MEMORY,
+        7,
+    );
     let (picker, shutdown) = (Arc::new(picker), CancellationToken::new());
     let client = cluster::client_of_service(service, "ns");
     let watch = watch_inference_pool(client, PoolGroup::Stable, Arc::clone(&picker), shutdown.clone());

@@ -3,7 +3,6 @@ use std::{convert::Infallible, time::Duration};
 use futures::{FutureExt as _, StreamExt as _, channel::mpsc::UnboundedSender};
 use http_body::Frame;
 use http_body_util::StreamBody;
-use http_server::BodyMemory;
 use rstest::rstest;
 use tokio::time::{Instant, sleep};
 
@@ -28,8 +27,7 @@ struct Sender(UnboundedSender<Bytes>);
 /// Returns a picker with `memory` bytes for bodies and one endpoint.
 fn picker(memory: usize) -> Arc<EndpointPicker> {
     let key = cluster::NamespacedName { namespace: "ns".to_owned(), name: "pool".to_owned() };
-    let mut picker = EndpointPicker::new(key.clone(), parse_config("").unwrap().policy, 1);
-    picker.body_memory = BodyMemory::new(memory);
+    let picker = EndpointPicker::new(key.clone(), parse_config("").unwrap().policy, memory, 1);
     let pool = pool(key, vec![Arc::new(endpoint(1))]);
     picker.scheduler.replace(vec![Pool { allows_implicit_use_cases: true, ..pool }]);
     Arc::new(picker)
