@@ -1,6 +1,6 @@
 //! gRPC server for `ext_proc` and health checks over HTTP/2, with or without TLS.
 
-use std::{convert::Infallible, io, sync::Arc, time::Duration};
+use std::{convert::Infallible, error::Error, io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -36,6 +36,12 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a client may take for the TLS handshake.
 const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Maximum time for the message of a health check.
+const HEALTH_CHECK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Maximum size of the message of a health check in bytes: it contains the name of a service.
+const MAX_HEALTH_CHECK_BYTES: usize = 4 * 1024;
 
 /// Role of a listener, which determines its gRPC services.
 #[derive(Clone)]
@@ -114,15 +120,27 @@ async fn handle_request(
             let mut grpc = Grpc::new(ProstCodec::<ProcessingResponse, ProcessingRequest>::default());
             grpc.streaming(service, Request::from_parts(head, Empty::<Bytes>::new())).await
         }
-        HEALTH_CHECK_PATH => {
-            let service = tower::service_fn(move |request: tonic::Request<HealthCheckRequest>| {
-                let response = check_health(&request.get_ref().service, &picker);
-                async move { response.map(tonic::Response::new) }
-            });
-            Grpc::new(ProstCodec::<HealthCheckResponse, HealthCheckRequest>::default()).unary(service, request).await
-        }
+        HEALTH_CHECK_PATH => respond_to_health_check(request, &picker).await,
         path => Status::unimplemented(format!("unknown method {path}")).into_http(),
     }
+}
+
+/// Reads the message of a health check and responds to it. Its memory is not reserved, so that probes succeed while requests
+/// occupy all of the memory.
+async fn respond_to_health_check<B>(request: Request<B>, picker: &EndpointPicker) -> Response<Body>
+where
+    B: http_body::Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>> + Send> + Send + 'static,
+{
+    let service = tower::service_fn(|request: tonic::Request<HealthCheckRequest>| {
+        let response = check_health(&request.get_ref().service, picker);
+        async move { response.map(tonic::Response::new) }
+    });
+    let grpc = Grpc::new(ProstCodec::<HealthCheckResponse, HealthCheckRequest>::default());
+    let mut grpc = grpc.max_decoding_message_size(MAX_HEALTH_CHECK_BYTES);
+    timeout(HEALTH_CHECK_TIMEOUT, grpc.unary(service, request)).await.unwrap_or_else(|_| {
+        let seconds = HEALTH_CHECK_TIMEOUT.as_secs();
+        Status::deadline_exceeded(format!("the health check did not arrive within {seconds} seconds")).into_http()
+    })
 }
 
 /// Returns the health of a service: `liveness` is always serving, other services only while the picker is ready.
@@ -134,4 +152,38 @@ fn check_health(service: &str, picker: &EndpointPicker) -> Result<HealthCheckRes
     };
     let status = if is_serving { ServingStatus::Serving } else { ServingStatus::NotServing };
     Ok(HealthCheckResponse { status: status.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use cluster::NamespacedName;
+    use futures::{StreamExt as _, stream};
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+    use rstest::rstest;
+    use tokio::time::Instant;
+    use tonic::Code;
+
+    use super::*;
+    use crate::{config::parse_config, request::DEFAULT_REQUEST_MEMORY};
+
+    /// Columns: what arrives of a message that never ends, code and seconds of the response.
+    #[rstest]
+    #[case::incomplete(&[0, 0, 0, 0, 9], Code::DeadlineExceeded, 10)]
+    #[case::too_long(&[0, 0, 0, 0x10, 1], Code::OutOfRange, 0)]
+    #[tokio::test(start_paused = true)]
+    async fn health_check_that_never_completes_ends(
+        #[case] bytes: &'static [u8],
+        #[case] expected: Code,
+        #[case] seconds: u64,
+    ) {
+        let policy = parse_config("").unwrap().policy;
+        let picker = EndpointPicker::new(NamespacedName::new("ns", "pool"), policy, DEFAULT_REQUEST_MEMORY, 1);
+        let frames =
+            stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from_static(bytes)))]).chain(stream::pending());
+        let start = Instant::now();
+        let response = respond_to_health_check(Request::new(StreamBody::new(frames)), &picker).await;
+        let code = Status::from_header_map(response.headers()).unwrap().code();
+        assert_eq!((code, start.elapsed().as_secs()), (expected, seconds));
+    }
 }
