@@ -58,11 +58,12 @@ pub(crate) use read_set::ReadSet;
 pub use recovery::StoreOpenError;
 use settings::DEFAULT_HISTORY_BYTES;
 pub use settings::{DEFAULT_HISTORY_SIZE, StoreSettings};
-use state::{HistoryLimits, State};
+use state::{HistoryLimits, State, Write};
 use storage::Storage;
 #[cfg(test)]
 pub(crate) use stored_object::READ_COUNT;
 pub(crate) use stored_object::StoredObject;
+use stored_object::UnversionedObject;
 
 /// Memory in bytes of the writes that are not durable yet, from which writers wait for the journal.
 const MAX_QUEUED_BYTES: usize = 16 * 1024 * 1024;
@@ -391,17 +392,31 @@ impl Store {
         if new.as_ref().is_some_and(depth::is_too_deep) {
             return Err(CommitError::TooDeep);
         }
+        let write = self.encode(expected, new)?;
         let mut state = self.state();
         if !reads.is_current(&state) {
             return Err(CommitError::Conflict);
         }
-        let (event, written) = state.write(key, expected, new)?;
+        let (event, written) = state.write(key, expected, write)?;
         match &self.journal {
             // The event is queued under the lock, so that the journal is in the order of revisions.
             Some(journal) => journal.write(event),
             None => state.mark_durable(event.revision),
         }
         Ok(written)
+    }
+
+    /// Encodes the new version, or the last one of a deleted object, without holding the lock meanwhile.
+    fn encode(&self, expected: Option<&Arc<Value>>, new: Option<Value>) -> Result<Write, CommitError> {
+        let next_revision = self.state().next_revision();
+        match (new, expected) {
+            (Some(new), _) => {
+                let object = UnversionedObject::new(new, next_revision);
+                if size::is_too_large(&object) { Err(CommitError::TooLarge) } else { Ok(Write::Put(object)) }
+            }
+            (None, Some(last)) => Ok(Write::Delete(UnversionedObject::new(Value::clone(last), next_revision))),
+            (None, None) => Err(CommitError::Conflict),
+        }
     }
 
     /// Commits a write that depends on `reads`; returns `None` on a conflict.

@@ -2,14 +2,14 @@
 
 use apimachinery::Status;
 
-use super::StoredObject;
+use super::stored_object::UnversionedObject;
 
 /// Maximum size of the JSON text of an object in bytes. A request body has at most 3 MiB; `managedFields` can double that.
 const MAX_OBJECT_BYTES: usize = 8 * 1024 * 1024;
 
 /// Whether the object is too large to be stored.
-pub(super) fn is_too_large(object: &StoredObject) -> bool {
-    object.json().len() > MAX_OBJECT_BYTES
+pub(super) fn is_too_large(object: &UnversionedObject) -> bool {
+    object.size() > MAX_OBJECT_BYTES
 }
 
 /// Returns the error for an object that is too large.

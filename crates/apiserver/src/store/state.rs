@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use super::format::{CheckpointEnd, JournalEntry};
 use super::index::Index;
 use super::recovery::JournalContents;
-use super::size;
+use super::stored_object::UnversionedObject;
 use super::watch_cache::WatchCache;
 use super::{
     Collection, CollectionKey, CommitError, CompactedError, Epoch, EventBatch, NamespacedName, ObjectKey,
@@ -51,6 +51,14 @@ pub(super) struct State {
     history_limits: HistoryLimits,
     /// Sends the newest durable revision. Receivers are also notified after a rollback.
     durable_sender: watch::Sender<u64>,
+}
+
+/// A write of an object.
+pub(super) enum Write {
+    /// Stores a new version.
+    Put(UnversionedObject),
+    /// Removes the object; this is its last version.
+    Delete(UnversionedObject),
 }
 
 /// Limits of the history.
@@ -212,42 +220,39 @@ impl State {
         }
     }
 
+    /// Returns the revision of the next write.
+    pub(super) fn next_revision(&self) -> u64 {
+        self.last_assigned_revision + 1
+    }
+
     /// Applies a write, which becomes visible but is not yet durable. Returns the written or deleted object.
     pub(super) fn write(
         &mut self,
         key: &ObjectKey,
         expected: Option<&Arc<Value>>,
-        new: Option<Value>,
+        write: Write,
     ) -> Result<(Arc<StoreEvent>, Arc<Value>), CommitError> {
         if let (true, Some(failure)) = (self.rejects_writes, &self.failure) {
             return Err(CommitError::Unavailable(Arc::clone(failure)));
         }
         let old = match (self.get(key), expected) {
             (Some(current), Some(expected)) if current.is_same(expected) => Some(Arc::clone(current)),
-            (None, None) if new.is_some() => None,
+            (None, None) => None,
             _ => return Err(CommitError::Conflict),
         };
-        let revision = self.last_assigned_revision + 1;
-        let event = |new, deleted| StoreEvent { revision, key: key.clone(), old, new, deleted };
-        let (event, written) = match (new, expected) {
-            (Some(mut object), _) => {
-                object::set_resource_version(&mut object, revision);
-                let object = Arc::new(object);
-                let stored = StoredObject::new(&object);
-                if size::is_too_large(&stored) {
-                    return Err(CommitError::TooLarge);
-                }
-                (event(Some(Arc::new(stored)), None), object)
+        let revision = self.next_revision();
+        let (new, deleted, written) = match write {
+            Write::Put(object) => {
+                let (stored, value) = object.into_stored(revision);
+                (Some(Arc::new(stored)), None, value)
             }
-            (None, Some(current)) => {
-                let deleted = deleted_object(current, revision);
-                let current = deleted.value();
-                (event(None, Some(deleted)), current)
+            Write::Delete(object) => {
+                let (stored, value) = object.into_stored(revision);
+                (None, Some(Arc::new(stored)), value)
             }
-            (None, None) => return Err(CommitError::Conflict),
         };
         (self.revision, self.last_assigned_revision) = (revision, revision);
-        Ok((self.apply(event), written))
+        Ok((self.apply(StoreEvent { revision, key: key.clone(), old, new, deleted }), written))
     }
 
     /// Applies an event to the objects and the history.

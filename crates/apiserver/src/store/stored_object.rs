@@ -4,9 +4,12 @@
 //! text is encoded once and then used for the response to the writer and for every list and watch. Parsed values are
 //! kept only for resources that the controllers of this process read frequently.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use apimachinery::object;
 use bytes::Bytes;
+use serde::Serialize;
 use serde_json::Value;
 
 /// One version of an object.
@@ -16,6 +19,26 @@ pub(crate) struct StoredObject {
     /// Offset of the members after `apiVersion` and `kind`.
     body_offset: usize,
     value: Mutex<CachedValue>,
+}
+
+/// A new version of an object, encoded before its revision is assigned: encoding a large object takes so long that it must
+/// not be done under the lock of the store.
+#[derive(Debug)]
+pub(super) struct UnversionedObject {
+    value: Value,
+    text: EncodedText,
+    /// Revision that `text` contains.
+    expected_revision: u64,
+}
+
+/// JSON text of an object.
+#[derive(Debug)]
+struct EncodedText {
+    json: Vec<u8>,
+    /// Offset of the members after `apiVersion` and `kind`.
+    body_offset: usize,
+    /// Position of the value of `metadata.resourceVersion`, with quotes.
+    resource_version: Option<Range<usize>>,
 }
 
 /// The parsed value of an object.
@@ -39,8 +62,12 @@ impl StoredObject {
     /// Encodes `object`. Shares the parsed value with the caller for as long as the caller keeps it alive.
     #[must_use]
     pub(crate) fn new(object: &Arc<Value>) -> Self {
-        let (text, body_offset) = encode(object);
-        Self { text, body_offset, value: Mutex::new(CachedValue::Weak(Arc::downgrade(object))) }
+        Self::with_text(object, EncodedText::new(object))
+    }
+
+    fn with_text(object: &Arc<Value>, text: EncodedText) -> Self {
+        let EncodedText { json, body_offset, .. } = text;
+        Self { text: Bytes::from(json), body_offset, value: Mutex::new(CachedValue::Weak(Arc::downgrade(object))) }
     }
 
     fn cached_value(&self) -> MutexGuard<'_, CachedValue> {
@@ -118,36 +145,113 @@ impl CachedValue {
     }
 }
 
-/// Encodes an object with `apiVersion` and `kind` first; returns the text and the offset of the other members.
-fn encode(object: &Value) -> (Bytes, usize) {
-    const TYPE_META: [&str; 2] = ["apiVersion", "kind"];
-    let mut text = Vec::with_capacity(1024);
-    let Some(members) = object.as_object() else { return (Bytes::from(object.to_string()), 0) };
-    text.push(b'{');
-    for name in TYPE_META {
-        if let Some(value) = members.get(name) {
-            write_member(&mut text, name, value);
+// === impl UnversionedObject ===
+
+impl UnversionedObject {
+    /// Encodes an object that will probably get the revision `expected_revision`.
+    pub(super) fn new(mut value: Value, expected_revision: u64) -> Self {
+        object::set_resource_version(&mut value, expected_revision);
+        let text = EncodedText::new(&value);
+        Self { value, text, expected_revision }
+    }
+
+    /// Returns the size of the JSON text in bytes.
+    pub(super) fn size(&self) -> usize {
+        self.text.json.len()
+    }
+
+    /// Returns the object with its revision, encoded and parsed.
+    pub(super) fn into_stored(mut self, revision: u64) -> (StoredObject, Arc<Value>) {
+        if revision != self.expected_revision {
+            object::set_resource_version(&mut self.value, revision);
+            match self.text.resource_version.clone() {
+                Some(position) => drop(self.text.json.splice(position, format!("\"{revision}\"").into_bytes())),
+                None => self.text = EncodedText::new(&self.value),
+            }
         }
+        let value = Arc::new(self.value);
+        (StoredObject::with_text(&value, self.text), value)
     }
-    let body_offset = text.len();
-    for (name, value) in members.iter().filter(|(name, _)| !TYPE_META.contains(&name.as_str())) {
-        write_member(&mut text, name, value);
-    }
-    if text.last() == Some(&b',') {
-        text.pop();
-    }
-    text.push(b'}');
-    // A boxed slice wastes no memory on spare capacity.
-    let body_offset = body_offset.min(text.len() - 1);
-    (Bytes::from(text.into_boxed_slice()), body_offset)
 }
 
-fn write_member(text: &mut Vec<u8>, name: &str, value: &Value) {
-    // Writing JSON values to memory does not fail.
-    let _ = serde_json::to_writer(&mut *text, name);
-    text.push(b':');
-    let _ = serde_json::to_writer(&mut *text, value);
-    text.push(b',');
+// === impl EncodedText ===
+
+impl EncodedText {
+    /// Encodes an object with `apiVersion` and `kind` first.
+    fn new(object: &Value) -> Self {
+        const TYPE_META: [&str; 2] = ["apiVersion", "kind"];
+        let mut text = Self { json: Vec::new(), body_offset: 0, resource_version: None };
+        let Some(members) = object.as_object() else {
+            text.write(object);
+            return text;
+        };
+        text.json.reserve_exact(encoded_length(object));
+        text.json.push(b'{');
+        for name in TYPE_META {
+            if let Some(value) = members.get(name) {
+                text.write_member(name, |text| text.write(value));
+            }
+        }
+        text.body_offset = text.json.len();
+        for (name, value) in members.iter().filter(|(name, _)| !TYPE_META.contains(&name.as_str())) {
+            match value {
+                Value::Object(metadata) if name == "metadata" => {
+                    text.write_member(name, |text| text.write_metadata(metadata));
+                }
+                _ => text.write_member(name, |text| text.write(value)),
+            }
+        }
+        text.end_object();
+        text.body_offset = text.body_offset.min(text.json.len() - 1);
+        text.json.shrink_to_fit();
+        text
+    }
+
+    fn write_metadata(&mut self, metadata: &serde_json::Map<String, Value>) {
+        self.json.push(b'{');
+        for (name, value) in metadata {
+            self.write_member(name, |text| {
+                let start = text.json.len();
+                text.write(value);
+                if name == "resourceVersion" {
+                    text.resource_version = Some(start..text.json.len());
+                }
+            });
+        }
+        self.end_object();
+    }
+
+    fn write_member(&mut self, name: &str, write_value: impl FnOnce(&mut Self)) {
+        self.write(name);
+        self.json.push(b':');
+        write_value(self);
+        self.json.push(b',');
+    }
+
+    /// Replaces the comma after the last member.
+    fn end_object(&mut self) {
+        if self.json.last() == Some(&b',') {
+            self.json.pop();
+        }
+        self.json.push(b'}');
+    }
+
+    fn write<T: Serialize + ?Sized>(&mut self, value: &T) {
+        // Writing JSON values to memory does not fail.
+        let _ = serde_json::to_writer(&mut self.json, value);
+    }
+}
+
+/// Returns about the length of the JSON text of a value: strings may have to be escaped.
+fn encoded_length(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len() + 3,
+        Value::Array(items) => items.iter().map(encoded_length).sum::<usize>() + 3,
+        Value::Object(members) => {
+            members.iter().map(|(name, value)| name.len() + 3 + encoded_length(value)).sum::<usize>() + 3
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => 6,
+    }
 }
 
 #[cfg(test)]
@@ -178,6 +282,22 @@ mod tests {
             let stored = StoredObject::new(&Arc::new(object.clone()));
             prop_assert_eq!(&object["spec"]["n"], &json!(number));
             prop_assert_eq!(std::str::from_utf8(stored.json()).unwrap(), text);
+        }
+    }
+
+    /// A concurrent write may take the expected revision.
+    #[rstest]
+    #[case::expected(9)]
+    #[case::more_digits(10)]
+    #[case::same_digits(8)]
+    fn encodes_the_assigned_revision(#[case] revision: u64) {
+        let members = [json!({}), json!({"data": {"resourceVersion": "1"}, "metadata": {"name": "x", "uid": "u"}})];
+        for object in members {
+            let (stored, value) = UnversionedObject::new(object.clone(), 9).into_stored(revision);
+            let mut expected = object;
+            object::set_resource_version(&mut expected, revision);
+            assert_eq!((std::str::from_utf8(stored.json()).unwrap(), &*value), (&*expected.to_string(), &expected));
+            assert!(stored.is_same(&value));
         }
     }
 
