@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::compare::{Changes, compare};
 use super::managers::{ManagedFields, ManagerId, Managers, without_server_fields};
-use super::{set_managed_fields, without_managed_fields};
+use super::set_managed_fields;
 use crate::merge_schema::MergeSchema;
 
 /// Options of [`track_update`].
@@ -33,8 +33,10 @@ pub fn track_update(schema: &MergeSchema, before: Option<&Value>, after: &mut Va
         set_managed_fields(after, &managers);
         return;
     }
-    let old = before.map_or_else(|| options.empty_object.clone(), without_managed_fields);
-    let Changes { set, removed } = compare(schema, &old, &without_managed_fields(after));
+    let old = before.unwrap_or(&options.empty_object);
+    // `managedFields` is not tracked: equal ones are no change. Copies of both objects without it would take longer.
+    copy_managed_fields(old, after);
+    let Changes { set, removed } = compare(schema, old, after);
     let set = without_server_fields(set);
     let manager = ManagerId::updater(&options.manager, &options.api_version, options.subresource.as_deref());
     managers.remove_fields(&set, Some(&manager));
@@ -50,6 +52,14 @@ pub fn track_update(schema: &MergeSchema, before: Option<&Value>, after: &mut Va
     managers.remove_empty();
     managers.cap_update_managers();
     set_managed_fields(after, &managers);
+}
+
+fn copy_managed_fields(from: &Value, to: &mut Value) {
+    let Some(Value::Object(metadata)) = to.get_mut("metadata") else { return };
+    match from.pointer("/metadata/managedFields") {
+        Some(entries) => drop(metadata.insert("managedFields".to_owned(), entries.clone())),
+        None => drop(metadata.remove("managedFields")),
+    }
 }
 
 /// Returns the managers before this write: those of the request, otherwise the stored ones.

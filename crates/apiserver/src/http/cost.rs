@@ -63,6 +63,7 @@ fn work(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Work {
         server.store().get_stored(&key)
     });
     let stored_text = stored.as_ref().map_or(&b""[..], |stored| stored.json());
+    let written_bytes = request.body.len() + stored_text.len();
     match request.method {
         Method::GET if target.is_watch || request.query.flag("watch") => Work::Read { bytes: 0 },
         Method::GET if target.name.is_some() => Work::Read { bytes: stored_text.len() },
@@ -75,6 +76,8 @@ fn work(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Work {
         }
         Method::DELETE => Work::Delete,
         Method::POST if target.subresource.as_deref() == Some("eviction") => Work::Delete,
+        // Only small objects are searched here, on an async worker.
+        _ if written_bytes >= LARGE_OBJECT => Work::Write(Write { bytes: written_bytes, ..Write::default() }),
         _ => {
             let is_terminating = memmem::find(stored_text, b"\"deletionTimestamp\"").is_some();
             let has_dependents =
@@ -84,7 +87,7 @@ fn work(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Work {
                 _ => 0,
             };
             Work::Write(Write {
-                bytes: (request.body.len() + stored_text.len()).saturating_add(patched_bytes / PATCH_COST_DIVISOR),
+                bytes: written_bytes.saturating_add(patched_bytes / PATCH_COST_DIVISOR),
                 has_rules: resource.has_rules,
                 is_definition: resource.storage == definition::STORAGE,
                 may_delete: is_terminating || may_change_owners(request) && has_dependents(),

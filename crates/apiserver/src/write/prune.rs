@@ -1,5 +1,7 @@
 //! Removes unknown fields and reports them.
 
+use std::borrow::Cow;
+
 use apimachinery::object;
 use serde_json::Value;
 
@@ -64,9 +66,27 @@ pub(crate) fn prune_to_schema(resource: &Resource, object: &mut Value) {
     }
 }
 
+/// Returns a value without nulls. Most objects have none, and large ones are not copied.
+pub(super) fn without_nulls(value: &Value) -> Cow<'_, Value> {
+    if !contains_null(value) {
+        return Cow::Borrowed(value);
+    }
+    let mut copy = value.clone();
+    drop_nulls(&mut copy);
+    Cow::Owned(copy)
+}
+
+fn contains_null(value: &Value) -> bool {
+    match value {
+        Value::Object(members) => members.values().any(contains_null),
+        Value::Array(items) => items.iter().any(contains_null),
+        _ => value.is_null(),
+    }
+}
+
 /// Removes nulls, which are equivalent to absent fields in built-in kinds. Generated manifests often contain
 /// `creationTimestamp: null`.
-pub(super) fn drop_nulls(value: &mut Value) {
+fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(members) => {
             members.retain(|_, member| !member.is_null());

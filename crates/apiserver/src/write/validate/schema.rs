@@ -25,9 +25,7 @@ pub(super) fn causes(
         return Ok(causes);
     }
     // In built-in kinds, a null field is equivalent to an absent one. Metadata is validated separately.
-    let members = object.as_object().into_iter().flatten().filter(|(name, _)| *name != "metadata");
-    let mut object: Value = members.map(|(name, value)| (name.clone(), value.clone())).collect();
-    prune::drop_nulls(&mut object);
+    let object = prune::without_nulls(object);
     let mut causes: Vec<StatusCause> = schema.validate(&object).iter().map(SchemaViolation::cause).collect();
     // The status of a built-in kind is not validated, because the built-in controllers omit some required fields.
     // Required fields in specs are validated per kind with the messages of kube-apiserver.
