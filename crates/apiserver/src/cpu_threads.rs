@@ -62,6 +62,14 @@ pub(crate) fn yield_thread() {
     }
 }
 
+/// Offers the CPU of a thread for CPU-heavy work to other threads. Long work calls this every few hundred microseconds:
+/// the time slice of the operating system is several milliseconds, and an async worker may wait for this CPU.
+pub(crate) fn offer_cpu() {
+    if CURRENT.with_borrow(Option::is_some) {
+        thread::yield_now();
+    }
+}
+
 /// Runs work on a thread of [`CpuThreads`].
 fn run_turn(work: Work) {
     let update_turns = |update: fn(&mut Vec<Instant>)| {

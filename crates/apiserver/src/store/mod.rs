@@ -46,6 +46,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::async_worker;
+use crate::cpu_threads::offer_cpu;
 
 pub(crate) use collection::{Collection, CollectionSnapshot, ListPage};
 pub(crate) use commit_error::CommitError;
@@ -393,6 +394,7 @@ impl Store {
             return Err(CommitError::TooDeep);
         }
         let write = self.encode(expected, new)?;
+        offer_cpu();
         let mut state = self.state();
         if !reads.is_current(&state) {
             return Err(CommitError::Conflict);

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::create::create;
 use crate::core::Core;
+use crate::cpu_threads::offer_cpu;
 use crate::store::{ObjectKey, depth};
 use crate::transaction::{MAX_ATTEMPTS, Transaction};
 use crate::write::{
@@ -68,17 +69,21 @@ fn try_modify(
             result => result.map(Some),
         };
     };
+    offer_cpu();
     let current = default::with_schema_defaults(resource, &stored);
     let (mut object, is_applied) = propose(&transaction, Some(&current))?.into_parts();
 
+    offer_cpu();
     // 2. Field types.
     decode::check_field_types(resource, &object).map_err(|error| error.into_status(options.body))?;
     normalize::normalize_integers(resource, &mut object);
 
+    offer_cpu();
     // 3. Unknown fields.
     let mut warnings =
         prune::prune_unknown_fields(resource, &mut object, options).map_err(|error| error.into_status(options.body))?;
 
+    offer_cpu();
     // 4. Preconditions, type and namespace.
     if options.body == RequestBody::Patch && subresource == Subresource::Status && resource.custom {
         object::copy_metadata_field(&mut object, "uid", &current);
@@ -90,16 +95,19 @@ fn try_modify(
     // 5. Fields that this request cannot change.
     prepare::retain_server_fields(subresource, resource, &current, &mut object);
 
+    offer_cpu();
     // 6. Defaults.
     default::apply_request_defaults(resource, subresource, &mut object, is_applied);
     prepare::default_pod_ips(resource, &mut object);
     normalize::normalize(resource, &mut object);
 
+    offer_cpu();
     // 7. Field managers.
     if !is_applied {
         managed_fields::record_manager(request, core.now(), Some(&current), &mut object);
     }
 
+    offer_cpu();
     // 8. Addresses and ports of Services.
     allocate::allocate_for_service(&transaction, resource, Some(&current), &mut object)?;
 
@@ -112,15 +120,18 @@ fn try_modify(
     prepare::update_generation(resource, &current, &mut object);
     prepare::prepare_for_update(resource, &current, &mut object, core.now());
 
+    offer_cpu();
     // 11. No change, no write. An applied object may equal the stored one only after defaulting.
     if object == *stored || is_applied && equal_ignoring_timestamps(&object, &stored) {
         return Ok(Some(not_stored(stored, warnings)));
     }
 
+    offer_cpu();
     // 12. Validation.
     validate::update(request, &current, &object)?;
     warnings.extend(warnings::warnings_for(resource, Some(&current), &object));
 
+    offer_cpu();
     // 13. Validation rules of custom resources.
     validation_rules::check(resource, &object, Some(&current))?;
 
@@ -132,6 +143,7 @@ fn try_modify(
         prepare::record_storage_version(resource, &mut object);
     }
 
+    offer_cpu();
     // 16. Commit.
     if options.dry_run {
         depth::check(&key.name, &object)?;
