@@ -101,29 +101,36 @@ impl Remedy {
 }
 
 /// Returns the remedy if `change` improves the decision. If the nodes of the resulting class have too few accelerators, or
-/// uncordoned nodes do not suffice, the remedy also adds nodes.
+/// uncordoned or repaired nodes do not suffice, the remedy includes a second change of the nodes.
 fn try_change(what_if: &WhatIf<'_>, change: ProposedChange) -> Option<Remedy> {
     let outcome = what_if.try_edit(|demand, supply| apply::apply_change(demand, supply, &change))?;
     let current = what_if.current;
     let is_improvement = what_if.is_improved_by(&outcome);
-    let is_first_step = matches!(change, ProposedChange::Uncordon { .. }) && !is_improvement;
+    let is_first_step =
+        matches!(change, ProposedChange::Uncordon { .. } | ProposedChange::RepairNodes { .. }) && !is_improvement;
     if is_first_step || has_too_few_nodes(&outcome) && !has_too_few_nodes(current) {
-        return with_added_nodes(what_if, change, &outcome);
+        return with_change_of_nodes(what_if, change, &outcome);
     }
     is_improvement.then_some(Remedy { prerequisite: None, change, outcome })
 }
 
-/// Returns `change` followed by nodes to add, if both together let all replicas run.
-fn with_added_nodes(what_if: &WhatIf<'_>, change: ProposedChange, outcome: &Decision) -> Option<Remedy> {
+/// Returns `change` followed by nodes to uncordon, to repair or to add, if both together let all replicas run.
+fn with_change_of_nodes(what_if: &WhatIf<'_>, change: ProposedChange, outcome: &Decision) -> Option<Remedy> {
     let (mut demand, mut supply) = (what_if.demand.clone(), what_if.supply.clone());
     apply::apply_change(&mut demand, &mut supply, &change);
     let changed = WhatIf { demand: &demand, supply: &supply, current: outcome };
-    let add_nodes = classes::capacity_changes(&changed)
-        .into_iter()
-        .find(|change| matches!(change, ProposedChange::AddNodes { .. }))?;
-    let outcome = changed.try_edit(|demand, supply| apply::apply_change(demand, supply, &add_nodes))?;
-    let suffices = components_without_capacity(&outcome) == 0;
-    suffices.then_some(Remedy { prerequisite: Some(change), change: add_nodes, outcome })
+    let is_change_of_nodes = |next: &ProposedChange| {
+        matches!(
+            next,
+            ProposedChange::Uncordon { .. } | ProposedChange::RepairNodes { .. } | ProposedChange::AddNodes { .. }
+        )
+    };
+    let mut next_changes = classes::capacity_changes(&changed).into_iter().filter(is_change_of_nodes);
+    let (next, outcome) = next_changes.find_map(|next| {
+        let outcome = changed.try_edit(|demand, supply| apply::apply_change(demand, supply, &next))?;
+        (components_without_capacity(&outcome) == 0).then_some((next, outcome))
+    })?;
+    Some(Remedy { prerequisite: Some(change), change: next, outcome })
 }
 
 fn has_too_few_nodes(decision: &Decision) -> bool {

@@ -130,28 +130,28 @@ impl ClusterObjects {
     /// Returns the snapshot that decisions are computed from. Invalid objects are ignored, as in the operator, so that they do
     /// not hide why a service is not ready.
     pub(crate) fn snapshot(&self) -> Snapshot {
-        self.snapshot_without(|_| false)
+        self.snapshot_after(&|object| Some(object.clone()))
     }
 
-    /// Returns the snapshot after the deletion of some Pods and services.
-    pub(crate) fn snapshot_without(&self, is_deleted: impl Fn(&Value) -> bool) -> Snapshot {
+    /// Returns the snapshot once `edit` has changed Pods and services, or removed those for which it returns `None`.
+    pub(crate) fn snapshot_after(&self, edit: &dyn Fn(&Value) -> Option<Value>) -> Snapshot {
         let mut snapshot = Snapshot::default();
-        let pods = self.pods.iter().filter(|pod| !is_deleted(pod));
-        for object in self.supply.iter().chain(&self.nodes).chain(pods) {
-            snapshot.add_supply(&document(object.clone())).ok();
+        let pods = self.pods.iter().filter_map(edit);
+        for object in self.supply.iter().chain(&self.nodes).cloned().chain(pods) {
+            snapshot.add_supply(&document(object)).ok();
         }
-        snapshot.claims = self.claims_without(is_deleted);
+        snapshot.claims = self.claims_after(edit);
         snapshot
     }
 
     /// Returns the accelerators that services claim, also for Pods that do not run yet.
     pub(crate) fn claims(&self) -> Vec<Claim> {
-        self.claims_without(|_| false)
+        self.claims_after(&|object| Some(object.clone()))
     }
 
-    fn claims_without(&self, is_deleted: impl Fn(&Value) -> bool) -> Vec<Claim> {
-        let services = self.services.iter().filter(|service| !is_terminating(service) && !is_deleted(service));
-        services.filter_map(Claim::from_status).collect()
+    fn claims_after(&self, edit: &dyn Fn(&Value) -> Option<Value>) -> Vec<Claim> {
+        let services = self.services.iter().filter(|service| !is_terminating(service)).filter_map(edit);
+        services.filter_map(|service| Claim::from_status(&service)).collect()
     }
 }
 

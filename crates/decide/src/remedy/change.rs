@@ -305,7 +305,7 @@ impl fmt::Display for ProposedChange {
                 write!(f, "uncordon {object}: `kubectl uncordon {}`", nodes.join(" "))
             }
             Self::RepairNodes { nodes } => {
-                write!(f, "make {0} ready; `kubectl describe node {0}` shows why it is not", nodes.join(" "))
+                write!(f, "make {0} ready (`kubectl describe node {0}` shows why it is not)", nodes.join(" "))
             }
             Self::AddNodes { class, nodes, per_node } => write!(
                 f,

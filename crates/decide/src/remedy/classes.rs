@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::apply;
 use super::change::{CapabilityChange, ConstraintSource, ProposedChange};
 use super::what_if::{WhatIf, selected_classes};
@@ -10,6 +12,7 @@ use crate::capacity::PoolCapacity;
 use crate::component::Component;
 use crate::decision::{AcceleratorCandidate, ClassEvaluation, ComponentDecision, RuntimeCandidate};
 use crate::demand::{Capabilities, ClassSelector, Demand};
+use crate::merge::affinity;
 use crate::nodes::{Availability, ClassNode, UnschedulableNodes};
 use crate::reason::{ClassRejection, CountLimit};
 use crate::suggestion::nearest_name;
@@ -37,7 +40,11 @@ pub(super) fn capacity_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
         }
         let not_ready = unschedulable.map(|nodes| nodes.not_ready.as_slice()).unwrap_or_default();
         changes.extend(recovery(what_if, component, not_ready, |nodes| ProposedChange::RepairNodes { nodes }));
-        changes.extend(supply_changes(what_if.supply, component));
+        let changes_of_supply = supply_changes(what_if.supply, component);
+        let requires_named_nodes = requires_named_nodes(what_if);
+        let is_possible =
+            |change: &ProposedChange| !matches!(change, ProposedChange::AddNodes { .. }) || !requires_named_nodes;
+        changes.extend(changes_of_supply.into_iter().filter(is_possible));
     }
     changes
 }
@@ -81,6 +88,34 @@ fn recovery(
     let counts: Vec<usize> = (1..nodes.len()).collect();
     let is_listed = !nodes.is_empty();
     is_listed.then(|| change_of(counts.partition_point(|count| !suffices(*count)) + 1))
+}
+
+/// Label with the name of the node.
+const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
+
+/// Whether the service or the selected runtime allows only nodes with certain names, which a new node does not have.
+fn requires_named_nodes(what_if: &WhatIf<'_>) -> bool {
+    let runtime = what_if.current.runtime.as_ref().and_then(|selected| {
+        let is_selected = |runtime: &&Arc<Runtime>| runtime.name == selected.name && runtime.scope == selected.scope;
+        what_if.supply.runtimes.iter().find(is_selected)
+    });
+    let components = || what_if.demand.components.values();
+    let runtime_components = || runtime.iter().flat_map(|runtime| runtime.components.values());
+    let selectors = components().flat_map(|component| [&component.node_selector, &component.selector.node_selector]);
+    let mut selectors = selectors.chain(runtime_components().map(|component| &component.node_selector));
+    let affinities = components().filter_map(|component| component.affinity.as_ref());
+    let mut affinities = affinities.chain(runtime_components().flat_map(|component| &component.affinities));
+    selectors.any(|selector| selector.contains_key(HOSTNAME_LABEL))
+        || affinities
+            .any(|affinity| affinity::required_terms(affinity).is_some_and(|terms| terms.iter().all(names_nodes)))
+}
+
+/// Whether a node selector term lists the names of nodes.
+fn names_nodes(term: &Value) -> bool {
+    let entries = |field: &str| term[field].as_array().into_iter().flatten();
+    let lists_values = |expression: &Value| expression["operator"] == "In";
+    entries("matchFields").any(lists_values)
+        || entries("matchExpressions").any(|expression| expression["key"] == HOSTNAME_LABEL && lists_values(expression))
 }
 
 /// Returns the accelerators to free, and the nodes to add, either of which suffices for all replicas of the component. The

@@ -316,14 +316,15 @@ fn proposes_what_suffices_on_the_resulting_fleet(
     8,
     "Waiting for schedulable nodes: the engine requires 8 × nvidia-h100-80gb, and 0 of 8 are free on eligible nodes; \
      1 of 1 node is not ready: a",
-    &["make a ready; `kubectl describe node a` shows why it is not", "add 1 node with 8 × nvidia-h100-80gb"]
+    &["make a ready (`kubectl describe node a` shows why it is not)", "add 1 node with 8 × nvidia-h100-80gb"]
 )]
-#[case::uncordoning_does_not_make_a_node_ready(
+#[case::cordoned_node_that_is_not_ready(
     "a:cordoned,not-ready:8",
     8,
     "Waiting for schedulable nodes: the engine requires 8 × nvidia-h100-80gb, and 0 of 8 are free on eligible nodes; \
      1 of 1 node is not ready: a",
-    &["add 1 node with 8 × nvidia-h100-80gb"]
+    &["make a ready (`kubectl describe node a` shows why it is not), and then uncordon the node: `kubectl uncordon a`",
+      "add 1 node with 8 × nvidia-h100-80gb"]
 )]
 #[case::uncordoning_does_not_suffice(
     "a:cordoned:8 b::0",
@@ -364,6 +365,31 @@ fn proposes_to_uncordon_nodes(
     for (text, expected) in texts.iter().zip(expected_remedies) {
         assert!(text.starts_with(&format!("{expected}: srt on 1 ×")), "{texts:#?}");
     }
+}
+
+/// A new node has another name.
+#[rstest]
+#[case::selector("nodeSelector: {kubernetes.io/hostname: h}", false)]
+#[case::affinity(
+    "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: In, values: [h]}]}]}}}",
+    false
+)]
+#[case::other_label("nodeSelector: {zone: a}", true)]
+fn proposes_no_nodes_that_the_service_does_not_accept(#[case] placement: &str, #[case] expected: bool) {
+    let fields = format!(
+        "model: {{name: m}}, acceleratorSelector: {{preferredClasses: [nvidia-h100-80gb]}}, engine: {{{placement}}}"
+    );
+    let service = SERVICE.replace("model: {name: m}", &fields);
+    let nodes = NODES.replace("gpu: h100}", "gpu: h100, zone: a, kubernetes.io/hostname: h}");
+    let mut fixture = fixture(&[CLASSES, &[MODEL, RUNTIME, &service, &nodes].join("\n---\n")]);
+    for class in &mut fixture.supply.classes {
+        let class = std::sync::Arc::make_mut(class);
+        class.availability.iter_mut().flat_map(|known| &mut known.nodes).for_each(|node| node.free = 0);
+    }
+    let remedies = find_remedies(&fixture.demand, &fixture.supply);
+    assert!(!remedies.is_empty());
+    let adds_nodes = |remedy: &Remedy| matches!(remedy.change, ProposedChange::AddNodes { .. });
+    assert_eq!(remedies.iter().any(adds_nodes), expected, "{remedies:#?}");
 }
 
 /// Enabling the runtime does not suffice, so the nodes to add are part of the same proposal.

@@ -13,6 +13,7 @@ mod corpus;
 mod crds;
 mod deploy;
 mod fields;
+mod full_class;
 mod image;
 mod kubectl;
 mod lint;

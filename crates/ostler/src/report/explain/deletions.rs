@@ -1,4 +1,8 @@
 //! Which services must be deleted so that all pending Pods of another service can be scheduled.
+//!
+//! A deletion is proposed only if nothing else that was found works: neither a change of the service, nor nodes to uncordon or
+//! to add, nor fewer replicas of this or another service. Nodes can be added wherever Pods do not require certain nodes, so
+//! in practice only Pods that are bound to the name or a volume of a full node lead to a deletion.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,6 +10,7 @@ use std::sync::Arc;
 use apimachinery::Quantity;
 use cluster::Kind;
 use embedded::{SchedulingSnapshot, UnschedulableReason, filter_nodes};
+use operator::kinds;
 use serde_json::Value;
 
 use super::fields::text;
@@ -54,7 +59,7 @@ impl Workload {
     }
 
     /// Returns whether `object` is this service.
-    fn is_service(&self, object: &Value) -> bool {
+    pub(super) fn is_service(&self, object: &Value) -> bool {
         let WorkloadKind::Service(kind) = self.kind else { return false };
         let is_kind = text(object, "/kind") == kind.kind
             && text(object, "/apiVersion").split('/').next().is_some_and(|group| group == kind.group);
@@ -63,12 +68,26 @@ impl Workload {
             && plan::label_value(text(object, "/metadata/name")) == self.name
     }
 
-    fn delete_command(&self) -> String {
+    /// Returns whether this is a role-based service.
+    pub(super) fn is_role_based(&self) -> bool {
+        self.kind == WorkloadKind::Service(kinds::FUSIONINFER_SERVICE)
+    }
+
+    pub(super) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Returns `KIND/NAME`, as commands accept it.
+    pub(super) fn reference(&self) -> String {
         let kind = match self.kind {
             WorkloadKind::Service(kind) => format!("{}.{}", kind.kind.to_lowercase(), kind.group),
             WorkloadKind::Pod => "pod".to_owned(),
         };
-        format!("kubectl delete {kind} {} -n {}", self.name, self.namespace)
+        format!("{kind}/{}", self.name)
+    }
+
+    fn delete_command(&self) -> String {
+        format!("kubectl delete {} -n {}", self.reference().replace('/', " "), self.namespace)
     }
 }
 
@@ -126,7 +145,10 @@ pub(super) fn sufficient_deletions(pods: &[&Value], snapshot: &SchedulingSnapsho
 
 /// Returns the first resource that the Pods lack, and the quantity that each other service uses on nodes that lack only
 /// resources. `None` if nothing but resources of a node would have to change.
-fn candidates(pods: &[&Value], snapshot: &SchedulingSnapshot) -> Option<(String, Vec<(Workload, Quantity)>)> {
+pub(super) fn candidates(
+    pods: &[&Value],
+    snapshot: &SchedulingSnapshot,
+) -> Option<(String, Vec<(Workload, Quantity)>)> {
     let first = pods.first()?;
     let own_workload = Workload::from_pod(first);
     let mut missing_resource = None;
@@ -164,7 +186,7 @@ pub(super) fn workloads(snapshot: &SchedulingSnapshot, node: &str, resource: &st
 
 /// Returns whether all Pods can run at the same time. Each Pod is bound to the first node that fits, those with the largest
 /// requests first, so Pods that could run only in another arrangement do not count.
-fn can_schedule_all(pods: &[&Value], snapshot: &SchedulingSnapshot) -> bool {
+pub(super) fn can_schedule_all(pods: &[&Value], snapshot: &SchedulingSnapshot) -> bool {
     let mut snapshot = snapshot.clone();
     let largest_request = |pod: &Value| {
         let requests = apimachinery::pod_requests(pod);

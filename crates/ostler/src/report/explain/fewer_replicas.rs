@@ -11,22 +11,27 @@ use crate::cluster_objects::{self, ClusterObjects};
 
 /// The replicas of a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Replicas {
-    min: u64,
-    max: u64,
+pub(super) struct Replicas {
+    pub(super) min: u64,
+    pub(super) max: u64,
 }
 
 // === impl Replicas ===
 
 impl Replicas {
     /// Returns the replicas that the service sets for a component.
-    fn of_component(spec: &Value) -> Self {
+    pub(super) fn of_component(spec: &Value) -> Self {
         let min = spec["minReplicas"].as_u64().unwrap_or(1);
         Self { min, max: spec["maxReplicas"].as_u64().unwrap_or(min).max(min) }
     }
 
+    /// Returns the replicas in the form of `ostler scale`: `2`, or `1..2` for an autoscaler.
+    pub(super) fn assignment(self, is_autoscaled: bool) -> String {
+        if is_autoscaled { format!("{}..{}", self.min, self.max) } else { self.max.to_string() }
+    }
+
     /// Returns the replicas with the maximum reduced to `running`; `None` if that is no reduction.
-    fn reduced_to(self, running: u64) -> Option<Self> {
+    pub(super) fn reduced_to(self, running: u64) -> Option<Self> {
         let is_reduction = running > 0 && running < self.max;
         is_reduction.then(|| Self { min: self.min.min(running), max: running })
     }
@@ -66,7 +71,7 @@ pub(super) fn fewer_replicas_remedies(
 }
 
 /// Returns the field of a component. `predictor` is the deprecated name of the engine.
-fn component_field<'a>(service: &Value, component: &'a str) -> &'a str {
+pub(super) fn component_field<'a>(service: &Value, component: &'a str) -> &'a str {
     let spec = &service["spec"];
     let is_predictor = component == "engine" && spec["engine"].is_null() && spec["predictor"].is_object();
     if is_predictor { "predictor" } else { component }

@@ -10,12 +10,15 @@ mod explanation;
 mod fewer_replicas;
 mod fields;
 pub(crate) mod model;
+mod node_remedies;
 mod placement;
 mod pod_problems;
 mod quota;
 pub(crate) mod runtime;
+mod scale_down;
 pub(crate) mod service;
 mod service_pods;
+mod simulated_nodes;
 mod trial;
 
 pub(crate) use explanation::{Explanation, render};

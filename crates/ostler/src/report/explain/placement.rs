@@ -8,6 +8,8 @@ use serde_json::Value;
 
 use super::deletions::{self, Deletion};
 use super::fields::{text, text_of};
+use super::node_remedies::node_remedies;
+use super::scale_down::{self, ScaleDown};
 use super::service_pods::is_other_revision;
 use crate::report::tree::{Reason, TreeNode, group_by_reason};
 
@@ -139,6 +141,16 @@ impl PlacementAnalysis {
         let pods = self.snapshot.pods.iter().filter(|other| !is_other_revision(pod, other)).cloned().collect();
         let snapshot = SchedulingSnapshot { pods, ..self.snapshot.clone() };
         filter_nodes(pod, &snapshot).values().any(Vec::is_empty)
+    }
+
+    /// Returns nodes to uncordon or to add, each of which lets all of the Pods run.
+    pub(super) fn node_remedies(&self, pods: &[&Value]) -> Vec<String> {
+        node_remedies(pods, &self.snapshot)
+    }
+
+    /// Returns fewer replicas of other services, each of which lets all of the Pods run.
+    pub(super) fn sufficient_scale_downs(&self, pods: &[&Value], services: &[Value]) -> Vec<ScaleDown> {
+        scale_down::sufficient_scale_downs(pods, &self.snapshot, services)
     }
 
     /// Returns deletions of other services, each of which lets all of the Pods run.

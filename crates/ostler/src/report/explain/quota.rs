@@ -1,4 +1,4 @@
-//! Changes that help Pods that wait for the quota of a Kueue queue.
+//! Changes that help Pods that wait for the quota of a Kueue queue. A higher quota always helps, so no deletion is proposed.
 
 use std::collections::BTreeSet;
 
@@ -28,10 +28,7 @@ fn remedies((namespace, queue): (&str, &str), pods: &[Value]) -> Vec<String> {
          ask its administrator to"
     );
     let release = (!names.is_empty()).then(|| {
-        format!(
-            "free quota of LocalQueue {queue}: scale down or delete a service that uses it: {}",
-            join_names(&mut names)
-        )
+        format!("free quota of LocalQueue {queue}: scale down a service that uses it: {}", join_names(&mut names))
     });
     [more_quota].into_iter().chain(release).collect()
 }
@@ -81,7 +78,7 @@ mod tests {
             [
                 "raise `nominalQuota` of the ClusterQueue that `kubectl get localqueues.kueue.x-k8s.io inference -n team` \
                  names, or ask its administrator to",
-                "free quota of LocalQueue inference: scale down or delete a service that uses it: chat",
+                "free quota of LocalQueue inference: scale down a service that uses it: chat",
             ]
         );
         assert!(quota_remedies(&PodProblems::new(&[&pods[1]], &diagnostics), &pods).is_empty());

@@ -14,13 +14,16 @@ use super::decision::{
 use super::deletions::Deletion;
 use super::explanation::Explanation;
 use super::fewer_replicas::fewer_replicas_remedies;
-use super::fields::text_of;
+use super::fields::{text, text_of};
 use super::model;
 use super::placement::PlacementAnalysis;
 use super::pod_problems::{PodProblems, pod_branches};
 use super::quota::quota_remedies;
+use super::scale_down::ScaleDown;
 use super::service_pods::{current_pods, service_pods, without_replaced_workloads};
+use super::simulated_nodes;
 use crate::cluster_objects::{self, ClusterObjects};
+use crate::node_groups::ACCELERATORS_ANNOTATION;
 use crate::pod_diagnostics::PodDiagnostics;
 use crate::report::names::format_count;
 use crate::report::settings;
@@ -38,8 +41,7 @@ pub(crate) struct ServiceContext<'a> {
     pod_diagnostics: PodDiagnostics,
     /// Remedies found by repeating selection with one constraint lifted.
     remedies: Vec<String>,
-    /// Remedies that state only how many accelerators to free. They are shown if no service is known whose deletion
-    /// would free them.
+    /// Remedies that state only how many accelerators to free. They are shown if no service is known that could free them.
     capacity_remedies: Vec<String>,
     /// The decision repeated with the current cluster, which retains the current selection; `None` if the cluster's runtimes,
     /// models or classes cannot be read.
@@ -71,8 +73,13 @@ impl<'a> ServiceContext<'a> {
         let service_plan = plan::plan_service(&snapshot, &parsed);
         for remedy in plan::remedies(&snapshot, &parsed) {
             let frees_accelerators = matches!(remedy.change, ProposedChange::FreeAccelerators { .. });
+            let hint = match &remedy.change {
+                ProposedChange::AddNodes { class, nodes, per_node } => restart_hint(objects, class, *nodes, *per_node),
+                _ => None,
+            };
+            let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
             if frees_accelerators { &mut context.capacity_remedies } else { &mut context.remedies }
-                .push(remedy.to_string());
+                .push(format!("{remedy}{hint}"));
         }
         if context.remedies.is_empty() && !service_plan.feasible {
             context.remedies.extend(model::other_models_remedy(&snapshot, service));
@@ -116,21 +123,21 @@ pub(crate) fn explain(service: &Value, context: ServiceContext<'_>) -> Explanati
         let first_unschedulable = problems.unschedulable.first();
         // The rollout stops the Pods of the earlier revision.
         if !first_unschedulable.is_some_and(|pod| placement.fits_without_earlier_revision(pod)) {
-            explanation.remedies.extend(fewer_replicas_remedies(
-                service,
-                &pods,
-                context.plan.as_ref(),
-                context.objects,
-            ));
-            let deletions = match explanation.remedies.is_empty() {
-                true => deletion_remedies(
-                    service,
-                    context.objects,
-                    &placement.sufficient_deletions(&problems.unschedulable),
-                ),
-                false => Vec::new(),
-            };
-            explanation.remedies.extend(if deletions.is_empty() { context.capacity_remedies } else { deletions });
+            if explanation.remedies.is_empty() {
+                explanation.remedies.extend(placement.node_remedies(&problems.unschedulable));
+            }
+            let objects = context.objects;
+            explanation.remedies.extend(fewer_replicas_remedies(service, &pods, context.plan.as_ref(), objects));
+            let scale_downs = placement.sufficient_scale_downs(&problems.unschedulable, &objects.services);
+            let mut capacity_remedies = scale_down_remedies(service, objects, &scale_downs);
+            if capacity_remedies.is_empty() && explanation.remedies.is_empty() {
+                let deletions = placement.sufficient_deletions(&problems.unschedulable);
+                capacity_remedies = deletion_remedies(service, objects, &deletions);
+            }
+            explanation.remedies.extend(match capacity_remedies.is_empty() {
+                true => context.capacity_remedies,
+                false => capacity_remedies,
+            });
         }
     }
     explanation.pods = problems.to_pod_problems();
@@ -138,15 +145,44 @@ pub(crate) fn explain(service: &Value, context: ServiceContext<'_>) -> Explanati
     explanation
 }
 
+/// Returns how to add nodes of a class to a cluster of `ostler up`, if the class has a node with as many accelerators.
+fn restart_hint(objects: &ClusterObjects, class: &str, nodes: u32, per_node: u32) -> Option<String> {
+    let is_class = |object: &&Value| object["kind"] == "AcceleratorClass" && text(object, "/metadata/name") == class;
+    let class = objects.supply.iter().find(is_class)?;
+    let prefix = format!("{per_node}×");
+    let is_template = |node: &&Value| {
+        let annotation = node["metadata"]["annotations"][ACCELERATORS_ANNOTATION].as_str();
+        let is_member =
+            class["status"]["nodes"].as_array().is_some_and(|names| names.contains(&node["metadata"]["name"]));
+        is_member && annotation.is_some_and(|accelerators| accelerators.starts_with(&prefix))
+    };
+    let template = objects.nodes.iter().find(is_template)?;
+    simulated_nodes::restart_hint(&objects.nodes, text(template, "/metadata/name"), usize::try_from(nodes).ok()?)
+}
+
 /// Returns the deletions after which the service can be planned without waiting for capacity.
 fn deletion_remedies(service: &Value, objects: &ClusterObjects, deletions: &[Deletion]) -> Vec<String> {
-    let parsed = Service::from_document(&cluster_objects::document(service.clone())).ok().flatten();
     let is_plannable = |deletion: &&Deletion| {
-        let Some(service) = parsed.as_ref().filter(|_| objects.has_complete_supply()) else { return true };
-        let plan = plan::plan_service(&objects.snapshot_without(|object| deletion.includes(object)), service);
-        plan.feasible && !plan::waits_for_capacity(&plan.warnings)
+        let retained = |object: &Value| (!deletion.includes(object)).then(|| object.clone());
+        is_plannable_after(service, objects, &retained)
     };
     deletions.iter().filter(is_plannable).map(ToString::to_string).collect()
+}
+
+/// Returns the reductions of other services after which the service can be planned without waiting for capacity.
+fn scale_down_remedies(service: &Value, objects: &ClusterObjects, scale_downs: &[ScaleDown]) -> Vec<String> {
+    let is_plannable =
+        |scale_down: &&ScaleDown| is_plannable_after(service, objects, &|object| scale_down.apply(object));
+    scale_downs.iter().filter(is_plannable).map(ToString::to_string).collect()
+}
+
+/// Returns whether the service can be planned without waiting for capacity once `edit` has changed or removed other services
+/// and Pods. True if the runtimes, models and classes are unknown.
+fn is_plannable_after(service: &Value, objects: &ClusterObjects, edit: &dyn Fn(&Value) -> Option<Value>) -> bool {
+    let parsed = Service::from_document(&cluster_objects::document(service.clone())).ok().flatten();
+    let Some(service) = parsed.filter(|_| objects.has_complete_supply()) else { return true };
+    let plan = plan::plan_service(&objects.snapshot_after(edit), &service);
+    plan.feasible && !plan::waits_for_capacity(&plan.warnings)
 }
 
 /// Returns whether the status reflects the current generation.

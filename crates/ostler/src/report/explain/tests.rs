@@ -164,6 +164,51 @@ fn proposes_only_what_suffices(#[case] accelerators: u32, #[case] is_only_model:
     }
 }
 
+/// `sum` uses six of eight H100s on the only node that `chat` accepts, so that a new node does not help.
+#[rstest]
+#[case::fewer_replicas(
+    "kubernetes.io/hostname", &[2, 4],
+    "reduce default/sum from 2 to 1 decode replicas: `ostler scale inferenceservice.fusioninfer.io/sum decode=1 -n default`"
+)]
+#[case::deletion_as_last_resort(
+    "kubernetes.io/hostname", &[6],
+    "kubectl delete inferenceservice.fusioninfer.io sum -n default   (destructive: deletes default/sum; frees 6 × nvidia.com/gpu)"
+)]
+#[case::node_instead_of_deletion("zone", &[6], "add 1 node with 8 × h100")]
+fn proposes_the_deletion_of_another_service_last(
+    #[case] label: &str,
+    #[case] accelerators: &[u32],
+    #[case] expected: &str,
+) {
+    let mut objects = cluster();
+    let is_other_model =
+        |object: &Value| object["kind"] == "ClusterBaseModel" && object["metadata"]["name"] != "llama-3-3-70b-instruct";
+    objects.supply.retain(|object| !is_other_model(object));
+    let node = objects.nodes.iter_mut().find(|node| node["metadata"]["name"] == "big-0").unwrap();
+    node["metadata"]["labels"][label] = json!("big-0");
+    let pod_of_sum = |(index, accelerators): (usize, &u32)| {
+        let mut pod = running_pod(&format!("sum-{index}"), "big-0");
+        pod["metadata"]["labels"] = json!({"fusioninfer.io/service": "sum", "fusioninfer.io/role-name": "decode",
+            "fusioninfer.io/replica-index": index.to_string()});
+        pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = json!(accelerators);
+        pod
+    };
+    objects.pods = accelerators.iter().enumerate().map(pod_of_sum).collect();
+    let mut pod = pending_pod("chat-engine-0", "NVIDIA-H100-80GB-HBM3", 4);
+    pod["spec"]["nodeSelector"][label] = json!("big-0");
+    objects.pods.push(pod);
+    let message = "Pod chat-engine-0: 0/2 nodes are available: insufficient resources.";
+    let service = service(
+        json!({"model": {"name": "llama-3-3-70b-instruct"}, "engine": {"nodeSelector": {label: "big-0"}}}),
+        &objects,
+        &[("WorkloadsReady", "False", "Unschedulable", message), ("Ready", "False", "Unschedulable", message)],
+    );
+    let text = render_explanation(&service, &objects);
+    let remedies: Vec<&str> = text.split("What would help\n").nth(1).unwrap().lines().collect();
+    assert!(remedies[0].trim_start_matches([' ', '·']).starts_with(expected), "{text}");
+    assert_eq!(text.contains("kubectl delete"), expected.starts_with("kubectl delete"), "{text}");
+}
+
 /// The record in the status does not change with the free capacity.
 #[test]
 fn shows_current_capacity_of_a_recorded_decision() {

@@ -70,7 +70,7 @@ pub(super) async fn service_over_quota_runs_once_quota_is_free(test_cluster: &mu
         Some(explain(test_cluster, "search")).filter(|text| is_explained(text))
     })
     .await;
-    for remedy in ["`nominalQuota`", "LocalQueue inference", "scale down or delete a service that uses it: chat"] {
+    for remedy in ["`nominalQuota`", "LocalQueue inference", "scale down a service that uses it: chat"] {
         assert!(explanation.contains(remedy), "{explanation}");
     }
 
