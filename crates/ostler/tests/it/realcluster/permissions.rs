@@ -20,11 +20,12 @@ use crate::session::{TIMEOUT, ostler};
 const SECRETS: (&str, &str) = ("secrets", "v1");
 /// A Service without a selector. Its endpoint is this host, where the operators run.
 const WEBHOOK_SERVICE: &str = "ostler-webhook-test";
-/// Permissions that these tests do not use: replacing pools by a router, pruning a long history, and objects of KEDA, which is
-/// not installed.
-const UNTESTED_PERMISSIONS: [(&str, &[&str]); 4] = [
+/// Permissions that these tests do not use: replacing pools by a router, use cases that only endpoint pickers read (to grant a
+/// permission, the operator needs it, without a request), pruning a long history, and objects of KEDA, which is not installed.
+const UNTESTED_PERMISSIONS: [(&str, &[&str]); 5] = [
     ("backendpools", &["delete"]),
     ("llmusecasesets", &["delete"]),
+    ("llmusecases", &["list", "watch"]),
     ("controllerrevisions", &["delete"]),
     ("scaledobjects", &["list", "watch", "create", "patch", "delete"]),
 ];
