@@ -267,8 +267,7 @@ impl ProbedServers {
         tokio::spawn(picker::serve_gateway(
             gateway,
             scheduler,
-            picker::DEFAULT_REQUEST_MEMORY,
-            None,
+            picker::GatewayOptions::default(),
             CancellationToken::new(),
         ));
         Ok(servers)

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use api::Document;
@@ -11,6 +10,7 @@ use apimachinery::Status;
 use embedded::ports::{Ports, ServerPorts, TcpNetwork};
 use embedded::{Cluster, Store};
 use kube::Client;
+use picker::GatewayOptions;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -28,8 +28,6 @@ use crate::state_directory::StateDirectory;
 const CATALOG_MANAGER: &str = "ostler-catalogue";
 /// Field manager of the nodes that the embedded cluster registers, and of the definitions that earlier versions installed.
 const NODE_MANAGER: &str = "kube-controller-manager";
-/// How long requests of the gateway may continue after the shutdown.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Resource of the definitions.
 const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
@@ -60,6 +58,7 @@ impl LocalCluster {
         store: Store,
         start_nodes: StartNodes,
         options: operator::Options,
+        gateway_options: GatewayOptions,
         listeners: Listeners,
         state_directory: &StateDirectory,
         runtime: HostRuntime,
@@ -96,7 +95,8 @@ impl LocalCluster {
         let token = shutdown.clone();
         tasks.spawn("API server", async move { embedded::serve(server, listeners.api, &credentials, token).await });
         spawn_operator(&mut tasks, &client, options, TcpListener::from_std(listeners.metrics)?, &shutdown);
-        spawn_gateway(&mut tasks, &client, TcpListener::from_std(listeners.gateway)?, &shutdown);
+        let gateway_listener = TcpListener::from_std(listeners.gateway)?;
+        spawn_gateway(&mut tasks, &client, gateway_options, gateway_listener, &shutdown);
         Ok((Self { cluster, client, api, gateway, metrics, shutdown }, tasks))
     }
 
@@ -122,11 +122,16 @@ fn spawn_operator(
 }
 
 /// Spawns the gateway and the watch of its backend pools.
-fn spawn_gateway(tasks: &mut BackgroundTasks, client: &Client, listener: TcpListener, shutdown: &CancellationToken) {
+fn spawn_gateway(
+    tasks: &mut BackgroundTasks,
+    client: &Client,
+    options: GatewayOptions,
+    listener: TcpListener,
+    shutdown: &CancellationToken,
+) {
     let scheduler = Arc::new(picker::Scheduler::new(picker::SchedulingPolicy::least_loaded(), fastrand::u64(..)));
     tasks.spawn("backend pools", picker::watch_backend_pools(client.clone(), Arc::clone(&scheduler), shutdown.clone()));
-    let (memory, drain_timeout) = (picker::DEFAULT_REQUEST_MEMORY, Some(DRAIN_TIMEOUT));
-    tasks.spawn("gateway", picker::serve_gateway(listener, scheduler, memory, drain_timeout, shutdown.clone()));
+    tasks.spawn("gateway", picker::serve_gateway(listener, scheduler, options, shutdown.clone()));
 }
 
 fn ports(admission: Arc<OperatorAdmission>, runtime: HostRuntime) -> Ports {

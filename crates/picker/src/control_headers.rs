@@ -13,7 +13,11 @@ const PREFILL_ENDPOINT_HEADER: &str = "x-prefiller-host-port";
 /// Header with the selected engine, if one port of a Pod forwards requests to all of its engines.
 const DATA_PARALLEL_ENDPOINT_HEADER: &str = "x-data-parallel-host-port";
 
-/// Headers that are removed from requests of clients: an engine sends requests to the addresses in some of them.
+/// Prefixes of control headers.
+const CONTROL_HEADER_PREFIXES: [&str; 4] = ["x-gateway-", "x-llm-d-", "x-ostler-", "x-slo-"];
+
+/// Known control headers. A proxy may be configured not to send all headers to the picker, so the picker removes these in any
+/// case.
 pub(crate) const CONTROL_HEADERS: [&str; 15] = [
     PREFILL_ENDPOINT_HEADER,
     DATA_PARALLEL_ENDPOINT_HEADER,
@@ -31,6 +35,12 @@ pub(crate) const CONTROL_HEADERS: [&str; 15] = [
     "x-slo-tpot-ms",
     "x-llm-d-slo-tpot-ms",
 ];
+
+/// Returns whether a header, in lower case, is removed from requests of clients: an engine sends requests to the addresses in
+/// some of them.
+pub(crate) fn is_control_header(name: &str) -> bool {
+    CONTROL_HEADERS.contains(&name) || CONTROL_HEADER_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
 
 /// Returns the address to which requests for an endpoint are sent: with the port that forwards to all engines of its Pod, if
 /// there is one.

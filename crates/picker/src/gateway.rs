@@ -19,34 +19,51 @@ use hyper::service::service_fn;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-use crate::scheduler::Scheduler;
+use crate::{request::DEFAULT_REQUEST_MEMORY, scheduler::Scheduler};
 use proxy::Proxy;
 
 /// Maximum number of client connections.
 const MAX_CONNECTIONS: usize = 16_384;
 
-/// Serves the gateway on `listener` until `shutdown`, with `request_memory` bytes for the bodies of requests and a quarter as
-/// much for their headers. It then closes the listener, and requests in progress may continue for
-/// `drain_timeout`, without a limit if it is `None`.
+/// Settings of a gateway.
+#[derive(Debug, Clone)]
+pub struct GatewayOptions {
+    /// Bytes for the bodies of requests. Headers have a quarter as much.
+    pub request_memory: usize,
+    /// How long requests in progress may continue after the shutdown; `None` means no limit.
+    pub drain_timeout: Option<Duration>,
+    /// Whether responses have the headers `x-ostler-*`, which name the endpoint and explain its selection.
+    pub debug_headers: bool,
+}
+
+/// Serves the gateway on `listener` until `shutdown`. It then closes the listener and completes requests in progress.
 ///
 /// # Errors
 /// Currently none; failures to accept a connection are logged.
 pub async fn serve_gateway(
     listener: TcpListener,
     scheduler: Arc<Scheduler>,
-    request_memory: usize,
-    drain_timeout: Option<Duration>,
+    options: GatewayOptions,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    let proxy = Arc::new(Proxy::new(scheduler, request_memory));
+    let proxy = Arc::new(Proxy::new(scheduler, &options));
     let connections = Connections::accept(&listener, MAX_CONNECTIONS, Overload::Wait, &shutdown, |stream| {
         serve_connection(stream, Arc::clone(&proxy), shutdown.clone())
     })
     .await;
     drop(listener);
+    let drain_timeout = options.drain_timeout;
     tracing::info!(connections = connections.len(), ?drain_timeout, "closed the listener, completing requests");
     connections.drain(drain_timeout.unwrap_or(Duration::MAX)).await;
     Ok(())
+}
+
+// === impl GatewayOptions ===
+
+impl Default for GatewayOptions {
+    fn default() -> Self {
+        Self { request_memory: DEFAULT_REQUEST_MEMORY, drain_timeout: None, debug_headers: false }
+    }
 }
 
 async fn serve_connection(stream: TcpStream, proxy: Arc<Proxy>, shutdown: CancellationToken) {

@@ -57,7 +57,7 @@ pub use endpoint_picker::{
     watch_inference_pool,
 };
 pub use endpoint_state::{EndpointState, InFlight};
-pub use gateway::serve_gateway;
+pub use gateway::{GatewayOptions, serve_gateway};
 pub use policy::SchedulingPolicy;
 pub use pool_scheduling::PoolScheduling;
 pub use request::{DEFAULT_REQUEST_MEMORY, MIN_GATEWAY_MEMORY};

@@ -30,6 +30,12 @@ pub(crate) struct GatewayArgs {
     /// Headers may have a quarter as much in addition. The memory limit of the Pod must be larger than both together.
     #[arg(long, value_name = "QUANTITY", default_value = "256Mi", value_parser = request_memory::of_gateway)]
     request_memory: usize,
+    /// Name the selected endpoint in response headers
+    ///
+    /// Every response has the headers `x-ostler-endpoint`, `x-ostler-pod` and `x-ostler-decision`. They show addresses and names of
+    /// Pods to clients.
+    #[arg(long)]
+    debug_headers: bool,
 }
 
 pub(super) async fn run(args: GatewayArgs) -> Result<Exit> {
@@ -40,8 +46,12 @@ pub(super) async fn run(args: GatewayArgs) -> Result<Exit> {
     let shutdown = shutdown_token()?;
     let mut tasks = BackgroundTasks::new(shutdown.clone());
     tasks.spawn("backend pools", picker::watch_backend_pools(client, Arc::clone(&scheduler), shutdown.clone()));
-    let drain_timeout = args.drain_timeout.duration();
-    tasks.spawn("gateway", picker::serve_gateway(listener, scheduler, args.request_memory, drain_timeout, shutdown));
+    let options = picker::GatewayOptions {
+        request_memory: args.request_memory,
+        drain_timeout: args.drain_timeout.duration(),
+        debug_headers: args.debug_headers,
+    };
+    tasks.spawn("gateway", picker::serve_gateway(listener, scheduler, options, shutdown));
     tasks.run().await?;
     Ok(Exit::Success)
 }

@@ -8,6 +8,7 @@ use anyhow::Result;
 use api::Document;
 use embedded::{ProcessRuntime, ProcessTracker};
 use engine::RequestMemory;
+use picker::GatewayOptions;
 
 use super::feature_gates::FeatureGates;
 use crate::exit::Exit;
@@ -25,6 +26,9 @@ use crate::{apply, demo, files, host_node, listener, node_groups, progress, repo
 
 /// Maximum time to wait for the decisions before the example commands are printed.
 const DECISION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long requests of the gateway may continue after the shutdown.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(clap::Args)]
 pub(crate) struct UpArgs {
@@ -55,6 +59,11 @@ pub(crate) struct UpArgs {
     /// Serve the operator's metrics on this address; port 0 selects a free port
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
     metrics: SocketAddr,
+    /// Name the selected endpoint in response headers of the gateway
+    ///
+    /// Every response has the headers `x-ostler-endpoint`, `x-ostler-pod` and `x-ostler-decision`.
+    #[arg(long)]
+    debug_headers: bool,
     /// Do not create accelerator classes from node labels
     #[arg(long)]
     no_discovery: bool,
@@ -113,8 +122,14 @@ pub(super) async fn run(args: UpArgs) -> Result<Exit> {
     let engines = runtime.node.is_some().then(|| engine_summary(&runtime.images));
 
     let options = operator::Options { discovery: !args.no_discovery, ..args.gates.options() };
+    let gateway_options = GatewayOptions {
+        drain_timeout: Some(DRAIN_TIMEOUT),
+        // The demo prints them.
+        debug_headers: args.debug_headers || args.demo,
+        ..GatewayOptions::default()
+    };
     let (local_cluster, mut tasks) =
-        LocalCluster::start(store, start_nodes, options, listeners, &state_directory, runtime).await?;
+        LocalCluster::start(store, start_nodes, options, gateway_options, listeners, &state_directory, runtime).await?;
     let session = Session {
         args: &args,
         local_cluster: &local_cluster,

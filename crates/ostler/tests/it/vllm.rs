@@ -25,7 +25,7 @@ fn real_engine_serves_requests() {
     let manifest = MANIFEST.replace("/models/tiny-llama", &model.display().to_string());
     let manifest = directory.file("service.yaml", &manifest);
 
-    let (session, messages) = Session::start_with_messages(&["--nodes", "this", "-f", &manifest]);
+    let (session, messages) = Session::start_with_messages(&["--nodes", "this", "--debug-headers", "-f", &manifest]);
     wait_for_message(&messages, "  tiny: ready");
 
     let response = send_request(&session.gateway, false);

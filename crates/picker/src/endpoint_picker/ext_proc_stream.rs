@@ -11,7 +11,7 @@ use http_server::BodyBuffer;
 use tonic::Status;
 
 use crate::{
-    control_headers::{CONTROL_HEADERS, SERVED_ENDPOINT_KEY, destination, engine_headers},
+    control_headers::{CONTROL_HEADERS, SERVED_ENDPOINT_KEY, destination, engine_headers, is_control_header},
     ext_proc::{
         BodyMutation, BodyResponse, BodySendMode, CommonResponse, HeaderAppendAction, HeaderMap, HeaderMutation,
         HeaderSendMode, HeaderValue, HeaderValueOption, HeadersResponse, HttpBody, HttpHeaders, HttpStatus,
@@ -47,6 +47,8 @@ pub(super) struct ExtProcStream {
     pub(super) content_length: Option<usize>,
     body: BodyBuffer,
     subset: Option<Vec<String>>,
+    /// Control headers that the client set.
+    client_control_headers: Vec<String>,
     /// Endpoint that served the request, as reported by the proxy.
     pub(super) served_endpoint: Option<SocketAddr>,
     /// Whether the response has a 5xx status: the engine failed, or the proxy could not reach it.
@@ -83,6 +85,8 @@ pub(super) struct CompleteRequest {
     pub(super) target_model: Option<String>,
     /// `ip` or `ip:port` of the endpoints that may be selected; `None` allows all endpoints.
     subset: Option<Vec<String>>,
+    /// Control headers that the client set.
+    client_control_headers: Vec<String>,
     end: RequestEnd,
 }
 
@@ -108,6 +112,7 @@ impl ExtProcStream {
             content_length: None,
             body: BodyBuffer::default(),
             subset: None,
+            client_control_headers: Vec::new(),
             served_endpoint: None,
             response_failed: false,
             rewritten: None,
@@ -157,6 +162,8 @@ impl ExtProcStream {
             |name: &str| headers.iter().rfind(|header| header.key.eq_ignore_ascii_case(name)).map(HeaderValue::text);
         self.model_rewrite = MODEL_REWRITE_HEADERS.into_iter().find_map(value).filter(|name| !name.is_empty());
         self.content_length = value("content-length").and_then(|length| length.parse().ok());
+        let names = headers.iter().map(|header| header.key.to_ascii_lowercase());
+        self.client_control_headers = names.filter(|name| is_control_header(name)).collect();
         // With mode NONE the proxy does not send the body.
         if message.end_of_stream || mode == Some(BodySendMode::None) {
             let info = RequestInfo::default();
@@ -208,7 +215,8 @@ impl ExtProcStream {
         target_model: Option<String>,
         end: RequestEnd,
     ) -> CompleteRequest {
-        CompleteRequest { body, info, target_model, subset: self.subset.take(), end }
+        let client_control_headers = std::mem::take(&mut self.client_control_headers);
+        CompleteRequest { body, info, target_model, subset: self.subset.take(), client_control_headers, end }
     }
 }
 
@@ -251,7 +259,8 @@ impl CompleteRequest {
             None => [self.body.clone(), Bytes::new(), Bytes::new()],
         };
         let body = start.chain(model).chain(end);
-        let mut responses = vec![header_response(result, primary_port, rewritten.map(|_| body.remaining()))];
+        let headers = self.header_response(result, primary_port, rewritten.map(|_| body.remaining()));
+        let mut responses = vec![headers];
         if self.end != RequestEnd::Headers {
             let chunks = body_responses(body, self.end == RequestEnd::Body).map(Response::RequestBody);
             responses.extend(chunks.map(processing_response));
@@ -260,6 +269,42 @@ impl CompleteRequest {
             responses.push(processing_response(Response::RequestTrailers(TrailersResponse::default())));
         }
         responses
+    }
+
+    /// Returns the response to the request headers, with the selected endpoints as a header and as metadata.
+    fn header_response(
+        &self,
+        result: &SchedulingResult,
+        primary_port: Option<u16>,
+        new_length: Option<usize>,
+    ) -> ProcessingResponse {
+        let addresses = std::iter::once(&result.endpoint).chain(&result.fallbacks).map(|endpoint| endpoint.address);
+        let endpoints: Vec<String> = addresses.map(|address| destination(address, primary_port).to_string()).collect();
+        let endpoints = endpoints.join(",");
+        let mut set_headers = vec![set_header(DESTINATION_ENDPOINT_KEY, &endpoints)];
+        let engine_headers = engine_headers(result, primary_port);
+        set_headers.extend(engine_headers.map(|(name, address)| set_header(name, &address.to_string())));
+        set_headers.extend(new_length.map(|length| set_header("content-length", &length.to_string())));
+        let set_header_names: Vec<String> =
+            set_headers.iter().filter_map(|option| Some(option.header.as_ref()?.key.clone())).collect();
+        // The model name cannot be restored in a compressed response.
+        let accept_encoding = new_length.map(|_| "accept-encoding");
+        let other_headers = self.client_control_headers.iter().filter(|name| !CONTROL_HEADERS.contains(&name.as_str()));
+        let remove_headers = CONTROL_HEADERS.into_iter().chain(accept_encoding).map(str::to_owned);
+        let remove_headers = remove_headers.chain(other_headers.cloned());
+        let remove_headers = remove_headers.filter(|name| !set_header_names.contains(name)).collect();
+        let response = CommonResponse {
+            header_mutation: Some(HeaderMutation { set_headers, remove_headers }),
+            // The route may depend on the endpoint.
+            clear_route_cache: true,
+            ..CommonResponse::default()
+        };
+        let metadata = Struct::with_field(DESTINATION_ENDPOINT_KEY, Kind::StringValue(endpoints));
+        ProcessingResponse {
+            response: Some(Response::RequestHeaders(HeadersResponse { response: Some(response) })),
+            dynamic_metadata: Some(Struct::with_field(LOAD_BALANCER_NAMESPACE, Kind::StructValue(metadata))),
+            mode_override: None,
+        }
     }
 }
 
@@ -275,39 +320,6 @@ fn request_info(body: &[u8]) -> Result<RequestInfo, OpenAiError> {
         return Err(OpenAiError { code: Some("missing_model"), ..OpenAiError::missing_model() });
     }
     Ok(info)
-}
-
-/// Returns the response to the request headers, with the selected endpoints as a header and as metadata.
-fn header_response(
-    result: &SchedulingResult,
-    primary_port: Option<u16>,
-    new_length: Option<usize>,
-) -> ProcessingResponse {
-    let addresses = std::iter::once(&result.endpoint).chain(&result.fallbacks).map(|endpoint| endpoint.address);
-    let endpoints: Vec<String> = addresses.map(|address| destination(address, primary_port).to_string()).collect();
-    let endpoints = endpoints.join(",");
-    let mut set_headers = vec![set_header(DESTINATION_ENDPOINT_KEY, &endpoints)];
-    let engine_headers = engine_headers(result, primary_port);
-    set_headers.extend(engine_headers.map(|(name, address)| set_header(name, &address.to_string())));
-    set_headers.extend(new_length.map(|length| set_header("content-length", &length.to_string())));
-    let set_header_names: Vec<String> =
-        set_headers.iter().filter_map(|option| Some(option.header.as_ref()?.key.clone())).collect();
-    // The model name cannot be restored in a compressed response.
-    let accept_encoding = new_length.map(|_| "accept-encoding");
-    let remove_headers = CONTROL_HEADERS.into_iter().chain(accept_encoding).map(str::to_owned);
-    let remove_headers = remove_headers.filter(|name| !set_header_names.contains(name)).collect();
-    let response = CommonResponse {
-        header_mutation: Some(HeaderMutation { set_headers, remove_headers }),
-        // The route may depend on the endpoint.
-        clear_route_cache: true,
-        ..CommonResponse::default()
-    };
-    let metadata = Struct::with_field(DESTINATION_ENDPOINT_KEY, Kind::StringValue(endpoints));
-    ProcessingResponse {
-        response: Some(Response::RequestHeaders(HeadersResponse { response: Some(response) })),
-        dynamic_metadata: Some(Struct::with_field(LOAD_BALANCER_NAMESPACE, Kind::StructValue(metadata))),
-        mode_override: None,
-    }
 }
 
 /// Returns the message that rejects a request: the proxy sends the error to the client.

@@ -17,6 +17,7 @@ use tokio::{
 
 use super::{ext_proc_service::process, message_reader::encode_message, *};
 use crate::{
+    GatewayOptions,
     config::parse_config,
     endpoint::tests::endpoint,
     engine_metrics::EngineMetrics,
@@ -159,7 +160,7 @@ impl Case {
         scheduler.replace(vec![pool.clone()]);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, shutdown) = (listener.local_addr().unwrap(), CancellationToken::new());
-        let server = tokio::spawn(serve_gateway(listener, scheduler, DEFAULT_REQUEST_MEMORY, None, shutdown.clone()));
+        let server = tokio::spawn(serve_gateway(listener, scheduler, GatewayOptions::default(), shutdown.clone()));
         let mut outcomes = Vec::new();
         for body in self.bodies() {
             let mut stream = TcpStream::connect(address).await.unwrap();

@@ -2,10 +2,7 @@
 
 use http::{HeaderMap, header};
 
-use crate::control_headers::CONTROL_HEADERS;
-
-/// Prefixes of the headers of gateways and pickers.
-const INTERNAL_PREFIXES: [&str; 3] = ["x-gateway-", "x-llm-d-", "x-ostler-"];
+use crate::control_headers::is_control_header;
 
 /// Headers that belong to one connection (RFC 9110 §7.6.1).
 const HOP_BY_HOP_HEADERS: &[&str] = &[
@@ -25,13 +22,11 @@ pub(super) fn forwarded_headers(headers: &HeaderMap) -> HeaderMap {
     let connection = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let connection_headers: Vec<String> =
         connection.flat_map(|list| list.split(',')).map(|name| name.trim().to_ascii_lowercase()).collect();
-    let is_internal =
-        |name: &str| INTERNAL_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || CONTROL_HEADERS.contains(&name);
     let mut forwarded = HeaderMap::with_capacity(headers.len());
     for (name, value) in headers {
         let text = name.as_str();
         if !HOP_BY_HOP_HEADERS.contains(&text)
-            && !is_internal(text)
+            && !is_control_header(text)
             && !connection_headers.iter().any(|other| other == text)
         {
             // A header may have several values.
@@ -56,7 +51,11 @@ mod tests {
             ("x-gateway-destination-endpoint", "10.0.0.1:1"),
             ("x-ostler-pod", "p"),
             ("x-prefiller-host-port", "169.254.169.254:80"),
+            ("x-data-parallel-host-port", "169.254.169.254:80"),
+            ("x-encoder-hosts-ports", "169.254.169.254:80"),
             ("x-slo-ttft-ms", "1"),
+            ("x-slo-e2e-ms", "1"),
+            ("x-llm-d-model-name-rewrite", "other"),
             ("authorization", "Bearer t"),
             ("x-request-id", "abc"),
             ("accept", "a/b"),

@@ -7,6 +7,7 @@ use http_server::BodyMemory;
 use hyper::body::Incoming;
 
 use super::{
+    GatewayOptions,
     engine_client::{EngineClient, EngineError},
     engine_request_body::EngineRequestBody,
     forwarded_headers::forwarded_headers,
@@ -37,12 +38,19 @@ pub(super) struct Proxy {
     scheduler: Arc<Scheduler>,
     engine_client: EngineClient,
     body_memory: BodyMemory,
+    /// Whether responses explain the selection.
+    debug_headers: bool,
 }
 
 impl Proxy {
-    /// Returns a proxy to the endpoints of `scheduler` with `request_memory` bytes for requests.
-    pub(super) fn new(scheduler: Arc<Scheduler>, request_memory: usize) -> Self {
-        Self { scheduler, engine_client: EngineClient::new(), body_memory: BodyMemory::new(request_memory) }
+    /// Returns a proxy to the endpoints of `scheduler`.
+    pub(super) fn new(scheduler: Arc<Scheduler>, options: &GatewayOptions) -> Self {
+        Self {
+            scheduler,
+            engine_client: EngineClient::new(),
+            body_memory: BodyMemory::new(options.request_memory),
+            debug_headers: options.debug_headers,
+        }
     }
 
     /// Returns the response to one request.
@@ -108,7 +116,7 @@ impl Proxy {
                     tracing::debug!(%address, %status, "endpoint rejected the request, trying another");
                 }
                 Ok(response) => {
-                    return Ok(downstream_response(response, rewritten.as_ref(), permit));
+                    return Ok(self.downstream_response(response, rewritten.as_ref(), permit));
                 }
                 // Another endpoint would repeat the work, and the client has waited too long already.
                 Err(error @ EngineError::Timeout) => {
@@ -126,6 +134,30 @@ impl Proxy {
             body = copy.ok_or_else(OpenAiError::engine_failed)?;
             self.scheduler.retry(&mut permit)?;
         }
+    }
+
+    /// Returns the response for the client, with its name of the model if that was `rewritten`.
+    fn downstream_response(
+        &self,
+        response: Response<Incoming>,
+        rewritten: Option<&RewrittenModel>,
+        permit: Permit,
+    ) -> Response<ResponseBody> {
+        let (head, incoming) = response.into_parts();
+        let mut headers = forwarded_headers(&head.headers);
+        let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let is_compressed = headers.contains_key(header::CONTENT_ENCODING);
+        let restorer = rewritten.and_then(|model| model.restorer(content_type, is_compressed));
+        if restorer.is_some() {
+            headers.remove(header::CONTENT_LENGTH);
+        }
+        if self.debug_headers {
+            add_explanation_headers(&mut headers, &permit.selection);
+        }
+        let mut response = Response::new(ResponseBody::upstream(incoming, restorer, permit));
+        *response.status_mut() = head.status;
+        *response.headers_mut() = headers;
+        response
     }
 }
 
@@ -167,28 +199,7 @@ fn upstream_request(
     request
 }
 
-/// Returns the response for the client, with its name of the model if that was `rewritten`.
-fn downstream_response(
-    response: Response<Incoming>,
-    rewritten: Option<&RewrittenModel>,
-    permit: Permit,
-) -> Response<ResponseBody> {
-    let (head, incoming) = response.into_parts();
-    let mut headers = forwarded_headers(&head.headers);
-    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let is_compressed = headers.contains_key(header::CONTENT_ENCODING);
-    let restorer = rewritten.and_then(|model| model.restorer(content_type, is_compressed));
-    if restorer.is_some() {
-        headers.remove(header::CONTENT_LENGTH);
-    }
-    add_explanation_headers(&mut headers, &permit.selection);
-    let mut response = Response::new(ResponseBody::upstream(incoming, restorer, permit));
-    *response.status_mut() = head.status;
-    *response.headers_mut() = headers;
-    response
-}
-
-/// Adds headers that explain the selection, for `ostler` and for debugging.
+/// Adds headers that explain the selection.
 fn add_explanation_headers(headers: &mut HeaderMap, selection: &Selection) {
     let address = selection.result.endpoint.address.to_string();
     for (name, value) in [
@@ -252,7 +263,7 @@ mod tests {
         let scheduler = Scheduler::new(SchedulingPolicy::least_loaded(), 1);
         let key = NamespacedName { namespace: "ns".to_owned(), name: "p".to_owned() };
         scheduler.replace(vec![Pool { allows_implicit_use_cases: true, ..snapshot::tests::pool(key, endpoints) }]);
-        Proxy::new(Arc::new(scheduler), BODY_BYTES)
+        Proxy::new(Arc::new(scheduler), &GatewayOptions { request_memory: BODY_BYTES, ..GatewayOptions::default() })
     }
 
     /// Reads a request that occupies all of the memory.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use cluster::NamespacedName;
 use engine::{Config, RequestMemory, Timing};
-use picker::{Endpoint, Pool, PromptTokenRange, Scheduler, SchedulingPolicy, TargetModel, UseCase};
+use picker::{Endpoint, GatewayOptions, Pool, PromptTokenRange, Scheduler, SchedulingPolicy, TargetModel, UseCase};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpSocket, TcpStream},
@@ -112,6 +112,22 @@ pub(crate) async fn start_with_policy(
     targets: &[(&str, u32)],
     policy: SchedulingPolicy,
 ) -> GatewayFixture {
+    let options =
+        GatewayOptions { drain_timeout: Some(DRAIN_TIMEOUT), debug_headers: true, ..GatewayOptions::default() };
+    start_gateway(engines, targets, policy, options).await
+}
+
+/// Starts `engines` and a gateway like [`start`] with `options`.
+pub(crate) async fn start_with_options(engines: Vec<Config>, options: GatewayOptions) -> GatewayFixture {
+    start_gateway(engines, &[], SchedulingPolicy::least_loaded(), options).await
+}
+
+async fn start_gateway(
+    engines: Vec<Config>,
+    targets: &[(&str, u32)],
+    policy: SchedulingPolicy,
+    options: GatewayOptions,
+) -> GatewayFixture {
     let shutdown = CancellationToken::new();
     let mut addresses = Vec::new();
     for config in engines {
@@ -123,13 +139,7 @@ pub(crate) async fn start_with_policy(
     scheduler.replace(vec![pool(&scheduler, &addresses, targets)]);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let gateway = listener.local_addr().unwrap();
-    tokio::spawn(picker::serve_gateway(
-        listener,
-        Arc::clone(&scheduler),
-        picker::DEFAULT_REQUEST_MEMORY,
-        Some(DRAIN_TIMEOUT),
-        shutdown.clone(),
-    ));
+    tokio::spawn(picker::serve_gateway(listener, Arc::clone(&scheduler), options, shutdown.clone()));
     GatewayFixture { gateway, engines: addresses, scheduler, shutdown }
 }
 

@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use crate::gateway_fixture::{
     DRAIN_TIMEOUT, GatewayFixture, HttpResponse, TIMEOUT, engine_config, get, metric, pool, post, receive, send, start,
-    start_with_listeners, unreachable_address, wait_until,
+    start_with_listeners, start_with_options, unreachable_address, wait_until,
 };
 use engine::{Config, Timing};
+use picker::GatewayOptions;
 use rstest::rstest;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -47,6 +48,39 @@ async fn stream_contains_usage_and_model_name_of_client() {
     assert!(events[5].contains(r#""completion_tokens":4"#));
     assert_eq!(events[6], "[DONE]");
     assert_eq!(response.header("content-type"), Some("text/event-stream; charset=utf-8"));
+}
+
+#[rstest]
+#[case::default(false)]
+#[case::debug_headers(true)]
+#[tokio::test]
+async fn internal_headers_are_sent_on_request_only(#[case] debug_headers: bool) {
+    let options = GatewayOptions { debug_headers, ..GatewayOptions::default() };
+    let fixture = start_with_options(vec![engine_config(&["chat"])], options).await;
+    let response = post(fixture.gateway, "/v1/chat/completions", CHAT).await;
+    assert_eq!((response.status(), response.head.contains("x-ostler-")), (200, debug_headers), "{}", response.head);
+}
+
+/// An engine sends requests to the addresses in some of these headers.
+#[tokio::test]
+async fn control_headers_of_clients_do_not_reach_the_engine() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let fixture = start_with_listeners(std::slice::from_ref(&listener)).await;
+    let mut client = TcpStream::connect(fixture.gateway).await.unwrap();
+    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nX-Prefiller-Host-Port: 169.254.169.254:80\r\n\
+        x-data-parallel-host-port: 169.254.169.254:80\r\nX-SLO-E2E-ms: 1\r\nx-gateway-destination-endpoint: 10.0.0.1:1\r\n\
+        x-llm-d-model-name-rewrite: other\r\nx-ostler-pod: p\r\nx-request-id: abc\r\n";
+    client.write_all(format!("{head}content-length: {}\r\n\r\n{CHAT}", CHAT.len()).as_bytes()).await.unwrap();
+    let (mut engine, _) = listener.accept().await.unwrap();
+    let mut received = Vec::new();
+    while !received.ends_with(b"}") {
+        engine.read_buf(&mut received).await.unwrap();
+    }
+    let received = String::from_utf8(received).unwrap().to_ascii_lowercase();
+    let (head, body) = received.split_once("\r\n\r\n").unwrap();
+    let mut names: Vec<&str> = head.lines().skip(1).map(|line| line.split_once(':').unwrap().0).collect();
+    names.sort_unstable();
+    assert_eq!((names.as_slice(), body), (["content-length", "host", "x-request-id"].as_slice(), CHAT));
 }
 
 /// Reads a request from `stream`. Returns false at the end of the stream.

@@ -16,8 +16,8 @@ use futures::StreamExt as _;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use picker::{
-    DEFAULT_REQUEST_MEMORY, EndpointPicker, PoolGroup, Scheduler, SchedulingPolicy, parse_config, watch_backend_pools,
-    watch_inference_pool,
+    DEFAULT_REQUEST_MEMORY, EndpointPicker, GatewayOptions, PoolGroup, Scheduler, SchedulingPolicy, parse_config,
+    watch_backend_pools, watch_inference_pool,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -192,8 +192,7 @@ fn first<R>(matches: impl Fn(&R) -> bool) -> impl Fn(&R) -> bool {
 async fn probe_statuses(scheduler: &Arc<Scheduler>) -> Vec<(&'static str, u16)> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, shutdown) = (listener.local_addr().unwrap(), CancellationToken::new());
-    let gateway =
-        picker::serve_gateway(listener, Arc::clone(scheduler), DEFAULT_REQUEST_MEMORY, None, shutdown.clone());
+    let gateway = picker::serve_gateway(listener, Arc::clone(scheduler), GatewayOptions::default(), shutdown.clone());
     let gateway = tokio::spawn(gateway);
     let mut statuses = Vec::new();
     for path in ["/livez", "/readyz", "/health"] {

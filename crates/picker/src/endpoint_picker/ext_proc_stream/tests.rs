@@ -166,6 +166,26 @@ fn data_parallel_endpoint_is_sent_in_header() {
     assert!(removed.contains(&"x-data-parallel-host-port".to_owned()), "clients must not set the header");
 }
 
+/// An engine sends requests to the addresses in some of these headers.
+#[test]
+fn control_headers_of_clients_are_removed() {
+    let sent = [
+        ("X-Prefiller-Host-Port", "169.254.169.254:80"),
+        ("x-data-parallel-host-port", "169.254.169.254:80"),
+        ("X-SLO-E2E-ms", "1"),
+        ("x-llm-d-video-fps", "1"),
+        ("x-gateway-destination-endpoint", "169.254.169.254:80"),
+        ("x-ostler-pod", "p"),
+        ("x-request-id", "abc"),
+        ("authorization", "Bearer t"),
+    ];
+    let request = complete_request(vec![headers(&sent, false), body(BODY, true)]);
+    let (set, removed) = header_mutation(&request.responses("m", &scheduling_result(None), None)[0]);
+    assert_eq!(set.into_keys().collect::<Vec<_>>(), ["x-gateway-destination-endpoint"]);
+    let is_removed = sent.map(|(name, _)| removed.contains(&name.to_ascii_lowercase()));
+    assert_eq!(is_removed, [true, true, true, true, false, true, false, false], "the destination is replaced");
+}
+
 #[rstest]
 #[case::not_json("not json")]
 #[case::no_model(r#"{"prompt":"hi"}"#)]
