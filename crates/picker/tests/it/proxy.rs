@@ -83,6 +83,41 @@ async fn control_headers_of_clients_do_not_reach_the_engine() {
     assert_eq!((names.as_slice(), body), (["content-length", "host", "x-request-id"].as_slice(), CHAT));
 }
 
+/// Events of the Messages API and of the Responses API, cut at every position.
+// spec: GW-53
+#[rstest]
+#[case::messages("/v1/messages", "event: message_start\ndata: {\"message\":{\"id\":\"1\",\"model\":\"t-v1\"}}\n\n")]
+#[case::responses(
+    "/v1/responses",
+    "event: response.created\ndata: {\"response\":{\"id\":\"1\",\"model\":\"t-v1\"}}\n\n"
+)]
+#[tokio::test]
+async fn nested_model_name_is_restored_in_streams(#[case] path: &str, #[case] event: &'static str) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let fixture = start_with_listeners(std::slice::from_ref(&listener)).await;
+    fixture.scheduler.replace(vec![pool(&fixture.scheduler, &fixture.engines, &[("t-v1", 1)])]);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            assert!(read_request(&mut stream).await);
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+            let chunks: String = event.chars().map(|byte| format!("1\r\n{byte}\r\n")).collect();
+            stream.write_all(format!("{head}{chunks}0\r\n\r\n").as_bytes()).await.unwrap();
+        }
+    });
+    let response = post(fixture.gateway, path, STREAM).await;
+    assert_eq!((response.status(), response.body), (200, event.replace("t-v1", "chat")));
+}
+
+// spec: GW-53
+#[tokio::test]
+async fn errors_of_engines_name_the_model_of_the_client() {
+    let fixture = start(vec![engine_config(&["other"])], &[("gamma", 1)]).await;
+    let response = post(fixture.gateway, "/v1/chat/completions", CHAT).await;
+    let message = response.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(response.status() == 404 && message.contains("The model `chat` does not exist."), "{message}");
+    assert!(!response.body.contains("gamma"), "{}", response.body);
+}
+
 /// Reads a request from `stream`. Returns false at the end of the stream.
 async fn read_request(stream: &mut TcpStream) -> bool {
     let mut received = Vec::new();

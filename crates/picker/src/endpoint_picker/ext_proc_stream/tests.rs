@@ -389,12 +389,21 @@ fn restored_response(content_type: &str, chunks: &[&[u8]], end: ResponseEnd) -> 
 #[case::events("text/event-stream", "data: {\"id\":\"1\",\"model\":\"tuned\"}\n\ndata: [DONE]\n\n")]
 #[case::document("application/json", r#"{"model":"tuned","choices":[{"text":"tuned"}]}"#)]
 #[case::truncated("application/json", r#"{"model":"tun"#)]
+#[case::messages(
+    "text/event-stream",
+    "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"1\",\"model\":\"tuned\"}}\n\n"
+)]
+#[case::responses(
+    "text/event-stream",
+    "event: response.created\ndata: {\"response\":{\"output\":[{\"x\":\"tuned\"}],\"model\":\"tuned\"}}\n\n"
+)]
+#[case::error("application/json", r#"{"error":{"message":"The model `tuned` does not exist.","code":404}}"#)]
 fn model_name_is_restored_at_every_chunk_boundary(
     #[case] content_type: &str,
     #[case] response: &str,
     #[values(ResponseEnd::LastChunk, ResponseEnd::EmptyChunk, ResponseEnd::Trailers)] end: ResponseEnd,
 ) {
-    let expect = response.replace(r#""model":"tuned""#, r#""model":"chat""#);
+    let expect = response.replace(r#""model":"tuned""#, r#""model":"chat""#).replace("`tuned`", "`chat`");
     for size in 1..=response.len() {
         let chunks: Vec<&[u8]> = response.as_bytes().chunks(size).collect();
         assert_eq!(restored_response(content_type, &chunks, end), expect, "chunks of {size}");
