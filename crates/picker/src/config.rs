@@ -13,7 +13,7 @@ mod plugins;
 mod profile_handler;
 mod profiles;
 
-use crate::policy::{Parser, SchedulingPolicy};
+use crate::policy::{Parser, ProfileHandler, SchedulingPolicy};
 use document::{API_VERSIONS, DEFAULT_CONFIG, EndpointPickerConfig, PluginReference};
 use plugins::Plugins;
 
@@ -49,6 +49,10 @@ pub fn parse_config(text: &str) -> Result<ParsedConfig, ConfigError> {
     let profiles = profiles::build_profiles(&config, &plugins)?;
     let (profile_handler, primary_port) =
         profile_handler::build_profile_handler(&mut plugins, profiles, &mut warnings)?;
+    let profile_handler = match profile_handler {
+        ProfileHandler::Single(profile) if text.trim().is_empty() => ProfileHandler::by_role(profile),
+        handler => handler,
+    };
     let prefix_configs = plugins.prefix_configs;
     Ok(ParsedConfig { policy: SchedulingPolicy { profile_handler, prefix_configs, parser, primary_port }, warnings })
 }

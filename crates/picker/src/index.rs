@@ -267,6 +267,25 @@ mod tests {
         assert_eq!(pool.ready_endpoints[1].address.to_string(), "10.0.0.1:8001");
     }
 
+    #[rstest]
+    #[case::prefiller(&["prefiller"], "False NoReadyEndpoints: No selected Pod that serves requests is ready; 1 of 1 endpoints only computes prompts.")]
+    #[case::prefillers(&["prefiller", "prefiller"], "False NoReadyEndpoints: No selected Pod that serves requests is ready; 2 of 2 endpoints only compute prompts.")]
+    #[case::pair(&["prefiller", "decoder"], "True EndpointsReady: 2 of 2 endpoints are ready.")]
+    fn pool_without_an_endpoint_that_serves_requests_is_not_ready(#[case] types: &[&str], #[case] expect: &str) {
+        let pods = (1..).zip(types).map(|(number, component_type)| {
+            let mut pod = (*pod(&format!("pod-{number}"), &format!("10.0.0.{number}"), true)).clone();
+            pod["metadata"]["labels"]["fusioninfer.io/component-type"] = json!(component_type);
+            Arc::new(pod)
+        });
+        let objects = WatchedObjects {
+            backend_pools: vec![pool("p", &[8000])],
+            pods: pods.collect(),
+            ..WatchedObjects::default()
+        };
+        let condition = &index(&objects).pool_conditions.pop_first().unwrap().1[0];
+        assert_eq!(format!("{:?} {}: {}", condition.status, condition.reason, condition.message), expect);
+    }
+
     #[test]
     fn reads_prompt_token_range_of_pod() {
         let range = |annotations: Value| {

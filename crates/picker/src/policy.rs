@@ -7,6 +7,7 @@ use fastrand::Rng;
 use crate::{
     candidate::Candidate,
     endpoint::Endpoint,
+    filter::{Filter, Labels, Role},
     profile::{Picker, Profile},
     request::{RequestInfo, estimate_tokens},
     scheduling_request::SchedulingRequest,
@@ -94,7 +95,7 @@ impl SchedulingPolicy {
     pub fn least_loaded() -> Self {
         let profile = Profile { filters: Vec::new(), scorers: Vec::new(), picker: Picker::MaxScore, max_endpoints: 1 };
         Self {
-            profile_handler: ProfileHandler::Single(profile),
+            profile_handler: ProfileHandler::by_role(profile),
             prefix_configs: Vec::new(),
             parser: Parser::RequireModel,
             primary_port: None,
@@ -107,6 +108,15 @@ impl SchedulingPolicy {
             ProfileHandler::Single(profile) => !profile.scorers.is_empty(),
             ProfileHandler::PrefillDecode { prefill, decode, .. } => {
                 !prefill.scorers.is_empty() || !decode.scorers.is_empty()
+            }
+        }
+    }
+
+    /// Returns whether requests are sent to endpoints with these labels.
+    pub(crate) fn serves_requests(&self, labels: &Labels) -> bool {
+        match &self.profile_handler {
+            ProfileHandler::Single(profile) | ProfileHandler::PrefillDecode { decode: profile, .. } => {
+                profile.matches_labels(labels)
             }
         }
     }
@@ -188,6 +198,21 @@ impl SchedulingPolicy {
     }
 }
 
+// === impl ProfileHandler ===
+
+impl ProfileHandler {
+    /// Selects by `profile` an endpoint that serves the request, and for a prompt that it does not cache an endpoint that
+    /// computes the prompt, if the pool has such endpoints. Endpoints without a role serve requests.
+    pub(crate) fn by_role(profile: Profile) -> Self {
+        let with_role = |role| {
+            let filters = [vec![Filter::Role(role)], profile.filters.clone()].concat();
+            Profile { filters, ..profile.clone() }
+        };
+        let decider = Decider::UncachedBytesAbove { bytes: 0 };
+        Self::PrefillDecode { prefill: with_role(Role::Prefill), decode: with_role(Role::Decode), decider }
+    }
+}
+
 // === impl Decider ===
 
 impl Decider {
@@ -205,7 +230,7 @@ impl Decider {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{candidate::tests::candidate, filter::Filter, profile::Picker, request, score::Scorer};
+    use crate::{candidate::tests::candidate, request, score::Scorer};
     use rstest::rstest;
 
     const PREFIX: PrefixConfig = PrefixConfig { block_size: 4, max_blocks: 100, lru_capacity: 1_000 };

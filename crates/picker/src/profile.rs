@@ -7,7 +7,7 @@ use fastrand::Rng;
 use crate::{
     candidate::Candidate,
     endpoint::Endpoint,
-    filter::Filter,
+    filter::{Filter, Labels},
     scheduling_request::SchedulingRequest,
     score::{Scorer, least_loaded, state::SchedulerState},
 };
@@ -63,12 +63,16 @@ impl Profile {
         scored.into_iter().take(self.max_endpoints.max(1)).map(|(candidate, _)| candidate).collect()
     }
 
+    /// Returns whether an endpoint with these labels passes all filters.
+    pub(crate) fn matches_labels(&self, labels: &Labels) -> bool {
+        self.filters.iter().all(|filter| filter.matches(labels))
+    }
+
     /// Returns the candidates that pass all filters. An endpoint that refuses connections has no queue and would score
     /// best, so it is retained only if all endpoints refuse connections. Endpoints that are intended for prompts of another
     /// size are retained only if none is intended for this size.
     fn filter<'a>(&self, request: &SchedulingRequest<'_>, candidates: &[&'a Candidate]) -> Vec<&'a Candidate> {
-        let passes =
-            |candidate: &&Candidate| self.filters.iter().all(|filter| filter.matches(&candidate.endpoint.labels));
+        let passes = |candidate: &&Candidate| self.matches_labels(&candidate.endpoint.labels);
         let mut candidates: Vec<&Candidate> = candidates.iter().copied().filter(passes).collect();
         if candidates.iter().any(|candidate| !candidate.connection_refused) {
             candidates.retain(|candidate| !candidate.connection_refused);

@@ -93,6 +93,8 @@ pub(crate) struct Selection {
     pub(crate) explanation: String,
     /// Counts the request as in flight.
     _in_flight: InFlight,
+    /// Counts the prompt as in flight on the prefill endpoint, if there is one, until the response starts.
+    prefill_in_flight: Option<InFlight>,
 }
 
 // === impl Scheduler ===
@@ -188,7 +190,7 @@ impl Scheduler {
         let is_other = |endpoint: &Arc<Endpoint>| {
             endpoint.address != permit.selection.result.endpoint.address && !permit.failed.contains(&endpoint.address)
         };
-        self.current_pool(permit).is_some_and(|pool| pool.ready_endpoints.iter().any(is_other))
+        self.current_pool(permit).is_some_and(|pool| pool.serving_endpoints().any(is_other))
     }
 
     fn current_pool(&self, permit: &Permit) -> Option<Arc<Pool>> {
@@ -258,6 +260,11 @@ impl Permit {
         self.failed.len().saturating_add(1)
     }
 
+    /// Records that the response starts: the prompt has been computed.
+    pub(crate) fn record_response_start(&mut self) {
+        self.selection.prefill_in_flight = None;
+    }
+
     /// Records that an endpoint other than the selected one served the request and caches its prompt.
     pub(crate) fn record_served_endpoint(&self, endpoint: SocketAddr) {
         let ModelRoute { pool, prefix_hashes, .. } = &self.route;
@@ -315,13 +322,16 @@ impl ModelRoute {
         let endpoints = pool.ready_endpoints.iter().filter(eligible);
         let result = pool.scheduling.schedule(&request, endpoints, Instant::now(), rng);
         let result = result.ok_or_else(|| RoutingError::NoEndpointAvailable(pool.key.clone()))?;
-        let count = pool.ready_endpoints.len();
+        let count = pool.serving_endpoints().count();
         let plural = if count == 1 { "" } else { "s" };
         let retries = if failed.is_empty() { String::new() } else { format!(", after {} failed", failed.len()) };
-        let explanation =
-            format!("{} in flight, of {count} endpoint{plural}{retries}", result.endpoint.state.requests());
+        let prefill = result.prefill_endpoint.as_ref();
+        let prefill_pod = prefill.map(|endpoint| format!(", prefill on {}", endpoint.pod)).unwrap_or_default();
+        let requests = result.endpoint.state.requests();
+        let explanation = format!("{requests} in flight, of {count} endpoint{plural}{prefill_pod}{retries}");
         let in_flight = result.endpoint.state.begin(self.estimated_tokens);
-        Ok(Selection { result, explanation, _in_flight: in_flight })
+        let prefill_in_flight = prefill.map(|endpoint| endpoint.state.begin(request.prompt_tokens()));
+        Ok(Selection { result, explanation, _in_flight: in_flight, prefill_in_flight })
     }
 }
 
@@ -416,6 +426,58 @@ mod tests {
         assert!(matches!(scheduler.retry(&mut permit), Err(RoutingError::NoEndpointAvailable(_))));
         drop(permit);
         assert_eq!(requests(), [0, 0]);
+    }
+
+    /// Returns a scheduler with a pool of one endpoint for each component type.
+    fn scheduler_of_types(component_types: &[&str]) -> Scheduler {
+        let scheduler = Scheduler::new(SchedulingPolicy::least_loaded(), 1);
+        let endpoint = |(number, component_type): (u8, &&str)| {
+            let labels = [("fusioninfer.io/component-type".to_owned(), (*component_type).to_owned())].into();
+            Arc::new(Endpoint { labels, ..endpoint(number) })
+        };
+        let endpoints = (1..).zip(component_types).map(endpoint).collect();
+        let pool = snapshot::tests::pool(NamespacedName::new("ns", "p"), endpoints);
+        scheduler.replace(vec![Pool { allows_implicit_use_cases: true, ..pool }]);
+        scheduler
+    }
+
+    fn prefill_pod(permit: &Permit) -> Option<&str> {
+        permit.selection.result.prefill_endpoint.as_ref().map(|endpoint| endpoint.pod.as_str())
+    }
+
+    #[test]
+    fn prompt_is_computed_by_the_prefiller_with_the_fewest_tokens_in_flight() {
+        let scheduler = scheduler_of_types(&["prefiller", "decoder", "prefiller"]);
+        let mut first = admit(&scheduler, 100).unwrap();
+        let second = admit(&scheduler, 10).unwrap();
+        let mut prefill_pods = [prefill_pod(&first).unwrap().to_owned(), prefill_pod(&second).unwrap().to_owned()];
+        prefill_pods.sort();
+        assert_eq!(([pod(&first), pod(&second)], prefill_pods), (["pod-2"; 2], ["pod-1", "pod-3"].map(str::to_owned)));
+        first.record_response_start();
+        assert_eq!(prefill_pod(&admit(&scheduler, 10).unwrap()), prefill_pod(&first), "its prompt is computed");
+        let expect = format!("1 in flight, of 1 endpoint, prefill on {}", prefill_pod(&second).unwrap());
+        assert_eq!(second.selection.explanation, expect);
+    }
+
+    #[rstest]
+    #[case::no_prefiller(&["decoder", "worker"], true, true)]
+    #[case::prefillers_only(&["prefiller", "prefiller"], false, false)]
+    #[case::one_decoder(&["decoder", "prefiller"], true, false)]
+    fn requests_are_never_sent_to_prefillers(
+        #[case] component_types: &[&str],
+        #[case] is_admitted: bool,
+        #[case] is_retried: bool,
+    ) {
+        let scheduler = scheduler_of_types(component_types);
+        assert_eq!(scheduler.snapshot().pools.first_key_value().unwrap().1.is_serving(), is_admitted);
+        let permit = admit(&scheduler, 10);
+        assert_eq!(permit.is_ok(), is_admitted);
+        let Ok(mut permit) = permit else { return };
+        assert_ne!(component_types[usize::from(pod(&permit).as_bytes()[4] - b'1')], "prefiller");
+        assert_eq!(
+            (scheduler.has_other_endpoint(&permit), scheduler.retry(&mut permit).is_ok()),
+            (is_retried, is_retried)
+        );
     }
 
     #[tokio::test]

@@ -43,6 +43,16 @@ impl Pool {
         self.ready_endpoints.get(index)
     }
 
+    /// Returns the ready endpoints to which requests are sent. Other endpoints only compute prompts.
+    pub(crate) fn serving_endpoints(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
+        self.ready_endpoints.iter().filter(|endpoint| self.scheduling.policy().serves_requests(&endpoint.labels))
+    }
+
+    /// Returns whether an endpoint serves requests.
+    pub(crate) fn is_serving(&self) -> bool {
+        self.serving_endpoints().next().is_some()
+    }
+
     /// Returns whether requests may name `model` as their target: any one if the pool serves models without a use case,
     /// otherwise only targets of use cases.
     fn has_target(&self, model: &str) -> bool {
@@ -78,7 +88,7 @@ impl Snapshot {
         };
         candidates.retain(|pool| pool.allows_implicit_use_cases);
         // The models of these pools are unknown: prefer a pool with ready endpoints, then the oldest.
-        candidates.sort_by_key(|pool| (pool.ready_endpoints.is_empty(), pool.creation_timestamp.as_str()));
+        candidates.sort_by_key(|pool| (!pool.is_serving(), pool.creation_timestamp.as_str()));
         candidates.first().map(|pool| (*pool, UseCase::implicit(model)))
     }
 

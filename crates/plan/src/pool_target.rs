@@ -47,4 +47,20 @@ impl PoolTarget {
         }
         Some(Self { selector, port: first.port })
     }
+
+    /// Returns whether all roles serve on the same port.
+    pub(crate) fn have_equal_ports(roles: &[Role]) -> bool {
+        roles.windows(2).all(|roles| roles[0].port == roles[1].port)
+    }
+
+    /// Returns the leaders of the prefillers and decoders of a pair. A pool has one port: if the ports of `roles` differ,
+    /// returns only the decoders, which can process complete requests.
+    pub(crate) fn select_pair(owner: &Owner, roles: &[Role], warnings: &mut Vec<Warning>) -> Option<Self> {
+        if Self::have_equal_ports(roles) {
+            return Self::select(owner, roles, None, warnings);
+        }
+        let message = "Prefillers and decoders serve on different ports, but a pool has only one; requests are routed only to decoders";
+        warnings.push(Warning::new(code::warning::PORTS_DIFFER, message));
+        Self::select(owner, roles, Some(ComponentType::Decoder), warnings)
+    }
 }

@@ -20,7 +20,7 @@ use crate::pool_target::PoolTarget;
 use crate::port_names::{DuplicatePortName, duplicate_port_name};
 use crate::replicas::ReplicaRange;
 use crate::role::{Role, Workload};
-use crate::router;
+use crate::router::{self, Router};
 use crate::topology::{Routing, Topology};
 
 /// Default port of an engine (topology.md).
@@ -74,7 +74,7 @@ pub(crate) fn topology(
     let router_role = spec.roles.iter().find(|role| role.component_type == ComponentType::Router);
     let router =
         router_role.map(|role| router::build_router(&owner, role, &roles, picker_image, &mut warnings)).transpose()?;
-    let routing = routing(&owner, &roles, disaggregated, &mut warnings);
+    let routing = routing(&owner, &roles, disaggregated, router.as_ref(), &mut warnings);
     let labels = labels::from_pairs([(labels::SERVICE, owner.name.as_str())]);
     Ok((Topology { owner, labels, roles, gang, routing, router }, warnings))
 }
@@ -283,11 +283,32 @@ fn ignored_field_warnings(role: &ApiRole) -> Vec<Warning> {
         .collect()
 }
 
-/// Returns the routing of a service to its leaders, or to the decoders of a pair, which can process complete requests.
-/// [`crate::components`] has the rule for `ome.io`.
-fn routing(owner: &Owner, roles: &[Role], disaggregated: bool, warnings: &mut Vec<Warning>) -> Option<Routing> {
+/// Returns whether all roles are prefillers or decoders. By default the gateway selects by role, and workers would receive
+/// requests as decoders do.
+fn is_only_pair(roles: &[Role]) -> bool {
+    let component_types = [ComponentType::Prefiller, ComponentType::Decoder].map(ComponentType::as_str);
+    roles.iter().all(|role| component_types.contains(&role.labels[labels::COMPONENT_TYPE].as_str()))
+}
+
+/// Returns the routing of a service to its leaders. The pool of a pair contains prefillers and decoders only if the gateway
+/// distinguishes them, otherwise the decoders, which can process complete requests. [`crate::components`] has the rule for
+/// `ome.io`.
+fn routing(
+    owner: &Owner,
+    roles: &[Role],
+    disaggregated: bool,
+    router: Option<&Router>,
+    warnings: &mut Vec<Warning>,
+) -> Option<Routing> {
     let component_type = disaggregated.then_some(ComponentType::Decoder);
-    let PoolTarget { selector, port } = PoolTarget::select(owner, roles, component_type, warnings)?;
+    let PoolTarget { selector, port } = match router {
+        None if disaggregated && is_only_pair(roles) => PoolTarget::select_pair(owner, roles, warnings)?,
+        // The warnings are those of the router.
+        Some(router) if disaggregated && router.pairs_endpoints() => {
+            PoolTarget::select_pair(owner, roles, &mut Vec::new())?
+        }
+        _ => PoolTarget::select(owner, roles, component_type, warnings)?,
+    };
     let launch = launch::inspect(engine_container(&PoolTarget::roles(roles, component_type).next()?.template)?);
     Some(Routing {
         selector,

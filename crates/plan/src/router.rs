@@ -52,6 +52,15 @@ pub(crate) struct RouterNames {
 /// Label key of the picker's Pods.
 const APP: &str = "app";
 
+// === impl Router ===
+
+impl Router {
+    /// Returns whether the configuration pairs each decode endpoint with a prefill endpoint.
+    pub(crate) fn pairs_endpoints(&self) -> bool {
+        strategy::PAIRING_HANDLERS.iter().any(|handler| self.config.contains(handler))
+    }
+}
+
 // === impl RouterNames ===
 
 impl RouterNames {
@@ -136,19 +145,14 @@ fn pool_target(
     strategy: RoutingStrategy,
     warnings: &mut Vec<Warning>,
 ) -> Option<PoolTarget> {
-    let decoders = Some(ComponentType::Decoder);
     if !has_pair(engines) {
         let component_type = (count_type(engines, ComponentType::Worker) == 1).then_some(ComponentType::Worker);
         return PoolTarget::select(owner, engines, component_type, warnings);
     }
-    let same_port = engines.iter().all(|role| role.port == engines[0].port);
-    // A pool has one port. Decoders can process complete requests.
-    let component_type = if strategy == RoutingStrategy::PdDisaggregation && same_port { None } else { decoders };
-    if !same_port {
-        let message = "Prefillers and decoders serve on different ports, but a pool has only one; requests are routed only to decoders";
-        warnings.push(Warning::new(code::warning::PORTS_DIFFER, message));
+    if strategy == RoutingStrategy::PdDisaggregation || !PoolTarget::have_equal_ports(engines) {
+        return PoolTarget::select_pair(owner, engines, warnings);
     }
-    PoolTarget::select(owner, engines, component_type, warnings)
+    PoolTarget::select(owner, engines, Some(ComponentType::Decoder), warnings)
 }
 
 /// Validates the route and adds the pool as its default backend.

@@ -110,6 +110,9 @@ where
                 if is_complete {
                     drop(messages.take_reservation(0));
                 }
+                if let Some(scheduled) = &mut scheduled {
+                    scheduled.permit.record_response_start();
+                }
                 (responses, false)
             }
             Action::ReturnResponseBody(mut message) => {

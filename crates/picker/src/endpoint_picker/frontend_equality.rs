@@ -81,7 +81,7 @@ fn case() -> impl Strategy<Value = Case> {
     let endpoint = (
         prop::option::of(0..3000_u64),
         prop::option::of((0..6_u32, 0..5_u32)),
-        prop::option::of(prop::sample::select(vec!["prefill", "decode"])),
+        prop::option::of(prop::sample::select(vec!["prefill", "decode", "both"])),
     );
     let endpoint = endpoint.prop_map(|(tokens_in_flight, metrics, role)| EndpointCase {
         tokens_in_flight,
@@ -120,6 +120,23 @@ impl Case {
         let Some(config) = CONFIGS.get(self.config) else { return SchedulingPolicy::least_loaded() };
         let header = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n";
         parse_config(&if config.is_empty() { String::new() } else { format!("{header}{config}") }).unwrap().policy
+    }
+
+    /// Returns whether the policy pairs endpoints by their roles, as the defaults do.
+    fn distinguishes_roles(&self) -> bool {
+        CONFIGS.get(self.config).is_none_or(|config| config.is_empty() || config.contains("pd-profile-handler"))
+    }
+
+    /// Returns whether the request was not sent to an endpoint that only computes prompts, and its prompt to none that only
+    /// serves requests.
+    fn has_allowed_roles(&self, outcome: &Outcome, engines: &Engines) -> bool {
+        let Outcome::Sent { engine, prefiller, .. } = outcome else { return true };
+        let role = |address: SocketAddr| {
+            let index = engines.addresses.iter().position(|other| *other == address).unwrap();
+            self.endpoints[index].role
+        };
+        let prefiller = prefiller.as_ref().map(|address| role(address.parse().unwrap()));
+        role(*engine) != Some("prefill") && prefiller.is_none_or(|role| ["prefill", "both"].map(Some).contains(&role))
     }
 
     /// Returns the pool with new states, and the requests in flight before the first one.
@@ -281,6 +298,9 @@ fn both_frontends_send_equal_requests_to_the_same_endpoint() {
         let mut engines = engines.borrow_mut();
         let native = runtime.block_on(case.native(&mut engines));
         let ext_proc = runtime.block_on(case.ext_proc(&engines));
-        prop_assert_eq!(native, ext_proc);
+        prop_assert_eq!(&native, &ext_proc);
+        for outcome in &native {
+            prop_assert!(!case.distinguishes_roles() || case.has_allowed_roles(outcome, &engines), "{:?}", outcome);
+        }
     });
 }

@@ -37,7 +37,7 @@ fn visible_models<'a>(
 ) -> impl Iterator<Item = (&'a str, &'a NamespacedName, &'a str)> {
     let mut models = BTreeMap::new();
     let pools = snapshot.pools.values().filter(|candidate| pool.is_none_or(|key| candidate.key == *key));
-    for candidate in pools.filter(|candidate| !candidate.ready_endpoints.is_empty()) {
+    for candidate in pools.filter(|candidate| candidate.is_serving()) {
         for (model, use_case) in &candidate.use_cases {
             // The pool of the oldest use case serves the model, whether it is ready or not.
             if pool.is_some() || snapshot.by_model.get(model) == Some(&candidate.key) {

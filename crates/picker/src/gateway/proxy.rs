@@ -141,8 +141,9 @@ impl Proxy {
         &self,
         response: Response<Incoming>,
         rewritten: Option<&RewrittenModel>,
-        permit: Permit,
+        mut permit: Permit,
     ) -> Response<ResponseBody> {
+        permit.record_response_start();
         let (head, incoming) = response.into_parts();
         let mut headers = forwarded_headers(&head.headers);
         let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();

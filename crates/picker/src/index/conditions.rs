@@ -34,6 +34,14 @@ pub(super) fn ready_condition(pool: &Pool) -> Condition {
             Condition::new("Ready", false, code::NO_ENDPOINTS, "The selector matches no running Pod.")
         }
         0 => Condition::new("Ready", false, code::NO_READY_ENDPOINTS, "No selected Pod is ready."),
+        ready if !pool.is_serving() => {
+            let verb = if ready == 1 { "computes" } else { "compute" };
+            let message = format!(
+                "No selected Pod that serves requests is ready; {ready} of {} endpoints only {verb} prompts.",
+                pool.endpoint_count
+            );
+            Condition::new("Ready", false, code::NO_READY_ENDPOINTS, message)
+        }
         ready => Condition::new(
             "Ready",
             true,

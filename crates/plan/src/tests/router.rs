@@ -149,6 +149,42 @@ fn pool_selects_leaders(#[case] roles: &str, #[case] router: &str, #[case] kind:
     assert_eq!(codes(&plan).join(" "), warning);
 }
 
+/// The native gateway distinguishes prefillers and decoders by default, and by a configuration that pairs them.
+#[rstest]
+#[case::pair(PAIR, None, "", "")]
+#[case::pair_and_worker(&format!("{PAIR}, {WORKER}"), None, "decoder", "")]
+#[case::different_ports(&different_ports(), None, "decoder", "PortsDiffer")]
+#[case::worker(WORKER, None, "", "")]
+#[case::pairing_strategy(PAIR, Some(", strategy: pd-disaggregation"), "", "")]
+#[case::pairing_strategy_and_worker(&format!("{PAIR}, {WORKER}"), Some(", strategy: pd-disaggregation"), "", "")]
+#[case::pairing_strategy_and_different_ports(&different_ports(), Some(", strategy: pd-disaggregation"), "decoder", "PortsDiffer")]
+#[case::other_strategy(PAIR, Some(""), "decoder", "")]
+#[case::pairing_configuration(
+    PAIR,
+    Some(", endpointPickerConfig: 'plugins: [{type: disagg-profile-handler}]'"),
+    "",
+    ""
+)]
+#[case::other_configuration(PAIR, Some(", endpointPickerConfig: 'plugins: []'"), "decoder", "")]
+fn backend_pool_contains_prefillers_if_the_gateway_distinguishes_them(
+    #[case] roles: &str,
+    #[case] router: Option<&str>,
+    #[case] kind: &str,
+    #[case] warning: &str,
+) {
+    let without_router = || service(roles, "").replace(", {name: entry, componentType: router}", "");
+    let plan = plan_with_supply(&router.map_or_else(without_router, |router| service(roles, router)));
+    let selector = &object(&plan, "BackendPool")["spec"]["selector"];
+    assert_eq!(selector["fusioninfer.io/component-type"].as_str().unwrap_or_default(), kind);
+    assert_eq!(selector["leaderworkerset.sigs.k8s.io/worker-index"], "0");
+    assert_eq!(codes(&plan).join(" "), warning);
+}
+
+/// Returns a pair whose prefiller serves on another port.
+fn different_ports() -> String {
+    PAIR.replacen("TEMPLATE", "{spec: {containers: [{name: e, image: i, args: [--port, '9000']}]}}", 1)
+}
+
 // spec: TOP-88
 #[rstest]
 #[case::named("ports: [{containerPort: 9100, name: metrics}, {containerPort: 8080, name: http}]", 8080)]
@@ -164,8 +200,7 @@ fn pool_has_the_port_of_the_engine(#[case] container: &str, #[case] port: u16) {
 
 #[test]
 fn pair_with_different_ports_routes_to_decoders() {
-    let roles = PAIR.replacen("TEMPLATE", "{spec: {containers: [{name: e, image: i, args: [--port, '9000']}]}}", 1);
-    let plan = plan_with_router(&roles, ", strategy: pd-disaggregation");
+    let plan = plan_with_router(&different_ports(), ", strategy: pd-disaggregation");
     let pool = &object(&plan, "InferencePool")["spec"];
     assert_eq!(pool["selector"]["matchLabels"]["fusioninfer.io/component-type"], "decoder");
     assert_eq!((&pool["targetPorts"], codes(&plan)), (&json!([{"number": 8000}]), vec!["PortsDiffer"]));
