@@ -129,6 +129,7 @@ impl EndpointPicker {
             model: request.model(),
             body: &request.body,
             info: &request.info,
+            path: &request.path,
         };
         let permit = self.scheduler.admit(&admission, |endpoint| request.allows(endpoint.address));
         let permit = permit.map_err(|error| match error {

@@ -7,7 +7,7 @@ use std::sync::{
 
 use tokio::{sync::Notify, time::Instant};
 
-use crate::engine_metrics::EngineMetrics;
+use crate::{endpoint_health::EndpointHealth, engine_metrics::EngineMetrics};
 
 /// State of one endpoint, which is retained when its Pod object changes.
 #[derive(Debug, Default)]
@@ -17,6 +17,8 @@ pub struct EndpointState {
     /// Last scraped metrics and when they were scraped.
     last_metrics: Mutex<Option<(Arc<EngineMetrics>, Instant)>>,
     connection_refused: AtomicBool,
+    /// Whether requests may be sent to the endpoint.
+    pub(crate) health: EndpointHealth,
     /// Whether the endpoint is being scraped.
     is_scraped: AtomicBool,
     /// Notified to request a scrape before the next one is due.

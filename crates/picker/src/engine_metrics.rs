@@ -13,6 +13,8 @@ pub(crate) struct EngineMetrics {
     pub(crate) kv_cache_usage: Option<f64>,
     /// LoRA adapters.
     pub(crate) lora_adapters: Option<LoraAdapters>,
+    /// Whether the engine sleeps: it accepts requests and does not respond.
+    pub(crate) is_asleep: bool,
 }
 
 /// State of the LoRA adapters of one engine.
@@ -56,6 +58,10 @@ pub(crate) fn parse_metrics(text: &str) -> EngineMetrics {
             "vllm:lora_requests_info" if value > newest_timestamp => {
                 newest_timestamp = value;
                 metrics.lora_adapters = Some(parse_lora_adapters(labels));
+            }
+            "vllm:engine_sleep_state" => {
+                let is_awake_series = label_value(labels, "sleep_state") == Some("awake");
+                metrics.is_asleep |= is_awake_series == (value == 0.0);
             }
             _ => {}
         }
@@ -151,6 +157,19 @@ mod tests {
     )]
     fn parses_metrics(#[case] text: &str, #[case] expect: EngineMetrics) {
         assert_eq!(parse_metrics(text), expect);
+    }
+
+    #[rstest]
+    #[case::awake(1, 0, 0, false)]
+    #[case::weights_offloaded(0, 1, 0, true)]
+    #[case::weights_discarded(0, 0, 1, true)]
+    fn finds_sleeping_engines(#[case] awake: u8, #[case] offloaded: u8, #[case] discarded: u8, #[case] expect: bool) {
+        let text = format!(
+            "vllm:engine_sleep_state{{engine=\"0\",model_name=\"tiny\",sleep_state=\"awake\"}} {awake}.0\n\
+             vllm:engine_sleep_state{{engine=\"0\",model_name=\"tiny\",sleep_state=\"weights_offloaded\"}} {offloaded}.0\n\
+             vllm:engine_sleep_state{{engine=\"0\",model_name=\"tiny\",sleep_state=\"discard_all\"}} {discarded}.0\n"
+        );
+        assert_eq!(parse_metrics(&text).is_asleep, expect);
     }
 
     #[test]

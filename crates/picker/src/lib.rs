@@ -10,7 +10,7 @@
 //!
 //! 1. Bodies: `request` finds `model`, `stream`, `max_tokens` and the prompt in a request body; `model_rewrite` changes only
 //!    the bytes of a `model` value.
-//! 2. Decision: `endpoint`, `endpoint_state` and `engine_metrics` are its state, `candidate` and `scheduling_request` its
+//! 2. Decision: `endpoint`, `endpoint_state`, `endpoint_health` and `engine_metrics` are its state, `candidate` and `scheduling_request` its
 //!    input; `filter`, `score`, `profile` and `policy` select endpoints, and `config` builds a policy;
 //!    `control_headers` passes the selection to engines.
 //! 3. Pools: `use_case`, `pool_scheduling` and `snapshot`; `index` builds pools and status conditions from the watched
@@ -26,6 +26,7 @@ pub mod code;
 mod config;
 mod control_headers;
 mod endpoint;
+mod endpoint_health;
 mod endpoint_picker;
 mod endpoint_registry;
 mod endpoint_state;

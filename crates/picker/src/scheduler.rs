@@ -9,9 +9,11 @@ use cluster::NamespacedName;
 use fastrand::Rng;
 use supervisor::Supervisor;
 use tokio::time::Instant;
+use xxhash_rust::xxh64::xxh64;
 
 use crate::{
     endpoint::Endpoint,
+    endpoint_health::{HealthChange, RequestOutcome},
     endpoint_registry::EndpointRegistry,
     endpoint_state::{EndpointState, InFlight},
     index::PoolStates,
@@ -48,6 +50,8 @@ pub(crate) struct AdmissionRequest<'a> {
     pub(crate) body: &'a [u8],
     /// Fields of the body.
     pub(crate) info: &'a RequestInfo,
+    /// Path of the API, without a query.
+    pub(crate) path: &'a str,
 }
 
 /// The model of a request to admit.
@@ -82,6 +86,8 @@ pub(crate) struct ModelRoute {
     prompt_bytes: usize,
     estimated_tokens: u64,
     prefix_hashes: Vec<Vec<u64>>,
+    /// Hash of target model and path: an engine may serve a model on some paths only.
+    served_key: u64,
 }
 
 /// The selected endpoints of a request.
@@ -185,10 +191,13 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Returns whether an endpoint is ready that the request was not sent to.
+    /// Returns whether an endpoint is ready that the request was not sent to and that may serve it.
     pub(crate) fn has_other_endpoint(&self, permit: &Permit) -> bool {
+        let now = Instant::now();
         let is_other = |endpoint: &Arc<Endpoint>| {
-            endpoint.address != permit.selection.result.endpoint.address && !permit.failed.contains(&endpoint.address)
+            endpoint.address != permit.selection.result.endpoint.address
+                && !permit.failed.contains(&endpoint.address)
+                && permit.route.may_be_sent_to(endpoint, now)
         };
         self.current_pool(permit).is_some_and(|pool| pool.serving_endpoints().any(is_other))
     }
@@ -273,10 +282,20 @@ impl Permit {
         }
     }
 
-    /// Scrapes the selected endpoint immediately after a failed request. A dead engine fails fast and has an empty queue, so
-    /// it would attract requests until the next scrape.
-    pub(crate) fn record_failure(&self) {
-        self.selection.result.endpoint.state.scrape_requested.notify_one();
+    /// Records what happened to the request on the selected endpoint. After a failure, the endpoint is scraped immediately: a
+    /// dead engine fails fast and has an empty queue, so it would attract requests until the next scrape.
+    pub(crate) fn record_outcome(&self, outcome: RequestOutcome) {
+        let Endpoint { address, pod, state, .. } = &*self.selection.result.endpoint;
+        if !matches!(outcome, RequestOutcome::Responded(status) if !status.is_server_error()) {
+            state.scrape_requested.notify_one();
+        }
+        match state.health.record_outcome(outcome, self.route.served_key, Instant::now()) {
+            Some(HealthChange::Ejected(duration)) => {
+                tracing::info!(%address, %pod, ?outcome, ?duration, "endpoint failed, selecting other endpoints");
+            }
+            Some(HealthChange::Recovered) => tracing::info!(%address, %pod, "endpoint responds again"),
+            None => {}
+        }
     }
 }
 
@@ -298,8 +317,15 @@ impl ModelRoute {
             prompt_bytes: request.info.prompt_bytes(),
             estimated_tokens: request.info.estimated_tokens(),
             prefix_hashes: pool.scheduling.policy().prefix_hashes(&target_model, request.body, request.info),
+            served_key: served_key(&target_model, request.path),
             target_model,
         })
+    }
+
+    /// Returns whether the endpoint is healthy and may serve the model.
+    fn may_be_sent_to(&self, endpoint: &Endpoint, now: Instant) -> bool {
+        let health = &endpoint.state.health;
+        !health.is_asleep(now) && health.is_available(now) && health.may_serve(self.served_key, now)
     }
 
     /// Selects an endpoint of `pool` that is not in `failed`.
@@ -318,10 +344,22 @@ impl ModelRoute {
             prompt_bytes: self.prompt_bytes,
             prefix_hashes: &self.prefix_hashes,
         };
-        let eligible = |endpoint: &&Arc<Endpoint>| !failed.contains(&endpoint.address) && is_allowed(endpoint);
-        let endpoints = pool.ready_endpoints.iter().filter(eligible);
-        let result = pool.scheduling.schedule(&request, endpoints, Instant::now(), rng);
+        let now = Instant::now();
+        let mut schedule = |is_eligible: &dyn Fn(&Endpoint) -> bool| {
+            let is_eligible = |endpoint: &&Arc<Endpoint>| {
+                !failed.contains(&endpoint.address)
+                    && is_allowed(endpoint)
+                    && !endpoint.state.health.is_asleep(now)
+                    && is_eligible(endpoint)
+            };
+            pool.scheduling.schedule(&request, pool.ready_endpoints.iter().filter(is_eligible), now, rng)
+        };
+        // If all endpoints failed or do not serve the model, the response of one of them decides.
+        let result = schedule(&|endpoint| self.may_be_sent_to(endpoint, now))
+            .or_else(|| schedule(&|endpoint| endpoint.state.health.may_serve(self.served_key, now)))
+            .or_else(|| schedule(&|_| true));
         let result = result.ok_or_else(|| RoutingError::NoEndpointAvailable(pool.key.clone()))?;
+        result.endpoint.state.health.record_request(now);
         let count = pool.serving_endpoints().count();
         let plural = if count == 1 { "" } else { "s" };
         let retries = if failed.is_empty() { String::new() } else { format!(", after {} failed", failed.len()) };
@@ -333,6 +371,11 @@ impl ModelRoute {
         let prefill_in_flight = prefill.map(|endpoint| endpoint.state.begin(request.prompt_tokens()));
         Ok(Selection { result, explanation, _in_flight: in_flight, prefill_in_flight })
     }
+}
+
+/// Returns the hash of a target model and a path.
+fn served_key(target_model: &str, path: &str) -> u64 {
+    xxh64(target_model.as_bytes(), xxh64(path.as_bytes(), 0))
 }
 
 /// Returns the pool and the target model of a request. Only a request that names a model may search all pools.
@@ -364,6 +407,9 @@ impl<'a> RequestedModel<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::{collections::BTreeSet, time::Duration};
+
+    use http::StatusCode;
     use rstest::rstest;
 
     use super::*;
@@ -390,7 +436,8 @@ mod tests {
         let body = format!(r#"{{"model":"m","prompt":"{prompt}"}}"#);
         let info = request::parse_request(body.as_bytes()).unwrap();
         let model = RequestedModel::Name("m");
-        let request = AdmissionRequest { pool: None, model, body: body.as_bytes(), info: &info };
+        let request =
+            AdmissionRequest { pool: None, model, body: body.as_bytes(), info: &info, path: "/v1/completions" };
         scheduler.admit(&request, |_| true)
     }
 
@@ -478,6 +525,75 @@ mod tests {
             (scheduler.has_other_endpoint(&permit), scheduler.retry(&mut permit).is_ok()),
             (is_retried, is_retried)
         );
+    }
+
+    /// Returns a scheduler with a pool of three endpoints, and their states.
+    fn scheduler_of_three() -> (Scheduler, Vec<Arc<EndpointState>>) {
+        let scheduler = Scheduler::new(SchedulingPolicy::least_loaded(), 1);
+        let endpoints: Vec<_> = (1..=3).map(|number| Arc::new(endpoint(number))).collect();
+        let states = endpoints.iter().map(|endpoint| Arc::clone(&endpoint.state)).collect();
+        let pool = snapshot::tests::pool(NamespacedName::new("ns", "p"), endpoints);
+        scheduler.replace(vec![Pool { allows_implicit_use_cases: true, ..pool }]);
+        (scheduler, states)
+    }
+
+    /// Returns the Pods that 30 requests are sent to.
+    fn selected_pods(scheduler: &Scheduler) -> BTreeSet<String> {
+        (0..30).filter_map(|_| Some(pod(&admit(scheduler, 10).ok()?).to_owned())).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sleeping_engine_takes_no_request() {
+        let (scheduler, states) = scheduler_of_three();
+        let sleep = |index: usize, is_asleep| states[index].health.record_sleep(is_asleep, Instant::now());
+        sleep(0, true);
+        assert_eq!(selected_pods(&scheduler), ["pod-2", "pod-3"].map(str::to_owned).into());
+        [1, 2].into_iter().for_each(|index| sleep(index, true));
+        assert!(matches!(admit(&scheduler, 10), Err(RoutingError::NoEndpointAvailable(_))), "it would hang");
+        sleep(2, false);
+        let mut permit = admit(&scheduler, 10).unwrap();
+        assert_eq!((pod(&permit), scheduler.has_other_endpoint(&permit)), ("pod-3", false));
+        assert!(scheduler.retry(&mut permit).is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failed_endpoint_is_ejected_and_probed_by_one_request() {
+        let (scheduler, states) = scheduler_of_three();
+        let mut permits: Vec<Permit> = (0..3).map(|_| admit(&scheduler, 10).unwrap()).collect();
+        permits.sort_by(|left, right| pod(left).cmp(pod(right)));
+        permits.iter().for_each(|permit| permit.record_outcome(RequestOutcome::NotConnected));
+        assert_eq!(selected_pods(&scheduler).len(), 3, "if all failed, requests are sent to any of them");
+        let ok = RequestOutcome::Responded(StatusCode::OK);
+        permits[1..].iter().for_each(|permit| permit.record_outcome(ok));
+        assert_eq!(selected_pods(&scheduler), ["pod-2", "pod-3"].map(str::to_owned).into());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let _busy: Vec<_> = states[1..].iter().map(|state| state.begin(1_000_000)).collect();
+        drop(permits);
+        let probe = admit(&scheduler, 10).unwrap();
+        assert_eq!(pod(&probe), "pod-1");
+        assert_eq!(selected_pods(&scheduler), ["pod-2", "pod-3"].map(str::to_owned).into());
+        probe.record_outcome(ok);
+        drop(probe);
+        assert_eq!(selected_pods(&scheduler), ["pod-1".to_owned()].into());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn endpoint_that_does_not_serve_a_model_is_remembered() {
+        let (scheduler, _) = scheduler_of_three();
+        let not_found = RequestOutcome::Responded(StatusCode::NOT_FOUND);
+        let mut permit = admit(&scheduler, 10).unwrap();
+        let first = pod(&permit).to_owned();
+        permit.record_outcome(not_found);
+        assert!(scheduler.has_other_endpoint(&permit) && !selected_pods(&scheduler).contains(&first));
+        for _ in 0..2 {
+            scheduler.retry(&mut permit).unwrap();
+            permit.record_outcome(not_found);
+        }
+        assert!(!scheduler.has_other_endpoint(&permit));
+        drop(permit);
+        assert_eq!(selected_pods(&scheduler).len(), 3, "the engines answer requests for a model that none serves");
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert_eq!(selected_pods(&scheduler).len(), 3);
     }
 
     #[tokio::test]

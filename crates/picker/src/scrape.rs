@@ -121,7 +121,9 @@ fn record(result: ScrapeResult, address: SocketAddr, state: &EndpointState) {
         }
     }
     if let ScrapeResult::Metrics(metrics) = result {
-        state.record_metrics(metrics, Instant::now());
+        let now = Instant::now();
+        state.health.record_sleep(metrics.is_asleep, now);
+        state.record_metrics(metrics, now);
     }
 }
 

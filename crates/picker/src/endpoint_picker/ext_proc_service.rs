@@ -1,10 +1,10 @@
 //! Runs the `ext_proc` stream of each request: messages of the proxy, scheduling, and reports about the response.
 
-use std::{error::Error, sync::Arc};
+use std::{error::Error, net::SocketAddr, sync::Arc};
 
 use apimachinery::catch_future_panic;
 use bytes::Bytes;
-use http::request::Parts;
+use http::{StatusCode, request::Parts};
 use http_body::Body;
 use http_server::{BodyError, HeadMemoryExhausted, HeadReservation};
 use prost::Message as _;
@@ -19,6 +19,7 @@ use super::{
     metrics::RunningRequest,
 };
 use crate::{
+    endpoint_health::RequestOutcome,
     ext_proc::{ProcessingRequest, ProcessingResponse, processing_request::Request},
     openai_error::OpenAiError,
     scheduler::Permit,
@@ -138,13 +139,8 @@ where
                 }
             }
         };
-        if let (Some(served), Some(scheduled)) = (stream.served_endpoint.take(), &scheduled)
-            && picker.is_other_endpoint(scheduled.permit.selection.result.endpoint.address, served)
-        {
-            scheduled.permit.record_served_endpoint(served);
-        }
-        if let (true, Some(scheduled)) = (std::mem::take(&mut stream.response_failed), &scheduled) {
-            scheduled.permit.record_failure();
+        if let (Some(status), Some(scheduled)) = (stream.response_status.take(), &scheduled) {
+            record_response(picker, &scheduled.permit, status, stream.served_endpoint.take());
         }
         for response in responses {
             // The receiver is dropped when the client or the proxy disconnects.
@@ -155,6 +151,19 @@ where
         if is_last {
             return Ok(());
         }
+    }
+}
+
+/// Records the status of the response, and the endpoint that sent it.
+fn record_response(picker: &EndpointPicker, permit: &Permit, status: StatusCode, served: Option<SocketAddr>) {
+    let selected = permit.selection.result.endpoint.address;
+    match served.filter(|served| picker.is_other_endpoint(selected, *served)) {
+        // The proxy sends a request to a fallback endpoint if the selected one fails.
+        Some(served) => {
+            permit.record_served_endpoint(served);
+            permit.record_outcome(RequestOutcome::Failed);
+        }
+        None => permit.record_outcome(RequestOutcome::Responded(status)),
     }
 }
 

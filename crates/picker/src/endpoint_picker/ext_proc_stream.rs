@@ -7,6 +7,7 @@
 use std::net::SocketAddr;
 
 use bytes::{Buf, Bytes};
+use http::StatusCode;
 use http_server::BodyBuffer;
 use tonic::Status;
 
@@ -51,8 +52,10 @@ pub(super) struct ExtProcStream {
     client_control_headers: Vec<String>,
     /// Endpoint that served the request, as reported by the proxy.
     pub(super) served_endpoint: Option<SocketAddr>,
-    /// Whether the response has a 5xx status: the engine failed, or the proxy could not reach it.
-    pub(super) response_failed: bool,
+    /// Status of the response. The proxy generates 5xx responses if it could not reach the engine.
+    pub(super) response_status: Option<StatusCode>,
+    /// Path of the request, without a query.
+    path: String,
     /// The model name that was replaced in the request, if any.
     pub(super) rewritten: Option<RewrittenModel>,
     /// Restores the model name in the response body.
@@ -83,6 +86,8 @@ pub(super) struct CompleteRequest {
     pub(super) info: RequestInfo,
     /// Model name for the engines, if a header states one.
     pub(super) target_model: Option<String>,
+    /// Path of the request, without a query.
+    pub(super) path: String,
     /// `ip` or `ip:port` of the endpoints that may be selected; `None` allows all endpoints.
     subset: Option<Vec<String>>,
     /// Control headers that the client set.
@@ -114,7 +119,8 @@ impl ExtProcStream {
             subset: None,
             client_control_headers: Vec::new(),
             served_endpoint: None,
-            response_failed: false,
+            response_status: None,
+            path: String::new(),
             rewritten: None,
             restorer: None,
         }
@@ -140,7 +146,7 @@ impl ExtProcStream {
             Some(Request::RequestTrailers(_)) => Ok(self.finish_request(RequestEnd::Trailers)),
             Some(Request::ResponseHeaders(headers)) => {
                 self.served_endpoint = served_endpoint(&metadata);
-                self.response_failed = response_status(&headers).is_some_and(|status| status >= 500);
+                self.response_status = response_status(&headers);
                 self.restorer = self.rewritten.take().and_then(|model| response_restorer(&model, &headers));
                 let reply = if self.restorer.is_some() { request_response_body() } else { skip_response_body() };
                 Ok(Action::Respond(vec![reply]))
@@ -161,6 +167,8 @@ impl ExtProcStream {
         let value =
             |name: &str| headers.iter().rfind(|header| header.key.eq_ignore_ascii_case(name)).map(HeaderValue::text);
         self.model_rewrite = MODEL_REWRITE_HEADERS.into_iter().find_map(value).filter(|name| !name.is_empty());
+        let path = value(":path").unwrap_or_default();
+        self.path = path.split('?').next().unwrap_or_default().to_owned();
         self.content_length = value("content-length").and_then(|length| length.parse().ok());
         let names = headers.iter().map(|header| header.key.to_ascii_lowercase());
         self.client_control_headers = names.filter(|name| is_control_header(name)).collect();
@@ -216,7 +224,8 @@ impl ExtProcStream {
         end: RequestEnd,
     ) -> CompleteRequest {
         let client_control_headers = std::mem::take(&mut self.client_control_headers);
-        CompleteRequest { body, info, target_model, subset: self.subset.take(), client_control_headers, end }
+        let (path, subset) = (std::mem::take(&mut self.path), self.subset.take());
+        CompleteRequest { body, info, target_model, path, subset, client_control_headers, end }
     }
 }
 
@@ -366,7 +375,7 @@ fn subset_hint(metadata: &Metadata) -> Option<Vec<String>> {
     })
 }
 
-fn response_status(message: &HttpHeaders) -> Option<u16> {
+fn response_status(message: &HttpHeaders) -> Option<StatusCode> {
     header(message, ":status")?.parse().ok()
 }
 

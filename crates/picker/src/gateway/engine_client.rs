@@ -81,6 +81,15 @@ pub(super) enum EngineError {
     Timeout,
 }
 
+// === impl EngineError ===
+
+impl EngineError {
+    /// Returns whether no connection was established.
+    pub(super) fn is_connect(&self) -> bool {
+        matches!(self, Self::Connection(error) if error.is_connect())
+    }
+}
+
 // === impl EngineClient ===
 
 impl EngineClient {

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     control_headers::{destination, engine_headers},
+    endpoint_health::RequestOutcome,
     model_rewrite::{self, RewrittenModel},
     openai_error::OpenAiError,
     routing_error::RoutingError,
@@ -90,6 +91,7 @@ impl Proxy {
             model: RequestedModel::Name(&request.model.name),
             body: &request.body,
             info: &request.info,
+            path: request.path.split('?').next().unwrap_or_default(),
         };
         let mut permit = self.scheduler.admit(&admission, |_| true)?;
         let rewritten = (permit.route.target_model != request.model.name).then(|| RewrittenModel {
@@ -105,6 +107,7 @@ impl Proxy {
             let address = permit.selection.result.endpoint.address;
             let attempt = self.engine_client.send(upstream_request(&request, &body, &permit, rewritten.is_some()));
             let (result, copy) = hold_copy(body, RETRY_WINDOW, attempt).await;
+            permit.record_outcome(outcome(&result));
             match result {
                 Ok(response)
                     if copy.is_some()
@@ -125,7 +128,6 @@ impl Proxy {
                 }
                 Err(error) => {
                     tracing::debug!(%address, %error, "endpoint failed before it responded");
-                    permit.record_failure();
                     if permit.attempts() >= MAX_ATTEMPTS {
                         return Err(RoutingError::NoEndpointAvailable(permit.route.pool.key.clone()).into());
                     }
@@ -159,6 +161,14 @@ impl Proxy {
         *response.status_mut() = head.status;
         *response.headers_mut() = headers;
         response
+    }
+}
+
+fn outcome(result: &Result<Response<Incoming>, EngineError>) -> RequestOutcome {
+    match result {
+        Ok(response) => RequestOutcome::Responded(response.status()),
+        Err(error) if error.is_connect() => RequestOutcome::NotConnected,
+        Err(_) => RequestOutcome::Failed,
     }
 }
 

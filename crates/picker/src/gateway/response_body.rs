@@ -10,7 +10,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::engine_body::{EngineBody, EngineBodyError};
-use crate::{model_rewrite::ModelRestorer, scheduler::Permit};
+use crate::{endpoint_health::RequestOutcome, model_rewrite::ModelRestorer, scheduler::Permit};
 
 /// Body of a response.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ struct UpstreamBody {
     incoming: EngineBody<Incoming>,
     restorer: Option<ModelRestorer>,
     /// Counts the request as in flight until the end of the body.
-    _permit: Permit,
+    permit: Permit,
 }
 
 // === impl ResponseBody ===
@@ -46,7 +46,7 @@ impl ResponseBody {
     /// Returns the body of an engine. `restorer` changes it if the model was rewritten.
     pub(super) fn upstream(incoming: Incoming, restorer: Option<ModelRestorer>, permit: Permit) -> Self {
         let incoming = EngineBody::new(incoming);
-        Self(Content::Upstream(Box::new(UpstreamBody { incoming, restorer, _permit: permit })))
+        Self(Content::Upstream(Box::new(UpstreamBody { incoming, restorer, permit })))
     }
 }
 
@@ -85,7 +85,11 @@ impl http_body::Body for ResponseBody {
 impl UpstreamBody {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, EngineBodyError>>> {
         loop {
-            let frame = ready!(Pin::new(&mut self.incoming).poll_frame(context)).transpose()?;
+            let frame = ready!(Pin::new(&mut self.incoming).poll_frame(context)).transpose();
+            if frame.is_err() {
+                self.permit.record_outcome(RequestOutcome::Failed);
+            }
+            let frame = frame?;
             let Some(restorer) = &mut self.restorer else { return Poll::Ready(frame.map(Ok)) };
             let Some(frame) = frame else {
                 let delayed = restorer.finish();

@@ -279,13 +279,17 @@ async fn disconnect_before_response_aborts_request() {
     assert_aborted_on_disconnect(r#"{"model":"chat","prompt":"x","max_tokens":3000,"ignore_eos":true}"#).await;
 }
 
+/// Requests avoid an endpoint that cannot be connected to, except for one probe after a second.
 #[tokio::test]
 async fn unreachable_endpoint_is_skipped() {
     let fixture = start(vec![engine_config(&["chat"])], &[]).await;
     let (_socket, unreachable) = unreachable_address();
     fixture.scheduler.replace(vec![pool(&fixture.scheduler, &[unreachable, fixture.engines[0]], &[])]);
+    let (start_time, mut failures) = (Instant::now(), 0);
     for _ in 0..16 {
         let response = post(fixture.gateway, "/v1/chat/completions", CHAT).await;
+        failures += u64::from(response.header("x-ostler-decision").unwrap().ends_with("after 1 failed"));
+        assert!(failures <= 1 + start_time.elapsed().as_secs(), "{failures} requests were sent to it");
         assert_eq!(
             (response.status(), response.header("x-ostler-endpoint")),
             (200, Some(fixture.engines[0].to_string().as_str()))
@@ -346,6 +350,19 @@ async fn request_is_retried_on_an_endpoint_that_became_ready_meanwhile() {
     let response = receive(client).await;
     let expected = (200, Some("0 in flight, of 1 endpoint, after 1 failed"));
     assert_eq!((response.status(), response.header("x-ostler-decision")), expected);
+}
+
+/// Two engines of one pool serve different models.
+#[tokio::test]
+async fn mixed_pool_learns_which_engine_serves_a_model() {
+    let fixture = start(vec![engine_config(&["a"]), engine_config(&["b"])], &[("a", 1), ("b", 1)]).await;
+    let mut retries = 0;
+    for _ in 0..32 {
+        let response = post(fixture.gateway, "/v1/chat/completions", CHAT).await;
+        assert_eq!((response.status(), response.json()["model"].as_str()), (200, Some("chat")));
+        retries += usize::from(response.header("x-ostler-decision").unwrap().ends_with("after 1 failed"));
+    }
+    assert!(retries <= 2, "{retries} requests were sent to an engine that does not serve their model");
 }
 
 #[tokio::test]

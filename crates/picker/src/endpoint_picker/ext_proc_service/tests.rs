@@ -135,6 +135,39 @@ async fn requests_that_stop_release_their_memory_to_others() {
     assert_eq!(outcomes_without_memory(0).await, [Some((200, 5)), Some((408, 32))]);
 }
 
+/// Sends a request, to which host 1 responds with `status` and others with 200. Returns the host of the selected endpoint.
+async fn respond(picker: &Arc<EndpointPicker>, status: &'static str) -> u8 {
+    let (sender, mut responses) = open(picker);
+    sender.send_body(r#"{"model":"m"}"#, 100, true);
+    let Some(Response::RequestHeaders(reply)) = responses.next().await.unwrap().unwrap().response else { panic!() };
+    responses.next().await.unwrap().unwrap();
+    let set = reply.response.unwrap().header_mutation.unwrap().set_headers;
+    let destination = set[0].header.as_ref().unwrap().text();
+    let host = destination.strip_prefix("10.0.0.").unwrap().strip_suffix(":8000").unwrap().parse().unwrap();
+    let raw_value = Bytes::from_static(if host == 1 { status } else { "200" }.as_bytes());
+    let header = HeaderValue { key: ":status".to_owned(), raw_value, ..HeaderValue::default() };
+    let headers = Some(HeaderMap { headers: vec![header] });
+    sender.send(Request::ResponseHeaders(HttpHeaders { headers, end_of_stream: true }));
+    responses.next().await.unwrap().unwrap();
+    host
+}
+
+/// The proxy responds with 503 if it cannot connect to the endpoint.
+#[rstest]
+#[case::failures("503", 3)]
+#[case::model_not_served("404", 1)]
+#[tokio::test(start_paused = true)]
+async fn endpoint_that_fails_is_avoided(#[case] status: &'static str, #[case] expected: usize) {
+    let picker = picker(MIB);
+    let pool = pool(picker.pool.clone(), [1, 2].map(|number| Arc::new(endpoint(number))).into());
+    picker.scheduler.replace(vec![Pool { allows_implicit_use_cases: true, ..pool }]);
+    let mut failures = 0;
+    for _ in 0..64 {
+        failures += usize::from(respond(&picker, status).await == 1);
+    }
+    assert_eq!(failures, expected);
+}
+
 /// Many streams of which only the beginning arrives, or whose request is complete and whose response never ends: those that
 /// fit are open, the others end at once.
 #[rstest]

@@ -419,14 +419,13 @@ fn long_chunk_of_a_response_is_returned_in_several_messages() {
 }
 
 #[rstest]
-#[case::ok("200", false)]
-#[case::too_many("429", false)]
-#[case::unavailable("503", true)]
-#[case::invalid("x", false)]
-fn response_failures_are_recorded(#[case] status: &str, #[case] expect: bool) {
+#[case::ok("200", Some(StatusCode::OK))]
+#[case::unavailable("503", Some(StatusCode::SERVICE_UNAVAILABLE))]
+#[case::invalid("x", None)]
+fn status_of_the_response_is_recorded(#[case] status: &str, #[case] expect: Option<StatusCode>) {
     let mut stream = ExtProcStream::new(Parser::RequireModel);
     stream.handle(response_headers(&[(":status", status)], false)).unwrap();
-    assert_eq!(stream.response_failed, expect);
+    assert_eq!(stream.response_status, expect);
 }
 
 #[test]
