@@ -3,6 +3,7 @@
 mod engine_body;
 mod engine_client;
 mod engine_request_body;
+mod event_stream;
 mod forwarded_headers;
 mod models;
 mod proxied_request;

@@ -74,6 +74,11 @@ impl OpenAiError {
         Self { code: Some("engine_failed"), ..Self::new(StatusCode::BAD_GATEWAY, message) }
     }
 
+    /// Returns the error for an engine that failed while it responded.
+    pub(crate) fn response_incomplete() -> Self {
+        Self { message: "The engine failed before the response was complete.".into(), ..Self::engine_failed() }
+    }
+
     /// Returns the error for a request whose processing panicked.
     pub(crate) fn internal_error() -> Self {
         let message = "The request failed because of an internal error.";

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use xxhash_rust::xxh64::xxh64;
 
 use crate::{
+    control_headers::destination,
     endpoint::Endpoint,
     endpoint_health::{HealthChange, RequestOutcome},
     endpoint_registry::EndpointRegistry,
@@ -267,6 +268,11 @@ impl Permit {
     /// Returns the number of endpoints to which the request was sent.
     pub(crate) fn attempts(&self) -> usize {
         self.failed.len().saturating_add(1)
+    }
+
+    /// Returns the address to which the request is sent.
+    pub(crate) fn destination(&self) -> SocketAddr {
+        destination(self.selection.result.endpoint.address, self.route.pool.scheduling.policy().primary_port)
     }
 
     /// Records that the response starts: the prompt has been computed.

@@ -2,26 +2,42 @@
 
 use std::{
     future::Future as _,
+    io,
+    net::SocketAddr,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::{
+    net::TcpStream,
+    time::{Instant, Sleep, sleep, timeout},
+};
 
 /// Maximum time between two chunks of a body.
 const STALL_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
+/// Time without a chunk of an event stream after which the gateway checks whether the engine accepts connections. vLLM closes
+/// its listener on SIGTERM and sends nothing more on open streams, until it is killed. Engines that complete their streams
+/// before they end send tokens in this time.
+const PROBE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Timeout of this check.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// A body with a limited time between chunks.
-#[derive(Debug)]
 pub(super) struct EngineBody<B> {
     body: B,
+    /// Address of an engine that sends an event stream.
+    event_source: Option<SocketAddr>,
     last_frame: Instant,
-    /// Elapses [`STALL_TIMEOUT`] after the last frame or an earlier one. It is reset only when it elapses, since that is
-    /// cheaper than for each token.
-    stall_timer: Pin<Box<Sleep>>,
+    /// Elapses when the time since the last frame, or since an earlier one, has to be checked. It is reset only when it elapses,
+    /// since that is cheaper than for each token.
+    timer: Pin<Box<Sleep>>,
+    /// Checks whether the engine refuses connections.
+    probe: Option<Pin<Box<dyn Future<Output = bool> + Send>>>,
 }
 
 /// Why a response ended early.
@@ -33,27 +49,47 @@ pub(super) enum EngineBodyError {
     /// The engine sent nothing for too long.
     #[error("the engine sent nothing for {} min", STALL_TIMEOUT.as_secs() / 60)]
     Stalled,
+    /// The engine sends nothing and accepts no connections.
+    #[error("the engine stopped")]
+    Stopped,
 }
 
 // === impl EngineBody ===
 
 impl<B> EngineBody<B> {
-    /// Returns `body` with the limit.
-    pub(super) fn new(body: B) -> Self {
-        Self { body, last_frame: Instant::now(), stall_timer: Box::pin(sleep(STALL_TIMEOUT)) }
+    /// Returns `body` with the limit. `event_source` is the address of the engine if it sends an event stream.
+    pub(super) fn new(body: B, event_source: Option<SocketAddr>) -> Self {
+        let interval = event_source.map_or(STALL_TIMEOUT, |_| PROBE_INTERVAL);
+        let (last_frame, timer) = (Instant::now(), Box::pin(sleep(interval)));
+        Self { body, event_source, last_frame, timer, probe: None }
     }
 
-    /// Waits until nothing has arrived for [`STALL_TIMEOUT`].
-    fn poll_stalled(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        while self.stall_timer.as_mut().poll(context).is_ready() {
-            let deadline = self.last_frame + STALL_TIMEOUT;
-            if deadline <= Instant::now() {
-                return Poll::Ready(());
+    /// Waits until nothing has arrived for [`STALL_TIMEOUT`], or until the engine has stopped.
+    fn poll_failed(&mut self, context: &mut Context<'_>) -> Poll<EngineBodyError> {
+        loop {
+            if let Some(probe) = &mut self.probe {
+                let is_refused = ready!(probe.as_mut().poll(context));
+                self.probe = None;
+                if is_refused {
+                    return Poll::Ready(EngineBodyError::Stopped);
+                }
             }
-            self.stall_timer.as_mut().reset(deadline);
+            ready!(self.timer.as_mut().poll(context));
+            let (now, interval) = (Instant::now(), self.event_source.map_or(STALL_TIMEOUT, |_| PROBE_INTERVAL));
+            if self.last_frame + STALL_TIMEOUT <= now {
+                return Poll::Ready(EngineBodyError::Stalled);
+            }
+            let is_silent = self.last_frame + interval <= now;
+            self.timer.as_mut().reset(if is_silent { now } else { self.last_frame } + interval);
+            self.probe = self.event_source.filter(|_| is_silent).map(|address| Box::pin(is_refused(address)) as _);
         }
-        Poll::Pending
     }
+}
+
+/// Returns whether `address` refuses connections.
+async fn is_refused(address: SocketAddr) -> bool {
+    let result = timeout(PROBE_TIMEOUT, TcpStream::connect(address)).await;
+    matches!(result, Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 impl<B: Body<Data = Bytes> + Unpin> Body for EngineBody<B>
@@ -68,10 +104,10 @@ where
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, EngineBodyError>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
-            self.last_frame = Instant::now();
+            (self.last_frame, self.probe) = (Instant::now(), None);
             return Poll::Ready(frame.map(|frame| Ok(frame?)));
         }
-        self.poll_stalled(context).map(|()| Some(Err(EngineBodyError::Stalled)))
+        self.poll_failed(context).map(|error| Some(Err(error)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -85,17 +121,26 @@ where
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use futures::{StreamExt as _, stream};
     use http_body_util::{BodyExt as _, StreamBody};
+    use rstest::rstest;
+    use tokio::net::TcpSocket;
 
+    use super::*;
+
+    /// The kernel accepts connections to the engine, if it has an address.
+    #[rstest]
+    #[case::document(false)]
+    #[case::event_stream(true)]
     #[tokio::test(start_paused = true)]
-    async fn fails_after_ten_minutes_of_silence_only() {
+    async fn fails_after_ten_minutes_of_silence_only(#[case] is_event_stream: bool) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let event_source = is_event_stream.then(|| listener.local_addr().unwrap());
         let tokens = stream::repeat(Bytes::from_static(b"token")).take(4).then(|token| async {
             sleep(Duration::from_secs(9 * 60)).await;
             Ok::<_, hyper::Error>(Frame::data(token))
         });
-        let mut body = EngineBody::new(StreamBody::new(tokens.chain(stream::pending()).boxed()));
+        let mut body = EngineBody::new(StreamBody::new(tokens.chain(stream::pending()).boxed()), event_source);
         let start = Instant::now();
         for _ in 0..4 {
             body.frame().await.unwrap().unwrap();
@@ -103,5 +148,18 @@ mod tests {
         let error = body.frame().await.unwrap().unwrap_err();
         assert_eq!(error.to_string(), "the engine sent nothing for 10 min");
         assert_eq!(start.elapsed(), Duration::from_secs((4 * 9 + 10) * 60));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn fails_soon_after_the_engine_stopped() {
+        let engine = TcpSocket::new_v4().unwrap();
+        engine.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let frames = stream::iter([Ok::<_, hyper::Error>(Frame::data(Bytes::from_static(b"token")))]);
+        let event_source = Some(engine.local_addr().unwrap());
+        let mut body = EngineBody::new(StreamBody::new(frames.chain(stream::pending()).boxed()), event_source);
+        let start = Instant::now();
+        body.frame().await.unwrap().unwrap();
+        let error = body.frame().await.unwrap().unwrap_err();
+        assert_eq!((error.to_string().as_str(), start.elapsed().as_secs()), ("the engine stopped", 5));
     }
 }

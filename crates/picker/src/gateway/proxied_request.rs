@@ -31,6 +31,15 @@ pub(super) struct ProxiedRequest {
     _head_reservation: HeadReservation,
 }
 
+// === impl ProxiedRequest ===
+
+impl ProxiedRequest {
+    /// Returns the path without the query.
+    pub(super) fn api_path(&self) -> &str {
+        self.path.split('?').next().unwrap_or_default()
+    }
+}
+
 /// Reads a request to `path`, without the prefix that addresses `pool`.
 ///
 /// # Errors

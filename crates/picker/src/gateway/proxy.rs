@@ -10,6 +10,7 @@ use super::{
     GatewayOptions,
     engine_client::{EngineClient, EngineError},
     engine_request_body::EngineRequestBody,
+    event_stream::Api,
     forwarded_headers::forwarded_headers,
     models,
     proxied_request::{ProxiedRequest, read_request},
@@ -19,7 +20,7 @@ use super::{
     route::{Route, match_path},
 };
 use crate::{
-    control_headers::{destination, engine_headers},
+    control_headers::engine_headers,
     endpoint_health::RequestOutcome,
     model_rewrite::{self, RewrittenModel},
     openai_error::OpenAiError,
@@ -91,7 +92,7 @@ impl Proxy {
             model: RequestedModel::Name(&request.model.name),
             body: &request.body,
             info: &request.info,
-            path: request.path.split('?').next().unwrap_or_default(),
+            path: request.api_path(),
         };
         let mut permit = self.scheduler.admit(&admission, |_| true)?;
         let rewritten = (permit.route.target_model != request.model.name).then(|| RewrittenModel {
@@ -119,7 +120,8 @@ impl Proxy {
                     tracing::debug!(%address, %status, "endpoint rejected the request, trying another");
                 }
                 Ok(response) => {
-                    return Ok(self.downstream_response(response, rewritten.as_ref(), permit));
+                    let api = Api::of_path(request.api_path());
+                    return Ok(self.downstream_response(response, rewritten.as_ref(), api, permit));
                 }
                 // Another endpoint would repeat the work, and the client has waited too long already.
                 Err(error @ EngineError::Timeout) => {
@@ -143,6 +145,7 @@ impl Proxy {
         &self,
         response: Response<Incoming>,
         rewritten: Option<&RewrittenModel>,
+        api: Api,
         mut permit: Permit,
     ) -> Response<ResponseBody> {
         permit.record_response_start();
@@ -151,13 +154,15 @@ impl Proxy {
         let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let is_compressed = headers.contains_key(header::CONTENT_ENCODING);
         let restorer = rewritten.and_then(|model| model.restorer(content_type, is_compressed));
-        if restorer.is_some() {
+        let is_event_stream = content_type.starts_with("text/event-stream") && !is_compressed;
+        if restorer.is_some() || is_event_stream {
             headers.remove(header::CONTENT_LENGTH);
         }
         if self.debug_headers {
             add_explanation_headers(&mut headers, &permit.selection);
         }
-        let mut response = Response::new(ResponseBody::upstream(incoming, restorer, permit));
+        let mut response =
+            Response::new(ResponseBody::upstream(incoming, restorer, is_event_stream.then_some(api), permit));
         *response.status_mut() = head.status;
         *response.headers_mut() = headers;
         response
@@ -189,7 +194,7 @@ fn upstream_request(
     *request.method_mut() = Method::POST;
     *request.uri_mut() = Uri::builder()
         .scheme("http")
-        .authority(destination(result.endpoint.address, primary_port).to_string())
+        .authority(permit.destination().to_string())
         .path_and_query(original.path.as_str())
         .build()
         .unwrap_or_default();

@@ -9,16 +9,19 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::engine_body::{EngineBody, EngineBodyError};
-use crate::{endpoint_health::RequestOutcome, model_rewrite::ModelRestorer, scheduler::Permit};
+use super::{
+    engine_body::{EngineBody, EngineBodyError},
+    event_stream::{Api, EventStream},
+};
+use crate::{
+    endpoint_health::RequestOutcome, model_rewrite::ModelRestorer, openai_error::OpenAiError, scheduler::Permit,
+};
 
 /// Body of a response.
-#[derive(Debug)]
 pub(super) struct ResponseBody(Content);
 
 /// Content of a body. If the client disconnects, it is dropped; this closes the connection to the engine, which aborts the
 /// request.
-#[derive(Debug)]
 enum Content {
     /// A complete body, until it is sent.
     Full(Option<Bytes>),
@@ -27,10 +30,12 @@ enum Content {
 }
 
 /// Body from an engine.
-#[derive(Debug)]
 struct UpstreamBody {
     incoming: EngineBody<Incoming>,
     restorer: Option<ModelRestorer>,
+    /// Ends an event stream that fails with an error event.
+    event_stream: Option<EventStream>,
+    is_ended: bool,
     /// Counts the request as in flight until the end of the body.
     permit: Permit,
 }
@@ -43,10 +48,17 @@ impl ResponseBody {
         Self(Content::Full(Some(bytes).filter(|bytes| !bytes.is_empty())))
     }
 
-    /// Returns the body of an engine. `restorer` changes it if the model was rewritten.
-    pub(super) fn upstream(incoming: Incoming, restorer: Option<ModelRestorer>, permit: Permit) -> Self {
-        let incoming = EngineBody::new(incoming);
-        Self(Content::Upstream(Box::new(UpstreamBody { incoming, restorer, permit })))
+    /// Returns the body of an engine. `restorer` changes it if the model was rewritten; `event_stream` is the API of an event
+    /// stream.
+    pub(super) fn upstream(
+        incoming: Incoming,
+        restorer: Option<ModelRestorer>,
+        event_stream: Option<Api>,
+        permit: Permit,
+    ) -> Self {
+        let incoming = EngineBody::new(incoming, event_stream.map(|_| permit.destination()));
+        let event_stream = event_stream.map(EventStream::new);
+        Self(Content::Upstream(Box::new(UpstreamBody { incoming, restorer, event_stream, is_ended: false, permit })))
     }
 }
 
@@ -67,14 +79,14 @@ impl http_body::Body for ResponseBody {
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Content::Full(bytes) => bytes.is_none(),
-            Content::Upstream(body) => body.restorer.is_none() && body.incoming.is_end_stream(),
+            Content::Upstream(body) => body.is_ended || body.is_unchanged() && body.incoming.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Content::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
-            Content::Upstream(body) if body.restorer.is_none() => body.incoming.size_hint(),
+            Content::Upstream(body) if body.is_unchanged() => body.incoming.size_hint(),
             Content::Upstream(_) => SizeHint::default(),
         }
     }
@@ -83,29 +95,61 @@ impl http_body::Body for ResponseBody {
 // === impl UpstreamBody ===
 
 impl UpstreamBody {
+    /// Returns whether the frames are those of the engine.
+    fn is_unchanged(&self) -> bool {
+        self.restorer.is_none() && self.event_stream.is_none()
+    }
+
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, EngineBodyError>>> {
-        loop {
-            let frame = ready!(Pin::new(&mut self.incoming).poll_frame(context)).transpose();
-            if frame.is_err() {
-                self.permit.record_outcome(RequestOutcome::Failed);
-            }
-            let frame = frame?;
-            let Some(restorer) = &mut self.restorer else { return Poll::Ready(frame.map(Ok)) };
-            let Some(frame) = frame else {
-                let delayed = restorer.finish();
-                self.restorer = None;
-                return Poll::Ready(
-                    Some(delayed).filter(|delayed| !delayed.is_empty()).map(|delayed| Ok(Frame::data(delayed))),
-                );
+        while !self.is_ended {
+            let data = match ready!(Pin::new(&mut self.incoming).poll_frame(context)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.process(data),
+                    Err(trailers) if self.is_unchanged() => return Poll::Ready(Some(Ok(trailers))),
+                    // Delayed bytes may follow.
+                    Err(_) => Bytes::new(),
+                },
+                Some(Err(error)) => return Poll::Ready(Some(self.fail(error))),
+                None => self.finish(),
             };
-            let restored = match frame.into_data() {
-                Ok(data) => restorer.push(&data),
-                Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
-            };
-            // The restorer may delay the whole chunk; do not send an empty frame.
-            if !restored.is_empty() {
-                return Poll::Ready(Some(Ok(Frame::data(restored))));
+            // The whole chunk may be delayed; do not send an empty frame.
+            if !data.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(data))));
             }
+        }
+        Poll::Ready(None)
+    }
+
+    /// Returns what can be sent after `data` was received.
+    fn process(&mut self, data: Bytes) -> Bytes {
+        let data = match &mut self.restorer {
+            Some(restorer) => restorer.push(&data),
+            None => data,
+        };
+        match &mut self.event_stream {
+            Some(stream) => stream.push(data),
+            None => data,
+        }
+    }
+
+    /// Returns the delayed bytes at the end of the body.
+    fn finish(&mut self) -> Bytes {
+        self.is_ended = true;
+        let data = self.restorer.as_mut().map(ModelRestorer::finish).unwrap_or_default();
+        match &mut self.event_stream {
+            Some(stream) => [stream.push(data), stream.finish()].concat().into(),
+            None => data,
+        }
+    }
+
+    /// Returns the end of a body that failed: an error event, if the body is an event stream.
+    fn fail(&mut self, error: EngineBodyError) -> Result<Frame<Bytes>, EngineBodyError> {
+        self.is_ended = true;
+        self.permit.record_outcome(RequestOutcome::Failed);
+        tracing::warn!(address = %self.permit.destination(), %error, "engine failed during a response");
+        match &self.event_stream {
+            Some(stream) => Ok(Frame::data(stream.fail(&OpenAiError::response_incomplete()))),
+            None => Err(error),
         }
     }
 }

@@ -190,6 +190,29 @@ async fn receive_rest(stream: &mut TcpStream) -> Vec<u8> {
     rest
 }
 
+/// The engine is killed in the middle of the second event.
+#[rstest]
+#[case::openai("/v1/chat/completions", "\"code\":\"engine_failed\"", "\n\ndata: [DONE]\n\n")]
+#[case::messages("/v1/messages", "event: error\ndata: {\"error\":{", "\"type\":\"error\"}\n\n")]
+#[case::responses("/v1/responses", "event: error\ndata: {\"code\":\"engine_failed\",", "\"type\":\"error\"}\n\n")]
+#[tokio::test]
+async fn killed_engine_ends_a_stream_with_an_error_event(#[case] path: &str, #[case] event: &str, #[case] end: &str) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let fixture = start_with_listeners(std::slice::from_ref(&listener)).await;
+    fixture.scheduler.replace(vec![pool(&fixture.scheduler, &fixture.engines, &[("target", 1)])]);
+    let client = send(fixture.gateway, "POST", path, STREAM).await;
+    let (mut engine, _) = listener.accept().await.unwrap();
+    assert!(read_request(&mut engine).await);
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    let text = "data: {\"model\":\"target\"}\n\ndata: {\"model\":\"tar";
+    engine.write_all(format!("{head}{:x}\r\n{text}\r\n", text.len()).as_bytes()).await.unwrap();
+    drop(engine);
+    let response = receive(client).await;
+    let rest = response.body.strip_prefix("data: {\"model\":\"chat\"}\n\n").expect(&response.body);
+    assert!(rest.contains(event) && rest.ends_with(end) && !rest.contains("tar"), "{rest}");
+    assert_eq!(response.status(), 200);
+}
+
 // spec: GW-51
 #[tokio::test]
 async fn traffic_is_split_by_weight_of_target_models() {
