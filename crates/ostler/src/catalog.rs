@@ -91,12 +91,32 @@ pub(crate) fn classes(shipped: &[Document]) -> Vec<Value> {
 mod tests {
     use std::path::{Path, PathBuf};
 
+    use apimachinery::Schema;
+
     use super::*;
 
     #[test]
     fn catalog_passes_lint() {
         for document in documents().unwrap() {
             assert_eq!(api::lint_document(&document), [], "{} {}", document.source, document.name());
+        }
+    }
+
+    /// The API server adds defaults to the stored lists. Server-side apply compares a list with the stored one as a whole, so it
+    /// would report a conflict with an earlier apply of the same object by another field manager.
+    #[test]
+    fn lists_state_the_defaults_of_the_schema() {
+        let crds = api::crds();
+        let spec_of = |kind: &str| &crds.iter().find(|crd| crd["spec"]["names"]["kind"] == kind).unwrap()["spec"];
+        for document in documents().unwrap() {
+            let schema = &spec_of(document.kind())["versions"][0]["schema"]["openAPIV3Schema"];
+            let mut stored = document.value.clone();
+            Schema::from_json(schema).unwrap().default(&mut stored);
+            let lists = |object: &Value| {
+                let spec = object["spec"].as_object().unwrap().clone();
+                spec.into_iter().filter(|(_, value)| value.is_array()).collect::<Vec<_>>()
+            };
+            assert_eq!(lists(&document.value), lists(&stored), "{} {}", document.source, document.name());
         }
     }
 

@@ -41,7 +41,7 @@ pub struct AcceleratorSelector {
     pub policy: Option<SelectionPolicy>,
 }
 
-/// Optimization goal of a service (seed 000).
+/// Optimization goal of a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum SelectionStrategy {

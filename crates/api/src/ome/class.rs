@@ -63,7 +63,7 @@ pub struct AcceleratorClassSpec {
     /// Cost of the accelerator, in dollars.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<AcceleratorCost>,
-    /// Labels of the nodes that have the accelerator, in addition to `discovery.nodeSelector` (seed 000, Story 3).
+    /// Labels of the nodes that have the accelerator, in addition to `discovery.nodeSelector`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
 }

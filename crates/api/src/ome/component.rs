@@ -27,7 +27,7 @@ pub struct Component {
     /// Workers of a multi-node replica.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker: Option<NodeGroup>,
-    /// Resources of the runner container (seed 000, Story 5).
+    /// Resources of the runner container.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::resources")]
     pub resources: Option<Value>,

@@ -65,7 +65,7 @@ pub struct InferenceServiceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub keda_config: Option<Value>,
-    /// Annotations that control selection (seed 000, Story 6); those in the metadata take precedence.
+    /// Annotations that control selection; those in the metadata take precedence.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 }
