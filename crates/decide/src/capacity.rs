@@ -14,6 +14,8 @@ struct NodeCapacity {
     free: u32,
     /// Free accelerators that new Pods cannot use because the node is unschedulable.
     withheld: u32,
+    /// Accelerators among `withheld` that running Pods of the service use.
+    used_despite_cordon: u32,
 }
 
 /// Accelerators of a subset of one class's nodes, in the class's node order.
@@ -54,7 +56,8 @@ impl PoolCapacity {
         let capacity = |(index, node): (usize, &ClassNode)| {
             let free = node.available();
             let withheld = node.free.saturating_sub(free);
-            (NodeCapacity { index, total: node.total, free, withheld }, node.labels.is_some())
+            let used_despite_cordon = node.used_despite_cordon();
+            (NodeCapacity { index, total: node.total, free, withheld, used_despite_cordon }, node.labels.is_some())
         };
         let (nodes, exact): (Vec<NodeCapacity>, Vec<bool>) = accepted.map(capacity).unzip();
         Self { nodes, is_exact: exact.into_iter().all(|exact| exact) }
@@ -91,9 +94,20 @@ impl PoolCapacity {
 
     /// Returns the same nodes as if all of them were schedulable.
     fn if_schedulable(&self) -> Self {
-        let schedulable =
-            |node: &NodeCapacity| NodeCapacity { free: node.free.saturating_add(node.withheld), withheld: 0, ..*node };
-        Self { nodes: self.nodes.iter().map(schedulable).collect(), is_exact: self.is_exact }
+        self.with_more_free(|node| node.withheld)
+    }
+
+    /// Returns the same nodes with the accelerators that Pods of the service use on cordoned nodes.
+    fn with_running_pods(&self) -> Self {
+        self.with_more_free(|node| node.used_despite_cordon)
+    }
+
+    fn with_more_free(&self, additional: impl Fn(&NodeCapacity) -> u32) -> Self {
+        let node = |node: &NodeCapacity| {
+            let free = node.free.saturating_add(additional(node));
+            NodeCapacity { free, withheld: 0, used_despite_cordon: 0, ..*node }
+        };
+        Self { nodes: self.nodes.iter().map(node).collect(), is_exact: self.is_exact }
     }
 
     /// Returns how many Pods with `per_node` accelerators fit on the nodes if no accelerator is in use.
@@ -163,6 +177,16 @@ impl ReplicaNodes {
         roles_fit && fits(&self.all, nodes.saturating_mul(replicas))
     }
 
+    /// Whether `replicas` replicas fit if Pods of the service on cordoned nodes count as theirs.
+    pub(crate) fn has_capacity_with_running_pods(&self, per_node: u32, nodes: u32, replicas: u32) -> bool {
+        self.map_pools(PoolCapacity::with_running_pods).has_capacity(per_node, nodes, replicas)
+    }
+
+    fn map_pools(&self, change: impl Fn(&PoolCapacity) -> PoolCapacity) -> Self {
+        let by_role = self.by_role.as_ref().map(|(leaders, workers)| (change(leaders), change(workers)));
+        Self { all: change(&self.all), by_role }
+    }
+
     /// Returns the nodes that accept no new Pods, if more Pods with `per_node` accelerators would fit without that restriction.
     /// `availability` contains all nodes of the class.
     pub(crate) fn unschedulable_nodes(
@@ -170,13 +194,7 @@ impl ReplicaNodes {
         availability: &Availability,
         (per_node, nodes, replicas): (u32, u32, u32),
     ) -> Option<UnschedulableNodes> {
-        let schedulable = Self {
-            all: self.all.if_schedulable(),
-            by_role: self
-                .by_role
-                .as_ref()
-                .map(|(leaders, workers)| (leaders.if_schedulable(), workers.if_schedulable())),
-        };
+        let schedulable = self.map_pools(PoolCapacity::if_schedulable);
         if schedulable.all.slots(per_node) <= self.all.slots(per_node) {
             return None;
         }

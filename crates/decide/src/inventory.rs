@@ -48,5 +48,6 @@ fn class_node(class: &Class, node: &NodeInfo) -> ClassNode {
         not_ready: node.not_ready,
         total: accelerators(&|resource| node.allocatable.get(resource).copied().unwrap_or(0)),
         free: accelerators(&|resource| node.unrequested(resource)),
+        used_by_service: accelerators(&|resource| node.requested_by_service.get(resource).copied().unwrap_or(0)),
     }
 }

@@ -24,6 +24,8 @@ pub struct ClassNode {
     pub total: u32,
     /// Allocatable accelerators that no Pod requests, also on an unschedulable node.
     pub free: u32,
+    /// Accelerators among `free` that running Pods of the service use for which a decision is made.
+    pub used_by_service: u32,
 }
 
 /// The known nodes of a class, in the order of their names.
@@ -62,6 +64,12 @@ impl ClassNode {
     #[must_use]
     pub fn available(&self) -> u32 {
         if self.is_schedulable() { self.free } else { 0 }
+    }
+
+    /// Returns the accelerators that running Pods of the service use although no new Pods are scheduled on the node: a cordon
+    /// does not stop Pods.
+    pub(crate) fn used_despite_cordon(&self) -> u32 {
+        if self.cordoned && !self.not_ready { self.used_by_service.min(self.free) } else { 0 }
     }
 }
 

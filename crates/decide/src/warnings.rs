@@ -168,7 +168,7 @@ fn capacity_warning(evaluation: &ComponentEvaluation<'_>, selected: &RankedClass
             format!("The availability of nodes of class {} is unknown", class.name),
         ));
     };
-    if eligibility.has_capacity {
+    if eligibility.has_capacity_with_running_pods {
         return None;
     }
     let (component, shape) = (evaluation.component, eligibility.shape);

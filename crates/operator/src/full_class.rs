@@ -38,8 +38,14 @@ pub(crate) fn full_class_message(plan: &ServicePlan) -> Option<String> {
             let cause = unschedulable.map(|nodes| format!("; {nodes}")).unwrap_or_default();
             (problem, format!("{free} of {total} are free{fragmented}{cause}"))
         }
-        1 => ("is too small", format!("its nodes have {total} in total, too few for 1 Pod even when empty")),
-        pods => ("is too small", format!("its nodes have {total} in total, too few for {pods} Pods even when empty")),
+        missing => {
+            let pods = selected.shape.nodes.saturating_mul(selected.replicas);
+            let room = match pods.saturating_sub(missing) {
+                0 => "too few for one Pod even when empty".to_owned(),
+                fitting => format!("enough for {fitting} of {pods} Pods when empty"),
+            };
+            ("is too small", format!("its nodes have {total} in total, {room}"))
+        }
     };
     let noun = if required == 1 { "accelerator" } else { "accelerators" };
     Some(format!(
@@ -89,6 +95,7 @@ mod tests {
             replicas: 3,
             free_and_total,
             has_capacity: false,
+            has_capacity_with_running_pods: false,
             pods_without_room: 0,
             unschedulable: None,
         };
@@ -198,8 +205,8 @@ mod tests {
         }
         plan.candidates[0].accelerators = LazyList::Ready([selected].into());
         plan.warnings[0].code = decide::code::warning::TOO_FEW_NODES.as_str().to_owned();
-        let expected = "Class l40s is too small: the engine requires 6 accelerators and its nodes have 4 in total, too \
-                        few for 1 Pod even when empty; no other class is eligible";
+        let expected = "Class l40s is too small: the engine requires 6 accelerators and its nodes have 4 in total, \
+                        enough for 2 of 3 Pods when empty; no other class is eligible";
         assert_eq!(full_class_message(&plan).as_deref(), Some(expected));
     }
 }

@@ -25,6 +25,8 @@ pub struct NodeInfo {
     pub allocatable: BTreeMap<String, u32>,
     /// Units that non-terminal Pods on the node request, by extended resource.
     pub requested: BTreeMap<String, u32>,
+    /// Units that Pods of the service request for which a decision is made. They are not part of `requested`.
+    pub requested_by_service: BTreeMap<String, u32>,
 }
 
 impl NodeInfo {
@@ -89,6 +91,7 @@ pub fn node_info(node: &Value) -> NodeInfo {
         not_ready,
         allocatable: allocatable.map(whole_units).unwrap_or_default(),
         requested: BTreeMap::new(),
+        requested_by_service: BTreeMap::new(),
     }
 }
 

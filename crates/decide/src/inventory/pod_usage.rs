@@ -142,13 +142,14 @@ impl ServiceUsage {
         self.0.contains_key(node)
     }
 
-    /// Returns the node without the requests of the service.
+    /// Returns the node with the requests of the service apart from the others.
     pub(super) fn exclude_from(&self, node: &NodeInfo) -> NodeInfo {
         let mut node = node.clone();
         for (resource, units) in self.0.get(&node.name).into_iter().flatten() {
             if let Some(requested) = node.requested.get_mut(resource) {
                 *requested = requested.saturating_sub(*units);
             }
+            node.requested_by_service.insert(resource.clone(), *units);
         }
         node
     }

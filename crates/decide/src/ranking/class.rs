@@ -195,6 +195,10 @@ fn ranked_class<'a>(
             replicas: replicas.max(1),
             free_and_total: nodes.as_ref().map(|nodes| (nodes.all.free(), nodes.all.total())),
             has_capacity: capacity != Capacity::Insufficient,
+            has_capacity_with_running_pods: capacity != Capacity::Insufficient
+                || nodes.as_ref().is_some_and(|nodes| {
+                    nodes.has_capacity_with_running_pods(fit.shape.per_node, fit.shape.nodes, replicas.max(1))
+                }),
             pods_without_room: nodes
                 .as_ref()
                 .map_or(0, |nodes| nodes.pods_without_room(fit.shape.per_node, fit.shape.nodes, replicas.max(1))),

@@ -351,11 +351,10 @@ fn proposes_to_uncordon_nodes(
             not_ready: fields[1].contains("not-ready"),
             total: 8,
             free: fields[2].parse().unwrap(),
+            used_by_service: 0,
         }
     };
-    let is_h100 = |class: &&mut std::sync::Arc<Class>| class.name == "nvidia-h100-80gb";
-    let class = fixture.supply.classes.iter_mut().find(is_h100).unwrap();
-    std::sync::Arc::make_mut(class).availability = Some(Availability { nodes: nodes.split(' ').map(node).collect() });
+    set_h100_nodes(&mut fixture, nodes.split(' ').map(node).collect());
     let warnings: Vec<String> = fixture.decide().warnings.into_iter().map(|warning| warning.message).collect();
     assert_eq!(warnings, [expected_warning]);
     let remedies = find_remedies(&fixture.demand, &fixture.supply);
@@ -365,6 +364,38 @@ fn proposes_to_uncordon_nodes(
     for (text, expected) in texts.iter().zip(expected_remedies) {
         assert!(text.starts_with(&format!("{expected}: srt on 1 ×")), "{texts:#?}");
     }
+}
+
+fn set_h100_nodes(fixture: &mut fixture::Fixture, nodes: Vec<ClassNode>) {
+    let is_h100 = |class: &&mut std::sync::Arc<Class>| class.name == "nvidia-h100-80gb";
+    let class = fixture.supply.classes.iter_mut().find(is_h100).unwrap();
+    std::sync::Arc::make_mut(class).availability = Some(Availability { nodes });
+}
+
+/// A cordon does not stop Pods, so a service whose Pods run on the cordoned node waits for nothing.
+#[rstest]
+#[case::all_replicas_run(8, false, 0)]
+#[case::one_replica_has_no_node(7, false, 1)]
+#[case::node_is_not_ready(8, true, 1)]
+#[case::no_replica_runs(0, false, 1)]
+fn pods_on_a_cordoned_node_continue_to_run(
+    #[case] used_by_service: u32,
+    #[case] not_ready: bool,
+    #[case] expected_warnings: usize,
+) {
+    let mut fixture = fixture_with_four_free(RUNTIME, 8);
+    let labels = std::collections::BTreeMap::from([("gpu".to_owned(), "h100".to_owned())]);
+    let node = ClassNode {
+        name: "a".to_owned(),
+        labels: Some(labels.into()),
+        cordoned: true,
+        not_ready,
+        total: 8,
+        free: 8,
+        used_by_service,
+    };
+    set_h100_nodes(&mut fixture, vec![node]);
+    assert_eq!(fixture.decide().warnings.len(), expected_warnings);
 }
 
 /// A new node has another name.

@@ -126,7 +126,7 @@ async fn pod_that_ends_after_an_accelerator_was_lost_waits_with_the_reason() {
     cluster.server.delete("pods", "default", pod["metadata"]["name"].as_str().unwrap(), None).unwrap();
     let message = wait_for_message(&cluster, "chat", "Class h100 is too small").await;
     let expected =
-        "the engine requires 8 accelerators and its nodes have 7 in total, too few for 1 Pod even when empty";
+        "the engine requires 8 accelerators and its nodes have 7 in total, too few for one Pod even when empty";
     assert!(message.contains(expected), "{message}");
     set_allocatable(&cluster.server, "a", 8);
     wait_until_ready(&cluster, "chat").await;
@@ -184,6 +184,12 @@ async fn status_names_unschedulable_nodes() {
     wait_for_message(&cluster, "chat", &expected).await;
     let uncordoned = |server: &Server| set_unschedulable(server, free, false);
     assert_status_changes(&cluster, uncordoned, READY).await;
+    // A cordon does not stop Pods, so the service waits for nothing.
+    set_unschedulable(&cluster.server, free, true);
+    cluster.test_cluster.wait_until_idle().await;
+    assert_eq!(state(&cluster.server, "chat").as_deref(), Some(READY));
+    let chat = cluster.server.get(OME_SERVICES, "default", "chat").unwrap();
+    assert_eq!(chat["status"]["decision"]["warnings"], Value::Null);
 
     // A drain also cordons the node that another service uses, so that both wait for the same nodes.
     let drained = |server: &Server| {

@@ -83,8 +83,8 @@ async fn replicas_run_on_the_selected_class_or_a_condition_says_that_it_has_no_r
         message.starts_with("Class small is too small").then_some(message)
     };
     let message = cluster.wait_for("the class without room", &has_no_room).await;
-    let expected = "Class small is too small: the engine requires 2 accelerators and its nodes have 1 in total, too few for 1 Pod \
-        even when empty; \
+    let expected = "Class small is too small: the engine requires 2 accelerators and its nodes have 1 in total, enough for 1 of 2 \
+        Pods when empty; \
         alternatives per replica: 1 × big for $5.00/h (8 of 8 free). Pod chat-engine-";
     assert!(message.starts_with(expected), "{message}");
     // The retained selection stays retained in later reconciles.

@@ -71,8 +71,8 @@ fn scales_services_of_both_groups_on_their_class() {
 
     assert_eq!(scale(&session, &["isvc/chat", "engine=2"], 0), format!("{chat}: engine 1 → 2\n"));
     let output = rollout_status(&session, chat, &["--progress-deadline", "5s"], 1);
-    let expected = "Class nvidia-l40s is too small: the engine requires 2 accelerators and its nodes have 1 in total, too \
-        few for 1 Pod even when empty; alternatives per replica: 1 × nvidia-h100-80gb for $";
+    let expected = "Class nvidia-l40s is too small: the engine requires 2 accelerators and its nodes have 1 in total, enough \
+        for 1 of 2 Pods when empty; alternatives per replica: 1 × nvidia-h100-80gb for $";
     assert!(output.contains(expected), "{output}");
     let history = run(&session, &mut ostler(&["rollout", "history", chat]), 0);
     assert_eq!(history.lines().count(), 2, "scaling creates no revision: {history}");
