@@ -41,12 +41,15 @@ pub(super) async fn run(args: RedecideArgs) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Describes what a new selection is expected to change: the message of the condition, which states the better selection.
+/// Describes what a new selection is expected to change, with the message of the condition, which states the better selection.
 fn expected_change(service: &Value) -> String {
     let stale_condition = cluster::find_condition(&service["status"]["conditions"], "DecisionStale")
         .filter(|condition| condition["status"] == "True");
     match stale_condition.and_then(|condition| condition["message"].as_str()) {
-        Some(message) => format!("DecisionStale: {message}"),
+        // The message ends with the command that is running.
+        Some(message) => {
+            format!("DecisionStale: {}", message.split("; run `ostler redecide").next().unwrap_or(message))
+        }
         None => "the operator has not reported a better selection".to_owned(),
     }
 }
@@ -57,6 +60,7 @@ mod tests {
 
     use super::*;
 
+    const CHANGE: &str = "Re-running selection would change the result: x on 1 × l40s ($1/h; next: h100)";
     const MESSAGE: &str = "Re-running selection would change the result: x on 1 × l40s ($1/h; next: h100); run `ostler redecide inferenceservice/chat` to accept it";
 
     fn service(decision_stale: &Value) -> Value {
@@ -66,7 +70,7 @@ mod tests {
     #[rstest]
     #[case::stale(
         service(&json!({"type": "DecisionStale", "status": "True", "message": MESSAGE})),
-        &format!("DecisionStale: {MESSAGE}")
+        &format!("DecisionStale: {CHANGE}")
     )]
     #[case::not_stale(
         service(&json!({"type": "DecisionStale", "status": "False", "message": MESSAGE})),

@@ -64,7 +64,9 @@ async fn service_runs_again_after_the_proposed_uncordon() {
     let ["kubectl", "uncordon", proposed @ ..] = &command(&remedies[0])[..] else { panic!("{remedies:#?}") };
     let add_node = "add 1 node with 1 × nvidia-l40s";
     assert!(remedies[1].contains(add_node), "{remedies:#?}");
-    assert!(remedies[1].ends_with("; restart `ostler up` with --nodes '1×l40s ×2'"), "{remedies:#?}");
+    let add_command = "kubectl create -f - && kubectl uncordon l40s-1`";
+    assert!(remedies[1].contains("; run `kubectl get node l40s-0 -o yaml |"), "{remedies:#?}");
+    assert!(remedies[1].ends_with(add_command), "{remedies:#?}");
     for node in proposed {
         set_unschedulable(node, false).await;
     }
@@ -89,4 +91,21 @@ async fn service_runs_after_another_one_is_scaled_down_as_proposed() {
     run(&session, &mut ostler(args));
     assert_becomes_ready(&session, "chat");
     assert_becomes_ready(&session, "sum");
+}
+
+/// The selection is retained when the service is scaled, although only another class has capacity.
+#[tokio::test]
+async fn service_runs_after_the_proposed_redecide() {
+    let directory = TempDirectory::new();
+    let manifest = directory.file("chat.yaml", &service("chat", 1).to_string());
+    let session = Session::start(&["--nodes", "1×L40S-48G, 2×H100-80G", "-f", &manifest]);
+    assert_becomes_ready(&session, "chat");
+    run(&session, &mut ostler(&["scale", "isvc/chat", "engine=2"]));
+    let remedies = remedies(&session, "chat", "ostler redecide isvc/chat");
+    let remedy = remedies.iter().find(|remedy| remedy.contains("ostler redecide")).unwrap();
+    assert!(remedy.contains("on 1 × nvidia-h100-80gb"), "{remedies:#?}");
+    let ["ostler", args @ ..] = &command(remedy)[..] else { panic!("{remedies:#?}") };
+    let output = run(&session, &mut ostler(args));
+    assert!(output.contains("new selection requested") && !output.contains("run `ostler redecide"), "{output}");
+    assert_becomes_ready(&session, "chat");
 }

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::session::{Session, outcome, wait_until};
+use crate::session::{Session, ostler, outcome, wait_until};
 use crate::suites::required_variable;
 
 const SERVICE: &str = "
@@ -49,6 +49,7 @@ fn journeys() {
                 query_server(&kubectl);
                 use_unsupported_features(&kubectl);
                 delete_objects(&kubectl);
+                add_node(&kubectl);
             });
         }
     });
@@ -85,6 +86,28 @@ fn service_lifecycle(kubectl: &Kubectl) {
     kubectl.run(&["delete", "inferenceservice.ome.io", "chat", "--timeout=10m"]);
     // The garbage collector deletes the dependents asynchronously.
     kubectl.wait_for_output(&["get", "deployments,services,backendpools,llmusecasesets,pods", "-o", "name"], "");
+}
+
+/// Adds a node to a full class with the command that `ostler explain` proposes, executed literally.
+fn add_node(kubectl: &Kubectl) {
+    let spec = "spec:\n  acceleratorSelector: {preferredClasses: [nvidia-l40s]}\n  engine: {minReplicas: 5}";
+    kubectl.run(&["apply", "-f", &kubectl.file("five.yaml", &SERVICE.replace("spec:", spec))]);
+    let command = wait_until("the command that adds a node", || {
+        let mut explain = ostler(&["explain", "isvc/chat", "--kubeconfig", &kubectl.session.kubeconfig]);
+        let (text, _, _) = outcome(&explain.output().unwrap());
+        let remedy = text.lines().find(|line| line.contains("add 1 node with 4 × nvidia-l40s"))?;
+        Some(remedy.split('`').nth(1)?.to_owned())
+    });
+    let programs = kubectl.directory().join("programs");
+    std::fs::create_dir_all(&programs).unwrap();
+    std::os::unix::fs::symlink(&kubectl.path, programs.join("kubectl")).unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &command]).env("PATH", path).env("KUBECONFIG", &kubectl.session.kubeconfig);
+    let (stdout, stderr, code) = outcome(&shell.output().unwrap());
+    assert_eq!((stdout.trim(), code), ("node/small-1 created", Some(0)), "{command}: {stderr}");
+    kubectl.run(&["wait", "--for=condition=Ready", "inferenceservice.ome.io/chat", "--timeout=10m"]);
+    kubectl.run(&["delete", "inferenceservice.ome.io", "chat", "--timeout=10m"]);
 }
 
 /// Client-side and server-side apply, and the output formats.

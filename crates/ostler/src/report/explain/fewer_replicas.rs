@@ -51,8 +51,8 @@ pub(super) fn fewer_replicas_remedies(
         let mut workloads = plan.objects.iter().filter(|object| is_workload_of(object, component));
         let (Some(workload), None) = (workloads.next(), workloads.next()) else { return None };
         let field = component_field(service, component);
-        let replicas = Replicas::of_component(&service["spec"][field])
-            .reduced_to(complete_replicas_of_waiting(workload, pods)?)?;
+        let current = Replicas::of_component(&service["spec"][field]);
+        let replicas = current.reduced_to(complete_replicas_of_waiting(workload, pods)?)?;
         let mut reduced_service = service.clone();
         reduced_service["spec"][field]["minReplicas"] = json!(replicas.min);
         reduced_service["spec"][field]["maxReplicas"] = json!(replicas.max);
@@ -62,8 +62,8 @@ pub(super) fn fewer_replicas_remedies(
         let (name, namespace) = (text(service, "/metadata/name"), text(service, "/metadata/namespace"));
         can_run.then(|| {
             format!(
-                "reduce the {component} to the replicas that have nodes: `ostler scale isvc/{name} {component}={}..{} -n {namespace}`",
-                replicas.min, replicas.max
+                "reduce the {component} to the replicas that have nodes: `ostler scale isvc/{name} {component}={} -n {namespace}`",
+                replicas.assignment(current.min < current.max)
             )
         })
     };

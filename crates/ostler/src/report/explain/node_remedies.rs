@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use apimachinery::pod_requests;
+use decide::ProposedChange;
 use embedded::{SchedulingSnapshot, UnschedulableReason, filter_nodes};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::deletions::can_schedule_all;
 use super::fields::text;
@@ -15,13 +16,16 @@ use crate::report::names::format_count;
 const MAX_NODES: usize = 64;
 /// Taint of a cordoned node.
 const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
+/// Taints of a node that is not ready.
+const NOT_READY_TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 /// Label with the name of the node.
 const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 
-/// Returns the nodes to uncordon, and the nodes to add, either of which lets all of `pods` run at the same time.
+/// Returns the nodes to uncordon, the nodes to repair, and the nodes to add, each of which lets all of `pods` run at the same time.
 pub(super) fn node_remedies(pods: &[&Value], snapshot: &SchedulingSnapshot) -> Vec<String> {
     let Some(first) = pods.first() else { return Vec::new() };
-    uncordon(first, pods, snapshot).into_iter().chain(add_nodes(first, pods, snapshot)).collect()
+    let recovered = uncordon(first, pods, snapshot).into_iter().chain(repair(pods, snapshot));
+    recovered.chain(add_nodes(first, pods, snapshot)).collect()
 }
 
 /// Returns the command that uncordons as few nodes as suffice.
@@ -33,21 +37,47 @@ fn uncordon(first: &Value, pods: &[&Value], snapshot: &SchedulingSnapshot) -> Op
     };
     let rejections = filter_nodes(first, snapshot);
     let cordoned = rejections.iter().filter(|(_, reasons)| !reasons.is_empty() && reasons.iter().all(is_cordon));
-    let names: Vec<&String> = cordoned.map(|(name, _)| name).collect();
+    let names: Vec<&str> = cordoned.map(|(name, _)| name.as_str()).collect();
+    let nodes = sufficient_changes(&names, pods, snapshot, uncordoned)?;
+    Some(ProposedChange::Uncordon { nodes }.to_string())
+}
+
+/// Returns which nodes to make ready, and to uncordon then, as few as suffice.
+fn repair(pods: &[&Value], snapshot: &SchedulingSnapshot) -> Option<String> {
+    let broken: Vec<&Arc<Value>> = snapshot.nodes.iter().filter(|node| has_taint(node, &NOT_READY_TAINTS)).collect();
+    let names: Vec<&str> = broken.iter().map(|node| text(node, "/metadata/name")).collect();
+    let nodes = sufficient_changes(&names, pods, snapshot, repaired)?;
+    let is_cordoned = |node: &&&Arc<Value>| {
+        node["spec"]["unschedulable"] == true && nodes.iter().any(|name| text(node, "/metadata/name") == name)
+    };
+    let cordoned: Vec<String> =
+        broken.iter().filter(is_cordoned).map(|node| text(node, "/metadata/name").to_owned()).collect();
+    let uncordon = match cordoned.as_slice() {
+        [] => String::new(),
+        _ => format!(", and then {}", ProposedChange::Uncordon { nodes: cordoned }),
+    };
+    Some(format!("{}{uncordon}", ProposedChange::RepairNodes { nodes }))
+}
+
+/// Returns the first of the nodes `names`, as few as suffice, so that all of `pods` can be scheduled after `change` of them.
+fn sufficient_changes(
+    names: &[&str],
+    pods: &[&Value],
+    snapshot: &SchedulingSnapshot,
+    change: impl Fn(&Value) -> Value,
+) -> Option<Vec<String>> {
     let suffices = |count: &usize| {
         let mut changed = snapshot.clone();
         for node in &mut changed.nodes {
-            if names.iter().take(*count).any(|name| node["metadata"]["name"] == name.as_str()) {
-                *node = Arc::new(uncordoned(node));
+            if names.iter().take(*count).any(|name| node["metadata"]["name"] == *name) {
+                *node = Arc::new(change(node));
             }
         }
         can_schedule_all(pods, &changed)
     };
     let counts: Vec<usize> = (1..=names.len()).collect();
     let count = *counts.get(counts.partition_point(|count| !suffices(count)))?;
-    let object = if count == 1 { "the node" } else { "the nodes" };
-    let names: Vec<&str> = names.iter().take(count).map(|name| name.as_str()).collect();
-    Some(format!("uncordon {object}: `kubectl uncordon {}`", names.join(" ")))
+    Some(names.iter().take(count).map(|name| (*name).to_owned()).collect())
 }
 
 /// Returns the number of copies of an existing node that suffice: a new node has another name and runs no Pods.
@@ -61,7 +91,8 @@ fn add_nodes(first: &Value, pods: &[&Value], snapshot: &SchedulingSnapshot) -> O
         let nodes = filter_nodes(first, &with_copies(template, 1));
         nodes.get(&copy_name(0)).is_some_and(Vec::is_empty)
     };
-    let template = snapshot.nodes.iter().find(fits)?;
+    let is_cordoned = |node: &&Arc<Value>| node["spec"]["unschedulable"] == true;
+    let template = snapshot.nodes.iter().filter(fits).min_by_key(is_cordoned)?;
     let counts: Vec<usize> = (1..=MAX_NODES.min(pods.len())).collect();
     let suffices = |count: &usize| can_schedule_all(pods, &with_copies(template, *count));
     let count = *counts.get(counts.partition_point(|count| !suffices(count)))?;
@@ -72,26 +103,44 @@ fn add_nodes(first: &Value, pods: &[&Value], snapshot: &SchedulingSnapshot) -> O
         Some(format!("{quantity} × {resource}"))
     });
     let capacities: Vec<String> = capacities.collect();
-    let hint = simulated_nodes::restart_hint(&nodes, text(template, "/metadata/name"), count);
-    let hint = hint.map(|hint| format!(": {hint}")).unwrap_or_default();
+    let command = simulated_nodes::add_command(&nodes, text(template, "/metadata/name"), count);
+    let command = command.map(|command| format!(": `{command}`")).unwrap_or_default();
     let capacities = if capacities.is_empty() { String::new() } else { format!(" ({})", capacities.join(", ")) };
-    Some(format!("add {} like {}{capacities}{hint}", format_count(count, "node"), text(template, "/metadata/name")))
+    Some(format!("add {} like {}{capacities}{command}", format_count(count, "node"), text(template, "/metadata/name")))
 }
 
 fn uncordoned(node: &Value) -> Value {
     let mut node = node.clone();
     if let Some(spec) = node["spec"].as_object_mut() {
         spec.remove("unschedulable");
-        if let Some(taints) = spec.get_mut("taints").and_then(Value::as_array_mut) {
-            taints.retain(|taint| taint["key"] != CORDON_TAINT);
-        }
+        remove_taints(spec, &[CORDON_TAINT]);
     }
     node
 }
 
-/// Returns a schedulable copy of a node, with another name.
-fn copy(node: &Value, index: usize) -> Value {
+/// Returns a node that is ready and not cordoned.
+fn repaired(node: &Value) -> Value {
     let mut node = uncordoned(node);
+    if let Some(spec) = node["spec"].as_object_mut() {
+        remove_taints(spec, &NOT_READY_TAINTS);
+    }
+    node
+}
+
+fn remove_taints(spec: &mut Map<String, Value>, keys: &[&str]) {
+    if let Some(taints) = spec.get_mut("taints").and_then(Value::as_array_mut) {
+        taints.retain(|taint| keys.iter().all(|key| taint["key"] != *key));
+    }
+}
+
+fn has_taint(node: &Value, keys: &[&str]) -> bool {
+    let taints = node["spec"]["taints"].as_array();
+    taints.is_some_and(|taints| taints.iter().any(|taint| keys.iter().any(|key| taint["key"] == *key)))
+}
+
+/// Returns a ready, schedulable copy of a node, with another name.
+fn copy(node: &Value, index: usize) -> Value {
+    let mut node = repaired(node);
     let name = copy_name(index);
     node["metadata"]["labels"][HOSTNAME_LABEL] = json!(name);
     node["metadata"]["name"] = json!(name);
@@ -115,46 +164,63 @@ mod tests {
     }
 
     /// A node with eight accelerators, of which `used` are in use.
-    fn snapshot(cordoned: &[bool], used: u32) -> SchedulingSnapshot {
-        let node = |(index, cordoned): (usize, &bool)| {
+    fn snapshot(states: &[&str], used: u32) -> SchedulingSnapshot {
+        let node = |(index, state): (usize, &&str)| {
             let name = format!("n{index}");
-            let taints = if *cordoned { json!([{"key": CORDON_TAINT, "effect": "NoSchedule"}]) } else { json!([]) };
+            let keys =
+                [("cordoned", CORDON_TAINT), ("not-ready", NOT_READY_TAINTS[0]), ("unreachable", NOT_READY_TAINTS[1])];
+            let keys = keys.iter().filter(|(name, _)| state.contains(name));
+            let taints: Vec<Value> = keys.map(|(_, key)| json!({"key": key, "effect": "NoSchedule"})).collect();
             Arc::new(json!({
                 "metadata": {"name": name, "labels": {HOSTNAME_LABEL: name, "zone": "a"}},
-                "spec": {"unschedulable": cordoned, "taints": taints},
+                "spec": {"unschedulable": state.contains("cordoned"), "taints": taints},
                 "status": {"allocatable": {"nvidia.com/gpu": "8", "pods": "110"}, "conditions": [{"type": "Ready", "status": "True"}]},
             }))
         };
         let user = json!({"metadata": {"name": "u"}, "status": {"phase": "Running"}, "spec": {"nodeName": "n0",
             "containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": used}}}]}});
         SchedulingSnapshot {
-            nodes: cordoned.iter().enumerate().map(node).collect(),
+            nodes: states.iter().enumerate().map(node).collect(),
             pods: vec![Arc::new(user)],
             ..SchedulingSnapshot::default()
         }
     }
 
     #[rstest]
-    #[case::full_node(&[false], 6, 2, json!({}), &["add 1 node like n0 (8 × nvidia.com/gpu)"])]
-    #[case::several_nodes(&[false], 6, 3, json!({}), &["add 2 nodes like n0 (8 × nvidia.com/gpu)"])]
+    #[case::full_node(&["ready"], 6, 2, json!({}), &["add 1 node like n0 (8 × nvidia.com/gpu)"])]
+    #[case::several_nodes(&["ready"], 6, 3, json!({}), &["add 2 nodes like n0 (8 × nvidia.com/gpu)"])]
     #[case::cordoned_node(
-        &[true], 0, 1, json!({}), &["uncordon the node: `kubectl uncordon n0`", "add 1 node like n0 (8 × nvidia.com/gpu)"]
+        &["cordoned"], 0, 1, json!({}), &["uncordon the node: `kubectl uncordon n0`", "add 1 node like n0 (8 × nvidia.com/gpu)"]
     )]
     #[case::as_few_nodes_as_suffice(
-        &[false, true, true, true], 8, 3, json!({}),
+        &["ready", "cordoned", "cordoned", "cordoned"], 8, 3, json!({}),
         &["uncordon the nodes: `kubectl uncordon n1 n2`", "add 2 nodes like n0 (8 × nvidia.com/gpu)"]
     )]
-    #[case::uncordoning_does_not_suffice(&[true], 0, 3, json!({}), &["add 2 nodes like n0 (8 × nvidia.com/gpu)"])]
-    #[case::pod_of_one_node(&[false], 6, 1, json!({HOSTNAME_LABEL: "n0"}), &[])]
-    #[case::label_of_no_node(&[false], 0, 1, json!({"zone": "b"}), &[])]
+    #[case::uncordoning_does_not_suffice(&["cordoned"], 0, 3, json!({}), &["add 2 nodes like n0 (8 × nvidia.com/gpu)"])]
+    #[case::not_ready(
+        &["not-ready"], 0, 1, json!({}),
+        &["make n0 ready (`kubectl describe node n0` shows why it is not)", "add 1 node like n0 (8 × nvidia.com/gpu)"]
+    )]
+    #[case::one_of_several_is_not_ready(
+        &["ready", "unreachable", "not-ready"], 8, 1, json!({}),
+        &["make n1 ready (`kubectl describe node n1` shows why it is not)", "add 1 node like n0 (8 × nvidia.com/gpu)"]
+    )]
+    #[case::cordoned_and_not_ready(
+        &["cordoned,not-ready"], 0, 1, json!({}),
+        &["make n0 ready (`kubectl describe node n0` shows why it is not), and then uncordon the node: `kubectl uncordon n0`",
+          "add 1 node like n0 (8 × nvidia.com/gpu)"]
+    )]
+    #[case::repair_does_not_suffice(&["not-ready"], 8, 1, json!({}), &["add 1 node like n0 (8 × nvidia.com/gpu)"])]
+    #[case::pod_of_one_node(&["ready"], 6, 1, json!({HOSTNAME_LABEL: "n0"}), &[])]
+    #[case::label_of_no_node(&["ready"], 0, 1, json!({"zone": "b"}), &[])]
     fn proposes_nodes_that_let_all_pods_run(
-        #[case] cordoned: &[bool],
+        #[case] states: &[&str],
         #[case] used: u32,
         #[case] count: usize,
         #[case] selector: Value,
         #[case] expected: &[&str],
     ) {
         let pods = vec![pod(selector); count];
-        assert_eq!(node_remedies(&pods.iter().collect::<Vec<_>>(), &snapshot(cordoned, used)), expected);
+        assert_eq!(node_remedies(&pods.iter().collect::<Vec<_>>(), &snapshot(states, used)), expected);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use decide::{Origin, ProposedChange, Setting, SettingField};
 use jiff::Timestamp;
-use plan::{Service, ServicePlan};
+use plan::{Service, ServicePlan, Snapshot};
 use serde_json::Value;
 
 use super::conditions::{negative_conditions, unmet_conditions};
@@ -21,7 +21,7 @@ use super::pod_problems::{PodProblems, pod_branches};
 use super::quota::quota_remedies;
 use super::scale_down::ScaleDown;
 use super::service_pods::{current_pods, service_pods, without_replaced_workloads};
-use super::simulated_nodes;
+use super::{simulated_nodes, trial};
 use crate::cluster_objects::{self, ClusterObjects};
 use crate::node_groups::ACCELERATORS_ANNOTATION;
 use crate::pod_diagnostics::PodDiagnostics;
@@ -43,6 +43,8 @@ pub(crate) struct ServiceContext<'a> {
     remedies: Vec<String>,
     /// Remedies that state only how many accelerators to free. They are shown if no service is known that could free them.
     capacity_remedies: Vec<String>,
+    /// The command that accepts another selection, if that one has capacity and the current one does not.
+    redecide_remedy: Option<String>,
     /// The decision repeated with the current cluster, which retains the current selection; `None` if the cluster's runtimes,
     /// models or classes cannot be read.
     plan: Option<ServicePlan>,
@@ -61,8 +63,15 @@ impl<'a> ServiceContext<'a> {
         pod_diagnostics: PodDiagnostics,
         now: Timestamp,
     ) -> Self {
-        let mut context =
-            Self { objects, pod_diagnostics, remedies: Vec::new(), capacity_remedies: Vec::new(), plan: None, now };
+        let mut context = Self {
+            objects,
+            pod_diagnostics,
+            remedies: Vec::new(),
+            capacity_remedies: Vec::new(),
+            redecide_remedy: None,
+            plan: None,
+            now,
+        };
         if !objects.has_complete_supply() {
             return context;
         }
@@ -74,15 +83,20 @@ impl<'a> ServiceContext<'a> {
         for remedy in plan::remedies(&snapshot, &parsed) {
             let frees_accelerators = matches!(remedy.change, ProposedChange::FreeAccelerators { .. });
             let hint = match &remedy.change {
-                ProposedChange::AddNodes { class, nodes, per_node } => restart_hint(objects, class, *nodes, *per_node),
+                ProposedChange::AddNodes { class, nodes, per_node } => {
+                    add_nodes_command(objects, class, *nodes, *per_node)
+                }
                 _ => None,
             };
-            let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+            let hint = hint.map(|command| format!("; run `{command}`")).unwrap_or_default();
             if frees_accelerators { &mut context.capacity_remedies } else { &mut context.remedies }
                 .push(format!("{remedy}{hint}"));
         }
         if context.remedies.is_empty() && !service_plan.feasible {
             context.remedies.extend(model::other_models_remedy(&snapshot, service));
+        }
+        if plan::waits_for_capacity(&service_plan.warnings) {
+            context.redecide_remedy = redecide_remedy(service, &snapshot);
         }
         context.plan = Some(service_plan);
         context
@@ -126,6 +140,7 @@ pub(crate) fn explain(service: &Value, context: ServiceContext<'_>) -> Explanati
             if explanation.remedies.is_empty() {
                 explanation.remedies.extend(placement.node_remedies(&problems.unschedulable));
             }
+            explanation.remedies.extend(context.redecide_remedy);
             let objects = context.objects;
             explanation.remedies.extend(fewer_replicas_remedies(service, &pods, context.plan.as_ref(), objects));
             let scale_downs = placement.sufficient_scale_downs(&problems.unschedulable, &objects.services);
@@ -145,8 +160,23 @@ pub(crate) fn explain(service: &Value, context: ServiceContext<'_>) -> Explanati
     explanation
 }
 
-/// Returns how to add nodes of a class to a cluster of `ostler up`, if the class has a node with as many accelerators.
-fn restart_hint(objects: &ClusterObjects, class: &str, nodes: u32, per_node: u32) -> Option<String> {
+/// Returns the command that accepts the selection for a service without a current one, if that selection has capacity.
+fn redecide_remedy(service: &Value, snapshot: &Snapshot) -> Option<String> {
+    let mut undecided = service.clone();
+    undecided["status"] = Value::Null;
+    let (name, plan) = trial::plan_ome_service(snapshot, &undecided)?;
+    let has_capacity = plan.feasible && !plan::waits_for_capacity(&plan.warnings);
+    let namespace = text(service, "/metadata/namespace");
+    has_capacity.then(|| {
+        format!(
+            "accept another selection: `ostler redecide isvc/{name} -n {namespace}`: {}   (restarts its Pods)",
+            plan.message
+        )
+    })
+}
+
+/// Returns the command that adds nodes of a class to a cluster of `ostler up`, if the class has a node with as many accelerators.
+fn add_nodes_command(objects: &ClusterObjects, class: &str, nodes: u32, per_node: u32) -> Option<String> {
     let is_class = |object: &&Value| object["kind"] == "AcceleratorClass" && text(object, "/metadata/name") == class;
     let class = objects.supply.iter().find(is_class)?;
     let prefix = format!("{per_node}×");
@@ -156,8 +186,9 @@ fn restart_hint(objects: &ClusterObjects, class: &str, nodes: u32, per_node: u32
             class["status"]["nodes"].as_array().is_some_and(|names| names.contains(&node["metadata"]["name"]));
         is_member && annotation.is_some_and(|accelerators| accelerators.starts_with(&prefix))
     };
-    let template = objects.nodes.iter().find(is_template)?;
-    simulated_nodes::restart_hint(&objects.nodes, text(template, "/metadata/name"), usize::try_from(nodes).ok()?)
+    let is_cordoned = |node: &&Value| node["spec"]["unschedulable"] == true;
+    let template = objects.nodes.iter().filter(is_template).min_by_key(is_cordoned)?;
+    simulated_nodes::add_command(&objects.nodes, text(template, "/metadata/name"), usize::try_from(nodes).ok()?)
 }
 
 /// Returns the deletions after which the service can be planned without waiting for capacity.

@@ -1,39 +1,45 @@
-//! How to add nodes to a cluster of `ostler up`, whose nodes are arguments.
+//! How to add nodes to the running cluster of `ostler up`.
 
 use serde_json::Value;
 
 use super::fields::text;
-use crate::host_node::HOST_ANNOTATION;
-use crate::node_groups::{ACCELERATORS_ANNOTATION, SIMULATED_ANNOTATION};
+use crate::node_groups::SIMULATED_ANNOTATION;
 
-/// Returns how to restart `ostler up` with `count` more nodes like the node named `template`. `None` if the cluster has nodes
-/// that are not arguments of `ostler up`.
-pub(super) fn restart_hint(nodes: &[Value], template: &str, count: usize) -> Option<String> {
-    let mut groups: Vec<(&str, usize)> = Vec::new();
-    let added = nodes.iter().find(|node| text(node, "/metadata/name") == template)?;
-    for node in nodes.iter().chain(std::iter::repeat_n(added, count)) {
-        let group = group_of(node)?;
-        match groups.iter_mut().find(|(known, _)| *known == group) {
-            Some((_, count)) => *count += 1,
-            None => groups.push((group, 1)),
-        }
+/// Returns the command that creates `count` more nodes like the node named `template`. `None` if that node is not a simulated one,
+/// or not ready.
+pub(super) fn add_command(nodes: &[Value], template: &str, count: usize) -> Option<String> {
+    let node = nodes.iter().find(|node| text(node, "/metadata/name") == template)?;
+    let is_simulated = node["metadata"]["annotations"][SIMULATED_ANNOTATION] == "true";
+    let ready = cluster::find_condition(&node["status"]["conditions"], "Ready");
+    if !is_simulated || ready.is_some_and(|ready| ready["status"] != "True") {
+        return None;
     }
-    let entry = |(group, count): &(&str, usize)| match count {
-        1 => (*group).to_owned(),
-        count => format!("{group} ×{count}"),
+    let names = new_names(nodes, template, count);
+    let (variable, quote, [prefix, suffix]) = match names.as_slice() {
+        [name] => (name.as_str(), '\'', [String::new(), String::new()]),
+        names => ("$node", '"', [format!("for node in {}; do ", names.join(" ")), "; done".to_owned()]),
     };
-    let entries: Vec<String> = groups.iter().map(entry).collect();
-    Some(format!("restart `ostler up` with --nodes '{}'", entries.join(", ")))
+    // The copy is cordoned if the node is.
+    let uncordon = match node["spec"]["unschedulable"].as_bool() {
+        Some(true) => format!(" && kubectl uncordon {variable}"),
+        _ => String::new(),
+    };
+    Some(format!(
+        "{prefix}kubectl get node {template} -o yaml | \
+         sed {quote}/ uid:/d; /resourceVersion:/d; s/: {template}$/: {variable}/{quote} | \
+         kubectl create -f -{uncordon}{suffix}"
+    ))
 }
 
-/// Returns the entry of `--nodes` for a node: `this`, or its accelerators such as `8×h100`.
-fn group_of(node: &Value) -> Option<&str> {
-    let annotations = node["metadata"]["annotations"].as_object()?;
-    if annotations.contains_key(HOST_ANNOTATION) {
-        return Some("this");
-    }
-    let accelerators = annotations.get(ACCELERATORS_ANNOTATION)?.as_str();
-    accelerators.filter(|_| annotations.get(SIMULATED_ANNOTATION).is_some_and(|simulated| simulated == "true"))
+/// Returns unused names that continue the numbers of the group, such as `l40s-1` after `l40s-0`.
+fn new_names(nodes: &[Value], template: &str, count: usize) -> Vec<String> {
+    let is_number = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    let group = match template.rsplit_once('-') {
+        Some((group, number)) if is_number(number) => group,
+        _ => template,
+    };
+    let is_unused = |name: &String| nodes.iter().all(|node| text(node, "/metadata/name") != *name);
+    (0..).map(|number| format!("{group}-{number}")).filter(is_unused).take(count).collect()
 }
 
 #[cfg(test)]
@@ -42,24 +48,44 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::node_groups;
-
-    fn simulated(name: &str, accelerators: &str) -> Value {
-        json!({"metadata": {"name": name, "annotations":
-            {ACCELERATORS_ANNOTATION: accelerators, SIMULATED_ANNOTATION: "true"}}})
-    }
+    use crate::host_node::HOST_ANNOTATION;
 
     #[rstest]
-    #[case::one("l", 1, Some("1×l40s ×2, 8×h100, this"))]
-    #[case::several("h", 2, Some("1×l40s, 8×h100 ×3, this"))]
-    #[case::unknown_node("x", 1, None)]
-    fn lists_all_nodes(#[case] template: &str, #[case] count: usize, #[case] expected: Option<&str>) {
-        let host = json!({"metadata": {"name": "this", "annotations": {HOST_ANNOTATION: "true"}}});
-        let mut nodes = vec![simulated("l", "1×l40s"), simulated("h", "8×h100"), host];
-        let hint = restart_hint(&nodes, template, count);
-        assert_eq!(hint, expected.map(|nodes| format!("restart `ostler up` with --nodes '{nodes}'")));
-        assert!(expected.is_none_or(|expected| node_groups::parse(expected).is_ok()));
-        nodes.push(json!({"metadata": {"name": "other"}}));
-        assert_eq!(restart_hint(&nodes, template, count), None, "a node of another origin");
+    #[case::one(
+        "big-0",
+        1,
+        Some(
+            "kubectl get node big-0 -o yaml | sed '/ uid:/d; /resourceVersion:/d; s/: big-0$/: big-2/' | kubectl create -f -"
+        )
+    )]
+    #[case::several(
+        "big-1",
+        2,
+        Some(
+            "for node in big-2 big-3; do kubectl get node big-1 -o yaml | \
+              sed \"/ uid:/d; /resourceVersion:/d; s/: big-1$/: $node/\" | kubectl create -f -; done"
+        )
+    )]
+    #[case::cordoned(
+        "cordoned",
+        1,
+        Some(
+            "kubectl get node cordoned -o yaml | sed '/ uid:/d; /resourceVersion:/d; s/: cordoned$/: cordoned-0/' | \
+              kubectl create -f - && kubectl uncordon cordoned-0"
+        )
+    )]
+    #[case::not_ready("not-ready", 1, None)]
+    #[case::host("this", 1, None)]
+    #[case::unknown("x", 1, None)]
+    fn copies_a_simulated_node(#[case] template: &str, #[case] count: usize, #[case] expected: Option<&str>) {
+        let node = |name: &str, annotation: &str, ready: &str| {
+            json!({"metadata": {"name": name, "annotations": {annotation: "true"}}, "spec": {"unschedulable": name == "cordoned"},
+                "status": {"conditions": [{"type": "Ready", "status": ready}]}})
+        };
+        let simulated = [("big-0", "True"), ("big-1", "True"), ("cordoned", "True"), ("not-ready", "Unknown")];
+        let mut nodes: Vec<Value> =
+            simulated.iter().map(|(name, ready)| node(name, SIMULATED_ANNOTATION, ready)).collect();
+        nodes.push(node("this", HOST_ANNOTATION, "True"));
+        assert_eq!(add_command(&nodes, template, count).as_deref(), expected);
     }
 }

@@ -379,7 +379,7 @@ fn rollout_of_a_fix_neither_quotes_the_old_pod_nor_proposes_deletions() {
 
 /// Replicas of an H100 each while `sum` uses six of eight. Two of `chat` can run, in the Deployment or in another workload.
 #[rstest]
-#[case::fewer_run(json!({"minReplicas": 3, "maxReplicas": 3}), "chat-engine", 2, Some("engine=2..2"))]
+#[case::fewer_run(json!({"minReplicas": 3, "maxReplicas": 3}), "chat-engine", 2, Some("engine=2"))]
 #[case::autoscaled(json!({"minReplicas": 1, "maxReplicas": 3}), "chat-engine", 2, Some("engine=1..2"))]
 #[case::current_value(json!({"minReplicas": 2}), "chat-engine", 2, None)]
 #[case::none_runs(json!({"minReplicas": 3}), "chat-engine", 0, None)]
