@@ -61,5 +61,6 @@ pub use preview::{ObjectPreview, PreviewOutcome};
 pub use single_object::{apply_object, create_object, read_object};
 pub use status::StatusWriter;
 pub use stores::{Change, Changes, Stores};
+pub use transform::has_environment_of;
 pub use watch::{UnsyncedWatch, Watches};
 pub use work_queue::WorkQueue;

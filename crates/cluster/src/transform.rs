@@ -1,6 +1,9 @@
 //! Reduces objects before they are cached: drops large fields that ostler never reads, since large clusters have many
 //! Pods.
 
+use std::hash::Hasher;
+
+use fnv::FnvHasher;
 use serde_json::{Map, Value, json};
 
 use crate::Kind;
@@ -20,6 +23,8 @@ const CONTAINER_FIELDS: [&str; 10] = [
     "terminationMessagePath",
     "terminationMessagePolicy",
 ];
+/// Field of a container of a cached Pod that replaces its environment.
+const ENV_FINGERPRINT: &str = "envFingerprint";
 /// Dropped fields of a Node's `status`.
 const NODE_STATUS_FIELDS: [&str; 5] = ["images", "nodeInfo", "addresses", "volumesAttached", "volumesInUse"];
 
@@ -54,8 +59,29 @@ fn transform_pod(pod: &mut Value) {
     remove_fields(spec, &POD_SPEC_FIELDS);
     for list in ["containers", "initContainers"] {
         let containers = spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
-        containers.for_each(|container| remove_fields(container, &CONTAINER_FIELDS));
+        for container in containers {
+            let fingerprint = env_fingerprint(container);
+            remove_fields(container, &CONTAINER_FIELDS);
+            if let Some(fingerprint) = fingerprint {
+                container[ENV_FINGERPRINT] = fingerprint.into();
+            }
+        }
     }
+}
+
+/// Returns whether a container of a cached Pod has the environment of a container of a Pod template.
+#[must_use]
+pub fn has_environment_of(cached: &Value, template: &Value) -> bool {
+    cached[ENV_FINGERPRINT].as_str() == env_fingerprint(template).as_deref()
+}
+
+/// Returns a fingerprint of the environment of a container; `None` if it is empty.
+fn env_fingerprint(container: &Value) -> Option<String> {
+    let fields = ["env", "envFrom"].map(|field| container[field].as_array().filter(|entries| !entries.is_empty()));
+    fields.iter().flatten().next()?;
+    let mut hasher = FnvHasher::default();
+    hasher.write(&serde_json::to_vec(&fields).unwrap_or_default());
+    Some(format!("{:016x}", hasher.finish()))
 }
 
 /// Reduces schemas to the field names of `spec`, which differ between versions of an integration. A CRD schema that
@@ -96,6 +122,20 @@ mod tests {
                 "resources": {"limits": {"nvidia.com/gpu": "1"}}, "readinessProbe": {"tcpSocket": {"port": 1}}}]},
             "status": {"phase": "Running"}});
         assert_eq!(pod, expect);
+    }
+
+    #[test]
+    fn environment_of_a_cached_pod_is_comparable() {
+        let container = |value: &str| json!({"name": "c", "env": [{"name": "A", "value": value}]});
+        let mut pod =
+            json!({"metadata": {"name": "p"}, "spec": {"containers": [container("1"), {"name": "d", "env": []}]}});
+        drop_unused_state(&mut pod, Kind::namespaced("", "v1", "Pod", "pods"));
+        let [with_env, without_env] = pod["spec"]["containers"].as_array().unwrap().as_slice() else { panic!() };
+        assert_eq!(with_env["env"], Value::Null);
+        assert!(has_environment_of(with_env, &container("1")) && !has_environment_of(with_env, &container("2")));
+        assert!(
+            has_environment_of(without_env, &json!({"name": "d"})) && !has_environment_of(without_env, &container("1"))
+        );
     }
 
     #[test]

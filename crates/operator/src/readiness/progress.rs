@@ -74,11 +74,14 @@ pub(crate) fn is_rollout_complete(deployment: &LiveWorkload) -> bool {
 /// Deployment controller of Kubernetes 1.37 retains the condition of the previous ReplicaSet if its status update conflicts
 /// when it creates the next one.
 fn is_about_replica_set_of<'a>(progressing: &Value, mut pods: impl Iterator<Item = &'a Value>) -> bool {
-    let message = progressing["message"].as_str().unwrap_or_default();
-    let Some((name, _)) = message.strip_prefix("ReplicaSet \"").and_then(|rest| rest.split_once('"')) else {
-        return true;
-    };
+    let Some(name) = named_replica_set(progressing) else { return true };
     pods.all(|pod| is_terminating(pod) || controller_of(pod).is_none_or(|controller| controller["name"] == name))
+}
+
+/// Returns the ReplicaSet that the condition `Progressing` of a Deployment names.
+pub(super) fn named_replica_set(progressing: &Value) -> Option<&str> {
+    let message = progressing["message"].as_str()?;
+    message.strip_prefix("ReplicaSet \"")?.split_once('"').map(|(name, _)| name)
 }
 
 /// Returns `replica is` for 1 and `replicas are` for other counts.

@@ -1,8 +1,10 @@
+use cluster::{NamespacedName, Stores};
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::condition_reason::{ConditionReason, WorkloadReason};
+use crate::kinds::POD;
 
 fn pod(name: &str, status: Value) -> Value {
     json!({"kind": "Pod", "metadata": {"name": name, "namespace": "n"}, "status": status})
@@ -177,7 +179,7 @@ fn ignores_pods_of_other_revisions(
 /// While the fixed revision starts, the broken Pod of the earlier revision still exists.
 #[rstest]
 #[case::other_arguments("--broken", "--fixed", "i")]
-#[case::other_environment_which_the_cache_lacks("--fixed", "--fixed", "i")]
+#[case::other_field_which_the_cache_lacks("--fixed", "--fixed", "i")]
 #[case::images_modified_by_a_webhook("--broken", "--fixed", "mirror/i")]
 fn ignores_the_broken_pod_of_an_earlier_revision(#[case] old_args: &str, #[case] new_args: &str, #[case] image: &str) {
     let containers = |image: &str, args: &str| json!([{"name": "c", "image": image, "args": [args]}]);
@@ -198,6 +200,48 @@ fn ignores_the_broken_pod_of_an_earlier_revision(#[case] old_args: &str, #[case]
         "Deployment n/d",
         "the new Pod is not observed yet"
     );
+}
+
+/// Both revisions have the same images and arguments.
+#[rstest]
+#[case::condition_names_the_last_pod("d-2", "Pod new")]
+#[case::condition_names_the_first_pod("d-1", "Pod old")]
+fn pods_created_within_one_second_differ_by_their_replica_set(#[case] current: &str, #[case] expected: &str) {
+    let of_revision = |mut pod: Value, hash: &str| {
+        let owner = json!({"kind": "ReplicaSet", "name": format!("d-{hash}"), "uid": hash, "controller": true});
+        pod["metadata"]["ownerReferences"] = json!([owner]);
+        pod["metadata"]["labels"] = json!({"pod-template-hash": hash});
+        pod["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
+        pod
+    };
+    let mut workload = deployment(2, 1, json!({"observedGeneration": 2, "replicas": 2, "updatedReplicas": 1}));
+    workload["status"]["conditions"] =
+        json!([{"type": "Progressing", "message": format!("ReplicaSet \"{current}\" is progressing.")}]);
+    let failing = |name: &str| pod(name, waiting_container("CreateContainerConfigError", "x", 0));
+    let (old, new) = (of_revision(failing("old"), "1"), of_revision(failing("new"), "2"));
+    assert_eq!(workload_problem(&workload, [&old, &new]).unwrap().object, expected);
+    assert_eq!(workload_problem(&workload, [&new, &old]).unwrap().object, expected);
+}
+
+/// The template was reverted, so that the current revision is the older one.
+#[test]
+fn pods_of_a_restored_revision_differ_by_their_environment() {
+    let template = json!({"spec": {"containers": [{"name": "c", "env": [{"name": "A", "value": "working"}]}]}});
+    let of_revision = |mut pod: Value, hash: &str, created: &str, env: Value| {
+        pod["metadata"]["labels"] = json!({"pod-template-hash": hash});
+        pod["metadata"]["creationTimestamp"] = json!(created);
+        pod["spec"] = json!({"containers": [{"name": "c", "env": env}]});
+        let stores = Stores::new("us");
+        stores.replace_all(POD, vec![pod.clone()]);
+        (*stores.get(POD, &NamespacedName::from_object(&pod)).unwrap()).clone()
+    };
+    let env = template["spec"]["containers"][0]["env"].clone();
+    let current = of_revision(pod("current", unschedulable_pod()), "1", "2026-01-01T00:00:00Z", env);
+    let broken = pod("broken", waiting_container("CreateContainerConfigError", "x", 0));
+    let broken = of_revision(broken, "2", "2026-01-01T00:01:00Z", json!([{"name": "A", "value": "broken"}]));
+    let mut workload = deployment(2, 1, json!({"observedGeneration": 2, "replicas": 2, "updatedReplicas": 1}));
+    workload["spec"]["template"] = template;
+    assert_eq!(workload_problem(&workload, [&current, &broken]).unwrap().object, "Pod current");
 }
 
 #[test]

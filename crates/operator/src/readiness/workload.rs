@@ -1,11 +1,13 @@
 //! Problems of a workload: those of its Pods, of its controller, and of its progress.
 
-use cluster::{find_condition, generation, is_terminating, kind_and_name, metadata_field};
+use cluster::{
+    controller_of, find_condition, generation, has_environment_of, is_terminating, kind_and_name, metadata_field,
+};
 use serde_json::Value;
 
 use super::pod::pod_problem;
 use super::problem::WorkloadProblem;
-use super::progress::{Progress, replicas_are};
+use super::progress::{Progress, named_replica_set, replicas_are};
 use crate::condition_reason::WorkloadReason;
 use crate::kinds::DEPLOYMENT;
 
@@ -44,19 +46,29 @@ fn without_outdated_pods<'a>(workload: &Value, mut pods: Vec<&'a Value>) -> Vec<
         pods.retain(|pod| runs_template(pod, template));
     }
     // Revisions may differ in fields that the cache does not contain, or that an admission webhook modifies.
-    let newest = pods.iter().max_by_key(|pod| metadata_field(pod, "creationTimestamp")).map(|pod| hash(pod));
+    // Timestamps have a resolution of one second.
+    let progressing = find_condition(&workload["status"]["conditions"], "Progressing");
+    let current = progressing.and_then(named_replica_set);
+    let is_current =
+        |pod: &Value| current.is_some() && controller_of(pod).and_then(|set| set["name"].as_str()) == current;
+    let newest = pods.iter().max_by_key(|pod| (metadata_field(pod, "creationTimestamp"), is_current(pod)));
+    let newest = newest.map(|pod| hash(pod));
     pods.retain(|pod| Some(hash(pod)) == newest);
     pods
 }
 
-/// Returns whether the containers of the Pod have the images and commands of the template.
+/// Returns whether the containers of the Pod have the images, commands and environments of the template.
 fn runs_template(pod: &Value, template: &Value) -> bool {
     let containers = |object: &Value| object["spec"]["containers"].as_array().cloned().unwrap_or_default();
     let pod_containers = containers(pod);
     let is_same = |container: &Value| {
         let same_name = pod_containers.iter().find(|candidate| candidate["name"] == container["name"]);
         let fields = ["image", "command", "args"];
-        same_name.is_some_and(|candidate| fields.iter().all(|field| candidate[*field] == container[*field]))
+        let is_equal = |candidate: &Value| {
+            fields.iter().all(|field| candidate[*field] == container[*field])
+                && has_environment_of(candidate, container)
+        };
+        same_name.is_some_and(is_equal)
     };
     containers(template).iter().all(is_same)
 }
