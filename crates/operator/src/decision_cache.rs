@@ -98,6 +98,11 @@ mod tests {
         DecisionInputs::new(&service, epoch, 1)
     }
 
+    fn empty_selection() -> Arc<Selection> {
+        let plan = plan::ServicePlan::default();
+        Arc::new(Selection { plan, better_plan: None, full_class: None, versions: Arc::default() })
+    }
+
     fn service(replicas: i64, ready: &str, message: &str, image: &str) -> Value {
         json!({"metadata": {"namespace": "n", "name": "s", "resourceVersion": message}, "spec": {"image": image},
             "status": {"components": {"engine": {"readyReplicas": replicas}},
@@ -113,7 +118,7 @@ mod tests {
     #[case::edited(1, service(1, "True", "", "b"), false)]
     fn returns_selection_for_equal_inputs(#[case] epoch: u64, #[case] later: Value, #[case] is_cached: bool) {
         let (cache, key) = (DecisionCache::default(), NamespacedName::new("n", "s"));
-        let selection = Arc::new(Selection { plan: plan::ServicePlan::default(), better_plan: None, full_class: None });
+        let selection = empty_selection();
         cache.insert(&key, inputs(1, service(1, "True", "", "a")), &selection);
         assert_eq!(cache.get(&key, &inputs(epoch, later)), is_cached.then_some(selection));
         cache.remove(&key);
@@ -123,7 +128,7 @@ mod tests {
     #[test]
     fn evicts_the_oldest_entry() {
         let cache = DecisionCache::default();
-        let selection = Arc::new(Selection { plan: plan::ServicePlan::default(), better_plan: None, full_class: None });
+        let selection = empty_selection();
         let inputs = || inputs(1, service(1, "True", "", "a"));
         for number in 0..=CAPACITY {
             cache.insert(&NamespacedName::new("n", &number.to_string()), inputs(), &selection);

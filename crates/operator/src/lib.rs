@@ -17,7 +17,7 @@
 //! - statuses, without I/O: `ome_status`, `fusioninfer_status`, on top of `gang_status`, `failures`, `replacement`,
 //!   `rollout`, `readiness`
 //! - beside the loop: `health`, which observes it; `preview`, which predicts what reconciles would change
-//! - vocabulary: `work_item`, `kinds`, `condition_reason`, `relevant_fields`, `owning_service`
+//! - vocabulary: `work_item`, `kinds`, `condition_reason`, `relevant_fields`, `owning_service`, `status_inputs`
 //! - beside them: `admission` and its webhook; permissions: `rbac`, `admission_policies`, `user_roles`
 #![warn(missing_docs)]
 
@@ -72,6 +72,7 @@ mod selection;
 mod selection_snapshot;
 mod service_index;
 mod service_reconciler;
+mod status_inputs;
 mod status_report;
 mod user_roles;
 mod work_item;

@@ -17,6 +17,7 @@ use crate::gang_status;
 use crate::replacement::stop_messages;
 use crate::rollout::is_rollout_paused;
 use crate::rollout_strategy::interruptions;
+use crate::status_inputs;
 use crate::status_report::StatusReport;
 use crate::workloads::PlannedWorkload;
 pub(crate) use observations::OmeObservations;
@@ -159,6 +160,7 @@ pub(crate) fn not_planned_report(
     status["conditions"] = render_ome_conditions(service, &conditions, now);
     if reason == ConditionReason::InvalidSpec {
         status["observedGeneration"] = generation.into();
+        status_inputs::remove_inputs(&mut status);
     }
     StatusReport { conditions, status, events: Vec::new() }
 }

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use cluster::{
-    CUSTOM_RESOURCE_DEFINITION, DesiredObject, Error, Kind, NamespacedName, ObjectPreview, PreviewOutcome, Stores,
+    ApplyOutcome, CUSTOM_RESOURCE_DEFINITION, DesiredObject, Error, Kind, NamespacedName, ObjectPreview,
+    PreviewOutcome, Stores,
 };
 use kube::Client;
 use plan::ServicePlan;
@@ -14,14 +15,17 @@ use crate::FIELD_MANAGER;
 use crate::context::Context;
 use crate::kinds::{
     BACKEND_POOL, BUILTIN, CONTROLLER_REVISION, CUSTOM_RESOURCES, DEPLOYMENT, LABEL_FILTERED, LEADER_WORKER_SET, OWNED,
-    POD, POD_GROUP, SERVICE, cache_policy,
+    POD, POD_GROUP, SELECTION_KINDS, SERVICE, cache_policy,
 };
 use crate::options::Options;
 use crate::own_image;
-use crate::readiness::workload_problem;
+use crate::readiness::{is_rollout_complete, workload_problem};
 use crate::replacement::{Replacement, ReplacementStep};
 use crate::rollout::is_rollout_paused;
-use crate::service_reconciler::{DesiredObjects, desired_objects, plan_in_force, replacement_once_created};
+use crate::service_reconciler::{
+    DesiredObjects, desired_objects, plan_in_force, planned_workloads, replacement_once_created,
+};
+use crate::status_inputs::ObjectVersions;
 use crate::work_item::WorkItem;
 use crate::workloads::LiveWorkload;
 
@@ -47,6 +51,8 @@ pub struct ServicePreview {
     pub objects: Vec<ObjectPreview>,
     /// The workloads whose Pods would restart.
     pub restarts: Vec<WorkloadRestart>,
+    /// Whether all workloads are Deployments that have completed the rollout of the plan, even if Pods became unready since then.
+    pub is_rolled_out: bool,
 }
 
 /// A workload whose Pods would be replaced because their template or the kind of their workload changes.
@@ -67,6 +73,14 @@ pub struct WorkloadRestart {
 // === impl ServicePreview ===
 
 impl ServicePreview {
+    /// Returns whether the service could be deployed: its plan is feasible, and no other owner or missing API prevents that an
+    /// object is applied.
+    #[must_use]
+    pub fn is_deployable(&self) -> bool {
+        let is_prevented = |preview: &ObjectPreview| matches!(&preview.outcome, PreviewOutcome::NotApplied(outcome) if *outcome != ApplyOutcome::Deferred);
+        self.plan.as_ref().is_ok_and(|plan| plan.feasible) && !self.objects.iter().any(is_prevented)
+    }
+
     /// Returns why the rollout of the current plan is not complete, although the status of the service may still be that of an
     /// earlier plan: a workload differs from the plan, or is not ready in its current generation. Scaling is not considered, nor are
     /// workloads to delete.
@@ -114,6 +128,20 @@ impl ClusterListing {
             Some(existing) => *existing = object,
             None => objects.push(object),
         }
+    }
+
+    /// Returns whether the status of an `ome.io` service is older than a change of a runtime, a model or a class that it depends
+    /// on. Returns false if the user may not list these, or if an earlier release of the operator wrote the status.
+    #[must_use]
+    pub fn is_status_outdated(&self, service: &Value) -> bool {
+        let mut versions = ObjectVersions::default();
+        for kind in SELECTION_KINDS {
+            if self.unreadable.contains_key(&kind) {
+                return false;
+            }
+            self.objects.get(&kind).into_iter().flatten().for_each(|object| versions.insert(kind, object));
+        }
+        versions.is_outdated(service)
     }
 
     /// Returns an object.
@@ -195,8 +223,14 @@ async fn preview_service(context: &Context, kind: Kind, key: &NamespacedName) ->
     let Some(service) = context.stores.get(kind, key).filter(|service| !cluster::is_terminating(service)) else {
         return Ok(None);
     };
-    let mut preview =
-        ServicePreview { kind, key: key.clone(), plan: Err(String::new()), objects: Vec::new(), restarts: Vec::new() };
+    let mut preview = ServicePreview {
+        kind,
+        key: key.clone(),
+        plan: Err(String::new()),
+        objects: Vec::new(),
+        restarts: Vec::new(),
+        is_rolled_out: false,
+    };
     let plan = match plan_in_force(context, kind, &service) {
         Ok(selection) => selection.plan.clone(),
         Err(obstacle) => return Ok(Some(ServicePreview { plan: Err(obstacle.message()), ..preview })),
@@ -209,8 +243,16 @@ async fn preview_service(context: &Context, kind: Kind, key: &NamespacedName) ->
         let restart =
             |object: &ObjectPreview| workload_restart(object).or_else(|| replaced_workload(object, &replacement));
         preview.restarts = preview.objects.iter().filter_map(restart).collect();
+        preview.is_rolled_out = preview.restarts.is_empty() && has_completed_rollout(context, &service, &plan);
     }
     Ok(Some(ServicePreview { plan: Ok(plan), ..preview }))
+}
+
+/// Returns whether all planned workloads are Deployments that have completed a rollout.
+fn has_completed_rollout(context: &Context, service: &Value, plan: &ServicePlan) -> bool {
+    let is_complete =
+        |workload: &LiveWorkload| workload.object["kind"] == DEPLOYMENT.kind && is_rollout_complete(workload);
+    planned_workloads(context, service, plan).iter().all(|workload| workload.live.as_ref().is_some_and(is_complete))
 }
 
 /// Returns the objects after the rollout, which applies deferred objects one at a time, routes requests to the planned
@@ -359,6 +401,7 @@ mod tests {
             plan: Err(String::new()),
             restarts: workload_restart(&object).into_iter().collect(),
             objects: vec![object],
+            is_rolled_out: false,
         };
         assert_eq!(preview.pending_rollout().as_deref(), expected);
         let [planned] = preview.objects.try_into().unwrap();

@@ -1,10 +1,13 @@
 //! Selects the plan of a service: the plan that retains its current selection, or the plan of a new selection.
 
+use std::sync::Arc;
+
 use decide::code::outcome::KEPT;
 use plan::{Claim, CurrentSelectionPolicy, Service, ServicePlan, Snapshot, waits_for_capacity};
 use serde_json::Value;
 
 use crate::full_class::full_class_message;
+use crate::status_inputs::ObjectVersions;
 
 /// Plans of a service, without their candidates.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +18,8 @@ pub(crate) struct Selection {
     pub(crate) better_plan: Option<ServicePlan>,
     /// Why `plan` waits for capacity, and what other classes cost.
     pub(crate) full_class: Option<String>,
+    /// Versions of the objects that the plans follow from.
+    pub(crate) versions: Arc<ObjectVersions>,
 }
 
 /// Plans `service` with the claims of other services taken into account; `object` is the same service as JSON.
@@ -30,6 +35,7 @@ pub(crate) fn select(snapshot: &Snapshot, claims: &[Claim], object: &Value, serv
         plan: plan.without_candidates(),
         better_plan: better_plan.map(ServicePlan::without_candidates),
         full_class,
+        versions: Arc::default(),
     }
 }
 

@@ -15,6 +15,7 @@ use crate::kinds::{
     ACCELERATOR_CLASS, CLUSTER_SERVING_RUNTIME, NODE, POD, SCALED_OBJECT, SELECTION_KINDS, SERVING_RUNTIME,
 };
 use crate::pod_group_schema;
+use crate::status_inputs::ObjectVersions;
 
 /// Objects that services select from.
 #[derive(Clone, Default)]
@@ -23,6 +24,8 @@ pub(crate) struct SelectionSnapshot {
     pub(crate) snapshot: Snapshot,
     /// The invalid objects.
     pub(crate) invalid_objects: Vec<InvalidObject>,
+    /// Versions of all of these objects.
+    pub(crate) versions: Arc<ObjectVersions>,
 }
 
 /// Cache of the latest snapshot. Runtimes, models and classes are read again if one of them changes; the inventory of
@@ -55,15 +58,16 @@ impl SelectionSnapshot {
             pod_group_schema: pod_group_schema::installed_schema(stores),
             ..Snapshot::default()
         };
-        let mut invalid_objects = Vec::new();
+        let (mut invalid_objects, mut versions) = (Vec::new(), ObjectVersions::default());
         for kind in SELECTION_KINDS {
             for object in stores.list(kind) {
+                versions.insert(kind, &object);
                 if let Err(error) = add_object(&mut snapshot, kind, &object) {
                     invalid_objects.push(InvalidObject { kind, key: NamespacedName::from_object(&object), error });
                 }
             }
         }
-        SelectionSnapshot { snapshot, invalid_objects }
+        SelectionSnapshot { snapshot, invalid_objects, versions: Arc::new(versions) }
     }
 }
 

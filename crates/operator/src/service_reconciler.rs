@@ -28,7 +28,7 @@ use crate::route_status::{RouteStatus, route_status};
 use crate::selection::{self, Selection};
 use crate::selection_snapshot::{SelectionSnapshot, document, unlisted_selection_kinds};
 use crate::status_report::StatusReport;
-use crate::workloads::WorkloadReader;
+use crate::workloads::{PlannedWorkload, WorkloadReader};
 use crate::{fusioninfer_status, ome_status, pod_group_schema, revisions, rollout};
 
 /// Requeue interval while an unwatched object of another owner blocks a service.
@@ -152,6 +152,7 @@ fn fresh_choice(
     let mut selection = selection::select(&snapshot.snapshot, claims, service, &parsed);
     context.metrics.count_decision(&selection.plan.reason, start.elapsed());
     report_invalid_objects(&snapshot.invalid_objects, service, &mut selection.plan);
+    selection.versions = Arc::clone(&snapshot.versions);
     Ok(selection)
 }
 
@@ -270,8 +271,13 @@ pub(crate) fn replacement_once_created(
     plan: &ServicePlan,
     replacement: Replacement,
 ) -> Replacement {
-    let workloads = workload_reader(context).planned_workloads(service, &plan.objects);
+    let workloads = planned_workloads(context, service, plan);
     replacement.once_created(&workloads, &context.state.inventory.current())
+}
+
+/// Returns the planned workloads with their live objects.
+pub(crate) fn planned_workloads(context: &Context, service: &Value, plan: &ServicePlan) -> Vec<PlannedWorkload> {
+    workload_reader(context).planned_workloads(service, &plan.objects)
 }
 
 /// Returns the existing routes of an `ome.io` service and its Pods. The workloads of a role-based service never change their
@@ -323,7 +329,9 @@ fn report(
             replacement: &applied_plan.replacement,
             services: &applied_plan.services,
         };
-        return ome_status::report(&observations, now);
+        let mut report = ome_status::report(&observations, now);
+        selection.versions.record(service, &mut report.status);
+        return report;
     }
     let rollouts_after = rollout::rollouts(service, &workloads, now);
     let observations = FusionInferObservations {
