@@ -17,6 +17,7 @@ mod plan_diff;
 mod redecide;
 mod request_memory;
 mod rollout;
+mod rollout_change;
 mod scale;
 mod target_service;
 mod time_limit;

@@ -1,11 +1,14 @@
-//! Rollouts that the status of a service does not report yet: a change of a runtime, a model or a class does not change the
-//! generation of the service, so its status may be older than the change.
+//! Confirms the phase of a rollout with the objects of the cluster: a change of a runtime, a model or a class does not change
+//! the generation of the service, so its status may be older than the change.
 
 use cluster::{Kind, NamespacedName};
-use operator::{Options, ServicePreview, kinds, preview_services};
+use operator::{ClusterListing, Options, ServicePreview, kinds, preview_services};
+use serde_json::Value;
 
+use super::rollout_change::has_plan;
 use super::target_service::Target;
 use crate::cluster_listing;
+use crate::report::rollout::RolloutPhase;
 
 /// Kinds without which a plan may differ from that of the operator.
 const SUPPLY_KINDS: [Kind; 6] = [
@@ -17,23 +20,138 @@ const SUPPLY_KINDS: [Kind; 6] = [
     kinds::NODE,
 ];
 
-/// Plans the service with the objects of the cluster and returns why its rollout is not complete. Returns `None` if it is, or if
-/// the user may not read what the plan depends on.
-pub(super) async fn pending_rollout(target: &Target) -> Option<String> {
-    let (listing, _) = cluster_listing::read(&target.client, &target.namespace).await.ok()?;
-    if SUPPLY_KINDS.iter().any(|kind| listing.unreadable.contains_key(kind)) {
+/// Why the phase that the status of a service reports is not the current one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Pending {
+    /// The status describes earlier versions of the objects that it depends on.
+    Status(String),
+    /// This version of ostler plans something else than what is running. An operator with another version or other options never
+    /// applies it.
+    Plan(String),
+}
+
+/// The objects of a cluster, to plan a service with.
+pub(super) struct LiveObjects {
+    listing: ClusterListing,
+    options: Options,
+}
+
+// === impl LiveObjects ===
+
+impl LiveObjects {
+    /// Lists the objects. Returns `None` if the user may not read what the plan of the service depends on.
+    pub(super) async fn read(target: &Target) -> Option<Self> {
+        let (listing, _) = cluster_listing::read(&target.client, &target.namespace).await.ok()?;
+        if SUPPLY_KINDS.iter().any(|kind| listing.unreadable.contains_key(kind)) {
+            return None;
+        }
+        let mut options = Options::default();
+        if let Some(image) = listing.picker_image() {
+            options.picker_image = image;
+        }
+        Some(Self { listing, options })
+    }
+
+    /// Predicts what a reconcile of the service would change.
+    pub(super) async fn preview(&self, target: &Target) -> Option<ServicePreview> {
+        let is_target = |kind: Kind, key: &NamespacedName| {
+            kind.group == target.kind.group && key.namespace == target.namespace && key.name == target.name
+        };
+        let previews = preview_services(target.client.clone(), &self.listing, &self.options, is_target).await;
+        previews.ok()?.into_iter().next()
+    }
+
+    /// Predicts what a reconcile would change if the service had this spec.
+    pub(super) async fn preview_of_spec(mut self, target: &Target, spec: &Value) -> Option<ServicePreview> {
+        let mut service = target.service.clone();
+        service["spec"] = spec.clone();
+        service["metadata"]["generation"] = (cluster::generation(&service) + 1).into();
+        self.listing.insert(target.kind, service);
+        self.preview(target).await
+    }
+}
+
+/// Returns why `phase`, which the status of `service` reports, is not the current phase, or `None` if it is. Returns `None` as well
+/// if the user may not read what the plan depends on.
+pub(super) async fn pending_rollout(target: &Target, service: &Value, phase: RolloutPhase) -> Option<Pending> {
+    if ![RolloutPhase::Complete, RolloutPhase::Failed, RolloutPhase::Degraded].contains(&phase) {
         return None;
     }
-    let mut options = Options::default();
-    if let Some(image) = listing.picker_image() {
-        options.picker_image = image;
+    let objects = LiveObjects::read(target).await?;
+    if objects.listing.is_status_outdated(service) {
+        let message = "Waiting for the operator to observe the change of a runtime, a model or an accelerator class";
+        return Some(Pending::Status(message.to_owned()));
     }
-    let is_target = |kind: Kind, key: &NamespacedName| {
-        kind.group == target.kind.group && key.namespace == target.namespace && key.name == target.name
-    };
-    preview_services(target.client.clone(), &listing, &options, is_target)
-        .await
-        .ok()?
-        .iter()
-        .find_map(ServicePreview::pending_rollout)
+    let preview = objects.preview(target).await?;
+    let ready = cluster::find_current_condition(service, "Ready");
+    let reason = ready.and_then(|ready| ready["reason"].as_str()).unwrap_or_default();
+    unapplied_plan(phase, reason, &preview).map(Pending::Plan)
+}
+
+/// Returns the difference between the plan and a status that reports `phase` with this reason of `Ready`.
+fn unapplied_plan(phase: RolloutPhase, reason: &str, preview: &ServicePreview) -> Option<String> {
+    match &preview.plan {
+        // Free capacity changes all the time.
+        _ if phase == RolloutPhase::Degraded => None,
+        Ok(plan) if !plan.feasible => {
+            (plan.reason != reason).then(|| format!("Waiting for the operator to report: {}", plan.message))
+        }
+        Ok(_) if phase == RolloutPhase::Complete => preview.pending_rollout(),
+        Ok(_) if !has_plan(reason) => Some("Waiting for the operator to deploy the service".to_owned()),
+        Ok(_) | Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plan::ServicePlan;
+    use rstest::rstest;
+
+    use super::*;
+
+    fn planned(feasible: bool, reason: &str) -> Result<ServicePlan, String> {
+        Ok(ServicePlan { feasible, reason: reason.to_owned(), message: "m".to_owned(), ..ServicePlan::default() })
+    }
+
+    /// Columns: phase and reason in the status, the current plan, what the operator has not done yet.
+    #[rstest]
+    #[case::complete(RolloutPhase::Complete, "Ready", planned(true, "Selected"), None)]
+    #[case::runtime_disabled(
+        RolloutPhase::Complete,
+        "Ready",
+        planned(false, "NoCompatibleRuntime"),
+        Some("Waiting for the operator to report: m")
+    )]
+    #[case::failed(RolloutPhase::Failed, "ImagePullFailed", planned(true, "Kept"), None)]
+    #[case::no_runtime(RolloutPhase::Failed, "NoCompatibleRuntime", planned(false, "NoCompatibleRuntime"), None)]
+    #[case::runtime_added(
+        RolloutPhase::Failed,
+        "NoCompatibleRuntime",
+        planned(true, "Selected"),
+        Some("Waiting for the operator to deploy the service")
+    )]
+    #[case::model_found_but_no_runtime(
+        RolloutPhase::Failed,
+        "ModelNotFound",
+        planned(false, "NoCompatibleRuntime"),
+        Some("Waiting for the operator to report: m")
+    )]
+    #[case::class_filled_up(RolloutPhase::Degraded, "Unschedulable", planned(false, "NoEligibleAccelerator"), None)]
+    #[case::invalid_service(RolloutPhase::Failed, "InvalidSpec", Err("spec.model: …".to_owned()), None)]
+    fn phase_is_confirmed_by_the_plan(
+        #[case] phase: RolloutPhase,
+        #[case] reason: &str,
+        #[case] plan: Result<ServicePlan, String>,
+        #[case] expected: Option<&str>,
+    ) {
+        let preview = ServicePreview {
+            kind: kinds::OME_SERVICE,
+            key: NamespacedName::new("n", "chat"),
+            plan,
+            objects: Vec::new(),
+            restarts: Vec::new(),
+            is_rolled_out: false,
+        };
+        assert_eq!(unapplied_plan(phase, reason, &preview).as_deref(), expected);
+    }
 }

@@ -5,16 +5,19 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
+use cluster::find_condition;
 use futures::{StreamExt, pin_mut};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::runtime::watcher::watch_object;
 use operator::{
-    is_rollout_paused, kinds, restore_revision, revision_content, revision_number, rollout_pause_annotation,
+    ConditionReason, ServicePreview, is_rollout_paused, kinds, restore_revision, revision_content, revision_number,
+    rollout_pause_annotation,
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::pending_rollout::pending_rollout;
+use super::pending_rollout::{LiveObjects, Pending, pending_rollout};
+use super::rollout_change::{FailedRollout, Remedy, RolloutChange, has_plan, previous_revision, revert_runtime};
 use super::target_service::{Target, TargetArgs};
 use super::time_limit::TimeLimit;
 use crate::exit::Exit;
@@ -99,8 +102,11 @@ async fn status(args: StatusArgs) -> Result<Exit> {
     let target = args.target.find().await?;
     if args.no_wait {
         let (phase, message) = progress(&target.service);
-        let pending = if phase == RolloutPhase::Complete { pending_rollout(&target).await } else { None };
-        output::print_line(&format!("{}: {}", target.display_name, pending.unwrap_or(message)))?;
+        let (phase, message) = match pending_rollout(&target, &target.service, phase).await {
+            Some(Pending::Status(difference) | Pending::Plan(difference)) => (RolloutPhase::Progressing, difference),
+            None => (phase, message),
+        };
+        output::print_line(&format!("{}: {message}", target.display_name))?;
         return Ok(exit_code(phase));
     }
     let watch = watch_rollout(&target, args.progress_deadline);
@@ -121,7 +127,6 @@ async fn watch_rollout(target: &Target, deadline: TimeLimit) -> Result<Exit> {
     let updates = watch_object(target.api.clone(), &target.name);
     pin_mut!(updates);
     let (mut last_message, mut messages, mut last_progress) = (String::new(), BTreeSet::new(), Instant::now());
-    let deadline_error = |message: &str| progress_deadline_exceeded(target, deadline, message);
     let (mut service, mut pending_since) = (target.service.clone(), None);
     loop {
         let next = async {
@@ -130,7 +135,10 @@ async fn watch_rollout(target: &Target, deadline: TimeLimit) -> Result<Exit> {
                 () = tokio::time::sleep(PENDING_INTERVAL), if pending_since.is_some() => None,
             }
         };
-        match deadline.apply(last_progress, next).await.ok_or_else(|| deadline_error(&last_message))? {
+        let Some(next) = deadline.apply(last_progress, next).await else {
+            return Err(progress_deadline_exceeded(target, &service, deadline, &last_message).await);
+        };
+        match next {
             Some(Some(Ok(Some(object)))) => service = serde_json::to_value(&object)?,
             Some(Some(Ok(None))) => {
                 return Err(error_with_hint(format!("{} was deleted", target.display_name), "apply the service again"));
@@ -151,7 +159,10 @@ async fn watch_rollout(target: &Target, deadline: TimeLimit) -> Result<Exit> {
         match phase {
             RolloutPhase::Progressing | RolloutPhase::Degraded => {}
             RolloutPhase::Failed => {
-                output::print_message(&format!("hint: {}", failure_hint(target).await));
+                output::print_message(&format!(
+                    "hint: {}",
+                    failure_remedy(target, &service).await.hint(&target.display_name, &service)
+                ));
                 return Ok(exit_code(phase));
             }
             RolloutPhase::Complete | RolloutPhase::Paused => return Ok(exit_code(phase)),
@@ -159,25 +170,32 @@ async fn watch_rollout(target: &Target, deadline: TimeLimit) -> Result<Exit> {
     }
 }
 
-/// Returns the phase of the rollout of `service`, and a message. A rollout that is complete by its status is progressing while the
-/// operator has not applied a change, which is waited for since `pending_since`.
+/// Returns the phase of the rollout of `service`, and a message. A rollout that is complete or failed by its status is progressing
+/// while the operator has not observed or applied a change, which is waited for since `pending_since`.
 async fn confirmed_progress(
     target: &Target,
     service: &Value,
     pending_since: &mut Option<Instant>,
 ) -> (RolloutPhase, String) {
     let (phase, message) = progress(service);
-    let pending = if phase == RolloutPhase::Complete { pending_rollout(target).await } else { None };
-    let Some(difference) = pending else {
-        *pending_since = None;
-        return (phase, message);
-    };
-    let since = *pending_since.get_or_insert_with(Instant::now);
-    if Instant::now().duration_since(since) < PENDING_TIMEOUT {
-        return (RolloutPhase::Progressing, difference);
+    match pending_rollout(target, service, phase).await {
+        None => {
+            *pending_since = None;
+            (phase, message)
+        }
+        Some(Pending::Status(difference)) => {
+            *pending_since = Some(Instant::now());
+            (RolloutPhase::Progressing, difference)
+        }
+        Some(Pending::Plan(difference)) => {
+            let since = *pending_since.get_or_insert_with(Instant::now);
+            if Instant::now().duration_since(since) < PENDING_TIMEOUT {
+                return (RolloutPhase::Progressing, difference);
+            }
+            output::print_message(&unapplied_note(&difference));
+            (phase, message)
+        }
     }
-    output::print_message(&unapplied_note(&difference));
-    (phase, message)
 }
 
 /// Describes a difference from the plan of this version that the operator has not removed within [`PENDING_TIMEOUT`].
@@ -189,23 +207,50 @@ fn unapplied_note(difference: &str) -> String {
     )
 }
 
-/// Proposes a rollback if there is a revision to roll back to. A rollout of an edited runtime has none.
-async fn failure_hint(target: &Target) -> String {
-    let title = &target.display_name;
+/// Returns what the user can do about the failed or stalled rollout of `service`.
+async fn failure_remedy(target: &Target, service: &Value) -> Remedy {
     let revisions = list_revisions(target).await.unwrap_or_default();
-    match select_revision(target, &revisions, None) {
-        Ok(_) => format!("run `ostler rollout undo {title}` to roll back"),
-        Err(_) => format!("run `ostler explain {title}` to see the cause, and correct the service or its runtime"),
+    let ready = find_condition(&service["status"]["conditions"], "Ready").unwrap_or(&Value::Null);
+    let reason = ready["reason"].as_str().unwrap_or_default();
+    let previous_spec =
+        previous_revision(&service["spec"], &revisions).map(|revision| restore_revision(&service["spec"], revision));
+    let (mut current, mut previous) = (None, None);
+    if let (Some(spec), Some(objects)) = (&previous_spec, LiveObjects::read(target).await) {
+        current = objects.preview(target).await;
+        previous = objects.preview_of_spec(target, spec).await;
     }
+    let is_planned = |preview: &ServicePreview| preview.plan.as_ref().is_ok_and(|plan| plan.feasible);
+    // Without permission to list the objects, the status is all that is known.
+    let is_deployable = || previous_spec.is_some() && reason != ConditionReason::ObjectNotOurs.as_str();
+    let rollout = FailedRollout {
+        service,
+        revisions: &revisions,
+        ready,
+        is_planned: current.as_ref().map_or_else(|| has_plan(reason), is_planned),
+        is_rolled_out: current.is_some_and(|preview| preview.is_rolled_out),
+        is_undo_deployable: previous.map_or_else(is_deployable, |preview| preview.is_deployable()),
+    };
+    rollout.remedy()
 }
 
-fn progress_deadline_exceeded(target: &Target, deadline: TimeLimit, last_message: &str) -> anyhow::Error {
+async fn progress_deadline_exceeded(
+    target: &Target,
+    service: &Value,
+    deadline: TimeLimit,
+    last_message: &str,
+) -> anyhow::Error {
     let title = &target.display_name;
+    let hint = match failure_remedy(target, service).await {
+        Remedy::Undo => {
+            format!(
+                "run `ostler explain {title}` to see what would help, or `ostler rollout undo {title}` to roll back"
+            )
+        }
+        remedy => remedy.hint(title, service),
+    };
     error_with_hint(
         format!("{title}: no progress for {deadline}; {last_message}"),
-        format!(
-            "run `ostler explain {title}` to see what would help, or `ostler rollout undo {title}` to roll back; set --progress-deadline to wait longer"
-        ),
+        format!("{hint}; set --progress-deadline to wait longer"),
     )
 }
 
@@ -265,6 +310,9 @@ async fn set_paused(target: &Target, paused: bool) -> Result<()> {
 async fn undo(target: &Target, to_revision: Option<i64>) -> Result<()> {
     let revisions = list_revisions(target).await?;
     let revision = select_revision(target, &revisions, to_revision)?;
+    if to_revision.is_none() {
+        ensure_spec_has_changed(target, &revisions, revision).await?;
+    }
     let spec = restore_revision(&target.service["spec"], revision);
     let (before, after) = (revision_content(&target.service["spec"]), revision_content(&spec));
     if before == after {
@@ -285,12 +333,33 @@ async fn undo(target: &Target, to_revision: Option<i64>) -> Result<()> {
     ))
 }
 
+/// Returns an error unless the latest change of the service is an edit of its spec, which a rollback to `revision` reverts.
+async fn ensure_spec_has_changed(target: &Target, revisions: &[Value], revision: &Value) -> Result<()> {
+    let service = &target.service;
+    let preview = match LiveObjects::read(target).await {
+        Some(objects) => objects.preview(target).await,
+        None => None,
+    };
+    let is_planned = preview.is_none_or(|preview| preview.plan.is_ok_and(|plan| plan.feasible));
+    match RolloutChange::of(&service["spec"], revisions, is_planned) {
+        RolloutChange::Spec | RolloutChange::Created => Ok(()),
+        RolloutChange::Runtime => Err(error_with_hint(
+            format!("the latest change of {} is not an edit of its spec", target.display_name),
+            format!(
+                "{}; run `ostler rollout undo {} --to-revision {}` to roll back the spec nevertheless",
+                revert_runtime(service),
+                target.display_name,
+                revision_number(revision)
+            ),
+        )),
+    }
+}
+
 /// Returns revision `to_revision`, or the latest revision that differs from the current spec, which may not be deployed yet.
 fn select_revision<'a>(target: &Target, revisions: &'a [Value], to_revision: Option<i64>) -> Result<&'a Value> {
-    let current = revision_content(&target.service["spec"]);
     let revision = match to_revision {
         Some(number) => revisions.iter().find(|revision| revision_number(revision) == number),
-        None => revisions.iter().rev().find(|revision| revision_content(&revision["data"]["spec"]) != current),
+        None => previous_revision(&target.service["spec"], revisions),
     };
     let numbers: Vec<String> = revisions.iter().map(|revision| revision_number(revision).to_string()).collect();
     revision.ok_or_else(|| match (to_revision, numbers.is_empty()) {
@@ -302,8 +371,8 @@ fn select_revision<'a>(target: &Target, revisions: &'a [Value], to_revision: Opt
         (None, _) => error_with_hint(
             format!("{} has no previous revision of its spec", target.display_name),
             match numbers.len() {
-                1 => "the current revision is the only one",
-                _ => "only the runtime or the accelerator class changed; restore the runtime",
+                1 => "the current revision is the only one".to_owned(),
+                _ => format!("only other objects changed; {}", revert_runtime(&target.service)),
             },
         ),
     })
