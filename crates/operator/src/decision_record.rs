@@ -131,6 +131,7 @@ mod tests {
             warnings: Vec::new(),
             redecided: None,
             served_fields: None,
+            inputs: None,
         };
         let engine = ComponentDecision { nodes: 1, replicas: 1, ..ComponentDecision::default() };
         RecordedDecision::new(record, &[("engine".to_owned(), engine)].into())

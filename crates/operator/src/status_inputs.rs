@@ -4,13 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cluster::{Kind, NamespacedName, metadata_field};
-use serde_json::Value;
+use plan::DecisionRecord;
+use serde_json::{Value, json};
 
 use crate::kinds::{ACCELERATOR_CLASS, BASE_MODEL, CLUSTER_BASE_MODEL, CLUSTER_SERVING_RUNTIME, SERVING_RUNTIME};
-
-/// Field of `status.decision` that contains the fingerprint. Its schema preserves unknown fields, so the operator may be newer
-/// than the CustomResourceDefinition.
-const FIELD: &str = "inputs";
 
 /// Versions of the runtimes, models and classes of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,28 +18,31 @@ pub(crate) struct ObjectVersions(BTreeMap<(Kind, NamespacedName), String>);
 impl ObjectVersions {
     /// Adds an object.
     pub(crate) fn insert(&mut self, kind: Kind, object: &Value) {
-        let generation = &object["metadata"]["generation"];
-        let version = format!("{generation} {:016x}", metadata_fingerprint(object));
+        let metadata = &object["metadata"];
+        let annotations = metadata["annotations"].as_object().into_iter().flatten();
+        let read: Vec<_> = annotations.filter(|(key, _)| is_read(key)).collect();
+        let version = format!("{} {} {}", metadata["uid"], metadata["generation"], json!(read));
         self.0.insert((kind, NamespacedName::from_object(object)), version);
     }
 
     /// Records in `status`, which was computed for `service` with these versions of the objects, what it describes.
     pub(crate) fn record(&self, service: &Value, status: &mut Value) {
         let fingerprint = self.fingerprint(service, status);
-        status["decision"][FIELD] = fingerprint.into();
+        set_inputs(status, Some(fingerprint));
     }
 
     /// Returns whether the status of `service` describes other versions of the objects. The status of an earlier release contains
     /// no fingerprint and is never outdated.
     pub(crate) fn is_outdated(&self, service: &Value) -> bool {
-        let recorded = service["status"]["decision"][FIELD].as_str();
+        let recorded = DecisionRecord::from_status(&service["status"]).and_then(|record| record.inputs);
         recorded.is_some_and(|recorded| recorded != self.fingerprint(service, &service["status"]))
     }
 
     /// Returns the fingerprint of the objects that `status` depends on and of the metadata of the service, which has its own
     /// `observedGeneration`.
     fn fingerprint(&self, service: &Value, status: &Value) -> String {
-        let mut text = format!("{:016x}", metadata_fingerprint(service));
+        let metadata = ["uid", "labels", "annotations"].map(|name| &service["metadata"][name]);
+        let mut text = json!(metadata).to_string();
         for input in inputs(service, status) {
             let version = self.0.get(&input).map(String::as_str);
             text += &format!("\n{} {} {}", input.0.kind, input.1, version.unwrap_or_default());
@@ -53,8 +53,15 @@ impl ObjectVersions {
 
 /// Removes the fingerprint from a status whose conditions do not follow from a plan.
 pub(crate) fn remove_inputs(status: &mut Value) {
-    if let Some(decision) = status["decision"].as_object_mut() {
-        decision.remove(FIELD);
+    set_inputs(status, None);
+}
+
+/// Sets the fingerprint. The schema of the decision preserves unknown fields, so the operator may be newer than the
+/// CustomResourceDefinition.
+fn set_inputs(status: &mut Value, inputs: Option<String>) {
+    // The record of an earlier release may contain other fields.
+    if let Some(record) = DecisionRecord::from_status(status).filter(|record| record.inputs != inputs) {
+        status["decision"] = DecisionRecord { inputs, ..record }.to_json();
     }
 }
 
@@ -77,16 +84,14 @@ fn inputs(service: &Value, status: &Value) -> BTreeSet<(Kind, NamespacedName)> {
     named.flatten().chain(classes.map(|class| (ACCELERATOR_CLASS, NamespacedName::new("", class)))).collect()
 }
 
-/// Returns the fingerprint of the metadata that users write.
-fn metadata_fingerprint(object: &Value) -> u64 {
-    let metadata = ["uid", "labels", "annotations"].map(|name| &object["metadata"][name]);
-    plan::fingerprint(&serde_json::to_string(&metadata).unwrap_or_default())
+/// Returns whether plans may depend on an annotation of a runtime, a model or a class. Changes of others change no status.
+fn is_read(annotation: &str) -> bool {
+    annotation.split_once('/').is_some_and(|(domain, _)| domain == "ome.io" || domain.ends_with(".ome.io"))
 }
 
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
-    use serde_json::json;
 
     use super::*;
 
@@ -109,7 +114,7 @@ mod tests {
         service["spec"] = json!({"model": {"name": "llama"}});
         let variants =
             json!([{"acceleratorClass": "l40s", "acceleratorsPerNode": 1, "replicas": 1, "requestTokens": {}}]);
-        let mut status = json!({"decision": {"runtime": {"name": "vllm"}},
+        let mut status = json!({"decision": {"reason": "Selected", "message": "m", "runtime": {"name": "vllm"}},
             "components": {"engine": {"selectedAccelerator": {"acceleratorClass": "h100"}, "variants": variants}}});
         versions().record(&service, &mut status);
         service["status"] = status;
@@ -141,16 +146,21 @@ mod tests {
 
     #[test]
     fn metadata_of_inputs_and_service_is_compared() {
-        let mut annotated = object("", "vllm", 1);
-        annotated["metadata"]["annotations"] = json!({"a": "b"});
-        let mut edited = versions();
-        edited.insert(CLUSTER_SERVING_RUNTIME, &annotated);
+        let with_annotation = |key: &str| {
+            let mut model = object("", "llama", 1);
+            model["metadata"]["annotations"] = json!({key: "LARGE"});
+            let mut versions = versions();
+            versions.insert(CLUSTER_BASE_MODEL, &model);
+            versions
+        };
+        let annotated = with_annotation("models.ome.io/category");
+        assert!(!with_annotation("example.com/owner").is_outdated(&service()), "no plan depends on it");
         let mut recreated = versions();
         let mut runtime = object("", "vllm", 1);
         runtime["metadata"]["uid"] = json!("2");
         recreated.insert(CLUSTER_SERVING_RUNTIME, &runtime);
         let deleted = ObjectVersions::default();
-        assert!([edited, recreated, deleted].iter().all(|versions| versions.is_outdated(&service())));
+        assert!([annotated, recreated, deleted].iter().all(|versions| versions.is_outdated(&service())));
         let mut labeled = service();
         labeled["metadata"]["labels"] = json!({"a": "b"});
         assert!(versions().is_outdated(&labeled));
@@ -163,7 +173,8 @@ mod tests {
     fn status_without_a_fingerprint_is_not_outdated() {
         let mut service = service();
         remove_inputs(&mut service["status"]);
-        assert_eq!(service["status"]["decision"], json!({"runtime": {"name": "vllm"}}));
+        let decision = json!({"reason": "Selected", "message": "m", "runtime": {"name": "vllm"}});
+        assert_eq!(service["status"]["decision"], decision);
         assert!(!ObjectVersions::default().is_outdated(&service));
     }
 }

@@ -14,6 +14,10 @@ const MAX_NEAREST: usize = 3;
 const MAX_WARNINGS: usize = 20;
 /// Maximum number of characters of a message.
 const MAX_MESSAGE: usize = 512;
+/// Name of [`DecisionRecord::inputs`] in `fingerprints`.
+const INPUTS: &str = "inputs";
+/// Name of [`DecisionRecord::served_fields`] in `fingerprints`.
+const SERVED_FIELDS: &str = "servedFields";
 
 /// `status.decision`. `ostler explain` decides again for the details that it omits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,9 +43,12 @@ pub struct DecisionRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redecided: Option<String>,
     /// Fingerprint of the fields of the service that selection reads, if the service was ready with this selection. While it is
-    /// unchanged, an edit such as scaling retains the selection.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// unchanged, an edit such as scaling retains the selection. Recorded in `fingerprints`.
+    #[serde(default, skip_serializing)]
     pub served_fields: Option<String>,
+    /// Fingerprint of the objects that the status describes. Recorded in `fingerprints`.
+    #[serde(skip)]
+    pub inputs: Option<String>,
 }
 
 /// The candidates that were not selected, in short.
@@ -93,16 +100,32 @@ impl DecisionRecord {
     pub fn from_status(status: &Value) -> Option<Self> {
         let decision = &status["decision"];
         let record = Self::deserialize(decision).ok()?;
-        // Earlier releases recorded the fingerprint beside a flag.
+        let fingerprints = decision["fingerprints"].as_str().unwrap_or_default();
+        let fingerprint = |name: &str| {
+            let mut entries = fingerprints.split(", ").filter_map(|entry| entry.split_once(' '));
+            entries.find(|(entry, _)| *entry == name).map(|(_, fingerprint)| fingerprint.to_owned())
+        };
+        // Earlier releases recorded the fingerprint beside a flag, or in a field of its own.
         let earlier_fields = || decision["selectionFields"].as_str().filter(|_| decision["served"] == true);
-        let served_fields = record.served_fields.or_else(|| earlier_fields().map(str::to_owned));
-        Some(Self { served_fields, ..record })
+        let served_fields = fingerprint(SERVED_FIELDS).or(record.served_fields);
+        let served_fields = served_fields.or_else(|| earlier_fields().map(str::to_owned));
+        Some(Self { served_fields, inputs: fingerprint(INPUTS), ..record })
     }
 
     /// Returns the record as JSON.
     pub fn to_json(&self) -> Value {
         // Serialization fails only for maps with keys that are not strings, which a record does not contain.
-        serde_json::to_value(self).unwrap_or_else(|_| json!({"feasible": false, "reason": self.reason}))
+        let record = serde_json::to_value(self);
+        let mut record = record.unwrap_or_else(|_| json!({"feasible": false, "reason": self.reason}));
+        // One text, so that `kubectl describe` stays readable.
+        let fingerprints = [(INPUTS, &self.inputs), (SERVED_FIELDS, &self.served_fields)];
+        let fingerprints =
+            fingerprints.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", value.as_ref()?)));
+        let fingerprints: Vec<String> = fingerprints.collect();
+        if !fingerprints.is_empty() {
+            record["fingerprints"] = json!(fingerprints.join(", "));
+        }
+        record
     }
 }
 
@@ -317,10 +340,11 @@ mod tests {
             "reason": "Selected", "message": "a on 1 × h100", "runtime": {"name": "a", "scope": "Namespace"},
             "nearest": ["b: Outranked: priority 1 < 2", "c: SizeOutOfRange: the model has 3B: the runtime supports 7B"],
             "rejected": "SizeOutOfRange 2, Disabled 1", "warnings": [{"code": "W", "message": "m"}],
-            "redecided": "t", "servedFields": "f",
+            "redecided": "t", "fingerprints": "inputs i, servedFields f",
         });
         let record = DecisionRecord::from_status(&json!({"decision": text})).unwrap();
         assert_eq!(record.to_json(), text);
+        assert_eq!((record.inputs.as_deref(), record.served_fields.as_deref()), (Some("i"), Some("f")));
         let [outranked, rejected] = record.candidates.nearest.as_slice() else { panic!("{record:?}") };
         assert!(outranked.is_outranked() && !rejected.is_outranked());
         assert_eq!((rejected.code.as_str(), record.candidates.rejected.total()), ("SizeOutOfRange", 3));

@@ -161,6 +161,7 @@ impl ServicePlan {
             warnings: decision_record::bounded_warnings(&self.warnings),
             redecided: None,
             served_fields: None,
+            inputs: None,
         }
     }
 
