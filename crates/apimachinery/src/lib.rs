@@ -45,7 +45,7 @@ pub use panic::{CaughtPanic, catch_future_panic, catch_panic};
 pub use panic_back_off::{PanicBackOff, panic_retry_delay};
 pub use patch::{apply_json_patch, apply_merge_patch, apply_strategic_merge_patch};
 pub use quantity::{Quantity, QuantityError};
-pub use resource_list::{ResourceList, add_resources, parse_resource_list, pod_requests};
+pub use resource_list::{ResourceList, add_resources, add_resources_of_pods, parse_resource_list, pod_requests};
 pub use schema::{
     Constraint, NullPolicy, RuleReason, Schema, SchemaViolation, TypeCheck, field_type_at, validate_openapi_schema,
 };

@@ -44,8 +44,16 @@ pub fn parse_resource_list(map: Option<&Value>) -> ResourceList {
 
 /// Adds `addend` to `total`, resource by resource.
 pub fn add_resources(total: &mut ResourceList, addend: &ResourceList) {
+    add_resources_of_pods(total, addend, 1);
+}
+
+/// Adds the resources of `count` Pods, which each have the resources `addend`, to `total`.
+pub fn add_resources_of_pods(total: &mut ResourceList, addend: &ResourceList, count: u32) {
+    if count == 0 {
+        return;
+    }
     for (name, quantity) in addend {
-        *total.entry(name.clone()).or_insert(Quantity::ZERO) += *quantity;
+        *total.entry(name.clone()).or_insert(Quantity::ZERO) += *quantity * i64::from(count);
     }
 }
 
@@ -72,6 +80,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn resources_of_any_number_of_pods_saturate() {
+        let pod = parse_resource_list(Some(
+            &json!({"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": "9223372036854775807"}),
+        ));
+        let of_pods = |count: u32| {
+            let mut total = ResourceList::new();
+            add_resources_of_pods(&mut total, &pod, count);
+            total.values().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(of_pods(0), "");
+        assert_eq!(of_pods(3), "1500m 3Gi 9223372036854775807");
+        assert_eq!(of_pods(u32::MAX), "2147483647500m 4294967295Gi 9223372036854775807");
+    }
 
     #[test]
     fn counts_init_containers_and_sidecars_as_kube_scheduler_does() {

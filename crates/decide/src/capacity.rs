@@ -89,7 +89,7 @@ impl PoolCapacity {
 
     /// Returns how many Pods with `per_node` accelerators fit on the free accelerators of the nodes.
     pub(crate) fn slots(&self, per_node: u32) -> u32 {
-        self.nodes.iter().map(|node| node.free / per_node.max(1)).sum()
+        self.nodes.iter().map(|node| node.free / per_node.max(1)).fold(0, u32::saturating_add)
     }
 
     /// Returns the same nodes as if all of them were schedulable.
@@ -112,7 +112,7 @@ impl PoolCapacity {
 
     /// Returns how many Pods with `per_node` accelerators fit on the nodes if no accelerator is in use.
     fn slots_when_empty(&self, per_node: u32) -> u32 {
-        self.nodes.iter().map(|node| node.total / per_node.max(1)).sum()
+        self.nodes.iter().map(|node| node.total / per_node.max(1)).fold(0, u32::saturating_add)
     }
 
     /// Reserves `per_node` accelerators for each of `pods` Pods, using best fit: on the node with the fewest free

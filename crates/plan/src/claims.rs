@@ -18,6 +18,10 @@ use least_allocated::LeastAllocatedNodes;
 /// Code of the warning that a decision waits for capacity.
 const NO_FREE_CAPACITY: &str = decide::code::warning::NO_FREE_CAPACITY.as_str();
 
+/// Maximum number of Pods of a component that claim accelerators. More Pods would only fit on Nodes whose number of
+/// accelerators is wrong.
+const MAX_ASSIGNED_PODS: u32 = 10_000;
+
 /// Accelerators that one service claims.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claim {
@@ -123,8 +127,9 @@ pub(crate) fn describe_claims(decision: &mut Decision, claims: &[Claim], invento
 /// Describes the accelerators of `class` that `claim` reserves for Pods that do not run yet: `8 claimed by default/chat`.
 fn describe_claim(claim: &Claim, class: &str, inventory: &Inventory) -> Option<String> {
     let sets = claim.pod_sets.iter().filter(|set| set.class == class);
-    let accelerators: u32 =
-        sets.map(|set| pending_pods(claim, set, inventory).saturating_mul(set.accelerators_per_pod)).sum();
+    let accelerators = sets
+        .map(|set| pending_pods(claim, set, inventory).saturating_mul(set.accelerators_per_pod))
+        .fold(0, u32::saturating_add);
     (accelerators > 0).then(|| format!("{accelerators} claimed by {}/{}", claim.namespace, claim.service))
 }
 
@@ -148,7 +153,8 @@ pub(crate) fn reserve_on_nodes(
         let nodes_of_class =
             || LeastAllocatedNodes::for_class(classes.iter().find(|class| class.name == set.class)?, &nodes);
         let Some(class_nodes) = nodes_by_class.entry(&set.class).or_insert_with(nodes_of_class) else { continue };
-        let assigned = (0..count).take_while(|_| class_nodes.assign_pod(set.accelerators_per_pod, &mut nodes));
+        let assigned = (0..count.min(MAX_ASSIGNED_PODS))
+            .take_while(|_| class_nodes.assign_pod(set.accelerators_per_pod, &mut nodes));
         assigned.for_each(drop);
     }
     Some(nodes)
@@ -164,7 +170,7 @@ pub(crate) fn reserve_on_status(claims: &[&Claim], class: &mut Class) {
     let Some(availability) = class.availability.as_mut() else { return };
     let pod_sets = claims.iter().flat_map(|claim| &claim.pod_sets).filter(|set| set.class == class.name);
     for set in pod_sets {
-        for _ in 0..set.count {
+        for _ in 0..set.count.min(MAX_ASSIGNED_PODS) {
             let candidates = availability.nodes.iter_mut().filter(|node| node.free >= set.accelerators_per_pod);
             let Some(node) = candidates.reduce(|best, node| if node.free > best.free { node } else { best }) else {
                 break;

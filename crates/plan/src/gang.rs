@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use api::fusioninfer::GangPolicy;
-use apimachinery::{ResourceList, add_resources, pod_requests};
+use apimachinery::{ResourceList, add_resources_of_pods, pod_requests};
 use decide::Warning;
 use serde_json::{Value, json};
 
@@ -133,7 +133,7 @@ impl Gang {
     pub(crate) fn min_resources(&self) -> ResourceList {
         let mut total = ResourceList::new();
         for member in &self.members {
-            (0..self.min_replicas(member)).for_each(|_| add_resources(&mut total, &member.requests));
+            add_resources_of_pods(&mut total, &member.requests, self.min_replicas(member));
         }
         total
     }
@@ -156,7 +156,7 @@ fn gang_member(role: &Role) -> GangMember {
     let mut requests = pod_requests(&role.template);
     if let Some(worker) = &role.worker_template {
         let worker_requests = pod_requests(worker);
-        (1..role.nodes).for_each(|_| add_resources(&mut requests, &worker_requests));
+        add_resources_of_pods(&mut requests, &worker_requests, role.nodes.saturating_sub(1));
     }
     let replicas_by = match role.workload {
         Workload::LeaderWorkerSetPerReplica => ReplicaLabel::ReplicaIndex,

@@ -247,8 +247,8 @@ fn record_requested_accelerators(component: &mut ComponentDecision, template: &V
     let requests: Vec<(String, u32)> =
         containers.filter_map(|container| requested_accelerators(&container["resources"])).collect();
     if let Some((name, _)) = requests.first() {
-        component.accelerators_per_node =
-            requests.iter().filter(|(resource, _)| resource == name).map(|(_, count)| count).sum();
+        let counts = requests.iter().filter(|(resource, _)| resource == name).map(|(_, count)| *count);
+        component.accelerators_per_node = counts.fold(0, u32::saturating_add);
         component.resource = Some(name.clone());
     }
 }
@@ -260,7 +260,7 @@ fn plan_role_based_service(snapshot: &Snapshot, service: &fusioninfer::Inference
     plan.reason = "Rendered".to_owned();
     plan = plan.with_topology(roles::topology(owner, service, snapshot.pod_group_schema, &snapshot.picker_image));
     if plan.feasible {
-        let replicas: u32 = plan.components.values().map(|component| component.replicas).sum();
+        let replicas = plan.components.values().map(|component| component.replicas).fold(0, u32::saturating_add);
         let roles = plan.components.len();
         let plural = |count: usize| if count == 1 { "" } else { "s" };
         plan.message = format!("{replicas} replica{} in {roles} role{}", plural(replicas as usize), plural(roles));
