@@ -72,7 +72,10 @@ impl<K: Ord + Clone> WorkQueue<K> {
             *requeue = Requeue::Yes;
             return;
         }
-        self.low_priority_set.remove(&key);
+        if self.low_priority_set.remove(&key) && self.low_priority_set.is_empty() {
+            // Under constant load, nothing else removes the keys that have left the set.
+            self.low_priority.clear();
+        }
         if self.ready_set.insert(key.clone()) {
             self.ready.push_back(key);
         }
@@ -205,6 +208,21 @@ mod tests {
         let order: Vec<i32> = std::iter::from_fn(|| queue.pop(at(0))).collect();
         assert_eq!(order.iter().position(|key| *key == 1000), Some(MAX_CONSECUTIVE_NORMAL));
         assert_eq!(order.len(), 21);
+    }
+
+    #[test]
+    fn keys_of_raised_priority_leave_the_queue() {
+        let mut queue = WorkQueue::default();
+        queue.add("busy");
+        for _ in 0..10 {
+            queue.add_low_priority("a");
+            queue.add("a");
+            assert!(queue.low_priority.is_empty());
+            assert!(queue.pop(at(0)).is_some());
+            queue.done(&"a");
+            queue.done(&"busy");
+            queue.add("busy");
+        }
     }
 
     #[test]

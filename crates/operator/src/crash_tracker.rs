@@ -54,8 +54,12 @@ impl CrashTracker {
 
 fn record_crash(crashes: &mut BTreeMap<NamespacedName, Vec<(String, Timestamp)>>, pod: &Value, now: Timestamp) {
     let Some(set) = pod["metadata"]["labels"][LEADER_WORKER_SET_NAME].as_str() else { return };
+    // Any Pod may have the label, also without such a set.
+    crashes.retain(|_, crashes| {
+        crashes.retain(|(_, time)| is_recent(*time, now));
+        !crashes.is_empty()
+    });
     let crashes = crashes.entry(NamespacedName::new(metadata_field(pod, "namespace"), set)).or_default();
-    crashes.retain(|(_, time)| is_recent(*time, now));
     let uid = metadata_field(pod, "uid");
     if crashes.len() < MAX_CRASHES_PER_SET && crashes.iter().all(|(recorded, _)| recorded != uid) {
         crashes.push((uid.to_owned(), now));
@@ -102,6 +106,18 @@ mod tests {
         // This Pod is first observed when it is deleted.
         tracker.apply(&change(POD, Some(pod("c", 1)), None), at(60));
         assert_eq!([at(60), at(600), at(660)].map(|now| tracker.recent_crashes(&key, now)), [3, 1, 0]);
+    }
+
+    /// Users may label crashing Pods with any name.
+    #[test]
+    fn old_crashes_of_unknown_sets_are_forgotten() {
+        let tracker = CrashTracker::default();
+        for number in 0..3_i64 {
+            let mut pod = pod(&format!("uid-{number}"), 1);
+            pod["metadata"]["labels"][LEADER_WORKER_SET_NAME] = json!(format!("unknown-{number}"));
+            tracker.apply(&change(POD, None, Some(pod)), Timestamp::from_second(600 * number).unwrap());
+        }
+        assert_eq!(tracker.crashes.lock().unwrap().len(), 1);
     }
 
     #[test]

@@ -36,12 +36,12 @@ pub(crate) fn desired_revisions(service: &Value, templates: Option<&str>, existi
     let current = match matching_revision {
         Some(revision) => {
             let is_latest = revision_number(revision) == latest;
-            let number = if is_latest { latest } else { latest + 1 };
+            let number = if is_latest { latest } else { latest.saturating_add(1) };
             revision_object(service, metadata_field(revision, "name"), &revision["data"], number, templates)
         }
         None => {
             let name = revision_name(service, &data, templates.filter(|_| !same_spec.is_empty()));
-            revision_object(service, &name, &data, latest + 1, templates)
+            revision_object(service, &name, &data, latest.saturating_add(1), templates)
         }
     };
     let mut other_revisions: Vec<&Arc<Value>> = existing
@@ -212,6 +212,15 @@ mod tests {
         }
         let numbers: Vec<i64> = existing_revisions.iter().map(|revision| revision_number(revision)).collect();
         assert_eq!(numbers, (6..=15).collect::<Vec<_>>());
+    }
+
+    /// A user may set any number.
+    #[test]
+    fn number_of_the_latest_revision_may_be_the_maximum() {
+        let mut first_revision = desired_revisions(&service("a", 1), None, &[]).remove(0);
+        first_revision["revision"] = json!(i64::MAX);
+        let revisions = desired_revisions(&service("b", 1), None, &into_arcs(vec![first_revision]));
+        assert_eq!(summaries(&revisions), [format!("{} a", i64::MAX), format!("{} b", i64::MAX)]);
     }
 
     #[test]
