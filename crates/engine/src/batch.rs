@@ -32,7 +32,7 @@ impl Batch {
     /// Returns an empty batch of at most `max_num_seqs` sequences, at least 1.
     pub(crate) fn new(max_num_seqs: usize) -> Arc<Self> {
         Arc::new(Self {
-            slots: Arc::new(Semaphore::new(max_num_seqs.max(1))),
+            slots: Arc::new(Semaphore::new(max_num_seqs.clamp(1, Semaphore::MAX_PERMITS))),
             waiting: AtomicUsize::new(0),
             running: AtomicUsize::new(0),
             kv_tokens: AtomicUsize::new(0),
@@ -107,6 +107,12 @@ impl Drop for WaitingGuard<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A semaphore has a maximum number of permits.
+    #[test]
+    fn size_of_the_batch_may_be_any_number() {
+        assert_eq!(Batch::new(usize::MAX).running(), 0);
+    }
 
     #[tokio::test]
     async fn sequence_waits_while_the_batch_is_full() {

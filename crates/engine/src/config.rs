@@ -37,6 +37,8 @@ pub struct Config {
     /// Idle connections are closed after this time (vLLM: 5 s), as are those that do not send the complete head of a request
     /// within it.
     pub keep_alive: Duration,
+    /// Connections are closed if the client receives nothing of a response for this time although data is ready.
+    pub stall_timeout: Duration,
     /// Maximum number of open connections, which also limits the number of queued requests: a connection carries one at a
     /// time. Further clients wait until a connection closes.
     pub max_connections: usize,
@@ -59,6 +61,7 @@ impl Config {
             num_gpu_blocks: 16_384,
             load_time: Duration::ZERO,
             keep_alive: Duration::from_secs(5),
+            stall_timeout: Duration::from_secs(60),
             max_connections: 8192,
         }
     }
@@ -82,6 +85,11 @@ impl Config {
     /// Returns the model name in responses to requests that name no model.
     pub fn default_model_name(&self) -> &str {
         self.served_model_names.first().unwrap_or(&self.model)
+    }
+
+    /// Returns the number of tokens in the KV cache.
+    pub(crate) fn kv_cache_tokens(&self) -> usize {
+        self.block_size.saturating_mul(self.num_gpu_blocks)
     }
 
     /// Returns whether `model` is one of the served names.

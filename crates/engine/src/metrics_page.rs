@@ -117,7 +117,7 @@ impl TextEncoder<'_> {
             self.text,
             "vllm:cache_config_info{{block_size=\"{}\",enable_prefix_caching=\"True\",engine=\"0\",kv_cache_size_tokens=\"{}\",num_gpu_blocks=\"{}\"}} 1.0",
             config.block_size,
-            config.block_size * config.num_gpu_blocks,
+            config.kv_cache_tokens(),
             config.num_gpu_blocks,
         );
     }

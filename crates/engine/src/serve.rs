@@ -7,6 +7,7 @@ use axum::{
     body::Body,
     http::{Response, StatusCode},
 };
+use http_server::WriteTimeout;
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -58,6 +59,7 @@ pub async fn serve(
     let handler = ConnectionHandler {
         ready_at: Instant::now() + config.load_time,
         keep_alive: config.keep_alive,
+        stall_timeout: config.stall_timeout,
         loading: Router::new().fallback(service_unavailable),
         router: router(config, memory),
     };
@@ -87,6 +89,7 @@ pub async fn serve(
 struct ConnectionHandler {
     ready_at: Instant,
     keep_alive: Duration,
+    stall_timeout: Duration,
     loading: Router,
     router: Router,
 }
@@ -97,7 +100,7 @@ impl ConnectionHandler {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "failed to set TCP_NODELAY");
         }
-        let keep_alive = self.keep_alive;
+        let (keep_alive, stream) = (self.keep_alive, WriteTimeout::new(stream, self.stall_timeout));
         let service = tower::service_fn(move |request: axum::http::Request<hyper::body::Incoming>| {
             let router = if Instant::now() < self.ready_at { self.loading.clone() } else { self.router.clone() };
             tower::ServiceExt::oneshot(router, request)

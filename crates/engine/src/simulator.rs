@@ -116,7 +116,7 @@ impl Simulator {
 
     /// Returns the fraction of the KV cache that running sequences use, from 0 to 1.
     pub(crate) fn kv_cache_usage(&self) -> f64 {
-        let tokens = (self.config.block_size * self.config.num_gpu_blocks).max(1);
+        let tokens = self.config.kv_cache_tokens().max(1);
         (self.batch.kv_tokens() as f64 / tokens as f64).min(1.0)
     }
 }

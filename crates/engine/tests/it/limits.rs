@@ -73,3 +73,15 @@ async fn further_clients_wait_for_a_connection() {
     timeout(TIMEOUT, second.read_to_string(&mut response)).await.expect("no response").unwrap();
     assert!(response.starts_with("HTTP/1.1 200 OK"), "{response}");
 }
+
+#[tokio::test]
+async fn closes_a_connection_whose_client_does_not_read() {
+    let config = Config { max_connections: 1, stall_timeout: Duration::from_millis(1), ..recorded_config() };
+    let engine = start(config).await;
+    let prompt = serde_json::json!({"prompt": "a ".repeat(1 << 20)}).to_string();
+    let _stalled = send(engine.address, "POST", "/tokenize", &prompt).await;
+    let mut next = send(engine.address, "GET", "/health", "").await;
+    let mut head = [0; 12];
+    timeout(TIMEOUT, next.read_exact(&mut head)).await.expect("the first connection stays open").unwrap();
+    assert_eq!(&head, b"HTTP/1.1 200");
+}
