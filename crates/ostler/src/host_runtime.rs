@@ -19,6 +19,9 @@ use crate::simulated_container;
 /// Environment variable with the path of the kubeconfig.
 const KUBECONFIG_ENV: &str = "KUBECONFIG";
 
+/// Maximum number of images that are listed as simulated.
+const MAX_LISTED_IMAGES: usize = 64;
+
 /// Runs the containers of all nodes.
 #[derive(Default)]
 pub(crate) struct HostRuntime {
@@ -42,8 +45,12 @@ pub(crate) struct SimulatedImages(Arc<Mutex<BTreeSet<String>>>);
 // === impl SimulatedImages ===
 
 impl SimulatedImages {
+    /// Adds an image, unless there are [`MAX_LISTED_IMAGES`] already.
     fn add(&self, image: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(image.to_owned());
+        let mut images = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if images.len() < MAX_LISTED_IMAGES {
+            images.insert(image.to_owned());
+        }
     }
 
     /// Returns the images, sorted.
@@ -210,6 +217,13 @@ mod tests {
 
     use super::*;
     use crate::container_fixture::container;
+
+    #[test]
+    fn number_of_simulated_images_is_limited() {
+        let images = SimulatedImages::default();
+        (0..1000).for_each(|number| images.add(&format!("image:{number}")));
+        assert_eq!(images.list().len(), MAX_LISTED_IMAGES);
+    }
 
     /// Two engines that have no memory for requests reject them: they share the memory of the runtime.
     #[tokio::test]

@@ -67,6 +67,7 @@ fn errors_are_one_line_with_a_hint() {
     directory.file("plugins.yaml", PLUGINS);
     directory.file("replicas.yaml", &SERVICE.replace("{name: m}", "{name: m}\n  engine: {minReplicas: -1}"));
     directory.file("kubeconfig", "password: secret\n- x");
+    directory.file("refused", KUBECONFIG);
     std::fs::write(directory.0.join("binary.yaml"), [0x7f, b'E', b'L', b'F', 0xff, 0xfe]).unwrap();
     std::fs::create_dir(directory.0.join("empty-directory")).unwrap();
     let mut transcript = String::new();
@@ -86,6 +87,10 @@ const MODEL: &str =
     "apiVersion: ome.io/v1beta1\nkind: BaseModel\nmetadata: {name: x}\nspec: {modelParameterSize: 7Bx}\n";
 
 const PLUGINS: &str = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins: [{type: queue-scorer, parameters: {limit: 5}}]\n";
+
+/// Nothing listens on port 1.
+const KUBECONFIG: &str = "{apiVersion: v1, kind: Config, current-context: a, \
+    clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}], contexts: [{name: a, context: {cluster: a, user: a}}]}";
 
 const INVALID_COMMANDS: &str = "
 pln
@@ -115,6 +120,7 @@ explain chat
 explain pod/chat
 explain isvc/x --kubeconfig missing
 explain isvc/x --kubeconfig kubeconfig
+explain isvc/x --kubeconfig refused
 catalog shw
 up --log-level loud
 up --log-format xml
