@@ -302,6 +302,55 @@ mod tests {
         assert_eq!(watch.data().await.unwrap().unwrap().len(), 1);
     }
 
+    /// Returns an HTTP/2 connection to a server that never responds, and the number of requests in progress.
+    async fn connect_http2() -> (h2::client::SendRequest<Bytes>, Arc<()>) {
+        let (client, server) = duplex(1 << 20);
+        let requests = Arc::new(());
+        let request = Arc::clone(&requests);
+        let service = service_fn(move |_| {
+            let request = Arc::clone(&request);
+            async move {
+                let _request = request;
+                std::future::pending::<Result<Response<Empty<Bytes>>, Infallible>>().await
+            }
+        });
+        tokio::spawn(serve_connection(server, service, LIMITS, CancellationToken::new()));
+        let (client, connection) = h2::client::handshake(client).await.unwrap();
+        tokio::spawn(connection);
+        (client, requests)
+    }
+
+    /// The client resets each request after it was sent (CVE-2023-44487).
+    #[tokio::test(start_paused = true)]
+    async fn http2_client_that_resets_its_requests_occupies_no_more_than_others() {
+        let (client, requests) = connect_http2().await;
+        for _ in 0..10_000 {
+            // The server may close the connection.
+            let Ok(mut client) = client.clone().ready().await else { break };
+            let request = Request::get("http://localhost/").body(()).unwrap();
+            let Ok((response, _)) = client.send_request(request, true) else { break };
+            tokio::task::yield_now().await;
+            drop(response);
+            // One reference is the test's, one the service's.
+            assert!(Arc::strong_count(&requests) <= 2 + LIMITS.max_concurrent_requests as usize);
+        }
+        sleep(Duration::from_secs(1)).await;
+        assert!(Arc::strong_count(&requests) <= 2, "nothing remains of the requests");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn http2_headers_are_limited() {
+        let (client, requests) = connect_http2().await;
+        let mut request = Request::get("http://localhost/").body(()).unwrap();
+        for index in 0..20 {
+            let name = http::HeaderName::try_from(format!("x-{index}")).unwrap();
+            request.headers_mut().insert(name, http::HeaderValue::try_from("v".repeat(4096)).unwrap());
+        }
+        let response = client.ready().await.unwrap().send_request(request, true).unwrap().0.await;
+        assert_eq!(response.map(|response| response.status().as_u16()).map_err(|error| error.is_remote()), Ok(431));
+        assert_eq!(Arc::strong_count(&requests), 2, "the service does not receive the request");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn idle_connection_of_shutdown_closes_at_once() {
         let (mut client, server) = duplex(64);

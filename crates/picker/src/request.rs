@@ -25,6 +25,10 @@ pub const MIN_GATEWAY_MEMORY: usize = MAX_BODY_BYTES;
 /// Maximum length of a model name in bytes, as encoded in JSON.
 const MAX_MODEL_BYTES: usize = 4096;
 
+/// Fields of the prompt, in the order in which engines process them: conversations that share tools and system prompt share a
+/// prefix, wherever the body contains them.
+const PROMPT_FIELDS: [&str; 6] = ["tools", "system", "instructions", "prompt", "messages", "input"];
+
 /// Maximum nesting depth.
 const MAX_DEPTH: usize = 512;
 
@@ -38,9 +42,9 @@ pub(crate) struct RequestInfo {
     pub(crate) model: Option<ModelField>,
     /// `stream`.
     pub(crate) stream: bool,
-    /// `max_completion_tokens`, otherwise `max_tokens`.
+    /// `max_completion_tokens`, otherwise `max_output_tokens`, otherwise `max_tokens`.
     pub(crate) max_tokens: Option<u64>,
-    /// Byte ranges of the values of `messages`, `prompt` and `input`, at most one of each.
+    /// Byte ranges of the values of the fields of [`PROMPT_FIELDS`] that the body contains, in the order of these fields.
     pub(crate) prompt_spans: Vec<Range<usize>>,
 }
 
@@ -89,7 +93,8 @@ pub(crate) fn estimate_tokens(bytes: usize) -> usize {
 pub(crate) fn parse_request(body: &[u8]) -> Result<RequestInfo, ScanError> {
     let mut scanner = Scanner { body, position: 0 };
     let mut info = RequestInfo::default();
-    let (mut max_completion_tokens, mut prompts) = (None, [None, None, None]);
+    let (mut max_completion_tokens, mut max_output_tokens) = (None, None);
+    let mut prompts: [Option<Range<usize>>; PROMPT_FIELDS.len()] = Default::default();
     scanner.skip_whitespace();
     scanner.expect(b'{')?;
     scanner.skip_whitespace();
@@ -110,10 +115,12 @@ pub(crate) fn parse_request(body: &[u8]) -> Result<RequestInfo, ScanError> {
             Some("stream") => info.stream = value == b"true",
             Some("max_tokens") => info.max_tokens = parse_number(value),
             Some("max_completion_tokens") => max_completion_tokens = parse_number(value),
-            Some("messages") => prompts[0] = Some(span),
-            Some("prompt") => prompts[1] = Some(span),
-            Some("input") => prompts[2] = Some(span),
-            _ => {}
+            Some("max_output_tokens") => max_output_tokens = parse_number(value),
+            Some(key) => {
+                let fields = PROMPT_FIELDS.iter().zip(&mut prompts);
+                fields.filter(|(field, _)| **field == key).for_each(|(_, prompt)| *prompt = Some(span.clone()));
+            }
+            None => {}
         }
         scanner.skip_whitespace();
         match scanner.next() {
@@ -122,9 +129,8 @@ pub(crate) fn parse_request(body: &[u8]) -> Result<RequestInfo, ScanError> {
             _ => return Err(scanner.error()),
         }
     }
-    info.max_tokens = max_completion_tokens.or(info.max_tokens);
+    info.max_tokens = max_completion_tokens.or(max_output_tokens).or(info.max_tokens);
     info.prompt_spans = prompts.into_iter().flatten().collect();
-    info.prompt_spans.sort_by_key(|span| span.start);
     scanner.expect_end().map(|()| info)
 }
 
@@ -314,6 +320,27 @@ mod tests {
         let longest = MAX_MODEL_BYTES - 2;
         assert_eq!(parse_request(body(longest).as_bytes()).unwrap().model.unwrap().name.len(), longest);
         assert_eq!(parse_request(body(longest + 1).as_bytes()), Err(ScanError::ModelTooLong));
+    }
+
+    #[rstest]
+    #[case(r#"{"max_tokens":5}"#, Some(5))]
+    #[case(r#"{"max_output_tokens":6,"max_tokens":5}"#, Some(6))]
+    #[case(r#"{"max_completion_tokens":7,"max_output_tokens":6}"#, Some(7))]
+    #[case(r#"{"max_output_tokens":null,"max_tokens":5}"#, Some(5))]
+    #[case(r#"{"max_output_tokens":-1}"#, None)]
+    fn finds_token_limits(#[case] body: &str, #[case] expect: Option<u64>) {
+        assert_eq!(parse_request(body.as_bytes()).unwrap().max_tokens, expect);
+    }
+
+    #[rstest]
+    #[case::anthropic(r#"{"messages":[1],"system":"s","tools":[2]}"#, r#"[2]"s"[1]"#)]
+    #[case::responses(r#"{"input":"i","instructions":"s","tools":[2]}"#, r#"[2]"s""i""#)]
+    #[case::chat(r#"{"tools":[2],"messages":[1]}"#, "[2][1]")]
+    #[case::completion(r#"{"suffix":"x","prompt":"p"}"#, r#""p""#)]
+    fn prompt_begins_with_tools_and_system_prompt(#[case] body: &str, #[case] expect: &str) {
+        let info = parse_request(body.as_bytes()).unwrap();
+        assert_eq!(info.prompt_spans.iter().map(|span| &body[span.clone()]).collect::<String>(), expect);
+        assert_eq!(info.prompt_bytes(), expect.len());
     }
 
     #[test]

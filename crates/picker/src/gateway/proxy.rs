@@ -75,12 +75,12 @@ impl Proxy {
                 Ok(response::json(StatusCode::OK, &models))
             }
             Route::Model(pool, name) => {
-                let model = models::get_model(&self.scheduler.snapshot(), pool.as_ref(), name)?;
+                let model = models::get_model(&self.scheduler.snapshot(), pool.as_ref(), &name)?;
                 Ok(response::json(StatusCode::OK, &model))
             }
             Route::Inference { .. } if request.method() != Method::POST => Err(OpenAiError::method_not_allowed("POST")),
             Route::Inference { pool, path } => {
-                self.forward(read_request(request, pool, path, &self.body_memory).await?).await
+                self.forward(read_request(request, pool, &path, &self.body_memory).await?).await
             }
             Route::NotFound => Err(OpenAiError::unknown_path(&path)),
         }

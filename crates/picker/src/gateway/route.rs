@@ -18,7 +18,7 @@ const INFERENCE_PATHS: &[&str] = &[
 
 /// Route of a request path.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Route<'a> {
+pub(super) enum Route {
     /// Liveness probe.
     Liveness,
     /// Health check.
@@ -28,49 +28,86 @@ pub(super) enum Route<'a> {
     /// List of models, of one pool or of all pools.
     Models(Option<NamespacedName>),
     /// One model.
-    Model(Option<NamespacedName>, &'a str),
+    Model(Option<NamespacedName>, String),
     /// A proxied inference request.
     Inference {
         /// Pool in the path, if any.
         pool: Option<NamespacedName>,
-        /// Path without the prefix that addresses a pool.
-        path: &'a str,
+        /// Path for the engine: one of the known paths, whatever form the client used.
+        path: String,
     },
     /// Unknown path.
     NotFound,
 }
 
 /// Returns the route of a path. `/v1/…` searches all pools, `/NAMESPACE/POOL/v1/…` addresses one pool.
-pub(super) fn match_path(path: &str) -> Route<'_> {
-    match path {
+pub(super) fn match_path(path: &str) -> Route {
+    let Some(path) = normalize(path) else { return Route::NotFound };
+    match path.as_str() {
         "/livez" => return Route::Liveness,
         "/health" => return Route::Health,
         "/readyz" => return Route::Readiness,
         _ => {}
     }
-    let (pool, path) = match path.starts_with("/v1/") {
-        true => (None, path),
-        false => match pool_prefix(path) {
-            Some((pool, path)) => (Some(pool), path),
+    let (pool, api) = match path.strip_prefix("/v1/") {
+        Some(api) => (None, api),
+        None => match pool_prefix(&path) {
+            Some((pool, api)) => (Some(pool), api),
             None => return Route::NotFound,
         },
     };
-    let api = path.trim_start_matches("/v1/");
     match api.strip_prefix("models") {
         Some("") => Route::Models(pool),
-        Some(model) if model.len() > 1 && model.starts_with('/') => Route::Model(pool, &model[1..]),
-        _ if INFERENCE_PATHS.contains(&api) => Route::Inference { pool, path },
+        // A name of a model may contain slashes, which some clients encode.
+        Some(model) if model.len() > 1 && model.starts_with('/') => match decode(&model[1..], |_| true) {
+            Some(model) => Route::Model(pool, model),
+            None => Route::NotFound,
+        },
+        _ if INFERENCE_PATHS.contains(&api) => Route::Inference { pool, path: format!("/v1/{api}") },
         _ => Route::NotFound,
     }
 }
 
-/// Splits `/NAMESPACE/POOL/v1/…` into the pool and the path for the engine.
+/// Returns the normalized form of a path (RFC 3986 §6.2.2), with one slash instead of several. Returns `None` for `..`: a proxy
+/// in front of the gateway may have authorized the path before it was resolved.
+fn normalize(path: &str) -> Option<String> {
+    let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+    let decoded = decode(path, is_unreserved)?;
+    let segments = || decoded.split('/').filter(|segment| !segment.is_empty() && *segment != ".");
+    (!segments().any(|segment| segment == "..")).then(|| segments().flat_map(|segment| ["/", segment]).collect())
+}
+
+/// Decodes percent-encoded bytes for which `is_decoded` is true, once. Returns `None` if the result is not UTF-8 or an encoding
+/// is invalid.
+fn decode(text: &str, is_decoded: impl Fn(u8) -> bool) -> Option<String> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        rest = tail;
+        if *first != b'%' {
+            decoded.push(*first);
+            continue;
+        }
+        let (digits, tail) = tail.split_at_checked(2)?;
+        let digits = std::str::from_utf8(digits).ok()?;
+        let is_hexadecimal = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let byte = u8::from_str_radix(digits, 16).ok().filter(|_| is_hexadecimal)?;
+        if is_decoded(byte) {
+            decoded.push(byte);
+            rest = tail;
+        } else {
+            decoded.push(b'%');
+        }
+    }
+    String::from_utf8(decoded).ok()
+}
+
+/// Splits `/NAMESPACE/POOL/v1/…` into the pool and the rest after `/v1/`.
 fn pool_prefix(path: &str) -> Option<(NamespacedName, &str)> {
     let (namespace, rest) = path.strip_prefix('/')?.split_once('/')?;
-    let (name, _) = rest.split_once('/')?;
-    let path = &rest[name.len()..];
-    let is_valid = !namespace.is_empty() && !name.is_empty() && path.starts_with("/v1/");
-    is_valid.then(|| (NamespacedName { namespace: namespace.to_owned(), name: name.to_owned() }, path))
+    let (name, rest) = rest.split_once('/')?;
+    let api = rest.strip_prefix("v1/")?;
+    Some((NamespacedName { namespace: namespace.to_owned(), name: name.to_owned() }, api))
 }
 
 #[cfg(test)]
@@ -82,20 +119,54 @@ mod tests {
         Some(NamespacedName { namespace: "ns".to_owned(), name: "pool".to_owned() })
     }
 
+    fn inference(pool: Option<NamespacedName>, path: &str) -> Route {
+        Route::Inference { pool, path: path.to_owned() }
+    }
+
+    fn model(name: &str) -> Route {
+        Route::Model(None, name.to_owned())
+    }
+
     #[rstest]
     #[case("/livez", Route::Liveness)]
     #[case("/health", Route::Health)]
     #[case("/readyz", Route::Readiness)]
     #[case("/v1/models", Route::Models(None))]
-    #[case("/v1/models/org/m", Route::Model(None, "org/m"))]
+    #[case("/v1/models/", Route::Models(None))]
+    #[case("/v1/models/org/m", model("org/m"))]
+    #[case("/v1/models/org%2Fm%20x", model("org/m x"))]
+    #[case("/v1/models/%252e", model("%2e"))]
+    #[case("/v1/models/%ff", Route::NotFound)]
     #[case("/ns/pool/v1/models", Route::Models(pool()))]
-    #[case("/v1/chat/completions", Route::Inference { pool: None, path: "/v1/chat/completions" })]
-    #[case("/ns/pool/v1/completions", Route::Inference { pool: pool(), path: "/v1/completions" })]
+    #[case("/v1/chat/completions", inference(None, "/v1/chat/completions"))]
+    #[case("/ns/pool/v1/completions", inference(pool(), "/v1/completions"))]
+    #[case("//v1//chat///completions/", inference(None, "/v1/chat/completions"))]
+    #[case("/./v1/./completions", inference(None, "/v1/completions"))]
+    #[case("/v1/%63ompletions", inference(None, "/v1/completions"))]
+    #[case("/ns/pool//v1/completions", inference(pool(), "/v1/completions"))]
+    #[case("/v1/v1/completions", Route::NotFound)]
+    #[case("/v1//v1/completions", Route::NotFound)]
+    #[case("/ns/pool/v1/v1/completions", Route::NotFound)]
+    #[case("/v1/../sleep", Route::NotFound)]
+    #[case("/v1/completions/../../sleep", Route::NotFound)]
+    #[case("/ns/pool/../../v1/completions", Route::NotFound)]
+    #[case("/v1/%2e%2E/sleep", Route::NotFound)]
+    #[case("/v1/completions%2f..%2f..%2fsleep", Route::NotFound)]
+    #[case("/v1/%2563ompletions", Route::NotFound)]
+    #[case("/v1\\completions", Route::NotFound)]
+    #[case("/v1/completions%00", Route::NotFound)]
+    #[case("/v1/completions%", Route::NotFound)]
+    #[case("/v1/completions%+1", Route::NotFound)]
+    #[case("/v1/completions;x=1", Route::NotFound)]
+    #[case("/V1/completions", Route::NotFound)]
     #[case("/v1/load_lora_adapter", Route::NotFound)]
     #[case("/sleep", Route::NotFound)]
     #[case("/ns/v1/completions", Route::NotFound)]
+    #[case("/v1", Route::NotFound)]
     #[case("/", Route::NotFound)]
-    fn matches_paths(#[case] path: &str, #[case] expect: Route<'_>) {
+    #[case("", Route::NotFound)]
+    #[case("*", Route::NotFound)]
+    fn matches_paths(#[case] path: &str, #[case] expect: Route) {
         assert_eq!(match_path(path), expect);
     }
 }

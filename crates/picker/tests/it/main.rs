@@ -14,5 +14,6 @@ mod picker_fixture;
 mod picker_use_cases;
 mod proxy;
 mod rejections;
+mod request_smuggling;
 mod strategies;
 mod watch;
