@@ -260,7 +260,7 @@ impl ProbedServers {
                 });
             }
         });
-        let scheduler = Arc::new(Scheduler::new(SchedulingPolicy::least_loaded(), 1));
+        let scheduler = Arc::new(Scheduler::new(SchedulingPolicy::default(), 1));
         scheduler.replace(vec![pool(&scheduler, engine.local_addr()?)]);
         let config = engine::Config { timing: engine::Timing::instant(), ..engine::Config::new("chat") };
         tokio::spawn(engine::serve(engine, config, engine::RequestMemory::default(), CancellationToken::new()));

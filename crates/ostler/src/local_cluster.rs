@@ -129,7 +129,7 @@ fn spawn_gateway(
     listener: TcpListener,
     shutdown: &CancellationToken,
 ) {
-    let scheduler = Arc::new(picker::Scheduler::new(picker::SchedulingPolicy::least_loaded(), fastrand::u64(..)));
+    let scheduler = Arc::new(picker::Scheduler::new(picker::SchedulingPolicy::default(), fastrand::u64(..)));
     tasks.spawn("backend pools", picker::watch_backend_pools(client.clone(), Arc::clone(&scheduler), shutdown.clone()));
     tasks.spawn("gateway", picker::serve_gateway(listener, scheduler, options, shutdown.clone()));
 }

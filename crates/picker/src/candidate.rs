@@ -17,6 +17,10 @@ const ZERO_CONFIDENCE_AGE: Duration = Duration::from_secs(15);
 pub(crate) struct Candidate {
     /// The endpoint.
     pub(crate) endpoint: Arc<Endpoint>,
+    /// Number of requests in flight from this process.
+    pub(crate) requests: usize,
+    /// Estimated number of tokens that the engine has yet to compute for these requests.
+    pub(crate) remaining_tokens: u64,
     /// Last scraped engine metrics, if any.
     pub(crate) metrics: Option<MetricsSample>,
     /// Whether the last scrape failed with `ECONNREFUSED`, although the Pod is still reported as ready.
@@ -28,6 +32,8 @@ pub(crate) struct Candidate {
 pub(crate) struct MetricsSample {
     /// Metrics of the engine.
     pub(crate) metrics: Arc<EngineMetrics>,
+    /// Number of requests of other clients of the engine.
+    pub(crate) other_requests: f64,
     /// Time since the scrape.
     pub(crate) age: Duration,
 }
@@ -37,12 +43,19 @@ pub(crate) struct MetricsSample {
 impl Candidate {
     /// Returns the candidate for a scheduling decision at `now`.
     pub(crate) fn new(endpoint: &Arc<Endpoint>, now: Instant) -> Self {
-        let metrics = endpoint
-            .state
-            .last_metrics()
-            .map(|(metrics, scraped)| MetricsSample { metrics, age: now.saturating_duration_since(scraped) });
-        let connection_refused = endpoint.state.connection_refused();
-        Self { endpoint: Arc::clone(endpoint), metrics, connection_refused }
+        let state = &endpoint.state;
+        let metrics = state.last_report().map(|report| MetricsSample {
+            other_requests: report.other_requests(),
+            age: now.saturating_duration_since(report.time),
+            metrics: report.metrics,
+        });
+        Self {
+            requests: state.requests(),
+            remaining_tokens: state.remaining_tokens(),
+            metrics,
+            connection_refused: state.connection_refused(),
+            endpoint: Arc::clone(endpoint),
+        }
     }
 
     /// Returns the confidence in the metrics, 0 to 1. It decreases with age instead of dropping at a limit: engines that
@@ -51,6 +64,12 @@ impl Candidate {
         let Some(sample) = &self.metrics else { return 0.0 };
         let excess_age = sample.age.saturating_sub(FULL_CONFIDENCE_AGE).as_secs_f64();
         (1.0 - excess_age / (ZERO_CONFIDENCE_AGE - FULL_CONFIDENCE_AGE).as_secs_f64()).max(0.0)
+    }
+
+    /// Returns the number of LoRA adapters that the engine can load, 0 if it reports none.
+    pub(crate) fn adapter_slots(&self) -> usize {
+        let adapters = self.metrics.as_ref().and_then(|sample| sample.metrics.lora_adapters.as_ref());
+        adapters.map_or(0, |adapters| adapters.slots)
     }
 
     /// Returns the average of `value`, read from the metrics, and `default`, weighted by the confidence in the metrics.
@@ -69,12 +88,13 @@ pub(crate) mod tests {
 
     /// Returns a candidate at `10.0.0.N:8000`; `scraped` contains its metrics and their age in seconds.
     pub(crate) fn candidate(number: u8, scraped: Option<(EngineMetrics, u64)>) -> Candidate {
-        Candidate {
-            endpoint: Arc::new(endpoint(number)),
-            metrics: scraped
-                .map(|(metrics, age)| MetricsSample { metrics: Arc::new(metrics), age: Duration::from_secs(age) }),
-            connection_refused: false,
+        let now = Instant::now();
+        let mut candidate = Candidate::new(&Arc::new(endpoint(number)), now);
+        if let Some((metrics, age)) = scraped {
+            candidate.endpoint.state.record_metrics(metrics, now);
+            candidate = Candidate::new(&candidate.endpoint, now + Duration::from_secs(age));
         }
+        candidate
     }
 
     #[rstest]

@@ -13,8 +13,8 @@ mod plugins;
 mod profile_handler;
 mod profiles;
 
-use crate::policy::{Parser, ProfileHandler, SchedulingPolicy};
-use document::{API_VERSIONS, DEFAULT_CONFIG, EndpointPickerConfig, PluginReference};
+use crate::policy::{Parser, SchedulingPolicy};
+use document::{API_VERSIONS, EndpointPickerConfig, PluginReference};
 use plugins::Plugins;
 
 pub use error::{ConfigError, ConfigWarning};
@@ -34,12 +34,15 @@ const ACCEPTED_FEATURE_GATES: [&str; 5] =
 
 const FLOW_CONTROL: &str = "flowControl";
 
-/// Parses an EndpointPickerConfig; empty text results in the default configuration.
+/// Parses an EndpointPickerConfig; empty text results in the default policy.
 ///
 /// # Errors
 /// Returns the first [`ConfigError`]. No field is ignored silently: a field takes effect, causes a warning, or is an
 /// error.
 pub fn parse_config(text: &str) -> Result<ParsedConfig, ConfigError> {
+    if text.trim().is_empty() {
+        return Ok(ParsedConfig { policy: SchedulingPolicy::default(), warnings: Vec::new() });
+    }
     let config = parse_document(text)?;
     let mut warnings = Vec::new();
     check_feature_gates(&config, &mut warnings)?;
@@ -49,17 +52,11 @@ pub fn parse_config(text: &str) -> Result<ParsedConfig, ConfigError> {
     let profiles = profiles::build_profiles(&config, &plugins)?;
     let (profile_handler, primary_port) =
         profile_handler::build_profile_handler(&mut plugins, profiles, &mut warnings)?;
-    let profile_handler = match profile_handler {
-        ProfileHandler::Single(profile) if text.trim().is_empty() => ProfileHandler::by_role(profile),
-        handler => handler,
-    };
     let prefix_configs = plugins.prefix_configs;
     Ok(ParsedConfig { policy: SchedulingPolicy { profile_handler, prefix_configs, parser, primary_port }, warnings })
 }
 
-/// Parses the file; empty text results in the default configuration.
 fn parse_document(text: &str) -> Result<EndpointPickerConfig, ConfigError> {
-    let text = if text.trim().is_empty() { DEFAULT_CONFIG } else { text };
     let config: EndpointPickerConfig =
         serde_saphyr::from_str(text).map_err(|error| ConfigError::Syntax(first_line(&error)))?;
     if !API_VERSIONS.contains(&config.api_version.as_str()) || config.kind != "EndpointPickerConfig" {

@@ -7,15 +7,22 @@ use std::sync::{
 
 use tokio::{sync::Notify, time::Instant};
 
-use crate::{endpoint_health::EndpointHealth, engine_metrics::EngineMetrics};
+use crate::{
+    endpoint_health::EndpointHealth,
+    engine_metrics::{EngineMetrics, parse_metrics},
+};
 
 /// State of one endpoint, which is retained when its Pod object changes.
 #[derive(Debug, Default)]
 pub struct EndpointState {
     requests: AtomicUsize,
     tokens: AtomicU64,
-    /// Last scraped metrics and when they were scraped.
-    last_metrics: Mutex<Option<(Arc<EngineMetrics>, Instant)>>,
+    /// Tokens that the engine has yet to compute for the requests in flight.
+    remaining_tokens: AtomicU64,
+    /// Highest number of requests in flight since the last report.
+    peak_requests: AtomicUsize,
+    /// What the engine reported at the last scrape.
+    last_report: Mutex<Option<MetricsReport>>,
     connection_refused: AtomicBool,
     /// Whether requests may be sent to the endpoint.
     pub(crate) health: EndpointHealth,
@@ -25,11 +32,39 @@ pub struct EndpointState {
     pub(crate) scrape_requested: Arc<Notify>,
 }
 
+/// What an engine reported at a scrape.
+#[derive(Debug, Clone)]
+pub(crate) struct MetricsReport {
+    /// Metrics of the engine.
+    pub(crate) metrics: Arc<EngineMetrics>,
+    /// Requests that this process had in flight when the engine counted its requests: the highest number since the report
+    /// before the previous one, because engines count with a delay.
+    pub(crate) own_requests: usize,
+    /// Peak of the requests in flight between the previous report and this one.
+    peak_requests: usize,
+    /// When the metrics were scraped.
+    pub(crate) time: Instant,
+}
+
+/// Estimated tokens of a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct RequestTokens {
+    /// Prompt and maximum output.
+    pub(crate) total: u64,
+    /// Tokens of the prompt that the engine has not cached.
+    pub(crate) uncached: u64,
+    /// Output that counts as work of the engine.
+    pub(crate) output: u64,
+}
+
 /// Guard that counts a request as in flight until the guard is dropped.
 #[derive(Debug)]
 pub struct InFlight {
     state: Arc<EndpointState>,
     tokens: u64,
+    output_tokens: u64,
+    /// Uncached tokens of the prompt until the engine responds, then 0.
+    uncached_tokens: AtomicU64,
 }
 
 // === impl EndpointState ===
@@ -45,26 +80,49 @@ impl EndpointState {
         self.tokens.load(Relaxed)
     }
 
-    /// Counts a request with an estimated number of `tokens` as in flight until the returned guard is dropped.
-    pub fn begin(self: &Arc<Self>, tokens: u64) -> InFlight {
-        self.requests.fetch_add(1, Relaxed);
-        self.tokens.fetch_add(tokens, Relaxed);
-        InFlight { state: Arc::clone(self), tokens }
+    /// Returns the estimated number of tokens that the engine has yet to compute for the requests in flight.
+    pub(crate) fn remaining_tokens(&self) -> u64 {
+        self.remaining_tokens.load(Relaxed)
     }
 
-    /// Records that the endpoint is scraped from now on. Returns whether it was not before.
-    pub(crate) fn begin_scraping(&self) -> bool {
+    /// Counts a request with an uncached prompt of `tokens` as in flight until the returned guard is dropped.
+    pub fn begin(self: &Arc<Self>, tokens: u64) -> InFlight {
+        self.begin_request(RequestTokens { total: tokens, uncached: tokens, output: 0 })
+    }
+
+    /// Counts a request as in flight until the returned guard is dropped.
+    pub(crate) fn begin_request(self: &Arc<Self>, tokens: RequestTokens) -> InFlight {
+        let RequestTokens { total, uncached, output } = tokens;
+        let requests = self.requests.fetch_add(1, Relaxed).saturating_add(1);
+        self.peak_requests.fetch_max(requests, Relaxed);
+        self.tokens.fetch_add(total, Relaxed);
+        self.remaining_tokens.fetch_add(uncached + output, Relaxed);
+        let uncached_tokens = AtomicU64::new(uncached);
+        InFlight { state: Arc::clone(self), tokens: total, output_tokens: output, uncached_tokens }
+    }
+
+    /// Records that the caller scrapes the endpoint from now on. Returns whether nothing scraped it before.
+    pub fn begin_scraping(&self) -> bool {
         !self.is_scraped.swap(true, Relaxed)
     }
 
-    /// Returns the last scraped metrics and when they were scraped.
-    pub(crate) fn last_metrics(&self) -> Option<(Arc<EngineMetrics>, Instant)> {
-        self.last_metrics.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Returns what the engine reported at the last scrape.
+    pub(crate) fn last_report(&self) -> Option<MetricsReport> {
+        self.last_report.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Records the metrics of a scrape, in the Prometheus text format.
+    pub fn record_metrics_page(&self, page: &str, now: Instant) {
+        self.record_metrics(parse_metrics(page), now);
     }
 
     /// Records the metrics of a scrape.
     pub(crate) fn record_metrics(&self, metrics: EngineMetrics, now: Instant) {
-        *self.last_metrics.lock().unwrap_or_else(PoisonError::into_inner) = Some((Arc::new(metrics), now));
+        let peak_requests = self.peak_requests.swap(self.requests(), Relaxed);
+        let mut last_report = self.last_report.lock().unwrap_or_else(PoisonError::into_inner);
+        let previous_peak = last_report.as_ref().map_or(0, |report| report.peak_requests);
+        let own_requests = peak_requests.max(previous_peak);
+        *last_report = Some(MetricsReport { metrics: Arc::new(metrics), own_requests, peak_requests, time: now });
     }
 
     /// Returns whether the last scrape failed with `ECONNREFUSED`, although the Pod is still reported as ready.
@@ -80,9 +138,73 @@ impl EndpointState {
 
 // === impl InFlight ===
 
+impl InFlight {
+    /// Records that the engine has computed the prompt, because it sent a part of the response.
+    pub(crate) fn record_first_byte(&self) {
+        let uncached = self.uncached_tokens.swap(0, Relaxed);
+        self.state.remaining_tokens.fetch_sub(uncached, Relaxed);
+    }
+}
+
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.state.requests.fetch_sub(1, Relaxed);
+        self.record_first_byte();
+        self.state.remaining_tokens.fetch_sub(self.output_tokens, Relaxed);
         self.state.tokens.fetch_sub(self.tokens, Relaxed);
+        self.state.requests.fetch_sub(1, Relaxed);
+    }
+}
+
+// === impl MetricsReport ===
+
+impl MetricsReport {
+    /// Returns the number of requests of other clients of the engine: its requests without those of this process. A request
+    /// of this process that the engine has not counted yet, or still counts, is not one of them.
+    pub(crate) fn other_requests(&self) -> f64 {
+        let reported = self.metrics.running.unwrap_or(0.0) + self.metrics.waiting.unwrap_or(0.0);
+        (reported - self.own_requests as f64).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metrics(running: f64, waiting: f64) -> EngineMetrics {
+        EngineMetrics { running: Some(running), waiting: Some(waiting), ..EngineMetrics::default() }
+    }
+
+    fn other_requests(state: &EndpointState, metrics: EngineMetrics) -> f64 {
+        state.record_metrics(metrics, Instant::now());
+        state.last_report().unwrap().other_requests()
+    }
+
+    #[test]
+    fn requests_of_other_clients_are_those_that_exceed_our_own() {
+        let state = Arc::new(EndpointState::default());
+        let own: Vec<InFlight> = (0..3).map(|_| state.begin(10)).collect();
+        assert_eq!(other_requests(&state, metrics(0.0, 0.0)), 0.0, "the engine has not counted them yet");
+        assert_eq!(other_requests(&state, metrics(2.0, 5.0)), 4.0);
+        drop(own);
+        for others in [0.0, 0.0, 3.0] {
+            assert_eq!(other_requests(&state, metrics(3.0, 0.0)), others, "the engine may count them for a while");
+        }
+        assert_eq!(other_requests(&state, EngineMetrics::default()), 0.0, "an engine without metrics");
+    }
+
+    #[test]
+    fn prompt_remains_until_the_first_byte_and_output_until_the_end() {
+        let state = Arc::new(EndpointState::default());
+        let request = state.begin_request(RequestTokens { total: 1_000, uncached: 300, output: 50 });
+        let remaining = || (state.remaining_tokens(), state.tokens(), state.requests());
+        assert_eq!(remaining(), (350, 1_000, 1));
+        for _ in 0..2 {
+            request.record_first_byte();
+            assert_eq!(remaining(), (50, 1_000, 1));
+        }
+        drop(request);
+        assert_eq!(remaining(), (0, 0, 0));
+        drop(state.begin(10));
+        assert_eq!(remaining(), (0, 0, 0), "without a first byte");
     }
 }

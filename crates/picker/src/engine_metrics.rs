@@ -11,6 +11,8 @@ pub(crate) struct EngineMetrics {
     pub(crate) running: Option<f64>,
     /// Fraction of the KV cache in use, 0 to 1.
     pub(crate) kv_cache_usage: Option<f64>,
+    /// Name of the base model, if the engine labels its metrics with it.
+    pub(crate) base_model: Option<String>,
     /// LoRA adapters.
     pub(crate) lora_adapters: Option<LoraAdapters>,
     /// Whether the engine sleeps: it accepts requests and does not respond.
@@ -41,6 +43,7 @@ pub(crate) fn parse_metrics(text: &str) -> EngineMetrics {
             }
             "vllm:num_requests_running" | "sglang:num_running_reqs" | "trtllm_num_requests_running" => {
                 add_to_sum(&mut metrics.running, value);
+                metrics.base_model = label_value(labels, "model_name").map(str::to_owned);
             }
             "nv_trt_llm_request_metrics" => match label_value(labels, "request_type") {
                 Some("waiting") => add_to_sum(&mut metrics.waiting, value),

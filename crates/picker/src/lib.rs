@@ -15,12 +15,14 @@
 //!    `control_headers` passes the selection to engines.
 //! 3. Pools: `use_case`, `pool_scheduling` and `snapshot`; `index` builds pools and status conditions from the watched
 //!    objects, which `pod` reads.
-//! 4. Core: `scrape` and `endpoint_registry` keep the states of the endpoints up to date; `scheduler` admits requests.
+//! 4. Core: `scrape` and `endpoint_registry` keep the states of the endpoints up to date; `scheduler` admits requests, and
+//!    `admission` those of callers outside of this crate.
 //! 5. `openai_error`: errors for clients, the same for both frontends.
 //! 6. Shells: `watch`; the frontends `gateway`, and `ext_proc` (messages) with `endpoint_picker`.
 
 #![warn(missing_docs)]
 
+mod admission;
 mod candidate;
 pub mod code;
 mod config;
@@ -51,6 +53,7 @@ mod snapshot;
 mod use_case;
 mod watch;
 
+pub use admission::{AdmissionError, AdmittedRequest};
 pub use config::{ConfigError, ConfigWarning, ParsedConfig, parse_config};
 pub use endpoint::{Endpoint, PromptTokenRange};
 pub use endpoint_picker::{
@@ -63,6 +66,7 @@ pub use policy::SchedulingPolicy;
 pub use pool_scheduling::PoolScheduling;
 pub use request::{DEFAULT_REQUEST_MEMORY, MIN_GATEWAY_MEMORY};
 pub use scheduler::Scheduler;
+pub use scrape::BUSY_SCRAPE_INTERVAL;
 pub use snapshot::{Pool, Snapshot};
 pub use use_case::{TargetModel, UseCase};
 pub use watch::{PoolGroup, watch_backend_pools};

@@ -12,6 +12,7 @@ use crate::{
     request::{RequestInfo, estimate_tokens},
     scheduling_request::SchedulingRequest,
     score::{
+        cost,
         prefix::{PrefixConfig, PrefixIndex},
         state::SchedulerState,
     },
@@ -90,25 +91,25 @@ pub(crate) struct SchedulingResult {
 
 // === impl SchedulingPolicy ===
 
-impl SchedulingPolicy {
-    /// Returns the policy that selects the endpoint with the fewest tokens in flight.
-    pub fn least_loaded() -> Self {
-        let profile = Profile { filters: Vec::new(), scorers: Vec::new(), picker: Picker::MaxScore, max_endpoints: 1 };
+impl Default for SchedulingPolicy {
+    /// Returns the policy of pools without an EndpointPickerConfig: the endpoint with the lowest cost in tokens.
+    fn default() -> Self {
+        let profile = Profile { filters: Vec::new(), scorers: Vec::new(), picker: Picker::LeastCost, max_endpoints: 1 };
         Self {
             profile_handler: ProfileHandler::by_role(profile),
-            prefix_configs: Vec::new(),
+            prefix_configs: vec![cost::PREFIX_CONFIG],
             parser: Parser::RequireModel,
             primary_port: None,
         }
     }
+}
 
+impl SchedulingPolicy {
     /// Returns whether scraped metrics influence the selection.
     pub(crate) fn reads_metrics(&self) -> bool {
         match &self.profile_handler {
-            ProfileHandler::Single(profile) => !profile.scorers.is_empty(),
-            ProfileHandler::PrefillDecode { prefill, decode, .. } => {
-                !prefill.scorers.is_empty() || !decode.scorers.is_empty()
-            }
+            ProfileHandler::Single(profile) => profile.reads_metrics(),
+            ProfileHandler::PrefillDecode { prefill, decode, .. } => prefill.reads_metrics() || decode.reads_metrics(),
         }
     }
 
@@ -159,7 +160,12 @@ impl SchedulingPolicy {
                 (endpoints, prefillers.first().copied().filter(is_usable))
             }
         };
-        let selected = endpoints.first()?.endpoint.address;
+        let candidate = *endpoints.first()?;
+        let selected = candidate.endpoint.address;
+        let adapter_slots = candidate.adapter_slots();
+        if adapter_slots > 0 {
+            state.recent_models.record(selected, request.model, adapter_slots);
+        }
         let cached_bytes = self.cached_bytes(request, state, selected);
         let is_cold = !state.has_prefix_hit(request, candidates);
         for endpoint in [Some(selected), prefiller.map(|prefiller| prefiller.endpoint.address)].into_iter().flatten() {
@@ -228,10 +234,16 @@ impl Decider {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::{candidate::tests::candidate, request, score::Scorer};
     use rstest::rstest;
+
+    /// Returns a policy that reads no metrics: the requests in flight decide.
+    pub(crate) fn policy_without_metrics() -> SchedulingPolicy {
+        let profile = Profile { filters: Vec::new(), scorers: Vec::new(), picker: Picker::MaxScore, max_endpoints: 1 };
+        SchedulingPolicy { profile_handler: ProfileHandler::by_role(profile), ..SchedulingPolicy::default() }
+    }
 
     const PREFIX: PrefixConfig = PrefixConfig { block_size: 4, max_blocks: 100, lru_capacity: 1_000 };
 
@@ -278,8 +290,11 @@ mod tests {
             let body = serde_json::json!({"model": "m", "prompt": prompt}).to_string();
             let info = request::parse_request(body.as_bytes()).unwrap();
             let prefix_hashes = self.policy.prefix_hashes("m", body.as_bytes(), &info);
-            let request =
-                SchedulingRequest { model: "m", prompt_bytes: info.prompt_bytes(), prefix_hashes: &prefix_hashes };
+            let request = SchedulingRequest {
+                prompt_bytes: info.prompt_bytes(),
+                prefix_hashes: &prefix_hashes,
+                ..SchedulingRequest::new("m")
+            };
             let candidates: Vec<&Candidate> = self.candidates.iter().collect();
             let result = self.policy.schedule(&request, &candidates, &mut self.state, &mut self.rng)?;
             Some((result.endpoint.pod.clone(), result.prefill_endpoint.map(|endpoint| endpoint.pod.clone())))

@@ -11,7 +11,9 @@ use tokio::time::Instant;
 use crate::{
     candidate::Candidate,
     endpoint::Endpoint,
+    endpoint_state::{InFlight, RequestTokens},
     policy::{SchedulingPolicy, SchedulingResult},
+    request::estimate_tokens,
     scheduling_request::SchedulingRequest,
     score::state::SchedulerState,
 };
@@ -21,6 +23,15 @@ use crate::{
 pub struct PoolScheduling {
     policy: SchedulingPolicy,
     state: Mutex<SchedulerState>,
+}
+
+/// Counts a request as in flight until it is dropped.
+#[derive(Debug)]
+pub(crate) struct RequestInFlight {
+    /// On the endpoint that serves the request.
+    pub(crate) request: InFlight,
+    /// On the endpoint that computes the prompt, if that is another one, until the response starts.
+    pub(crate) prefill: Option<InFlight>,
 }
 
 // === impl PoolScheduling ===
@@ -36,18 +47,26 @@ impl PoolScheduling {
         &self.policy
     }
 
-    /// Selects endpoints for a request. Returns `None` if none is eligible.
+    /// Selects endpoints for a request, which is in flight until the returned guard is dropped. Returns `None` if none is
+    /// eligible.
     pub(crate) fn schedule<'a>(
         &self,
         request: &SchedulingRequest<'_>,
         endpoints: impl Iterator<Item = &'a Arc<Endpoint>>,
         now: Instant,
         rng: &mut Rng,
-    ) -> Option<SchedulingResult> {
+    ) -> Option<(SchedulingResult, RequestInFlight)> {
+        // Concurrent requests are counted one after the other: each sees those before it.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let candidates: Vec<Candidate> = endpoints.map(|endpoint| Candidate::new(endpoint, now)).collect();
         let candidates: Vec<&Candidate> = candidates.iter().collect();
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.policy.schedule(request, &candidates, &mut state, rng)
+        let result = self.policy.schedule(request, &candidates, &mut state, rng)?;
+        let prefill = result.prefill_endpoint.as_ref().map(|endpoint| endpoint.state.begin(request.prompt_tokens()));
+        let cached = estimate_tokens(result.cached_bytes) as u64;
+        let uncached = if prefill.is_some() { 0 } else { request.prompt_tokens().saturating_sub(cached) };
+        let tokens = RequestTokens { total: request.max_tokens, uncached, output: request.output_tokens };
+        let request = result.endpoint.state.begin_request(tokens);
+        Some((result, RequestInFlight { request, prefill }))
     }
 
     /// Records that an endpoint other than the selected one served a request and caches its prompt.

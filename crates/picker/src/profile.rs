@@ -9,7 +9,7 @@ use crate::{
     endpoint::Endpoint,
     filter::{Filter, Labels},
     scheduling_request::SchedulingRequest,
-    score::{Scorer, least_loaded, state::SchedulerState},
+    score::{Scorer, cost, least_loaded, state::SchedulerState},
 };
 
 /// Scores that differ by at most this fraction of the total weight count as equal. Metrics are slightly outdated: without
@@ -32,6 +32,8 @@ pub(crate) struct Profile {
 /// How endpoints are picked by score.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Picker {
+    /// Lowest cost in tokens, independent of the scores.
+    LeastCost,
     /// Highest score; among equal scores the least loaded endpoint.
     MaxScore,
     /// Random endpoint, independent of the scores.
@@ -43,6 +45,11 @@ pub(crate) enum Picker {
 // === impl Profile ===
 
 impl Profile {
+    /// Returns whether scraped metrics influence the selection.
+    pub(crate) fn reads_metrics(&self) -> bool {
+        self.picker == Picker::LeastCost || !self.scorers.is_empty()
+    }
+
     /// Returns the endpoints to try in order; empty if no candidate passes the filters.
     pub(crate) fn pick<'a>(
         &self,
@@ -51,12 +58,17 @@ impl Profile {
         state: &SchedulerState,
         rng: &mut Rng,
     ) -> Vec<&'a Candidate> {
-        let candidates = self.filter(request, candidates);
+        let mut candidates = self.filter(request, candidates);
+        if self.picker == Picker::LeastCost {
+            cost::sort_by_cost(request, &mut candidates, state, rng);
+            candidates.truncate(self.max_endpoints.max(1));
+            return candidates;
+        }
         let totals = self.total_scores(request, &candidates, state);
         let mut scored: Vec<(&Candidate, f64)> = candidates.into_iter().zip(totals).collect();
         let tolerance = SCORE_TOLERANCE * self.scorers.iter().map(|(_, weight)| weight).sum::<f64>();
         match self.picker {
-            Picker::MaxScore => sort_by_score(&mut scored, tolerance, rng),
+            Picker::LeastCost | Picker::MaxScore => sort_by_score(&mut scored, tolerance, rng),
             Picker::Random => rng.shuffle(&mut scored),
             Picker::WeightedRandom => pick_weighted_random(&mut scored, rng),
         }
@@ -157,7 +169,7 @@ mod tests {
 
     fn pick_names(profile: &Profile, candidates: &[Candidate], rng: &mut Rng) -> Vec<String> {
         let candidates: Vec<&Candidate> = candidates.iter().collect();
-        let request = SchedulingRequest { model: "m", prompt_bytes: 0, prefix_hashes: &[] };
+        let request = SchedulingRequest::new("m");
         profile
             .pick(&request, &candidates, &SchedulerState::default(), rng)
             .iter()

@@ -32,6 +32,14 @@ const PROMPT_FIELDS: [&str; 6] = ["tools", "system", "instructions", "prompt", "
 /// Maximum nesting depth.
 const MAX_DEPTH: usize = 512;
 
+/// Estimated output tokens of a request without a limit.
+const OUTPUT_TOKENS: u64 = 256;
+
+/// Output tokens of a request that count as work of its engine. Engines compute one token of every running request together,
+/// so that the length of an output delays other requests little. In `cargo xtask bench scheduling`, 16 to 64 are equally good
+/// and 256 is worse.
+const COUNTED_OUTPUT_TOKENS: u64 = 64;
+
 /// Estimated bytes per token.
 pub(crate) const BYTES_PER_TOKEN: usize = 4;
 
@@ -150,7 +158,12 @@ impl RequestInfo {
     /// Returns the estimated number of tokens of a running request: the tokens of its prompt plus its maximum number of
     /// output tokens (256 if it sets no limit).
     pub(crate) fn estimated_tokens(&self) -> u64 {
-        self.prompt_tokens() + self.max_tokens.unwrap_or(256).min(1 << 20) + 1
+        self.prompt_tokens() + self.max_tokens.unwrap_or(OUTPUT_TOKENS).min(1 << 20) + 1
+    }
+
+    /// Returns the number of output tokens that count as work of the engine.
+    pub(crate) fn counted_output_tokens(&self) -> u64 {
+        self.max_tokens.map_or(COUNTED_OUTPUT_TOKENS, |limit| limit.min(COUNTED_OUTPUT_TOKENS))
     }
 }
 

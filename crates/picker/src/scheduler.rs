@@ -16,10 +16,10 @@ use crate::{
     endpoint::Endpoint,
     endpoint_health::{HealthChange, RequestOutcome},
     endpoint_registry::EndpointRegistry,
-    endpoint_state::{EndpointState, InFlight},
+    endpoint_state::EndpointState,
     index::PoolStates,
     policy::{SchedulingPolicy, SchedulingResult},
-    pool_scheduling::PoolScheduling,
+    pool_scheduling::{PoolScheduling, RequestInFlight},
     request::RequestInfo,
     routing_error::RoutingError,
     scheduling_request::SchedulingRequest,
@@ -86,6 +86,7 @@ pub(crate) struct ModelRoute {
     pub(crate) target_model: String,
     prompt_bytes: usize,
     estimated_tokens: u64,
+    output_tokens: u64,
     prefix_hashes: Vec<Vec<u64>>,
     /// Hash of target model and path: an engine may serve a model on some paths only.
     served_key: u64,
@@ -99,9 +100,7 @@ pub(crate) struct Selection {
     /// Explanation, such as `0 in flight, of 2 endpoints`.
     pub(crate) explanation: String,
     /// Counts the request as in flight.
-    _in_flight: InFlight,
-    /// Counts the prompt as in flight on the prefill endpoint, if there is one, until the response starts.
-    prefill_in_flight: Option<InFlight>,
+    in_flight: RequestInFlight,
 }
 
 // === impl Scheduler ===
@@ -277,7 +276,7 @@ impl Permit {
 
     /// Records that the response starts: the prompt has been computed.
     pub(crate) fn record_response_start(&mut self) {
-        self.selection.prefill_in_flight = None;
+        self.selection.in_flight.prefill = None;
     }
 
     /// Records that an endpoint other than the selected one served the request and caches its prompt.
@@ -286,6 +285,11 @@ impl Permit {
         if pool.endpoint(endpoint).is_some() {
             pool.scheduling.record_served_endpoint(prefix_hashes, endpoint);
         }
+    }
+
+    /// Records that the engine sent a part of the response: it has computed the prompt.
+    pub(crate) fn record_first_byte(&self) {
+        self.selection.in_flight.request.record_first_byte();
     }
 
     /// Records what happened to the request on the selected endpoint. After a failure, the endpoint is scraped immediately: a
@@ -322,6 +326,7 @@ impl ModelRoute {
             pool: Arc::clone(pool),
             prompt_bytes: request.info.prompt_bytes(),
             estimated_tokens: request.info.estimated_tokens(),
+            output_tokens: request.info.counted_output_tokens(),
             prefix_hashes: pool.scheduling.policy().prefix_hashes(&target_model, request.body, request.info),
             served_key: served_key(&target_model, request.path),
             target_model,
@@ -348,6 +353,8 @@ impl ModelRoute {
         let request = SchedulingRequest {
             model: &self.target_model,
             prompt_bytes: self.prompt_bytes,
+            max_tokens: self.estimated_tokens,
+            output_tokens: self.output_tokens,
             prefix_hashes: &self.prefix_hashes,
         };
         let now = Instant::now();
@@ -364,18 +371,16 @@ impl ModelRoute {
         let result = schedule(&|endpoint| self.may_be_sent_to(endpoint, now))
             .or_else(|| schedule(&|endpoint| endpoint.state.health.may_serve(self.served_key, now)))
             .or_else(|| schedule(&|_| true));
-        let result = result.ok_or_else(|| RoutingError::NoEndpointAvailable(pool.key.clone()))?;
+        let (result, in_flight) = result.ok_or_else(|| RoutingError::NoEndpointAvailable(pool.key.clone()))?;
         result.endpoint.state.health.record_request(now);
         let count = pool.serving_endpoints().count();
         let plural = if count == 1 { "" } else { "s" };
         let retries = if failed.is_empty() { String::new() } else { format!(", after {} failed", failed.len()) };
         let prefill = result.prefill_endpoint.as_ref();
         let prefill_pod = prefill.map(|endpoint| format!(", prefill on {}", endpoint.pod)).unwrap_or_default();
-        let requests = result.endpoint.state.requests();
+        let requests = result.endpoint.state.requests().saturating_sub(1);
         let explanation = format!("{requests} in flight, of {count} endpoint{plural}{prefill_pod}{retries}");
-        let in_flight = result.endpoint.state.begin(self.estimated_tokens);
-        let prefill_in_flight = prefill.map(|endpoint| endpoint.state.begin(request.prompt_tokens()));
-        Ok(Selection { result, explanation, _in_flight: in_flight, prefill_in_flight })
+        Ok(Selection { result, explanation, in_flight })
     }
 }
 
@@ -421,19 +426,26 @@ mod tests {
     use super::*;
     use crate::{
         endpoint::{PromptTokenRange, tests::endpoint},
+        engine_metrics::EngineMetrics,
         request, snapshot,
     };
 
+    /// Returns a scheduler with a pool of `endpoints` and the default policy. Tests record the metrics of the endpoints.
+    fn scheduler_of(endpoints: Vec<Arc<Endpoint>>) -> Scheduler {
+        let scheduler = Scheduler::new(SchedulingPolicy::default(), 1);
+        endpoints.iter().for_each(|endpoint| assert!(endpoint.state.begin_scraping()));
+        let key = NamespacedName { namespace: "ns".to_owned(), name: "p".to_owned() };
+        let scheduling = scheduler.default_scheduling();
+        let pool = snapshot::tests::pool(key, endpoints);
+        scheduler.replace(vec![Pool { allows_implicit_use_cases: true, scheduling, ..pool }]);
+        scheduler
+    }
+
     /// Returns a scheduler with a pool of one endpoint for prompts up to 2047 tokens, and one for prompts from 4097 tokens.
     fn scheduler() -> Scheduler {
-        let scheduler = Scheduler::new(SchedulingPolicy::least_loaded(), 1);
         let endpoint =
             |number, min, max| Arc::new(Endpoint { prompt_tokens: PromptTokenRange { min, max }, ..endpoint(number) });
-        let endpoints = vec![endpoint(1, None, Some(2047)), endpoint(2, Some(4097), None)];
-        let key = NamespacedName { namespace: "ns".to_owned(), name: "p".to_owned() };
-        let pool = snapshot::tests::pool(key, endpoints);
-        scheduler.replace(vec![Pool { allows_implicit_use_cases: true, ..pool }]);
-        scheduler
+        scheduler_of(vec![endpoint(1, None, Some(2047)), endpoint(2, Some(4097), None)])
     }
 
     /// Admits a request with a prompt of `tokens`.
@@ -483,7 +495,7 @@ mod tests {
 
     /// Returns a scheduler with a pool of one endpoint for each component type.
     fn scheduler_of_types(component_types: &[&str]) -> Scheduler {
-        let scheduler = Scheduler::new(SchedulingPolicy::least_loaded(), 1);
+        let scheduler = Scheduler::new(SchedulingPolicy::default(), 1);
         let endpoint = |(number, component_type): (u8, &&str)| {
             let labels = [("fusioninfer.io/component-type".to_owned(), (*component_type).to_owned())].into();
             Arc::new(Endpoint { labels, ..endpoint(number) })
@@ -535,7 +547,7 @@ mod tests {
 
     /// Returns a scheduler with a pool of three endpoints, and their states.
     fn scheduler_of_three() -> (Scheduler, Vec<Arc<EndpointState>>) {
-        let scheduler = Scheduler::new(SchedulingPolicy::least_loaded(), 1);
+        let scheduler = Scheduler::new(SchedulingPolicy::default(), 1);
         let endpoints: Vec<_> = (1..=3).map(|number| Arc::new(endpoint(number))).collect();
         let states = endpoints.iter().map(|endpoint| Arc::clone(&endpoint.state)).collect();
         let pool = snapshot::tests::pool(NamespacedName::new("ns", "p"), endpoints);
@@ -602,9 +614,78 @@ mod tests {
         assert_eq!(selected_pods(&scheduler).len(), 3);
     }
 
+    /// Sends `count` requests with a prompt of `tokens`, which remain in flight. After each, the two engines report
+    /// `waiting` requests, without ours. Returns the number of requests per engine.
+    fn spread(count: usize, tokens: usize, cached_by: Option<u8>, waiting: [f64; 2]) -> [usize; 2] {
+        let endpoints = vec![Arc::new(endpoint(1)), Arc::new(endpoint(2))];
+        let scheduler = scheduler_of(endpoints.clone());
+        let report = || {
+            for (endpoint, waiting) in endpoints.iter().zip(waiting) {
+                let metrics = EngineMetrics { waiting: Some(waiting), running: Some(0.0), ..EngineMetrics::default() };
+                endpoint.state.record_metrics(metrics, Instant::now());
+            }
+        };
+        if let Some(number) = cached_by {
+            admit(&scheduler, tokens).unwrap().record_served_endpoint(([10, 0, 0, number], 8000).into());
+        }
+        report();
+        let permits: Vec<Permit> = (0..count)
+            .map(|_| {
+                let permit = admit(&scheduler, tokens).unwrap();
+                report();
+                permit
+            })
+            .collect();
+        let count = |name| permits.iter().filter(|permit| pod(permit) == name).count();
+        [count("pod-1"), count("pod-2")]
+    }
+
+    /// A prefix of 18 KB does not outweigh 50 waiting requests.
+    #[tokio::test]
+    async fn requests_leave_a_busy_endpoint_that_caches_their_prefix() {
+        for cached_by in [None, Some(1), Some(2)] {
+            assert_eq!(spread(20, 18_000 / request::BYTES_PER_TOKEN, cached_by, [50.0, 0.0]), [0, 20]);
+        }
+    }
+
+    /// Gauges do not contain the requests in flight yet.
+    #[rstest]
+    #[case::short(10, None)]
+    #[case::long(2_000, None)]
+    #[case::cached(100, Some(1))]
+    #[tokio::test]
+    async fn concurrent_requests_are_spread_before_gauges_count_them(
+        #[case] tokens: usize,
+        #[case] cached_by: Option<u8>,
+    ) {
+        let spread = spread(60, tokens, cached_by, [0.0, 0.0]);
+        assert!(spread.iter().all(|count| (25..=35).contains(count)), "{spread:?}");
+    }
+
+    /// Endpoints without metrics, and with outdated ones, are selected by the requests in flight.
+    // spec: GW-27
+    #[tokio::test(start_paused = true)]
+    async fn outdated_and_missing_metrics_never_block_a_pool() {
+        let endpoints = vec![Arc::new(endpoint(1)), Arc::new(endpoint(2))];
+        let scheduler = scheduler_of(endpoints.clone());
+        let metrics = EngineMetrics {
+            waiting: Some(1e9),
+            running: Some(1e9),
+            kv_cache_usage: Some(1.0),
+            ..EngineMetrics::default()
+        };
+        endpoints[0].state.record_metrics(metrics, Instant::now());
+        for (age, expect) in [(0, 0), (10, 0), (60, 20)] {
+            tokio::time::advance(Duration::from_secs(age)).await;
+            let permits: Vec<Permit> = (0..40).map(|_| admit(&scheduler, 10).unwrap()).collect();
+            assert_eq!(permits.iter().filter(|permit| pod(permit) == "pod-1").count().div_ceil(2) * 2, expect);
+        }
+        scheduler.snapshot().pools.values().for_each(|pool| assert_eq!(pool.ready_endpoints.len(), 2));
+    }
+
     #[tokio::test]
     async fn state_of_an_endpoint_survives_replacement() {
-        let scheduler = Scheduler::new(SchedulingPolicy::least_loaded(), 0);
+        let scheduler = Scheduler::new(SchedulingPolicy::default(), 0);
         let address = "127.0.0.1:1".parse().unwrap();
         let running = scheduler.endpoint_state(address, "uid").begin(10);
         scheduler.replace(Vec::new());

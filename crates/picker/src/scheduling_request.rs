@@ -9,13 +9,23 @@ pub(crate) struct SchedulingRequest<'a> {
     pub(crate) model: &'a str,
     /// Size of the prompt in bytes, as encoded in JSON.
     pub(crate) prompt_bytes: usize,
+    /// Estimated number of tokens of the prompt and of the longest possible output.
+    pub(crate) max_tokens: u64,
+    /// Number of output tokens that count as work of the engine.
+    pub(crate) output_tokens: u64,
     /// Block hashes of the prompt, one list per prefix index.
     pub(crate) prefix_hashes: &'a [Vec<u64>],
 }
 
 // === impl SchedulingRequest ===
 
-impl SchedulingRequest<'_> {
+impl<'a> SchedulingRequest<'a> {
+    /// Returns a request without a prompt.
+    #[cfg(test)]
+    pub(crate) fn new(model: &'a str) -> Self {
+        Self { model, prompt_bytes: 0, max_tokens: 0, output_tokens: 0, prefix_hashes: &[] }
+    }
+
     /// Returns the estimated number of tokens of the prompt.
     pub(crate) fn prompt_tokens(&self) -> u64 {
         estimate_tokens(self.prompt_bytes) as u64

@@ -1,11 +1,14 @@
-//! Scorers: one module per signal, all with scores from 0 to 1.
+//! Scorers: one module per signal, all with scores from 0 to 1, except `cost`, which estimates a cost in tokens.
+//! `recent_models` and `state` are the state of the scorers.
 
+pub(crate) mod cost;
 pub(crate) mod kv_cache;
 pub(crate) mod least_loaded;
 pub(crate) mod lora;
 pub(crate) mod no_hit_lru;
 pub(crate) mod prefix;
 pub(crate) mod queue;
+mod recent_models;
 mod relative;
 pub(crate) mod requests;
 pub(crate) mod state;

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Interval between scrapes of a busy engine.
-const BUSY_INTERVAL: Duration = Duration::from_millis(200);
+pub const BUSY_SCRAPE_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Interval between scrapes of an idle engine, and of one that cannot be scraped.
 const IDLE_INTERVAL: Duration = Duration::from_secs(2);
@@ -129,7 +129,7 @@ fn record(result: ScrapeResult, address: SocketAddr, state: &EndpointState) {
 
 fn interval(result: &ScrapeResult, state: &EndpointState) -> Duration {
     match result {
-        ScrapeResult::Metrics(metrics) if state.requests() > 0 || is_busy(metrics) => BUSY_INTERVAL,
+        ScrapeResult::Metrics(metrics) if state.requests() > 0 || is_busy(metrics) => BUSY_SCRAPE_INTERVAL,
         ScrapeResult::Metrics(_) | ScrapeResult::Failed => IDLE_INTERVAL,
         ScrapeResult::Refused => CONNECTION_REFUSED_INTERVAL,
     }

@@ -101,10 +101,10 @@ impl Snapshot {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::{policy::SchedulingPolicy, use_case::TargetModel};
+    use crate::{policy::tests::policy_without_metrics, use_case::TargetModel};
     use fastrand::Rng;
 
-    /// Returns a pool without use cases.
+    /// Returns a pool without use cases, whose endpoints are not scraped.
     pub(crate) fn pool(key: NamespacedName, ready_endpoints: Vec<Arc<Endpoint>>) -> Pool {
         Pool {
             key,
@@ -113,7 +113,7 @@ pub(crate) mod tests {
             use_cases: BTreeMap::new(),
             allows_implicit_use_cases: false,
             creation_timestamp: String::new(),
-            scheduling: Arc::new(PoolScheduling::new(SchedulingPolicy::least_loaded())),
+            scheduling: Arc::new(PoolScheduling::new(policy_without_metrics())),
         }
     }
 

@@ -42,7 +42,7 @@ pub(super) async fn run(args: GatewayArgs) -> Result<Exit> {
     let client = connect::client(&args.connect).await?;
     let listener = listener::bind(args.listen, "--listen").await?;
     tracing::info!(address = %listener.local_addr()?, "gateway is listening");
-    let scheduler = Arc::new(picker::Scheduler::new(picker::SchedulingPolicy::least_loaded(), fastrand::u64(..)));
+    let scheduler = Arc::new(picker::Scheduler::new(picker::SchedulingPolicy::default(), fastrand::u64(..)));
     let shutdown = shutdown_token()?;
     let mut tasks = BackgroundTasks::new(shutdown.clone());
     tasks.spawn("backend pools", picker::watch_backend_pools(client, Arc::clone(&scheduler), shutdown.clone()));

@@ -47,7 +47,7 @@ pub(crate) struct PickerArgs {
     pool_group: PoolGroup,
     /// Read the EndpointPickerConfig from this file
     ///
-    /// The default configuration scores queue length, KV-cache utilization and prefix-cache hits.
+    /// By default, the endpoint with the lowest cost in tokens (queued, running and uncached) is selected.
     #[arg(long, value_name = "FILE")]
     config_file: Option<PathBuf>,
     /// Use this EndpointPickerConfig, as YAML text

@@ -7,19 +7,6 @@ use serde_json::Value;
 pub(super) const API_VERSIONS: [&str; 3] =
     ["llm-d.ai/v1alpha1", "llm-d.ai/v1", "inference.networking.x-k8s.io/v1alpha1"];
 
-/// Default configuration.
-pub(super) const DEFAULT_CONFIG: &str = "
-apiVersion: llm-d.ai/v1alpha1
-kind: EndpointPickerConfig
-plugins: [{type: queue-scorer}, {type: kv-cache-utilization-scorer}, {type: prefix-cache-scorer}]
-schedulingProfiles:
-- name: default
-  plugins:
-  - {pluginRef: queue-scorer, weight: 2}
-  - {pluginRef: kv-cache-utilization-scorer, weight: 2}
-  - {pluginRef: prefix-cache-scorer, weight: 3}
-";
-
 /// An `EndpointPickerConfig`. Lists may be `null`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

@@ -30,16 +30,21 @@ fn warnings(rest: &str) -> Vec<String> {
 }
 
 #[test]
-fn default_config_scores_queue_kv_cache_and_prefix() {
-    let policy = parse_config("").unwrap().policy;
-    assert_eq!(policy.prefix_configs, [PrefixConfig { block_size: 64, max_blocks: 256, lru_capacity: 31_250 }]);
+fn without_configuration_the_cost_decides() {
+    let policy = parse_config(" \n").unwrap().policy;
+    assert_eq!(policy, SchedulingPolicy::default());
     let ProfileHandler::PrefillDecode { prefill, decode, decider } = policy.profile_handler else { panic!() };
     assert_eq!(decider, Decider::UncachedBytesAbove { bytes: 0 });
     for (profile, role) in [(prefill, Role::Prefill), (decode, Role::Decode)] {
         assert_eq!(profile.filters, [Filter::Role(role)]);
-        assert_eq!(profile.scorers, [(Scorer::Queue, 2.0), (Scorer::KvCache, 2.0), (Scorer::Prefix(0), 3.0)]);
-        assert_eq!((profile.picker, profile.max_endpoints), (Picker::MaxScore, 1));
+        assert_eq!((profile.scorers, profile.picker, profile.max_endpoints), (vec![], Picker::LeastCost, 1));
     }
+}
+
+#[test]
+fn default_prefix_config_of_scorers() {
+    let policy = policy("plugins: [{type: prefix-cache-scorer}]");
+    assert_eq!(policy.prefix_configs, [PrefixConfig { block_size: 64, max_blocks: 256, lru_capacity: 31_250 }]);
 }
 
 #[rstest]

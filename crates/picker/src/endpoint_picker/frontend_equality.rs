@@ -35,7 +35,7 @@ const TARGETS: [&str; 3] = ["v1", "chat", "größe"];
 
 /// Configurations; the first one is the default of endpoint pickers.
 const CONFIGS: [&str; 4] = [
-    "",
+    "plugins: [{type: queue-scorer}, {type: kv-cache-utilization-scorer}, {type: prefix-cache-scorer}]",
     "plugins: [{type: queue-scorer}, {type: kv-cache-utilization-scorer}, {type: random-picker}]",
     "plugins: [{type: prefix-cache-scorer}, {type: no-hit-lru-scorer}, {type: active-request-scorer}]",
     "plugins: [{type: pd-profile-handler}, {type: prefill-filter}, {type: decode-filter}, {type: prefix-cache-scorer}]\n\
@@ -117,9 +117,9 @@ fn key() -> NamespacedName {
 
 impl Case {
     fn policy(&self) -> SchedulingPolicy {
-        let Some(config) = CONFIGS.get(self.config) else { return SchedulingPolicy::least_loaded() };
+        let Some(config) = CONFIGS.get(self.config) else { return SchedulingPolicy::default() };
         let header = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n";
-        parse_config(&if config.is_empty() { String::new() } else { format!("{header}{config}") }).unwrap().policy
+        parse_config(&format!("{header}{config}")).unwrap().policy
     }
 
     /// Returns whether the policy pairs endpoints by their roles, as the defaults do.

@@ -246,7 +246,7 @@ mod tests {
     use super::*;
     use crate::{
         endpoint::{Endpoint, tests::endpoint},
-        policy::SchedulingPolicy,
+        policy::tests::policy_without_metrics,
         snapshot::{self, Pool},
     };
 
@@ -276,7 +276,7 @@ mod tests {
                 }
             });
         }
-        let scheduler = Scheduler::new(SchedulingPolicy::least_loaded(), 1);
+        let scheduler = Scheduler::new(policy_without_metrics(), 1);
         let key = NamespacedName { namespace: "ns".to_owned(), name: "p".to_owned() };
         scheduler.replace(vec![Pool { allows_implicit_use_cases: true, ..snapshot::tests::pool(key, endpoints) }]);
         Proxy::new(Arc::new(scheduler), &GatewayOptions { request_memory: BODY_BYTES, ..GatewayOptions::default() })

@@ -104,7 +104,10 @@ impl UpstreamBody {
         while !self.is_ended {
             let data = match ready!(Pin::new(&mut self.incoming).poll_frame(context)) {
                 Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) => self.process(data),
+                    Ok(data) => {
+                        self.permit.record_first_byte();
+                        self.process(data)
+                    }
                     Err(trailers) if self.is_unchanged() => return Poll::Ready(Some(Ok(trailers))),
                     // Delayed bytes may follow.
                     Err(_) => Bytes::new(),

@@ -2,31 +2,53 @@
 
 use crate::{candidate::Candidate, engine_metrics::LoraAdapters};
 
-const LOADED: f64 = 1.0;
-const FREE_SLOT: f64 = 0.8;
-const QUEUED: f64 = 0.6;
-const NO_FREE_SLOT: f64 = 0.0;
-
 /// Score without metrics.
 const UNKNOWN_SCORE: f64 = 0.5;
+
+/// How soon an engine can run an adapter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AdapterState {
+    /// The adapter is loaded.
+    Loaded,
+    /// The adapter is not loaded, and a slot is free.
+    FreeSlot,
+    /// Requests for the adapter wait for a slot.
+    Queued,
+    /// Other adapters occupy all slots.
+    NoFreeSlot,
+}
 
 /// Returns a score for how soon the endpoint can run `model` as a LoRA adapter.
 pub(crate) fn score(model: &str, candidate: &Candidate) -> f64 {
     candidate.blend_with_default(
-        |metrics| metrics.lora_adapters.as_ref().map(|adapters| affinity(model, adapters)),
+        |metrics| metrics.lora_adapters.as_ref().map(|adapters| AdapterState::new(model, adapters).score()),
         UNKNOWN_SCORE,
     )
 }
 
-fn affinity(model: &str, adapters: &LoraAdapters) -> f64 {
-    if adapters.running.contains(model) {
-        LOADED
-    } else if adapters.running.union(&adapters.waiting).count() < adapters.slots {
-        FREE_SLOT
-    } else if adapters.waiting.contains(model) {
-        QUEUED
-    } else {
-        NO_FREE_SLOT
+// === impl AdapterState ===
+
+impl AdapterState {
+    /// Returns the state of the adapter `model`.
+    pub(super) fn new(model: &str, adapters: &LoraAdapters) -> Self {
+        if adapters.running.contains(model) {
+            Self::Loaded
+        } else if adapters.running.union(&adapters.waiting).count() < adapters.slots {
+            Self::FreeSlot
+        } else if adapters.waiting.contains(model) {
+            Self::Queued
+        } else {
+            Self::NoFreeSlot
+        }
+    }
+
+    fn score(self) -> f64 {
+        match self {
+            Self::Loaded => 1.0,
+            Self::FreeSlot => 0.8,
+            Self::Queued => 0.6,
+            Self::NoFreeSlot => 0.0,
+        }
     }
 }
 

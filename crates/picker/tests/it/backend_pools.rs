@@ -32,7 +32,7 @@ impl WatchFixture {
 
     fn watch(server: Server) -> WatchFixture {
         let (scheduler, shutdown) =
-            (Arc::new(Scheduler::new(SchedulingPolicy::least_loaded(), 0)), CancellationToken::new());
+            (Arc::new(Scheduler::new(SchedulingPolicy::default(), 0)), CancellationToken::new());
         let client = kube::Client::new(apiserver::router(&server), "default");
         tokio::spawn(watch_backend_pools(client, Arc::clone(&scheduler), shutdown.clone()));
         WatchFixture { server, scheduler, _shutdown: shutdown.drop_guard() }
@@ -153,7 +153,7 @@ async fn use_case_set_serves_several_pools_and_changes_independently() {
 /// The gateway is ready only once its snapshot contains all pools, so that a new replica answers no request with 404.
 #[tokio::test]
 async fn gateway_is_ready_after_the_first_complete_lists() {
-    let scheduler = Scheduler::new(SchedulingPolicy::least_loaded(), 0);
+    let scheduler = Scheduler::new(SchedulingPolicy::default(), 0);
     assert_eq!(scheduler.readiness_failures(), ["the gateway is starting"]);
     let fixture = WatchFixture::start_without_definitions();
     let waits_for_pools = |fixture: &WatchFixture| {

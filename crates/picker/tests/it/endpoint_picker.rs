@@ -49,16 +49,21 @@ async fn conversation_stays_on_its_endpoint_and_requests_in_flight_count() {
     fixture.start_engine(2, "x").await;
     fixture.start_engine(3, "x").await;
     fixture.wait_until("both endpoints", |fixture| fixture.picker.endpoints().len() == 2).await;
-    let prompt = "Once upon a time there was an ostler who knew every horse of the county by its step on the cobbles.";
-    let first = fixture.send(prompt, None).await.hosts();
+    let prompt = "Once upon a time there was an ostler who knew every horse by its step on the cobbles. ".repeat(50);
+    let first = fixture.send(&prompt, None).await.hosts();
     for _ in 0..5 {
+        fixture.wait_until_idle().await;
         assert_eq!(
             fixture.send(&format!("{prompt} And then?"), None).await.hosts(),
             first,
             "the default picker returns one endpoint"
         );
     }
-    // A cached prefix outweighs requests in flight; for uncached prompts, requests in flight are decisive.
+    // A prefix of 1,000 tokens outweighs a request in flight; for uncached prompts, requests in flight are decisive.
+    fixture.wait_until_idle().await;
+    let busy = fixture.send(&format!("{prompt} The end."), None).await;
+    assert_eq!(fixture.send(&prompt, None).await.hosts(), busy.hosts());
+    drop(busy);
     fixture.wait_until_idle().await;
     let busy = fixture.send("a", None).await;
     assert_ne!(fixture.send("b", None).await.hosts()[0], busy.hosts()[0]);

@@ -4,7 +4,9 @@ use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use cluster::NamespacedName;
 use engine::{Config, RequestMemory, Timing};
-use picker::{Endpoint, GatewayOptions, Pool, PromptTokenRange, Scheduler, SchedulingPolicy, TargetModel, UseCase};
+use picker::{
+    Endpoint, GatewayOptions, Pool, PromptTokenRange, Scheduler, SchedulingPolicy, TargetModel, UseCase, parse_config,
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpSocket, TcpStream},
@@ -19,6 +21,11 @@ pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Interval between polls of a condition. Polling without a pause would take the processor from the tests beside it.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Configuration of a policy that reads no metrics.
+const CONFIG_WITHOUT_METRICS: &str = "apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins: [{type: max-score-picker}]";
 
 /// A gateway with simulated engines.
 pub(crate) struct GatewayFixture {
@@ -95,7 +102,9 @@ pub(crate) fn pool_key() -> NamespacedName {
 
 /// Starts a gateway in front of `listeners`, on which the test serves the responses of the engines.
 pub(crate) async fn start_with_listeners(listeners: &[TcpListener]) -> GatewayFixture {
-    let mut fixture = start(Vec::new(), &[]).await;
+    // The listeners expect only requests of clients.
+    let policy = parse_config(CONFIG_WITHOUT_METRICS).unwrap().policy;
+    let mut fixture = start_with_policy(Vec::new(), &[], policy).await;
     fixture.engines = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
     fixture.scheduler.replace(vec![pool(&fixture.scheduler, &fixture.engines, &[])]);
     fixture
@@ -103,7 +112,7 @@ pub(crate) async fn start_with_listeners(listeners: &[TcpListener]) -> GatewayFi
 
 /// Starts `engines` and a gateway. Its pool `ns/pool` contains the engines and the use case `chat` with `targets`.
 pub(crate) async fn start(engines: Vec<Config>, targets: &[(&str, u32)]) -> GatewayFixture {
-    start_with_policy(engines, targets, SchedulingPolicy::least_loaded()).await
+    start_with_policy(engines, targets, SchedulingPolicy::default()).await
 }
 
 /// Starts `engines` and a gateway like [`start`], which selects endpoints by `policy`.
@@ -119,7 +128,7 @@ pub(crate) async fn start_with_policy(
 
 /// Starts `engines` and a gateway like [`start`] with `options`.
 pub(crate) async fn start_with_options(engines: Vec<Config>, options: GatewayOptions) -> GatewayFixture {
-    start_gateway(engines, &[], SchedulingPolicy::least_loaded(), options).await
+    start_gateway(engines, &[], SchedulingPolicy::default(), options).await
 }
 
 async fn start_gateway(

@@ -102,8 +102,7 @@ async fn pool_becomes_routable_and_its_status_is_written() {
     let api = FakeApiServer { lists: lists(), written_statuses: Arc::default(), hangs: false };
     let server = api.clone();
     let client = kube::Client::new(tower::service_fn(move |request| server.clone().handle(request)), "ns");
-    let (scheduler, shutdown) =
-        (Arc::new(Scheduler::new(SchedulingPolicy::least_loaded(), 0)), CancellationToken::new());
+    let (scheduler, shutdown) = (Arc::new(Scheduler::new(SchedulingPolicy::default(), 0)), CancellationToken::new());
     let watch_task = tokio::spawn(watch_backend_pools(client, Arc::clone(&scheduler), shutdown.clone()));
 
     gateway_fixture::wait_until("both statuses", async || api.written_statuses.lock().unwrap().len() >= 2).await;
@@ -144,8 +143,7 @@ async fn unanswered_status_writes_do_not_delay_the_snapshot() {
             Ok::<_, Infallible>(Response::new(StreamBody::new(event.chain(futures::stream::pending())).boxed_unsync()))
         }
     });
-    let (scheduler, shutdown) =
-        (Arc::new(Scheduler::new(SchedulingPolicy::least_loaded(), 0)), CancellationToken::new());
+    let (scheduler, shutdown) = (Arc::new(Scheduler::new(SchedulingPolicy::default(), 0)), CancellationToken::new());
     let client = cluster::client_of_service(service, "ns");
     let watch_task = tokio::spawn(watch_backend_pools(client, Arc::clone(&scheduler), shutdown.clone()));
     tokio::time::sleep(Duration::from_secs(10)).await;
@@ -211,8 +209,7 @@ async fn gateway_recovers_from_a_panic() {
         api,
         first(|request: &Request<kube::client::Body>| request.method() == Method::PATCH),
     );
-    let (scheduler, shutdown) =
-        (Arc::new(Scheduler::new(SchedulingPolicy::least_loaded(), 0)), CancellationToken::new());
+    let (scheduler, shutdown) = (Arc::new(Scheduler::new(SchedulingPolicy::default(), 0)), CancellationToken::new());
     let watch_task = tokio::spawn(watch_backend_pools(client, Arc::clone(&scheduler), shutdown.clone()));
     let endpoint = || scheduler.snapshot().find(None, "chat").unwrap().0.ready_endpoints[0].address.to_string();
     tokio::time::sleep(Duration::from_millis(900)).await;
@@ -232,11 +229,8 @@ async fn gateway_recovers_from_a_panic() {
 async fn gateway_fails_if_it_panics_repeatedly() {
     let api = FakeApiServer { lists: lists(), written_statuses: Arc::default(), hangs: false };
     let client = client_with_broken_responses(api, |request| request.uri().path().ends_with("/backendpools"));
-    let watch = watch_backend_pools(
-        client,
-        Arc::new(Scheduler::new(SchedulingPolicy::least_loaded(), 0)),
-        CancellationToken::new(),
-    );
+    let watch =
+        watch_backend_pools(client, Arc::new(Scheduler::new(SchedulingPolicy::default(), 0)), CancellationToken::new());
     let failure = tokio::time::timeout(Duration::from_secs(3600), watch).await.unwrap().unwrap_err();
     assert_eq!(
         failure.to_string(),

@@ -1,0 +1,49 @@
+//! Admission for callers that send the requests themselves, such as a simulation of engines.
+
+use std::net::SocketAddr;
+
+use crate::{
+    request::parse_request,
+    scheduler::{AdmissionRequest, Permit, RequestedModel, Scheduler},
+};
+
+/// A request that counts as in flight on the selected endpoint until this value is dropped.
+#[derive(Debug)]
+pub struct AdmittedRequest {
+    permit: Permit,
+}
+
+/// A request that cannot be sent to an endpoint. The message names the reason.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct AdmissionError(String);
+
+// === impl Scheduler ===
+
+impl Scheduler {
+    /// Selects an endpoint for a request with this body to `path`, among those of all pools, as both frontends do.
+    ///
+    /// # Errors
+    /// The body is not an OpenAI request, no pool serves its model, or no endpoint is available.
+    pub fn admit_body(&self, path: &str, body: &[u8]) -> Result<AdmittedRequest, AdmissionError> {
+        let info = parse_request(body).map_err(|error| AdmissionError(error.to_string()))?;
+        let model = info.model.as_ref().map_or(RequestedModel::Unknown, |model| RequestedModel::Name(&model.name));
+        let request = AdmissionRequest { pool: None, model, body, info: &info, path };
+        let permit = self.admit(&request, |_| true).map_err(|error| AdmissionError(error.to_string()))?;
+        Ok(AdmittedRequest { permit })
+    }
+}
+
+// === impl AdmittedRequest ===
+
+impl AdmittedRequest {
+    /// Returns the address of the selected endpoint.
+    pub fn endpoint(&self) -> SocketAddr {
+        self.permit.selection.result.endpoint.address
+    }
+
+    /// Records that the engine sent the first part of the response: it has computed the prompt.
+    pub fn record_first_byte(&self) {
+        self.permit.record_first_byte();
+    }
+}

@@ -1,0 +1,211 @@
+//! Cost of a request on an endpoint, in tokens: the tokens that are queued or running there, the tokens of the prompt that are
+//! not cached there, and penalties. One unit needs no weights: a cached prefix is worth as much as the queue that it saves.
+
+use fastrand::Rng;
+
+use super::{
+    lora::AdapterState,
+    prefix::{PrefixConfig, PrefixIndex},
+    state::SchedulerState,
+};
+use crate::{
+    candidate::Candidate, engine_metrics::EngineMetrics, request::estimate_tokens,
+    scheduling_request::SchedulingRequest,
+};
+
+/// Prefix index of the cost. Blocks of 64 tokens are a few times those of engines, and keep the index small. 4,096 blocks
+/// are prompts of 262,144 tokens; an engine with 80 GB caches about a million tokens.
+pub(crate) const PREFIX_CONFIG: PrefixConfig =
+    PrefixConfig { block_size: 256, max_blocks: 4_096, lru_capacity: 16_384 };
+
+/// Estimated remaining tokens of a running request of another client: the engine may not have computed its prompt yet.
+const OTHER_RUNNING_TOKENS: f64 = 256.0;
+
+/// Estimated tokens of a queued request of another client: a prompt of medium size, and output.
+const OTHER_WAITING_TOKENS: f64 = 768.0;
+
+/// Fraction of the KV cache above which an engine soon preempts requests.
+const KV_CACHE_LIMIT: f64 = 0.9;
+
+/// Penalty for a full KV cache: a preempted request computes its prompt and output again.
+const KV_CACHE_PENALTY: f64 = 4_096.0;
+
+/// Penalty for an adapter that the engine has to load, which delays all its requests by as much as about a thousand tokens.
+const ADAPTER_LOAD_PENALTY: f64 = 1_024.0;
+
+/// Penalty for an adapter that has to wait until all requests of another adapter end.
+const ADAPTER_WAIT_PENALTY: f64 = 4_096.0;
+
+/// Costs that differ by less are equal: the prefix index is not more precise.
+const TOLERANCE: f64 = 64.0;
+
+/// Sorts by cost. Of the endpoints with the lowest costs, two are drawn; the one with fewer requests in flight comes first.
+/// Several pickers with the same metrics therefore do not all select the same endpoint.
+pub(crate) fn sort_by_cost(
+    request: &SchedulingRequest<'_>,
+    candidates: &mut [&Candidate],
+    state: &SchedulerState,
+    rng: &mut Rng,
+) {
+    let mut costs: Vec<(f64, &Candidate)> =
+        candidates.iter().map(|candidate| (cost(request, candidate, state), *candidate)).collect();
+    costs.sort_by(|(left_cost, left), (right_cost, right)| {
+        left_cost.total_cmp(right_cost).then(left.endpoint.address.cmp(&right.endpoint.address))
+    });
+    candidates.iter_mut().zip(&costs).for_each(|(slot, (_, candidate))| *slot = candidate);
+    let Some((lowest, _)) = costs.first() else { return };
+    let equal = costs.iter().take_while(|(cost, _)| *cost < lowest + TOLERANCE).count();
+    let mut draw = || rng.usize(..equal);
+    let selected =
+        [draw(), draw()].into_iter().min_by_key(|index| candidates.get(*index).map(|candidate| candidate.requests));
+    candidates[..=selected.unwrap_or(0)].rotate_right(1);
+}
+
+/// Returns the estimated number of tokens that `candidate` computes before the response to `request` starts.
+fn cost(request: &SchedulingRequest<'_>, candidate: &Candidate, state: &SchedulerState) -> f64 {
+    let uncached = request.prompt_tokens().saturating_sub(cached_tokens(request, candidate, state));
+    candidate.remaining_tokens as f64 + uncached as f64 + reported_cost(request, candidate, state)
+}
+
+fn cached_tokens(request: &SchedulingRequest<'_>, candidate: &Candidate, state: &SchedulerState) -> u64 {
+    let index: Option<&PrefixIndex> = state.prefix_indexes.first();
+    let blocks = index
+        .zip(request.prefix_hashes.first())
+        .map_or(0, |(index, hashes)| index.matched_blocks(hashes, candidate.endpoint.address));
+    estimate_tokens(blocks * PREFIX_CONFIG.block_size) as u64
+}
+
+/// Returns the part of the cost that follows from the metrics of the engine; it decreases with their age.
+fn reported_cost(request: &SchedulingRequest<'_>, candidate: &Candidate, state: &SchedulerState) -> f64 {
+    let Some(sample) = &candidate.metrics else { return 0.0 };
+    let metrics = &*sample.metrics;
+    let waiting = sample.other_requests.min(metrics.waiting.unwrap_or(0.0));
+    let running = sample.other_requests - waiting;
+    let used = metrics.kv_cache_usage.unwrap_or(0.0);
+    let kv_cache_penalty = KV_CACHE_PENALTY * ((used - KV_CACHE_LIMIT) / (1.0 - KV_CACHE_LIMIT)).clamp(0.0, 1.0);
+    let adapter_penalty = adapter_penalty(request.model, metrics, candidate, state);
+    let cost = waiting * OTHER_WAITING_TOKENS + running * OTHER_RUNNING_TOKENS + kv_cache_penalty + adapter_penalty;
+    candidate.confidence() * cost
+}
+
+fn adapter_penalty(model: &str, metrics: &EngineMetrics, candidate: &Candidate, state: &SchedulerState) -> f64 {
+    let Some(adapters) = &metrics.lora_adapters else { return 0.0 };
+    if adapters.slots == 0 || metrics.base_model.as_deref() == Some(model) {
+        return 0.0;
+    }
+    match AdapterState::new(model, adapters) {
+        AdapterState::Loaded => 0.0,
+        AdapterState::FreeSlot if state.recent_models.contains(candidate.endpoint.address, model) => 0.0,
+        AdapterState::FreeSlot | AdapterState::Queued => ADAPTER_LOAD_PENALTY,
+        AdapterState::NoFreeSlot => ADAPTER_WAIT_PENALTY,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::{
+        candidate::tests::candidate,
+        endpoint_state::{InFlight, RequestTokens},
+        engine_metrics::LoraAdapters,
+    };
+
+    /// A prompt of 4,096 bytes: 1,024 tokens in 16 blocks.
+    const PROMPT: [u8; 4_096] = [b'x'; 4_096];
+
+    fn hashes() -> Vec<Vec<u64>> {
+        vec![PREFIX_CONFIG.block_hashes("m", [&PROMPT[..]].into_iter())]
+    }
+
+    fn state(cached_blocks: usize) -> SchedulerState {
+        let mut index = PrefixIndex::default();
+        index.insert(&hashes()[0][..cached_blocks], ([10, 0, 0, 1], 8000).into(), PREFIX_CONFIG.lru_capacity);
+        SchedulerState { prefix_indexes: vec![index], ..SchedulerState::default() }
+    }
+
+    fn begin(candidate: &mut Candidate, uncached: u64, output: u64) -> InFlight {
+        let in_flight = candidate.endpoint.state.begin_request(RequestTokens { total: 0, uncached, output });
+        *candidate = Candidate::new(&candidate.endpoint, tokio::time::Instant::now());
+        in_flight
+    }
+
+    fn cost_of(candidate: &Candidate, state: &SchedulerState) -> f64 {
+        let request =
+            SchedulingRequest { prompt_bytes: PROMPT.len(), prefix_hashes: &hashes(), ..SchedulingRequest::new("m") };
+        cost(&request, candidate, state)
+    }
+
+    fn metrics(waiting: f64, running: f64, kv_cache_usage: f64) -> EngineMetrics {
+        let (waiting, running) = (Some(waiting), Some(running));
+        EngineMetrics { waiting, running, kv_cache_usage: Some(kv_cache_usage), ..EngineMetrics::default() }
+    }
+
+    #[rstest]
+    #[case::nothing_cached(0, 1_024.0)]
+    #[case::half(8, 512.0)]
+    #[case::all(16, 0.0)]
+    fn uncached_prompt_and_own_requests_are_summed(#[case] cached_blocks: usize, #[case] expect: f64) {
+        let mut candidate = candidate(1, None);
+        assert_eq!(cost_of(&candidate, &state(cached_blocks)), expect);
+        let _in_flight = begin(&mut candidate, 100, 20);
+        assert_eq!(cost_of(&candidate, &state(cached_blocks)), expect + 120.0);
+    }
+
+    #[rstest]
+    #[case::idle(metrics(0.0, 0.0, 0.0), 0, 0.0)]
+    #[case::running(metrics(0.0, 2.0, 0.9), 0, 512.0)]
+    #[case::waiting(metrics(3.0, 2.0, 0.5), 0, 3.0 * 768.0 + 512.0)]
+    #[case::half_confidence(metrics(3.0, 2.0, 0.5), 9, 0.5 * (3.0 * 768.0 + 512.0))]
+    #[case::outdated(metrics(1e6, 1e6, 1.0), 15, 0.0)]
+    #[case::cache_almost_full(metrics(0.0, 0.0, 0.95), 0, 2_048.0)]
+    #[case::cache_full(metrics(0.0, 0.0, 1.0), 3, 4_096.0)]
+    #[case::no_metrics(EngineMetrics::default(), 0, 0.0)]
+    // spec: GW-27
+    fn reports_count_less_with_age(#[case] metrics: EngineMetrics, #[case] age: u64, #[case] expect: f64) {
+        assert!((cost_of(&candidate(1, Some((metrics, age))), &state(16)) - expect).abs() < 1e-6);
+    }
+
+    #[rstest]
+    #[case::loaded("a", &["a"], &[], 0.0)]
+    #[case::loaded_for_finished_requests("m", &["a"], &[], 0.0)]
+    #[case::must_be_loaded("b", &["a"], &[], 1_024.0)]
+    #[case::next("b", &["a", "c"], &["b"], 1_024.0)]
+    #[case::no_slot("b", &["a", "c"], &[], 4_096.0)]
+    #[case::base_model("base", &["a", "c"], &[], 0.0)]
+    fn adapters_that_are_not_loaded_cost_tokens(
+        #[case] model: &str,
+        #[case] running: &[&str],
+        #[case] waiting: &[&str],
+        #[case] expect: f64,
+    ) {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let adapters = LoraAdapters { slots: 2, running: names(running), waiting: names(waiting) };
+        let metrics = EngineMetrics {
+            lora_adapters: Some(adapters),
+            base_model: Some("base".to_owned()),
+            ..EngineMetrics::default()
+        };
+        let candidate = candidate(1, Some((metrics, 0)));
+        let mut state = state(0);
+        state.recent_models.record(candidate.endpoint.address, "m", 2);
+        assert_eq!(cost(&SchedulingRequest::new(model), &candidate, &state), expect);
+    }
+
+    #[test]
+    fn equal_costs_are_decided_by_two_draws() {
+        let mut candidates = [candidate(1, None), candidate(2, None), candidate(3, None)];
+        let _in_flight = [begin(&mut candidates[0], 0, 10), begin(&mut candidates[2], 0, 200)];
+        let mut rng = Rng::with_seed(1);
+        let mut counts = [0; 3];
+        for _ in 0..400 {
+            let mut order: Vec<&Candidate> = candidates.iter().collect();
+            sort_by_cost(&SchedulingRequest::new("m"), &mut order, &SchedulerState::default(), &mut rng);
+            let number = order[0].endpoint.pod.strip_prefix("pod-").unwrap().parse::<usize>().unwrap();
+            counts[number - 1] += 1;
+        }
+        // The busier of two equal endpoints is selected if both draws select it.
+        assert!((60..140).contains(&counts[0]) && counts[2] == 0, "{counts:?}");
+    }
+}
