@@ -7,6 +7,7 @@ mod measured_process;
 mod options;
 mod results;
 mod scale;
+mod scheduling;
 mod server;
 mod up;
 
@@ -15,7 +16,8 @@ use anyhow::{Result, bail};
 use crate::process::{self, cargo};
 use options::Options;
 
-const USAGE: &str = "usage: cargo xtask bench [up | examples | load | scale] [--half | --small] [--beside DIR]";
+const USAGE: &str =
+    "usage: cargo xtask bench [up | examples | load | scale | scheduling] [--half | --small] [--beside DIR]";
 
 /// A benchmark and the programs that it runs.
 struct Benchmark {
@@ -57,6 +59,7 @@ fn benchmarks() -> Result<Vec<Benchmark>> {
         Benchmark { name: "examples", programs: functions, run: examples::run },
         Benchmark { name: "load", programs: vec![serve.clone(), load], run: load::run },
         Benchmark { name: "scale", programs: vec![ostler(), serve, example("operator", "scale")], run: scale::run },
+        Benchmark { name: "scheduling", programs: vec![example("picker", "scheduling")], run: scheduling::run },
     ])
 }
 

@@ -1,0 +1,84 @@
+//! The default policy of this crate: the code that gateway and endpoint picker run.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::SocketAddr,
+    sync::Arc,
+    time::Duration,
+};
+
+use picker::{AdmittedRequest, Endpoint, Pool, PromptTokenRange, Scheduler, SchedulingPolicy};
+use tokio::time::Instant;
+
+use super::Policy;
+use crate::{engine::Gauges, trace::Request};
+
+/// Path of the requests.
+const PATH: &str = "/v1/chat/completions";
+
+pub(super) struct Cost {
+    scheduler: Scheduler,
+    endpoints: Vec<Arc<Endpoint>>,
+    admitted: HashMap<usize, AdmittedRequest>,
+}
+
+// === impl Cost ===
+
+impl Cost {
+    pub(super) fn new(engines: usize, seed: u64) -> Self {
+        let scheduler = Scheduler::new(SchedulingPolicy::default(), seed);
+        let endpoints: Vec<Arc<Endpoint>> = (0..engines).map(|engine| Arc::new(endpoint(&scheduler, engine))).collect();
+        // The simulation scrapes the engines.
+        endpoints.iter().for_each(|endpoint| assert!(endpoint.state.begin_scraping(), "the endpoint is new"));
+        let key = cluster::NamespacedName { namespace: "default".to_owned(), name: "pool".to_owned() };
+        scheduler.replace(vec![Pool {
+            key,
+            ready_endpoints: endpoints.clone(),
+            endpoint_count: engines,
+            use_cases: BTreeMap::new(),
+            allows_implicit_use_cases: true,
+            creation_timestamp: String::new(),
+            scheduling: scheduler.default_scheduling(),
+        }]);
+        Self { scheduler, endpoints, admitted: HashMap::new() }
+    }
+}
+
+fn endpoint(scheduler: &Scheduler, engine: usize) -> Endpoint {
+    let address: SocketAddr = ([10, 0, 0, 1], 8_000 + engine as u16).into();
+    Endpoint {
+        address,
+        pod: format!("engine-{engine}"),
+        uid: String::new(),
+        labels: BTreeMap::new(),
+        prompt_tokens: PromptTokenRange::default(),
+        state: scheduler.endpoint_state(address, ""),
+    }
+}
+
+impl Policy for Cost {
+    fn scrape_interval(&self) -> Option<Duration> {
+        Some(picker::BUSY_SCRAPE_INTERVAL)
+    }
+
+    fn select(&mut self, index: usize, request: &Request) -> usize {
+        let Ok(admitted) = self.scheduler.admit_body(PATH, request.body.as_bytes()) else { return 0 };
+        let address = admitted.endpoint();
+        self.admitted.insert(index, admitted);
+        self.endpoints.iter().position(|endpoint| endpoint.address == address).unwrap_or(0)
+    }
+
+    fn first_token(&mut self, index: usize) {
+        if let Some(admitted) = self.admitted.get(&index) {
+            admitted.record_first_byte();
+        }
+    }
+
+    fn finished(&mut self, index: usize) {
+        self.admitted.remove(&index);
+    }
+
+    fn scraped(&mut self, engine: usize, gauges: &Gauges) {
+        self.endpoints[engine].state.record_metrics_page(&gauges.page(), Instant::now());
+    }
+}

@@ -1,0 +1,189 @@
+//! Discrete-event simulation: gateways that select an engine for each request, and engines. Time is virtual.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, VecDeque},
+    time::Duration,
+};
+
+use fastrand::Rng;
+
+use crate::{
+    engine::{Engine, Gauges, Output},
+    policies::{Policy, PolicyKind},
+    trace::Trace,
+    workloads::{ENGINES, Workload},
+};
+
+/// Time from a gateway to an engine.
+const NETWORK_DELAY: Duration = Duration::from_millis(1);
+
+/// How often simulated requests waited, and for how long.
+#[derive(Debug, Default)]
+pub(crate) struct Measurements {
+    /// Time to first token of each request, in seconds.
+    pub(crate) first_token: Vec<f64>,
+    /// Time from the first to the last token divided by the number of tokens after the first, in seconds.
+    pub(crate) output_token: Vec<f64>,
+}
+
+/// Something that happens at a time.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Arrival { request: usize },
+    Delivery { request: usize, engine: usize },
+    StepEnd { engine: usize },
+    ScrapeStart { gateway: usize, engine: usize },
+    ScrapeEnd { gateway: usize, engine: usize },
+}
+
+/// State of a simulation.
+struct Simulation<'a> {
+    trace: &'a Trace,
+    engines: Vec<Engine>,
+    gateways: Vec<Box<dyn Policy>>,
+    /// Events by time, then by the order in which they were added.
+    events: BinaryHeap<Reverse<(Duration, u64, Event)>>,
+    event_count: u64,
+    now: Duration,
+    rng: Rng,
+    metrics_delay: (f64, f64),
+    /// Gateway of each request.
+    gateway_of: Vec<usize>,
+    arrived: Vec<Duration>,
+    first_token: Vec<Duration>,
+    /// Metrics on their way to a gateway, by gateway and engine.
+    pages: Vec<VecDeque<Gauges>>,
+    unfinished: usize,
+    measurements: Measurements,
+}
+
+/// Runs `trace` until all requests are finished, with gateways that select engines by policies of `kind`.
+pub(crate) fn simulate(
+    workload: &Workload,
+    trace: &Trace,
+    kind: PolicyKind,
+    seed: u64,
+) -> std::io::Result<Measurements> {
+    // Policies that read the clock see the time of the simulation.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+    Ok(runtime.block_on(async {
+        let mut simulation = Simulation::new(workload, trace, kind, seed);
+        while simulation.unfinished > 0 {
+            let Some(Reverse((time, _, event))) = simulation.events.pop() else { break };
+            if time > simulation.now {
+                tokio::time::advance(time - simulation.now).await;
+                simulation.now = time;
+            }
+            simulation.handle(event);
+        }
+        simulation.measurements
+    }))
+}
+
+// === impl Simulation ===
+
+impl<'a> Simulation<'a> {
+    fn new(workload: &Workload, trace: &'a Trace, kind: PolicyKind, seed: u64) -> Self {
+        let engines: Vec<Engine> =
+            (0..ENGINES).map(|index| Engine::new(if index == 0 { workload.slowdown } else { 1.0 })).collect();
+        let kv_blocks = engines.first().map_or(0, Engine::kv_blocks);
+        let mut rng = Rng::with_seed(seed);
+        let gateways = (0..workload.gateways).map(|_| kind.policy(ENGINES, kv_blocks, rng.u64(..))).collect();
+        let count = trace.requests.len();
+        let mut simulation = Self {
+            trace,
+            engines,
+            gateways,
+            events: BinaryHeap::new(),
+            event_count: 0,
+            now: Duration::ZERO,
+            metrics_delay: workload.metrics_delay,
+            gateway_of: (0..count).map(|_| rng.usize(..workload.gateways)).collect(),
+            arrived: vec![Duration::ZERO; count],
+            first_token: vec![Duration::ZERO; count],
+            pages: vec![VecDeque::new(); workload.gateways * ENGINES],
+            unfinished: count,
+            measurements: Measurements::default(),
+            rng,
+        };
+        for (time, request) in &trace.arrivals {
+            simulation.add(*time, Event::Arrival { request: *request });
+        }
+        for gateway in 0..workload.gateways {
+            if let Some(interval) = simulation.gateways[gateway].scrape_interval() {
+                for engine in 0..ENGINES {
+                    let start = interval.mul_f64(simulation.rng.f64());
+                    simulation.add(start, Event::ScrapeStart { gateway, engine });
+                }
+            }
+        }
+        simulation
+    }
+
+    fn add(&mut self, time: Duration, event: Event) {
+        self.event_count += 1;
+        self.events.push(Reverse((time, self.event_count, event)));
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Arrival { request } => {
+                self.arrived[request] = self.now;
+                let engine = self.gateways[self.gateway_of[request]].select(request, &self.trace.requests[request]);
+                self.add(self.now + NETWORK_DELAY, Event::Delivery { request, engine });
+            }
+            Event::Delivery { request, engine } => {
+                self.engines[engine].enqueue(request, &self.trace.requests[request]);
+                self.start_step(engine);
+            }
+            Event::StepEnd { engine } => {
+                for output in self.engines[engine].finish_step() {
+                    self.handle_output(output);
+                }
+                self.start_step(engine);
+            }
+            Event::ScrapeStart { gateway, engine } => {
+                self.pages[gateway * ENGINES + engine].push_back(self.engines[engine].gauges());
+                let (min, max) = self.metrics_delay;
+                let delay = Duration::from_secs_f64(min + (max - min) * self.rng.f64());
+                self.add(self.now + delay, Event::ScrapeEnd { gateway, engine });
+            }
+            Event::ScrapeEnd { gateway, engine } => {
+                let gauges = self.pages[gateway * ENGINES + engine].pop_front().unwrap_or_default();
+                self.gateways[gateway].scraped(engine, &gauges);
+                if let Some(interval) = self.gateways[gateway].scrape_interval() {
+                    self.add(self.now + interval, Event::ScrapeStart { gateway, engine });
+                }
+            }
+        }
+    }
+
+    fn start_step(&mut self, engine: usize) {
+        if let Some(duration) = self.engines[engine].start_step(&self.trace.requests) {
+            self.add(self.now + duration, Event::StepEnd { engine });
+        }
+    }
+
+    fn handle_output(&mut self, output: Output) {
+        match output {
+            Output::FirstToken(request) => {
+                self.first_token[request] = self.now;
+                self.measurements.first_token.push((self.now - self.arrived[request]).as_secs_f64());
+                self.gateways[self.gateway_of[request]].first_token(request);
+            }
+            Output::Finished(request) => {
+                self.unfinished -= 1;
+                let Some(later_tokens) = self.trace.requests[request].output_tokens.checked_sub(1) else { return };
+                if later_tokens > 0 {
+                    let seconds = (self.now - self.first_token[request]).as_secs_f64();
+                    self.measurements.output_token.push(seconds / later_tokens as f64);
+                }
+                self.gateways[self.gateway_of[request]].finished(request);
+                if let Some((next, pause)) = self.trace.requests[request].next {
+                    self.add(self.now + pause, Event::Arrival { request: next });
+                }
+            }
+        }
+    }
+}
