@@ -31,10 +31,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         writeln!(stdout, "decision, {name:<24} {compatible:>3} of {RUNTIMES} × {CLASSES}   {decision_time}")?;
     }
     let catalog = supply(by_architecture)?;
-    let remedies = measure(rounds, || drop(black_box(decide::find_remedies(&service, &catalog))));
+    let remedies = measure(rounds, || drop(black_box(decide::find_remedies(&service, &catalog, None))));
     writeln!(stdout, "remedies, feasible decision                            {remedies}")?;
     let infeasible = Demand { protocol: "openInference-v2".to_owned(), ..service };
-    let remedies = measure(rounds, || drop(black_box(decide::find_remedies(&infeasible, &catalog))));
+    let remedies = measure(rounds, || drop(black_box(decide::find_remedies(&infeasible, &catalog, None))));
     writeln!(stdout, "remedies, no compatible runtime                          {remedies}")?;
     Ok(())
 }

@@ -12,7 +12,7 @@ mod what_if;
 use std::fmt;
 
 use crate::code;
-use crate::decision::Decision;
+use crate::decision::{CurrentSelection, Decision};
 use crate::demand::{Demand, ModelReference};
 use crate::reason::RuntimeRejection;
 use crate::supply::Supply;
@@ -41,11 +41,12 @@ const MAX_PAIRS: usize = 2;
 const MAX_PREREQUISITES: usize = 8;
 
 /// Returns changes to service, runtimes, model or cluster that make an infeasible demand feasible, or that give a feasible
-/// one free capacity. Combines two changes if no single one is sufficient. Empty if the decision needs no remedy.
+/// one free capacity. Combines two changes if no single one is sufficient. Empty if the decision needs no remedy. A running service
+/// retains its `selection` until its manifests change.
 #[must_use]
-pub fn find_remedies(demand: &Demand, supply: &Supply) -> Vec<Remedy> {
-    let current = crate::decide(demand, supply, None);
-    let what_if = WhatIf { demand, supply, current: &current };
+pub fn find_remedies(demand: &Demand, supply: &Supply, selection: Option<&CurrentSelection>) -> Vec<Remedy> {
+    let current = crate::decide(demand, supply, selection);
+    let what_if = WhatIf { demand, supply, selection, current: &current };
     let single = single_changes(&what_if);
     if single.is_empty() && !current.feasible { change_pairs(&what_if) } else { single }
 }
@@ -73,7 +74,7 @@ fn change_pairs(what_if: &WhatIf<'_>) -> Vec<Remedy> {
         let (mut demand, mut supply) = (what_if.demand.clone(), what_if.supply.clone());
         apply::apply_change(&mut demand, &mut supply, &prerequisite);
         let current = crate::decide(&demand, &supply, None);
-        let next = single_changes(&WhatIf { demand: &demand, supply: &supply, current: &current });
+        let next = single_changes(&WhatIf { demand: &demand, supply: &supply, selection: None, current: &current });
         let next = next.into_iter().next();
         pairs.extend(next.map(|next| Remedy { prerequisite: Some(prerequisite), ..next }));
     }
@@ -103,7 +104,7 @@ impl Remedy {
 /// Returns the remedy if `change` improves the decision. If the nodes of the resulting class have too few accelerators, or
 /// uncordoned or repaired nodes do not suffice, the remedy includes a second change of the nodes.
 fn try_change(what_if: &WhatIf<'_>, change: ProposedChange) -> Option<Remedy> {
-    let outcome = what_if.try_edit(|demand, supply| apply::apply_change(demand, supply, &change))?;
+    let outcome = what_if.try_change(&change)?;
     let current = what_if.current;
     let is_improvement = what_if.is_improved_by(&outcome);
     let is_first_step =
@@ -118,7 +119,8 @@ fn try_change(what_if: &WhatIf<'_>, change: ProposedChange) -> Option<Remedy> {
 fn with_change_of_nodes(what_if: &WhatIf<'_>, change: ProposedChange, outcome: &Decision) -> Option<Remedy> {
     let (mut demand, mut supply) = (what_if.demand.clone(), what_if.supply.clone());
     apply::apply_change(&mut demand, &mut supply, &change);
-    let changed = WhatIf { demand: &demand, supply: &supply, current: outcome };
+    let selection = what_if.selection_after(&change);
+    let changed = WhatIf { demand: &demand, supply: &supply, selection, current: outcome };
     let is_change_of_nodes = |next: &ProposedChange| {
         matches!(
             next,
@@ -127,7 +129,7 @@ fn with_change_of_nodes(what_if: &WhatIf<'_>, change: ProposedChange, outcome: &
     };
     let mut next_changes = classes::capacity_changes(&changed).into_iter().filter(is_change_of_nodes);
     let (next, outcome) = next_changes.find_map(|next| {
-        let outcome = changed.try_edit(|demand, supply| apply::apply_change(demand, supply, &next))?;
+        let outcome = changed.try_change(&next)?;
         (components_without_capacity(&outcome) == 0).then_some((next, outcome))
     })?;
     Some(Remedy { prerequisite: Some(change), change: next, outcome })

@@ -223,7 +223,7 @@ fn rejects_runtime_without_eligible_class() {
     assert_eq!(rejection_code(&decision, "srt-llama-3-3-70b-instruct"), "NoEligibleAccelerator");
     assert_eq!(class_code(&decision, "nvidia-l40s"), "MissingFeature");
     let remedies: Vec<String> =
-        remedy::find_remedies(&demand, &catalog(Some(&nodes))).iter().map(ToString::to_string).collect();
+        remedy::find_remedies(&demand, &catalog(Some(&nodes)), None).iter().map(ToString::to_string).collect();
     assert!(
         remedies[0]
             .starts_with("add nvidia-h100-80gb to spec.acceleratorSelector.preferredClasses: srt-llama-3-3-70b-instruct on 4 × nvidia-h100-80gb"),
@@ -239,7 +239,7 @@ fn reports_model_without_runtime() {
         model.parameters = Some(405_000_000_000);
     }
     let remedies: Vec<String> =
-        remedy::find_remedies(&demand, &catalog(Some(&nodes))).iter().map(ToString::to_string).collect();
+        remedy::find_remedies(&demand, &catalog(Some(&nodes)), None).iter().map(ToString::to_string).collect();
     let first = remedies.first().unwrap();
     assert!(
         first.starts_with("add a runtime for 405B models") && first.contains("16 × nvidia-h100-80gb"),

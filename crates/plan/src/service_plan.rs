@@ -312,7 +312,9 @@ pub fn remedies(snapshot: &Snapshot, service: &Service) -> Vec<Remedy> {
     let Ok(demand) = demand::read_demand(snapshot, service, model, &owner) else { return Vec::new() };
     let supply = read_supply(snapshot, &snapshot.claims, &owner).0;
     let suggestion = demand::suggest_model_name(snapshot, service, &demand, &owner, &supply);
-    let mut remedies: Vec<Remedy> = suggestion.into_iter().chain(decide::find_remedies(&demand, &supply)).collect();
+    let current = current_selection(service, &demand);
+    let mut remedies: Vec<Remedy> =
+        suggestion.into_iter().chain(decide::find_remedies(&demand, &supply, current.as_ref())).collect();
     if !remedies
         .iter()
         .any(|remedy| remedy.is_manifest_edit() && decide::components_without_capacity(&remedy.outcome) == 0)

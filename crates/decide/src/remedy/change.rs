@@ -236,13 +236,15 @@ impl ProposedChange {
     /// Whether editing existing manifests suffices, without additional hardware or different model weights.
     #[must_use]
     pub fn is_manifest_edit(&self) -> bool {
-        !matches!(
+        !self.is_change_of_nodes() && !matches!(self, Self::Quantize(_))
+    }
+
+    /// Whether the change affects only nodes and the accelerators that are free on them.
+    #[must_use]
+    pub fn is_change_of_nodes(&self) -> bool {
+        matches!(
             self,
-            Self::Uncordon { .. }
-                | Self::RepairNodes { .. }
-                | Self::AddNodes { .. }
-                | Self::FreeAccelerators { .. }
-                | Self::Quantize(_)
+            Self::Uncordon { .. } | Self::RepairNodes { .. } | Self::AddNodes { .. } | Self::FreeAccelerators { .. }
         )
     }
 }

@@ -35,6 +35,8 @@ pub(super) fn capacity_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
         let cordoned = unschedulable.map(|nodes| nodes.cordoned.as_slice()).unwrap_or_default();
         changes.extend(recovery(what_if, component, cordoned, |nodes| ProposedChange::Uncordon { nodes }));
         match classes().find(|class| class.rank.is_some() && has_capacity(class)) {
+            // No edit is needed to move a running service.
+            Some(_) if what_if.selection.is_some() && what_if.has_capacity_when_decided_again() => {}
             Some(class) => changes.push(ProposedChange::UseClass { class: class.class.clone() }),
             None => changes.extend(use_class_outside_preferred(what_if)),
         }
@@ -81,10 +83,8 @@ fn recovery(
     nodes.retain(|node| names.contains(&node.name) && slots(node) > 0);
     nodes.sort_by_key(|node| std::cmp::Reverse(slots(node)));
     let change_of = |count: usize| change(nodes.iter().take(count).map(|node| node.name.clone()).collect());
-    let suffices = |count: usize| {
-        let outcome = what_if.try_edit(|demand, supply| apply::apply_change(demand, supply, &change_of(count)));
-        outcome.is_some_and(|outcome| what_if.is_improved_by(&outcome))
-    };
+    let suffices =
+        |count: usize| what_if.try_change(&change_of(count)).is_some_and(|outcome| what_if.is_improved_by(&outcome));
     let counts: Vec<usize> = (1..nodes.len()).collect();
     let is_listed = !nodes.is_empty();
     is_listed.then(|| change_of(counts.partition_point(|count| !suffices(*count)) + 1))

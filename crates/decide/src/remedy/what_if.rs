@@ -1,7 +1,9 @@
 //! The current decision, and decisions with hypothetical edits.
 
+use super::apply;
+use super::change::ProposedChange;
 use crate::component::Component;
-use crate::decision::Decision;
+use crate::decision::{CurrentSelection, Decision};
 use crate::demand::Demand;
 use crate::supply::Supply;
 
@@ -9,16 +11,36 @@ use crate::supply::Supply;
 pub(crate) struct WhatIf<'a> {
     pub(crate) demand: &'a Demand,
     pub(crate) supply: &'a Supply,
+    /// The selection that a running service retains.
+    pub(crate) selection: Option<&'a CurrentSelection>,
     pub(crate) current: &'a Decision,
 }
 
 impl WhatIf<'_> {
-    /// Returns the decision after `edit`, if it is feasible.
+    /// Returns the decision after `change`, if it is feasible. A running service retains its selection if only the cluster changes.
+    pub(crate) fn try_change(&self, change: &ProposedChange) -> Option<Decision> {
+        let (mut demand, mut supply) = (self.demand.clone(), self.supply.clone());
+        apply::apply_change(&mut demand, &mut supply, change);
+        let outcome = crate::decide(&demand, &supply, self.selection_after(change));
+        outcome.feasible.then_some(outcome)
+    }
+
+    /// Returns the selection that the service retains after `change`.
+    pub(crate) fn selection_after(&self, change: &ProposedChange) -> Option<&CurrentSelection> {
+        self.selection.filter(|_| change.is_change_of_nodes())
+    }
+
+    /// Returns the new decision after `edit` of the manifests, if it is feasible.
     pub(crate) fn try_edit(&self, edit: impl FnOnce(&mut Demand, &mut Supply)) -> Option<Decision> {
         let (mut demand, mut supply) = (self.demand.clone(), self.supply.clone());
         edit(&mut demand, &mut supply);
         let outcome = crate::decide(&demand, &supply, None);
         outcome.feasible.then_some(outcome)
+    }
+
+    /// Whether a new decision, which does not retain the current selection, has capacity.
+    pub(crate) fn has_capacity_when_decided_again(&self) -> bool {
+        self.try_edit(|_, _| ()).is_some_and(|outcome| components_without_capacity(&outcome) == 0)
     }
 
     /// Returns whether the feasible decision `outcome` is better: the demand was infeasible, or fewer components lack

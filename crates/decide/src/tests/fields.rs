@@ -257,7 +257,7 @@ fn reports_missing_model_fields(#[case] model_fields: &str, #[case] expected: &s
         let fields = expected.split_once("requires: ").map(|(_, fields)| fields).unwrap_or_default();
         let change = format!("set the fields of model m that runtime a requires, if they apply: {fields}: a");
         let remedies: Vec<String> =
-            remedy::find_remedies(&fixture.demand, &fixture.supply).iter().map(ToString::to_string).collect();
+            remedy::find_remedies(&fixture.demand, &fixture.supply, None).iter().map(ToString::to_string).collect();
         assert_eq!(remedies.contains(&change), helps, "{remedies:?}");
     }
 }

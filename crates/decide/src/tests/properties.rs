@@ -158,7 +158,7 @@ proptest! {
     #[test]
     fn remedies_make_the_service_feasible(fixture in any_fixture()) {
         let decision = fixture.decide();
-        let remedies = find_remedies(&fixture.demand, &fixture.supply);
+        let remedies = find_remedies(&fixture.demand, &fixture.supply, None);
         let mut texts: Vec<String> = remedies.iter().map(|remedy| remedy.change.to_string()).collect();
         for remedy in &remedies {
             prop_assert!(remedy.outcome.feasible);

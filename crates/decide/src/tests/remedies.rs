@@ -21,7 +21,7 @@ const NODES: &str = "
 fn remedies_for(model: &str, runtime: &str, service: &str, nodes: &str) -> Vec<String> {
     let all = [model, runtime, service, nodes].join("\n---\n");
     let fixture = fixture(&[CLASSES, &all]);
-    find_remedies(&fixture.demand, &fixture.supply).iter().map(ToString::to_string).collect()
+    find_remedies(&fixture.demand, &fixture.supply, None).iter().map(ToString::to_string).collect()
 }
 
 #[rstest]
@@ -231,7 +231,7 @@ fn proposes_free_capacity() {
             .for_each(|node| node.free = if is_in_use { 1 } else { 8 });
     }
     let remedies: Vec<String> =
-        find_remedies(&fixture.demand, &fixture.supply).iter().map(ToString::to_string).collect();
+        find_remedies(&fixture.demand, &fixture.supply, None).iter().map(ToString::to_string).collect();
     assert!(
         remedies[0].starts_with("set spec.acceleratorSelector.preferredClasses to [nvidia-h100-80gb]: srt on 1"),
         "{remedies:?}"
@@ -247,7 +247,7 @@ fn proposes_free_capacity() {
     // Also proposes a class that the service does not prefer yet.
     fixture.demand.components.get_mut(&Component::Engine).unwrap().selector.preferred.pop();
     let with_one_preferred: Vec<String> =
-        find_remedies(&fixture.demand, &fixture.supply).iter().map(ToString::to_string).collect();
+        find_remedies(&fixture.demand, &fixture.supply, None).iter().map(ToString::to_string).collect();
     let changes = |remedies: &[String]| {
         remedies.iter().filter_map(|remedy| Some(remedy.split_once(": ")?.0.to_owned())).collect::<Vec<_>>()
     };
@@ -282,7 +282,7 @@ fn proposes_what_suffices_on_the_resulting_fleet(
     let warnings: Vec<String> =
         decision.warnings.iter().map(|warning| format!("{}: {}", warning.code, warning.message)).collect();
     assert_eq!(warnings, [expected_warning]);
-    let remedies = find_remedies(&fixture.demand, &fixture.supply);
+    let remedies = find_remedies(&fixture.demand, &fixture.supply, None);
     assert!(remedies.iter().all(|remedy| components_without_capacity(&remedy.outcome) == 0));
     let changes: Vec<String> = remedies.iter().map(|remedy| remedy.change.to_string()).collect();
     assert_eq!(changes, expected_changes);
@@ -357,7 +357,7 @@ fn proposes_to_uncordon_nodes(
     set_h100_nodes(&mut fixture, nodes.split(' ').map(node).collect());
     let warnings: Vec<String> = fixture.decide().warnings.into_iter().map(|warning| warning.message).collect();
     assert_eq!(warnings, [expected_warning]);
-    let remedies = find_remedies(&fixture.demand, &fixture.supply);
+    let remedies = find_remedies(&fixture.demand, &fixture.supply, None);
     assert!(remedies.iter().all(|remedy| components_without_capacity(&remedy.outcome) == 0));
     let texts: Vec<String> = remedies.iter().map(ToString::to_string).collect();
     assert_eq!(texts.len(), expected_remedies.len(), "{texts:#?}");
@@ -398,6 +398,24 @@ fn pods_on_a_cordoned_node_continue_to_run(
     assert_eq!(fixture.decide().warnings.len(), expected_warnings);
 }
 
+/// A running service retains its class when nodes are added. Without it, a new service gets nodes of the class that ranks first.
+#[rstest]
+#[case::new_service(false, "add 1 node with 8 × nvidia-h100-80gb")]
+#[case::running_service(true, "add 3 nodes with 8 × nvidia-a100-40gb each")]
+fn adds_nodes_of_the_retained_class(#[case] is_running: bool, #[case] expected: &str) {
+    let service = |fields: &str| {
+        let service = SERVICE.replace("model: {name: m}", &format!("model: {{name: m}}, {fields}"));
+        fixture(&[CLASSES, &[MODEL, RUNTIME, &service, NODES].join("\n---\n")])
+    };
+    let running = service("acceleratorSelector: {preferredClasses: [nvidia-a100-40gb]}").decide();
+    let selection = CurrentSelection { runtime: running.runtime, components: running.components };
+    let scaled = service("engine: {minReplicas: 16}");
+    let remedies = find_remedies(&scaled.demand, &scaled.supply, is_running.then_some(&selection));
+    let added: Vec<String> =
+        remedies.iter().map(|remedy| remedy.change.to_string()).filter(|text| text.starts_with("add")).collect();
+    assert_eq!(added, [expected]);
+}
+
 /// A new node has another name.
 #[rstest]
 #[case::selector("nodeSelector: {kubernetes.io/hostname: h}", false)]
@@ -417,7 +435,7 @@ fn proposes_no_nodes_that_the_service_does_not_accept(#[case] placement: &str, #
         let class = std::sync::Arc::make_mut(class);
         class.availability.iter_mut().flat_map(|known| &mut known.nodes).for_each(|node| node.free = 0);
     }
-    let remedies = find_remedies(&fixture.demand, &fixture.supply);
+    let remedies = find_remedies(&fixture.demand, &fixture.supply, None);
     assert!(!remedies.is_empty());
     let adds_nodes = |remedy: &Remedy| matches!(remedy.change, ProposedChange::AddNodes { .. });
     assert_eq!(remedies.iter().any(adds_nodes), expected, "{remedies:#?}");
@@ -428,7 +446,7 @@ fn proposes_no_nodes_that_the_service_does_not_accept(#[case] placement: &str, #
 fn combines_a_change_with_the_nodes_that_it_needs() {
     let fixture = fixture_with_four_free(&RUNTIME.replace("disabled: false", "disabled: true"), 16);
     let remedies: Vec<String> =
-        find_remedies(&fixture.demand, &fixture.supply).iter().map(ToString::to_string).collect();
+        find_remedies(&fixture.demand, &fixture.supply, None).iter().map(ToString::to_string).collect();
     let expected = "remove spec.disabled from runtime srt, and then add 2 nodes with 8 × nvidia-h100-80gb each: srt on";
     assert!(remedies[0].starts_with(expected), "{remedies:#?}");
 }

@@ -102,6 +102,8 @@ async fn service_runs_after_the_proposed_redecide() {
     assert_becomes_ready(&session, "chat");
     run(&session, &mut ostler(&["scale", "isvc/chat", "engine=2"]));
     let remedies = remedies(&session, "chat", "ostler redecide isvc/chat");
+    // New nodes are of the retained class: the service does not move without `ostler redecide`.
+    assert!(remedies[0].starts_with("· add 1 node with 1 × nvidia-l40s: "), "{remedies:#?}");
     let remedy = remedies.iter().find(|remedy| remedy.contains("ostler redecide")).unwrap();
     assert!(remedy.contains("on 1 × nvidia-h100-80gb"), "{remedies:#?}");
     let ["ostler", args @ ..] = &command(remedy)[..] else { panic!("{remedies:#?}") };
