@@ -12,17 +12,10 @@ use crate::store::{NamespacedName, ObjectKey};
 /// A step that follows from a committed write or from another step.
 #[derive(Debug)]
 pub(super) enum Consequence {
-    /// Delete the object if it has owners and none of them exists.
-    DeleteIfOwnersAbsent {
+    /// Delete the object if it has owners and none of them remains.
+    DeleteWithoutOwners {
         /// Key of the object.
         key: ObjectKey,
-    },
-    /// Delete the dependent of a terminating owner unless it has another owner.
-    DeleteInForeground {
-        /// Key of the dependent.
-        key: ObjectKey,
-        /// UID of the terminating owner.
-        owner_uid: String,
     },
     /// Delete the object.
     Delete {
@@ -108,8 +101,7 @@ impl Consequence {
     /// Returns the key of the object that the step changes, if it still exists and is known.
     pub(super) fn object_key(&self) -> Option<ObjectKey> {
         match self {
-            Self::DeleteIfOwnersAbsent { key }
-            | Self::DeleteInForeground { key, .. }
+            Self::DeleteWithoutOwners { key }
             | Self::Terminate { key, .. }
             | Self::RemoveOwnerReference { key, .. }
             | Self::RemoveFinalizer { key, .. } => Some(key.clone()),

@@ -2,6 +2,8 @@
 //!
 //! Owners are identified by UID, so an owner recreated with the same name is a different owner.
 
+use std::collections::BTreeSet;
+
 use apimachinery::object;
 use serde_json::{Value, json};
 
@@ -12,43 +14,111 @@ use crate::deletion::{FOREGROUND, ORPHAN, PropagationPolicy};
 use crate::store::ObjectKey;
 use crate::write::Committed;
 
+/// Maximum number of objects that are searched for a cycle of owners that wait for each other.
+const MAX_CYCLE_LENGTH: usize = 64;
+
+/// State of an owner for its dependents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OwnerState {
+    /// It does not exist.
+    Absent,
+    /// It is being deleted in the foreground, so that its dependents are deleted first.
+    Waiting,
+    /// It exists.
+    Remains,
+}
+
 /// Returns what follows from an update: if the owner references changed, the object may have lost all owners, and
 /// previous owners may no longer have to wait for it.
 pub(super) fn owner_changes(key: ObjectKey, old: &Value, new: &Value) -> Vec<Consequence> {
     if old.pointer("/metadata/ownerReferences") == new.pointer("/metadata/ownerReferences") {
         return Vec::new();
     }
-    let mut consequences = vec![Consequence::DeleteIfOwnersAbsent { key }];
+    let mut consequences = vec![Consequence::DeleteWithoutOwners { key }];
     consequences.extend(finish_owners_of(old));
     consequences
 }
 
-/// Deletes an object if it has owner references and none of the owners exists.
-pub(super) fn delete_if_owners_absent(core: &Core, key: &ObjectKey) -> Option<Committed> {
+/// Deletes an object if it has owner references and none of the owners remains. If one remains, the object does not block the
+/// deletion of the others any more.
+pub(super) fn delete_without_owners(core: &Core, key: &ObjectKey) -> Option<Committed> {
     let object = core.store.get(key)?;
-    let are_owners_absent = |object: &Value| {
-        let mut owners = object::owner_references(object).peekable();
-        owners.peek().is_some() && !owners.any(|owner| owner_exists(core, &key.namespace, owner))
+    let states = |object: &Value| -> Vec<OwnerState> {
+        object::owner_references(object).map(|owner| owner_state(core, &key.namespace, owner)).collect()
     };
-    if !are_owners_absent(&object) {
-        return None;
+    let current = states(&object);
+    let waits = current.contains(&OwnerState::Waiting);
+    match current.contains(&OwnerState::Remains) {
+        true if waits => return remove_waiting_owners(core, key),
+        true => return None,
+        false if current.is_empty() => return None,
+        false if waits && is_waiting(&object) => return unblock_cycle(core, key, &object),
+        false => {}
     }
-    writes::delete_if(core, &key.resource, &object, PropagationPolicy::Background, are_owners_absent)
+    let propagation = if waits { PropagationPolicy::Foreground } else { PropagationPolicy::Background };
+    let is_unowned = |object: &Value| {
+        let states = states(object);
+        !states.is_empty() && !states.contains(&OwnerState::Remains)
+    };
+    writes::delete_if(core, &key.resource, &object, propagation, is_unowned)
 }
 
-/// Deletes a dependent of a terminating owner, unless another owner of it exists.
-pub(super) fn delete_in_foreground(core: &Core, key: &ObjectKey, owner_uid: &str) -> Option<Committed> {
-    let object = core.store.get(key)?;
-    let is_owner = |owner: &Value| object::text(owner, "/uid") == owner_uid;
-    let depends_on_owner_only = |object: &Value| {
-        object::owner_references(object).any(is_owner)
-            && !object::owner_references(object)
-                .any(|owner| !is_owner(owner) && owner_exists(core, &key.namespace, owner))
-    };
-    if !depends_on_owner_only(&object) {
+/// Removes the references to owners that wait for their dependents.
+fn remove_waiting_owners(core: &Core, key: &ObjectKey) -> Option<Committed> {
+    let is_waiting = |owner: &Value| owner_state(core, &key.namespace, owner) == OwnerState::Waiting;
+    let has_waiting_owners = |object: &Value| object::owner_references(object).any(is_waiting);
+    writes::update(core, key, has_waiting_owners, |object| retain_owners(object, |owner| !is_waiting(owner)))
+}
+
+/// If the terminating `object` and owners of it wait for each other, it does not block their deletion any more.
+fn unblock_cycle(core: &Core, key: &ObjectKey, object: &Value) -> Option<Committed> {
+    let cyclic_owners: BTreeSet<String> =
+        blocked_owners(object).filter(|owner| waits_for(core, object, owner)).map(str::to_owned).collect();
+    if cyclic_owners.is_empty() {
         return None;
     }
-    writes::delete_if(core, &key.resource, &object, PropagationPolicy::Foreground, depends_on_owner_only)
+    let uid = object::uid(object);
+    let is_same = |current: &Value| object::uid(current) == uid;
+    writes::update(core, key, is_same, |object| {
+        let owners = object.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut);
+        for owner in owners.into_iter().flatten() {
+            if cyclic_owners.contains(object::text(owner, "/uid")) {
+                object::members(owner).insert("blockOwnerDeletion".to_owned(), json!(false));
+            }
+        }
+    })
+}
+
+/// Returns whether `owner` is a dependent for which `object` waits, directly or through others that wait. Owners that are too far
+/// away are not found.
+fn waits_for(core: &Core, object: &Value, owner: &str) -> bool {
+    let mut visited: Vec<String> = vec![owner.to_owned()];
+    let mut next = 0;
+    while let Some(uid) = visited.get(next).filter(|_| next < MAX_CYCLE_LENGTH) {
+        if uid == object::uid(object) {
+            return true;
+        }
+        if let Some((_, dependent)) = core.store.get_by_uid(uid).filter(|(_, dependent)| is_waiting(dependent)) {
+            for owner in blocked_owners(&dependent).take(MAX_CYCLE_LENGTH) {
+                if !visited.iter().any(|known| known == owner) {
+                    visited.push(owner.to_owned());
+                }
+            }
+        }
+        next = next.saturating_add(1);
+    }
+    false
+}
+
+/// Returns the UIDs of the owners whose deletion in the foreground waits for the object.
+fn blocked_owners(object: &Value) -> impl Iterator<Item = &str> {
+    let blocking = object::owner_references(object).filter(|owner| owner["blockOwnerDeletion"] == true);
+    blocking.map(|owner| object::text(owner, "/uid"))
+}
+
+/// Returns whether a terminating object waits for its dependents.
+fn is_waiting(object: &Value) -> bool {
+    object::is_deleting(object) && object::finalizers(object).contains(&FOREGROUND)
 }
 
 /// Orphans or deletes the dependents of a terminating owner, depending on its finalizers.
@@ -64,7 +134,7 @@ pub(super) fn process_dependents(core: &Core, key: ObjectKey, object: &Value) ->
         consequences.push(Consequence::RemoveFinalizer { key, uid: owner_uid(), finalizer: ORPHAN });
     } else if finalizers.contains(&FOREGROUND) {
         for key in core.store.dependents(uid) {
-            consequences.push(Consequence::DeleteInForeground { key, owner_uid: owner_uid() });
+            consequences.push(Consequence::DeleteWithoutOwners { key });
         }
         consequences.push(Consequence::FinishForegroundDeletion { owner_uid: owner_uid() });
     }
@@ -75,7 +145,7 @@ pub(super) fn process_dependents(core: &Core, key: ObjectKey, object: &Value) ->
 /// were waiting for the removed object.
 pub(super) fn release_owners(core: &Core, removed: &Value) -> Vec<Consequence> {
     let dependents = core.store.dependents(object::uid(removed)).into_iter();
-    let mut consequences: Vec<Consequence> = dependents.map(|key| Consequence::DeleteIfOwnersAbsent { key }).collect();
+    let mut consequences: Vec<Consequence> = dependents.map(|key| Consequence::DeleteWithoutOwners { key }).collect();
     consequences.extend(finish_owners_of(removed));
     consequences
 }
@@ -83,10 +153,7 @@ pub(super) fn release_owners(core: &Core, removed: &Value) -> Vec<Consequence> {
 /// Removes the finalizer `foregroundDeletion` of a terminating owner if no dependents with `blockOwnerDeletion` remain.
 pub(super) fn finish_foreground_deletion(core: &Core, uid: &str) -> Vec<Consequence> {
     let Some((key, owner)) = core.store.get_by_uid(uid) else { return Vec::new() };
-    if !object::is_deleting(&owner) || !object::finalizers(&owner).contains(&FOREGROUND) {
-        return Vec::new();
-    }
-    if core.store.has_blocking_dependents(uid) {
+    if !is_waiting(&owner) || core.store.has_blocking_dependents(uid) {
         return Vec::new();
     }
     vec![Consequence::RemoveFinalizer { key, uid: uid.to_owned(), finalizer: FOREGROUND }]
@@ -96,11 +163,13 @@ pub(super) fn finish_foreground_deletion(core: &Core, uid: &str) -> Vec<Conseque
 pub(super) fn remove_owner_reference(core: &Core, key: &ObjectKey, owner_uid: &str) -> Option<Committed> {
     let is_owner = |owner: &Value| object::text(owner, "/uid") == owner_uid;
     let is_dependent = |object: &Value| object::owner_references(object).any(is_owner);
-    writes::update(core, key, is_dependent, |object| {
-        let remaining: Vec<Value> =
-            object::owner_references(object).filter(|owner| !is_owner(owner)).cloned().collect();
-        object::set_metadata_field(object, "ownerReferences", (!remaining.is_empty()).then(|| json!(remaining)));
-    })
+    writes::update(core, key, is_dependent, |object| retain_owners(object, |owner| !is_owner(owner)))
+}
+
+/// Removes the references to owners for which `is_retained` is false.
+fn retain_owners(object: &mut Value, is_retained: impl Fn(&Value) -> bool) {
+    let remaining: Vec<Value> = object::owner_references(object).filter(|owner| is_retained(owner)).cloned().collect();
+    object::set_metadata_field(object, "ownerReferences", (!remaining.is_empty()).then(|| json!(remaining)));
 }
 
 fn finish_owners_of(object: &Value) -> impl Iterator<Item = Consequence> {
@@ -108,13 +177,21 @@ fn finish_owners_of(object: &Value) -> impl Iterator<Item = Consequence> {
         .map(|owner| Consequence::FinishForegroundDeletion { owner_uid: object::text(owner, "/uid").to_owned() })
 }
 
-/// Reports whether an owner exists, either in the dependent's namespace or as a cluster-scoped object. As in the
-/// garbage collector of Kubernetes, an owner counts as existing if its kind is not served.
-fn owner_exists(core: &Core, namespace: &str, owner: &Value) -> bool {
+/// Returns the state of an owner, which is in the namespace of the dependent or cluster-scoped. As in the garbage collector of
+/// Kubernetes, an owner remains if its kind is not served.
+fn owner_state(core: &Core, namespace: &str, owner: &Value) -> OwnerState {
     let text = |field: &str| owner.get(field).and_then(Value::as_str).unwrap_or_default();
     if core.registry().by_kind(text("apiVersion"), text("kind")).is_none() {
-        return true;
+        return OwnerState::Remains;
     }
-    let found = core.store.get_by_uid(text("uid"));
-    found.is_some_and(|(key, _)| key.namespace.is_empty() || key.namespace == namespace)
+    match core.store.get_by_uid(text("uid")) {
+        Some((key, owner)) if key.namespace.is_empty() || key.namespace == namespace => {
+            if is_waiting(&owner) {
+                OwnerState::Waiting
+            } else {
+                OwnerState::Remains
+            }
+        }
+        _ => OwnerState::Absent,
+    }
 }

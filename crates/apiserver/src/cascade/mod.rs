@@ -50,7 +50,7 @@ pub(crate) fn resume(core: &Core) {
             let consequence = if object::is_deleting(&object) {
                 Consequence::Terminate { key: object_key, object }
             } else {
-                Consequence::DeleteIfOwnersAbsent { key: object_key }
+                Consequence::DeleteWithoutOwners { key: object_key }
             };
             drain(core, vec![consequence]);
         }
@@ -149,7 +149,7 @@ fn consequences(committed: Committed) -> Vec<Consequence> {
                 consequences.push(Consequence::ReconcileDefinition { name: key.name.clone() });
             }
             if object::owner_references(&new).next().is_some() {
-                consequences.push(Consequence::DeleteIfOwnersAbsent { key });
+                consequences.push(Consequence::DeleteWithoutOwners { key });
             }
         }
         Transition::Updated { subresource: Subresource::Main, .. } if is_definition => {
@@ -177,10 +177,7 @@ fn consequences(committed: Committed) -> Vec<Consequence> {
 fn carry_out(core: &Core, consequence: &Consequence) -> Vec<Consequence> {
     let following = |committed: Option<Committed>| committed.map(consequences).unwrap_or_default();
     match consequence {
-        Consequence::DeleteIfOwnersAbsent { key } => following(garbage_collection::delete_if_owners_absent(core, key)),
-        Consequence::DeleteInForeground { key, owner_uid } => {
-            following(garbage_collection::delete_in_foreground(core, key, owner_uid))
-        }
+        Consequence::DeleteWithoutOwners { key } => following(garbage_collection::delete_without_owners(core, key)),
         Consequence::Delete { resource, object, propagation } => {
             following(writes::delete(core, resource, object, *propagation))
         }
@@ -341,6 +338,97 @@ mod tests {
             server.list("configmaps").len() + server.list(widgets).len(),
             remaining + usize::from(name != "owner")
         );
+    }
+
+    /// Replaces the owners of a ConfigMap.
+    fn set_owners(server: &Server, name: &str, owners: &[&Value]) {
+        let mut object = Value::clone(&server.get("configmaps", "default", name).unwrap());
+        object["metadata"]["ownerReferences"] = json!(owners);
+        server.update("configmaps", object).unwrap();
+    }
+
+    fn delete_in_foreground(server: &Server, name: &str) {
+        let resource = server.registry().by_name("configmaps").unwrap();
+        let options = DeleteOptions { propagation: PropagationPolicy::Foreground, ..DeleteOptions::default() };
+        server.delete_object(&resource, "default", name, &options).unwrap();
+    }
+
+    fn names(server: &Server) -> Vec<String> {
+        server.list("configmaps").iter().map(|object| object::name(object).to_owned()).collect()
+    }
+
+    /// Each object of the cycle blocks the deletion of the next one.
+    #[rstest]
+    #[case::owner_of_itself(1)]
+    #[case::two(2)]
+    #[case::many(40)]
+    fn cycle_of_owners_is_deleted_in_the_foreground(#[case] length: usize) {
+        let server = Server::new(&ServerPorts::default());
+        let owners: Vec<Value> = (0..length).map(|index| create(&server, &index.to_string(), None)).collect();
+        for (index, owner) in owners.iter().enumerate() {
+            set_owners(&server, &((index + 1) % length).to_string(), &[owner]);
+        }
+        delete_in_foreground(&server, "0");
+        assert_eq!(names(&server), [""; 0]);
+    }
+
+    #[test]
+    fn dependent_of_another_owner_does_not_block_a_deletion() {
+        let server = Server::new(&ServerPorts::default());
+        let (a, b) = (create(&server, "a", None), create(&server, "b", None));
+        create(&server, "c", None);
+        set_owners(&server, "c", &[&a, &b]);
+        delete_in_foreground(&server, "a");
+        assert_eq!(names(&server), ["b", "c"]);
+        let dependent = server.get("configmaps", "default", "c").unwrap();
+        assert_eq!(dependent["metadata"]["ownerReferences"], json!([b]));
+        delete_in_foreground(&server, "b");
+        assert_eq!(names(&server), [""; 0]);
+    }
+
+    /// Creates a dependent that exists until [`release`] is called.
+    fn create_with_finalizer(server: &Server, name: &str, owner: &Value) {
+        create(server, name, Some(owner));
+        let mut object = Value::clone(&server.get("configmaps", "default", name).unwrap());
+        object["metadata"]["finalizers"] = json!(["example.com/wait"]);
+        server.update("configmaps", object).unwrap();
+    }
+
+    fn release(server: &Server, name: &str) {
+        let mut object = Value::clone(&server.get("configmaps", "default", name).unwrap());
+        object["metadata"]["finalizers"] = json!([]);
+        server.update("configmaps", object).unwrap();
+    }
+
+    /// A dependent of terminating owners is deleted as soon as it is created.
+    #[test]
+    fn dependent_of_two_terminating_owners_is_deleted() {
+        let server = Server::new(&ServerPorts::default());
+        let owners = ["a", "b"].map(|name| create(&server, name, None));
+        for (name, owner) in ["a1", "b1"].iter().zip(&owners) {
+            create_with_finalizer(&server, name, owner);
+        }
+        delete_in_foreground(&server, "a");
+        delete_in_foreground(&server, "b");
+        create(&server, "c", None);
+        set_owners(&server, "c", &[&owners[0], &owners[1]]);
+        assert_eq!(names(&server), ["a", "a1", "b", "b1"]);
+        ["a1", "b1"].iter().for_each(|name| release(&server, name));
+        assert_eq!(names(&server), [""; 0]);
+    }
+
+    /// An object that waits for its own dependents still blocks an owner outside of a cycle.
+    #[test]
+    fn dependents_are_removed_first_after_a_restart() {
+        let server = Server::new(&ServerPorts::default());
+        let a = create(&server, "a", None);
+        let b = create(&server, "b", Some(&a));
+        create_with_finalizer(&server, "c", &b);
+        delete_in_foreground(&server, "a");
+        server.resume();
+        assert_eq!(names(&server), ["a", "b", "c"]);
+        release(&server, "c");
+        assert_eq!(names(&server), [""; 0]);
     }
 
     /// The depth of a chain of owners is limited by memory, not by the stack.
