@@ -153,3 +153,22 @@ impl EndpointPicker {
         }
     }
 }
+
+/// Processes the messages of one stream as a proxy sends them.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn check_ext_proc_messages(messages: impl Iterator<Item = crate::ext_proc::ProcessingRequest>) {
+    use ext_proc_stream::{Action, ExtProcStream, response_body_messages};
+
+    let mut stream = ExtProcStream::new(crate::policy::Parser::RequireModel);
+    for message in messages {
+        match stream.handle(message) {
+            Ok(Action::Schedule(request)) => {
+                stream.rewritten = request.rewritten_model("tuned");
+                request.allows(([10, 0, 0, 1], 8000).into());
+            }
+            Ok(Action::ReturnResponseBody(body)) => drop(response_body_messages(body)),
+            Ok(Action::Continue | Action::Respond(_)) => {}
+            Ok(Action::Reject(_)) | Err(_) => return,
+        }
+    }
+}

@@ -78,3 +78,29 @@ async fn serve_connection(stream: TcpStream, proxy: Arc<Proxy>, shutdown: Cancel
     });
     http_server::serve_connection(stream, service, ConnectionLimits::default(), shutdown).await;
 }
+
+/// Panics unless an event stream is forwarded completely and in order, in chunks of any size.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn check_event_stream(stream: &[u8]) {
+    for size in [1, 2, 7, stream.len().max(1)] {
+        let (mut events, mut forwarded) = (event_stream::EventStream::new(event_stream::Api::OpenAi), Vec::new());
+        for chunk in stream.chunks(size) {
+            forwarded.extend(events.push(bytes::Bytes::copy_from_slice(chunk)));
+            assert!(stream.starts_with(&forwarded));
+        }
+        forwarded.extend(events.finish());
+        assert_eq!(forwarded, stream);
+    }
+}
+
+/// Panics unless a request to `path` reaches an engine only on a known path.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn check_path(path: &str) {
+    if let route::Route::Inference { path, pool } = route::match_path(path) {
+        assert_eq!(route::match_path(&path), route::Route::Inference { path: path.clone(), pool: None });
+        assert!(
+            path.starts_with("/v1/") && path.bytes().all(|byte| byte.is_ascii_lowercase() || b"/1".contains(&byte))
+        );
+        assert!(pool.is_none_or(|pool| !pool.namespace.contains('/') && !pool.name.contains('/')));
+    }
+}

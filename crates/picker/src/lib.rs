@@ -19,6 +19,8 @@
 //!    `admission` those of callers outside of this crate.
 //! 5. `openai_error`: errors for clients, the same for both frontends.
 //! 6. Shells: `watch`; the frontends `gateway`, and `ext_proc` (messages) with `endpoint_picker`.
+//!
+//! `fuzz` states properties of what processes bytes of clients and engines.
 
 #![warn(missing_docs)]
 
@@ -35,6 +37,8 @@ mod endpoint_state;
 mod engine_metrics;
 pub mod ext_proc;
 mod filter;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 mod gateway;
 mod index;
 mod model_rewrite;
