@@ -11,7 +11,6 @@ mod message_reader;
 mod metrics;
 mod metrics_server;
 mod server;
-mod serving_certificate;
 
 use std::{
     net::SocketAddr,
@@ -42,7 +41,6 @@ use metrics::Metrics;
 pub use message_reader::MIN_PICKER_MEMORY;
 pub use metrics_server::serve_metrics;
 pub use server::{ListenerRole, serve_grpc};
-pub use serving_certificate::{CertificateError, ServingCertificate};
 
 /// Frontend of one InferencePool for proxies.
 pub struct EndpointPicker {

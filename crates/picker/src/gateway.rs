@@ -17,10 +17,15 @@ use std::{io, sync::Arc, time::Duration};
 
 use http_server::{ConnectionLimits, Connections, Overload};
 use hyper::service::service_fn;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+};
 use tokio_util::sync::CancellationToken;
 
-use crate::{request::DEFAULT_REQUEST_MEMORY, scheduler::Scheduler};
+use crate::{
+    api_keys::ApiKeys, request::DEFAULT_REQUEST_MEMORY, scheduler::Scheduler, serving_certificate::ServingCertificate,
+};
 use proxy::Proxy;
 
 /// Maximum number of client connections.
@@ -35,6 +40,10 @@ pub struct GatewayOptions {
     pub drain_timeout: Option<Duration>,
     /// Whether responses have the headers `x-ostler-*`, which name the endpoint and explain its selection.
     pub debug_headers: bool,
+    /// Serves HTTPS with this certificate instead of HTTP.
+    pub certificate: Option<Arc<ServingCertificate>>,
+    /// Keys of which each request must contain one, except for probes.
+    pub api_keys: Option<Arc<ApiKeys>>,
 }
 
 /// Serves the gateway on `listener` until `shutdown`. It then closes the listener and completes requests in progress.
@@ -49,7 +58,7 @@ pub async fn serve_gateway(
 ) -> io::Result<()> {
     let proxy = Arc::new(Proxy::new(scheduler, &options));
     let connections = Connections::accept(&listener, MAX_CONNECTIONS, Overload::Wait, &shutdown, |stream| {
-        serve_connection(stream, Arc::clone(&proxy), shutdown.clone())
+        accept_connection(stream, options.certificate.clone(), Arc::clone(&proxy), shutdown.clone())
     })
     .await;
     drop(listener);
@@ -63,15 +72,41 @@ pub async fn serve_gateway(
 
 impl Default for GatewayOptions {
     fn default() -> Self {
-        Self { request_memory: DEFAULT_REQUEST_MEMORY, drain_timeout: None, debug_headers: false }
+        Self {
+            request_memory: DEFAULT_REQUEST_MEMORY,
+            drain_timeout: None,
+            debug_headers: false,
+            certificate: None,
+            api_keys: None,
+        }
     }
 }
 
-async fn serve_connection(stream: TcpStream, proxy: Arc<Proxy>, shutdown: CancellationToken) {
+async fn accept_connection(
+    stream: TcpStream,
+    certificate: Option<Arc<ServingCertificate>>,
+    proxy: Arc<Proxy>,
+    shutdown: CancellationToken,
+) {
     // Send headers and the first token without waiting for acknowledgments (Nagle's algorithm).
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "failed to set TCP_NODELAY");
     }
+    match certificate {
+        None => serve_connection(stream, proxy, shutdown).await,
+        Some(certificate) => {
+            if let Some(stream) = certificate.accept(stream).await {
+                serve_connection(stream, proxy, shutdown).await;
+            }
+        }
+    }
+}
+
+async fn serve_connection(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    proxy: Arc<Proxy>,
+    shutdown: CancellationToken,
+) {
     let service = service_fn(move |request| {
         let proxy = Arc::clone(&proxy);
         async move { Ok::<_, std::convert::Infallible>(proxy.handle(request).await) }

@@ -18,13 +18,15 @@
 //! 4. Core: `scrape` and `endpoint_registry` keep the states of the endpoints up to date; `scheduler` admits requests, and
 //!    `admission` those of callers outside of this crate.
 //! 5. `openai_error`: errors for clients, the same for both frontends.
-//! 6. Shells: `watch`; the frontends `gateway`, and `ext_proc` (messages) with `endpoint_picker`.
+//! 6. Access: `serving_certificate` and `api_keys`, from files that are reloaded.
+//! 7. Shells: `watch`; the frontends `gateway`, and `ext_proc` (messages) with `endpoint_picker`.
 //!
 //! `fuzz` states properties of what processes bytes of clients and engines.
 
 #![warn(missing_docs)]
 
 mod admission;
+mod api_keys;
 mod candidate;
 pub mod code;
 mod config;
@@ -53,16 +55,17 @@ mod scheduler;
 mod scheduling_request;
 mod score;
 mod scrape;
+mod serving_certificate;
 mod snapshot;
 mod use_case;
 mod watch;
 
 pub use admission::{AdmissionError, AdmittedRequest};
+pub use api_keys::{ApiKeyError, ApiKeys};
 pub use config::{ConfigError, ConfigWarning, ParsedConfig, parse_config};
 pub use endpoint::{Endpoint, PromptTokenRange};
 pub use endpoint_picker::{
-    CertificateError, EndpointPicker, ListenerRole, MIN_PICKER_MEMORY, ServingCertificate, serve_grpc, serve_metrics,
-    watch_inference_pool,
+    EndpointPicker, ListenerRole, MIN_PICKER_MEMORY, serve_grpc, serve_metrics, watch_inference_pool,
 };
 pub use endpoint_state::{EndpointState, InFlight};
 pub use gateway::{GatewayOptions, serve_gateway};
@@ -71,6 +74,7 @@ pub use pool_scheduling::PoolScheduling;
 pub use request::{DEFAULT_REQUEST_MEMORY, MIN_GATEWAY_MEMORY};
 pub use scheduler::Scheduler;
 pub use scrape::BUSY_SCRAPE_INTERVAL;
+pub use serving_certificate::{CertificateError, ServingCertificate};
 pub use snapshot::{Pool, Snapshot};
 pub use use_case::{TargetModel, UseCase};
 pub use watch::{PoolGroup, watch_backend_pools};

@@ -47,6 +47,16 @@ impl OpenAiError {
         }
     }
 
+    /// Returns the error for a request without a valid API key.
+    pub(crate) fn invalid_api_key() -> Self {
+        let message = "The API key is missing or not valid. Set the header `Authorization: Bearer KEY`.";
+        Self {
+            code: Some("invalid_api_key"),
+            headers: vec![("www-authenticate", "Bearer")],
+            ..Self::new(StatusCode::UNAUTHORIZED, message)
+        }
+    }
+
     /// Returns the error for a body of more than [`MAX_BODY_BYTES`].
     pub(crate) fn body_too_large() -> Self {
         let message = format!("The request body is larger than {} MiB.", MAX_BODY_BYTES / (1024 * 1024));

@@ -1,9 +1,13 @@
 //! `ostler gateway`: runs the built-in gateway against a Kubernetes cluster.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
+use picker::{ApiKeys, ServingCertificate};
+use tokio_util::sync::CancellationToken;
 
 use super::request_memory;
 use super::time_limit::TimeLimit;
@@ -11,6 +15,7 @@ use crate::background_tasks::BackgroundTasks;
 use crate::connect::{self, ConnectArgs};
 use crate::exit::Exit;
 use crate::listener;
+use crate::report::errors::error_with_hint;
 use crate::shutdown::shutdown_token;
 
 #[derive(clap::Args)]
@@ -36,9 +41,63 @@ pub(crate) struct GatewayArgs {
     /// Pods to clients.
     #[arg(long)]
     debug_headers: bool,
+    /// Serve HTTPS with tls.crt and tls.key of this directory
+    ///
+    /// The files are reloaded when they change. Probes of the Pod need `scheme: HTTPS`.
+    #[arg(long, value_name = "DIR")]
+    cert_path: Option<PathBuf>,
+    /// Require one of the API keys in the files of this directory
+    ///
+    /// The directory is a mounted Secret. The first line of each file is a key or `sha256:HEX`, its hash; further lines are the
+    /// models that it gives access to, by default all. Clients send `Authorization: Bearer KEY`, which is not forwarded. The files
+    /// are reloaded when they change.
+    #[arg(long, value_name = "DIR")]
+    api_keys: Option<PathBuf>,
+}
+
+impl GatewayArgs {
+    fn certificate(&self) -> Result<Option<Arc<ServingCertificate>>> {
+        let Some(directory) = &self.cert_path else { return Ok(None) };
+        let certificate = ServingCertificate::from_directory(directory).map_err(|error| {
+            error_with_hint(error.to_string(), "--cert-path requires a directory with tls.crt and tls.key")
+        })?;
+        Ok(Some(Arc::new(certificate)))
+    }
+
+    fn api_keys(&self) -> Result<Option<Arc<ApiKeys>>> {
+        let Some(directory) = &self.api_keys else { return Ok(None) };
+        let keys = ApiKeys::from_directory(directory).map_err(|error| {
+            error_with_hint(error.to_string(), "--api-keys requires a directory with one file per API key")
+        })?;
+        Ok(Some(Arc::new(keys)))
+    }
+}
+
+/// Spawns the tasks that reload certificate and API keys.
+fn spawn_reload(
+    tasks: &mut BackgroundTasks,
+    certificate: Option<Arc<ServingCertificate>>,
+    api_keys: Option<Arc<ApiKeys>>,
+    shutdown: &CancellationToken,
+) {
+    if let Some(certificate) = certificate {
+        let shutdown = shutdown.clone();
+        tasks.spawn("serving certificate", async move {
+            certificate.reload_on_change(shutdown).await;
+            Ok::<_, Infallible>(())
+        });
+    }
+    if let Some(api_keys) = api_keys {
+        let shutdown = shutdown.clone();
+        tasks.spawn("API keys", async move {
+            api_keys.reload_on_change(shutdown).await;
+            Ok::<_, Infallible>(())
+        });
+    }
 }
 
 pub(super) async fn run(args: GatewayArgs) -> Result<Exit> {
+    let (certificate, api_keys) = (args.certificate()?, args.api_keys()?);
     let client = connect::client(&args.connect).await?;
     let listener = listener::bind(args.listen, "--listen").await?;
     tracing::info!(address = %listener.local_addr()?, "gateway is listening");
@@ -50,7 +109,10 @@ pub(super) async fn run(args: GatewayArgs) -> Result<Exit> {
         request_memory: args.request_memory,
         drain_timeout: args.drain_timeout.duration(),
         debug_headers: args.debug_headers,
+        certificate: certificate.clone(),
+        api_keys: api_keys.clone(),
     };
+    spawn_reload(&mut tasks, certificate, api_keys, &shutdown);
     tasks.spawn("gateway", picker::serve_gateway(listener, scheduler, options, shutdown));
     tasks.run().await?;
     Ok(Exit::Success)

@@ -12,13 +12,15 @@ use tokio::{
     net::{TcpListener, TcpStream},
     time::timeout,
 };
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming, body::Body, server::Grpc};
 use tonic_prost::ProstCodec;
 
-use super::{EndpointPicker, ext_proc_service::process, serving_certificate::ServingCertificate};
-use crate::ext_proc::{HealthCheckRequest, HealthCheckResponse, ProcessingRequest, ProcessingResponse, ServingStatus};
+use super::{EndpointPicker, ext_proc_service::process};
+use crate::{
+    ext_proc::{HealthCheckRequest, HealthCheckResponse, ProcessingRequest, ProcessingResponse, ServingStatus},
+    serving_certificate::ServingCertificate,
+};
 
 const EXT_PROC_SERVICE: &str = "envoy.service.ext_proc.v3.ExternalProcessor";
 const PROCESS_PATH: &str = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";
@@ -33,9 +35,6 @@ const MAX_CONCURRENT_REQUESTS: u32 = 65_536;
 
 /// How long requests in flight may continue after shutdown begins.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How long a client may take for the TLS handshake.
-const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum time for the message of a health check.
 const HEALTH_CHECK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -82,10 +81,8 @@ async fn accept_connection(
     let ListenerRole::ExtProc(Some(certificate)) = &role else {
         return serve_connection(stream, role, picker, shutdown).await;
     };
-    match timeout(TLS_HANDSHAKE_TIMEOUT, TlsAcceptor::from(certificate.config()).accept(stream)).await {
-        Ok(Ok(stream)) => serve_connection(stream, role, picker, shutdown).await,
-        Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
-        Err(_) => tracing::debug!("TLS handshake timed out"),
+    if let Some(stream) = certificate.accept(stream).await {
+        serve_connection(stream, role, picker, shutdown).await;
     }
 }
 

@@ -5,18 +5,22 @@ use std::collections::BTreeMap;
 use cluster::NamespacedName;
 use serde_json::{Value, json};
 
-use crate::{routing_error::RoutingError, snapshot::Snapshot};
+use crate::{api_keys::Access, routing_error::RoutingError, snapshot::Snapshot};
 
-/// Returns the models of all pools with ready endpoints, or of one pool.
+/// Returns the models of all pools with ready endpoints, or of one pool, to which the client has `access`.
 ///
 /// # Errors
 /// [`RoutingError::PoolNotFound`].
-pub(super) fn list_models(snapshot: &Snapshot, pool: Option<&NamespacedName>) -> Result<Value, RoutingError> {
+pub(super) fn list_models(
+    snapshot: &Snapshot,
+    pool: Option<&NamespacedName>,
+    access: &Access,
+) -> Result<Value, RoutingError> {
     if let Some(key) = pool.filter(|key| !snapshot.pools.contains_key(key)) {
         return Err(RoutingError::PoolNotFound(key.clone()));
     }
     let data: Vec<Value> =
-        visible_models(snapshot, pool).map(|(model, key, created)| model_object(model, key, created)).collect();
+        visible_models(snapshot, pool, access).map(|(model, key, created)| model_object(model, key, created)).collect();
     Ok(json!({"object": "list", "data": data}))
 }
 
@@ -24,8 +28,13 @@ pub(super) fn list_models(snapshot: &Snapshot, pool: Option<&NamespacedName>) ->
 ///
 /// # Errors
 /// [`RoutingError::ModelNotFound`].
-pub(super) fn get_model(snapshot: &Snapshot, pool: Option<&NamespacedName>, name: &str) -> Result<Value, RoutingError> {
-    let found = visible_models(snapshot, pool).find(|(model, ..)| *model == name);
+pub(super) fn get_model(
+    snapshot: &Snapshot,
+    pool: Option<&NamespacedName>,
+    name: &str,
+    access: &Access,
+) -> Result<Value, RoutingError> {
+    let found = visible_models(snapshot, pool, access).find(|(model, ..)| *model == name);
     let (model, key, created) = found.ok_or_else(|| RoutingError::ModelNotFound(name.to_owned()))?;
     Ok(model_object(model, key, created))
 }
@@ -34,11 +43,12 @@ pub(super) fn get_model(snapshot: &Snapshot, pool: Option<&NamespacedName>, name
 fn visible_models<'a>(
     snapshot: &'a Snapshot,
     pool: Option<&NamespacedName>,
+    access: &Access,
 ) -> impl Iterator<Item = (&'a str, &'a NamespacedName, &'a str)> {
     let mut models = BTreeMap::new();
     let pools = snapshot.pools.values().filter(|candidate| pool.is_none_or(|key| candidate.key == *key));
     for candidate in pools.filter(|candidate| candidate.is_serving()) {
-        for (model, use_case) in &candidate.use_cases {
+        for (model, use_case) in candidate.use_cases.iter().filter(|(model, _)| access.allows(model)) {
             // The pool of the oldest use case serves the model, whether it is ready or not.
             if pool.is_some() || snapshot.by_model.get(model) == Some(&candidate.key) {
                 models.insert(model.as_str(), (&candidate.key, use_case.creation_timestamp.as_str()));

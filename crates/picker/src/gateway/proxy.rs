@@ -20,6 +20,7 @@ use super::{
     route::{Route, match_path},
 };
 use crate::{
+    api_keys::{Access, ApiKeys, remove_api_key},
     control_headers::engine_headers,
     endpoint_health::RequestOutcome,
     model_rewrite::{self, RewrittenModel},
@@ -42,6 +43,7 @@ pub(super) struct Proxy {
     body_memory: BodyMemory,
     /// Whether responses explain the selection.
     debug_headers: bool,
+    api_keys: Option<Arc<ApiKeys>>,
 }
 
 impl Proxy {
@@ -52,6 +54,7 @@ impl Proxy {
             engine_client: EngineClient::new(),
             body_memory: BodyMemory::new(options.request_memory),
             debug_headers: options.debug_headers,
+            api_keys: options.api_keys.clone(),
         }
     }
 
@@ -69,21 +72,40 @@ impl Proxy {
             Route::Liveness => Ok(response::health(&[])),
             Route::Health => Ok(response::health(&self.scheduler.outages())),
             Route::Readiness => Ok(response::health(&self.scheduler.readiness_failures())),
+            Route::NotFound => Err(OpenAiError::unknown_path(&path)),
             Route::Models(_) | Route::Model(..) if !is_get => Err(OpenAiError::method_not_allowed("GET")),
             Route::Models(pool) => {
-                let models = models::list_models(&self.scheduler.snapshot(), pool.as_ref())?;
+                let access = self.access(request.headers())?;
+                let models = models::list_models(&self.scheduler.snapshot(), pool.as_ref(), &access)?;
                 Ok(response::json(StatusCode::OK, &models))
             }
             Route::Model(pool, name) => {
-                let model = models::get_model(&self.scheduler.snapshot(), pool.as_ref(), &name)?;
+                let access = self.access(request.headers())?;
+                let model = models::get_model(&self.scheduler.snapshot(), pool.as_ref(), &name, &access)?;
                 Ok(response::json(StatusCode::OK, &model))
             }
             Route::Inference { .. } if request.method() != Method::POST => Err(OpenAiError::method_not_allowed("POST")),
             Route::Inference { pool, path } => {
-                self.forward(read_request(request, pool, &path, &self.body_memory).await?).await
+                let access = self.access(request.headers())?;
+                let mut request = read_request(request, pool, &path, &self.body_memory).await?;
+                if !access.allows(&request.model.name) {
+                    return Err(RoutingError::ModelNotFound(request.model.name).into());
+                }
+                if self.api_keys.is_some() {
+                    remove_api_key(&mut request.headers);
+                }
+                self.forward(request).await
             }
-            Route::NotFound => Err(OpenAiError::unknown_path(&path)),
         }
+    }
+
+    /// Returns what a request with these headers may use.
+    ///
+    /// # Errors
+    /// The request contains no valid API key.
+    fn access(&self, headers: &HeaderMap) -> Result<Access, OpenAiError> {
+        let Some(keys) = &self.api_keys else { return Ok(Access::default()) };
+        keys.access(headers).ok_or_else(OpenAiError::invalid_api_key)
     }
 
     async fn forward(&self, mut request: ProxiedRequest) -> Result<Response<ResponseBody>, OpenAiError> {

@@ -6,6 +6,7 @@
     reason = "a failed precondition should panic at its location"
 )]
 
+mod access;
 mod api_server;
 mod backend_pools;
 mod endpoint_picker;

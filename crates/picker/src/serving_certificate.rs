@@ -1,4 +1,5 @@
-//! Serving certificate: self-signed, for proxies that accept any certificate, or from files that are reloaded on change.
+//! Serving certificate: self-signed, for proxies that accept any certificate, or from files that are reloaded on change; TLS
+//! handshakes with it.
 
 use std::{
     fs, io,
@@ -14,7 +15,11 @@ use rustls::{
         pem::{self, PemObject as _},
     },
 };
-use tokio::time::sleep;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::{sleep, timeout},
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::sync::CancellationToken;
 
 /// Names of the files, as in a Secret of type `kubernetes.io/tls`.
@@ -23,6 +28,9 @@ const KEY_FILE: &str = "tls.key";
 
 /// Interval between checks of the files. The kubelet takes about a minute to update a mounted Secret.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(15);
+
+/// How long a client may take for the TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A serving certificate that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -96,8 +104,18 @@ impl ServingCertificate {
         Ok(Self { config, files: Some(files) })
     }
 
+    /// Returns the connection after the TLS handshake, or `None` if it fails or takes too long.
+    pub(crate) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S) -> Option<TlsStream<S>> {
+        match timeout(HANDSHAKE_TIMEOUT, TlsAcceptor::from(self.config()).accept(stream)).await {
+            Ok(Ok(stream)) => return Some(stream),
+            Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
+            Err(_) => tracing::debug!("TLS handshake timed out"),
+        }
+        None
+    }
+
     /// Returns the TLS configuration for a new connection.
-    pub(super) fn config(&self) -> Arc<ServerConfig> {
+    fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -156,7 +174,7 @@ fn server_config(
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_single_cert(chain, key)?;
-    config.alpn_protocols = vec![b"h2".to_vec()];
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
 
