@@ -139,6 +139,12 @@ impl EndpointState {
 // === impl InFlight ===
 
 impl InFlight {
+    /// Counts the request as in flight on another endpoint from now on.
+    pub(crate) fn move_to(&mut self, state: &Arc<EndpointState>) {
+        let uncached = self.uncached_tokens.load(Relaxed);
+        *self = state.begin_request(RequestTokens { total: self.tokens, uncached, output: self.output_tokens });
+    }
+
     /// Records that the engine has computed the prompt, because it sent a part of the response.
     pub(crate) fn record_first_byte(&self) {
         let uncached = self.uncached_tokens.swap(0, Relaxed);

@@ -279,11 +279,12 @@ impl Permit {
         self.selection.in_flight.prefill = None;
     }
 
-    /// Records that an endpoint other than the selected one served the request and caches its prompt.
-    pub(crate) fn record_served_endpoint(&self, endpoint: SocketAddr) {
+    /// Records that an endpoint other than the selected one serves the request and caches its prompt.
+    pub(crate) fn record_served_endpoint(&mut self, address: SocketAddr) {
         let ModelRoute { pool, prefix_hashes, .. } = &self.route;
-        if pool.endpoint(endpoint).is_some() {
-            pool.scheduling.record_served_endpoint(prefix_hashes, endpoint);
+        if let Some(endpoint) = pool.endpoint(address) {
+            pool.scheduling.record_served_endpoint(prefix_hashes, address);
+            self.selection.in_flight.request.move_to(&endpoint.state);
         }
     }
 
@@ -681,6 +682,21 @@ mod tests {
             assert_eq!(permits.iter().filter(|permit| pod(permit) == "pod-1").count().div_ceil(2) * 2, expect);
         }
         scheduler.snapshot().pools.values().for_each(|pool| assert_eq!(pool.ready_endpoints.len(), 2));
+    }
+
+    #[rstest]
+    #[case::fallback(2, [0, 1])]
+    #[case::not_in_the_pool(9, [1, 0])]
+    fn request_counts_on_the_endpoint_that_serves_it(#[case] number: u8, #[case] expect: [usize; 2]) {
+        let scheduler = scheduler();
+        let mut permit = admit(&scheduler, 10).unwrap();
+        let (_, pool) = scheduler.snapshot().pools.clone().pop_first().unwrap();
+        let count = |endpoint: &Arc<Endpoint>| (endpoint.state.requests(), endpoint.state.tokens() > 0);
+        permit.record_served_endpoint(endpoint(number).address);
+        let counts: Vec<_> = pool.ready_endpoints.iter().map(count).collect();
+        assert_eq!(counts, expect.map(|requests| (requests, requests > 0)));
+        drop(permit);
+        assert!(pool.ready_endpoints.iter().all(|endpoint| count(endpoint) == (0, false)));
     }
 
     #[tokio::test]

@@ -139,8 +139,8 @@ where
                 }
             }
         };
-        if let (Some(status), Some(scheduled)) = (stream.response_status.take(), &scheduled) {
-            record_response(picker, &scheduled.permit, status, stream.served_endpoint.take());
+        if let (Some(status), Some(scheduled)) = (stream.response_status.take(), &mut scheduled) {
+            record_response(picker, &mut scheduled.permit, status, stream.served_endpoint.take());
         }
         for response in responses {
             // The receiver is dropped when the client or the proxy disconnects.
@@ -155,7 +155,7 @@ where
 }
 
 /// Records the status of the response, and the endpoint that sent it.
-fn record_response(picker: &EndpointPicker, permit: &Permit, status: StatusCode, served: Option<SocketAddr>) {
+fn record_response(picker: &EndpointPicker, permit: &mut Permit, status: StatusCode, served: Option<SocketAddr>) {
     let selected = permit.selection.result.endpoint.address;
     match served.filter(|served| picker.is_other_endpoint(selected, *served)) {
         // The proxy sends a request to a fallback endpoint if the selected one fails.
