@@ -49,6 +49,8 @@ pub struct EndpointPicker {
     scheduler: Arc<Scheduler>,
     metrics: Metrics,
     draining: AtomicBool,
+    /// Cancelled when exchanges with proxies end.
+    shutdown: CancellationToken,
     /// Memory for the bodies of requests.
     body_memory: BodyMemory,
 }
@@ -76,6 +78,7 @@ impl EndpointPicker {
             scheduler: Arc::new(Scheduler::new(policy, seed)),
             metrics: Metrics::new(),
             draining: AtomicBool::new(false),
+            shutdown: CancellationToken::new(),
             body_memory: BodyMemory::new(request_memory),
         }
     }
@@ -90,6 +93,12 @@ impl EndpointPicker {
     /// Starts draining: the picker reports that it is not ready, but continues to answer requests.
     pub fn drain(&self) {
         self.draining.store(true, Relaxed);
+    }
+
+    /// Ends all exchanges with proxies that need nothing more of the picker.
+    fn shut_down(&self) {
+        self.drain();
+        self.shutdown.cancel();
     }
 
     /// Returns the metrics in the OpenMetrics text format.

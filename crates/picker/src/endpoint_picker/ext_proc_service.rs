@@ -88,7 +88,13 @@ where
     let mut scheduled: Option<ScheduledRequest> = None;
     let mut is_complete = false;
     loop {
-        let action = match messages.next().await {
+        // A response in progress must not end with the picker.
+        let is_finished = is_complete && !stream.needs_response();
+        let message = tokio::select! {
+            message = messages.next() => message,
+            () = picker.shutdown.cancelled(), if is_finished => return Ok(()),
+        };
+        let action = match message {
             Ok(None) => return Ok(()),
             Ok(Some(message)) => match reserve_headers(&mut head, &message) {
                 Ok(()) => stream.handle(message)?,

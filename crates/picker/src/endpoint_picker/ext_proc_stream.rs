@@ -60,6 +60,8 @@ pub(super) struct ExtProcStream {
     pub(super) rewritten: Option<RewrittenModel>,
     /// Restores the model name in the response body.
     restorer: Option<ModelRestorer>,
+    /// Whether the proxy sends the response body.
+    sends_response_body: bool,
 }
 
 /// Action of the server after a message.
@@ -123,7 +125,13 @@ impl ExtProcStream {
             path: String::new(),
             rewritten: None,
             restorer: None,
+            sends_response_body: false,
         }
+    }
+
+    /// Returns whether a part of the response is still to be restored.
+    pub(super) fn needs_response(&self) -> bool {
+        self.sends_response_body && (self.rewritten.is_some() || self.restorer.is_some())
     }
 
     /// Processes a message from the proxy.
@@ -132,6 +140,9 @@ impl ExtProcStream {
     /// Returns the gRPC status that ends the stream if the proxy uses an unsupported mode or message.
     pub(super) fn handle(&mut self, message: ProcessingRequest) -> Result<Action, Status> {
         let mode = request_body_mode(message.protocol_config)?;
+        if let Some(config) = message.protocol_config {
+            self.sends_response_body = config.response_body_mode() != BodySendMode::None;
+        }
         let metadata = message.metadata_context.unwrap_or_default();
         let is_request = matches!(
             message.request,
@@ -151,7 +162,10 @@ impl ExtProcStream {
                 let reply = if self.restorer.is_some() { request_response_body() } else { skip_response_body() };
                 Ok(Action::Respond(vec![reply]))
             }
-            Some(Request::ResponseBody(body)) => Ok(Action::ReturnResponseBody(self.restore_model(body))),
+            Some(Request::ResponseBody(body)) => {
+                self.sends_response_body = true;
+                Ok(Action::ReturnResponseBody(self.restore_model(body)))
+            }
             Some(Request::ResponseTrailers(_)) => {
                 let rest = self.restore_model(HttpBody { body: Bytes::new(), end_of_stream: true }).body;
                 let mut responses = response_body_messages(HttpBody { body: rest, end_of_stream: false });

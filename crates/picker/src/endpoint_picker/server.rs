@@ -33,8 +33,9 @@ const MAX_CONNECTIONS: usize = 1024;
 /// ends.
 const MAX_CONCURRENT_REQUESTS: u32 = 65_536;
 
-/// How long requests in flight may continue after shutdown begins.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long requests in flight may continue after shutdown begins. Only requests that still arrive, and responses whose model
+/// name is restored, need the picker.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Maximum time for the message of a health check.
 const HEALTH_CHECK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -51,7 +52,8 @@ pub enum ListenerRole {
     Health,
 }
 
-/// Serves gRPC on `listener` until `shutdown`. Requests in flight may continue for ten seconds.
+/// Serves gRPC on `listener` until `shutdown`. Exchanges that need nothing more of the picker then end, and the proxy continues
+/// without it; others may continue for five minutes.
 ///
 /// # Errors
 /// Currently none; failures to accept a connection are logged.
@@ -63,7 +65,7 @@ pub async fn serve_grpc(
 ) -> io::Result<()> {
     let connection = |stream| accept_connection(stream, role.clone(), Arc::clone(&picker), shutdown.clone());
     let connections = Connections::accept(&listener, MAX_CONNECTIONS, Overload::Wait, &shutdown, connection).await;
-    picker.drain();
+    picker.shut_down();
     drop(listener);
     connections.drain(DRAIN_TIMEOUT).await;
     Ok(())

@@ -20,6 +20,10 @@ const EXT_PROC_PORT: u16 = 9002;
 const HEALTH_PORT: u16 = 9003;
 /// Port of Prometheus metrics.
 const METRICS_PORT: u16 = 9090;
+/// How long the picker accepts requests after it is deleted. Gateways learn from its readiness or endpoints that it ends.
+const DRAIN_SECONDS: u32 = 10;
+/// Grace period of the picker: it drains, then responses whose model name it restores may continue for five minutes.
+const GRACE_PERIOD_SECONDS: u32 = DRAIN_SECONDS + 320;
 /// Mount path of the picker's configuration.
 const CONFIG_DIRECTORY: &str = "/config";
 const CONFIG_FILE: &str = "config.yaml";
@@ -100,6 +104,7 @@ impl PickerObjects<'_> {
             },
             "spec": {
                 "serviceAccountName": self.names.picker,
+                "terminationGracePeriodSeconds": GRACE_PERIOD_SECONDS,
                 "securityContext": {
                     "runAsNonRoot": true, "runAsUser": 65532, "runAsGroup": 65532,
                     "seccompProfile": {"type": "RuntimeDefault"},
@@ -127,6 +132,7 @@ impl PickerObjects<'_> {
                 format!("--pool-name={}", self.names.pool),
                 format!("--pool-namespace={}", self.owner.namespace),
                 format!("--config-file={CONFIG_DIRECTORY}/{CONFIG_FILE}"),
+                format!("--drain-timeout={DRAIN_SECONDS}s"),
             ],
             "env": [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
             "ports": [

@@ -12,10 +12,11 @@ use crate::{
     endpoint::tests::endpoint,
     endpoint_picker::message_reader::encode_message,
     ext_proc::{
-        HeaderMap, HeaderValue, HttpBody, HttpHeaders, ProcessingRequest, processing_request::Request,
-        processing_response::Response,
+        BodySendMode, HeaderMap, HeaderValue, HttpBody, HttpHeaders, ProcessingRequest, ProtocolConfiguration,
+        processing_request::Request, processing_response::Response,
     },
     snapshot::{Pool, tests::pool},
+    use_case::{TargetModel, UseCase},
 };
 
 const KIB: usize = 1024;
@@ -123,6 +124,45 @@ async fn outcomes_without_memory(chunk: usize) -> [Option<(i32, u64)>; 2] {
         tokio::join!(tokio::time::timeout(limit, outcome(&mut responses, start)), futures::future::join_all(sending));
     let first = outcome(&mut streams[0].1, start).now_or_never();
     [fifth.ok(), first]
+}
+
+/// Sends the headers of a request with the response body mode of the proxy.
+fn send_mode(sender: &Sender, response_body_mode: BodySendMode) {
+    let mode = BodySendMode::FullDuplexStreamed.into();
+    let config = ProtocolConfiguration { request_body_mode: mode, response_body_mode: response_body_mode.into() };
+    let request = Some(Request::RequestHeaders(HttpHeaders { headers: None, end_of_stream: false }));
+    let message = ProcessingRequest { request, protocol_config: Some(config), ..ProcessingRequest::default() };
+    sender.0.unbounded_send(encode_message(&message)).unwrap();
+}
+
+/// A picker that ends must not take the responses of its requests with it.
+#[rstest]
+#[case::not_sent(BodySendMode::None, "chat", true)]
+#[case::unchanged(BodySendMode::FullDuplexStreamed, "m", true)]
+#[case::restored(BodySendMode::FullDuplexStreamed, "chat", false)]
+#[tokio::test(start_paused = true)]
+async fn exchange_ends_at_shutdown_unless_the_response_is_restored(
+    #[case] mode: BodySendMode,
+    #[case] model: &str,
+    #[case] expect: bool,
+) {
+    let picker = picker(MIB);
+    let target = TargetModel { model: "m".to_owned(), weight: 1 };
+    let mut pool = (*picker.current_pool().unwrap()).clone();
+    pool.use_cases.insert("chat".to_owned(), UseCase { targets: vec![target], ..UseCase::implicit("chat") });
+    picker.scheduler.replace(vec![pool]);
+    let (sender, mut responses) = open(&picker);
+    send_mode(&sender, mode);
+    sender.send_body(&format!(r#"{{"model":"{model}"}}"#), 100, true);
+    let (arriving_sender, mut arriving) = open(&picker);
+    send_mode(&arriving_sender, mode);
+    assert_eq!(outcome(&mut responses, Instant::now()).await.0, 200);
+    assert!(responses.next().await.unwrap().is_ok(), "the body");
+    picker.shut_down();
+    let end = tokio::time::timeout(Duration::from_secs(1), responses.next()).await;
+    assert_eq!(end.is_ok_and(|message| message.is_none()), expect);
+    arriving_sender.send_body(r#"{"model":"m"}"#, 100, true);
+    assert_eq!(outcome(&mut arriving, Instant::now()).await.0, 200, "a request that still arrives");
 }
 
 #[tokio::test(start_paused = true)]
