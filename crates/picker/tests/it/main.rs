@@ -10,6 +10,8 @@ mod access;
 mod api_server;
 mod backend_pools;
 mod endpoint_picker;
+mod envoy;
+mod envoy_fixture;
 mod gateway_fixture;
 mod picker_fixture;
 mod picker_use_cases;

@@ -126,17 +126,27 @@ impl PickerFixture {
 
     /// Starts a simulated engine and creates its ready Pod.
     pub(crate) async fn start_engine(&self, host: u8, role: &str) {
-        let listener = self.listen(host);
         let config = Config { max_num_seqs: 1, timing: Timing::default(), ..gateway_fixture::engine_config(&["m"]) };
+        self.start_engine_with(host, role, config);
+    }
+
+    /// Starts a simulated engine with `config` and creates its ready Pod.
+    pub(crate) fn start_engine_with(&self, host: u8, role: &str, config: Config) {
+        let listener = self.listen(host);
         tokio::spawn(engine::serve(listener, config, RequestMemory::default(), self.shutdown.clone()));
         self.create_pod(host, &json!({"app": "llama", "role": role}));
     }
 
     /// Starts a server with static metrics and creates its ready Pod. The server stops when the returned guard is dropped.
     pub(crate) async fn start_static_engine(&self, host: u8, role: &str, metrics: &'static str) -> DropGuard {
+        let router = axum::Router::new().route("/metrics", axum::routing::get(move || async move { metrics }));
+        self.start_server(host, role, router)
+    }
+
+    /// Starts a server and creates its ready Pod. The server stops when the returned guard is dropped.
+    pub(crate) fn start_server(&self, host: u8, role: &str, router: axum::Router) -> DropGuard {
         let listener = self.listen(host);
         let shutdown = self.shutdown.child_token();
-        let router = axum::Router::new().route("/metrics", axum::routing::get(move || async move { metrics }));
         tokio::spawn(shutdown.clone().run_until_cancelled_owned(axum::serve(listener, router).into_future()));
         self.create_pod(host, &json!({"app": "llama", "fusioninfer.io/component-type": role}));
         shutdown.drop_guard()
