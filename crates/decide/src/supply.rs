@@ -165,8 +165,10 @@ pub struct Class {
     /// Prices.
     pub cost: Cost,
     /// Whether the class was discovered from node labels and is unmodified. Such a class excludes nodes whose product
-    /// another class names.
+    /// another class names, apart from classes that were created from a flavor.
     pub is_discovered: bool,
+    /// Whether the class was created from a Kueue ResourceFlavor.
+    pub is_created_from_flavor: bool,
     /// The nodes of the class; `None` if no node is known, as in a plan without a cluster.
     pub availability: Option<Availability>,
 }

@@ -4,7 +4,7 @@ use api::ome::{AcceleratorClass, AcceleratorDiscovery, AcceleratorResource};
 use serde_json::Value;
 
 use super::{FieldError, capabilities};
-use crate::inventory;
+use crate::inventory::{self, Provenance};
 use crate::nodes::{Availability, ClassNode, Discovery};
 use crate::supply::{Class, ClassResource, Cost, CostTier};
 
@@ -34,6 +34,7 @@ impl Class {
             resources: spec.resources.iter().map(resource).collect(),
             cost: cost(spec.cost.as_ref())?,
             is_discovered: is_discovered(class),
+            is_created_from_flavor: is_created_from_flavor(class),
             availability,
         })
     }
@@ -44,6 +45,13 @@ fn terms(discovery: &AcceleratorDiscovery) -> Vec<Value> {
     const REQUIRED: &str = "/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
     let affinity_terms = discovery.affinity.as_ref().and_then(|affinity| affinity.pointer(REQUIRED)?.as_array());
     discovery.node_selector_terms.iter().chain(affinity_terms.into_iter().flatten()).cloned().collect()
+}
+
+fn is_created_from_flavor(class: &AcceleratorClass) -> bool {
+    let annotations = class.metadata.annotations.as_ref();
+    let provenance = annotations.and_then(|annotations| annotations.get(inventory::PROVENANCE_ANNOTATION));
+    let provenance = provenance.and_then(|provenance| Provenance::parse(provenance));
+    matches!(provenance, Some(Provenance::ResourceFlavor(_)))
 }
 
 fn is_discovered(class: &AcceleratorClass) -> bool {

@@ -122,6 +122,7 @@ impl Inventory {
             known.discovery == class.discovery
                 && known.resources == class.resources
                 && known.is_discovered == class.is_discovered
+                && known.is_created_from_flavor == class.is_created_from_flavor
         })
     }
 
@@ -236,7 +237,8 @@ impl Inventory {
         self.recount(name);
     }
 
-    /// Removes discovered classes if another class of the same resource names the product of the node.
+    /// Removes discovered classes if another class of the same resource names the product of the node. A class that was created
+    /// from a flavor removes none: a new flavor must not move the services of the discovered class.
     fn exclude_replaced_classes(
         &self,
         mut classes: BTreeSet<String>,
@@ -249,6 +251,7 @@ impl Inventory {
             let resource = class(&name).and_then(|class| class.resource_name());
             let is_replaced = classes.iter().filter_map(class).any(|other| {
                 !other.is_discovered
+                    && !other.is_created_from_flavor
                     && other.resource_name() == resource
                     && super::products::names_product(other, labels)
             });

@@ -69,7 +69,7 @@ fn canonical(object: &Value) -> Value {
 // === impl Provenance ===
 
 impl Provenance {
-    fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         if text == "nodes" {
             return Some(Self::Nodes);
         }

@@ -7,6 +7,8 @@ use embedded::Server;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::accelerator_classes::gpu_node;
+use crate::kueue;
 use crate::scaling::add_node;
 use crate::simulated_cluster::SimulatedCluster;
 use crate::supply::{self, CLASSES, RUNTIMES};
@@ -218,4 +220,38 @@ async fn status_of_a_waiting_service_follows_the_deletion_of_another_one() {
         server.delete(OME_SERVICES, "default", "other", None).unwrap();
     };
     assert_status_changes(&cluster, deleted, READY).await;
+}
+
+/// A ResourceFlavor for the nodes of a discovered class creates another class, but the service keeps its class and its Pod, also when
+/// the flavor is deleted.
+#[tokio::test(start_paused = true)]
+async fn service_stays_while_a_flavor_selects_its_nodes() {
+    let flavor_definition = kueue::flavor_crd(&["v1beta1", "v1beta2"]);
+    let definitions = [api::crds(), api::integrations::crds(), vec![flavor_definition]].concat();
+    let cluster = SimulatedCluster::with_crds(0, definitions);
+    cluster.server.create(RUNTIMES, supply::runtime("any")).unwrap();
+    cluster.server.create("clusterbasemodels.ome.io", supply::model("model", "3B")).unwrap();
+    let mut node = gpu_node("a", "NVIDIA-X900");
+    node["status"]["allocatable"]["pods"] = json!("110");
+    cluster.server.create("nodes", node).unwrap();
+    cluster.server.create(OME_SERVICES, service("chat", 1)).unwrap();
+    wait_until_ready(&cluster, "chat").await;
+    let state = || {
+        let chat = cluster.server.get(OME_SERVICES, "default", "chat").unwrap();
+        let pods = cluster.server.list("pods").iter().map(|pod| pod["metadata"]["name"].clone()).collect::<Vec<_>>();
+        (chat["status"]["components"]["engine"]["selectedAccelerator"]["acceleratorClass"].clone(), pods)
+    };
+    let before = state();
+    assert_eq!(before.0, "nvidia-x900");
+    let flavor = kueue::flavor("x900", json!({"nvidia.com/gpu.product": "NVIDIA-X900"}));
+    cluster.server.create(kueue::FLAVORS, flavor).unwrap();
+    let class =
+        &|server: &Server| server.get(CLASSES, "", "x900").filter(|class| class["status"]["availableNodes"] == 1);
+    cluster.wait_for("the class of the flavor", class).await;
+    cluster.test_cluster.wait_until_idle().await;
+    assert_eq!(state(), before);
+    cluster.server.delete(kueue::FLAVORS, "", "x900", None).unwrap();
+    cluster.test_cluster.wait_for_deletion(CLASSES, "x900").await;
+    cluster.test_cluster.wait_until_idle().await;
+    assert_eq!(state(), before);
 }
