@@ -15,8 +15,8 @@ pub mod error {
         AFFINITY_TOO_LARGE = "AffinityTooLarge": "The node affinities of class, runtime and service have too many combinations.",
             "Reduce the number of node selector terms.";
         NO_ROLES = "NoRoles": "`spec.roles` is empty.", "Add at least one role.";
-        TOO_MANY_PODS = "TooManyPods": "The roles have more Pods than the limit for one service.",
-            "Split the service into several services.";
+        TOO_MANY_PODS = "TooManyPods": "The roles, or the nodes of a replica, are more Pods than the limit for one service.",
+            "Split the service into several services, or reduce `worker.size`.";
         NO_ENGINES = "NoEngines": "The service has a router but no role that runs an engine.", "Add a worker, or a prefiller and a decoder.";
         INVALID_ROUTE = "InvalidRoute": "`httproute` of the router is not a valid HTTPRoute spec. The message names the field.",
             "Correct the field. `ostler lint -f FILE` reports it before you apply the file.";

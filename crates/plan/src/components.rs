@@ -11,7 +11,7 @@ mod router;
 mod scaling;
 
 use api::ome::{Component, ServingRuntimeSpec};
-use decide::Warning;
+use decide::{Decision, Warning};
 use serde_json::Value;
 
 use self::component_input::ComponentInput;
@@ -29,6 +29,9 @@ use crate::role::Role;
 use crate::topology::{Routing, Topology};
 
 pub(crate) use self::layout_input::{ComponentSelection, LayoutInput, ReplicaSet, SelectedModel, SelectedRuntime};
+
+/// Maximum number of nodes of one replica, as of all Pods of a role-based service.
+const MAX_NODES: u32 = 10_000;
 
 const ENGINE: &str = "engine";
 const DECODER: &str = "decoder";
@@ -87,6 +90,27 @@ pub(crate) fn topology(
     let routing = routing(&owner, &roles, &mut warnings);
     let labels = labels::from_pairs([(labels::OME_SERVICE, names::label_value(&owner.name).as_str())]);
     Ok((Topology { owner, labels, roles, gang, routing, router: None }, warnings))
+}
+
+/// Limits the number of nodes of a replica, each of which is a Pod.
+///
+/// # Errors
+/// A component has more nodes.
+pub(crate) fn validate_size(decision: &Decision) -> Result<(), PlanError> {
+    for (name, component) in &decision.components {
+        let variants = component.variants.iter().map(|variant| variant.nodes);
+        let nodes = variants.fold(component.nodes, u32::max);
+        if nodes > MAX_NODES {
+            return Err(PlanError::new(
+                code::error::TOO_MANY_PODS,
+                format!(
+                    "spec.{name}: a replica has {nodes} nodes, more than the limit of {MAX_NODES}; reduce worker.size of the service \
+                     or of its runtime"
+                ),
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the scope of gang scheduling. By default, multi-node replicas are scheduled as a gang, together with the other

@@ -293,6 +293,9 @@ fn plan_ome_service(
     let mut decision = decide::decide(&demand, &supply, current.as_ref());
     decision.warnings.extend(supply_warnings);
     claims::describe_claims(&mut decision, claims, &snapshot.inventory, (&owner.namespace, &owner.name));
+    if let Err(error) = components::validate_size(&decision) {
+        return plan.with_error(error);
+    }
     let mut plan = plan.with_decision(&decision);
     if !decision.feasible {
         return plan;

@@ -114,12 +114,30 @@ proptest! {
 
 /// The duration of planning does not depend on the number of Pods.
 #[test]
-fn gang_of_any_size_is_planned() {
-    let numbers = OBJECTS.replace("size: 3", "size: 2147483647");
+fn gang_of_many_pods_is_planned() {
+    let numbers = OBJECTS.replace("size: 3", "size: 9999");
     let documents = parse_manifest("numbers.yaml", &numbers).unwrap();
     let plan = crate::plan(&Snapshot::from_documents(&documents, &[]).unwrap());
     let group = plan.services[2].objects.iter().find(|object| object["kind"] == "PodGroup").unwrap();
-    assert_eq!(group["spec"]["minResources"]["nvidia.com/gpu"], "17179869184");
+    assert_eq!(group["spec"]["minResources"]["nvidia.com/gpu"], "80k");
+}
+
+#[test]
+fn number_of_nodes_is_limited() {
+    let numbers = OBJECTS.replace("size: 3", "size: 2147483647");
+    let documents = parse_manifest("numbers.yaml", &numbers).unwrap();
+    let plan = crate::plan(&Snapshot::from_documents(&documents, &[]).unwrap());
+    let service = &plan.services[2];
+    assert_eq!(
+        (service.feasible, service.reason.as_str(), service.message.as_str(), service.components.len()),
+        (
+            false,
+            "TooManyPods",
+            "spec.engine: a replica has 2147483648 nodes, more than the limit of 10000; reduce worker.size of the service or of its \
+             runtime",
+            0
+        )
+    );
 }
 
 #[test]
