@@ -4,6 +4,9 @@
 use api::Code;
 use cluster::{Condition, ConditionStatus, EventPolicy};
 
+/// Condition type of a rollout that stops old Pods before new ones start.
+pub(crate) const NO_SURGE_CAPACITY: &str = "NoSurgeCapacity";
+
 /// Declares [`ConditionReason`] and [`WorkloadReason`]. The event policy determines which event a transition of a
 /// condition to the reason emits; an empty remedy means that no action is needed.
 macro_rules! condition_reasons {
@@ -77,7 +80,7 @@ condition_reasons! {
         AllReady: Suppressed, "All workloads of the service are ready.", "";
         Ready: Normal, "All components are ready at the current generation.", "";
         BetterChoice: Normal, "The current selection is retained; re-running selection would choose a different runtime or class.", "Run `ostler redecide KIND/NAME` to accept the new selection.";
-        NoFreeAccelerators: Normal, "No accelerators are free for an additional Pod during a rollout, so old Pods stop before new ones start.", "Add a node of the class, or set `deploymentStrategy` of the component.";
+        NoFreeAccelerators: Normal, "No accelerators are free for an additional Pod or replica during a rollout, so old Pods stop before new ones start.", "Add a node of the class, or set `deploymentStrategy` of the component.";
         InvalidSpec: Warning, "The object is invalid; the message names the field.", "Correct the field; `ostler lint -f FILE` reports such errors before you apply.";
         RuntimeUnreadable: Warning, "The runtime that the service names is invalid.", "Correct the field of the runtime that the message names.";
         ModelUnreadable: Warning, "The model that the service names is invalid.", "Correct the field of the model that the message names.";

@@ -175,7 +175,9 @@ impl GangRole<'_> {
 impl GangReplica {
     /// Creates replica `index` of a workload from the Pods that `is_member` accepts.
     fn new(workload: &PlannedWorkload, index: &str, is_member: impl Fn(&Value) -> bool) -> GangReplica {
-        let size = workload.planned["spec"]["leaderWorkerTemplate"]["size"].as_u64().unwrap_or(1);
+        // A replica that is not updated yet may have another number of Pods.
+        let set = workload.live.as_ref().map_or(&workload.planned, |live| &live.object);
+        let size = set["spec"]["leaderWorkerTemplate"]["size"].as_u64().unwrap_or(1);
         let pods: Vec<&Value> =
             workload.live.iter().flat_map(LiveWorkload::pods).filter(|pod| is_member(pod)).collect();
         let is_scheduled = |pod: &&&Value| pod["spec"]["nodeName"].is_string() && !is_terminating(pod);

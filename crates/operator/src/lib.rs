@@ -14,8 +14,8 @@
 //!   `invalid_object_events`
 //! - what they share: `context`, on top of the state derived from watch events (`cluster_state`: `service_index`,
 //!   `inventory`, `claims`, `crash_tracker`, `selection_snapshot`, `decision_cache`, `retained_objects`, `internal_errors`)
-//! - statuses, without I/O: `ome_status`, `fusioninfer_status`, on top of `gang_status`, `failures`, `replacement`,
-//!   `rollout`, `readiness`
+//! - statuses, without I/O: `ome_status`, `fusioninfer_status`, on top of `gang_status`, `failures`, `surge_replicas`,
+//!   `replacement`, `rollout`, `readiness`
 //! - beside the loop: `health`, which observes it; `preview`, which predicts what reconciles would change
 //! - vocabulary: `work_item`, `kinds`, `condition_reason`, `relevant_fields`, `owning_service`, `status_inputs`
 //! - beside them: `admission` and its webhook; permissions: `rbac`, `admission_policies`, `user_roles`
@@ -74,6 +74,7 @@ mod service_index;
 mod service_reconciler;
 mod status_inputs;
 mod status_report;
+mod surge_replicas;
 mod user_roles;
 mod work_item;
 mod workloads;

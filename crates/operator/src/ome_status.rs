@@ -10,7 +10,7 @@ use plan::labels::COMPONENT;
 use plan::{DecisionRecord, ServicePlan};
 use serde_json::{Value, json};
 
-use crate::condition_reason::{ConditionReason, WorkloadReason};
+use crate::condition_reason::{ConditionReason, NO_SURGE_CAPACITY, WorkloadReason};
 use crate::decision_record::{self, RecordedDecision};
 use crate::failures::{apply_failure, deferred_update, planned_workload_problem};
 use crate::gang_status;
@@ -26,8 +26,6 @@ pub(crate) use observations::OmeObservations;
 const ROUTER: &str = "router";
 /// Conditions that are true once a stage is complete.
 const STAGES: [&str; 5] = ["RuntimeResolved", "AcceleratorResolved", "WorkloadsReady", "RouterReady", "Ready"];
-/// Condition type of a rollout that stops old Pods before new ones start.
-const NO_SURGE_CAPACITY: &str = "NoSurgeCapacity";
 /// Condition type, and code of the warning that the condition repeats.
 const AUTOSCALER_UNAVAILABLE: api::Code = plan::code::warning::AUTOSCALER_UNAVAILABLE;
 

@@ -27,7 +27,7 @@ use crate::service_reconciler::{
 };
 use crate::status_inputs::ObjectVersions;
 use crate::work_item::WorkItem;
-use crate::workloads::LiveWorkload;
+use crate::workloads::{LiveWorkload, is_surge_replica};
 
 /// Objects of a cluster, as far as the user may list them.
 #[derive(Clone, Debug, Default)]
@@ -262,6 +262,8 @@ fn completed_rollout(service: &Value, plan: &ServicePlan, desired: Vec<DesiredOb
         return desired;
     }
     let apply_deferred = |desired: DesiredObject| match desired {
+        // It exists only during the rollout.
+        desired if is_surge_replica(desired.object()) => Some(DesiredObject::Obsolete(desired.object().clone())),
         DesiredObject::Defer(object) if plan.objects.contains(&object) => Some(DesiredObject::Apply(object)),
         DesiredObject::Defer(object) if object["kind"] == POD_GROUP.kind => None,
         DesiredObject::Defer(object) => Some(DesiredObject::Obsolete(object)),

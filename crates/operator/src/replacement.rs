@@ -10,7 +10,7 @@
 //! serves until the workload of the other is ready.
 //!
 //! Workloads of a removed component are not retained. Role-based services have no obsolete workloads other than those of
-//! removed roles and replicas.
+//! removed roles and replicas; `surge_replicas.rs` replaces replicas of another number of nodes.
 
 mod capacity;
 mod port_change;
@@ -27,10 +27,13 @@ use crate::kinds::{BACKEND_POOL, DEPLOYMENT, LLM_USE_CASE_SET, POD_GROUP};
 use crate::readiness::Progress;
 use crate::rollout::is_rollout_paused;
 use crate::workloads::{LiveWorkload, PlannedWorkload};
-use capacity::{ReplacementCapacity, replacement_capacity};
+#[cfg(test)]
+pub(crate) use capacity::Room;
+use capacity::replacement_capacity;
+pub(crate) use capacity::{ReplacementCapacity, surge_capacity};
 use port_change::{PortChange, limit_rollout};
 pub(crate) use routing::Routes;
-use serving::serving_pods;
+pub(crate) use serving::serving_pods;
 
 /// What happens to the obsolete workloads of a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,22 +62,22 @@ pub(crate) struct Replacement {
 
 /// What the step of a replacement depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct ReplacementState {
+pub(crate) struct ReplacementState {
     /// Whether the rollout is paused.
-    paused: bool,
+    pub(crate) paused: bool,
     /// Whether the planned workloads have no replicas.
-    scaled_to_zero: bool,
+    pub(crate) scaled_to_zero: bool,
     /// Whether a Pod of an obsolete workload serves requests.
-    obsolete_serves: bool,
+    pub(crate) obsolete_serves: bool,
     /// State of the planned workload that is furthest from ready.
-    planned: PlannedState,
+    pub(crate) planned: PlannedState,
     /// Accelerators for the planned Pods; `None` if they are unknown.
-    capacity: Option<ReplacementCapacity>,
+    pub(crate) capacity: Option<ReplacementCapacity>,
 }
 
 /// State of a planned workload, from missing to ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum PlannedState {
+pub(crate) enum PlannedState {
     /// The workload does not exist.
     Missing,
     /// No replica is ready.
@@ -88,7 +91,8 @@ enum PlannedState {
 // === impl ReplacementStep ===
 
 impl ReplacementStep {
-    fn choose(state: ReplacementState) -> ReplacementStep {
+    /// Returns the step for a state.
+    pub(crate) fn choose(state: ReplacementState) -> ReplacementStep {
         if state.scaled_to_zero {
             return ReplacementStep::Complete;
         }
@@ -286,7 +290,6 @@ mod tests {
 
     use super::PlannedState::{Missing, Ready, Serving, Starting};
     use super::ReplacementStep::{Complete, Retain, StopFirst};
-    use super::capacity::Room;
     use super::*;
 
     const ROOM: Room = Room { missing_pods: 0, has_replica: true };

@@ -5,7 +5,8 @@
 //! updated once the previous one is updated and ready (`maxUnavailable` 1). A replica that cannot be scheduled serves
 //! no requests, so it is updated immediately. Another service may take the capacity of a stopped replica, so a ready
 //! replica is updated only if at least the maximum number of ready replicas since the rollout began, minus
-//! `maxUnavailable`, remain ready.
+//! `maxUnavailable`, remain ready. Before the number of nodes of a replica changes, an additional replica starts
+//! (`surge_replicas.rs`).
 
 mod update_order;
 
@@ -21,7 +22,8 @@ use crate::kinds::{DEPLOYMENT, LEADER_WORKER_SET, POD_GROUP};
 use crate::readiness::{Progress, pod_problem};
 use crate::rollout_strategy::RolloutStrategies;
 use crate::workloads::{LiveWorkload, PlannedWorkload};
-use update_order::{Health, ReplicaState, TemplateState, UpdateLimits, updatable_replicas};
+pub(crate) use update_order::ReplicaState;
+use update_order::{Health, TemplateState, UpdateLimits, updatable_replicas};
 
 /// Time that an engine without a readiness probe must run before the next replica is updated. Such an engine is ready
 /// as soon as it runs, and a broken one usually fails shortly after.
@@ -41,6 +43,8 @@ pub(crate) struct Rollout {
     pub(crate) max_ready: usize,
     /// Updated replicas that are not ready for a reason other than missing capacity.
     updating: usize,
+    /// Whether no replica is updated until an additional one is ready.
+    waits_for_surge: bool,
     /// Names of the LeaderWorkerSets that may be applied now.
     updatable: BTreeSet<String>,
     /// Present while the rollout waits for more ready replicas.
@@ -80,6 +84,7 @@ impl Rollout {
         old_status: &Value,
         max_unavailable: usize,
         paused: bool,
+        waits_for_surge: bool,
     ) -> Rollout {
         let count = |test: &dyn Fn(&ReplicaState) -> bool| replicas.iter().filter(|(_, replica)| test(replica)).count();
         let ready = count(&|replica| replica.health == Health::Ready);
@@ -89,15 +94,17 @@ impl Rollout {
             updated: count(&|replica| replica.template == TemplateState::Current),
             max_ready: ready.max(before).min(replicas.len()),
             updating: count(&ReplicaState::is_updating),
+            waits_for_surge,
             updatable: BTreeSet::new(),
             ready_floor: None,
             ready_at: replicas.iter().filter_map(|(_, replica)| replica.ready_at).min(),
         };
         let states: Vec<ReplicaState> = replicas.iter().map(|(_, replica)| *replica).collect();
-        let limits = UpdateLimits { max_unavailable, max_ready: rollout.max_ready, paused };
+        let waits = paused || waits_for_surge;
+        let limits = UpdateLimits { max_unavailable, max_ready: rollout.max_ready, paused: waits };
         let updatable = updatable_replicas(&states, limits);
         let updates_no_outdated_replica = updatable.iter().all(|index| !is_outdated(states.get(*index)));
-        if !paused && rollout.in_progress() && rollout.updating == 0 && updates_no_outdated_replica {
+        if !waits && rollout.in_progress() && rollout.updating == 0 && updates_no_outdated_replica {
             let required = (rollout.max_ready + 1).saturating_sub(max_unavailable);
             rollout.ready_floor = Some(ReadyFloor { ready, required });
         }
@@ -126,8 +133,13 @@ pub fn is_rollout_paused(service: &Value) -> bool {
     service["metadata"]["annotations"][annotation] == "true"
 }
 
-/// Returns the rollouts of all roles by name, including completed ones.
-pub(crate) fn rollouts(service: &Value, workloads: &[PlannedWorkload], now: Timestamp) -> Rollouts {
+/// Returns the rollouts of all roles by name, including completed ones. Those of `waiting_roles` wait for an additional replica.
+pub(crate) fn rollouts(
+    service: &Value,
+    workloads: &[PlannedWorkload],
+    waiting_roles: &BTreeSet<String>,
+    now: Timestamp,
+) -> Rollouts {
     let mut roles: BTreeMap<String, Vec<(&PlannedWorkload, ReplicaState)>> = BTreeMap::new();
     for workload in workloads {
         if let Some(role) = role_of(&workload.planned) {
@@ -137,7 +149,8 @@ pub(crate) fn rollouts(service: &Value, workloads: &[PlannedWorkload], now: Time
     let paused = is_rollout_paused(service);
     let rollout = |(role, replicas): (String, Vec<(&PlannedWorkload, ReplicaState)>)| {
         let old_status = &service["status"]["rollouts"][&role];
-        let rollout = Rollout::new(&replicas, old_status, max_unavailable(service, &role), paused);
+        let waits_for_surge = waiting_roles.contains(&role);
+        let rollout = Rollout::new(&replicas, old_status, max_unavailable(service, &role), paused, waits_for_surge);
         (role, rollout)
     };
     roles.into_iter().map(rollout).collect()
@@ -171,7 +184,8 @@ fn max_unavailable(service: &Value, role_name: &str) -> usize {
     value.and_then(|value| usize::try_from(value).ok()).unwrap_or(1).max(1)
 }
 
-fn replica_state(workload: &PlannedWorkload, now: Timestamp) -> ReplicaState {
+/// Returns the state of a replica.
+pub(crate) fn replica_state(workload: &PlannedWorkload, now: Timestamp) -> ReplicaState {
     let Some(live) = workload.live.as_ref().filter(|live| !is_terminating(&live.object)) else {
         return ReplicaState { template: TemplateState::Missing, health: Health::Unready, ready_at: None };
     };
@@ -216,8 +230,17 @@ pub(crate) fn desired_objects(
     strategies: &RolloutStrategies,
 ) -> Vec<DesiredObject> {
     let paused = is_rollout_paused(service);
-    let mut desired: Vec<DesiredObject> =
-        objects.iter().map(|object| desired_object(object, workloads, rollouts, strategies, paused)).collect();
+    let waits = |set: &Value| role_of(set).and_then(|role| rollouts.get(role)).is_some_and(|role| role.waits_for_surge);
+    let joins_at_once = |live: &Value, planned: &Value| !waits(planned) && joins_gang_of_all(live, planned, objects);
+    let mut members = objects.iter().filter(|object| is_in_gang(object)).peekable();
+    // The minimum of the PodGroup is that of the updated members.
+    let is_group_deferred = members.peek().is_some() && members.all(waits);
+    let action = |object: &Value| match object["kind"] == POD_GROUP.kind {
+        true if is_group_deferred => DesiredObject::Defer(object.clone()),
+        true => DesiredObject::ApplyFirst(object.clone()),
+        false => desired_object(object, workloads, rollouts, strategies, paused, &joins_at_once),
+    };
+    let mut desired: Vec<DesiredObject> = objects.iter().map(action).collect();
     let is_deferred_set =
         |object: &DesiredObject| matches!(object, DesiredObject::Defer(set) if set["kind"] == LEADER_WORKER_SET.kind);
     if desired.iter().any(is_deferred_set) && !objects.iter().any(|object| object["kind"] == POD_GROUP.kind) {
@@ -234,11 +257,9 @@ fn desired_object(
     rollouts: &Rollouts,
     strategies: &RolloutStrategies,
     paused: bool,
+    joins_at_once: &dyn Fn(&Value, &Value) -> bool,
 ) -> DesiredObject {
     let object = object.clone();
-    if object["kind"] == POD_GROUP.kind {
-        return DesiredObject::ApplyFirst(object);
-    }
     if object["kind"] == DEPLOYMENT.kind {
         let mut deployment = object;
         if let Some(strategy) = strategies.get(metadata_field(&deployment, "name")) {
@@ -262,21 +283,24 @@ fn desired_object(
     };
     let is_deferred = match role_of(&object).and_then(|role| rollouts.get(role)) {
         Some(rollout) => {
-            !rollout.updatable.contains(metadata_field(&object, "name")) && !joins_gang(&live.object, &object)
+            !rollout.updatable.contains(metadata_field(&object, "name")) && !joins_at_once(&live.object, &object)
         }
         None => paused && !is_spec_applied(&live.object, &object, FIELD_MANAGER),
     };
     if is_deferred { DesiredObject::Defer(object) } else { DesiredObject::Apply(object) }
 }
 
-/// Returns whether the update adds the replica to a gang. Members of a gang start together, so they cannot be updated
-/// one at a time.
-fn joins_gang(live: &Value, planned: &Value) -> bool {
-    let is_in_gang = |set: &Value| {
-        let template = &set["spec"]["leaderWorkerTemplate"]["workerTemplate"];
-        template["metadata"]["annotations"][GROUP_NAME].is_string()
-    };
-    is_in_gang(planned) && !is_in_gang(live)
+/// Returns whether the update adds the replica to a gang whose members all start together, so that they cannot be updated one at
+/// a time. If the PodGroup has subgroups, one replica of each role is enough.
+pub(crate) fn joins_gang_of_all(live: &Value, planned: &Value, objects: &[Value]) -> bool {
+    let has_subgroups =
+        |object: &Value| object["kind"] == POD_GROUP.kind && object["spec"]["subGroupPolicy"].is_array();
+    is_in_gang(planned) && !is_in_gang(live) && !objects.iter().any(has_subgroups)
+}
+
+fn is_in_gang(set: &Value) -> bool {
+    let template = &set["spec"]["leaderWorkerTemplate"]["workerTemplate"];
+    template["metadata"]["annotations"][GROUP_NAME].is_string()
 }
 
 #[cfg(test)]
@@ -325,7 +349,7 @@ mod tests {
             .iter()
             .map(|set| ready_workload(metadata_field(set, "name"), set.clone(), live_image, is_live_in_gang))
             .collect();
-        let rollouts = rollouts(service, &workloads, Timestamp::UNIX_EPOCH);
+        let rollouts = rollouts(service, &workloads, &BTreeSet::new(), Timestamp::UNIX_EPOCH);
         actions(&desired_objects(service, &planned, &workloads, &rollouts, &RolloutStrategies::new()))
     }
 
@@ -380,7 +404,7 @@ mod tests {
         std::sync::Arc::make_mut(&mut unscheduled.object)["status"] = json!({"readyReplicas": 0, "updatedReplicas": 1});
         let ready_floor = |annotations: Value| {
             let service = service(annotations, json!({"w": {"readyBefore": 2}}));
-            rollouts(&service, &workloads, Timestamp::UNIX_EPOCH)["w"].ready_floor
+            rollouts(&service, &workloads, &BTreeSet::new(), Timestamp::UNIX_EPOCH)["w"].ready_floor
         };
         assert_eq!(ready_floor(Value::Null), Some(ReadyFloor { ready: 1, required: 2 }));
         assert_eq!(
@@ -390,10 +414,30 @@ mod tests {
         );
     }
 
-    #[test]
-    fn updates_all_replicas_that_join_a_gang_at_once() {
+    /// Columns: PodGroup, roles that wait for an additional replica, expected actions.
+    #[rstest]
+    #[case::all_start_together(json!({"minMember": 2}), &[], &["apply-first s", "apply s-w-0", "apply s-w-1"])]
+    #[case::one_is_enough(json!({"subGroupPolicy": []}), &[], &["apply-first s", "apply s-w-0", "defer s-w-1"])]
+    #[case::role_waits(json!({"minMember": 2}), &["w"], &["defer s", "defer s-w-0", "defer s-w-1"])]
+    #[case::other_role_waits(json!({"minMember": 2}), &["v"], &["apply-first s", "apply s-w-0", "apply s-w-1"])]
+    fn replicas_that_join_a_gang_are_updated_together_if_it_needs_all(
+        #[case] group: Value,
+        #[case] waiting_roles: &[&str],
+        #[case] expected: &[&str],
+    ) {
         let service = service(Value::Null, Value::Null);
-        assert_eq!(planned_actions(&service, "old", false, true), ["apply s-w-0", "apply s-w-1"]);
+        let waiting_roles = waiting_roles.iter().map(|role| (*role).to_owned()).collect();
+        let sets = ["s-w-0", "s-w-1"].map(|name| set(name, "new", true));
+        let workloads = sets.clone().map(|set| {
+            let name = metadata_field(&set, "name").to_owned();
+            ready_workload(&name, set, "old", false)
+        });
+        let group = json!({"kind": POD_GROUP.kind, "metadata": {"namespace": "n", "name": "s"}, "spec": group});
+        let objects: Vec<Value> = [group].into_iter().chain(sets).collect();
+        let rollouts = rollouts(&service, &workloads, &waiting_roles, Timestamp::UNIX_EPOCH);
+        let strategies = RolloutStrategies::new();
+        let desired = desired_objects(&service, &objects, &workloads, &rollouts, &strategies);
+        assert_eq!(actions(&desired), expected);
     }
 
     #[test]
@@ -412,9 +456,13 @@ mod tests {
         let status = |live_image: &str, old_rollouts: Value| {
             let service = service(Value::Null, old_rollouts);
             let workloads = [ready_workload("s-w-0", planned.clone(), live_image, false)];
-            reported_rollouts(&service, &BTreeMap::new(), rollouts(&service, &workloads, Timestamp::UNIX_EPOCH))
-                .get("w")
-                .map(Rollout::status)
+            reported_rollouts(
+                &service,
+                &BTreeMap::new(),
+                rollouts(&service, &workloads, &BTreeSet::new(), Timestamp::UNIX_EPOCH),
+            )
+            .get("w")
+            .map(Rollout::status)
         };
         assert_eq!(status("old", old.clone()), Some(json!({"replicas": 1, "updatedReplicas": 0, "readyBefore": 1})));
         assert_eq!(status("new", old), None);

@@ -28,6 +28,7 @@ use crate::route_status::{RouteStatus, route_status};
 use crate::selection::{self, Selection};
 use crate::selection_snapshot::{SelectionSnapshot, document, unlisted_selection_kinds};
 use crate::status_report::StatusReport;
+use crate::surge_replicas::SurgeReplicas;
 use crate::workloads::{PlannedWorkload, WorkloadReader};
 use crate::{fusioninfer_status, ome_status, pod_group_schema, revisions, rollout};
 
@@ -66,6 +67,8 @@ pub(crate) struct DesiredObjects {
     pub(crate) rollouts: Rollouts,
     /// Replacement of workloads of another kind or name.
     pub(crate) replacement: Replacement,
+    /// Additional replicas of the roles.
+    pub(crate) surge_replicas: SurgeReplicas,
 }
 
 /// What was applied for a service.
@@ -74,6 +77,7 @@ struct AppliedPlan {
     convergence: Convergence,
     rollouts: Rollouts,
     replacement: Replacement,
+    surge_replicas: SurgeReplicas,
     /// The Services that were applied.
     services: Vec<Value>,
 }
@@ -105,9 +109,10 @@ async fn reconcile(context: &Context, kind: Kind, key: &NamespacedName) -> Resul
     let applied = apply_plan(context, &service, &selection.plan).await?;
     let report = report(context, kind, &service, &selection, &applied);
     context.publish_report(kind, &service, &report).await?;
-    let AppliedPlan { convergence, rollouts, .. } = applied;
+    let AppliedPlan { convergence, rollouts, surge_replicas, .. } = applied;
     context.state.retained_objects.report(&convergence.unrecorded, &service, &context.event_publisher).await?;
     let requeue_times = rollouts.values().filter_map(|rollout| rollout.ready_at);
+    let requeue_times = requeue_times.chain(surge_replicas.ready_at());
     let requeue_at = requeue_times.chain(recheck_at(context, &convergence)).min();
     convergence.rejection.map_or(Ok(requeue_at), Err)
 }
@@ -220,6 +225,7 @@ async fn report_not_planned(
                 workloads: &[],
                 applied: &[],
                 rollouts: &Rollouts::new(),
+                surge_replicas: &SurgeReplicas::default(),
                 route_status: &RouteStatus::NoParents,
                 unlisted,
             };
@@ -239,7 +245,7 @@ async fn apply_plan(context: &Context, service: &Value, plan: &ServicePlan) -> R
     let is_ome = service["apiVersion"] == OME_SERVICE.api_version();
     let templates = is_ome.then(|| revisions::pod_templates_fingerprint(&plan.objects));
     let history = revisions::desired_revisions(service, templates.as_deref(), &existing_revisions);
-    let DesiredObjects { objects, rollouts, replacement } = desired_objects(context, service, plan);
+    let DesiredObjects { objects, rollouts, replacement, surge_replicas } = desired_objects(context, service, plan);
     let applied_services = objects.iter().filter_map(|desired| match desired {
         DesiredObject::Apply(object) if object["kind"] == SERVICE.kind => Some(object.clone()),
         _ => None,
@@ -247,21 +253,23 @@ async fn apply_plan(context: &Context, service: &Value, plan: &ServicePlan) -> R
     let services = applied_services.collect();
     let desired: Vec<DesiredObject> = history.into_iter().map(DesiredObject::from).chain(objects).collect();
     let convergence = context.applier.converge(service, desired).await?;
-    Ok(AppliedPlan { convergence, rollouts, replacement, services })
+    Ok(AppliedPlan { convergence, rollouts, replacement, surge_replicas, services })
 }
 
 /// Returns the objects to apply.
 pub(crate) fn desired_objects(context: &Context, service: &Value, plan: &ServicePlan) -> DesiredObjects {
     let workloads = workload_reader(context).planned_workloads(service, &plan.objects);
-    let rollouts = rollout::rollouts(service, &workloads, context.now());
     let inventory = context.state.inventory.current();
+    let surge_replicas = SurgeReplicas::new(service, plan, &workloads, workload_reader(context), &inventory);
+    let rollouts = rollout::rollouts(service, &workloads, &surge_replicas.waiting_roles(), context.now());
     let strategies = rollout_strategies(&workloads, &plan.user_strategies, &inventory);
-    let objects = rollout::desired_objects(service, &plan.objects, &workloads, &rollouts, &strategies);
+    let mut objects = rollout::desired_objects(service, &plan.objects, &workloads, &rollouts, &strategies);
+    objects.extend(surge_replicas.desired_objects());
     let obsolete = workload_reader(context).obsolete_workloads(service, &workloads);
     let has_listed_pods = context.stores.has_synced(POD);
     let replacement = Replacement::new(service, &workloads, obsolete, has_listed_pods, &inventory);
     let objects = replacement.desired_objects(objects, &workloads, &routes(context, service));
-    DesiredObjects { objects, rollouts, replacement }
+    DesiredObjects { objects, rollouts, replacement, surge_replicas }
 }
 
 /// Returns the replacement once the planned workloads have been created.
@@ -333,7 +341,10 @@ fn report(
         selection.versions.record(service, &mut report.status);
         return report;
     }
-    let rollouts_after = rollout::rollouts(service, &workloads, now);
+    let surge_replicas = &applied_plan.surge_replicas;
+    let rollouts_after = rollout::rollouts(service, &workloads, &surge_replicas.waiting_roles(), now);
+    let existing_surge_replicas = workload_reader(context).surge_replicas(service, &workloads);
+    let workloads = [workloads, existing_surge_replicas].concat();
     let observations = FusionInferObservations {
         service,
         plan: Some(plan),
@@ -341,6 +352,7 @@ fn report(
         workloads: &workloads,
         applied,
         rollouts: &rollout::reported_rollouts(service, &applied_plan.rollouts, rollouts_after),
+        surge_replicas,
         route_status: &observed_route_status(context, service),
         unlisted: &[],
     };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cluster::{Kind, NamespacedName, Stores, controller_of, is_terminating, metadata_field};
 use jiff::Timestamp;
-use plan::labels::{COMPONENT, LEADER_WORKER_SET_NAME};
+use plan::labels::{COMPONENT, LEADER_WORKER_SET_NAME, SURGE_REPLICA};
 use serde_json::Value;
 
 use crate::crash_tracker::CrashTracker;
@@ -124,6 +124,16 @@ impl WorkloadReader<'_> {
         [DEPLOYMENT, LEADER_WORKER_SET].into_iter().flat_map(obsolete_of_kind).collect()
     }
 
+    /// Returns the existing additional replicas of a role-based service. After scaling up, one of `planned` may have been one.
+    pub(crate) fn surge_replicas(&self, service: &Value, planned: &[PlannedWorkload]) -> Vec<PlannedWorkload> {
+        let is_planned = |set: &Value| {
+            planned.iter().any(|workload| metadata_field(&workload.planned, "name") == metadata_field(set, "name"))
+        };
+        let mut sets = self.stores.list_owned_by(LEADER_WORKER_SET, service);
+        sets.retain(|set| is_surge_replica(set) && !is_terminating(set) && !is_planned(set));
+        sets.into_iter().map(|set| self.read_workload(service, &set, LEADER_WORKER_SET)).collect()
+    }
+
     fn read_workload(&self, service: &Value, planned: &Value, kind: Kind) -> PlannedWorkload {
         let key = NamespacedName::new(metadata_field(service, "namespace"), metadata_field(planned, "name"));
         let recent_crashes =
@@ -134,6 +144,11 @@ impl WorkloadReader<'_> {
             recent_crashes,
         }
     }
+}
+
+/// Returns whether a LeaderWorkerSet is an additional replica of a role.
+pub(crate) fn is_surge_replica(object: &Value) -> bool {
+    object["metadata"]["annotations"][SURGE_REPLICA].is_string()
 }
 
 fn workload_kind(object: &Value) -> Option<Kind> {

@@ -34,6 +34,9 @@ pub const REPLICA_INDEX: &str = "fusioninfer.io/replica-index";
 /// Label with the generation of the service that an object was rendered from.
 pub const REVISION: &str = "fusioninfer.io/revision";
 
+/// Annotation of the LeaderWorkerSet of an additional replica, which serves while the number of nodes of the others changes.
+pub const SURGE_REPLICA: &str = "fusioninfer.io/surge-replica";
+
 /// Annotation with the PodGroup of a Pod, read by Volcano.
 pub const GROUP_NAME: &str = "scheduling.k8s.io/group-name";
 /// Annotation with the task of a Pod, read by Volcano.

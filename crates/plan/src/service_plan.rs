@@ -70,6 +70,10 @@ pub struct ServicePlan {
     pub settings: BTreeMap<String, Vec<Setting>>,
     /// Complete Kubernetes objects in apply order; empty unless feasible.
     pub objects: Vec<Value>,
+    /// The additional replica of each role of a role-based service, by role name. It exists only while the number of nodes of the
+    /// other replicas changes.
+    #[serde(skip)]
+    pub surge_replicas: BTreeMap<String, Value>,
     /// Summary of the candidates of a plan [without candidates](Self::without_candidates).
     #[serde(skip)]
     pub candidate_summary: CandidateSummary,
@@ -179,6 +183,7 @@ impl ServicePlan {
         self.message = error.message;
         self.message_without_classes = None;
         self.objects = Vec::new();
+        self.surge_replicas = BTreeMap::new();
         self
     }
 
@@ -199,6 +204,7 @@ impl ServicePlan {
             Ok((topology, warnings)) => {
                 self.add_warnings(warnings);
                 self.objects = render::objects(&topology);
+                self.surge_replicas = render::surge_replicas(&topology);
                 if let Some(router) = &topology.router {
                     let picker = ComponentDecision { replicas: 1, nodes: 1, ..ComponentDecision::default() };
                     self.components.insert(router.role.clone(), picker);

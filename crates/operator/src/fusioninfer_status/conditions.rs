@@ -1,11 +1,11 @@
 //! Computes the conditions of a role-based service, `Ready` last.
 
-use cluster::{Condition, ConditionStatus, EventPolicy};
+use cluster::{Condition, ConditionStatus, EventPolicy, find_condition};
 
 use super::observations::FusionInferObservations;
 use super::role_state::RoleState;
 use super::spec_role::RoleKind;
-use crate::condition_reason::{ConditionReason, WorkloadReason};
+use crate::condition_reason::{ConditionReason, NO_SURGE_CAPACITY, WorkloadReason};
 use crate::failures::apply_failure;
 use crate::gang_status;
 use crate::kinds::{LEADER_WORKER_SET, POD_GROUP};
@@ -14,7 +14,7 @@ use crate::rollout::{ReadyFloor, Rollout, is_rollout_paused};
 use crate::route_status::RouteStatus;
 
 /// Returns all conditions. `Initialized`, `Active` and `Failed` are defined upstream. `GangScheduled` and `RouterReady`
-/// exist only for services with a gang or a router.
+/// exist only for services with a gang or a router, `NoSurgeCapacity` only while it is true.
 pub(super) fn conditions(observations: &FusionInferObservations<'_>, states: &[RoleState]) -> Vec<Condition> {
     let initialized = initialized(observations);
     let router = router_ready(observations, states);
@@ -23,6 +23,7 @@ pub(super) fn conditions(observations: &FusionInferObservations<'_>, states: &[R
     let mut conditions = vec![initialized, active(observations, states, &ready), failed(observations, states)];
     conditions.extend(observations.unlisted.is_empty().then(gang).flatten());
     conditions.extend(router);
+    conditions.extend(no_surge_capacity(observations, states));
     conditions.push(ready);
     conditions
 }
@@ -137,12 +138,16 @@ fn ready(observations: &FusionInferObservations<'_>, states: &[RoleState], initi
     if initialized.status != ConditionStatus::True {
         return Condition { type_: TYPE, status: ConditionStatus::False, ..initialized.clone() };
     }
+    let with_surge_replicas = |message: String| match observations.surge_replicas.message() {
+        Some(surge_replicas) => format!("{surge_replicas}. {message}"),
+        None => message,
+    };
     if let Some(problem) = most_urgent_problem(states) {
         let message = match rollout_progress(observations) {
             Some(progress) => format!("{progress}; {}", problem_message(problem)),
             None => problem_message(problem),
         };
-        return ConditionReason::from(problem).condition(TYPE, false, message);
+        return ConditionReason::from(problem).condition(TYPE, false, with_surge_replicas(message));
     }
     if states.iter().any(|state| state.ready < state.desired) {
         return ConditionReason::Workload(WorkloadReason::Starting).condition(TYPE, false, ready_replicas(states));
@@ -156,9 +161,24 @@ fn ready(observations: &FusionInferObservations<'_>, states: &[RoleState], initi
             let message = format!("{progress}; the rollout is paused, run `ostler rollout resume` to resume it");
             ConditionReason::RolloutPaused.condition(TYPE, false, message)
         }
-        Some(progress) => ConditionReason::Workload(WorkloadReason::RollingOut).condition(TYPE, false, progress),
+        Some(progress) => {
+            let message = with_surge_replicas(progress);
+            ConditionReason::Workload(WorkloadReason::RollingOut).condition(TYPE, false, message)
+        }
         None => ConditionReason::Ready.condition(TYPE, true, ready_replicas(states)),
     }
+}
+
+/// Returns a condition while a rollout stops replicas before their successors start.
+fn no_surge_capacity(observations: &FusionInferObservations<'_>, states: &[RoleState]) -> Option<Condition> {
+    let announced = find_condition(&observations.service["status"]["conditions"], NO_SURGE_CAPACITY);
+    let announced = announced.and_then(|announced| announced["message"].as_str()).unwrap_or_default();
+    let is_incomplete =
+        |state: &&RoleState| state.ready < state.desired || observations.rollouts.contains_key(&state.name);
+    let message = |state: &RoleState| observations.surge_replicas.interruption(&state.name, state.desired, announced);
+    let messages: Vec<String> = states.iter().filter(is_incomplete).filter_map(message).collect();
+    let condition = || ConditionReason::NoFreeAccelerators.condition(NO_SURGE_CAPACITY, true, messages.join("; "));
+    (observations.unlisted.is_empty() && !messages.is_empty()).then(condition)
 }
 
 /// Formats the rollouts in progress: `Rollout of role decode: 1 of 3 replicas are updated`.

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::spec_role::Role;
 use crate::rollout::Rollouts;
 use crate::route_status::RouteStatus;
+use crate::surge_replicas::SurgeReplicas;
 use crate::workloads::PlannedWorkload;
 
 /// Observations of one reconcile.
@@ -17,12 +18,14 @@ pub(crate) struct FusionInferObservations<'a> {
     pub(crate) plan: Option<&'a ServicePlan>,
     /// The roles of the spec.
     pub(crate) roles: &'a [Role],
-    /// The workloads of all roles.
+    /// The workloads of all roles, and their additional replicas.
     pub(crate) workloads: &'a [PlannedWorkload],
     /// The results of applying the planned objects.
     pub(crate) applied: &'a [ApplyResult],
     /// The rollouts by role.
     pub(crate) rollouts: &'a Rollouts,
+    /// The additional replicas by role.
+    pub(crate) surge_replicas: &'a SurgeReplicas,
     /// The status that Gateway controllers report for its route and pool.
     pub(crate) route_status: &'a RouteStatus,
     /// Workload kinds that cannot be listed, so that the state is unknown.

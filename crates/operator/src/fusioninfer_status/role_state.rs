@@ -146,14 +146,20 @@ impl Role {
 }
 
 /// Counts the replicas of an engine role. A replica is ready only if all its Pods are: a replica with 3 of 4 ready Pods
-/// is not ready (seed 002, ComponentStatus).
+/// is not ready (seed 002, ComponentStatus). One that is not updated yet may have another number of nodes. An additional replica
+/// counts instead of one that is being updated.
 fn engine_counts(role: &Role, workloads: &[&PlannedWorkload]) -> Counts {
-    let ready = workloads.iter().filter(|workload| ready_pods(workload) >= role.nodes).count();
+    let nodes = |workload: &PlannedWorkload| {
+        let size = workload.live.as_ref().and_then(|live| live.object["spec"]["leaderWorkerTemplate"]["size"].as_i64());
+        size.unwrap_or(role.nodes)
+    };
+    let ready = workloads.iter().filter(|workload| ready_pods(workload) >= nodes(workload)).count();
+    // A replica that is scaled down to fewer nodes may still have its former Pods.
+    let ready_pods: i64 = workloads.iter().map(|workload| ready_pods(workload).min(role.nodes)).sum();
     Counts {
         desired: role.replicas,
-        ready: i64::try_from(ready).unwrap_or(i64::MAX),
-        // A replica that is scaled down to fewer nodes may still have its former Pods.
-        ready_pods: workloads.iter().map(|workload| ready_pods(workload).min(role.nodes)).sum(),
+        ready: i64::try_from(ready).unwrap_or(i64::MAX).min(role.replicas),
+        ready_pods: ready_pods.min(role.replicas.saturating_mul(role.nodes)),
         exists: workloads.iter().any(|workload| workload.live.is_some()),
     }
 }

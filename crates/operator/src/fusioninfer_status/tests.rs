@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use cluster::{ApplyOutcome, ApplyResult, Condition, NamespacedName};
 use plan::ServicePlan;
 use plan::labels::{COMPONENT_TYPE, GROUP_NAME, REPLICA_INDEX, ROLE_NAME};
@@ -7,6 +9,7 @@ use super::role_state::Phase;
 use super::*;
 use crate::rollout::{self, Rollouts};
 use crate::route_status::RouteStatus;
+use crate::surge_replicas::SurgeReplicas;
 use crate::workloads::PlannedWorkload;
 
 /// Inputs of one status computation.
@@ -53,6 +56,7 @@ impl Scenario {
             workloads: &self.workloads,
             applied: &self.applied,
             rollouts: &self.rollouts,
+            surge_replicas: &SurgeReplicas::default(),
             route_status: self.route_status.as_ref().unwrap_or(&RouteStatus::NoParents),
             unlisted: &self.unlisted,
         };
@@ -373,7 +377,7 @@ fn reports_rollout_progress() {
     let mut scenario = gang_scenario(Pods::Ready(2), [Pods::Ready(4); 2]);
     let service = json!({"apiVersion": "fusioninfer.io/v1alpha1", "spec": scenario.spec});
     // The live objects were never applied by the operator, so all replicas are outdated.
-    scenario.rollouts = rollout::rollouts(&service, &scenario.workloads, Timestamp::UNIX_EPOCH);
+    scenario.rollouts = rollout::rollouts(&service, &scenario.workloads, &BTreeSet::new(), Timestamp::UNIX_EPOCH);
     scenario.rollouts.remove("prefill");
     let ready = scenario.condition("Ready");
     assert_eq!(

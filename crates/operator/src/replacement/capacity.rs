@@ -12,20 +12,20 @@ use crate::workloads::{LiveWorkload, PlannedWorkload};
 
 /// Accelerators for the planned Pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ReplacementCapacity {
+pub(crate) struct ReplacementCapacity {
     /// While the obsolete Pods run.
-    pub(super) with_obsolete: Room,
+    pub(crate) with_obsolete: Room,
     /// Once the obsolete Pods have stopped.
-    pub(super) without_obsolete: Room,
+    pub(crate) without_obsolete: Room,
 }
 
 /// How many planned Pods have accelerators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Room {
+pub(crate) struct Room {
     /// Planned Pods that are not scheduled and do not fit on free accelerators.
-    pub(super) missing_pods: u32,
+    pub(crate) missing_pods: u32,
     /// Whether every planned workload has one replica whose Pods are scheduled or fit.
-    pub(super) has_replica: bool,
+    pub(crate) has_replica: bool,
 }
 
 /// Pods of a planned workload with the same template.
@@ -69,6 +69,34 @@ pub(super) fn replacement_capacity(
     Some(ReplacementCapacity {
         with_obsolete: room(planned, nodes),
         without_obsolete: room(planned, nodes_without_pods(inventory.nodes(), &obsolete)),
+    })
+}
+
+/// Returns the accelerators for the update of the `replicas` of a role, of which those of `updated` stop first: with the
+/// additional replica `surge`, which starts while all run and stops only after the updated ones have started, and without it.
+/// `None` if the nodes are unknown.
+pub(crate) fn surge_capacity(
+    surge: &PlannedWorkload,
+    replicas: &[&PlannedWorkload],
+    updated: &[&PlannedWorkload],
+    inventory: &Inventory,
+) -> Option<ReplacementCapacity> {
+    let live = |workloads: &[&PlannedWorkload]| -> Vec<LiveWorkload> {
+        workloads.iter().filter_map(|workload| workload.live.clone()).collect()
+    };
+    let unstarted = |workload: &&PlannedWorkload| PlannedWorkload { live: None, ..(*workload).clone() };
+    let starting: Vec<PlannedWorkload> = updated.iter().map(unstarted).collect();
+    let beside_surge: Vec<PlannedWorkload> = starting.iter().chain([surge]).cloned().collect();
+    let stopped = live(updated);
+    let stopped_with_surge: Vec<LiveWorkload> = stopped.iter().cloned().chain(surge.live.clone()).collect();
+    let of_surge = replacement_capacity(std::slice::from_ref(surge), &live(replicas), inventory)?.with_obsolete;
+    let of_update = replacement_capacity(&beside_surge, &stopped, inventory)?.without_obsolete;
+    Some(ReplacementCapacity {
+        with_obsolete: Room {
+            missing_pods: of_surge.missing_pods.max(of_update.missing_pods),
+            has_replica: of_surge.has_replica && of_update.has_replica,
+        },
+        without_obsolete: replacement_capacity(&starting, &stopped_with_surge, inventory)?.without_obsolete,
     })
 }
 

@@ -8,7 +8,7 @@ use crate::readiness::is_pod_ready;
 use crate::workloads::LiveWorkload;
 
 /// Returns the Pods of a workload that serve requests: ready Pods of a Deployment, or ready leaders of a LeaderWorkerSet.
-pub(super) fn serving_pods(workload: &LiveWorkload) -> impl Iterator<Item = &Value> {
+pub(crate) fn serving_pods(workload: &LiveWorkload) -> impl Iterator<Item = &Value> {
     let is_set = workload.object["kind"] == LEADER_WORKER_SET.kind;
     workload.pods().filter(move |pod| is_pod_ready(pod) && (!is_set || pod["metadata"]["labels"][WORKER_INDEX] == "0"))
 }

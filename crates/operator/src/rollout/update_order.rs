@@ -28,13 +28,13 @@ pub(super) enum Health {
 
 /// Observed state of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ReplicaState {
+pub(crate) struct ReplicaState {
     /// Template compared to the plan.
     pub(super) template: TemplateState,
     /// Whether it serves requests.
     pub(super) health: Health,
     /// End of the minimum ready time of a replica without a readiness probe.
-    pub(super) ready_at: Option<Timestamp>,
+    pub(crate) ready_at: Option<Timestamp>,
 }
 
 /// Limits of a rollout.
@@ -85,6 +85,16 @@ impl ReplicaState {
     /// template is not the cause.
     pub(super) fn is_updating(&self) -> bool {
         self.template != TemplateState::Outdated && self.health == Health::Unready
+    }
+
+    /// Returns whether the replica serves requests.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.health == Health::Ready
+    }
+
+    /// Returns whether the replica has the planned template.
+    pub(crate) fn is_current(&self) -> bool {
+        self.template == TemplateState::Current
     }
 }
 

@@ -24,6 +24,7 @@ mod planned_objects;
 mod preview;
 mod quota;
 mod reselection;
+mod role_growth;
 mod role_validation;
 mod rollout_capacity;
 mod router;

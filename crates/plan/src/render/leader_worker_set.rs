@@ -23,6 +23,14 @@ pub(crate) fn replica(owner: &Owner, role: &Role, index: u32) -> Value {
     set
 }
 
+/// Renders an additional replica, with the next index. It is not a member of the gang, which does not count it.
+pub(crate) fn surge_replica(owner: &Owner, role: &Role) -> Value {
+    let outside_of_gang = Role { in_gang: false, ..role.clone() };
+    let mut set = replica(owner, &outside_of_gang, role.replicas.min);
+    set["metadata"]["annotations"] = json!({labels::SURGE_REPLICA: "true"});
+    set
+}
+
 /// Renders the LeaderWorkerSet `{service}-{role}` with all replicas. Omits `replicas` if an autoscaler manages the number.
 ///
 /// LeaderWorkerSet creates headless Services. A shared headless Service would have the same name as the component's Service, so

@@ -10,6 +10,8 @@ mod pool;
 mod router;
 mod service;
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use crate::owner::Owner;
@@ -43,6 +45,14 @@ pub(crate) fn objects(topology: &Topology) -> Vec<Value> {
         objects.push(pool::use_case_set(owner, labels, routing, router.as_ref()));
     }
     objects
+}
+
+/// Renders an additional replica of each role whose replicas are separate LeaderWorkerSets, by role name. Roles without replicas
+/// have none.
+pub(crate) fn surge_replicas(topology: &Topology) -> BTreeMap<String, Value> {
+    let has_replicas = |role: &&Role| role.workload == Workload::LeaderWorkerSetPerReplica && role.replicas.min > 0;
+    let surge_replica = |role: &Role| (role.name.clone(), leader_worker_set::surge_replica(&topology.owner, role));
+    topology.roles.iter().filter(has_replicas).map(surge_replica).collect()
 }
 
 /// Renders the Service, autoscaler and PodDisruptionBudget of a role.
