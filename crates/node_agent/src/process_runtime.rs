@@ -16,7 +16,7 @@ use crate::runtime::{ContainerConfig, ContainerExit, ContainerPurpose, Container
 use crate::volumes::paths;
 
 /// Runs `command` and `args` of a container as a process on the host, in its own process group. Images are ignored.
-/// Mount paths are replaced with the host paths of the volumes. `stop` sends SIGTERM to the group; when the main
+/// Mount paths are replaced with the host paths of the volumes. `stop` sends SIGTERM to the main process; when the main
 /// process exits, or the future is dropped, the rest of the group gets SIGKILL, as do the descendants that have left the
 /// group and the processes of exec probes. The process gets the environment variables of the container; `PATH` and
 /// `HOME` default to the values of this process.
@@ -111,7 +111,8 @@ fn working_dir(container: &ContainerConfig) -> Result<Option<PathBuf>, String> {
     Ok(container.default_working_dir.clone())
 }
 
-/// Waits for the process to exit. Sends SIGTERM when `stop` is cancelled.
+/// Waits for the process to exit. Sends SIGTERM when `stop` is cancelled, to this process only, as the kubelet does: it ends its
+/// children when their work is complete, for example a server the workers of its requests.
 async fn wait(
     child: &mut Child,
     processes: &ContainerProcesses,
@@ -119,7 +120,7 @@ async fn wait(
 ) -> std::io::Result<ExitStatus> {
     tokio::select! {
         status = child.wait() => return status,
-        () = stop.cancelled() => processes.signal_group(Signal::TERM),
+        () = stop.cancelled() => processes.terminate_main(),
     }
     child.wait().await
 }
@@ -141,6 +142,13 @@ fn container_exit(status: std::io::Result<ExitStatus>) -> ContainerExit {
 impl ContainerProcesses {
     fn new(child: &Child, marker: Option<String>) -> Self {
         Self { group: child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw), marker }
+    }
+
+    /// Sends SIGTERM to the main process, which has the id of the group. An error means that it has already exited.
+    fn terminate_main(&self) {
+        if let Some(pid) = self.group {
+            let _ = rustix::process::kill_process(pid, Signal::TERM);
+        }
     }
 
     /// Sends a signal to the process group. An error means that the group has already exited.
@@ -358,6 +366,25 @@ mod tests {
         // Without `exec`, the shell would wait for `sleep` before handling the signal.
         let exit = ProcessRuntime::default().run(shell_container("exec sleep 1000"), stop).await;
         assert_eq!(exit.code, 128 + 15);
+    }
+
+    /// A server completes the requests that its workers process.
+    #[tokio::test]
+    async fn children_do_not_receive_sigterm() {
+        let stop = CancellationToken::new();
+        let worker = "sh -c 'sleep 1; echo completed' & trap 'wait; exit 7' TERM; echo ready; wait; exit 1";
+        let container = shell_container(worker);
+        let log = container.log.clone();
+        let task = tokio::spawn({
+            let stop = stop.clone();
+            async move { ProcessRuntime::default().run(container, stop).await }
+        });
+        while log.lines(None).is_empty() {
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
+        stop.cancel();
+        assert_eq!(task.await.unwrap().code, 7);
+        assert_eq!(log.lines(None), ["ready\n", "completed\n"]);
     }
 
     #[tokio::test]

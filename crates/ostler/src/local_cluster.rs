@@ -47,6 +47,9 @@ pub(crate) struct LocalCluster {
     pub gateway: SocketAddr,
     pub metrics: SocketAddr,
     shutdown: CancellationToken,
+    gateway_shutdown: CancellationToken,
+    /// Cancelled when the gateway has completed its requests.
+    gateway_drained: CancellationToken,
 }
 
 // === impl LocalCluster ===
@@ -96,12 +99,21 @@ impl LocalCluster {
         tasks.spawn("API server", async move { embedded::serve(server, listeners.api, &credentials, token).await });
         spawn_operator(&mut tasks, &client, options, TcpListener::from_std(listeners.metrics)?, &shutdown);
         let gateway_listener = TcpListener::from_std(listeners.gateway)?;
-        spawn_gateway(&mut tasks, &client, gateway_options, gateway_listener, &shutdown);
-        Ok((Self { cluster, client, api, gateway, metrics, shutdown }, tasks))
+        let (gateway_shutdown, gateway_drained) = (shutdown.child_token(), CancellationToken::new());
+        let scheduler = spawn_pool_watch(&mut tasks, &client, &shutdown);
+        let serve = picker::serve_gateway(gateway_listener, scheduler, gateway_options, gateway_shutdown.clone());
+        let drained = gateway_drained.clone().drop_guard();
+        tasks.spawn("gateway", async move {
+            let _drained = drained;
+            serve.await
+        });
+        Ok((Self { cluster, client, api, gateway, metrics, shutdown, gateway_shutdown, gateway_drained }, tasks))
     }
 
-    /// Stops all containers and tasks.
+    /// Stops the gateway, and then all containers and tasks: engines complete the requests of the gateway while it drains.
     pub(crate) async fn stop(self, tasks: BackgroundTasks) {
+        self.gateway_shutdown.cancel();
+        self.gateway_drained.cancelled().await;
         self.shutdown.cancel();
         self.cluster.stop().await;
         tasks.join().await;
@@ -121,17 +133,15 @@ fn spawn_operator(
     tasks.spawn("operator", operator::run(client.clone(), options, shutdown.clone()));
 }
 
-/// Spawns the gateway and the watch of its backend pools.
-fn spawn_gateway(
+/// Spawns the watch of the backend pools. Returns the scheduler of the gateway.
+fn spawn_pool_watch(
     tasks: &mut BackgroundTasks,
     client: &Client,
-    options: GatewayOptions,
-    listener: TcpListener,
     shutdown: &CancellationToken,
-) {
+) -> Arc<picker::Scheduler> {
     let scheduler = Arc::new(picker::Scheduler::new(picker::SchedulingPolicy::default(), fastrand::u64(..)));
     tasks.spawn("backend pools", picker::watch_backend_pools(client.clone(), Arc::clone(&scheduler), shutdown.clone()));
-    tasks.spawn("gateway", picker::serve_gateway(listener, scheduler, options, shutdown.clone()));
+    scheduler
 }
 
 fn ports(admission: Arc<OperatorAdmission>, runtime: HostRuntime) -> Ports {

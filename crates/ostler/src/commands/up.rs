@@ -11,6 +11,7 @@ use engine::RequestMemory;
 use picker::GatewayOptions;
 
 use super::feature_gates::FeatureGates;
+use super::time_limit::TimeLimit;
 use crate::exit::Exit;
 use crate::host_runtime::{HostRuntime, SimulatedImages};
 use crate::images::Images;
@@ -26,9 +27,6 @@ use crate::{apply, demo, files, host_node, listener, node_groups, progress, repo
 
 /// Maximum time to wait for the decisions before the example commands are printed.
 const DECISION_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How long requests of the gateway may continue after the shutdown.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(clap::Args)]
 pub(crate) struct UpArgs {
@@ -64,6 +62,11 @@ pub(crate) struct UpArgs {
     /// Every response has the headers `x-ostler-endpoint`, `x-ostler-pod` and `x-ostler-decision`.
     #[arg(long)]
     debug_headers: bool,
+    /// Complete requests of the gateway for at most this long after Ctrl-C; 0 means no limit
+    ///
+    /// The engines run until then. A second Ctrl-C ends `ostler up` immediately.
+    #[arg(long, value_name = "DURATION", default_value = "2s")]
+    drain_timeout: TimeLimit,
     /// Do not create accelerator classes from node labels
     #[arg(long)]
     no_discovery: bool,
@@ -123,7 +126,7 @@ pub(super) async fn run(args: UpArgs) -> Result<Exit> {
 
     let options = operator::Options { discovery: !args.no_discovery, ..args.gates.options() };
     let gateway_options = GatewayOptions {
-        drain_timeout: Some(DRAIN_TIMEOUT),
+        drain_timeout: args.drain_timeout.duration(),
         // The demo prints them.
         debug_headers: args.debug_headers || args.demo,
         ..GatewayOptions::default()

@@ -1,10 +1,11 @@
 //! `ostler up`: the demo, shutdown, and explanations.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 
 use rstest::rstest;
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::session::{Session, TempDirectory, ostler, outcome, wait_until};
 
@@ -42,6 +43,40 @@ fn demo_prints_text() {
         stdout.replace(&data, "DIR").lines().map(|line| format!("{}\n", normalize(line))).collect();
     normalized = normalized.replace("# × ", "N × ");
     insta::assert_snapshot!(normalized);
+}
+
+/// Sends a request for a stream of `tokens` and returns the connection.
+fn request_stream(host: &str, tokens: u32) -> TcpStream {
+    let messages = json!([{"role": "user", "content": "hi"}]);
+    let body = json!({"model": "chat", "messages": messages, "max_tokens": tokens, "ignore_eos": true, "stream": true});
+    let (body, mut connection) = (body.to_string(), TcpStream::connect(host).unwrap());
+    let head = "POST /v1/chat/completions HTTP/1.0\r\nhost: x\r\ncontent-type: application/json";
+    write!(connection, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    connection
+}
+
+/// The engines run until the gateway has completed its requests.
+#[test]
+fn running_stream_is_completed_after_sigterm() {
+    let directory = TempDirectory::new();
+    let chat = json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService",
+        "metadata": {"name": "chat", "namespace": "default"}, "spec": {"model": {"name": "llama-3-2-3b-instruct"}}});
+    let file = directory.file("chat.json", &chat.to_string());
+    let session = Session::start(&["--drain-timeout", "10m", "-f", &file]);
+    let host = session.gateway.trim_start_matches("http://").to_owned();
+    wait_until("the engine", || {
+        let mut response = String::new();
+        request_stream(&host, 1).read_to_string(&mut response).unwrap();
+        response.contains(" 200 OK").then_some(())
+    });
+    let mut connection = request_stream(&host, 300);
+    let mut response = vec![0; 1000];
+    connection.read_exact(&mut response).unwrap();
+    assert_eq!(session.stop(Signal::TERM).1, Some(0));
+    connection.read_to_end(&mut response).unwrap();
+    let response = String::from_utf8(response).unwrap();
+    assert!(response.ends_with("data: [DONE]\n\n") && !response.contains("\"error\""), "{response}");
+    assert!(response.matches("chat.completion.chunk").count() > 300, "{response}");
 }
 
 /// Replaces numbers by `#`, addresses by `ADDRESS`, and the random response and Pod names by placeholders.
