@@ -53,6 +53,31 @@ fn formats_are_supported() {
     assert_eq!(formats.into_iter().collect::<Vec<_>>(), ["double", "int32", "int64"]);
 }
 
+/// How endpoints are scored is the configuration of the picker: the only weights of pools and use cases are those of targets.
+// spec: GW-9
+#[rstest]
+#[case("BackendPool", &["failureMode", "implicitUseCases", "modelServer", "queue", "selector", "targetPorts"])]
+#[case("LLMUseCase", &["modelName", "objective", "poolRef", "targetModels"])]
+#[case("LLMUseCaseSet", &["poolRef", "useCases"])]
+fn pools_and_use_cases_have_no_scorer_settings(#[case] kind: &str, #[case] fields: &[&str]) {
+    fn collect_weights(schema: &Value, path: &str, weights: &mut Vec<String>) {
+        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+            let path = format!("{path}.{name}");
+            if name.to_lowercase().contains("weight") || name.to_lowercase().contains("scor") {
+                weights.push(path.clone());
+            }
+            collect_weights(property, &path, weights);
+            collect_weights(&property["items"], &path, weights);
+        }
+    }
+    let crd = crds().into_iter().find(|crd| crd["spec"]["names"]["kind"] == kind).unwrap();
+    let spec = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+    assert_eq!(spec["properties"].as_object().unwrap().keys().collect::<Vec<_>>(), fields);
+    let mut weights = Vec::new();
+    collect_weights(spec, "spec", &mut weights);
+    assert!(weights.iter().all(|path| path.ends_with("targetModels.weight")), "{weights:?}");
+}
+
 // spec: RT-1
 #[rstest]
 #[case("ServingRuntime", "ClusterServingRuntime")]

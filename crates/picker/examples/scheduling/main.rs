@@ -1,6 +1,6 @@
 //! Compares policies for the selection of engines in a simulation, and prints a table of their times to first token.
 //!
-//! `cargo xtask bench scheduling`, or `cargo run --release -p picker --example scheduling [--small] [WORKLOAD]`.
+//! `cargo xtask bench scheduling`, or `cargo run --release -p picker --example scheduling [--small] [--rate=FACTOR] [WORKLOAD]`.
 
 mod distribution;
 mod engine;
@@ -15,57 +15,98 @@ use std::{io::Write, time::Duration};
 
 use fastrand::Rng;
 use policies::PolicyKind;
-use simulation::{Measurements, simulate};
+use simulation::simulate;
 use statistics::percentile;
 use workloads::{WORKLOADS, Workload};
 
 /// How much is simulated.
+#[derive(Debug, Clone, Copy)]
 struct Size {
     /// How long requests arrive.
     duration: Duration,
     seeds: u64,
+    /// Requests per second, relative to those of the workload.
+    rate: f64,
 }
 
-const FULL: Size = Size { duration: Duration::from_secs(180), seeds: 8 };
-const SMALL: Size = Size { duration: Duration::from_secs(30), seeds: 2 };
+const FULL: Size = Size { duration: Duration::from_secs(180), seeds: 8, rate: 1.0 };
+const SMALL: Size = Size { duration: Duration::from_secs(20), seeds: 2, rate: 1.0 };
 
 fn main() -> std::io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let size = if arguments.iter().any(|argument| argument == "--small") { SMALL } else { FULL };
+    let mut size = if arguments.iter().any(|argument| argument == "--small") { SMALL } else { FULL };
+    if let Some(rate) = arguments.iter().find_map(|argument| argument.strip_prefix("--rate=")?.parse().ok()) {
+        size.rate = rate;
+    }
     let filter = arguments.iter().find(|argument| !argument.starts_with("--")).map_or("", String::as_str);
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "P99 (P50) of the time to first token in ms, all requests of {} seeds\n", size.seeds)?;
-    let names: Vec<&str> = PolicyKind::ALL.iter().map(|kind| kind.name()).collect();
+    let names = PolicyKind::ALL.map(PolicyKind::name).join(" | ");
     writeln!(
         stdout,
-        "| workload | {} | P99 relative to the best other |\n|---|{}",
-        names.join(" | "),
-        "---|".repeat(names.len() + 1)
+        "| workload | {names} | P99 relative to the best other |\n|---|{}",
+        "---|".repeat(PolicyKind::ALL.len() + 1)
     )?;
     for workload in WORKLOADS.iter().filter(|workload| workload.name.contains(filter)) {
-        let mut row = format!("| {}", workload.name);
+        let mut row = format!("| {} |", workload.name);
         let mut p99 = Vec::new();
-        for kind in PolicyKind::ALL {
-            let mut measurements = run(workload, &size, kind)?;
-            p99.push(percentile(&mut measurements.first_token, 0.99));
-            let p50 = percentile(&mut measurements.first_token, 0.5);
-            row += &format!(" | {:.0} ({:.0})", p99.last().copied().unwrap_or(0.0) * 1e3, p50 * 1e3);
+        for mut seconds in times_to_first_token(workload, size)? {
+            p99.push(percentile(&mut seconds, 0.99));
+            row +=
+                &format!(" {:.0} ({:.0}) |", percentile(&mut seconds, 0.99) * 1e3, percentile(&mut seconds, 0.5) * 1e3);
         }
         let own = p99.pop().unwrap_or(f64::NAN);
-        let best = p99.iter().copied().fold(f64::INFINITY, f64::min);
-        writeln!(stdout, "{row} | {:.2} |", own / best)?;
+        let best = p99.into_iter().fold(f64::INFINITY, f64::min);
+        writeln!(stdout, "{row} {:.2} |", own / best)?;
     }
     Ok(())
 }
 
-/// Simulates `workload` with all seeds.
-fn run(workload: &Workload, size: &Size, kind: PolicyKind) -> std::io::Result<Measurements> {
-    let mut measurements = Measurements::default();
+/// Simulates `workload` with all seeds. Returns the times to first token of all requests in seconds, by policy.
+fn times_to_first_token(workload: &Workload, size: Size) -> std::io::Result<[Vec<f64>; PolicyKind::ALL.len()]> {
+    let mut seconds = PolicyKind::ALL.map(|_| Vec::new());
     for seed in 0..size.seeds {
-        let trace = (workload.trace)(size.duration, &mut Rng::with_seed(seed));
-        let Measurements { first_token, output_token } = simulate(workload, &trace, kind, seed)?;
-        measurements.first_token.extend(first_token);
-        measurements.output_token.extend(output_token);
+        let mut trace = (workload.trace)(size.duration.mul_f64(size.rate), &mut Rng::with_seed(seed));
+        trace.arrivals.iter_mut().for_each(|(time, _)| *time = time.div_f64(size.rate));
+        for (kind, seconds) in PolicyKind::ALL.into_iter().zip(&mut seconds) {
+            seconds.extend(simulate(workload, &trace, kind, seed)?);
+        }
     }
-    Ok(measurements)
+    Ok(seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    /// Never worse than round robin, better where prompts share prefixes, and within 5 % of the best.
+    #[rstest]
+    #[case("multi-turn chat", 0.8)]
+    #[case("shared-prefix RAG", 0.8)]
+    #[case("long documents", 1.0)]
+    #[case("bursts", 1.0)]
+    #[case("LoRA mix", 1.0)]
+    #[case("mixed prompt sizes", 1.0)]
+    #[case("one slow engine", 1.0)]
+    #[case("stale metrics, 2 gateways", 1.0)]
+    // spec: GW-22
+    fn default_policy_has_the_lowest_p99(#[case] name: &str, #[case] round_robin_limit: f64) {
+        let workload = WORKLOADS.iter().find(|workload| workload.name == name).unwrap();
+        let p99 = times_to_first_token(workload, SMALL).unwrap().map(|mut seconds| percentile(&mut seconds, 0.99));
+        let own = p99[PolicyKind::ALL.len() - 1];
+        for (kind, other) in PolicyKind::ALL.into_iter().zip(p99) {
+            let limit = if kind == PolicyKind::RoundRobin { round_robin_limit } else { 1.05 };
+            assert!(own <= limit * other, "{kind:?}: {p99:?}");
+        }
+    }
+
+    #[test]
+    fn simulations_are_reproducible() {
+        let workload = &WORKLOADS[0];
+        let size = Size { duration: Duration::from_secs(5), ..SMALL };
+        let run = || times_to_first_token(workload, size).unwrap();
+        assert_eq!(run(), run());
+    }
 }

@@ -18,15 +18,6 @@ use crate::{
 /// Time from a gateway to an engine.
 const NETWORK_DELAY: Duration = Duration::from_millis(1);
 
-/// How often simulated requests waited, and for how long.
-#[derive(Debug, Default)]
-pub(crate) struct Measurements {
-    /// Time to first token of each request, in seconds.
-    pub(crate) first_token: Vec<f64>,
-    /// Time from the first to the last token divided by the number of tokens after the first, in seconds.
-    pub(crate) output_token: Vec<f64>,
-}
-
 /// Something that happens at a time.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
@@ -51,20 +42,16 @@ struct Simulation<'a> {
     /// Gateway of each request.
     gateway_of: Vec<usize>,
     arrived: Vec<Duration>,
-    first_token: Vec<Duration>,
     /// Metrics on their way to a gateway, by gateway and engine.
     pages: Vec<VecDeque<Gauges>>,
     unfinished: usize,
-    measurements: Measurements,
+    /// Times to first token in seconds.
+    first_token_seconds: Vec<f64>,
 }
 
-/// Runs `trace` until all requests are finished, with gateways that select engines by policies of `kind`.
-pub(crate) fn simulate(
-    workload: &Workload,
-    trace: &Trace,
-    kind: PolicyKind,
-    seed: u64,
-) -> std::io::Result<Measurements> {
+/// Runs `trace` until all requests are finished, with gateways that select engines by policies of `kind`. Returns the times to
+/// first token in seconds.
+pub(crate) fn simulate(workload: &Workload, trace: &Trace, kind: PolicyKind, seed: u64) -> std::io::Result<Vec<f64>> {
     // Policies that read the clock see the time of the simulation.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
     Ok(runtime.block_on(async {
@@ -77,7 +64,7 @@ pub(crate) fn simulate(
             }
             simulation.handle(event);
         }
-        simulation.measurements
+        simulation.first_token_seconds
     }))
 }
 
@@ -101,10 +88,9 @@ impl<'a> Simulation<'a> {
             metrics_delay: workload.metrics_delay,
             gateway_of: (0..count).map(|_| rng.usize(..workload.gateways)).collect(),
             arrived: vec![Duration::ZERO; count],
-            first_token: vec![Duration::ZERO; count],
             pages: vec![VecDeque::new(); workload.gateways * ENGINES],
             unfinished: count,
-            measurements: Measurements::default(),
+            first_token_seconds: Vec::new(),
             rng,
         };
         for (time, request) in &trace.arrivals {
@@ -168,17 +154,11 @@ impl<'a> Simulation<'a> {
     fn handle_output(&mut self, output: Output) {
         match output {
             Output::FirstToken(request) => {
-                self.first_token[request] = self.now;
-                self.measurements.first_token.push((self.now - self.arrived[request]).as_secs_f64());
+                self.first_token_seconds.push((self.now - self.arrived[request]).as_secs_f64());
                 self.gateways[self.gateway_of[request]].first_token(request);
             }
             Output::Finished(request) => {
                 self.unfinished -= 1;
-                let Some(later_tokens) = self.trace.requests[request].output_tokens.checked_sub(1) else { return };
-                if later_tokens > 0 {
-                    let seconds = (self.now - self.first_token[request]).as_secs_f64();
-                    self.measurements.output_token.push(seconds / later_tokens as f64);
-                }
                 self.gateways[self.gateway_of[request]].finished(request);
                 if let Some((next, pause)) = self.trace.requests[request].next {
                     self.add(self.now + pause, Event::Arrival { request: next });

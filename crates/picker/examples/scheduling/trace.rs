@@ -147,7 +147,11 @@ impl Text {
     fn append_to(self, body: &mut String) {
         let mut rng = Rng::with_seed(self.seed);
         for _ in 0..self.tokens {
-            body.extend(std::iter::repeat_with(|| rng.lowercase()).take(self.token_bytes - 1));
+            let mut bits = rng.u32(..);
+            for _ in 1..self.token_bytes {
+                body.push(char::from(b'a' + (bits % 26) as u8));
+                bits /= 26;
+            }
             body.push(' ');
         }
     }

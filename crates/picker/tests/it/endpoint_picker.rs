@@ -43,6 +43,7 @@ async fn returns_ready_endpoints_as_pods_change() {
 }
 
 #[tokio::test]
+// spec: GW-7
 async fn conversation_stays_on_its_endpoint_and_requests_in_flight_count() {
     let fixture = PickerFixture::start("").await;
     fixture.create_pool();
