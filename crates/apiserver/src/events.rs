@@ -5,12 +5,13 @@ use std::hash::Hasher as _;
 use apimachinery::{CaughtPanic, Status, catch_panic, object, time};
 use serde_json::{Value, json};
 
+use crate::async_worker;
 use crate::core::Core;
 use crate::store::{CollectionKey, ObjectKey};
 use crate::write::{self, Proposal, Subresource, WriteOptions, WriteRequest};
 
 /// Name under which Events are stored.
-const EVENTS: &str = "events";
+pub(crate) const EVENTS: &str = "events";
 /// Lifetime of an Event in seconds; the default of kube-apiserver's `--event-ttl`.
 const TTL_SECONDS: i64 = 3600;
 /// Minimum interval between two sweeps of expired Events, in seconds.
@@ -47,12 +48,15 @@ pub(crate) fn report_panic(core: &Core, subject: &Value, panic: &CaughtPanic, co
     }
 }
 
-/// Deletes expired Events. Runs when an Event is recorded, so that an idle cluster does no work, and at most once per
-/// minute, to limit the load on a busy cluster.
+/// Deletes expired Events. Runs when an Event is recorded or created by a client, so that an idle cluster does no work, and at
+/// most once per minute, to limit the load on a busy cluster. Reads all Events, outside of the async workers.
 pub(crate) fn remove_expired(core: &Core) {
-    if !core.start_event_sweep(SWEEP_INTERVAL_SECONDS) {
-        return;
+    if core.start_event_sweep(SWEEP_INTERVAL_SECONDS) {
+        async_worker::leave(|| remove_older_than_ttl(core));
     }
+}
+
+fn remove_older_than_ttl(core: &Core) {
     let cutoff = object::format_time(time::add_seconds(core.now(), -TTL_SECONDS));
     let all_namespaces = CollectionKey { resource: EVENTS.to_owned(), namespace: None };
     for (key, stored) in core.store.list(&all_namespaces).objects {
@@ -129,4 +133,50 @@ fn increment_count(core: &Core, event: &Value, now: &str) -> Result<(), Status> 
     };
     let propose = |_: Option<&Value>| Ok(Proposal::Update(event.clone()));
     write::modify(core, &request, object::name(&event), &propose).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::ports::{Clock, ServerPorts};
+    use crate::server::Server;
+
+    /// A clock with seconds since the epoch.
+    #[derive(Default)]
+    struct ManualClock(AtomicI64);
+
+    impl Clock for ManualClock {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_second(self.0.load(Ordering::Relaxed)).unwrap()
+        }
+    }
+
+    /// No built-in controller records an Event.
+    #[test]
+    fn events_of_clients_expire() {
+        let clock = Arc::new(ManualClock::default());
+        let server = Server::new(&ServerPorts { clock: Arc::<ManualClock>::clone(&clock), ..ServerPorts::default() });
+        let create = |name: &str| {
+            let involved = json!({"kind": "ConfigMap", "namespace": "default", "name": "x"});
+            let metadata = json!({"namespace": "default", "name": name});
+            server.create(EVENTS, json!({"metadata": metadata, "involvedObject": involved})).unwrap();
+        };
+        let names =
+            || -> Vec<String> { server.list(EVENTS).iter().map(|event| object::name(event).to_owned()).collect() };
+        for (seconds, name, expected) in [
+            (1_000_000, "a", vec!["a"]),
+            (1_003_000, "b", vec!["a", "b"]),
+            (1_004_000, "c", vec!["b", "c"]),
+            (1_004_030, "d", vec!["b", "c", "d"]),
+        ] {
+            clock.0.store(seconds, Ordering::Relaxed);
+            create(name);
+            assert_eq!(names(), expected, "at {seconds}");
+        }
+    }
 }

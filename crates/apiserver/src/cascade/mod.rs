@@ -31,6 +31,9 @@ const MAX_CHEAP_STEPS: usize = 4;
 
 /// Carries out everything that follows from a committed write.
 pub(crate) fn run(core: &Core, committed: Committed) {
+    if committed.key.resource == events::EVENTS {
+        events::remove_expired(core);
+    }
     drain(core, consequences(committed));
 }
 
