@@ -1,7 +1,10 @@
 //! Tests of the endpoint picker behind a real Envoy.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -9,7 +12,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use engine::{Config, Timing};
-use picker::ServingCertificate;
+use picker::{ServingCertificate, parse_config};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -57,13 +60,13 @@ impl ManualEngine {
     }
 }
 
-/// Returns a server whose responses contain its requests.
-fn echo_server() -> axum::Router {
-    let echo = |headers: HeaderMap, body: Bytes| async move {
+/// Returns a server whose responses contain its requests, and `host`.
+fn echo_server(host: u8) -> axum::Router {
+    let echo = move |headers: HeaderMap, body: Bytes| async move {
         let headers: serde_json::Map<String, Value> =
             headers.iter().map(|(name, value)| (name.to_string(), value.to_str().unwrap().into())).collect();
         let body = String::from_utf8(body.to_vec()).unwrap();
-        Response::new(Body::from(json!({"headers": headers, "body": body}).to_string()))
+        Response::new(Body::from(json!({"host": host, "headers": headers, "body": body}).to_string()))
     };
     axum::Router::new().route("/v1/completions", axum::routing::post(echo))
 }
@@ -124,7 +127,7 @@ async fn start_stream(
 async fn requests_are_sent_to_the_selected_endpoint() {
     let fixture = PickerFixture::start("").await;
     fixture.create_pool();
-    let _engines = [2, 3].map(|host| fixture.start_server(host, "worker", echo_server()));
+    let _engines = [2, 3].map(|host| fixture.start_server(host, "worker", echo_server(host)));
     wait_for_endpoints(&fixture, 2).await;
     let envoy = Envoy::start(&EnvoyConfig::new(vec![fixture.ext_proc_address])).await;
     let body = r#"{"model": "m", "prompt": "x"}"#;
@@ -138,7 +141,7 @@ async fn requests_are_sent_to_the_selected_endpoint() {
         ];
         let echo = post(envoy.address, &forged, body).await.json();
         let header = |name: &str| echo["headers"][name].as_str().map(str::to_owned);
-        assert_eq!(echo["body"], body);
+        assert_eq!((&echo["host"], &echo["body"]), (&json!(host), &json!(body)));
         assert_eq!(header("x-gateway-destination-endpoint"), Some(endpoint));
         assert_eq!((header("x-prefiller-host-port"), header("x-request-id")), (None, Some("r".to_owned())));
     }
@@ -149,13 +152,79 @@ async fn requests_are_sent_to_the_selected_endpoint() {
     assert_eq!(envoy.ext_proc_stat("streams_failed").await, 0);
 }
 
+const QUEUE_CONFIG: &str = "
+apiVersion: inference.networking.x-k8s.io/v1alpha1
+kind: EndpointPickerConfig
+plugins: [{type: queue-scorer}]
+";
+
+/// Waits until the gateway sends requests to the engine `host` only.
+async fn wait_for_host(gateway: SocketAddr, host: u8) {
+    let body = r#"{"model": "chat", "prompt": "x"}"#;
+    let is_selected = async || {
+        for _ in 0..5 {
+            if post(gateway, &[], body).await.json()["host"] != host {
+                return false;
+            }
+        }
+        true
+    };
+    wait_until(&format!("requests to host {host}"), is_selected).await;
+}
+
+// spec: GW-14
+#[tokio::test]
+#[ignore = "needs Envoy: cargo xtask test --with envoy"]
+async fn envoy_and_the_native_gateway_select_the_same_endpoint() {
+    let fixture = PickerFixture::start(QUEUE_CONFIG).await;
+    fixture.create_pool();
+    let queues: [Arc<AtomicU64>; 3] = Default::default();
+    let servers = (2_u8..).zip(&queues).map(|(host, queue)| {
+        let queue = Arc::clone(queue);
+        let metrics = move || async move { format!("vllm:num_requests_waiting {}\n", queue.load(Relaxed)) };
+        let router = echo_server(host).route("/metrics", axum::routing::get(metrics));
+        fixture.start_server(host, "worker", router)
+    });
+    let _servers: Vec<_> = servers.collect();
+    wait_for_endpoints(&fixture, 3).await;
+    let envoy = Envoy::start(&EnvoyConfig::new(vec![fixture.ext_proc_address])).await;
+    let policy = parse_config(QUEUE_CONFIG).unwrap().policy;
+    let native = gateway_fixture::start_with_policy(Vec::new(), &[], policy).await;
+    let addresses = [2, 3, 4].map(|host| fixture.address(host));
+    native.scheduler.replace(vec![gateway_fixture::pool(&native.scheduler, &addresses, &[])]);
+    for lengths in [[0, 4, 9], [9, 0, 4], [4, 9, 0], [4, 0, 9]] {
+        queues.iter().zip(lengths).for_each(|(queue, length)| queue.store(length, Relaxed));
+        let shortest = (2_u8..).zip(lengths).find(|(_, length)| *length == 0).unwrap().0;
+        wait_for_host(envoy.address, shortest).await;
+        wait_for_host(native.gateway, shortest).await;
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs Envoy: cargo xtask test --with envoy"]
+async fn decoder_receives_the_address_of_a_prefiller() {
+    let fixture = PickerFixture::start("").await;
+    fixture.create_pool();
+    let types = [(2, "prefiller"), (3, "decoder"), (4, "prefiller")];
+    let _servers = types.map(|(host, role)| fixture.start_server(host, role, echo_server(host)));
+    wait_for_endpoints(&fixture, 3).await;
+    let envoy = Envoy::start(&EnvoyConfig::new(vec![fixture.ext_proc_address])).await;
+    let prefillers = [2, 4].map(|host| fixture.address(host).to_string());
+    for number in 0..8 {
+        let body = json!({"model": "m", "prompt": format!("prompt {number}")}).to_string();
+        let echo = post(envoy.address, &[("x-prefiller-host-port", "127.0.0.1:1")], &body).await.json();
+        let prefiller = echo["headers"]["x-prefiller-host-port"].as_str().unwrap().to_owned();
+        assert!(echo["host"] == 3 && prefillers.contains(&prefiller), "{echo}");
+    }
+}
+
 // spec: GW-52
 #[tokio::test]
 #[ignore = "needs Envoy: cargo xtask test --with envoy"]
 async fn only_the_model_changes_in_long_bodies() {
     let fixture = PickerFixture::start_with("", install_definitions).await;
     fixture.create_pool();
-    let _engine = fixture.start_server(2, "worker", echo_server());
+    let _engine = fixture.start_server(2, "worker", echo_server(2));
     fixture.start_engine_with(3, "worker", simulated_engine());
     wait_for_endpoints(&fixture, 2).await;
     create_use_case(&fixture).await;
