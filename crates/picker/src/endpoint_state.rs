@@ -118,6 +118,7 @@ impl EndpointState {
 
     /// Records the metrics of a scrape.
     pub(crate) fn record_metrics(&self, metrics: EngineMetrics, now: Instant) {
+        self.health.record_sleep(metrics.is_asleep, now);
         let peak_requests = self.peak_requests.swap(self.requests(), Relaxed);
         let mut last_report = self.last_report.lock().unwrap_or_else(PoisonError::into_inner);
         let previous_peak = last_report.as_ref().map_or(0, |report| report.peak_requests);

@@ -121,9 +121,7 @@ fn record(result: ScrapeResult, address: SocketAddr, state: &EndpointState) {
         }
     }
     if let ScrapeResult::Metrics(metrics) = result {
-        let now = Instant::now();
-        state.health.record_sleep(metrics.is_asleep, now);
-        state.record_metrics(metrics, now);
+        state.record_metrics(metrics, Instant::now());
     }
 }
 

@@ -135,6 +135,8 @@ picker --pool-name p --cert-path missing
 picker --pool-name p --request-memory 32Mi
 gateway --request-memory 16Mi
 gateway --request-memory 256MB
+gateway --cert-path missing
+gateway --api-keys missing
 picker --pool-name p --metrics-endpoint-auth
 picker --pool-name p --kv-cache-usage-percentage-metric my:usage
 ";

@@ -7,6 +7,7 @@ use crate::gateway_fixture::{
     start_with_listeners, start_with_options, unreachable_address, wait_until,
 };
 use engine::{Config, Timing};
+use futures::FutureExt as _;
 use picker::GatewayOptions;
 use rstest::rstest;
 use tokio::{
@@ -386,6 +387,53 @@ async fn mixed_pool_learns_which_engine_serves_a_model() {
         retries += usize::from(response.header("x-ostler-decision").unwrap().ends_with("after 1 failed"));
     }
     assert!(retries <= 2, "{retries} requests were sent to an engine that does not serve their model");
+}
+
+/// A sleeping engine accepts requests and does not respond; its health check succeeds.
+#[tokio::test]
+async fn sleeping_engine_receives_no_request() {
+    let sleeping = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let fixture = start(vec![engine_config(&["chat"])], &[]).await;
+    let addresses = [sleeping.local_addr().unwrap(), fixture.engines[0]];
+    let state = fixture.scheduler.endpoint_state(addresses[0], "");
+    assert!(state.begin_scraping());
+    let page = |awake: u8| format!("vllm:engine_sleep_state{{sleep_state=\"awake\"}} {awake}.0\n");
+    state.record_metrics_page(&page(0), tokio::time::Instant::now());
+    fixture.scheduler.replace(vec![pool(&fixture.scheduler, &addresses, &[])]);
+    for _ in 0..16 {
+        assert_eq!(post(fixture.gateway, "/v1/chat/completions", CHAT).await.status(), 200);
+    }
+    state.record_metrics_page(&page(1), tokio::time::Instant::now());
+    let _busy = fixture.scheduler.endpoint_state(addresses[1], "").begin(1_000_000);
+    let _client = send(fixture.gateway, "POST", "/v1/chat/completions", CHAT).await;
+    let (mut connection, _) = sleeping.accept().await.unwrap();
+    assert!(read_request(&mut connection).await, "it receives requests once it is awake");
+}
+
+/// After the first byte, the client has a part of the response.
+#[tokio::test]
+async fn request_is_not_retried_after_the_first_byte() {
+    let listeners = [TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap()];
+    let fixture = start_with_listeners(&listeners).await;
+    let [first, second] = listeners;
+    for address in &fixture.engines {
+        fixture.scheduler.endpoint_state(*address, "").begin_scraping();
+    }
+    fixture.scheduler.replace(vec![pool(&fixture.scheduler, &fixture.engines, &[])]);
+    let client = send(fixture.gateway, "POST", "/v1/completions", CHAT).await;
+    let ((mut connection, _), other) = tokio::select! {
+        accepted = first.accept() => (accepted.unwrap(), second),
+        accepted = second.accept() => (accepted.unwrap(), first),
+    };
+    assert!(read_request(&mut connection).await);
+    connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{").await.unwrap();
+    drop(connection);
+    let mut response = Vec::new();
+    let mut client = client;
+    client.read_to_end(&mut response).await.ok();
+    let response = String::from_utf8(response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 200") && response.ends_with("\r\n\r\n{"), "{response}");
+    assert!(other.accept().now_or_never().is_none(), "the other engine receives nothing");
 }
 
 #[tokio::test]
