@@ -41,13 +41,13 @@ impl Routes {
     ) -> DesiredObject {
         match (self.live(&planned), retained) {
             (Some(_), Some(_)) if planned["kind"] == LLM_USE_CASE_SET.kind => DesiredObject::Defer(planned),
-            (Some(live), Some(obsolete)) if is_routing_kind(&planned) => {
+            (Some(live), Some(obsolete)) if is_routing_kind(&planned) && is_replaced(&planned, live, obsolete) => {
                 DesiredObject::Apply(retained_route(planned, live, obsolete))
             }
             (live, _) if is_routing_kind(&planned) && self.selects_obsolete_group(&planned, workloads) => {
                 route_to_planned(planned, live, workloads)
             }
-            (Some(live), None) if is_routing_kind(&planned) => {
+            (Some(live), _) if is_routing_kind(&planned) => {
                 DesiredObject::Apply(route_by_port(&planned, live, workloads).unwrap_or(planned))
             }
             _ => DesiredObject::Apply(planned),
@@ -105,6 +105,15 @@ impl Routes {
         };
         self.pods.iter().any(is_selected)
     }
+}
+
+/// Returns whether the workload of the component of a planned or live route is replaced by one of another kind or name.
+fn is_replaced(planned: &Value, live: &Value, obsolete: &[LiveWorkload]) -> bool {
+    let routes = [planned, live];
+    obsolete.iter().any(|workload| {
+        let component = &workload.object["metadata"]["labels"][COMPONENT];
+        routes.iter().any(|route| route["spec"]["selector"][COMPONENT] == *component)
+    })
 }
 
 fn is_routing_kind(object: &Value) -> bool {
@@ -194,4 +203,52 @@ fn restrict(route: &mut Value, labels: Map<String, Value>) {
     let Some(selector) = route["spec"]["selector"].as_object_mut() else { return };
     RESTRICTING_LABELS.iter().for_each(|label| drop(selector.remove(*label)));
     selector.extend(labels);
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    /// Returns a ready Pod of a Deployment of `component` that serves on `port`.
+    fn pod(component: &str, hash: &str, port: u16) -> Arc<Value> {
+        Arc::new(json!({"metadata": {"labels": {COMPONENT: component, POD_TEMPLATE_HASH: hash}},
+            "spec": {"containers": [{"ports": [{"containerPort": port}]}]},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]}}))
+    }
+
+    fn deployment(component: &str) -> Value {
+        json!({"kind": "Deployment", "metadata": {"name": component, "labels": {COMPONENT: component}}})
+    }
+
+    fn service(component: &str, port: u16) -> Value {
+        json!({"kind": "Service", "metadata": {"name": component},
+            "spec": {"selector": {COMPONENT: component}, "ports": [{"port": 80, "targetPort": port}]}})
+    }
+
+    /// The obsolete engine serves while its replacement starts. The route of the decoder follows the port of the decoder's Pods.
+    #[rstest]
+    #[case::replaced_component("engine", "engine", (8000, "old"))]
+    #[case::other_component("decoder", "engine", (9000, "new"))]
+    #[case::both_are_replaced("decoder", "decoder", (8000, "old"))]
+    fn route_is_retained_for_replaced_components(
+        #[case] component: &str,
+        #[case] obsolete: &str,
+        #[case] (expected_port, expected_template): (u16, &str),
+    ) {
+        let pods = vec![pod(component, "old", 8000), pod(component, "new", 9000)];
+        let live = LiveWorkload { object: Arc::new(deployment(component)), pods: pods.clone() };
+        let planned = PlannedWorkload::new(
+            deployment(component),
+            Some(deployment(component)),
+            pods.iter().map(|pod| (**pod).clone()).collect(),
+        );
+        let obsolete = LiveWorkload { object: Arc::new(deployment(obsolete)), pods: live.pods[..1].to_vec() };
+        let routes = Routes { live: vec![Arc::new(service(component, 8000))], pods };
+        let route = routes.desired_route(service(component, 9000), Some(&[obsolete]), &[planned]);
+        let spec = &route.object()["spec"];
+        assert_eq!(spec["ports"][0]["targetPort"], expected_port);
+        assert_eq!(spec["selector"][POD_TEMPLATE_HASH], expected_template);
+    }
 }
