@@ -203,7 +203,8 @@ impl ObjectDiff {
         if change != Change::NotApplied {
             diff.diff = diff.unified(preview);
         }
-        Some(diff)
+        // An apply may change only metadata that the diff omits, such as the managed fields.
+        (change != Change::Updated || !diff.diff.is_empty()).then_some(diff)
     }
 
     fn unified(&self, preview: &ObjectPreview) -> String {
@@ -293,6 +294,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// `kubectl apply` of a manifest that `ostler up -f` applied before changes only its annotation.
+    #[rstest]
+    #[case::annotation(json!({LAST_APPLIED: "{}"}), "Nothing would change (0 services).\n")]
+    #[case::label(json!({"a": "b"}), "1 object would be updated; no Pod would restart.\n")]
+    fn change_without_a_diff_is_no_update(#[case] annotations: Value, #[case] expected: &str) {
+        let object = |annotations: Value| {
+            json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService",
+            "metadata": {"name": "chat", "namespace": "n", "annotations": annotations}})
+        };
+        let preview = ObjectPreview::new(Some(object(annotations)), Some(object(json!({}))));
+        let text = PlanDiff::new(&[preview], Vec::new()).render();
+        assert!(text.ends_with(expected), "{text}");
+        assert_eq!(text.contains("---"), !expected.starts_with("Nothing"), "{text}");
+    }
 
     #[rstest]
     #[case::only_last_applied(json!({LAST_APPLIED: "{}"}), "metadata:\n  name: chat\n")]
