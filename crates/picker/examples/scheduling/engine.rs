@@ -7,7 +7,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use crate::{
     kv_cache::{BLOCK_TOKENS, BlockTable, KvCache},
-    trace::Request,
+    trace::{Request, adapter_name},
 };
 
 /// Maximum number of tokens per step (default of vLLM's API server).
@@ -313,9 +313,4 @@ impl Gauges {
              waiting_lora_adapters=\"{waiting_adapters}\"}} 1\n"
         )
     }
-}
-
-/// Returns the model name of an adapter.
-pub(crate) fn adapter_name(adapter: usize) -> String {
-    format!("adapter-{adapter}")
 }

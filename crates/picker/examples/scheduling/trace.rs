@@ -4,7 +4,7 @@ use std::{fmt::Write, ops::Range, time::Duration};
 
 use fastrand::Rng;
 
-use crate::{engine::adapter_name, kv_cache::BLOCK_TOKENS};
+use crate::kv_cache::BLOCK_TOKENS;
 
 /// Requests to a group of engines.
 #[derive(Debug)]
@@ -126,6 +126,11 @@ fn block_hashes(adapter: Option<usize>, texts: impl Iterator<Item = Text>) -> Ve
         }
     }
     hashes
+}
+
+/// Returns the model name of an adapter.
+pub(crate) fn adapter_name(adapter: usize) -> String {
+    format!("adapter-{adapter}")
 }
 
 /// Mixes the bits of a number (splitmix64).

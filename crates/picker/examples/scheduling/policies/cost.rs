@@ -10,7 +10,7 @@ use std::{
 use picker::{AdmittedRequest, Endpoint, Pool, PromptTokenRange, Scheduler, SchedulingPolicy};
 use tokio::time::Instant;
 
-use super::Policy;
+use super::policy::Policy;
 use crate::{engine::Gauges, trace::Request};
 
 /// Path of the requests.

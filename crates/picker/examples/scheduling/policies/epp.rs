@@ -9,7 +9,7 @@ use std::{
 
 use fastrand::Rng;
 
-use super::Policy;
+use super::policy::Policy;
 use crate::{engine::Gauges, trace::Request};
 
 /// Flag `refresh-metrics-interval`.

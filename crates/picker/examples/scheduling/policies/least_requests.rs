@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::Policy;
+use super::policy::Policy;
 use crate::trace::Request;
 
 pub(super) struct LeastRequests {

@@ -1,6 +1,6 @@
 //! Each engine in turn.
 
-use super::Policy;
+use super::policy::Policy;
 use crate::trace::Request;
 
 pub(super) struct RoundRobin {

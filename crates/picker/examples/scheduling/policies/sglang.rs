@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::Policy;
+use super::policy::Policy;
 use crate::trace::Request;
 
 /// `--cache-threshold`: fraction of the text that must match.
