@@ -6,6 +6,7 @@ mod engine_request_body;
 mod event_stream;
 mod forwarded_headers;
 mod models;
+mod options;
 mod proxied_request;
 mod proxy;
 mod response;
@@ -23,28 +24,13 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    api_keys::ApiKeys, request::DEFAULT_REQUEST_MEMORY, scheduler::Scheduler, serving_certificate::ServingCertificate,
-};
+pub use options::GatewayOptions;
+
+use crate::{scheduler::Scheduler, serving_certificate::ServingCertificate};
 use proxy::Proxy;
 
 /// Maximum number of client connections.
 const MAX_CONNECTIONS: usize = 16_384;
-
-/// Settings of a gateway.
-#[derive(Debug, Clone)]
-pub struct GatewayOptions {
-    /// Bytes for the bodies of requests. Headers have a quarter as much.
-    pub request_memory: usize,
-    /// How long requests in progress may continue after the shutdown; `None` means no limit.
-    pub drain_timeout: Option<Duration>,
-    /// Whether responses have the headers `x-ostler-*`, which name the endpoint and explain its selection.
-    pub debug_headers: bool,
-    /// Serves HTTPS with this certificate instead of HTTP.
-    pub certificate: Option<Arc<ServingCertificate>>,
-    /// Keys of which each request must contain one, except for probes.
-    pub api_keys: Option<Arc<ApiKeys>>,
-}
 
 /// Serves the gateway on `listener` until `shutdown`. It then closes the listener and completes requests in progress.
 ///
@@ -66,20 +52,6 @@ pub async fn serve_gateway(
     tracing::info!(connections = connections.len(), ?drain_timeout, "closed the listener, completing requests");
     connections.drain(drain_timeout.unwrap_or(Duration::MAX)).await;
     Ok(())
-}
-
-// === impl GatewayOptions ===
-
-impl Default for GatewayOptions {
-    fn default() -> Self {
-        Self {
-            request_memory: DEFAULT_REQUEST_MEMORY,
-            drain_timeout: None,
-            debug_headers: false,
-            certificate: None,
-            api_keys: None,
-        }
-    }
 }
 
 async fn accept_connection(

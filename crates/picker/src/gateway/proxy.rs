@@ -7,12 +7,12 @@ use http_server::BodyMemory;
 use hyper::body::Incoming;
 
 use super::{
-    GatewayOptions,
     engine_client::{EngineClient, EngineError},
     engine_request_body::EngineRequestBody,
     event_stream::Api,
     forwarded_headers::forwarded_headers,
     models,
+    options::GatewayOptions,
     proxied_request::{ProxiedRequest, read_request},
     response,
     response_body::ResponseBody,
