@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use cluster::{CREDENTIAL_PLUGIN_TIMEOUT, CredentialPluginError, credential_plugin};
 use kube::Client;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -63,7 +63,7 @@ async fn client_config(args: &ConnectArgs) -> Result<kube::Config> {
     let options = KubeConfigOptions { context: args.context.clone(), ..Default::default() };
     let file = match (&args.kubeconfig, has_kubeconfig_variable()) {
         (Some(path), _) => read(path)?,
-        (None, true) => Kubeconfig::from_env().context("$KUBECONFIG")?.unwrap_or_default(),
+        (None, true) => Kubeconfig::from_env().map_err(readable).context("$KUBECONFIG")?.unwrap_or_default(),
         (None, false) => match running_local_cluster() {
             Some(path) => read(&path)?,
             None => return default_config(&options).await,
@@ -73,7 +73,7 @@ async fn client_config(args: &ConnectArgs) -> Result<kube::Config> {
         check_context(&file, context)?;
     }
     let has_proxy = has_proxy_url(&file, options.context.as_ref());
-    let config = kube::Config::from_custom_kubeconfig(file, &options).await.context("kubeconfig")?;
+    let config = kube::Config::from_custom_kubeconfig(file, &options).await.map_err(readable).context("kubeconfig")?;
     Ok(if has_proxy { config } else { without_loopback_proxy(config) })
 }
 
@@ -112,7 +112,25 @@ fn check_context(file: &Kubeconfig, context: &str) -> Result<()> {
 }
 
 fn read(path: &Path) -> Result<Kubeconfig> {
-    Kubeconfig::read_from(path).with_context(|| format!("kubeconfig {}", path.display()))
+    Kubeconfig::read_from(path).map_err(readable).with_context(|| format!("kubeconfig {}", path.display()))
+}
+
+/// Returns the error with plain paths instead of the debug output of the `kube` crate.
+fn readable(error: KubeconfigError) -> anyhow::Error {
+    let unreadable = match &error {
+        KubeconfigError::ReadConfig(cause, path)
+        | KubeconfigError::LoadCertificateAuthority(LoadDataError::ReadFile(cause, path))
+        | KubeconfigError::LoadClientCertificate(LoadDataError::ReadFile(cause, path))
+        | KubeconfigError::LoadClientKey(LoadDataError::ReadFile(cause, path)) => Some((cause, path)),
+        _ => None,
+    };
+    match unreadable {
+        Some((cause, path)) => {
+            let hint = "set a kubeconfig with --kubeconfig, or start a cluster with `ostler up`";
+            error_with_hint(format!("failed to read {}: {cause}", path.display()), hint)
+        }
+        None => error.into(),
+    }
 }
 
 /// Returns whether `$KUBECONFIG` is set. An empty value counts as unset, as in kubectl.
