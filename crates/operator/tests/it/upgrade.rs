@@ -1,5 +1,6 @@
-//! Upgrade from an earlier operator, whose definitions, objects and statuses are recorded in `upgrade/`: Pod templates do not
-//! change, no Pod restarts, and services retain their selection.
+//! Upgrade from an earlier operator, whose definitions, objects and statuses are recorded in `upgrade/`: Pod templates of engines
+//! do not change, no engine restarts, and services retain their selection. Endpoint pickers run the image of the operator, so every
+//! upgrade replaces them, by a rolling update.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ const STATUSES: &str = include_str!("upgrade/statuses.yaml");
 const RECORDED_NAMESPACE: &str = "team-a";
 /// Each namespace contains ten services.
 const NAMESPACES: [&str; 5] = [RECORDED_NAMESPACE, "team-b", "team-c", "team-d", "team-e"];
+/// Deployment of the endpoint picker in each namespace.
+const PICKER: &str = "qwen-routed-epp";
 const WORKLOADS: [&str; 2] = ["deployments.apps", "leaderworkersets.leaderworkerset.x-k8s.io"];
 
 pub(crate) fn documents(text: &str) -> Vec<Value> {
@@ -125,6 +128,10 @@ fn pods(server: &Server) -> Vec<Arc<Value>> {
     server.list("pods")
 }
 
+fn engine_pods(server: &Server) -> Vec<Arc<Value>> {
+    pods(server).into_iter().filter(|pod| !name(pod).starts_with(PICKER)).collect()
+}
+
 fn services(server: &Server) -> Vec<Arc<Value>> {
     [OME_SERVICES, FUSIONINFER_SERVICES].into_iter().flat_map(|resource| server.list(resource)).collect()
 }
@@ -140,9 +147,10 @@ fn owned_objects(server: &Server) -> Vec<Value> {
     objects
 }
 
-/// Returns the Pod templates of all workloads, by namespace, kind and name.
-fn workload_templates(server: &Server) -> BTreeMap<String, Value> {
+/// Returns the Pod templates of all engines, by namespace, kind and name.
+fn engine_templates(server: &Server) -> BTreeMap<String, Value> {
     let workloads = WORKLOADS.into_iter().flat_map(|resource| server.list(resource));
+    let workloads = workloads.filter(|object| name(object) != PICKER);
     let key = |object: &Value| format!("{} {} {}", object["metadata"]["namespace"], object["kind"], name(object));
     workloads.map(|object| (key(&object), templates(&object).clone())).collect()
 }
@@ -167,7 +175,7 @@ fn planned_pod_templates_equal_the_recorded_ones() {
     let recorded = documents(OBJECTS);
     assert_eq!(recorded.iter().filter(|object| !templates(object).is_null()).count(), 18);
     // Revisions are not part of a plan.
-    for recorded in recorded.iter().filter(|object| object["kind"] != "ControllerRevision") {
+    for recorded in recorded.iter().filter(|object| object["kind"] != "ControllerRevision" && name(object) != PICKER) {
         let planned =
             planned.iter().find(|planned| planned["kind"] == recorded["kind"] && name(planned) == name(recorded));
         let planned = planned.unwrap_or_else(|| panic!("{} {} is not planned", recorded["kind"], name(recorded)));
@@ -176,23 +184,24 @@ fn planned_pod_templates_equal_the_recorded_ones() {
 }
 
 /// With 50 Ready services of the recorded operator, and nodes of a class that a new decision would prefer, the start of the
-/// current operator changes no Pod template, restarts no Pod, and every service remains Ready with its selection.
+/// current operator changes no Pod template, restarts no engine, and every service remains Ready with its selection.
 #[tokio::test(start_paused = true)]
-async fn start_with_ready_services_restarts_no_pod() {
+async fn start_with_ready_services_restarts_no_engine() {
     let cluster = recorded_cluster(api::crds(), &NAMESPACES, h100_nodes().collect()).await;
-    let pods = pods(&cluster.server);
+    let pods = engine_pods(&cluster.server);
     (0..8).for_each(|index| create_node(&cluster.server, &node(&format!("l40s-{index}"), "NVIDIA-L40S")));
-    let (templates, selections) = (workload_templates(&cluster.server), selections(&cluster.server));
-    assert_eq!((pods.len(), templates.len(), selections.len()), (5 * 22, 5 * 18, 50));
+    let (templates, selections) = (engine_templates(&cluster.server), selections(&cluster.server));
+    assert_eq!((pods.len(), templates.len(), selections.len()), (5 * 21, 5 * 17, 50));
 
     let announced = preview(&listing(&cluster.server)).await;
-    assert!(announced.iter().all(|service| service.restarts.is_empty()), "{announced:#?}");
+    let restarts = announced.iter().flat_map(|service| &service.restarts);
+    assert_eq!(restarts.map(|restart| restart.key.name.as_str()).collect::<Vec<_>>(), [PICKER; 5]);
 
     let mut changes = cluster.server.subscribe();
     cluster.test_cluster.start_operator(operator::Options::default());
-    assert_eq!(changed_pods(&mut changes).await, Vec::<String>::new());
-    assert_eq!(self::pods(&cluster.server), pods);
-    assert_eq!(workload_templates(&cluster.server), templates);
+    assert_eq!(changed_engine_pods(&mut changes).await, Vec::<String>::new());
+    assert_eq!(engine_pods(&cluster.server), pods);
+    assert_eq!(engine_templates(&cluster.server), templates);
     assert_eq!(self::selections(&cluster.server), selections);
     assert_all_ready(&cluster.server);
     for object in owned_objects(&cluster.server) {
@@ -203,7 +212,7 @@ async fn start_with_ready_services_restarts_no_pod() {
 }
 
 /// The definitions are replaced while an operator runs, as `ostler crds | kubectl apply --server-side -f -` does: no object is
-/// lost or changed, no Pod restarts, and the operator continues.
+/// lost or changed, no engine restarts, and the operator continues.
 #[tokio::test(start_paused = true)]
 async fn replaced_definitions_retain_all_objects() {
     let cluster =
@@ -211,7 +220,7 @@ async fn replaced_definitions_retain_all_objects() {
     let server = &cluster.server;
     let mut changes = server.subscribe();
     cluster.test_cluster.start_operator(operator::Options::default());
-    assert_eq!(changed_pods(&mut changes).await, Vec::<String>::new());
+    assert_eq!(changed_engine_pods(&mut changes).await, Vec::<String>::new());
     let custom_objects = || -> Vec<Arc<Value>> {
         let resources: Vec<String> = api::crds().iter().map(|definition| name(definition).to_owned()).collect();
         resources.iter().flat_map(|resource| server.list(resource)).collect()
@@ -223,7 +232,7 @@ async fn replaced_definitions_retain_all_objects() {
         server.update(CRDS, live).unwrap();
     }
     assert_eq!(custom_objects(), objects_before);
-    assert_eq!(changed_pods(&mut changes).await, Vec::<String>::new());
+    assert_eq!(changed_engine_pods(&mut changes).await, Vec::<String>::new());
     assert_all_ready(server);
     assert_eq!(content(&custom_objects()), content(&objects_before));
 
@@ -243,12 +252,13 @@ fn content(objects: &[Arc<Value>]) -> Vec<(Value, Value)> {
     objects.iter().map(|object| (object["metadata"]["uid"].clone(), object["spec"].clone())).collect()
 }
 
-/// Returns the Pods that change until nothing changes for two minutes.
-async fn changed_pods(changes: &mut Subscription) -> Vec<String> {
+/// Returns the Pods of engines that change until nothing changes for two minutes.
+async fn changed_engine_pods(changes: &mut Subscription) -> Vec<String> {
     let mut pods = Vec::new();
     while let Ok(change) = tokio::time::timeout(Duration::from_secs(120), changes.next()).await {
         pods.extend(change.ok().filter(|change| change.resource == "pods").map(|change| change.name));
     }
+    pods.retain(|pod| !pod.starts_with(PICKER));
     pods
 }
 
@@ -259,8 +269,8 @@ fn assert_all_ready(server: &Server) {
     }
 }
 
-/// The recorded operator rendered another template for one Deployment. `ostler plan --diff` announces the Pods that the start
-/// of the current operator restarts, and no others.
+/// The recorded operator rendered another template for one engine. `ostler plan --diff` announces the Pods that the start of the
+/// current operator restarts, and no others.
 #[tokio::test(start_paused = true)]
 async fn restarts_of_an_upgrade_are_announced() {
     let cluster = recorded_cluster(api::crds(), &[RECORDED_NAMESPACE], h100_nodes().collect()).await;
@@ -269,15 +279,15 @@ async fn restarts_of_an_upgrade_are_announced() {
     apply_as_operator(&cluster, old.clone()).await;
     cluster.test_cluster.wait_until_idle().await;
     let uid = |pod: &Arc<Value>| pod["metadata"]["uid"].to_string();
-    let (templates, old_pods) = (workload_templates(&cluster.server), pods(&cluster.server));
+    let (templates, old_pods) = (engine_templates(&cluster.server), pods(&cluster.server));
     let announced = preview(&listing(&cluster.server)).await;
     let restarts: Vec<_> = announced.into_iter().flat_map(|service| service.restarts).collect();
     let names: Vec<&str> = restarts.iter().map(|restart| restart.key.name.as_str()).collect();
-    assert_eq!(names, [name(&old)]);
+    assert_eq!(names, [name(&old), PICKER]);
 
     cluster.test_cluster.start_operator(operator::Options::default());
     cluster.test_cluster.wait_until_idle().await;
-    let mut changed = workload_templates(&cluster.server);
+    let mut changed = engine_templates(&cluster.server);
     changed.retain(|key, template| templates[key] != *template);
     assert_eq!(
         changed.keys().collect::<Vec<_>>(),
@@ -285,5 +295,5 @@ async fn restarts_of_an_upgrade_are_announced() {
     );
     let old_uids: Vec<String> = old_pods.iter().map(uid).collect();
     let new_pods = pods(&cluster.server).iter().filter(|pod| !old_uids.contains(&uid(pod))).count();
-    assert_eq!(u64::try_from(new_pods).unwrap(), restarts[0].pods);
+    assert_eq!(u64::try_from(new_pods).unwrap(), restarts.iter().map(|restart| restart.pods).sum::<u64>());
 }
