@@ -60,6 +60,7 @@ const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinition
 
 const WORKLOADS: &[Workload] = &[
     Workload { name: "idle", size: IDLE, prepare: |_, _| Ok(()), run: |_, size| idle(size).boxed() },
+    Workload { name: "busy thread", size: IDLE, prepare: |_, _| Ok(()), run: |_, size| busy_thread(size).boxed() },
     Workload {
         name: "namespace",
         size: OBJECTS,
@@ -436,6 +437,19 @@ async fn delete(server: Server, path: String, policy: &str) -> Result {
 async fn idle(milliseconds: usize) -> Result {
     tokio::time::sleep(Duration::from_millis(milliseconds as u64)).await;
     Ok(())
+}
+
+/// Computes in a thread of its own, which shows what the operating system costs the gateway while any process uses one CPU.
+async fn busy_thread(milliseconds: usize) -> Result {
+    let (ended, end) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(milliseconds as u64) {
+            std::hint::black_box((0..1_000_u64).fold(0, u64::wrapping_add));
+        }
+        ended.send(()).ok();
+    });
+    Ok(end.await?)
 }
 
 fn config_map(namespace: &str, name: &str, owner: Option<&Value>) -> Value {
