@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+/// Finalizer of an object whose deletion waits for that of its dependents (`metav1.FinalizerDeleteDependents`).
+pub const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
+
 /// Returns the value at a JSON pointer. Unlike [`Value::pointer`], this does not allocate unless the pointer has
 /// escapes.
 #[must_use]
@@ -52,6 +55,12 @@ pub fn resource_version(object: &Value) -> &str {
 #[must_use]
 pub fn is_deleting(object: &Value) -> bool {
     lookup(object, "/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
+}
+
+/// Reports whether a terminating object waits for the deletion of its dependents.
+#[must_use]
+pub fn waits_for_dependents(object: &Value) -> bool {
+    is_deleting(object) && finalizers(object).contains(&FOREGROUND_FINALIZER)
 }
 
 /// Returns `metadata.finalizers`.

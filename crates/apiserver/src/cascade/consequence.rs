@@ -45,6 +45,15 @@ pub(super) enum Consequence {
         /// UID of the owner.
         owner_uid: String,
     },
+    /// Stop an object from blocking the deletion of owners that wait for it.
+    UnblockOwners {
+        /// Key of the object.
+        key: ObjectKey,
+        /// UID of the object.
+        uid: String,
+        /// UIDs of the owners.
+        owner_uids: Vec<String>,
+    },
     /// Remove a finalizer from an object.
     RemoveFinalizer {
         /// Key of the object.
@@ -104,6 +113,7 @@ impl Consequence {
             Self::DeleteWithoutOwners { key }
             | Self::Terminate { key, .. }
             | Self::RemoveOwnerReference { key, .. }
+            | Self::UnblockOwners { key, .. }
             | Self::RemoveFinalizer { key, .. } => Some(key.clone()),
             Self::Delete { resource, object, .. } => {
                 let (namespace, name) = (object::namespace(object).to_owned(), object::name(object).to_owned());

@@ -2,20 +2,16 @@
 //!
 //! Owners are identified by UID, so an owner recreated with the same name is a different owner.
 
-use std::collections::BTreeSet;
-
-use apimachinery::object;
+use apimachinery::object::{self, FOREGROUND_FINALIZER};
 use serde_json::{Value, json};
 
 use super::consequence::Consequence;
+use super::owner_cycle::CycleSearch;
 use super::writes;
 use crate::core::Core;
-use crate::deletion::{FOREGROUND, ORPHAN, PropagationPolicy};
+use crate::deletion::{ORPHAN, PropagationPolicy};
 use crate::store::ObjectKey;
 use crate::write::Committed;
-
-/// Maximum number of objects that are searched for a cycle of owners that wait for each other.
-const MAX_CYCLE_LENGTH: usize = 64;
 
 /// State of an owner for its dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,27 +36,33 @@ pub(super) fn owner_changes(key: ObjectKey, old: &Value, new: &Value) -> Vec<Con
 }
 
 /// Deletes an object if it has owner references and none of the owners remains. If one remains, the object does not block the
-/// deletion of the others any more.
-pub(super) fn delete_without_owners(core: &Core, key: &ObjectKey) -> Option<Committed> {
-    let object = core.store.get(key)?;
+/// deletion of the others any more, and neither does an object in a cycle of owners that wait for each other.
+pub(super) fn delete_without_owners(core: &Core, key: &ObjectKey) -> (Option<Committed>, Vec<Consequence>) {
+    let Some(object) = core.store.get(key) else { return (None, Vec::new()) };
     let states = |object: &Value| -> Vec<OwnerState> {
         object::owner_references(object).map(|owner| owner_state(core, &key.namespace, owner)).collect()
     };
     let current = states(&object);
     let waits = current.contains(&OwnerState::Waiting);
     match current.contains(&OwnerState::Remains) {
-        true if waits => return remove_waiting_owners(core, key),
-        true => return None,
-        false if current.is_empty() => return None,
-        false if waits && is_waiting(&object) => return unblock_cycle(core, key, &object),
+        true if waits => return (remove_waiting_owners(core, key), Vec::new()),
+        true => return (None, Vec::new()),
+        false if current.is_empty() => return (None, Vec::new()),
+        false if waits && object::waits_for_dependents(&object) => {
+            return (None, CycleSearch::new(core).unblock(key));
+        }
         false => {}
     }
-    let propagation = if waits { PropagationPolicy::Foreground } else { PropagationPolicy::Background };
+    // As in the garbage collector of Kubernetes: without dependents, there is nothing to wait for.
+    let propagation = match waits && core.store.has_dependents(object::uid(&object)) {
+        true => PropagationPolicy::Foreground,
+        false => PropagationPolicy::Background,
+    };
     let is_unowned = |object: &Value| {
         let states = states(object);
         !states.is_empty() && !states.contains(&OwnerState::Remains)
     };
-    writes::delete_if(core, &key.resource, &object, propagation, is_unowned)
+    (writes::delete_if(core, &key.resource, &object, propagation, is_unowned), Vec::new())
 }
 
 /// Removes the references to owners that wait for their dependents.
@@ -68,57 +70,6 @@ fn remove_waiting_owners(core: &Core, key: &ObjectKey) -> Option<Committed> {
     let is_waiting = |owner: &Value| owner_state(core, &key.namespace, owner) == OwnerState::Waiting;
     let has_waiting_owners = |object: &Value| object::owner_references(object).any(is_waiting);
     writes::update(core, key, has_waiting_owners, |object| retain_owners(object, |owner| !is_waiting(owner)))
-}
-
-/// If the terminating `object` and owners of it wait for each other, it does not block their deletion any more.
-fn unblock_cycle(core: &Core, key: &ObjectKey, object: &Value) -> Option<Committed> {
-    let cyclic_owners: BTreeSet<String> =
-        blocked_owners(object).filter(|owner| waits_for(core, object, owner)).map(str::to_owned).collect();
-    if cyclic_owners.is_empty() {
-        return None;
-    }
-    let uid = object::uid(object);
-    let is_same = |current: &Value| object::uid(current) == uid;
-    writes::update(core, key, is_same, |object| {
-        let owners = object.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut);
-        for owner in owners.into_iter().flatten() {
-            if cyclic_owners.contains(object::text(owner, "/uid")) {
-                object::members(owner).insert("blockOwnerDeletion".to_owned(), json!(false));
-            }
-        }
-    })
-}
-
-/// Returns whether `owner` is a dependent for which `object` waits, directly or through others that wait. Owners that are too far
-/// away are not found.
-fn waits_for(core: &Core, object: &Value, owner: &str) -> bool {
-    let mut visited: Vec<String> = vec![owner.to_owned()];
-    let mut next = 0;
-    while let Some(uid) = visited.get(next).filter(|_| next < MAX_CYCLE_LENGTH) {
-        if uid == object::uid(object) {
-            return true;
-        }
-        if let Some((_, dependent)) = core.store.get_by_uid(uid).filter(|(_, dependent)| is_waiting(dependent)) {
-            for owner in blocked_owners(&dependent).take(MAX_CYCLE_LENGTH) {
-                if !visited.iter().any(|known| known == owner) {
-                    visited.push(owner.to_owned());
-                }
-            }
-        }
-        next = next.saturating_add(1);
-    }
-    false
-}
-
-/// Returns the UIDs of the owners whose deletion in the foreground waits for the object.
-fn blocked_owners(object: &Value) -> impl Iterator<Item = &str> {
-    let blocking = object::owner_references(object).filter(|owner| owner["blockOwnerDeletion"] == true);
-    blocking.map(|owner| object::text(owner, "/uid"))
-}
-
-/// Returns whether a terminating object waits for its dependents.
-fn is_waiting(object: &Value) -> bool {
-    object::is_deleting(object) && object::finalizers(object).contains(&FOREGROUND)
 }
 
 /// Orphans or deletes the dependents of a terminating owner, depending on its finalizers.
@@ -132,13 +83,36 @@ pub(super) fn process_dependents(core: &Core, key: ObjectKey, object: &Value) ->
             consequences.push(Consequence::RemoveOwnerReference { key, owner_uid: owner_uid() });
         }
         consequences.push(Consequence::RemoveFinalizer { key, uid: owner_uid(), finalizer: ORPHAN });
-    } else if finalizers.contains(&FOREGROUND) {
+    } else if finalizers.contains(&FOREGROUND_FINALIZER) {
         for key in core.store.dependents(uid) {
             consequences.push(Consequence::DeleteWithoutOwners { key });
         }
         consequences.push(Consequence::FinishForegroundDeletion { owner_uid: owner_uid() });
     }
     consequences
+}
+
+/// Continues all deletions in the foreground after an interruption. Instead of a search from each dependent, one search
+/// finds all cycles of owners.
+pub(super) fn resume_foreground_deletions(core: &Core) -> Vec<Consequence> {
+    let (mut search, mut consequences) = (CycleSearch::new(core), Vec::new());
+    for key in core.store.waiting_objects() {
+        consequences.extend(search.unblock(&key));
+    }
+    consequences
+}
+
+/// Stops the terminating object with this UID from blocking the deletion of some of its owners.
+pub(super) fn unblock_owners(core: &Core, key: &ObjectKey, uid: &str, owner_uids: &[String]) -> Option<Committed> {
+    let is_same = |object: &Value| object::uid(object) == uid;
+    writes::update(core, key, is_same, |object| {
+        let owners = object.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut);
+        for owner in owners.into_iter().flatten() {
+            if owner_uids.iter().any(|uid| uid == object::text(owner, "/uid")) {
+                object::members(owner).insert("blockOwnerDeletion".to_owned(), json!(false));
+            }
+        }
+    })
 }
 
 /// Deletes the dependents of the removed object that have no other owner, and continues the deletion of owners that
@@ -152,11 +126,12 @@ pub(super) fn release_owners(core: &Core, removed: &Value) -> Vec<Consequence> {
 
 /// Removes the finalizer `foregroundDeletion` of a terminating owner if no dependents with `blockOwnerDeletion` remain.
 pub(super) fn finish_foreground_deletion(core: &Core, uid: &str) -> Vec<Consequence> {
-    let Some((key, owner)) = core.store.get_by_uid(uid) else { return Vec::new() };
-    if !is_waiting(&owner) || core.store.has_blocking_dependents(uid) {
-        return Vec::new();
+    match core.store.find_by_uid(uid) {
+        Some(owner) if owner.waits_for_dependents && !core.store.has_blocking_dependents(uid) => {
+            vec![Consequence::RemoveFinalizer { key: owner.key, uid: uid.to_owned(), finalizer: FOREGROUND_FINALIZER }]
+        }
+        _ => Vec::new(),
     }
-    vec![Consequence::RemoveFinalizer { key, uid: uid.to_owned(), finalizer: FOREGROUND }]
 }
 
 /// Removes the reference to an owner.
@@ -184,14 +159,10 @@ fn owner_state(core: &Core, namespace: &str, owner: &Value) -> OwnerState {
     if core.registry().by_kind(text("apiVersion"), text("kind")).is_none() {
         return OwnerState::Remains;
     }
-    match core.store.get_by_uid(text("uid")) {
-        Some((key, owner)) if key.namespace.is_empty() || key.namespace == namespace => {
-            if is_waiting(&owner) {
-                OwnerState::Waiting
-            } else {
-                OwnerState::Remains
-            }
-        }
-        _ => OwnerState::Absent,
+    match core.store.find_by_uid(text("uid")) {
+        Some(owner) if !owner.key.namespace.is_empty() && owner.key.namespace != namespace => OwnerState::Absent,
+        Some(owner) if owner.waits_for_dependents => OwnerState::Waiting,
+        Some(_) => OwnerState::Remains,
+        None => OwnerState::Absent,
     }
 }

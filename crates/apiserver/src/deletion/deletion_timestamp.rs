@@ -1,9 +1,10 @@
 //! Marks objects for deletion by setting the deletion timestamp, grace period and finalizers.
 
+use apimachinery::object::FOREGROUND_FINALIZER;
 use apimachinery::{object, pod, time};
 use serde_json::{Value, json};
 
-use super::options::{DeleteOptions, FOREGROUND, ORPHAN, PropagationPolicy};
+use super::options::{DeleteOptions, ORPHAN, PropagationPolicy};
 use crate::resources::Resource;
 use crate::resources::definition::{self, CLEANUP_FINALIZER};
 
@@ -56,7 +57,7 @@ fn shorten_grace_period(object: &mut Value, grace: i64, now: jiff::Timestamp) {
 /// Sets the finalizer that the propagation policy requires, and the cleanup finalizer of custom resource definitions.
 fn set_propagation_finalizer(resource: &Resource, object: &mut Value, propagation: PropagationPolicy) {
     let mut finalizers: Vec<String> = object::finalizers(object).into_iter().map(str::to_owned).collect();
-    finalizers.retain(|name| name != FOREGROUND && name != ORPHAN);
+    finalizers.retain(|name| name != FOREGROUND_FINALIZER && name != ORPHAN);
     finalizers.extend(propagation.finalizer().map(str::to_owned));
     if resource.storage == definition::STORAGE && !finalizers.iter().any(|name| name == CLEANUP_FINALIZER) {
         finalizers.push(CLEANUP_FINALIZER.to_owned());

@@ -16,7 +16,7 @@ use crate::resources::Resource;
 use crate::store::ObjectKey;
 use crate::transaction::{MAX_ATTEMPTS, Transaction};
 use crate::write::{Committed, Transition, admit, is_removable};
-pub(crate) use options::{DeleteOptions, FOREGROUND, ORPHAN, PropagationPolicy};
+pub(crate) use options::{DeleteOptions, ORPHAN, PropagationPolicy};
 
 /// Result of a deletion.
 #[derive(Debug, Clone)]

@@ -1,7 +1,6 @@
 //! Options of deletions.
 
-/// Finalizer of an owner that waits for the deletion of its dependents.
-pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+use apimachinery::object::FOREGROUND_FINALIZER;
 
 /// Finalizer of an owner whose dependents have to be orphaned.
 pub(crate) const ORPHAN: &str = "orphan";
@@ -40,7 +39,7 @@ impl PropagationPolicy {
     pub(super) fn finalizer(self) -> Option<&'static str> {
         match self {
             Self::Background => None,
-            Self::Foreground => Some(FOREGROUND),
+            Self::Foreground => Some(FOREGROUND_FINALIZER),
             Self::Orphan => Some(ORPHAN),
         }
     }

@@ -207,7 +207,7 @@ fn reopened_store_has_objects_and_history() {
 
     let store = Store::open(Arc::new(disk), settings).unwrap();
     assert_eq!((store.revision(), objects(&store).len()), (3, 1));
-    assert!(store.get_by_uid("b").is_some() && store.get_by_uid("a").is_none());
+    assert!(store.find_by_uid("b").is_some() && store.find_by_uid("a").is_none());
     let events = store.events_after(1, None, usize::MAX).unwrap().events;
     let revisions: Vec<_> =
         events.iter().map(|event| (event.revision, event.key.name.as_str(), event.new.is_some())).collect();

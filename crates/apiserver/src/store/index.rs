@@ -10,11 +10,19 @@ use super::ObjectKey;
 /// Index of the current objects.
 #[derive(Default)]
 pub(super) struct Index {
-    by_uid: BTreeMap<String, ObjectKey>,
+    by_uid: BTreeMap<String, IndexedObject>,
     /// Owner UID → dependents.
     dependents: BTreeMap<String, Dependents>,
     /// Namespace → number of objects.
     namespace_sizes: BTreeMap<String, usize>,
+}
+
+/// What garbage collection needs to know about an object, without parsing it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct IndexedObject {
+    pub(crate) key: ObjectKey,
+    /// Whether the deletion of the object waits for that of its dependents.
+    pub(crate) waits_for_dependents: bool,
 }
 
 /// The objects that have an owner in `ownerReferences`.
@@ -29,9 +37,14 @@ struct Dependents {
 // === impl Index ===
 
 impl Index {
-    /// Returns the key of the object with this UID.
-    pub(super) fn by_uid(&self, uid: &str) -> Option<&ObjectKey> {
+    /// Returns the object with this UID.
+    pub(super) fn by_uid(&self, uid: &str) -> Option<&IndexedObject> {
         self.by_uid.get(uid)
+    }
+
+    /// Returns the keys of the objects that wait for their dependents, by UID.
+    pub(super) fn waiting_objects(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.by_uid.values().filter(|object| object.waits_for_dependents).map(|object| &object.key)
     }
 
     /// Returns the keys of the dependents of an owner, sorted.
@@ -53,6 +66,7 @@ impl Index {
     pub(super) fn replace(&mut self, key: &ObjectKey, old: Option<&Value>, new: Option<&Value>) {
         if let (Some(old), Some(new)) = (old, new)
             && object::uid(old) == object::uid(new)
+            && object::waits_for_dependents(old) == object::waits_for_dependents(new)
             && object::owner_references(old).eq(object::owner_references(new))
         {
             return;
@@ -87,7 +101,8 @@ impl Index {
 
     /// Adds an object.
     fn insert(&mut self, key: &ObjectKey, new: &Value) {
-        self.by_uid.insert(object::uid(new).to_owned(), key.clone());
+        let indexed = IndexedObject { key: key.clone(), waits_for_dependents: object::waits_for_dependents(new) };
+        self.by_uid.insert(object::uid(new).to_owned(), indexed);
         for owner in object::owner_references(new) {
             let dependents = self.dependents.entry(object::text(owner, "/uid").to_owned()).or_default();
             dependents.insert(key, owner["blockOwnerDeletion"] == json!(true));
@@ -163,9 +178,25 @@ mod tests {
             index.replace(&key("a"), Some(&dependent("a", &[false])), Some(&unowned));
             assert_eq!(index.dependents("owner").count(), 0);
         }
-        assert_eq!(index.by_uid("a"), Some(&key("a")));
+        assert_eq!(index.by_uid("a").map(|object| &object.key), Some(&key("a")));
         index.replace(&key("a"), Some(&unowned), None);
         assert!(index.by_uid("a").is_none() && index.is_namespace_empty("default"));
+    }
+
+    #[test]
+    fn deletion_in_the_foreground_changes_the_index() {
+        let object = dependent("a", &[true]);
+        let mut waiting = object.clone();
+        waiting["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        waiting["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
+        let mut index = Index::default();
+        index.replace(&key("a"), None, Some(&object));
+        assert_eq!(index.waiting_objects().count(), 0);
+        index.replace(&key("a"), Some(&object), Some(&waiting));
+        assert_eq!(index.waiting_objects().collect::<Vec<_>>(), [&key("a")]);
+        assert!(index.has_blocking_dependents("owner"));
+        index.replace(&key("a"), Some(&waiting), Some(&object));
+        assert_eq!(index.waiting_objects().count(), 0);
     }
 
     #[test]

@@ -53,6 +53,7 @@ pub(crate) use commit_error::CommitError;
 pub(crate) use epoch::Epoch;
 pub(crate) use event::{CompactedError, EventBatch, StoreEvent};
 pub use failure::StorageFailure;
+pub(crate) use index::IndexedObject;
 use journal::Journal;
 pub(crate) use key::{CollectionKey, NamespacedName, ObjectKey};
 pub(crate) use read_set::ReadSet;
@@ -221,12 +222,16 @@ impl Store {
         self.state().get(key).cloned()
     }
 
-    /// Returns the object with this UID.
+    /// Returns key and deletion state of the object with this UID.
     #[must_use]
-    pub(crate) fn get_by_uid(&self, uid: &str) -> Option<(ObjectKey, Arc<Value>)> {
-        let state = self.state();
-        let key = state.index.by_uid(uid)?;
-        Some((key.clone(), state.get(key)?.value()))
+    pub(crate) fn find_by_uid(&self, uid: &str) -> Option<IndexedObject> {
+        self.state().index.by_uid(uid).cloned()
+    }
+
+    /// Returns the keys of the objects whose deletion waits for that of their dependents.
+    #[must_use]
+    pub(crate) fn waiting_objects(&self) -> Vec<ObjectKey> {
+        self.state().index.waiting_objects().cloned().collect()
     }
 
     /// Reports whether any object has `uid` in its `ownerReferences`.

@@ -82,7 +82,7 @@ fn deletion_has_its_own_revision() {
     let deleted = store.commit(&key("a"), Some(&a), None).unwrap();
     assert_eq!(object::resource_version(&a), "1");
     assert_eq!(object::resource_version(&deleted), "2");
-    assert!(store.get_by_uid("a").is_none());
+    assert!(store.find_by_uid("a").is_none());
 }
 
 #[test]
