@@ -68,6 +68,9 @@ pub(super) struct Frame<'a> {
     pub(super) end: usize,
 }
 
+/// A frame to which entries are appended, without its header.
+pub(super) struct FrameBuffer(Vec<u8>);
+
 /// The reason for rejecting a file header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HeaderError {
@@ -105,14 +108,9 @@ pub(super) fn check_header(bytes: &[u8]) -> Result<(), HeaderError> {
 
 /// Encodes a frame with this payload.
 pub(super) fn frame(kind: FrameKind, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(FRAME_HEADER_LENGTH + payload.len());
-    bytes.extend(FRAME_MARK);
-    bytes.extend(kind.number().to_le_bytes());
-    bytes.extend((payload.len() as u64).to_le_bytes());
-    bytes.extend(xxh64(payload, 0).to_le_bytes());
-    bytes.extend(xxh64(&bytes, 0).to_le_bytes());
-    bytes.extend(payload);
-    bytes
+    let mut frame = FrameBuffer::with_capacity(payload.len());
+    frame.0.extend_from_slice(payload);
+    frame.finish(kind)
 }
 
 /// Returns the frame at an offset, `None` when it is missing, incomplete or corrupt.
@@ -139,20 +137,6 @@ fn frame_header(bytes: &[u8], offset: usize) -> Option<&[u8]> {
     (header[..4] == FRAME_MARK && read_u64(&header[24..]) == xxh64(&header[..24], 0)).then_some(header)
 }
 
-/// Appends an entry to a payload.
-pub(super) fn write_entry(
-    payload: &mut Vec<u8>,
-    revision: u64,
-    key: &ObjectKey,
-    object: Option<&StoredObject>,
-) -> Result<(), io::Error> {
-    serde_json::to_writer(&mut *payload, &(revision, &key.resource, &key.namespace, &key.name))?;
-    payload.push(b'\n');
-    payload.extend_from_slice(object.map_or(b"null", StoredObject::json));
-    payload.push(b'\n');
-    Ok(())
-}
-
 /// Returns the entries of a payload in order.
 pub(super) fn parse_entries(payload: &[u8]) -> impl Iterator<Item = Result<JournalEntry, serde_json::Error>> {
     let mut lines = payload.split(|byte| *byte == b'\n');
@@ -174,6 +158,49 @@ fn read_u64(bytes: &[u8]) -> u64 {
 
 fn read_u32(bytes: &[u8]) -> u32 {
     bytes.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
+}
+
+// === impl FrameBuffer ===
+
+impl FrameBuffer {
+    /// Returns an empty frame with memory for a payload of `length` bytes.
+    pub(super) fn with_capacity(length: usize) -> Self {
+        let mut bytes = Vec::with_capacity(FRAME_HEADER_LENGTH + length);
+        bytes.resize(FRAME_HEADER_LENGTH, 0);
+        Self(bytes)
+    }
+
+    /// Returns the length of the payload in bytes.
+    pub(super) fn payload_length(&self) -> usize {
+        self.0.len() - FRAME_HEADER_LENGTH
+    }
+
+    /// Appends an entry.
+    pub(super) fn write_entry(
+        &mut self,
+        revision: u64,
+        key: &ObjectKey,
+        object: Option<&StoredObject>,
+    ) -> Result<(), io::Error> {
+        serde_json::to_writer(&mut self.0, &(revision, &key.resource, &key.namespace, &key.name))?;
+        self.0.push(b'\n');
+        self.0.extend_from_slice(object.map_or(b"null", StoredObject::json));
+        self.0.push(b'\n');
+        Ok(())
+    }
+
+    /// Returns the encoded frame.
+    pub(super) fn finish(self, kind: FrameKind) -> Vec<u8> {
+        let Self(mut bytes) = self;
+        let (header, payload) = bytes.split_at_mut(FRAME_HEADER_LENGTH);
+        header[..4].copy_from_slice(&FRAME_MARK);
+        header[4..8].copy_from_slice(&kind.number().to_le_bytes());
+        header[8..16].copy_from_slice(&(payload.len() as u64).to_le_bytes());
+        header[16..24].copy_from_slice(&xxh64(payload, 0).to_le_bytes());
+        let checksum = xxh64(&header[..24], 0);
+        header[24..].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
 }
 
 // === impl FrameKind ===
@@ -211,10 +238,13 @@ mod tests {
     #[test]
     fn entries_round_trip() {
         let object = json!({"metadata": {"name": "a"}, "data": {"k": "line\nbreak", "n": "ÿþ"}});
-        let mut payload = Vec::new();
-        write_entry(&mut payload, 7, &key(), Some(&StoredObject::new(&Arc::new(object.clone())))).unwrap();
-        write_entry(&mut payload, 8, &key(), None).unwrap();
-        let entries: Vec<JournalEntry> = parse_entries(&payload).map(Result::unwrap).collect();
+        let mut buffer = FrameBuffer::with_capacity(0);
+        buffer.write_entry(7, &key(), Some(&StoredObject::new(&Arc::new(object.clone())))).unwrap();
+        buffer.write_entry(8, &key(), None).unwrap();
+        let bytes = buffer.finish(FrameKind::Commit);
+        let frame = frame_at(&bytes, 0).unwrap();
+        let entries: Vec<JournalEntry> = parse_entries(frame.payload).map(Result::unwrap).collect();
+        assert_eq!((frame.kind, frame.end), (FrameKind::Commit, bytes.len()));
         assert_eq!(entries[0], JournalEntry { revision: 7, key: key(), object: Some(object) });
         assert_eq!(entries[1], JournalEntry { revision: 8, key: key(), object: None });
     }

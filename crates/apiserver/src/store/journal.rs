@@ -14,7 +14,7 @@ use std::time::Duration;
 use apimachinery::catch_panic;
 use tokio_util::sync::CancellationToken;
 
-use super::format::{self, FrameKind};
+use super::format::{self, FrameBuffer, FrameKind};
 use super::journal_file::{JournalFile, reopen_journal, replace_journal, switch_journal, write_checkpoint};
 use super::queued_bytes::QueuedBytes;
 use super::recovery::{JOURNAL_FILE, NEXT_JOURNAL_FILE};
@@ -28,6 +28,9 @@ const MAX_BATCH_SIZE: usize = 256;
 /// Size of the objects in bytes from which a batch takes no further writes: the batch is encoded in memory, and its writers
 /// wait for all of it.
 const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024;
+
+/// Memory in bytes that is reserved for the key of a write in a batch.
+const KEY_CAPACITY: usize = 512;
 
 /// Size in bytes of the frames during a checkpoint from which the journal waits for the checkpoint.
 const MAX_CHECKPOINT_FRAMES: usize = 32 * 1024 * 1024;
@@ -248,11 +251,12 @@ impl JournalWriter {
     }
 
     fn append_batch(&mut self, batch: &[Arc<StoreEvent>]) -> io::Result<()> {
-        let mut payload = Vec::new();
+        let length = batch.iter().map(|event| event.written_bytes() + KEY_CAPACITY).sum();
+        let mut frame = FrameBuffer::with_capacity(length);
         for event in batch {
-            format::write_entry(&mut payload, event.revision, &event.key, event.new.as_deref())?;
+            frame.write_entry(event.revision, &event.key, event.new.as_deref())?;
         }
-        let frame = format::frame(FrameKind::Commit, &payload);
+        let frame = frame.finish(FrameKind::Commit);
         self.file.append(&frame)?;
         self.file.handle.sync()?;
         if let Some(checkpoint_task) = &mut self.checkpoint_task {

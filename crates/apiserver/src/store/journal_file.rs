@@ -1,14 +1,18 @@
 //! The journal file: reopened, or rewritten from a checkpoint of all objects.
 
 use std::io;
+use std::thread;
 
-use super::format::{self, FrameKind};
+use super::format::{self, FrameBuffer, FrameKind};
 use super::recovery::{JOURNAL_FILE, NEXT_JOURNAL_FILE};
 use super::state::{Checkpoint, JournalLengths};
 use super::storage::{AppendFile, Storage};
 
 /// Approximate size in bytes of a frame of the checkpoint.
 const FRAME_SIZE: usize = 1 << 20;
+
+/// Maximum number of bytes that are appended to a file at a time.
+const MAX_APPEND_BYTES: usize = 128 * 1024;
 
 /// A journal file that is open for appending.
 pub(super) struct JournalFile {
@@ -50,21 +54,31 @@ fn write_new_file(storage: &dyn Storage, checkpoint: &Checkpoint) -> io::Result<
     let mut length = 0;
     let mut append = |bytes: &[u8]| {
         length += bytes.len() as u64;
-        file.append(bytes)
+        append_parts(file.as_mut(), bytes)
     };
     append(&format::header())?;
-    let mut entries = Vec::new();
+    let mut frame = FrameBuffer::with_capacity(FRAME_SIZE);
     for (key, object) in &checkpoint.objects {
-        format::write_entry(&mut entries, checkpoint.end.revision, key, Some(object))?;
-        if entries.len() >= FRAME_SIZE {
-            append(&format::frame(FrameKind::Objects, &entries))?;
-            entries.clear();
+        frame.write_entry(checkpoint.end.revision, key, Some(object))?;
+        if frame.payload_length() >= FRAME_SIZE {
+            let complete = std::mem::replace(&mut frame, FrameBuffer::with_capacity(FRAME_SIZE));
+            append(&complete.finish(FrameKind::Objects))?;
         }
     }
-    append(&format::frame(FrameKind::Objects, &entries))?;
+    append(&frame.finish(FrameKind::Objects))?;
     append(&format::frame(FrameKind::CheckpointEnd, &serde_json::to_vec(&checkpoint.end)?))?;
     file.sync()?;
     Ok(JournalFile { handle: file, lengths: JournalLengths { file: length, checkpoint: length } })
+}
+
+/// Appends bytes to a file. Between the parts, it offers the CPU to other threads, as [`crate::cpu_threads`] do: an async worker
+/// may wait for it.
+fn append_parts(file: &mut dyn AppendFile, bytes: &[u8]) -> io::Result<()> {
+    for part in bytes.chunks(MAX_APPEND_BYTES) {
+        file.append(part)?;
+        thread::yield_now();
+    }
+    Ok(())
 }
 
 // === impl JournalFile ===
@@ -72,7 +86,7 @@ fn write_new_file(storage: &dyn Storage, checkpoint: &Checkpoint) -> io::Result<
 impl JournalFile {
     /// Appends bytes to the file.
     pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.handle.append(bytes)?;
+        append_parts(self.handle.as_mut(), bytes)?;
         self.lengths.file += bytes.len() as u64;
         Ok(())
     }

@@ -23,6 +23,7 @@ mod format;
 mod index;
 mod journal;
 mod journal_file;
+mod json_text;
 mod key;
 mod list;
 mod queued_bytes;

@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use apimachinery::object;
 use bytes::Bytes;
-use serde::Serialize;
 use serde_json::Value;
+
+use super::json_text;
 
 /// One version of an object.
 #[derive(Debug)]
@@ -182,14 +183,14 @@ impl EncodedText {
         const TYPE_META: [&str; 2] = ["apiVersion", "kind"];
         let mut text = Self { json: Vec::new(), body_offset: 0, resource_version: None };
         let Some(members) = object.as_object() else {
-            text.write(object);
+            json_text::write_value(&mut text.json, object);
             return text;
         };
         text.json.reserve_exact(encoded_length(object));
         text.json.push(b'{');
         for name in TYPE_META {
             if let Some(value) = members.get(name) {
-                text.write_member(name, |text| text.write(value));
+                text.write_member(name, |text| json_text::write_value(&mut text.json, value));
             }
         }
         text.body_offset = text.json.len();
@@ -198,7 +199,7 @@ impl EncodedText {
                 Value::Object(metadata) if name == "metadata" => {
                     text.write_member(name, |text| text.write_metadata(metadata));
                 }
-                _ => text.write_member(name, |text| text.write(value)),
+                _ => text.write_member(name, |text| json_text::write_value(&mut text.json, value)),
             }
         }
         text.end_object();
@@ -212,7 +213,7 @@ impl EncodedText {
         for (name, value) in metadata {
             self.write_member(name, |text| {
                 let start = text.json.len();
-                text.write(value);
+                json_text::write_value(&mut text.json, value);
                 if name == "resourceVersion" {
                     text.resource_version = Some(start..text.json.len());
                 }
@@ -222,7 +223,7 @@ impl EncodedText {
     }
 
     fn write_member(&mut self, name: &str, write_value: impl FnOnce(&mut Self)) {
-        self.write(name);
+        json_text::write_string(&mut self.json, name);
         self.json.push(b':');
         write_value(self);
         self.json.push(b',');
@@ -234,11 +235,6 @@ impl EncodedText {
             self.json.pop();
         }
         self.json.push(b'}');
-    }
-
-    fn write<T: Serialize + ?Sized>(&mut self, value: &T) {
-        // Writing JSON values to memory does not fail.
-        let _ = serde_json::to_writer(&mut self.json, value);
     }
 }
 

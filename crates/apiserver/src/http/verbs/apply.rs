@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::write::written_subresource;
 use crate::api_types::type_check::TypeMismatch;
 use crate::conversion;
+use crate::cpu_threads::offer_cpu;
 use crate::http::path::RequestTarget;
 use crate::http::representation;
 use crate::http::request::ApiRequest;
@@ -54,7 +55,9 @@ pub(super) fn propose_apply<'a>(
         }
         let current_version =
             current.map(|current| representation::to_served_version(resource, &Arc::new(current.clone())));
+        offer_cpu();
         let result = server_side_apply(&resource.merge_schema, current_version.as_deref(), &configuration, &options)?;
+        offer_cpu();
         preconditions::check_name(target.name(), &configuration)?;
         if let Some(current) = current {
             match revision.as_str() {
@@ -86,7 +89,9 @@ fn read_configuration(target: &RequestTarget, request: &ApiRequest) -> Result<Va
     if configuration.pointer("/metadata/managedFields").is_some_and(|fields| !fields.is_null()) {
         return Err(Status::bad_request("metadata.managedFields must be nil"));
     }
+    offer_cpu();
     check_fields(resource, &configuration)?;
+    offer_cpu();
     let mut configuration = normalize::replace_null_strings(resource, configuration);
     normalize::normalize_integers(resource, &mut configuration);
     // The main resource does not write the status, so fields of the status get no manager.
