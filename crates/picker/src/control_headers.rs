@@ -18,10 +18,15 @@ const CONTROL_HEADER_PREFIXES: [&str; 4] = ["x-gateway-", "x-llm-d-", "x-ostler-
 
 /// Known control headers. A proxy may be configured not to send all headers to the picker, so the picker removes these in any
 /// case.
-pub(crate) const CONTROL_HEADERS: [&str; 15] = [
+pub(crate) const CONTROL_HEADERS: [&str; 20] = [
     PREFILL_ENDPOINT_HEADER,
     DATA_PARALLEL_ENDPOINT_HEADER,
     "x-encoder-hosts-ports",
+    "x-kv-cache-source-host-port",
+    "x-prefiller-url",
+    "x-llm-d-prefiller-host-port",
+    "x-llm-d-encoder-hosts-ports",
+    "x-llm-d-kv-cache-source-host-port",
     SERVED_ENDPOINT_KEY,
     "x-gateway-destination-endpoint-subset",
     "x-gateway-inference-objective",

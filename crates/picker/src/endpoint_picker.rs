@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     candidate::Candidate,
+    control_fields::ControlFields,
     endpoint::Endpoint,
     policy::SchedulingPolicy,
     routing_error::RoutingError,
@@ -53,6 +54,7 @@ pub struct EndpointPicker {
     shutdown: CancellationToken,
     /// Memory for the bodies of requests.
     body_memory: BodyMemory,
+    control_fields: ControlFields,
 }
 
 /// Watches the pool of `picker` and the Pods of its namespace until `shutdown`. A task that panics is restarted; until then,
@@ -80,7 +82,14 @@ impl EndpointPicker {
             draining: AtomicBool::new(false),
             shutdown: CancellationToken::new(),
             body_memory: BodyMemory::new(request_memory),
+            control_fields: ControlFields::default(),
         }
+    }
+
+    /// Returns the picker with this treatment of control fields. By default they are rejected.
+    #[must_use]
+    pub fn with_control_fields(self, control_fields: ControlFields) -> Self {
+        Self { control_fields, ..self }
     }
 
     /// Returns whether the pool exists, the Pods are listed, and the picker is not draining. A watch that does not run does not
@@ -166,7 +175,7 @@ impl EndpointPicker {
 pub(crate) fn check_ext_proc_messages(messages: impl Iterator<Item = crate::ext_proc::ProcessingRequest>) {
     use ext_proc_stream::{Action, ExtProcStream, response_body_messages};
 
-    let mut stream = ExtProcStream::new(crate::policy::Parser::RequireModel);
+    let mut stream = ExtProcStream::new(crate::policy::Parser::RequireModel, ControlFields::Reject);
     for message in messages {
         match stream.handle(message) {
             Ok(Action::Schedule(request)) => {

@@ -8,8 +8,9 @@
 //! Layers; each uses only those before it. The first three are pure: they do no I/O and read no clock, and random number
 //! generators are passed in.
 //!
-//! 1. Bodies: `request` finds `model`, `stream`, `max_tokens` and the prompt in a request body; `model_rewrite` changes only
-//!    the bytes of a `model` value.
+//! 1. Bodies: `json_scanner` finds the fields of an object; `control_fields` names those that clients must not set; `request`
+//!    finds `model`, `stream`, `max_tokens` and the prompt in a request body; `model_rewrite` changes only the bytes of a
+//!    `model` value.
 //! 2. Decision: `endpoint`, `endpoint_state`, `endpoint_health` and `engine_metrics` are its state, `candidate` and `scheduling_request` its
 //!    input; `filter`, `score`, `profile` and `policy` select endpoints, and `config` builds a policy;
 //!    `control_headers` passes the selection to engines.
@@ -30,6 +31,7 @@ mod api_keys;
 mod candidate;
 pub mod code;
 mod config;
+mod control_fields;
 mod control_headers;
 mod endpoint;
 mod endpoint_health;
@@ -43,6 +45,7 @@ mod filter;
 pub mod fuzz;
 mod gateway;
 mod index;
+mod json_scanner;
 mod model_rewrite;
 mod openai_error;
 mod pod;
@@ -63,6 +66,7 @@ mod watch;
 pub use admission::{AdmissionError, AdmittedRequest};
 pub use api_keys::{ApiKeyError, ApiKeys};
 pub use config::{ConfigError, ConfigWarning, ParsedConfig, parse_config};
+pub use control_fields::ControlFields;
 pub use endpoint::{Endpoint, PromptTokenRange};
 pub use endpoint_picker::{
     EndpointPicker, ListenerRole, MIN_PICKER_MEMORY, serve_grpc, serve_metrics, watch_inference_pool,

@@ -7,6 +7,7 @@ use http_server::{BodyError, HeadMemoryExhausted};
 use serde_json::{Value, json};
 
 use crate::{
+    control_fields::UnsupportedField,
     request::{MAX_BODY_BYTES, ScanError},
     routing_error::RoutingError,
 };
@@ -132,10 +133,20 @@ impl From<HeadMemoryExhausted> for OpenAiError {
 impl From<ScanError> for OpenAiError {
     fn from(error: ScanError) -> Self {
         let param = match error {
-            ScanError::NotJson { .. } => None,
+            ScanError::NotJson(_) => None,
             ScanError::ModelNotString | ScanError::ModelTooLong => Some("model"),
         };
         Self { param, ..Self::new(StatusCode::BAD_REQUEST, format!("{error}.")) }
+    }
+}
+
+impl From<UnsupportedField> for OpenAiError {
+    fn from(error: UnsupportedField) -> Self {
+        Self {
+            param: Some(error.name),
+            code: Some("unsupported_parameter"),
+            ..Self::new(StatusCode::BAD_REQUEST, error.to_string())
+        }
     }
 }
 

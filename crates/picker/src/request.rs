@@ -4,6 +4,11 @@ use std::{ops::Range, time::Duration};
 
 use http_server::BodyLimits;
 
+use crate::{
+    control_fields::control_field,
+    json_scanner::{FieldSpan, NotAnObject, ObjectFields},
+};
+
 /// Maximum size of a request body; larger ones are rejected with 413.
 pub(crate) const MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
 
@@ -29,9 +34,6 @@ const MAX_MODEL_BYTES: usize = 4096;
 /// prefix, wherever the body contains them.
 const PROMPT_FIELDS: [&str; 6] = ["tools", "system", "instructions", "prompt", "messages", "input"];
 
-/// Maximum nesting depth.
-const MAX_DEPTH: usize = 512;
-
 /// Estimated output tokens of a request without a limit.
 const OUTPUT_TOKENS: u64 = 256;
 
@@ -54,6 +56,8 @@ pub(crate) struct RequestInfo {
     pub(crate) max_tokens: Option<u64>,
     /// Byte ranges of the values of the fields of [`PROMPT_FIELDS`] that the body contains, in the order of these fields.
     pub(crate) prompt_spans: Vec<Range<usize>>,
+    /// A field that names engines to connect to.
+    pub(crate) control_field: Option<&'static str>,
 }
 
 /// The value of `model`.
@@ -69,23 +73,14 @@ pub(crate) struct ModelField {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ScanError {
     /// The body is not a JSON object.
-    #[error("The request body is not a JSON object (at byte {offset})")]
-    NotJson {
-        /// Position of the first byte that does not fit.
-        offset: usize,
-    },
+    #[error("The request body is {0}")]
+    NotJson(#[from] NotAnObject),
     /// `model` is a number, a list or another value.
     #[error("`model` must be a string")]
     ModelNotString,
     /// `model` is longer than any name of a model.
     #[error("`model` must not be longer than {MAX_MODEL_BYTES} bytes")]
     ModelTooLong,
-}
-
-/// Position in a request body.
-struct Scanner<'a> {
-    body: &'a [u8],
-    position: usize,
 }
 
 /// Returns the estimated number of tokens of `bytes`.
@@ -99,47 +94,27 @@ pub(crate) fn estimate_tokens(bytes: usize) -> usize {
 /// # Errors
 /// The body is not a JSON object, or `model` is not a string or too long.
 pub(crate) fn parse_request(body: &[u8]) -> Result<RequestInfo, ScanError> {
-    let mut scanner = Scanner { body, position: 0 };
     let mut info = RequestInfo::default();
     let (mut max_completion_tokens, mut max_output_tokens) = (None, None);
     let mut prompts: [Option<Range<usize>>; PROMPT_FIELDS.len()] = Default::default();
-    scanner.skip_whitespace();
-    scanner.expect(b'{')?;
-    scanner.skip_whitespace();
-    if scanner.peek() == Some(b'}') {
-        scanner.position += 1;
-        return scanner.expect_end().map(|()| info);
-    }
-    loop {
-        scanner.skip_whitespace();
-        let key = scanner.skip_string()?;
-        scanner.skip_whitespace();
-        scanner.expect(b':')?;
-        scanner.skip_whitespace();
-        let span = scanner.skip_value()?;
-        let value = &body[span.clone()];
-        match parse_string(&body[key]).as_deref() {
-            Some("model") => info.model = Some(parse_model(value, span)?),
-            Some("stream") => info.stream = value == b"true",
-            Some("max_tokens") => info.max_tokens = parse_number(value),
-            Some("max_completion_tokens") => max_completion_tokens = parse_number(value),
-            Some("max_output_tokens") => max_output_tokens = parse_number(value),
-            Some(key) => {
-                let fields = PROMPT_FIELDS.iter().zip(&mut prompts);
-                fields.filter(|(field, _)| **field == key).for_each(|(_, prompt)| *prompt = Some(span.clone()));
-            }
-            None => {}
-        }
-        scanner.skip_whitespace();
-        match scanner.next() {
-            Some(b',') => {}
-            Some(b'}') => break,
-            _ => return Err(scanner.error()),
+    for field in ObjectFields::of(body) {
+        let FieldSpan { key, value: span } = field?;
+        let (Some(key), value) = (parse_string(&body[key]), &body[span.clone()]) else { continue };
+        match key.as_str() {
+            "model" => info.model = Some(parse_model(value, span)?),
+            "stream" => info.stream = value == b"true",
+            "max_tokens" => info.max_tokens = parse_number(value),
+            "max_completion_tokens" => max_completion_tokens = parse_number(value),
+            "max_output_tokens" => max_output_tokens = parse_number(value),
+            key => match PROMPT_FIELDS.iter().position(|field| *field == key) {
+                Some(index) => prompts[index] = Some(span),
+                None => info.control_field = info.control_field.or_else(|| control_field(key, value)),
+            },
         }
     }
     info.max_tokens = max_completion_tokens.or(max_output_tokens).or(info.max_tokens);
     info.prompt_spans = prompts.into_iter().flatten().collect();
-    scanner.expect_end().map(|()| info)
+    Ok(info)
 }
 
 // === impl RequestInfo ===
@@ -183,103 +158,6 @@ fn parse_number(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
-// === impl Scanner ===
-
-impl Scanner<'_> {
-    fn peek(&self) -> Option<u8> {
-        self.body.get(self.position).copied()
-    }
-
-    fn next(&mut self) -> Option<u8> {
-        let byte = self.peek()?;
-        self.position += 1;
-        Some(byte)
-    }
-
-    fn error(&self) -> ScanError {
-        ScanError::NotJson { offset: self.position.min(self.body.len()) }
-    }
-
-    fn expect(&mut self, byte: u8) -> Result<(), ScanError> {
-        match self.peek() == Some(byte) {
-            true => {
-                self.position += 1;
-                Ok(())
-            }
-            false => Err(self.error()),
-        }
-    }
-
-    fn skip_whitespace(&mut self) {
-        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
-            self.position += 1;
-        }
-    }
-
-    /// Accepts trailing whitespace only.
-    fn expect_end(&mut self) -> Result<(), ScanError> {
-        self.skip_whitespace();
-        if self.peek().is_none() { Ok(()) } else { Err(self.error()) }
-    }
-
-    fn skip_string(&mut self) -> Result<Range<usize>, ScanError> {
-        let start = self.position;
-        self.expect(b'"')?;
-        loop {
-            let rest = &self.body[self.position..];
-            let delimiter = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'));
-            let Some(length) = delimiter else {
-                self.position = self.body.len();
-                return Err(self.error());
-            };
-            self.position += length + 1;
-            if rest[length] == b'"' {
-                return Ok(start..self.position);
-            }
-            self.next();
-        }
-    }
-
-    fn skip_value(&mut self) -> Result<Range<usize>, ScanError> {
-        match self.peek() {
-            Some(b'"') => self.skip_string(),
-            Some(b'{' | b'[') => self.skip_nested(),
-            Some(b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => Ok(self.skip_scalar()),
-            _ => Err(self.error()),
-        }
-    }
-
-    fn skip_scalar(&mut self) -> Range<usize> {
-        let start = self.position;
-        while matches!(self.peek(), Some(b'-' | b'+' | b'.' | b'0'..=b'9' | b'a'..=b'z' | b'E')) {
-            self.position += 1;
-        }
-        start..self.position
-    }
-
-    fn skip_nested(&mut self) -> Result<Range<usize>, ScanError> {
-        let start = self.position;
-        let mut open_brackets = Vec::new();
-        loop {
-            match self.peek() {
-                Some(b'"') => {
-                    self.skip_string()?;
-                    continue;
-                }
-                Some(bracket @ (b'{' | b'[')) if open_brackets.len() < MAX_DEPTH => open_brackets.push(bracket),
-                Some(b'}') if open_brackets.pop() == Some(b'{') => {}
-                Some(b']') if open_brackets.pop() == Some(b'[') => {}
-                None | Some(b'{' | b'[' | b'}' | b']') => return Err(self.error()),
-                Some(_) => {}
-            }
-            self.position += 1;
-            if open_brackets.is_empty() {
-                return Ok(start..self.position);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -319,7 +197,7 @@ mod tests {
     #[case(r#"{"a":[}]}"#, 6)]
     #[case(r#"{"a":1,}"#, 7)]
     fn rejects_bodies_that_are_not_json_objects(#[case] body: &str, #[case] offset: usize) {
-        assert_eq!(parse_request(body.as_bytes()), Err(ScanError::NotJson { offset }));
+        assert_eq!(parse_request(body.as_bytes()), Err(NotAnObject { offset }.into()));
     }
 
     #[test]
@@ -360,6 +238,15 @@ mod tests {
     fn last_of_duplicate_prompts_counts() {
         let info = parse_request(br#"{"input":"a","prompt":"bcd","input":"ef","input":"g"}"#).unwrap();
         assert_eq!(info.prompt_spans, [22..27, 49..52]);
+    }
+
+    #[rstest]
+    #[case(r#"{"kv_transfer_params":{}}"#, Some("kv_transfer_params"))]
+    #[case::escaped(r#"{"kv_transfer\u005fparams":{}}"#, Some("kv_transfer_params"))]
+    #[case::duplicate(r#"{"bootstrap_host":"h","bootstrap_host":null}"#, Some("bootstrap_host"))]
+    #[case::in_prompt(r#"{"prompt":"kv_transfer_params","messages":[{"kv_transfer_params":{}}]}"#, None)]
+    fn finds_control_fields(#[case] body: &str, #[case] expect: Option<&str>) {
+        assert_eq!(parse_request(body.as_bytes()).unwrap().control_field, expect);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use anyhow::Result;
 use picker::{ApiKeys, ServingCertificate};
 use tokio_util::sync::CancellationToken;
 
+use super::control_fields::ControlFieldArgs;
 use super::request_memory;
 use super::time_limit::TimeLimit;
 use crate::background_tasks::BackgroundTasks;
@@ -53,6 +54,8 @@ pub(crate) struct GatewayArgs {
     /// are reloaded when they change.
     #[arg(long, value_name = "DIR")]
     api_keys: Option<PathBuf>,
+    #[command(flatten)]
+    control_fields: ControlFieldArgs,
 }
 
 impl GatewayArgs {
@@ -111,6 +114,7 @@ pub(super) async fn run(args: GatewayArgs) -> Result<Exit> {
         debug_headers: args.debug_headers,
         certificate: certificate.clone(),
         api_keys: api_keys.clone(),
+        control_fields: args.control_fields.control_fields(),
     };
     spawn_reload(&mut tasks, certificate, api_keys, &shutdown);
     tasks.spawn("gateway", picker::serve_gateway(listener, scheduler, options, shutdown));

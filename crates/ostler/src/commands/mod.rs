@@ -1,7 +1,8 @@
 //! The subcommands, one file each, and what several of them use: `object_reference` (`KIND/NAME` arguments),
-//! `target_service` (the service that a command changes), `request_memory`, `time_limit`.
+//! `target_service` (the service that a command changes), `request_memory`, `time_limit`, `control_fields`.
 
 mod catalog;
+mod control_fields;
 mod crds;
 mod engine;
 mod explain;

@@ -18,6 +18,7 @@ use picker::{
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use super::control_fields::ControlFieldArgs;
 use super::request_memory;
 use crate::background_tasks::BackgroundTasks;
 use crate::connect::{self, ConnectArgs};
@@ -81,6 +82,8 @@ pub(crate) struct PickerArgs {
     /// Headers may have a quarter as much in addition. The memory limit of the Pod must be larger than both together.
     #[arg(long, value_name = "QUANTITY", default_value = "256Mi", value_parser = request_memory::of_picker)]
     request_memory: usize,
+    #[command(flatten)]
+    control_fields: ControlFieldArgs,
     #[command(flatten)]
     compatibility: CompatibilityArgs,
 }
@@ -150,7 +153,8 @@ pub(super) async fn run(args: PickerArgs) -> Result<Exit> {
     let pool = NamespacedName { namespace: args.namespace(connection.namespace), name: args.pool_name };
     let config_file = args.config_file.as_deref().map(Path::display).map(tracing::field::display);
     tracing::info!(config_file, warnings = config.warnings.len(), "configuration accepted");
-    let picker = Arc::new(EndpointPicker::new(pool, config.policy, args.request_memory, fastrand::u64(..)));
+    let picker = EndpointPicker::new(pool, config.policy, args.request_memory, fastrand::u64(..));
+    let picker = Arc::new(picker.with_control_fields(args.control_fields.control_fields()));
     tracing::info!(pool = %picker.pool, address = %ext_proc.local_addr()?, tls = tls.is_some(), "endpoint picker is listening");
     let shutdown = shutdown_after_drain(Arc::clone(&picker), args.drain_timeout)?;
     let mut tasks = BackgroundTasks::new(shutdown.clone());

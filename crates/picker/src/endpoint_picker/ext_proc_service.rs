@@ -84,7 +84,7 @@ async fn run_stream<B>(
 where
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin,
 {
-    let mut stream = ExtProcStream::new(picker.policy().parser);
+    let mut stream = ExtProcStream::new(picker.policy().parser, picker.control_fields);
     let mut scheduled: Option<ScheduledRequest> = None;
     let mut is_complete = false;
     loop {

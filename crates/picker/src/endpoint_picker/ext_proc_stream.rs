@@ -12,6 +12,7 @@ use http_server::BodyBuffer;
 use tonic::Status;
 
 use crate::{
+    control_fields::{ControlFields, REQUEST_ID_HEADER},
     control_headers::{CONTROL_HEADERS, SERVED_ENDPOINT_KEY, destination, engine_headers, is_control_header},
     ext_proc::{
         BodyMutation, BodyResponse, BodySendMode, CommonResponse, HeaderAppendAction, HeaderMap, HeaderMutation,
@@ -23,7 +24,7 @@ use crate::{
     model_rewrite::{self, ModelRestorer, RewrittenModel},
     openai_error::OpenAiError,
     policy::{Parser, SchedulingResult},
-    request::{self, MAX_BODY_BYTES, RequestInfo},
+    request::{self, MAX_BODY_BYTES, RequestInfo, ScanError},
     scheduler::RequestedModel,
 };
 
@@ -42,6 +43,7 @@ const MAX_CHUNK_BYTES: usize = 62_000;
 #[derive(Debug)]
 pub(super) struct ExtProcStream {
     parser: Parser,
+    control_fields: ControlFields,
     /// Model name from the headers that takes precedence over the one in the body.
     model_rewrite: Option<String>,
     /// Size of the body in bytes according to the headers.
@@ -112,9 +114,10 @@ enum RequestEnd {
 
 impl ExtProcStream {
     /// Returns the state before the first message.
-    pub(super) fn new(parser: Parser) -> Self {
+    pub(super) fn new(parser: Parser, control_fields: ControlFields) -> Self {
         Self {
             parser,
+            control_fields,
             model_rewrite: None,
             content_length: None,
             body: BodyBuffer::default(),
@@ -186,6 +189,10 @@ impl ExtProcStream {
         self.content_length = value("content-length").and_then(|length| length.parse().ok());
         let names = headers.iter().map(|header| header.key.to_ascii_lowercase());
         self.client_control_headers = names.filter(|name| is_control_header(name)).collect();
+        let request_ids = headers.iter().filter(|header| header.key.eq_ignore_ascii_case(REQUEST_ID_HEADER));
+        if let Err(error) = self.control_fields.check_request_ids(request_ids.map(HeaderValue::text)) {
+            return Action::Reject(error.into());
+        }
         // With mode NONE the proxy does not send the body.
         if message.end_of_stream || mode == Some(BodySendMode::None) {
             let info = RequestInfo::default();
@@ -204,7 +211,12 @@ impl ExtProcStream {
 
     fn finish_request(&mut self, end: RequestEnd) -> Action {
         let body = self.body.take();
-        let info = match (request_info(&body), self.parser) {
+        let scanned = request::parse_request(&body);
+        let control_field = scanned.as_ref().ok().and_then(|info| info.control_field);
+        if let Err(error) = self.control_fields.check_field(control_field) {
+            return Action::Reject(error.into());
+        }
+        let info = match (require_model(scanned), self.parser) {
             (Ok(info), _) => info,
             // The whole body counts as the prompt.
             (Err(_), Parser::Passthrough) => {
@@ -331,14 +343,10 @@ impl CompleteRequest {
     }
 }
 
-/// Returns the parsed body, which names a model. Unlike the gateway, the picker states a code for both errors: proxies write
-/// it to their access log.
-fn request_info(body: &[u8]) -> Result<RequestInfo, OpenAiError> {
-    let info = request::parse_request(body).map_err(|error| OpenAiError {
-        param: None,
-        code: Some("invalid_body"),
-        ..error.into()
-    })?;
+/// Returns the fields of a body that names a model. Unlike the gateway, the picker states a code for both errors: proxies
+/// write it to their access log.
+fn require_model(scanned: Result<RequestInfo, ScanError>) -> Result<RequestInfo, OpenAiError> {
+    let info = scanned.map_err(|error| OpenAiError { param: None, code: Some("invalid_body"), ..error.into() })?;
     if info.model.as_ref().is_none_or(|model| model.name.is_empty()) {
         return Err(OpenAiError { code: Some("missing_model"), ..OpenAiError::missing_model() });
     }

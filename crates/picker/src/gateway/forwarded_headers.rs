@@ -53,6 +53,8 @@ mod tests {
             ("x-prefiller-host-port", "169.254.169.254:80"),
             ("x-data-parallel-host-port", "169.254.169.254:80"),
             ("x-encoder-hosts-ports", "169.254.169.254:80"),
+            ("x-prefiller-url", "http://169.254.169.254"),
+            ("x-kv-cache-source-host-port", "169.254.169.254:80"),
             ("x-slo-ttft-ms", "1"),
             ("x-slo-e2e-ms", "1"),
             ("x-llm-d-model-name-rewrite", "other"),

@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{api_keys::ApiKeys, request::DEFAULT_REQUEST_MEMORY, serving_certificate::ServingCertificate};
+use crate::{
+    api_keys::ApiKeys, control_fields::ControlFields, request::DEFAULT_REQUEST_MEMORY,
+    serving_certificate::ServingCertificate,
+};
 
 /// Settings of a gateway.
 #[derive(Debug, Clone)]
@@ -17,6 +20,8 @@ pub struct GatewayOptions {
     pub certificate: Option<Arc<ServingCertificate>>,
     /// Keys of which each request must contain one, except for probes.
     pub api_keys: Option<Arc<ApiKeys>>,
+    /// Whether clients may set fields that name engines to connect to.
+    pub control_fields: ControlFields,
 }
 
 impl Default for GatewayOptions {
@@ -27,6 +32,7 @@ impl Default for GatewayOptions {
             debug_headers: false,
             certificate: None,
             api_keys: None,
+            control_fields: ControlFields::default(),
         }
     }
 }

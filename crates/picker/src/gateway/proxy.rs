@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     api_keys::{Access, ApiKeys, remove_api_key},
+    control_fields::{ControlFields, REQUEST_ID_HEADER},
     control_headers::engine_headers,
     endpoint_health::RequestOutcome,
     model_rewrite::{self, RewrittenModel},
@@ -44,6 +45,7 @@ pub(super) struct Proxy {
     /// Whether responses explain the selection.
     debug_headers: bool,
     api_keys: Option<Arc<ApiKeys>>,
+    control_fields: ControlFields,
 }
 
 impl Proxy {
@@ -55,6 +57,7 @@ impl Proxy {
             body_memory: BodyMemory::new(options.request_memory),
             debug_headers: options.debug_headers,
             api_keys: options.api_keys.clone(),
+            control_fields: options.control_fields,
         }
     }
 
@@ -88,6 +91,8 @@ impl Proxy {
             Route::Inference { pool, path } => {
                 let access = self.access(request.headers())?;
                 let mut request = read_request(request, pool, &path, &self.body_memory).await?;
+                self.control_fields.check_request_ids(request.headers.get_all(REQUEST_ID_HEADER))?;
+                self.control_fields.check_field(request.info.control_field)?;
                 if !access.allows(&request.model.name) {
                     return Err(RoutingError::ModelNotFound(request.model.name).into());
                 }

@@ -1,6 +1,9 @@
 //! Tests of requests that the gateway rejects.
 
-use crate::gateway_fixture::{TIMEOUT, engine_config, get, metric, pool, post, start};
+use crate::gateway_fixture::{
+    GatewayFixture, TIMEOUT, engine_config, get, metric, pool, post, receive, start, start_with_options,
+};
+use picker::{ControlFields, GatewayOptions};
 use rstest::rstest;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -33,6 +36,45 @@ async fn invalid_body_is_400(#[case] body: &str, #[case] message: &str) {
         (response.status(), &error["type"], &error["message"]),
         (400, &"invalid_request_error".into(), &message.into())
     );
+}
+
+/// Fields by which a client would make an engine connect to an address of its choice.
+#[rstest]
+#[case::vllm(
+    r#""kv_transfer_params":{"do_remote_prefill":true,"remote_host":"169.254.169.254"}"#,
+    "kv_transfer_params"
+)]
+#[case::arguments(r#""vllm_xargs":{"kv_transfer_params":"x"}"#, "vllm_xargs")]
+#[case::sglang(r#""bootstrap_host":["169.254.169.254"]"#, "bootstrap_host")]
+#[case::tensorrt(r#""disaggregated_params":{"request_type":"generation_only"}"#, "disaggregated_params")]
+#[tokio::test]
+async fn field_that_names_engines_is_400(#[case] field: &str, #[case] name: &str) {
+    let request = |fixture: &GatewayFixture| {
+        let (gateway, body) = (fixture.gateway, format!(r#"{{"model":"chat","prompt":"hi",{field}}}"#));
+        async move { post(gateway, "/v1/completions", &body).await }
+    };
+    let fixture = start(vec![engine_config(&["chat"])], &[]).await;
+    let response = request(&fixture).await;
+    let error = &response.json()["error"];
+    assert_eq!(
+        (response.status(), &error["param"], &error["code"]),
+        (400, &json!(name), &json!("unsupported_parameter"))
+    );
+    assert_eq!(metric(fixture.engines[0], "vllm:prompt_tokens_total{").await, 0.0);
+    let options = GatewayOptions { control_fields: ControlFields::Forward, ..GatewayOptions::default() };
+    let trusting = start_with_options(vec![engine_config(&["chat"])], options).await;
+    assert_eq!(request(&trusting).await.status(), 200);
+}
+
+#[tokio::test]
+async fn request_id_that_names_engines_is_400() {
+    let fixture = start(vec![engine_config(&["chat"])], &[]).await;
+    let mut stream = tokio::net::TcpStream::connect(fixture.gateway).await.unwrap();
+    let head = "POST /v1/completions HTTP/1.1\r\nhost: x\r\nx-request-id: a\r\n\
+        X-Request-Id: ___prefill_addr_169.254.169.254:80___1\r\nconnection: close\r\ncontent-length: 16\r\n\r\n";
+    stream.write_all(format!("{head}{{\"model\":\"chat\"}}").as_bytes()).await.unwrap();
+    let response = receive(stream).await;
+    assert_eq!((response.status(), &response.json()["error"]["param"]), (400, &json!("x-request-id")));
 }
 
 // spec: GW-79

@@ -16,6 +16,10 @@ fn scheduling_result(prefiller: Option<u8>) -> SchedulingResult {
     }
 }
 
+fn new_stream(parser: Parser) -> ExtProcStream {
+    ExtProcStream::new(parser, ControlFields::Reject)
+}
+
 fn message(request: Request) -> ProcessingRequest {
     ProcessingRequest { request: Some(request), ..ProcessingRequest::default() }
 }
@@ -43,7 +47,7 @@ fn with_subset(mut message: ProcessingRequest, kind: Kind) -> ProcessingRequest 
 
 /// Handles all messages and returns the complete request, which must follow the last message.
 fn complete_request(messages: Vec<ProcessingRequest>) -> CompleteRequest {
-    let mut stream = ExtProcStream::new(Parser::RequireModel);
+    let mut stream = new_stream(Parser::RequireModel);
     let mut actions = messages.into_iter().map(|message| stream.handle(message).unwrap()).peekable();
     loop {
         match actions.next() {
@@ -55,7 +59,7 @@ fn complete_request(messages: Vec<ProcessingRequest>) -> CompleteRequest {
 }
 
 fn rejection(messages: Vec<ProcessingRequest>) -> (i32, String) {
-    let mut stream = ExtProcStream::new(Parser::RequireModel);
+    let mut stream = new_stream(Parser::RequireModel);
     let last = messages.into_iter().map(|message| stream.handle(message).unwrap()).last();
     let Some(Action::Reject(error)) = last else { panic!("{last:?}") };
     let Some(Response::ImmediateResponse(response)) = immediate_response(&error).response else { panic!("{error:?}") };
@@ -172,6 +176,7 @@ fn control_headers_of_clients_are_removed() {
     let sent = [
         ("X-Prefiller-Host-Port", "169.254.169.254:80"),
         ("x-data-parallel-host-port", "169.254.169.254:80"),
+        ("x-prefiller-url", "http://169.254.169.254"),
         ("X-SLO-E2E-ms", "1"),
         ("x-llm-d-video-fps", "1"),
         ("x-gateway-destination-endpoint", "169.254.169.254:80"),
@@ -183,14 +188,33 @@ fn control_headers_of_clients_are_removed() {
     let (set, removed) = header_mutation(&request.responses("m", &scheduling_result(None), None)[0]);
     assert_eq!(set.into_keys().collect::<Vec<_>>(), ["x-gateway-destination-endpoint"]);
     let is_removed = sent.map(|(name, _)| removed.contains(&name.to_ascii_lowercase()));
-    assert_eq!(is_removed, [true, true, true, true, false, true, false, false], "the destination is replaced");
+    assert_eq!(is_removed, [true, true, true, true, true, false, true, false, false], "the destination is replaced");
+}
+
+/// Columns: header, body, name of the field or header.
+#[rstest]
+#[case::vllm("", r#"{"model":"m","kv_transfer_params":{"remote_host":"169.254.169.254"}}"#, "kv_transfer_params")]
+#[case::no_model("", r#"{"bootstrap_host":"169.254.169.254"}"#, "bootstrap_host")]
+#[case::header("___decode_addr_169.254.169.254:80", BODY, "x-request-id")]
+fn requests_that_name_engines_are_rejected(#[case] request_id: &str, #[case] text: &str, #[case] name: &str) {
+    let messages = || [headers(&[("X-Request-Id", request_id)], false), body(text, true)];
+    let last_action = |parser, control_fields| {
+        let mut stream = ExtProcStream::new(parser, control_fields);
+        let mut actions = messages().into_iter().map(|message| stream.handle(message).unwrap());
+        actions.find(|action| !matches!(action, Action::Continue)).unwrap()
+    };
+    for parser in [Parser::RequireModel, Parser::Passthrough] {
+        let Action::Reject(error) = last_action(parser, ControlFields::Reject) else { panic!() };
+        assert_eq!((error.status.as_u16(), error.param), (400, Some(name)));
+    }
+    assert!(matches!(last_action(Parser::Passthrough, ControlFields::Forward), Action::Schedule(_)));
 }
 
 #[rstest]
 #[case::not_json("not json")]
 #[case::no_model(r#"{"prompt":"hi"}"#)]
 fn passthrough_parser_accepts_any_body(#[case] text: &str) {
-    let mut stream = ExtProcStream::new(Parser::Passthrough);
+    let mut stream = new_stream(Parser::Passthrough);
     assert!(matches!(stream.handle(headers(&[], false)).unwrap(), Action::Continue));
     let Action::Schedule(request) = stream.handle(body(text, true)).unwrap() else { panic!() };
     assert_eq!((&request.target_model, request.info.prompt_bytes()), (&None, text.len()));
@@ -295,7 +319,7 @@ fn returned_response_body(messages: &[ProcessingResponse]) -> (Vec<u8>, bool) {
 
 #[test]
 fn response_is_unchanged_and_served_endpoint_is_recorded() {
-    let mut stream = ExtProcStream::new(Parser::RequireModel);
+    let mut stream = new_stream(Parser::RequireModel);
     let mut first = response_headers(&[("content-type", "application/json")], false);
     let served = Struct::with_field(SERVED_ENDPOINT_KEY, Kind::StringValue("10.0.0.1:8000".to_owned()));
     first.metadata_context = Some(Metadata { filter_metadata: [(LOAD_BALANCER_NAMESPACE.to_owned(), served)].into() });
@@ -310,7 +334,7 @@ fn response_is_unchanged_and_served_endpoint_is_recorded() {
 
 /// Returns a stream whose request for `chat` is sent to an engine for `tuned`.
 fn rewritten_stream() -> ExtProcStream {
-    let mut stream = ExtProcStream::new(Parser::RequireModel);
+    let mut stream = new_stream(Parser::RequireModel);
     assert!(matches!(stream.handle(headers(&[("accept-encoding", "gzip")], false)).unwrap(), Action::Continue));
     let Action::Schedule(request) = stream.handle(body(r#"{"model":"chat"}"#, true)).unwrap() else { panic!() };
     assert_eq!(request.rewritten_model("chat"), None);
@@ -423,7 +447,7 @@ fn long_chunk_of_a_response_is_returned_in_several_messages() {
 #[case::unavailable("503", Some(StatusCode::SERVICE_UNAVAILABLE))]
 #[case::invalid("x", None)]
 fn status_of_the_response_is_recorded(#[case] status: &str, #[case] expect: Option<StatusCode>) {
-    let mut stream = ExtProcStream::new(Parser::RequireModel);
+    let mut stream = new_stream(Parser::RequireModel);
     stream.handle(response_headers(&[(":status", status)], false)).unwrap();
     assert_eq!(stream.response_status, expect);
 }
@@ -433,7 +457,7 @@ fn unsupported_body_mode_is_rejected_with_remedy() {
     let mut first = headers(&[], false);
     let mode = BodySendMode::Buffered.into();
     first.protocol_config = Some(ProtocolConfiguration { request_body_mode: mode, response_body_mode: 0 });
-    let status = ExtProcStream::new(Parser::RequireModel).handle(first).unwrap_err();
+    let status = new_stream(Parser::RequireModel).handle(first).unwrap_err();
     assert_eq!(status.code(), tonic::Code::FailedPrecondition);
     assert!(status.message().contains("set FULL_DUPLEX_STREAMED"), "{status}");
 }
