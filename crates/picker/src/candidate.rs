@@ -23,8 +23,8 @@ pub(crate) struct Candidate {
     pub(crate) remaining_tokens: u64,
     /// Last scraped engine metrics, if any.
     pub(crate) metrics: Option<MetricsSample>,
-    /// Whether the last scrape failed with `ECONNREFUSED`, although the Pod is still reported as ready.
-    pub(crate) connection_refused: bool,
+    /// Whether the last scrape could not connect to the endpoint, although the Pod is still reported as ready.
+    pub(crate) is_unreachable: bool,
 }
 
 /// Engine metrics and their age.
@@ -53,7 +53,7 @@ impl Candidate {
             requests: state.requests(),
             remaining_tokens: state.remaining_tokens(),
             metrics,
-            connection_refused: state.connection_refused(),
+            is_unreachable: state.is_unreachable(),
             endpoint: Arc::clone(endpoint),
         }
     }

@@ -23,7 +23,7 @@ pub struct EndpointState {
     peak_requests: AtomicUsize,
     /// What the engine reported at the last scrape.
     last_report: Mutex<Option<MetricsReport>>,
-    connection_refused: AtomicBool,
+    is_unreachable: AtomicBool,
     /// Whether requests may be sent to the endpoint.
     pub(crate) health: EndpointHealth,
     /// Whether the endpoint is being scraped.
@@ -126,14 +126,14 @@ impl EndpointState {
         *last_report = Some(MetricsReport { metrics: Arc::new(metrics), own_requests, peak_requests, time: now });
     }
 
-    /// Returns whether the last scrape failed with `ECONNREFUSED`, although the Pod is still reported as ready.
-    pub(crate) fn connection_refused(&self) -> bool {
-        self.connection_refused.load(Relaxed)
+    /// Returns whether the last scrape could not connect to the endpoint, although the Pod is still reported as ready.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        self.is_unreachable.load(Relaxed)
     }
 
-    /// Records whether the endpoint refuses connections. Returns whether that changed.
-    pub(crate) fn record_connection_refused(&self, is_refused: bool) -> bool {
-        self.connection_refused.swap(is_refused, Relaxed) != is_refused
+    /// Records whether connections to the endpoint fail. Returns whether that changed.
+    pub(crate) fn record_unreachable(&self, is_unreachable: bool) -> bool {
+        self.is_unreachable.swap(is_unreachable, Relaxed) != is_unreachable
     }
 }
 

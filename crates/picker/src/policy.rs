@@ -155,7 +155,7 @@ impl SchedulingPolicy {
                 };
                 // A decode endpoint can process a whole request, so a missing prefill endpoint is not an error.
                 let is_usable = |prefiller: &&Candidate| {
-                    !prefiller.connection_refused && prefiller.endpoint.address != decoder.endpoint.address
+                    !prefiller.is_unreachable && prefiller.endpoint.address != decoder.endpoint.address
                 };
                 (endpoints, prefillers.first().copied().filter(is_usable))
             }
@@ -365,7 +365,7 @@ pub(crate) mod tests {
         assert_eq!(Fixture::new(handler(), &["decode"]).schedule("alone"), Some(("pod-1".to_owned(), None)));
         assert_eq!(Fixture::new(handler(), &["prefill"]).schedule("no decoder"), None);
         let mut fixture = Fixture::new(handler(), &["prefill", "decode"]);
-        fixture.candidates[0].connection_refused = true;
-        assert_eq!(fixture.schedule("prefiller refuses connections"), Some(("pod-2".to_owned(), None)));
+        fixture.candidates[0].is_unreachable = true;
+        assert_eq!(fixture.schedule("unreachable prefiller"), Some(("pod-2".to_owned(), None)));
     }
 }

@@ -80,14 +80,14 @@ impl Profile {
         self.filters.iter().all(|filter| filter.matches(labels))
     }
 
-    /// Returns the candidates that pass all filters. An endpoint that refuses connections has no queue and would score
-    /// best, so it is retained only if all endpoints refuse connections. Endpoints that are intended for prompts of another
+    /// Returns the candidates that pass all filters. An unreachable endpoint has no queue and would score best, so it is
+    /// retained only if all endpoints are unreachable. Endpoints that are intended for prompts of another
     /// size are retained only if none is intended for this size.
     fn filter<'a>(&self, request: &SchedulingRequest<'_>, candidates: &[&'a Candidate]) -> Vec<&'a Candidate> {
         let passes = |candidate: &&Candidate| self.matches_labels(&candidate.endpoint.labels);
         let mut candidates: Vec<&Candidate> = candidates.iter().copied().filter(passes).collect();
-        if candidates.iter().any(|candidate| !candidate.connection_refused) {
-            candidates.retain(|candidate| !candidate.connection_refused);
+        if candidates.iter().any(|candidate| !candidate.is_unreachable) {
+            candidates.retain(|candidate| !candidate.is_unreachable);
         }
         let matches_prompt =
             |candidate: &&Candidate| candidate.endpoint.prompt_tokens.contains(request.prompt_tokens());
@@ -233,12 +233,12 @@ mod tests {
     }
 
     #[test]
-    fn endpoint_refusing_connections_is_picked_only_as_last_resort() {
+    fn unreachable_endpoint_is_picked_only_as_last_resort() {
         let mut candidates = [candidate_with_queue(1, 0.0, None), candidate_with_queue(2, 9.0, None)];
-        candidates[0].connection_refused = true;
+        candidates[0].is_unreachable = true;
         let mut rng = Rng::with_seed(0);
         assert_eq!(pick_names(&profile(Picker::MaxScore), &candidates, &mut rng), ["pod-2"]);
-        candidates[1].connection_refused = true;
+        candidates[1].is_unreachable = true;
         assert_eq!(pick_names(&profile(Picker::MaxScore), &candidates, &mut rng), ["pod-1", "pod-2"]);
     }
 

@@ -1,7 +1,7 @@
 //! Scrapes the metrics of every endpoint: frequently while it is busy, rarely while it is idle. The task of an endpoint that
 //! panics is restarted.
 
-use std::{error::Error, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use apimachinery::catch_panic;
 use bytes::Bytes;
@@ -26,14 +26,18 @@ pub const BUSY_SCRAPE_INTERVAL: Duration = Duration::from_millis(200);
 /// Interval between scrapes of an idle engine, and of one that cannot be scraped.
 const IDLE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Interval between scrapes of an endpoint that refuses connections; short, so that it is selected soon after it recovers.
-const CONNECTION_REFUSED_INTERVAL: Duration = Duration::from_millis(500);
+/// Interval between scrapes of an unreachable endpoint; short, so that it is selected soon after it recovers.
+const UNREACHABLE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Minimum interval between scrapes, even if many requests fail.
 const MIN_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Timeout of a scrape.
 const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Timeout for connecting to an endpoint. It is shorter than [`TIMEOUT`], so that an endpoint that drops connection attempts
+/// differs from one that is too busy to respond.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(750);
 
 /// Maximum size of a metrics response in bytes.
 const MAX_METRICS_BYTES: usize = 4 * 1024 * 1024;
@@ -47,8 +51,8 @@ pub(crate) struct Scraper {
 enum ScrapeResult {
     /// The engine returned its metrics.
     Metrics(EngineMetrics),
-    /// The connection was refused.
-    Refused,
+    /// No connection was established: it was refused, or the attempt received no answer.
+    NotConnected,
     /// The scrape timed out or did not return metrics: the engine may be too busy to respond.
     Failed,
 }
@@ -59,7 +63,7 @@ impl Default for Scraper {
     /// Returns a scraper without connections.
     fn default() -> Self {
         let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(TIMEOUT));
+        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
         let mut builder = Client::builder(TokioExecutor::new());
         // vLLM closes connections that were idle for five seconds.
         builder.pool_timer(TokioTimer::new()).pool_idle_timeout(Duration::from_secs(4)).pool_max_idle_per_host(1);
@@ -112,12 +116,12 @@ where
 }
 
 fn record(result: ScrapeResult, address: SocketAddr, state: &EndpointState) {
-    let is_refused = matches!(result, ScrapeResult::Refused);
-    if state.record_connection_refused(is_refused) {
-        if is_refused {
-            tracing::info!(%address, "endpoint refuses connections, selecting other endpoints");
+    let is_unreachable = matches!(result, ScrapeResult::NotConnected);
+    if state.record_unreachable(is_unreachable) {
+        if is_unreachable {
+            tracing::info!(%address, "endpoint is unreachable, selecting other endpoints");
         } else {
-            tracing::info!(%address, "endpoint accepts connections again");
+            tracing::info!(%address, "endpoint is reachable again");
         }
     }
     if let ScrapeResult::Metrics(metrics) = result {
@@ -129,7 +133,7 @@ fn interval(result: &ScrapeResult, state: &EndpointState) -> Duration {
     match result {
         ScrapeResult::Metrics(metrics) if state.requests() > 0 || is_busy(metrics) => BUSY_SCRAPE_INTERVAL,
         ScrapeResult::Metrics(_) | ScrapeResult::Failed => IDLE_INTERVAL,
-        ScrapeResult::Refused => CONNECTION_REFUSED_INTERVAL,
+        ScrapeResult::NotConnected => UNREACHABLE_INTERVAL,
     }
 }
 
@@ -148,7 +152,7 @@ async fn scrape(client: &Client<HttpConnector, Empty<Bytes>>, address: SocketAdd
         }
         Err(error) => {
             tracing::debug!(%address, %error, "failed to scrape metrics");
-            return if is_connection_refused(&error) { ScrapeResult::Refused } else { ScrapeResult::Failed };
+            return if error.is_connect() { ScrapeResult::NotConnected } else { ScrapeResult::Failed };
         }
     };
     let Ok(body) = Limited::new(response.into_body(), MAX_METRICS_BYTES).collect().await else {
@@ -165,17 +169,34 @@ async fn scrape(client: &Client<HttpConnector, Empty<Bytes>>, address: SocketAdd
     }
 }
 
-/// Returns whether the error or one of its sources is `ECONNREFUSED`.
-fn is_connection_refused(error: &(dyn Error + 'static)) -> bool {
-    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
-    kind == Some(io::ErrorKind::ConnectionRefused) || error.source().is_some_and(is_connection_refused)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+    use tokio::net::{TcpSocket, TcpStream};
+
     use super::*;
+
+    /// The kernel drops connection attempts while the queue of the listener is full.
+    #[tokio::test(start_paused = true)]
+    async fn endpoint_that_drops_connection_attempts_is_unreachable() {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let listener = socket.listen(0).unwrap();
+        let address = listener.local_addr().unwrap();
+        let queued = TcpStream::connect(address).await.unwrap();
+        let state = Arc::<EndpointState>::default();
+        Scraper::default().start(address, &state, &Supervisor::default());
+        let reaches = async |expected: bool| {
+            while state.is_unreachable() != expected {
+                sleep(MIN_INTERVAL).await;
+            }
+        };
+        reaches(true).await;
+        drop((queued, listener.accept().await));
+        // It accepts connections and does not respond.
+        reaches(false).await;
+    }
 
     /// The first scrapes panic, more often than a task without which the process cannot continue may fail.
     #[tokio::test(start_paused = true)]
@@ -188,7 +209,7 @@ mod tests {
             let count = Arc::clone(&count);
             async move {
                 assert!(count.fetch_add(1, Relaxed) >= PANICS, "broken");
-                ScrapeResult::Refused
+                ScrapeResult::NotConnected
             }
         };
         let task = tokio::spawn(supervise(scrape, ([10, 0, 0, 1], 8000).into(), &state, &supervisor));
@@ -197,7 +218,7 @@ mod tests {
         assert_eq!((supervisor.outages(), scrapes.load(Relaxed)), (vec![outage.to_owned()], 1));
         assert!(timeout(Duration::from_secs(15 * 60), supervisor.failed()).await.is_err(), "the process continues");
         assert!(scrapes.load(Relaxed) > 2 * PANICS, "the endpoint is scraped again");
-        assert!(supervisor.outages().is_empty() && state.connection_refused());
+        assert!(supervisor.outages().is_empty() && state.is_unreachable());
         drop(state);
         task.await.unwrap();
         assert!(supervisor.statuses().borrow().is_empty());

@@ -199,7 +199,7 @@ impl PoolGauges {
             if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
         };
         let waiting = |candidate: &Candidate| candidate.metrics.as_ref()?.metrics.waiting;
-        let ready = candidates.iter().filter(|candidate| !candidate.connection_refused).count();
+        let ready = candidates.iter().filter(|candidate| !candidate.is_unreachable).count();
         self.ready_endpoints.get_or_create(&pool_labels()).set(i64::try_from(ready).unwrap_or(i64::MAX));
         self.kv_usage
             .get_or_create(&pool_labels())
@@ -242,7 +242,7 @@ mod tests {
         let engine_metrics =
             EngineMetrics { waiting: Some(3.0), kv_cache_usage: Some(0.5), ..EngineMetrics::default() };
         let mut candidates = [candidate(1, Some((engine_metrics, 0))), candidate(2, None)];
-        candidates[1].connection_refused = true;
+        candidates[1].is_unreachable = true;
         let text = metrics.render("pool", &candidates);
         for line in [
             r#"inference_objective_request_total{model_name="chat",target_model_name="chat-v2"} 1"#,

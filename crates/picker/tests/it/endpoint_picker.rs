@@ -42,6 +42,26 @@ async fn returns_ready_endpoints_as_pods_change() {
     assert_eq!(fixture.send("hello", None).await.hosts(), [3]);
 }
 
+/// The Pod is ready, and the proxy reports nothing.
+#[tokio::test]
+async fn endpoint_that_drops_connection_attempts_receives_no_requests() {
+    let fixture = PickerFixture::start("").await;
+    fixture.create_pool();
+    let _unresponsive = fixture.start_unresponsive(2).await;
+    fixture.start_engine(3, "x").await;
+    fixture.wait_until("both endpoints", |fixture| fixture.picker.endpoints().len() == 2).await;
+    let is_avoided = async || {
+        for _ in 0..16 {
+            if fixture.send("hello", None).await.hosts() != [3] {
+                return false;
+            }
+        }
+        true
+    };
+    gateway_fixture::wait_until("requests to the other endpoint", is_avoided).await;
+    assert!(is_avoided().await);
+}
+
 #[tokio::test]
 // spec: GW-7
 async fn conversation_stays_on_its_endpoint_and_requests_in_flight_count() {

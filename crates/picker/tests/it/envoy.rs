@@ -503,3 +503,21 @@ async fn request_counts_where_the_proxy_sent_it() {
     fixture.wait_until_idle().await;
     assert_eq!(envoy.ext_proc_stat("streams_failed").await, 0);
 }
+
+/// The scrapes of the picker detect the endpoint; Envoy only reports that it could not connect, after 5 s.
+#[tokio::test]
+#[ignore = "needs Envoy: cargo xtask test --with envoy"]
+async fn requests_leave_an_endpoint_that_drops_connection_attempts() {
+    let fixture = PickerFixture::start("").await;
+    fixture.create_pool();
+    let _unresponsive = fixture.start_unresponsive(2).await;
+    let _engine = fixture.start_server(3, "worker", echo_server(3));
+    wait_for_endpoints(&fixture, 2).await;
+    let envoy = Envoy::start(&EnvoyConfig::new(vec![fixture.ext_proc_address])).await;
+    let body = r#"{"model": "m", "prompt": "x"}"#;
+    let is_served = async || post(envoy.address, &[], body).await.status() == 200;
+    wait_until("a response", is_served).await;
+    for _ in 0..16 {
+        assert!(is_served().await);
+    }
+}

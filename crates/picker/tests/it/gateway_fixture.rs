@@ -95,6 +95,21 @@ pub(crate) fn unreachable_address() -> (TcpSocket, SocketAddr) {
     (socket, address)
 }
 
+/// Sockets of an address that drops connection attempts, until they are dropped.
+pub(crate) struct UnresponsiveSockets {
+    _listener: TcpListener,
+    /// Fills the queue of the listener.
+    _queued: TcpStream,
+}
+
+/// Lets the address of `socket` drop connection attempts, as a host that disappeared does.
+pub(crate) async fn listen_unresponsively(socket: TcpSocket) -> (UnresponsiveSockets, SocketAddr) {
+    let listener = socket.listen(0).unwrap();
+    let address = listener.local_addr().unwrap();
+    let queued = TcpStream::connect(address).await.unwrap();
+    (UnresponsiveSockets { _listener: listener, _queued: queued }, address)
+}
+
 /// Returns the name of the pool.
 pub(crate) fn pool_key() -> NamespacedName {
     NamespacedName { namespace: "ns".to_owned(), name: "pool".to_owned() }

@@ -31,7 +31,8 @@ use tonic::Streaming;
 use tonic::client::Grpc;
 use tonic_prost::ProstCodec;
 
-use crate::{api_server, gateway_fixture};
+use crate::api_server;
+use crate::gateway_fixture::{self, UnresponsiveSockets};
 
 const POOLS: &str = "inferencepools.inference.networking.k8s.io";
 
@@ -150,6 +151,14 @@ impl PickerFixture {
         tokio::spawn(shutdown.clone().run_until_cancelled_owned(axum::serve(listener, router).into_future()));
         self.create_pod(host, &json!({"app": "llama", "fusioninfer.io/component-type": role}));
         shutdown.drop_guard()
+    }
+
+    /// Creates a ready Pod that drops connection attempts, until the returned sockets are dropped.
+    pub(crate) async fn start_unresponsive(&self, host: u8) -> UnresponsiveSockets {
+        let socket = self.sockets.lock().unwrap().remove(&host).unwrap();
+        let (sockets, _) = gateway_fixture::listen_unresponsively(socket).await;
+        self.create_pod(host, &json!({"app": "llama"}));
+        sockets
     }
 
     fn create_pod(&self, host: u8, labels: &Value) {

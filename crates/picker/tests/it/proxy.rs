@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::gateway_fixture::{
-    DRAIN_TIMEOUT, GatewayFixture, HttpResponse, TIMEOUT, engine_config, get, metric, pool, post, receive, send, start,
-    start_with_listeners, start_with_options, unreachable_address, wait_until,
+    DRAIN_TIMEOUT, GatewayFixture, HttpResponse, TIMEOUT, engine_config, get, listen_unresponsively, metric, pool,
+    post, receive, send, start, start_with_listeners, start_with_options, unreachable_address, wait_until,
 };
 use engine::{Config, Timing};
 use futures::FutureExt as _;
@@ -12,7 +12,7 @@ use picker::GatewayOptions;
 use rstest::rstest;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     sync::oneshot,
     time::timeout,
 };
@@ -318,6 +318,24 @@ async fn unreachable_endpoint_is_skipped() {
             (response.status(), response.header("x-ostler-endpoint")),
             (200, Some(fixture.engines[0].to_string().as_str()))
         );
+    }
+}
+
+/// Requests that are sent to an endpoint that drops connection attempts take seconds longer. At most the first one is, although
+/// the endpoint has fewer requests in flight than the other one, and its ejection has ended.
+#[tokio::test(start_paused = true)]
+async fn endpoint_that_drops_connection_attempts_is_skipped() {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let (_sockets, unresponsive) = listen_unresponsively(socket).await;
+    let fixture = start(vec![engine_config(&["chat"])], &[]).await;
+    fixture.scheduler.replace(vec![pool(&fixture.scheduler, &[unresponsive, fixture.engines[0]], &[])]);
+    let _busy = fixture.scheduler.endpoint_state(fixture.engines[0], "").begin(1_000_000);
+    for count in 0..16 {
+        let response = post(fixture.gateway, "/v1/chat/completions", CHAT).await;
+        let is_retried = response.header("x-ostler-decision").unwrap().ends_with("after 1 failed");
+        assert!(response.status() == 200 && (count == 0 || !is_retried), "request {count}: {}", response.head);
+        tokio::time::sleep(Duration::from_secs(40)).await;
     }
 }
 
