@@ -74,6 +74,20 @@ struct State {
     not_served: BTreeMap<u64, Instant>,
 }
 
+// === impl RequestOutcome ===
+
+impl RequestOutcome {
+    /// Returns whether the outcome of a request to a decoder may be that of its prefiller: the decoder was reached, and neither
+    /// rejected the request nor lacks the model.
+    pub(crate) fn concerns_prefiller(self) -> bool {
+        match self {
+            Self::Responded(status) => status.is_success() || status.is_server_error(),
+            Self::NotConnected => false,
+            Self::Failed => true,
+        }
+    }
+}
+
 // === impl EndpointHealth ===
 
 impl EndpointHealth {

@@ -106,6 +106,9 @@ where
             // With a gRPC status, a proxy with `failure_mode_allow` would send the request to any endpoint.
             Err(MessageError::Body(error)) => Action::Reject(error.into()),
         };
+        if let (Some(status), Some(scheduled)) = (stream.response_status.take(), &mut scheduled) {
+            record_response(picker, &mut scheduled.permit, status, stream.served_endpoint.take());
+        }
         let (responses, is_last) = match action {
             Action::Continue => {
                 if let Some(length) = stream.content_length.take() {
@@ -145,9 +148,6 @@ where
                 }
             }
         };
-        if let (Some(status), Some(scheduled)) = (stream.response_status.take(), &mut scheduled) {
-            record_response(picker, &mut scheduled.permit, status, stream.served_endpoint.take());
-        }
         for response in responses {
             // The receiver is dropped when the client or the proxy disconnects.
             if sender.send(Ok(response)).await.is_err() {

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use super::*;
 use crate::{
     config::parse_config,
-    endpoint::tests::endpoint,
+    endpoint::{Endpoint, tests::endpoint},
     endpoint_picker::message_reader::encode_message,
     ext_proc::{
         BodySendMode, HeaderMap, HeaderValue, HttpBody, HttpHeaders, ProcessingRequest, ProtocolConfiguration,
@@ -178,7 +178,7 @@ async fn requests_that_stop_release_their_memory_to_others() {
 /// Sends a request, to which host 1 responds with `status` and others with 200. Returns the host of the selected endpoint.
 async fn respond(picker: &Arc<EndpointPicker>, status: &'static str) -> u8 {
     let (sender, mut responses) = open(picker);
-    sender.send_body(r#"{"model":"m"}"#, 100, true);
+    sender.send_body(r#"{"model":"m","prompt":"hi"}"#, 100, true);
     let Some(Response::RequestHeaders(reply)) = responses.next().await.unwrap().unwrap().response else { panic!() };
     responses.next().await.unwrap().unwrap();
     let set = reply.response.unwrap().header_mutation.unwrap().set_headers;
@@ -190,6 +190,24 @@ async fn respond(picker: &Arc<EndpointPicker>, status: &'static str) -> u8 {
     sender.send(Request::ResponseHeaders(HttpHeaders { headers, end_of_stream: true }));
     responses.next().await.unwrap().unwrap();
     host
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_response_counts_for_decoder_and_prefiller() {
+    let picker = picker(MIB);
+    let of_type = |number, component_type: &str| {
+        let labels = [("fusioninfer.io/component-type".to_owned(), component_type.to_owned())].into();
+        Arc::new(Endpoint { labels, ..endpoint(number) })
+    };
+    let endpoints = vec![of_type(1, "decoder"), of_type(2, "prefiller")];
+    let mut pool = (*picker.current_pool().unwrap()).clone();
+    pool.ready_endpoints.clone_from(&endpoints);
+    picker.scheduler.replace(vec![pool]);
+    for _ in 0..3 {
+        assert!(endpoints.iter().all(|endpoint| endpoint.state.health.is_available(Instant::now())));
+        assert_eq!(respond(&picker, "502").await, 1);
+    }
+    assert!(endpoints.iter().all(|endpoint| !endpoint.state.health.is_available(Instant::now())));
 }
 
 /// The proxy responds with 503 if it cannot connect to the endpoint.

@@ -1,0 +1,325 @@
+use std::{collections::BTreeSet, time::Duration};
+
+use http::StatusCode;
+use rstest::rstest;
+
+use super::*;
+use crate::{
+    endpoint::{PromptTokenRange, tests::endpoint},
+    engine_metrics::EngineMetrics,
+    request, snapshot,
+};
+
+/// Returns a scheduler with a pool of `endpoints` and the default policy. Tests record the metrics of the endpoints.
+fn scheduler_of(endpoints: Vec<Arc<Endpoint>>) -> Scheduler {
+    let scheduler = Scheduler::new(SchedulingPolicy::default(), 1);
+    endpoints.iter().for_each(|endpoint| assert!(endpoint.state.begin_scraping()));
+    let key = NamespacedName { namespace: "ns".to_owned(), name: "p".to_owned() };
+    let scheduling = scheduler.default_scheduling();
+    let pool = snapshot::tests::pool(key, endpoints);
+    scheduler.replace(vec![Pool { allows_implicit_use_cases: true, scheduling, ..pool }]);
+    scheduler
+}
+
+/// Returns a scheduler with a pool of one endpoint for prompts up to 2047 tokens, and one for prompts from 4097 tokens.
+fn scheduler() -> Scheduler {
+    let endpoint =
+        |number, min, max| Arc::new(Endpoint { prompt_tokens: PromptTokenRange { min, max }, ..endpoint(number) });
+    scheduler_of(vec![endpoint(1, None, Some(2047)), endpoint(2, Some(4097), None)])
+}
+
+/// Admits a request with a prompt of `tokens`.
+fn admit(scheduler: &Scheduler, tokens: usize) -> Result<Permit, RoutingError> {
+    let prompt = "x".repeat(tokens * request::BYTES_PER_TOKEN - 2);
+    let body = format!(r#"{{"model":"m","prompt":"{prompt}"}}"#);
+    let info = request::parse_request(body.as_bytes()).unwrap();
+    let model = RequestedModel::Name("m");
+    let request = AdmissionRequest { pool: None, model, body: body.as_bytes(), info: &info, path: "/v1/completions" };
+    scheduler.admit(&request, |_| true)
+}
+
+fn pod(permit: &Permit) -> &str {
+    &permit.selection.result.endpoint.pod
+}
+
+#[rstest]
+#[case::short(10, "pod-1", "pod-1")]
+#[case::upper_bound(2047, "pod-1", "pod-1")]
+#[case::no_match_uses_load(2048, "pod-1", "pod-2")]
+#[case::no_match_uses_load_of_other_endpoint(4096, "pod-2", "pod-1")]
+#[case::lower_bound(4097, "pod-2", "pod-2")]
+#[case::long(100_000, "pod-2", "pod-2")]
+fn prompts_are_routed_by_size_then_load(#[case] tokens: usize, #[case] busy: &str, #[case] expect: &str) {
+    let scheduler = scheduler();
+    let (_, pool) = scheduler.snapshot().pools.clone().pop_first().unwrap();
+    let busy = pool.ready_endpoints.iter().find(|endpoint| endpoint.pod == busy).unwrap();
+    let _busy = busy.state.begin(1_000_000);
+    assert_eq!(pod(&admit(&scheduler, tokens).unwrap()), expect);
+}
+
+#[test]
+fn failed_request_moves_to_an_untried_endpoint() {
+    let scheduler = scheduler();
+    let mut permit = admit(&scheduler, 10).unwrap();
+    let (_, pool) = scheduler.snapshot().pools.clone().pop_first().unwrap();
+    let requests = || pool.ready_endpoints.iter().map(|endpoint| endpoint.state.requests()).collect::<Vec<_>>();
+    assert_eq!((pod(&permit), requests(), scheduler.has_other_endpoint(&permit)), ("pod-1", vec![1, 0], true));
+    scheduler.retry(&mut permit).unwrap();
+    assert_eq!((pod(&permit), requests(), scheduler.has_other_endpoint(&permit)), ("pod-2", vec![0, 1], false));
+    assert_eq!(permit.selection.explanation, "0 in flight, of 2 endpoints, after 1 failed");
+    assert!(matches!(scheduler.retry(&mut permit), Err(RoutingError::NoEndpointAvailable(_))));
+    drop(permit);
+    assert_eq!(requests(), [0, 0]);
+}
+
+/// Returns a scheduler with a pool of one endpoint for each component type.
+fn scheduler_of_types(component_types: &[&str]) -> Scheduler {
+    let scheduler = Scheduler::new(SchedulingPolicy::default(), 1);
+    let endpoint = |(number, component_type): (u8, &&str)| {
+        let labels = [("fusioninfer.io/component-type".to_owned(), (*component_type).to_owned())].into();
+        Arc::new(Endpoint { labels, ..endpoint(number) })
+    };
+    let endpoints = (1..).zip(component_types).map(endpoint).collect();
+    let pool = snapshot::tests::pool(NamespacedName::new("ns", "p"), endpoints);
+    scheduler.replace(vec![Pool { allows_implicit_use_cases: true, ..pool }]);
+    scheduler
+}
+
+fn prefill_pod(permit: &Permit) -> Option<&str> {
+    permit.selection.result.prefill_endpoint.as_ref().map(|endpoint| endpoint.pod.as_str())
+}
+
+#[test]
+fn prompt_is_computed_by_the_prefiller_with_the_fewest_tokens_in_flight() {
+    let scheduler = scheduler_of_types(&["prefiller", "decoder", "prefiller"]);
+    let mut first = admit(&scheduler, 100).unwrap();
+    let second = admit(&scheduler, 10).unwrap();
+    let mut prefill_pods = [prefill_pod(&first).unwrap().to_owned(), prefill_pod(&second).unwrap().to_owned()];
+    prefill_pods.sort();
+    assert_eq!(([pod(&first), pod(&second)], prefill_pods), (["pod-2"; 2], ["pod-1", "pod-3"].map(str::to_owned)));
+    first.record_response_start();
+    assert_eq!(prefill_pod(&admit(&scheduler, 10).unwrap()), prefill_pod(&first), "its prompt is computed");
+    let expect = format!("1 in flight, of 1 endpoint, prefill on {}", prefill_pod(&second).unwrap());
+    assert_eq!(second.selection.explanation, expect);
+}
+
+#[rstest]
+#[case::no_prefiller(&["decoder", "worker"], true, true)]
+#[case::prefillers_only(&["prefiller", "prefiller"], false, false)]
+#[case::one_decoder(&["decoder", "prefiller"], true, false)]
+fn requests_are_never_sent_to_prefillers(
+    #[case] component_types: &[&str],
+    #[case] is_admitted: bool,
+    #[case] is_retried: bool,
+) {
+    let scheduler = scheduler_of_types(component_types);
+    assert_eq!(scheduler.snapshot().pools.first_key_value().unwrap().1.is_serving(), is_admitted);
+    let permit = admit(&scheduler, 10);
+    assert_eq!(permit.is_ok(), is_admitted);
+    let Ok(mut permit) = permit else { return };
+    assert_ne!(component_types[usize::from(pod(&permit).as_bytes()[4] - b'1')], "prefiller");
+    assert_eq!((scheduler.has_other_endpoint(&permit), scheduler.retry(&mut permit).is_ok()), (is_retried, is_retried));
+}
+
+/// Returns whether the next request is sent to a prefiller first.
+fn uses_prefiller(scheduler: &Scheduler) -> bool {
+    prefill_pod(&admit(scheduler, 10).unwrap()).is_some()
+}
+
+#[rstest]
+#[case::bad_gateway(RequestOutcome::Responded(StatusCode::BAD_GATEWAY), false)]
+#[case::failed(RequestOutcome::Failed, false)]
+#[case::decoder_not_connected(RequestOutcome::NotConnected, true)]
+#[case::invalid_request(RequestOutcome::Responded(StatusCode::BAD_REQUEST), true)]
+#[case::model_not_served(RequestOutcome::Responded(StatusCode::NOT_FOUND), true)]
+#[tokio::test(start_paused = true)]
+async fn prefiller_of_pairs_that_fail_is_ejected(#[case] outcome: RequestOutcome, #[case] is_used: bool) {
+    let scheduler = scheduler_of_types(&["decoder", "decoder", "prefiller"]);
+    let permits: Vec<Permit> = (0..4).map(|_| admit(&scheduler, 10).unwrap()).collect();
+    permits[1..].iter().for_each(|permit| permit.record_outcome(outcome));
+    assert_eq!(uses_prefiller(&scheduler), is_used);
+    let ok = RequestOutcome::Responded(StatusCode::OK);
+    permits[0].record_outcome(ok);
+    assert!(uses_prefiller(&scheduler), "it responded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ejected_prefiller_is_probed_by_one_request() {
+    let scheduler = scheduler_of_types(&["decoder", "decoder", "prefiller"]);
+    let permits: Vec<Permit> = (0..4).map(|_| admit(&scheduler, 10).unwrap()).collect();
+    permits[1..].iter().for_each(|permit| permit.record_outcome(RequestOutcome::Failed));
+    tokio::time::advance(Duration::from_secs(1)).await;
+    let probe = admit(&scheduler, 10).unwrap();
+    assert!(prefill_pod(&probe).is_some() && !uses_prefiller(&scheduler));
+    probe.record_outcome(RequestOutcome::Responded(StatusCode::OK));
+    assert!(uses_prefiller(&scheduler));
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_after_the_response_started_are_not_those_of_the_prefiller() {
+    let scheduler = scheduler_of_types(&["decoder", "prefiller"]);
+    for _ in 0..9 {
+        let mut permit = admit(&scheduler, 10).unwrap();
+        permit.record_response_start();
+        permit.record_outcome(RequestOutcome::Failed);
+    }
+    assert!(uses_prefiller(&scheduler));
+}
+
+/// Returns a scheduler with a pool of three endpoints, and their states.
+fn scheduler_of_three() -> (Scheduler, Vec<Arc<EndpointState>>) {
+    let scheduler = Scheduler::new(SchedulingPolicy::default(), 1);
+    let endpoints: Vec<_> = (1..=3).map(|number| Arc::new(endpoint(number))).collect();
+    let states = endpoints.iter().map(|endpoint| Arc::clone(&endpoint.state)).collect();
+    let pool = snapshot::tests::pool(NamespacedName::new("ns", "p"), endpoints);
+    scheduler.replace(vec![Pool { allows_implicit_use_cases: true, ..pool }]);
+    (scheduler, states)
+}
+
+/// Returns the Pods that 30 requests are sent to.
+fn selected_pods(scheduler: &Scheduler) -> BTreeSet<String> {
+    (0..30).filter_map(|_| Some(pod(&admit(scheduler, 10).ok()?).to_owned())).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn sleeping_engine_takes_no_request() {
+    let (scheduler, states) = scheduler_of_three();
+    let sleep = |index: usize, is_asleep| states[index].health.record_sleep(is_asleep, Instant::now());
+    sleep(0, true);
+    assert_eq!(selected_pods(&scheduler), ["pod-2", "pod-3"].map(str::to_owned).into());
+    [1, 2].into_iter().for_each(|index| sleep(index, true));
+    assert!(matches!(admit(&scheduler, 10), Err(RoutingError::NoEndpointAvailable(_))), "it would hang");
+    sleep(2, false);
+    let mut permit = admit(&scheduler, 10).unwrap();
+    assert_eq!((pod(&permit), scheduler.has_other_endpoint(&permit)), ("pod-3", false));
+    assert!(scheduler.retry(&mut permit).is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_endpoint_is_ejected_and_probed_by_one_request() {
+    let (scheduler, states) = scheduler_of_three();
+    let mut permits: Vec<Permit> = (0..3).map(|_| admit(&scheduler, 10).unwrap()).collect();
+    permits.sort_by(|left, right| pod(left).cmp(pod(right)));
+    permits.iter().for_each(|permit| permit.record_outcome(RequestOutcome::NotConnected));
+    assert_eq!(selected_pods(&scheduler).len(), 3, "if all failed, requests are sent to any of them");
+    let ok = RequestOutcome::Responded(StatusCode::OK);
+    permits[1..].iter().for_each(|permit| permit.record_outcome(ok));
+    assert_eq!(selected_pods(&scheduler), ["pod-2", "pod-3"].map(str::to_owned).into());
+    tokio::time::advance(Duration::from_secs(1)).await;
+    let _busy: Vec<_> = states[1..].iter().map(|state| state.begin(1_000_000)).collect();
+    drop(permits);
+    let probe = admit(&scheduler, 10).unwrap();
+    assert_eq!(pod(&probe), "pod-1");
+    assert_eq!(selected_pods(&scheduler), ["pod-2", "pod-3"].map(str::to_owned).into());
+    probe.record_outcome(ok);
+    drop(probe);
+    assert_eq!(selected_pods(&scheduler), ["pod-1".to_owned()].into());
+}
+
+#[tokio::test(start_paused = true)]
+async fn endpoint_that_does_not_serve_a_model_is_remembered() {
+    let (scheduler, _) = scheduler_of_three();
+    let not_found = RequestOutcome::Responded(StatusCode::NOT_FOUND);
+    let mut permit = admit(&scheduler, 10).unwrap();
+    let first = pod(&permit).to_owned();
+    permit.record_outcome(not_found);
+    assert!(scheduler.has_other_endpoint(&permit) && !selected_pods(&scheduler).contains(&first));
+    for _ in 0..2 {
+        scheduler.retry(&mut permit).unwrap();
+        permit.record_outcome(not_found);
+    }
+    assert!(!scheduler.has_other_endpoint(&permit));
+    drop(permit);
+    assert_eq!(selected_pods(&scheduler).len(), 3, "the engines answer requests for a model that none serves");
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(selected_pods(&scheduler).len(), 3);
+}
+
+/// Sends `count` requests with a prompt of `tokens`, which remain in flight. After each, the two engines report
+/// `waiting` requests, without ours. Returns the number of requests per engine.
+fn spread(count: usize, tokens: usize, cached_by: Option<u8>, waiting: [f64; 2]) -> [usize; 2] {
+    let endpoints = vec![Arc::new(endpoint(1)), Arc::new(endpoint(2))];
+    let scheduler = scheduler_of(endpoints.clone());
+    let report = || {
+        for (endpoint, waiting) in endpoints.iter().zip(waiting) {
+            let metrics = EngineMetrics { waiting: Some(waiting), running: Some(0.0), ..EngineMetrics::default() };
+            endpoint.state.record_metrics(metrics, Instant::now());
+        }
+    };
+    if let Some(number) = cached_by {
+        admit(&scheduler, tokens).unwrap().record_served_endpoint(([10, 0, 0, number], 8000).into());
+    }
+    report();
+    let permits: Vec<Permit> = (0..count)
+        .map(|_| {
+            let permit = admit(&scheduler, tokens).unwrap();
+            report();
+            permit
+        })
+        .collect();
+    let count = |name| permits.iter().filter(|permit| pod(permit) == name).count();
+    [count("pod-1"), count("pod-2")]
+}
+
+/// A prefix of 18 KB does not outweigh 50 waiting requests.
+#[tokio::test]
+async fn requests_leave_a_busy_endpoint_that_caches_their_prefix() {
+    for cached_by in [None, Some(1), Some(2)] {
+        assert_eq!(spread(20, 18_000 / request::BYTES_PER_TOKEN, cached_by, [50.0, 0.0]), [0, 20]);
+    }
+}
+
+/// Gauges do not contain the requests in flight yet.
+#[rstest]
+#[case::short(10, None)]
+#[case::long(2_000, None)]
+#[case::cached(100, Some(1))]
+#[tokio::test]
+async fn concurrent_requests_are_spread_before_gauges_count_them(#[case] tokens: usize, #[case] cached_by: Option<u8>) {
+    let spread = spread(60, tokens, cached_by, [0.0, 0.0]);
+    assert!(spread.iter().all(|count| (25..=35).contains(count)), "{spread:?}");
+}
+
+/// Endpoints without metrics, and with outdated ones, are selected by the requests in flight.
+// spec: GW-27
+#[tokio::test(start_paused = true)]
+async fn outdated_and_missing_metrics_never_block_a_pool() {
+    let endpoints = vec![Arc::new(endpoint(1)), Arc::new(endpoint(2))];
+    let scheduler = scheduler_of(endpoints.clone());
+    let metrics =
+        EngineMetrics { waiting: Some(1e9), running: Some(1e9), kv_cache_usage: Some(1.0), ..EngineMetrics::default() };
+    endpoints[0].state.record_metrics(metrics, Instant::now());
+    for (age, expect) in [(0, 0), (10, 0), (60, 20)] {
+        tokio::time::advance(Duration::from_secs(age)).await;
+        let permits: Vec<Permit> = (0..40).map(|_| admit(&scheduler, 10).unwrap()).collect();
+        assert_eq!(permits.iter().filter(|permit| pod(permit) == "pod-1").count().div_ceil(2) * 2, expect);
+    }
+    scheduler.snapshot().pools.values().for_each(|pool| assert_eq!(pool.ready_endpoints.len(), 2));
+}
+
+#[rstest]
+#[case::fallback(2, [0, 1])]
+#[case::not_in_the_pool(9, [1, 0])]
+fn request_counts_on_the_endpoint_that_serves_it(#[case] number: u8, #[case] expect: [usize; 2]) {
+    let scheduler = scheduler();
+    let mut permit = admit(&scheduler, 10).unwrap();
+    let (_, pool) = scheduler.snapshot().pools.clone().pop_first().unwrap();
+    let count = |endpoint: &Arc<Endpoint>| (endpoint.state.requests(), endpoint.state.tokens() > 0);
+    permit.record_served_endpoint(endpoint(number).address);
+    let counts: Vec<_> = pool.ready_endpoints.iter().map(count).collect();
+    assert_eq!(counts, expect.map(|requests| (requests, requests > 0)));
+    drop(permit);
+    assert!(pool.ready_endpoints.iter().all(|endpoint| count(endpoint) == (0, false)));
+}
+
+#[tokio::test]
+async fn state_of_an_endpoint_survives_replacement() {
+    let scheduler = Scheduler::new(SchedulingPolicy::default(), 0);
+    let address = "127.0.0.1:1".parse().unwrap();
+    let running = scheduler.endpoint_state(address, "uid").begin(10);
+    scheduler.replace(Vec::new());
+    let state = |uid| scheduler.endpoint_state(address, uid);
+    assert_eq!((state("uid").requests(), state("uid").tokens(), state("other").requests()), (1, 10, 0));
+    drop(running);
+    assert_eq!((state("uid").requests(), state("uid").tokens()), (0, 0));
+}
