@@ -14,7 +14,7 @@ mod profile_handler;
 mod profiles;
 
 use crate::policy::{Parser, SchedulingPolicy};
-use document::{API_VERSIONS, EndpointPickerConfig, PluginReference};
+use document::{API_VERSIONS, EndpointPickerConfig, MAX_BYTES, MAX_NODES, MAX_PLUGINS, PluginReference};
 use plugins::Plugins;
 
 pub use error::{ConfigError, ConfigWarning};
@@ -47,6 +47,9 @@ pub fn parse_config(text: &str) -> Result<ParsedConfig, ConfigError> {
     let mut warnings = Vec::new();
     check_feature_gates(&config, &mut warnings)?;
     check_data_layer(&config, &mut warnings)?;
+    if config.plugins.len() > MAX_PLUGINS {
+        return Err(ConfigError::TooManyPlugins { count: config.plugins.len() });
+    }
     let mut plugins = Plugins::parse_all(&config.plugins, &mut warnings)?;
     let parser = select_parser(&config, &plugins)?;
     let profiles = profiles::build_profiles(&config, &plugins)?;
@@ -57,12 +60,28 @@ pub fn parse_config(text: &str) -> Result<ParsedConfig, ConfigError> {
 }
 
 fn parse_document(text: &str) -> Result<EndpointPickerConfig, ConfigError> {
+    if text.len() > MAX_BYTES {
+        return Err(ConfigError::TooLarge);
+    }
+    let options = serde_saphyr::options! { budget: serde_saphyr::budget! { max_nodes: MAX_NODES } };
     let config: EndpointPickerConfig =
-        serde_saphyr::from_str(text).map_err(|error| ConfigError::Syntax(first_line(&error)))?;
+        serde_saphyr::from_str_with_options(text, options).map_err(|error| syntax_error(&error))?;
     if !API_VERSIONS.contains(&config.api_version.as_str()) || config.kind != "EndpointPickerConfig" {
         return Err(ConfigError::WrongKind { api_version: config.api_version, kind: config.kind });
     }
     Ok(config)
+}
+
+fn syntax_error(error: &serde_saphyr::Error) -> ConfigError {
+    let mut cause = error.without_snippet();
+    while let serde_saphyr::Error::AliasError { error, .. } = cause {
+        cause = error.without_snippet();
+    }
+    match cause {
+        serde_saphyr::Error::Budget { .. } => ConfigError::TooLarge,
+        serde_saphyr::Error::MultipleDocuments { .. } => ConfigError::Syntax("it has several documents".to_owned()),
+        _ => ConfigError::Syntax(first_line(error)),
+    }
 }
 
 /// Returns the message of a YAML error without its prefix and without the snippet of the file, which follows on further

@@ -21,6 +21,7 @@ use crate::{
 use conditions::Activation;
 use endpoints::Endpoints;
 
+pub(crate) use picker_config::ParsedConfigs;
 pub(crate) use pool_states::PoolStates;
 
 /// Kinds of pools that use cases refer to.
@@ -66,8 +67,13 @@ struct UseCaseSource {
     use_cases: Vec<ApiUseCase>,
 }
 
-/// Builds the index from `objects`.
-pub(crate) fn build_index(objects: &WatchedObjects, states: &impl PoolStates) -> PoolIndex {
+/// Builds the index from `objects`. `configs` contains those of the last index.
+pub(crate) fn build_index(
+    objects: &WatchedObjects,
+    states: &impl PoolStates,
+    configs: &mut ParsedConfigs,
+) -> PoolIndex {
+    configs.begin_index();
     let mut pools: BTreeMap<NamespacedName, Pool> = BTreeMap::new();
     let mut config_conditions = BTreeMap::new();
     for object in &objects.inference_pools {
@@ -77,7 +83,7 @@ pub(crate) fn build_index(objects: &WatchedObjects, states: &impl PoolStates) ->
         pools.insert(pool.key.clone(), pool);
     }
     for object in &objects.backend_pools {
-        let policy = picker_config::policy(object, objects.picker_configs.as_deref());
+        let policy = picker_config::policy(object, objects.picker_configs.as_deref(), configs);
         let condition = policy.as_ref().map(conditions::picker_config_condition);
         let policy = policy.and_then(Result::ok);
         let Some(pool) = backend_pool(object, &objects.pods, policy, states) else { continue };
@@ -253,7 +259,7 @@ mod tests {
     }
 
     fn index(objects: &WatchedObjects) -> PoolIndex {
-        build_index(objects, &NewStates)
+        build_index(objects, &NewStates, &mut ParsedConfigs::default())
     }
 
     // spec: GW-18

@@ -24,7 +24,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    index::{self, PoolIndex, WatchedObjects},
+    index::{self, ParsedConfigs, PoolIndex, WatchedObjects},
     scheduler::Scheduler,
 };
 use pool_report::PoolReport;
@@ -156,7 +156,7 @@ async fn update_snapshot(
     let mut pending = unlisted();
     scheduler.set_unlisted(&group_resources(&pending));
     let mut is_restart = pending.is_empty();
-    let mut report = PoolReport::default();
+    let (mut report, mut configs) = (PoolReport::default(), ParsedConfigs::default());
     loop {
         let may_be_rejected = scope.requires_complete_lists() && !pending.is_empty();
         if !std::mem::take(&mut is_restart) && !wait_for_change(&mut changes, may_be_rejected).await {
@@ -165,7 +165,7 @@ async fn update_snapshot(
         // Build the index once for all pending changes.
         while changes.try_recv().is_ok() {}
         pending = unlisted();
-        let index = index::build_index(&watched_objects(scope, stores), scheduler);
+        let index = index::build_index(&watched_objects(scope, stores), scheduler, &mut configs);
         if pending.is_empty() || !scope.requires_complete_lists() {
             scheduler.replace(index.pools.clone());
         }

@@ -7,6 +7,15 @@ use serde_json::Value;
 pub(super) const API_VERSIONS: [&str; 3] =
     ["llm-d.ai/v1alpha1", "llm-d.ai/v1", "inference.networking.x-k8s.io/v1alpha1"];
 
+/// Maximum size of a configuration in bytes. Those of other pickers have a few kilobytes.
+pub(super) const MAX_BYTES: usize = 64 * 1024;
+
+/// Maximum number of YAML nodes, including those of expanded aliases.
+pub(super) const MAX_NODES: usize = 10_000;
+
+/// Maximum number of plugins: each may process every request.
+pub(super) const MAX_PLUGINS: usize = 64;
+
 /// An `EndpointPickerConfig`. Lists may be `null`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

@@ -1,6 +1,10 @@
 //! Errors and warnings of a configuration.
 
-use super::{document, plugin_types};
+use super::{
+    document,
+    document::{MAX_BYTES, MAX_NODES, MAX_PLUGINS},
+    plugin_types,
+};
 
 /// A part of the configuration that has no effect.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -18,6 +22,18 @@ pub enum ConfigError {
     /// The text is not valid YAML, or a field is unknown or has the wrong type. Contains the cause.
     #[error("invalid EndpointPickerConfig: {0}")]
     Syntax(String),
+    /// Parsing the text would take too long.
+    #[error(
+        "the EndpointPickerConfig is too large: at most {} KiB and, with expanded aliases, {MAX_NODES} values are supported",
+        MAX_BYTES / 1024
+    )]
+    TooLarge,
+    /// A request would be processed by too many plugins.
+    #[error("plugins: {count} plugins are listed, but at most {MAX_PLUGINS} are supported")]
+    TooManyPlugins {
+        /// Number of plugins.
+        count: usize,
+    },
     /// The document is of another kind, or of an unsupported version.
     #[error("apiVersion {api_version:?}, kind {kind:?}: expected kind EndpointPickerConfig of {}", document::API_VERSIONS.join(" or "))]
     WrongKind {

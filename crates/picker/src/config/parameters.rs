@@ -16,6 +16,11 @@ use crate::{
 /// header with two addresses.
 pub(super) const DEFAULT_MAX_ENDPOINTS: usize = 1;
 
+/// Maximum number of blocks of a prompt that are hashed, and of indexed blocks per endpoint; higher values have the same effect. A
+/// block needs about 60 bytes.
+const MAX_PREFIX_BLOCKS: usize = 16_384;
+const MAX_LRU_CAPACITY: usize = 250_000;
+
 /// Parameters of plugin types that accept no parameters.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -233,8 +238,8 @@ impl PrefixParameters {
         let max_blocks = self.max_prefix_tokens_to_match.map(blocks_of).or(self.max_prefix_blocks_to_match);
         PrefixConfig {
             block_size,
-            max_blocks: max_blocks.unwrap_or(256),
-            lru_capacity: self.lru_capacity_per_server.unwrap_or(31_250),
+            max_blocks: max_blocks.unwrap_or(256).min(MAX_PREFIX_BLOCKS),
+            lru_capacity: self.lru_capacity_per_server.unwrap_or(31_250).min(MAX_LRU_CAPACITY),
         }
     }
 }

@@ -47,6 +47,32 @@ fn default_prefix_config_of_scorers() {
     assert_eq!(policy.prefix_configs, [PrefixConfig { block_size: 64, max_blocks: 256, lru_capacity: 31_250 }]);
 }
 
+#[test]
+fn memory_of_prefix_indexes_is_limited() {
+    let parameters = "{blockSize: 0, maxPrefixBlocksToMatch: 4000000000, lruCapacityPerServer: 18446744073709551615}";
+    let policy = policy(&format!("plugins: [{{type: prefix-cache-scorer, parameters: {parameters}}}]"));
+    assert_eq!(policy.prefix_configs, [PrefixConfig { block_size: 1, max_blocks: 16_384, lru_capacity: 250_000 }]);
+}
+
+/// Parsing them would take seconds, for each change of a pool.
+#[rstest]
+#[case::bytes(format!("dataLayer: {{a: {}}}", "x".repeat(64 * 1024)), ConfigError::TooLarge)]
+#[case::nodes(format!("dataLayer: [{}]", "1,".repeat(10_000)), ConfigError::TooLarge)]
+#[case::aliases(nested_aliases(), ConfigError::TooLarge)]
+#[case::plugins(
+    (0..65).fold("plugins:".to_owned(), |text, index| format!("{text}\n- {{type: queue-scorer, name: p{index}}}")),
+    ConfigError::TooManyPlugins { count: 65 }
+)]
+fn large_configurations_are_rejected(#[case] rest: String, #[case] expect: ConfigError) {
+    assert_eq!(parse_config(&config(&rest)).unwrap_err(), expect);
+}
+
+/// Returns a list of 9⁹ values.
+fn nested_aliases() -> String {
+    let lists = (1..10).map(|index| format!("&a{index} [{}]", vec![format!("*a{}", index - 1); 9].join(",")));
+    format!("dataLayer: [&a0 x, {}]", lists.collect::<Vec<_>>().join(","))
+}
+
 #[rstest]
 #[case("llm-d.ai/v1alpha1")]
 #[case("llm-d.ai/v1")]
