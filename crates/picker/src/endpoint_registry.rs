@@ -36,6 +36,13 @@ impl EndpointRegistry {
         }
     }
 
+    /// Ends the requests to endpoints of deleted Pods: those for whose UID `exists` is false.
+    pub(crate) fn end_requests_of_deleted_pods(&self, exists: impl Fn(&str) -> bool) {
+        let states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        let deleted = states.iter().filter(|((_, uid), _)| !exists(uid));
+        deleted.filter_map(|(_, state)| state.upgrade()).for_each(|state| state.pod_deleted.cancel());
+    }
+
     /// Forgets endpoints that nothing refers to.
     pub(crate) fn remove_unused(&self) {
         self.states.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, state| state.strong_count() > 0);

@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use tokio::{sync::Notify, time::Instant};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     endpoint_health::EndpointHealth,
@@ -26,6 +27,8 @@ pub struct EndpointState {
     is_unreachable: AtomicBool,
     /// Whether requests may be sent to the endpoint.
     pub(crate) health: EndpointHealth,
+    /// Cancelled when the Pod of the endpoint was deleted: no response of its engine will continue.
+    pub(crate) pod_deleted: CancellationToken,
     /// Whether the endpoint is being scraped.
     is_scraped: AtomicBool,
     /// Notified to request a scrape before the next one is due.

@@ -18,8 +18,12 @@ pub(crate) fn prompt_token_range(pod: &Value) -> PromptTokenRange {
 
 /// Returns whether a Pod is running or may start, and is not terminating.
 pub(crate) fn is_active(pod: &Value) -> bool {
-    pod["metadata"]["deletionTimestamp"].is_null()
-        && !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+    pod["metadata"]["deletionTimestamp"].is_null() && !has_terminated(pod)
+}
+
+/// Returns whether all containers of a Pod have terminated and will not be restarted.
+pub(crate) fn has_terminated(pod: &Value) -> bool {
+    matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
 
 /// Returns the IP address of a ready Pod.

@@ -1,6 +1,7 @@
 //! Selects an endpoint for each request, for both frontends.
 
 use std::{
+    collections::HashSet,
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
@@ -9,6 +10,7 @@ use cluster::NamespacedName;
 use fastrand::Rng;
 use supervisor::Supervisor;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use xxhash_rust::xxh64::xxh64;
 
 use crate::{
@@ -142,6 +144,12 @@ impl Scheduler {
         log_changes(&old, &new);
     }
 
+    /// Ends the requests to engines whose Pods do not exist any more. A node that lost its connection to the cluster does not
+    /// close those of the engines.
+    pub(crate) fn end_requests_of_deleted_pods(&self, uids: &HashSet<&str>) {
+        self.endpoints.end_requests_of_deleted_pods(|uid| uids.contains(uid));
+    }
+
     /// Returns the current pools.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
@@ -272,6 +280,11 @@ impl Permit {
     /// Returns the address to which the request is sent.
     pub(crate) fn destination(&self) -> SocketAddr {
         destination(self.selection.result.endpoint.address, self.route.pool.scheduling.policy().primary_port)
+    }
+
+    /// Returns a token that is cancelled when the Pod of the selected endpoint is deleted.
+    pub(crate) fn pod_deleted(&self) -> CancellationToken {
+        self.selection.result.endpoint.state.pod_deleted.clone()
     }
 
     /// Records that the response starts: the prompt has been computed.

@@ -12,7 +12,7 @@ use std::{str::FromStr, sync::Arc, time::Duration};
 
 use api::inference::PICKER_CONFIG_SELECTOR;
 use cluster::{
-    Change, Clock, Condition, Error, Kind, NamespacedName, StatusWriter, Stores, SystemClock, Watches,
+    Change, Clock, Condition, Error, Kind, NamespacedName, StatusWriter, Stores, SystemClock, Watches, metadata_field,
     render_conditions,
 };
 use serde_json::{Value, json};
@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     index::{self, ParsedConfigs, PoolIndex, WatchedObjects},
+    pod::has_terminated,
     scheduler::Scheduler,
 };
 use pool_report::PoolReport;
@@ -165,9 +166,14 @@ async fn update_snapshot(
         // Build the index once for all pending changes.
         while changes.try_recv().is_ok() {}
         pending = unlisted();
-        let index = index::build_index(&watched_objects(scope, stores), scheduler, &mut configs);
+        let objects = watched_objects(scope, stores);
+        let index = index::build_index(&objects, scheduler, &mut configs);
         if pending.is_empty() || !scope.requires_complete_lists() {
             scheduler.replace(index.pools.clone());
+        }
+        if stores.has_synced(POD) {
+            let pods = objects.pods.iter().filter(|pod| !has_terminated(pod));
+            scheduler.end_requests_of_deleted_pods(&pods.map(|pod| metadata_field(pod, "uid")).collect());
         }
         // Before the first lists are complete, the status would not include all Pods and pools.
         if pending.is_empty() {

@@ -15,6 +15,7 @@ use tokio::{
     net::TcpStream,
     time::{Instant, Sleep, sleep, timeout},
 };
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 /// Maximum time between two chunks of a body.
 const STALL_TIMEOUT: Duration = Duration::from_secs(10 * 60);
@@ -36,6 +37,8 @@ pub(super) struct EngineBody<B> {
     /// Elapses when the time since the last frame, or since an earlier one, has to be checked. It is reset only when it elapses,
     /// since that is cheaper than for each token.
     timer: Pin<Box<Sleep>>,
+    /// Completes when the Pod of the engine is deleted.
+    pod_deleted: Pin<Box<WaitForCancellationFutureOwned>>,
     /// Checks whether the engine refuses connections.
     probe: Option<Pin<Box<dyn Future<Output = bool> + Send>>>,
 }
@@ -52,20 +55,28 @@ pub(super) enum EngineBodyError {
     /// The engine sends nothing and accepts no connections.
     #[error("the engine stopped")]
     Stopped,
+    /// The Pod of the engine was deleted.
+    #[error("the Pod was deleted")]
+    PodDeleted,
 }
 
 // === impl EngineBody ===
 
 impl<B> EngineBody<B> {
-    /// Returns `body` with the limit. `event_source` is the address of the engine if it sends an event stream.
-    pub(super) fn new(body: B, event_source: Option<SocketAddr>) -> Self {
+    /// Returns `body` with the limit. `event_source` is the address of the engine if it sends an event stream. The body fails
+    /// when `pod_deleted` is cancelled.
+    pub(super) fn new(body: B, event_source: Option<SocketAddr>, pod_deleted: CancellationToken) -> Self {
         let interval = event_source.map_or(STALL_TIMEOUT, |_| PROBE_INTERVAL);
         let (last_frame, timer) = (Instant::now(), Box::pin(sleep(interval)));
-        Self { body, event_source, last_frame, timer, probe: None }
+        let pod_deleted = Box::pin(pod_deleted.cancelled_owned());
+        Self { body, event_source, last_frame, timer, pod_deleted, probe: None }
     }
 
     /// Waits until nothing has arrived for [`STALL_TIMEOUT`], or until the engine has stopped.
     fn poll_failed(&mut self, context: &mut Context<'_>) -> Poll<EngineBodyError> {
+        if self.pod_deleted.as_mut().poll(context).is_ready() {
+            return Poll::Ready(EngineBodyError::PodDeleted);
+        }
         loop {
             if let Some(probe) = &mut self.probe {
                 let is_refused = ready!(probe.as_mut().poll(context));
@@ -140,7 +151,8 @@ mod tests {
             sleep(Duration::from_secs(9 * 60)).await;
             Ok::<_, hyper::Error>(Frame::data(token))
         });
-        let mut body = EngineBody::new(StreamBody::new(tokens.chain(stream::pending()).boxed()), event_source);
+        let frames = StreamBody::new(tokens.chain(stream::pending()).boxed());
+        let mut body = EngineBody::new(frames, event_source, CancellationToken::new());
         let start = Instant::now();
         for _ in 0..4 {
             body.frame().await.unwrap().unwrap();
@@ -151,12 +163,26 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn fails_when_the_pod_is_deleted() {
+        let (frames, pod_deleted) = (stream::pending::<Result<Frame<Bytes>, hyper::Error>>(), CancellationToken::new());
+        let mut body = EngineBody::new(StreamBody::new(frames), None, pod_deleted.clone());
+        let start = Instant::now();
+        let (frame, ()) = tokio::join!(body.frame(), async {
+            sleep(Duration::from_secs(20)).await;
+            pod_deleted.cancel();
+        });
+        let error = frame.unwrap().unwrap_err();
+        assert_eq!((error.to_string().as_str(), start.elapsed().as_secs()), ("the Pod was deleted", 20));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn fails_soon_after_the_engine_stopped() {
         let engine = TcpSocket::new_v4().unwrap();
         engine.bind(([127, 0, 0, 1], 0).into()).unwrap();
         let frames = stream::iter([Ok::<_, hyper::Error>(Frame::data(Bytes::from_static(b"token")))]);
         let event_source = Some(engine.local_addr().unwrap());
-        let mut body = EngineBody::new(StreamBody::new(frames.chain(stream::pending()).boxed()), event_source);
+        let frames = StreamBody::new(frames.chain(stream::pending()).boxed());
+        let mut body = EngineBody::new(frames, event_source, CancellationToken::new());
         let start = Instant::now();
         body.frame().await.unwrap().unwrap();
         let error = body.frame().await.unwrap().unwrap_err();

@@ -26,6 +26,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
 };
 use tokio::{net::TcpStream, time::timeout};
+use tokio_util::sync::CancellationToken;
 use tower::util::MapResponse;
 
 use super::{engine_request_body::EngineRequestBody, retry_copy::hold_copy};
@@ -79,6 +80,9 @@ pub(super) enum EngineError {
     /// The engine did not start to respond within its deadline.
     #[error("no response within {} min", RESPONSE_TIMEOUT.as_secs() / 60)]
     Timeout,
+    /// The Pod of the engine was deleted.
+    #[error("the Pod was deleted")]
+    PodDeleted,
 }
 
 // === impl EngineError ===
@@ -113,9 +117,15 @@ impl EngineClient {
     /// the engine has not received the request, and it is retried on a new connection.
     ///
     /// # Errors
-    /// The engine cannot be reached, closes the connection before it responds, or does not read the request or respond in time.
-    pub(super) async fn send(&self, request: Request<EngineRequestBody>) -> Result<Response<Incoming>, EngineError> {
-        timeout(RESPONSE_TIMEOUT, self.send_without_deadline(request)).await.map_err(|_| EngineError::Timeout)?
+    /// The engine cannot be reached, closes the connection before it responds, or does not read the request or respond in time;
+    /// `pod_deleted` is cancelled.
+    pub(super) async fn send(
+        &self,
+        request: Request<EngineRequestBody>,
+        pod_deleted: CancellationToken,
+    ) -> Result<Response<Incoming>, EngineError> {
+        let attempt = pod_deleted.run_until_cancelled(self.send_without_deadline(request));
+        timeout(RESPONSE_TIMEOUT, attempt).await.map_err(|_| EngineError::Timeout)?.ok_or(EngineError::PodDeleted)?
     }
 
     async fn send_without_deadline(
@@ -216,7 +226,7 @@ mod tests {
         let uri = format!("http://{}/v1/completions", listener.local_addr().unwrap());
         let (body, start) = (Bytes::from(vec![b' '; 64 << 20]), Instant::now());
         let request = Request::post(uri).body(EngineRequestBody::from(body.clone())).unwrap();
-        if let Ok(result) = timeout(patience, EngineClient::new().send(request)).await {
+        if let Ok(result) = timeout(patience, EngineClient::new().send(request, CancellationToken::new())).await {
             assert!(matches!(result, Err(EngineError::Connection(_))), "{result:?}");
             assert!((60..65).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
         }
@@ -231,7 +241,7 @@ mod tests {
         let uri = format!("http://{}/v1/completions", listener.local_addr().unwrap());
         let start = Instant::now();
         let request = Request::post(uri).body(EngineRequestBody::from(Bytes::from_static(b"{}"))).unwrap();
-        let error = EngineClient::new().send(request).await.unwrap_err();
+        let error = EngineClient::new().send(request, CancellationToken::new()).await.unwrap_err();
         assert_eq!((error.to_string().as_str(), start.elapsed()), ("no response within 30 min", RESPONSE_TIMEOUT));
     }
 }

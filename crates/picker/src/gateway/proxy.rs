@@ -133,7 +133,8 @@ impl Proxy {
         };
         loop {
             let address = permit.selection.result.endpoint.address;
-            let attempt = self.engine_client.send(upstream_request(&request, &body, &permit, rewritten.is_some()));
+            let attempt = upstream_request(&request, &body, &permit, rewritten.is_some());
+            let attempt = self.engine_client.send(attempt, permit.pod_deleted());
             let (result, copy) = hold_copy(body, RETRY_WINDOW, attempt).await;
             permit.record_outcome(outcome(&result));
             match result {

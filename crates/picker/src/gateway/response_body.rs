@@ -56,7 +56,7 @@ impl ResponseBody {
         event_stream: Option<Api>,
         permit: Permit,
     ) -> Self {
-        let incoming = EngineBody::new(incoming, event_stream.map(|_| permit.destination()));
+        let incoming = EngineBody::new(incoming, event_stream.map(|_| permit.destination()), permit.pod_deleted());
         let event_stream = event_stream.map(EventStream::new);
         Self(Content::Upstream(Box::new(UpstreamBody { incoming, restorer, event_stream, is_ended: false, permit })))
     }

@@ -1,13 +1,19 @@
 //! BackendPools and use cases in an API server, watched by the gateway.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use apiserver::Server;
-use picker::{Scheduler, SchedulingPolicy, watch_backend_pools};
+use futures::{StreamExt as _, stream};
+use picker::{GatewayOptions, Scheduler, SchedulingPolicy, serve_gateway, watch_backend_pools};
 use serde_json::{Value, json};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::{api_server, gateway_fixture, picker_fixture::install_definitions};
+use crate::api_server;
+use crate::gateway_fixture;
+use crate::picker_fixture::install_definitions;
 
 const POOLS: &str = "backendpools.inference.networking.x-k8s.io";
 const USE_CASE_SETS: &str = "llmusecasesets.inference.networking.x-k8s.io";
@@ -51,8 +57,24 @@ impl WatchFixture {
     }
 
     fn create_pool(&self, name: &str) {
-        let spec = json!({"selector": {"app": name}, "targetPorts": [8000]});
-        self.server.create(POOLS, object("BackendPool", name, &spec)).unwrap();
+        self.create_pool_with_port(name, 8000);
+    }
+
+    fn create_pool_with_port(&self, name: &str, port: u16) {
+        self.create_pool_of(name, &json!({"selector": {"app": name}, "targetPorts": [port]}));
+    }
+
+    fn create_pool_of(&self, name: &str, spec: &Value) {
+        self.server.create(POOLS, object("BackendPool", name, spec)).unwrap();
+    }
+
+    /// Starts a gateway and returns its address.
+    async fn start_gateway(&self) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (scheduler, options) = (Arc::clone(&self.scheduler), GatewayOptions::default());
+        tokio::spawn(serve_gateway(listener, scheduler, options, CancellationToken::new()));
+        address
     }
 
     fn create_use_case_set(&self, name: &str, pools: &[&str], targets: &Value) {
@@ -62,8 +84,9 @@ impl WatchFixture {
     }
 
     fn create_pod(&self, name: &str, app: &str, ip: &str) {
+        // Deletion of a Pod on a node waits for its containers.
         let pod = json!({"metadata": {"name": name, "namespace": "default", "labels": {"app": app}},
-            "spec": {"containers": [{"name": "c", "image": "i"}]}});
+            "spec": {"nodeName": "node", "containers": [{"name": "c", "image": "i"}]}});
         let mut created = (*self.server.create("pods", pod).unwrap()).clone();
         created["status"] =
             json!({"phase": "Running", "podIP": ip, "conditions": [{"type": "Ready", "status": "True"}]});
@@ -190,4 +213,59 @@ async fn picker_config_of_a_pool_is_read_and_reported() {
     has_condition("False", "InvalidPickerConfig").await;
     fixture.server.update("configmaps", config_map(&format!("{config}plugins:\n- type: queue-scorer\n"))).unwrap();
     has_condition("True", "Accepted").await;
+}
+
+/// Serves streams of two events, the second one after `proceed`, which then do not end. Other requests receive no response.
+fn two_event_engine(proceed: CancellationToken) -> axum::Router {
+    let stream = move || {
+        let proceed = proceed.clone();
+        let events = stream::iter(["data: one\n\n"]).chain(stream::once(async move {
+            proceed.cancelled().await;
+            "data: two\n\n"
+        }));
+        let body = axum::body::Body::from_stream(events.chain(stream::pending()).map(Ok::<_, std::io::Error>));
+        async { ([("content-type", "text/event-stream")], body) }
+    };
+    axum::Router::new()
+        .route("/v1/chat/completions", axum::routing::post(stream))
+        .route("/v1/completions", axum::routing::post(std::future::pending::<()>))
+}
+
+/// Reads from `stream` until `text` has arrived.
+async fn read_until(stream: &mut TcpStream, received: &mut Vec<u8>, text: &str) {
+    let reading = async {
+        while !String::from_utf8_lossy(received).contains(text) {
+            assert!(stream.read_buf(received).await.unwrap() > 0, "{}", String::from_utf8_lossy(received));
+        }
+    };
+    tokio::time::timeout(gateway_fixture::TIMEOUT, reading).await.expect(text);
+}
+
+/// The Pod first terminates, and its engine completes its streams. Then it disappears, for example because its node did, and
+/// nothing closes its connections.
+#[tokio::test]
+async fn responses_end_when_their_pod_disappears() {
+    let (engine, proceed) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), CancellationToken::new());
+    let fixture = WatchFixture::start();
+    fixture.create_pool_with_port("llama", engine.local_addr().unwrap().port());
+    fixture.create_pod("a", "llama", "127.0.0.1");
+    fixture.create_use_case_set("chat", &["llama"], &json!([]));
+    tokio::spawn(axum::serve(engine, two_event_engine(proceed.clone())).into_future());
+    let is_served =
+        |fixture: &WatchFixture| fixture.ready_endpoints("llama") == 1 && !fixture.pools_serving("m").is_empty();
+    fixture.wait_until("the endpoint", is_served).await;
+    let address = fixture.start_gateway().await;
+    let send = |path| gateway_fixture::send(address, "POST", path, r#"{"model":"m"}"#);
+    let (mut stream, pending, mut received) =
+        (send("/v1/chat/completions").await, send("/v1/completions").await, Vec::new());
+    read_until(&mut stream, &mut received, "data: one").await;
+    fixture.server.delete("pods", "default", "a", None).unwrap();
+    fixture.wait_until("the terminating Pod", |fixture| fixture.ready_endpoints("llama") == 0).await;
+    proceed.cancel();
+    read_until(&mut stream, &mut received, "data: two").await;
+    fixture.server.force_delete("pods", "default", "a", None).unwrap();
+    read_until(&mut stream, &mut received, "data: [DONE]").await;
+    assert!(String::from_utf8(received).unwrap().contains("engine_failed"));
+    let status = gateway_fixture::receive(pending).await.status();
+    assert!([502, 503].contains(&status), "{status}");
 }

@@ -51,6 +51,13 @@ impl ManualEngine {
         wait_until("requests of the engine", async || self.0.lock().await.len() == count).await;
     }
 
+    /// Closes the connections of all responses, as a killed engine does.
+    async fn abort(&self) {
+        for response in self.0.lock().await.drain(..) {
+            response.send(Err(std::io::Error::other("killed"))).unwrap();
+        }
+    }
+
     /// Ends all responses.
     async fn finish(&self) {
         for response in self.0.lock().await.drain(..) {
@@ -519,5 +526,25 @@ async fn requests_leave_an_endpoint_that_drops_connection_attempts() {
     wait_until("a response", is_served).await;
     for _ in 0..16 {
         assert!(is_served().await);
+    }
+}
+
+/// Envoy resets a response whose engine fails, and sends the picker no message in which it could return an error event.
+#[tokio::test]
+#[ignore = "needs Envoy: cargo xtask test --with envoy"]
+async fn stream_of_a_killed_engine_is_aborted() {
+    for sends_response_body in [false, true] {
+        let fixture = PickerFixture::start_with("", install_definitions).await;
+        fixture.create_pool();
+        let engine = ManualEngine::default();
+        let _manual = fixture.start_server(2, "worker", engine.router());
+        wait_for_endpoints(&fixture, 1).await;
+        create_use_case(&fixture).await;
+        let config = EnvoyConfig { sends_response_body, ..EnvoyConfig::new(vec![fixture.ext_proc_address]) };
+        let envoy = Envoy::start(&config).await;
+        let response = start_stream(&envoy, &engine, "chat", 1).await;
+        engine.abort().await;
+        assert_eq!(response.await.unwrap().err().as_deref(), Some("aborted"));
+        fixture.wait_until_idle().await;
     }
 }
