@@ -193,6 +193,7 @@ fn shows_one_object() {
           args:
           - --host=0.0.0.0
           - --port=8080
+          - --shutdown-timeout=120
           - --served-model-name=$(SERVED_MODEL_NAME)
           - --tensor-parallel-size=$(PARALLELISM_SIZE)
           - --gpu-memory-utilization=0.9
@@ -244,6 +245,7 @@ fn shows_one_object() {
           volumeMounts:
           - mountPath: /dev/shm
             name: dshm
+        terminationGracePeriodSeconds: 150
         tolerations:
         - effect: NoSchedule
           key: nvidia.com/gpu

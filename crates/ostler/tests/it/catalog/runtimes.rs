@@ -140,6 +140,24 @@ fn engines_support_all_flags() {
     "#);
 }
 
+/// An engine of a Pod that is deleted completes its requests: SGLang always does, vLLM since 0.18 if the flag is set. By default
+/// the kubelet kills the engine after 30 s.
+#[test]
+fn engines_have_time_to_complete_their_requests() {
+    for runtime in list_objects("runtimes") {
+        for template in pod_templates(&runtime) {
+            let runner = &template["runner"];
+            let args = runner["args"].as_array().unwrap().iter().filter_map(Value::as_str);
+            let timeouts: Vec<i64> =
+                args.filter_map(|arg| arg.strip_prefix("--shutdown-timeout=")?.parse().ok()).collect();
+            let expected =
+                if runner["image"].as_str().unwrap().contains("vllm-openai:v0.32") { [120].as_slice() } else { &[] };
+            let grace_period = template["terminationGracePeriodSeconds"].as_i64();
+            assert_eq!((timeouts.as_slice(), grace_period), (expected, Some(150)), "{}", name(&runtime));
+        }
+    }
+}
+
 // spec: RT-84
 #[test]
 fn runtimes_serve_their_models() {
@@ -223,14 +241,16 @@ fn model_and_service_for(runtime: &Value) -> String {
     entries.map(manifests).collect()
 }
 
-/// Returns the runners of engine and decoder, and of their leaders and workers.
-fn runners(runtime: &Value) -> Vec<&Value> {
+/// Returns the Pod templates with a runner: of engine and decoder, and of their leaders and workers.
+fn pod_templates(runtime: &Value) -> Vec<&Value> {
     let components = ["engineConfig", "decoderConfig"].into_iter().map(|component| &runtime["spec"][component]);
-    components
-        .flat_map(|component| [component, &component["leader"], &component["worker"]])
-        .map(|group| &group["runner"])
-        .filter(|runner| !runner.is_null())
-        .collect()
+    let groups = components.flat_map(|component| [component, &component["leader"], &component["worker"]]);
+    groups.filter(|group| !group["runner"].is_null()).collect()
+}
+
+/// Returns the runners of [`pod_templates`].
+fn runners(runtime: &Value) -> Vec<&Value> {
+    pod_templates(runtime).into_iter().map(|template| &template["runner"]).collect()
 }
 
 /// Returns the flags of the engine release in an image. The lists were extracted from the releases.
