@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use http::StatusCode;
+use http::{Method, StatusCode};
 use http_server::{BodyError, HeadMemoryExhausted};
 use serde_json::{Value, json};
 
@@ -34,8 +34,8 @@ impl OpenAiError {
     }
 
     /// Returns the error for a path that the gateway does not serve.
-    pub(crate) fn unknown_path(path: &str) -> Self {
-        let message = format!("Unknown request URL: {path}.");
+    pub(crate) fn unknown_path(method: &Method, path: &str) -> Self {
+        let message = format!("Unknown request URL: {method} {path}. Please check the URL for typos.");
         Self { code: Some("unknown_url"), ..Self::new(StatusCode::NOT_FOUND, message) }
     }
 

@@ -75,7 +75,7 @@ impl Proxy {
             Route::Liveness => Ok(response::health(&[])),
             Route::Health => Ok(response::health(&self.scheduler.outages())),
             Route::Readiness => Ok(response::health(&self.scheduler.readiness_failures())),
-            Route::NotFound => Err(OpenAiError::unknown_path(&path)),
+            Route::NotFound => Err(OpenAiError::unknown_path(request.method(), &path)),
             Route::Models(_) | Route::Model(..) if !is_get => Err(OpenAiError::method_not_allowed("GET")),
             Route::Models(pool) => {
                 let access = self.access(request.headers())?;
