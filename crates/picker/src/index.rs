@@ -439,6 +439,36 @@ mod tests {
         assert_eq!(resolved.reason, resolved_reason);
     }
 
+    /// The objective of a use case, or none, is all that states its class.
+    // spec: GW-34
+    // spec: GW-35
+    #[rstest]
+    #[case::absent(Value::Null, false)]
+    #[case::empty(json!({}), true)]
+    #[case::latency(json!({"desiredAveragePerOutputTokenLatencyAtP95OverMultipleRequests": "60ms"}), true)]
+    fn use_case_with_an_objective_is_critical(#[case] objective: Value, #[case] is_critical: bool) {
+        let mut set = (*use_case_set("s", "2026-01-01T00:00:00Z", &["p"], &["m"])).clone();
+        if !objective.is_null() {
+            set["spec"]["useCases"][0]["objective"] = objective;
+        }
+        let objects = WatchedObjects {
+            backend_pools: vec![pool("p", &[1])],
+            use_case_sets: vec![Arc::new(set)],
+            ..WatchedObjects::default()
+        };
+        assert_eq!(index(&objects).pools[0].use_cases["m"].critical, is_critical);
+        let definitions = api::crds();
+        let definition = definitions.iter().find(|crd| crd["spec"]["names"]["kind"] == "LLMUseCaseSet").unwrap();
+        let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+        let use_case = &schema["properties"]["useCases"]["items"];
+        let fields = |schema: &Value| schema["properties"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        assert_eq!(fields(use_case), ["modelName", "objective", "targetModels"]);
+        assert_eq!(
+            fields(&use_case["properties"]["objective"]),
+            ["desiredAveragePerOutputTokenLatencyAtP95OverMultipleRequests"]
+        );
+    }
+
     // spec: GW-2
     #[test]
     fn single_use_case_is_a_set_of_one() {

@@ -72,6 +72,7 @@ mod tests {
         UseCase { targets, ..UseCase::implicit("chat") }
     }
 
+    // spec: GW-40
     // spec: GW-51
     #[test]
     fn targets_are_drawn_by_weight() {
@@ -95,8 +96,18 @@ mod tests {
         assert_ne!(draw(1), draw(2));
     }
 
+    /// At the end of a rollout, the new version has all requests under the name of the use case.
+    // spec: GW-38
+    // spec: GW-66
     #[test]
-    fn model_name_is_the_default_target() {
-        assert_eq!(use_case(&[]).draw_target(&mut Rng::with_seed(0)), "chat");
+    fn use_case_without_targets_serves_its_own_name() {
+        let (finished, without_targets) = (use_case(&[("old", 0), ("chat", 100)]), use_case(&[]));
+        for seed in 0..100 {
+            let mut rng = Rng::with_seed(seed);
+            let unused = rng.clone();
+            assert_eq!(without_targets.draw_target(&mut rng), "chat");
+            assert_eq!(rng, unused, "nothing is drawn");
+            assert_eq!(finished.draw_target(&mut rng), "chat");
+        }
     }
 }

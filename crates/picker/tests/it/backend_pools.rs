@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use apiserver::Server;
+use engine::RequestMemory;
 use futures::{StreamExt as _, stream};
 use picker::{GatewayOptions, Scheduler, SchedulingPolicy, serve_gateway, watch_backend_pools};
 use serde_json::{Value, json};
@@ -12,8 +13,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::api_server;
-use crate::gateway_fixture;
-use crate::picker_fixture::install_definitions;
+use crate::gateway_fixture::{self, post};
+use crate::picker_fixture::{install_definitions, reserve_sockets};
 
 const POOLS: &str = "backendpools.inference.networking.x-k8s.io";
 const USE_CASE_SETS: &str = "llmusecasesets.inference.networking.x-k8s.io";
@@ -66,6 +67,19 @@ impl WatchFixture {
 
     fn create_pool_of(&self, name: &str, spec: &Value) {
         self.server.create(POOLS, object("BackendPool", name, spec)).unwrap();
+    }
+
+    /// Starts one simulated engine for each list of models, and creates ready Pods of `app`. Returns the port of the engines.
+    fn start_engines(&self, app: &str, models: &[&[&str]]) -> u16 {
+        let (_, port, sockets) = reserve_sockets();
+        for ((host, socket), models) in sockets.into_iter().zip(models) {
+            let listener = socket.listen(1024).unwrap();
+            let ip = listener.local_addr().unwrap().ip().to_string();
+            let config = gateway_fixture::engine_config(models);
+            tokio::spawn(engine::serve(listener, config, RequestMemory::default(), CancellationToken::new()));
+            self.create_pod(&format!("engine-{host}"), app, &ip);
+        }
+        port
     }
 
     /// Starts a gateway and returns its address.
@@ -268,4 +282,97 @@ async fn responses_end_when_their_pod_disappears() {
     assert!(String::from_utf8(received).unwrap().contains("engine_failed"));
     let status = gateway_fixture::receive(pending).await.status();
     assert!([502, 503].contains(&status), "{status}");
+}
+
+/// Sends a completion request for `model`. Returns the status and the model of the response.
+async fn complete(gateway: SocketAddr, path: &str, model: &str) -> (u16, Value) {
+    let body = json!({"model": model, "prompt": "hi", "max_tokens": 1}).to_string();
+    let response = post(gateway, path, &body).await;
+    (response.status(), response.json()["model"].clone())
+}
+
+// spec: GW-23
+#[tokio::test]
+async fn pods_with_different_models_share_a_pool() {
+    let fixture = WatchFixture::start();
+    let port = fixture.start_engines("llama", &[&["a"], &["b"]]);
+    fixture.create_pool_of(
+        "llama",
+        &json!({"selector": {"app": "llama"}, "targetPorts": [port], "implicitUseCases": "Allow"}),
+    );
+    fixture.wait_until("both engines", |fixture| fixture.ready_endpoints("llama") == 2).await;
+    let generations = |fixture: &WatchFixture| {
+        let objects = [fixture.server.list("pods"), fixture.server.list(POOLS)].concat();
+        objects.iter().map(|object| object["metadata"]["generation"].clone()).collect::<Vec<_>>()
+    };
+    let before = generations(&fixture);
+    let gateway = fixture.start_gateway().await;
+    for _ in 0..8 {
+        for model in ["a", "b"] {
+            assert_eq!(complete(gateway, "/default/llama/v1/completions", model).await, (200, json!(model)));
+        }
+    }
+    fixture.wait_until("the status", |fixture| fixture.condition(POOLS, "llama", "Ready").0 == "True").await;
+    let pool = fixture.server.get(POOLS, "default", "llama").unwrap();
+    let mut conditions = pool["status"]["conditions"].as_array().unwrap().iter();
+    assert!(conditions.all(|condition| condition["status"] == "True"), "{}", pool["status"]);
+    assert_eq!(generations(&fixture), before, "nothing is edited");
+}
+
+// spec: GW-75
+#[tokio::test]
+async fn pool_that_allows_implicit_use_cases_serves_every_model_of_its_engines() {
+    let fixture = WatchFixture::start();
+    let port = fixture.start_engines("llama", &[&["base", "adapter"]]);
+    fixture.create_pool_of(
+        "llama",
+        &json!({"selector": {"app": "llama"}, "targetPorts": [port], "implicitUseCases": "Allow"}),
+    );
+    fixture.wait_until("the engine", |fixture| fixture.ready_endpoints("llama") == 1).await;
+    let gateway = fixture.start_gateway().await;
+    for model in ["base", "adapter"] {
+        assert_eq!(complete(gateway, "/default/llama/v1/completions", model).await, (200, json!(model)));
+    }
+    assert_eq!(complete(gateway, "/default/llama/v1/completions", "unknown").await.0, 404);
+}
+
+// spec: GW-33
+#[tokio::test]
+async fn newer_object_with_the_same_model_name_shows_a_conflict() {
+    let fixture = WatchFixture::start();
+    fixture.create_pool("one");
+    fixture.create_pool("two");
+    // Of objects of the same second, the first by name counts as the older one.
+    fixture.create_use_case_set("a-old", &["one"], &json!([{"targetModelName": "old"}]));
+    fixture.create_use_case_set("b-new", &["one"], &json!([{"targetModelName": "new"}]));
+    fixture.create_use_case_set("c-other", &["two"], &json!([]));
+    let accepted = |fixture: &WatchFixture, name| fixture.condition(USE_CASE_SETS, name, "Accepted");
+    let conflict = (json!("False"), json!("ModelNameConflict"));
+    fixture.wait_until("the conflict", |fixture| accepted(fixture, "b-new") == conflict).await;
+    for name in ["a-old", "c-other"] {
+        fixture.wait_until(name, |fixture| accepted(fixture, name) == (json!("True"), json!("Accepted"))).await;
+    }
+    let snapshot = fixture.scheduler.snapshot();
+    let pool = snapshot.pools.values().find(|pool| pool.key.name == "one").unwrap();
+    assert_eq!(pool.use_cases["m"].targets[0].model, "old");
+}
+
+/// The path of a request is the route of the built-in gateway.
+// spec: GW-67
+#[tokio::test]
+async fn second_gateway_needs_only_a_route_to_the_pool() {
+    let first = WatchFixture::start();
+    let port = first.start_engines("llama", &[&["v1", "v2"]]);
+    first.create_pool_with_port("llama", port);
+    let targets = json!([{"targetModelName": "v1", "weight": 0}, {"targetModelName": "v2", "weight": 5}]);
+    first.create_use_case_set("chat", &["llama"], &targets);
+    let second = WatchFixture::watch(first.server.clone());
+    for fixture in [&first, &second] {
+        let is_served =
+            |fixture: &WatchFixture| fixture.ready_endpoints("llama") == 1 && !fixture.pools_serving("m").is_empty();
+        fixture.wait_until("the pool", is_served).await;
+        let gateway = fixture.start_gateway().await;
+        assert_eq!(complete(gateway, "/default/llama/v1/completions", "m").await, (200, json!("m")));
+        assert_eq!(complete(gateway, "/default/llama/v1/completions", "v2").await.0, 404, "it is no use case");
+    }
 }

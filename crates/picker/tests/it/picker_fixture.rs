@@ -344,7 +344,7 @@ pub(crate) fn install_definitions(server: &Server) {
 }
 
 /// Returns an unused loopback network, and sockets with the same port at several of its addresses.
-fn reserve_sockets() -> ([u8; 3], u16, BTreeMap<u8, TcpSocket>) {
+pub(crate) fn reserve_sockets() -> ([u8; 3], u16, BTreeMap<u8, TcpSocket>) {
     static NETWORKS: AtomicU8 = AtomicU8::new(0);
     let process_octet = u8::try_from(std::process::id() % 100).unwrap();
     let network = [127, 100 + process_octet, NETWORKS.fetch_add(1, Ordering::Relaxed)];

@@ -234,6 +234,28 @@ fn model_rewrite_changes_only_model_and_length(#[case] header: &str) {
     assert_eq!(returned_body(&responses).0, expect);
 }
 
+/// The engine receives exactly the name of the target, whatever characters it contains.
+// spec: GW-39
+#[rstest]
+#[case::adapter("creativeNameGen-v3")]
+#[case::path("org/Model:v1.2@sha256")]
+#[case::escaped("größe \"\\ \u{1}")]
+fn target_model_is_sent_verbatim(#[case] target: &str) {
+    let request = complete_request(vec![headers(&[], false), body(BODY, true)]);
+    let (sent, _) = returned_body(&request.responses(target, &scheduling_result(None), None));
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&sent).unwrap()["model"], target);
+}
+
+// spec: GW-38
+#[test]
+fn body_is_unchanged_if_the_target_is_the_requested_model() {
+    let request = complete_request(vec![headers(&[("accept-encoding", "gzip")], false), body(BODY, true)]);
+    let responses = request.responses("m", &scheduling_result(None), None);
+    assert_eq!(returned_body(&responses).0, BODY);
+    let (set, removed) = header_mutation(&responses[0]);
+    assert!(!set.contains_key("content-length") && !removed.contains(&"accept-encoding".to_owned()));
+}
+
 #[rstest]
 #[case::none(None, [true, true])]
 #[case::text(Some(Kind::StringValue("10.0.0.9:1, 10.0.0.2:8000".to_owned())), [false, true])]
