@@ -39,6 +39,8 @@ pub struct Config {
     pub keep_alive: Duration,
     /// Connections are closed if the client receives nothing of a response for this time although data is ready.
     pub stall_timeout: Duration,
+    /// Maximum time for completing requests after the stop (vLLM's `--shutdown-timeout`); SGLang completes all.
+    pub shutdown_timeout: Duration,
     /// Maximum number of open connections, which also limits the number of queued requests: a connection carries one at a
     /// time. Further clients wait until a connection closes.
     pub max_connections: usize,
@@ -62,6 +64,7 @@ impl Config {
             load_time: Duration::ZERO,
             keep_alive: Duration::from_secs(5),
             stall_timeout: Duration::from_secs(60),
+            shutdown_timeout: Duration::ZERO,
             max_connections: 8192,
         }
     }
@@ -78,6 +81,7 @@ impl Config {
             max_model_len: command.max_model_len.unwrap_or(defaults.max_model_len),
             tensor_parallel_size: command.tensor_parallel_size,
             block_size: command.block_size.unwrap_or(defaults.block_size),
+            shutdown_timeout: command.shutdown_timeout,
             ..defaults
         }
     }

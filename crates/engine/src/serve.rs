@@ -1,6 +1,6 @@
 //! Accepts connections and serves HTTP.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, pin::pin, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -16,7 +16,7 @@ use hyper_util::{
 use tokio::{
     net::{TcpListener, TcpStream},
     task::JoinSet,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -44,8 +44,9 @@ pub fn router(config: Config, memory: RequestMemory) -> Router {
     http_api::router(Simulator::new(config, memory))
 }
 
-/// Serves HTTP/1.1 on `listener` until `stop` is cancelled, then closes open connections immediately, as vLLM does by
-/// default. While loading, responds 503 with an empty body.
+/// Serves HTTP/1.1 on `listener` until `stop` is cancelled. It then refuses connections, completes requests for
+/// [`Config::shutdown_timeout`] (by default not at all, as vLLM), and closes open connections. While loading, responds 503 with
+/// an empty body.
 ///
 /// # Errors
 /// Currently none; failures to accept a connection are logged and retried.
@@ -55,7 +56,7 @@ pub async fn serve(
     memory: RequestMemory,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    let max_connections = config.max_connections.max(1);
+    let (max_connections, shutdown_timeout) = (config.max_connections.max(1), config.shutdown_timeout);
     let handler = ConnectionHandler {
         ready_at: Instant::now() + config.load_time,
         keep_alive: config.keep_alive,
@@ -68,12 +69,12 @@ pub async fn serve(
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            () = stop.cancelled() => return Ok(()),
+            () = stop.cancelled() => break,
             Some(_) = connections.join_next() => {}
             accepted = listener.accept(), if connections.len() < max_connections => match accepted {
                 Ok((stream, _)) => {
                     let handler = Arc::clone(&handler);
-                    connections.spawn(handler.handle(stream));
+                    connections.spawn(handler.handle(stream, stop.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "failed to accept a connection");
@@ -83,6 +84,10 @@ pub async fn serve(
             }
         }
     }
+    drop(listener);
+    let completed = async { while connections.join_next().await.is_some() {} };
+    timeout(shutdown_timeout, completed).await.ok();
+    Ok(())
 }
 
 /// Serves the connections of one engine.
@@ -95,7 +100,8 @@ struct ConnectionHandler {
 }
 
 impl ConnectionHandler {
-    async fn handle(self: Arc<Self>, stream: TcpStream) {
+    /// Serves a connection until it ends, or until its current response after `stop` is cancelled.
+    async fn handle(self: Arc<Self>, stream: TcpStream, stop: CancellationToken) {
         // Send each token immediately, without waiting for the acknowledgment of the previous one.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "failed to set TCP_NODELAY");
@@ -109,7 +115,15 @@ impl ConnectionHandler {
         // hyper counts idle time of a connection, also before its first byte, as time for reading the next request head.
         server.timer(TokioTimer::new()).header_read_timeout(keep_alive).max_buf_size(MAX_HEAD_BYTES);
         let service = TowerToHyperService::new(service);
-        if let Err(error) = server.serve_connection(TokioIo::new(stream), service).await {
+        let mut connection = pin!(server.serve_connection(TokioIo::new(stream), service));
+        let result = tokio::select! {
+            result = connection.as_mut() => result,
+            () = stop.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = result {
             tracing::debug!(%error, "connection failed");
         }
     }

@@ -8,7 +8,7 @@
 mod flags;
 mod shell;
 
-use std::net::IpAddr;
+use std::{net::IpAddr, time::Duration};
 
 use flags::Flags;
 
@@ -33,6 +33,8 @@ pub struct ServerCommand {
     pub max_model_len: Option<usize>,
     /// `--block-size`, or SGLang's `--page-size`.
     pub block_size: Option<usize>,
+    /// Maximum time for completing requests after SIGTERM: vLLM's `--shutdown-timeout` in seconds; no limit for SGLang.
+    pub shutdown_timeout: Duration,
     /// Rank of this node within its replica (`--node-rank`); only rank 0 serves requests.
     pub node_rank: usize,
 }
@@ -106,6 +108,10 @@ fn from_flags(server: InferenceServer, flags: &Flags, env: &[(String, String)]) 
         max_num_seqs: flags.number(&[max_sequences_flag]),
         max_model_len: flags.number(&[context_length_flag]),
         block_size: flags.number(&["block-size", "page-size"]),
+        shutdown_timeout: match server {
+            InferenceServer::Vllm => Duration::from_secs(flags.number(&["shutdown-timeout"]).unwrap_or(0) as u64),
+            InferenceServer::Sglang => Duration::MAX,
+        },
         node_rank: flags.number(&["node-rank"]).unwrap_or(0),
     })
 }
@@ -146,7 +152,8 @@ mod tests {
     fn parses_every_flag() {
         let vllm = parse_line(
             "vllm serve m",
-            "--served-model-name a b --host 0.0.0.0 -tp 4 --max_model_len 32K --max-num-seqs=64 --trust-remote-code",
+            "--served-model-name a b --host 0.0.0.0 -tp 4 --max_model_len 32K --max-num-seqs=64 --trust-remote-code \
+             --shutdown-timeout=120",
         )
         .unwrap();
         assert_eq!(vllm.served_model_names, ["a", "b"]);
@@ -159,6 +166,9 @@ mod tests {
         .unwrap();
         assert_eq!((sglang.tensor_parallel_size, sglang.max_model_len, sglang.max_num_seqs), (8, Some(4096), Some(32)));
         assert_eq!(sglang.node_rank, 1);
+        let default = parse_line("vllm serve m", "").unwrap();
+        let shutdown_timeouts = [vllm, sglang, default].map(|command| command.shutdown_timeout);
+        assert_eq!(shutdown_timeouts, [Duration::from_secs(120), Duration::MAX, Duration::ZERO]);
     }
 
     #[test]

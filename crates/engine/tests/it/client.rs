@@ -26,6 +26,13 @@ pub(crate) struct Response {
 
 // === impl RunningEngine ===
 
+impl RunningEngine {
+    /// Sends SIGTERM.
+    pub(crate) fn stop(&self) {
+        self.stop.cancel();
+    }
+}
+
 impl Drop for RunningEngine {
     fn drop(&mut self) {
         self.stop.cancel();

@@ -6,8 +6,9 @@ use axum::{
     body::{Body, to_bytes},
     http::Request,
 };
-use engine::{Config, RequestMemory};
+use engine::{Config, RequestMemory, Timing};
 use futures::{StreamExt as _, poll, stream};
+use rstest::rstest;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -84,4 +85,28 @@ async fn closes_a_connection_whose_client_does_not_read() {
     let mut head = [0; 12];
     timeout(TIMEOUT, next.read_exact(&mut head)).await.expect("the first connection stays open").unwrap();
     assert_eq!(&head, b"HTTP/1.1 200");
+}
+
+/// A stream of 900 tokens takes nine seconds.
+#[rstest]
+#[case::default(Duration::ZERO, false)]
+#[case::too_short(Duration::from_secs(5), false)]
+#[case::sufficient(Duration::from_secs(20), true)]
+#[tokio::test(start_paused = true)]
+async fn stopped_engine_completes_requests_within_the_shutdown_timeout(
+    #[case] shutdown_timeout: Duration,
+    #[case] is_complete: bool,
+) {
+    let timing = Timing { decode_step: Duration::from_millis(10), ..Timing::instant() };
+    let engine = start(Config { timing, shutdown_timeout, ..recorded_config() }).await;
+    let body = r#"{"model":"tiny","prompt":"a","max_tokens":900,"ignore_eos":true,"stream":true}"#;
+    let mut stream = send(engine.address, "POST", "/v1/completions", body).await;
+    let mut received = Vec::new();
+    while !received.windows(5).any(|window| window == b"data:") {
+        assert!(stream.read_buf(&mut received).await.unwrap() > 0);
+    }
+    engine.stop();
+    stream.read_to_end(&mut received).await.ok();
+    assert_eq!(String::from_utf8(received).unwrap().contains("data: [DONE]"), is_complete);
+    assert!(TcpStream::connect(engine.address).await.is_err(), "new connections are refused");
 }
