@@ -129,5 +129,8 @@ fn vllm() -> Result<()> {
         );
     };
     eprintln!("suite vllm: {}", vllm.display());
-    process::run(ostler_suite("vllm::real_engine_serves_requests").env("OSTLER_VLLM", vllm))
+    for test in ["vllm::real_engine_serves_requests", "vllm::prefixes_and_adapters_stay_on_their_engines"] {
+        process::run(ostler_suite(test).env("OSTLER_VLLM", &vllm))?;
+    }
+    Ok(())
 }

@@ -1,18 +1,22 @@
-"""Creates a Llama model with half a million random weights and a byte-level tokenizer.
+"""Creates a Llama model with half a million random weights and a byte-level tokenizer, and LoRA adapters for it.
 
-usage: tiny_model.py DIRECTORY
+usage: tiny_model.py DIRECTORY [ADAPTER_DIRECTORY...]
 
-Requires torch, transformers and tokenizers, which vLLM depends on.
+Requires torch, transformers, tokenizers and safetensors, which vLLM depends on.
 """
 
+import json
+import pathlib
 import sys
 
 import torch
+from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-directory = sys.argv[1]
+directory, *adapter_directories = sys.argv[1:]
 SPECIAL_TOKENS = ["<pad>", "<s>", "</s>"]
+ADAPTER_RANK = 8
 
 alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
 byte_level_model = models.BPE(vocab={token: index for index, token in enumerate(SPECIAL_TOKENS + alphabet)}, merges=[])
@@ -36,5 +40,25 @@ config = LlamaConfig(
     bos_token_id=1,
     eos_token_id=2,
 )
-LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(directory)
+model = LlamaForCausalLM(config).to(torch.bfloat16)
+model.save_pretrained(directory)
 pretrained_tokenizer.save_pretrained(directory)
+
+for adapter_directory in map(pathlib.Path, adapter_directories):
+    weights = {}
+    for name, module in model.named_modules():
+        if not name.endswith(".q_proj"):
+            continue
+        shapes = {"lora_A": (ADAPTER_RANK, module.in_features), "lora_B": (module.out_features, ADAPTER_RANK)}
+        for matrix, shape in shapes.items():
+            weights[f"base_model.model.{name}.{matrix}.weight"] = (torch.randn(shape) * 0.2).to(torch.bfloat16)
+    adapter_directory.mkdir(parents=True)
+    save_file(weights, adapter_directory / "adapter_model.safetensors")
+    adapter_config = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "r": ADAPTER_RANK,
+        "lora_alpha": 2 * ADAPTER_RANK,
+        "target_modules": ["q_proj"],
+    }
+    (adapter_directory / "adapter_config.json").write_text(json.dumps(adapter_config))

@@ -1,9 +1,10 @@
-//! `ostler up` starts the installed vLLM with a small model, and the gateway streams its response. Run by
-//! `cargo xtask test --with vllm`.
+//! `ostler up` starts the installed vLLM with a small model, and the gateway streams its response and selects between two
+//! engines. Run by `cargo xtask test --with vllm`.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::{self, Receiver};
 
@@ -15,29 +16,21 @@ use crate::suites::required_variable;
 
 const MANIFEST: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples/vllm-cpu.yaml"));
 
+/// Number of draws. Of 100, 4 to 40 select the target with weight 20, except once in several hundred thousand runs.
+const DRAWS: u32 = 100;
+
 #[test]
 #[ignore = "needs a vLLM: cargo xtask test --with vllm"]
 fn real_engine_serves_requests() {
-    let vllm = required_variable("OSTLER_VLLM");
     let directory = TempDirectory::new();
-    let model = directory.0.join("tiny-llama");
-    create_model(Path::new(&vllm), &model);
-    let manifest = MANIFEST.replace("/models/tiny-llama", &model.display().to_string());
-    let manifest = directory.file("service.yaml", &manifest);
+    let manifest = directory.file("service.yaml", &manifest(&directory, &[]));
+    let session = start(&manifest, 1);
 
-    let (session, messages) = Session::start_with_messages(&["--nodes", "this", "--debug-headers", "-f", &manifest]);
-    wait_for_message(&messages, "  tiny: ready");
+    let response = complete(&session.gateway, &ChatRequest::default());
+    let (model, content) = response.completion();
+    assert_eq!(model, "tiny");
 
-    let response = send_request(&session.gateway, false);
-    let completion: Value = serde_json::from_str(&response.body).unwrap();
-    assert_eq!(
-        (&completion["object"], &completion["model"]),
-        (&json!("chat.completion"), &json!("tiny")),
-        "{completion}"
-    );
-    assert_eq!(completion["usage"]["completion_tokens"], 16, "{completion}");
-
-    let streamed_response = send_request(&session.gateway, true);
+    let streamed_response = complete(&session.gateway, &ChatRequest { stream: true, ..ChatRequest::default() });
     let events: Vec<&str> = streamed_response.body.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
     let (done, chunks) = events.split_last().unwrap();
     assert_eq!(*done, "[DONE]");
@@ -46,22 +39,101 @@ fn real_engine_serves_requests() {
     assert_eq!(chunks[0]["choices"][0]["delta"]["role"], "assistant");
     let text: String = chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect();
     // At temperature 0, the streamed response equals the response without streaming.
-    assert_eq!(json!(text), completion["choices"][0]["message"]["content"]);
+    assert_eq!(text, content);
     assert!(chunks.len() > 2, "the response has several chunks: {chunks:?}");
 
-    let engine = streamed_response.header("x-ostler-endpoint").expect("the gateway returns the endpoint").to_owned();
+    let engine = streamed_response.endpoint();
     TcpStream::connect(&engine).unwrap();
     let (_, code) = session.stop(Signal::TERM);
     assert_eq!(code, Some(0));
     assert!(TcpStream::connect(&engine).is_err(), "`ostler up` stops the engine");
 }
 
-/// Creates a model with random weights, with the Python interpreter of vLLM.
-fn create_model(vllm: &Path, directory: &Path) {
-    let python = vllm.canonicalize().unwrap().with_file_name("python");
+#[test]
+#[ignore = "needs a vLLM: cargo xtask test --with vllm"]
+fn prefixes_and_adapters_stay_on_their_engines() {
+    let directory = TempDirectory::new();
+    let manifest = manifest(&directory, &["alpha", "beta"])
+        .replace("minReplicas: 1, maxReplicas: 1", "minReplicas: 2, maxReplicas: 2");
+    let manifest = directory.file("service.yaml", &(manifest + CANARY));
+    let session = start(&manifest, 2);
+
+    // Two conversations take turns. Each stays on the engine that has computed its first message.
+    let mut endpoints: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for turn in 0..8 {
+        for topic in ["stables", "pastures"] {
+            let content = format!("{}turn {turn}", format!("Everything about {topic}. ").repeat(30));
+            let response = complete(&session.gateway, &ChatRequest { content, ..ChatRequest::default() });
+            endpoints.entry(topic).or_default().push(response.endpoint());
+        }
+    }
+    for (topic, endpoints) in &endpoints {
+        assert!(endpoints.iter().all(|endpoint| *endpoint == endpoints[0]), "{topic}: {endpoints:?}");
+    }
+
+    // The use case `canary` draws adapters by weight, and its name is restored. At temperature 0, the text identifies the adapter.
+    let engine = endpoints["stables"][0].clone();
+    let text_of = |model| complete(&engine, &ChatRequest { model, ..ChatRequest::default() }).completion().1;
+    let adapters = [("alpha", text_of("alpha")), ("beta", text_of("beta"))];
+    let mut requests: BTreeMap<(&str, String), u32> = BTreeMap::new();
+    for _ in 0..DRAWS {
+        let response = complete(&session.gateway, &ChatRequest { model: "canary", ..ChatRequest::default() });
+        let (model, text) = response.completion();
+        assert_eq!(model, "canary");
+        let (adapter, _) = adapters.iter().find(|(_, expect)| *expect == text).expect("an adapter generated the text");
+        *requests.entry((adapter, response.endpoint())).or_default() += 1;
+    }
+    let engines = |name: &str| -> Vec<u32> {
+        requests.iter().filter(|((adapter, _), _)| *adapter == name).map(|(_, count)| *count).collect()
+    };
+    assert!((4..=40).contains(&engines("alpha").iter().sum::<u32>()), "{requests:?}");
+    // An engine has one slot: each adapter stays on the engine that has loaded it.
+    assert_eq!((engines("alpha").len(), engines("beta").len()), (1, 1), "{requests:?}");
+}
+
+/// A use case that draws one of two adapters.
+const CANARY: &str = "---
+apiVersion: inference.networking.x-k8s.io/v1alpha1
+kind: LLMUseCaseSet
+metadata: {name: canary}
+spec:
+  poolRef: [{name: tiny}]
+  useCases:
+    - modelName: canary
+      targetModels: [{targetModelName: alpha, weight: 20}, {targetModelName: beta, weight: 80}]
+";
+
+/// Creates a model with `adapters`, and returns the example's manifest for it.
+fn manifest(directory: &TempDirectory, adapters: &[&str]) -> String {
+    let model = directory.0.join("tiny-llama");
+    let adapters: Vec<(&str, PathBuf)> = adapters.iter().map(|name| (*name, directory.0.join(name))).collect();
+    let python = Path::new(&required_variable("OSTLER_VLLM")).canonicalize().unwrap().with_file_name("python");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tiny_model.py");
-    let status = Command::new(python).arg(script).arg(directory).status().unwrap();
-    assert!(status.success());
+    let paths = adapters.iter().map(|(_, path)| path);
+    assert!(Command::new(python).arg(script).arg(&model).args(paths).status().unwrap().success());
+
+    let manifest = MANIFEST.replace("/models/tiny-llama", &model.display().to_string());
+    if adapters.is_empty() {
+        return manifest;
+    }
+    let modules = adapters.iter().map(|(name, path)| format!("{name}={}", path.display()));
+    let flags = ["--enable-lora".to_owned(), "--max-loras=1".to_owned(), "--lora-modules".to_owned()];
+    let flags: String = flags.into_iter().chain(modules).map(|flag| format!("        - {flag}\n")).collect();
+    let marker = "        - --max-num-seqs=8\n";
+    assert!(manifest.contains(marker));
+    manifest.replace(marker, &format!("{marker}{flags}"))
+}
+
+/// Starts `ostler up` and waits until the gateway selects among `replicas` engines.
+fn start(manifest: &str, replicas: usize) -> Session {
+    let (session, messages) = Session::start_with_messages(&["--nodes", "this", "--debug-headers", "-f", manifest]);
+    wait_for_message(&messages, "  tiny: ready");
+    let expect = format!("of {replicas} endpoint");
+    wait_until(&expect, || {
+        let response = try_complete(&session.gateway, &ChatRequest::default());
+        response.header("x-ostler-decision").is_some_and(|value| value.contains(&expect)).then_some(())
+    });
+    session
 }
 
 /// Waits until `ostler up` prints `expected` to standard error.
@@ -76,25 +148,29 @@ fn wait_for_message(messages: &Receiver<String>, expected: &str) {
     panic!("`ostler up` did not print {expected:?}:\n{}", received.join("\n"));
 }
 
+/// A chat completion of 16 tokens.
+struct ChatRequest {
+    model: &'static str,
+    content: String,
+    stream: bool,
+}
+
 struct HttpResponse {
     head: String,
     body: String,
 }
 
-/// Sends a chat completion until the gateway has observed an endpoint.
-fn send_request(gateway: &str, stream: bool) -> HttpResponse {
-    wait_until("a response", || {
-        let response = try_request(gateway, stream);
-        let status = response.head.split_whitespace().nth(1).unwrap_or_default().to_owned();
-        assert!(["200", "404", "503"].contains(&status.as_str()), "{}\n{}", response.head, response.body);
-        (status == "200").then_some(response)
-    })
+/// Sends a chat completion, which succeeds.
+fn complete(gateway: &str, request: &ChatRequest) -> HttpResponse {
+    let response = try_complete(gateway, request);
+    assert_eq!(response.head.split(' ').nth(1), Some("200"), "{}\n{}", response.head, response.body);
+    response
 }
 
-fn try_request(gateway: &str, stream: bool) -> HttpResponse {
+fn try_complete(gateway: &str, request: &ChatRequest) -> HttpResponse {
     let body = json!({
-        "model": "tiny", "messages": [{"role": "user", "content": "Why do horses sleep standing?"}],
-        "max_tokens": 16, "temperature": 0, "ignore_eos": true, "stream": stream,
+        "model": request.model, "messages": [{"role": "user", "content": request.content}],
+        "max_tokens": 16, "temperature": 0, "ignore_eos": true, "stream": request.stream,
     })
     .to_string();
     let host = gateway.trim_start_matches("http://");
@@ -111,9 +187,33 @@ fn try_request(gateway: &str, stream: bool) -> HttpResponse {
     HttpResponse { head: head.to_owned(), body: body.to_owned() }
 }
 
+// === impl ChatRequest ===
+
+impl Default for ChatRequest {
+    fn default() -> Self {
+        Self { model: "tiny", content: "Why do horses sleep standing?".to_owned(), stream: false }
+    }
+}
+
 // === impl HttpResponse ===
 
 impl HttpResponse {
+    /// Returns model and text of a chat completion.
+    fn completion(&self) -> (String, String) {
+        let completion: Value = serde_json::from_str(&self.body).unwrap();
+        assert_eq!(
+            (&completion["object"], &completion["usage"]["completion_tokens"]),
+            (&json!("chat.completion"), &json!(16))
+        );
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        (text(&completion["model"]), text(&completion["choices"][0]["message"]["content"]))
+    }
+
+    /// Returns the address of the engine that served the request.
+    fn endpoint(&self) -> String {
+        self.header("x-ostler-endpoint").expect("the gateway returns the endpoint").to_owned()
+    }
+
     fn header(&self, name: &str) -> Option<&str> {
         let lines = self.head.lines().filter_map(|line| line.split_once(": "));
         lines.filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value).next()
