@@ -219,13 +219,11 @@ fn supply_effects(old: Option<&Value>, new: Option<&Value>) -> Effects {
     Effects { outdated: Outdated::Snapshot, work, ..Effects::default() }
 }
 
-/// Returns the service that owns the object. Without an owner, a deleted object may have blocked a service.
+/// Returns the service that owns the object. A deleted object may have blocked other services, also one of a service.
 fn dependent_work(key: &NamespacedName, old: Option<&Value>, new: Option<&Value>) -> Vec<Work> {
-    match [old, new].into_iter().flatten().find_map(owning_service) {
-        Some((kind, key)) => vec![Work::Item(WorkItem::Service(kind, key))],
-        None if new.is_none() => vec![Work::BlockedServices(key.namespace.clone())],
-        None => Vec::new(),
-    }
+    let owner = [old, new].into_iter().flatten().find_map(owning_service);
+    let owner = owner.map(|(kind, key)| Work::Item(WorkItem::Service(kind, key)));
+    owner.into_iter().chain(new.is_none().then(|| Work::BlockedServices(key.namespace.clone()))).collect()
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use crate::simulated_cluster::{role, service_with_roles};
 use crate::test_cluster::{
     CATALOG, FUSIONINFER_SERVICES, OME_SERVICES, PausedClock, TestCluster, minimal_service, server_with_crds,
 };
+use crate::workload_replacement::{cluster_with, small_engine};
 
 const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 const BASE_SET: &str = include_str!("../../../decide/src/inventory/base_set_seed.yaml");
@@ -284,4 +285,16 @@ fn every_written_object_may_have_copies(
 ) {
     let (violations, _) = run_paused((0..400).map(|number| (number, copy)).collect());
     assert_eq!(violations, [""; 0]);
+}
+
+/// Services of both kinds have a BackendPool of their name.
+#[tokio::test(start_paused = true)]
+async fn blocked_service_continues_once_the_owner_of_the_object_is_deleted() {
+    let cluster = cluster_with(24, small_engine("small:1")).await;
+    let blocked = service_with_roles("chat", vec![role("w", "worker", 1, 1, 8)]);
+    cluster.server.create(FUSIONINFER_SERVICES, blocked).unwrap();
+    cluster.wait_for_condition("chat", "Ready", "ObjectNotOurs").await;
+    cluster.test_cluster.wait_until_idle().await;
+    cluster.server.delete(OME_SERVICES, "default", "chat", None).unwrap();
+    cluster.wait_until_ready("chat").await;
 }

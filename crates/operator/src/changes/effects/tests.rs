@@ -136,7 +136,7 @@ fn owned(kind: &str) -> Value {
 
 #[rstest]
 #[case::owned(DEPLOYMENT, Value::Null, owned("InferenceService"), "fusioninfer.io/n/r")]
-#[case::deleted(DEPLOYMENT, owned("InferenceService"), Value::Null, "fusioninfer.io/n/r")]
+#[case::deleted(DEPLOYMENT, owned("InferenceService"), Value::Null, "fusioninfer.io/n/r BlockedServices(n)")]
 #[case::of_another_controller(DEPLOYMENT, Value::Null, owned("Job"), "")]
 #[case::unblocks(POD_GROUP, owned("Job"), Value::Null, "BlockedServices(n)")]
 #[case::base_set(BASE_SET_CONFIG_MAP, Value::Null, json!({"metadata": {"namespace": "n", "name": "c"}}), "BaseSet")]
