@@ -1,8 +1,10 @@
 //! Progress of a workload: desired and observed replicas.
 
 use cluster::{controller_of, find_condition, generation, is_terminating};
+use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::FIELD_MANAGER;
 use crate::workloads::LiveWorkload;
 
 /// Desired and observed replicas of a workload.
@@ -62,12 +64,24 @@ impl Progress {
 pub(crate) fn is_rollout_complete(deployment: &LiveWorkload) -> bool {
     let progressing = find_condition(&deployment.object["status"]["conditions"], "Progressing");
     let progress = Progress::from_workload(&deployment.object);
-    // The controller updates the condition only after it has created the Pods of a new template.
-    let is_replacing = progress.outdated() > 0 || (progress.existing == 0 && progress.desired > 0);
+    let has_no_pods = progress.existing == 0 && progress.desired > 0;
     let is_current = |progressing: &Value| {
-        progressing["reason"] == "NewReplicaSetAvailable" && is_about_replica_set_of(progressing, deployment.pods())
+        progressing["reason"] == "NewReplicaSetAvailable"
+            && is_about_replica_set_of(progressing, deployment.pods())
+            && (!has_no_pods || is_later_than_apply(progressing, &deployment.object))
     };
-    progressing.is_some_and(is_current) && !is_replacing
+    progressing.is_some_and(is_current) && progress.outdated() == 0
+}
+
+/// Returns whether the condition `Progressing` was updated after the operator applied the Deployment. The controller updates the
+/// condition only once it has created the Pods of a new template, so that the condition is that of the previous one while a
+/// Deployment is recreated. A later condition shows that the only Pod was evicted.
+fn is_later_than_apply(progressing: &Value, deployment: &Value) -> bool {
+    let time = |value: &Value| value.as_str()?.parse::<Timestamp>().ok();
+    let entries = deployment["metadata"]["managedFields"].as_array().into_iter().flatten();
+    let applied =
+        entries.filter(|entry| entry["manager"] == FIELD_MANAGER).filter_map(|entry| time(&entry["time"])).max();
+    applied.zip(time(&progressing["lastUpdateTime"])).is_some_and(|(applied, updated)| updated >= applied)
 }
 
 /// Returns whether the condition `Progressing` does not name a ReplicaSet, or names that of all `pods` that remain. The
@@ -107,7 +121,7 @@ mod tests {
     #[case::no_replica_set_named("NewReplicaSetAvailable", "", (1, 1), "chat-2", true)]
     #[case::in_progress("ReplicaSetUpdated", UPDATED, (1, 1), "chat-2", false)]
     #[case::replica_to_replace("NewReplicaSetAvailable", UPDATED, (2, 1), "chat-2", false)]
-    #[case::no_replica("NewReplicaSetAvailable", UPDATED, (0, 0), "chat-2", false)]
+    #[case::no_replica_of_unknown_time("NewReplicaSetAvailable", UPDATED, (0, 0), "chat-2", false)]
     #[case::condition_of_the_previous_replica_set("NewReplicaSetAvailable", PREVIOUS, (1, 1), "chat-2", false)]
     fn rollout_is_complete(
         #[case] reason: &str,
@@ -126,6 +140,21 @@ mod tests {
             object: Arc::new(json!({"spec": {"replicas": 1}, "status": status})),
             pods: vec![pod(replica_set, None), pod("chat-0", Some("2026-01-01T00:00:00Z"))],
         };
+        assert_eq!(is_rollout_complete(&deployment), expected);
+    }
+
+    /// While a Deployment is recreated, the condition is that of the previous template.
+    #[rstest]
+    #[case::evicted("2026-01-01T00:01:00Z", true)]
+    #[case::evicted_in_the_same_second("2026-01-01T00:00:30Z", true)]
+    #[case::recreated("2026-01-01T00:00:00Z", false)]
+    fn evicted_pod_is_not_a_rollout(#[case] completed: &str, #[case] expected: bool) {
+        let progressing = json!({"type": "Progressing", "reason": "NewReplicaSetAvailable", "message": UPDATED,
+            "lastUpdateTime": completed});
+        let applied = json!({"manager": FIELD_MANAGER, "operation": "Apply", "time": "2026-01-01T00:00:30Z"});
+        let object = json!({"metadata": {"managedFields": [applied]}, "spec": {"replicas": 1},
+            "status": {"replicas": 0, "conditions": [progressing]}});
+        let deployment = LiveWorkload { object: Arc::new(object), pods: Vec::new() };
         assert_eq!(is_rollout_complete(&deployment), expected);
     }
 }

@@ -93,6 +93,27 @@ async fn replicas_on_a_full_class_are_replaced_one_at_a_time() {
     assert_eq!(strategy(&cluster.server)["rollingUpdate"], json!({"maxSurge": 0, "maxUnavailable": 1}));
 }
 
+/// The Deployment has no Pod for a moment, as while it is recreated.
+#[tokio::test(start_paused = true)]
+async fn eviction_of_the_only_pod_after_a_recreation_is_not_announced() {
+    let cluster = cluster_with_full_class().await;
+    set_runtime_image(&cluster, "example.com/any:2");
+    cluster.wait_for("the announcement", &|server| condition(server, "NoSurgeCapacity")).await;
+    wait_for_image(&cluster, "example.com/any:2", 1).await;
+    cluster.test_cluster.wait_until_idle().await;
+    assert_eq!(strategy(&cluster.server), json!({"type": "Recreate"}));
+    let evicted = cluster.server.list("pods").remove(0)["metadata"]["uid"].clone();
+    let name = cluster.server.list("pods").remove(0)["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.server.delete("pods", "default", &name, None).unwrap();
+    let is_replaced = |server: &Server| {
+        let pods = server.list("pods");
+        let ready = condition(server, "Ready")?["status"] == "True";
+        (ready && !pods.is_empty() && pods.iter().all(|pod| pod["metadata"]["uid"] != evicted)).then_some(())
+    };
+    let never_announced = |server: &Server| assert_eq!(condition(server, "NoSurgeCapacity"), None);
+    cluster.wait_for_with_invariant("the replacement", &is_replaced, &never_announced).await;
+}
+
 /// Neither a new replica nor the replacement of an evicted Pod is a rollout.
 #[tokio::test(start_paused = true)]
 async fn scaling_and_evictions_after_a_rollout_are_not_announced() {
