@@ -100,6 +100,7 @@ condition_reasons! {
         CrashLoop: Warning, "A container keeps crashing.", "Run `kubectl logs POD --previous` to see why.";
         PodFailed: Warning, "A Pod failed.", "Run `kubectl describe pod POD` to see why; evicted Pods are replaced automatically.";
         PodsNotCreated: Warning, "The workload controller cannot create Pods.", "The message contains its error, usually an exceeded quota.";
+        NodeNotReady: Warning, "The node of a Pod does not report its status, or is not ready.", "Run `kubectl describe node NODE`, repair the node or delete it; the Pod is replaced once it is evicted.";
         Unschedulable: Warning, "No node can schedule a Pod.", "Run `ostler explain KIND/NAME` to see what each node lacks and what would help.";
         WaitingForQuota: Normal, "Kueue has not admitted a Pod to its queue yet.", "Wait until other Pods of the queue end, or raise its quota; `ostler explain` shows which quota is missing and who uses it.";
         SchedulingGated: Normal, "A Pod has scheduling gates.", "The controller that set the gates must remove them; the message names the gates.";

@@ -27,6 +27,7 @@ pub fn pod_problem(pod: &Value) -> Option<WorkloadProblem> {
         .or_else(|| containers(pod).filter_map(container_problem).min())
         .or_else(|| gated_pod(pod))
         .or_else(|| unschedulable_pod(pod))
+        .or_else(|| pod_of_unready_node(pod))
         .unwrap_or_else(|| starting_pod(pod));
     let waits_for_group = reason == WorkloadReason::Unschedulable && waits_for_pod_group(pod);
     let object = format!("Pod {}", metadata_field(pod, "name"));
@@ -81,6 +82,18 @@ fn unschedulable_pod(pod: &Value) -> Option<Diagnosis> {
 /// `Schedulable`.
 fn waits_for_pod_group(pod: &Value) -> bool {
     condition(pod, "PodScheduled").is_some_and(|scheduled| scheduled["reason"] == "Schedulable")
+}
+
+/// Reports a Pod whose containers were ready when its node last reported them. The node lifecycle controller sets only the
+/// condition `Ready` of such Pods; a readiness gate has a reason of its own.
+fn pod_of_unready_node(pod: &Value) -> Option<Diagnosis> {
+    let is_false = |type_: &str| condition(pod, type_).is_some_and(|condition| condition["status"] == "False");
+    let is_gated = || condition(pod, "Ready").is_some_and(|ready| ready["reason"] == "ReadinessGatesNotReady");
+    let are_ready = containers(pod).count() > 0 && containers(pod).all(|container| container["ready"] == true);
+    let node = pod["spec"]["nodeName"].as_str()?;
+    (is_false("Ready") && are_ready && !is_gated()).then(|| {
+        (WorkloadReason::NodeNotReady, format!("node {node} is not ready; the containers were ready before"), false)
+    })
 }
 
 fn starting_pod(pod: &Value) -> Diagnosis {

@@ -106,6 +106,26 @@ fn reports_why_a_pod_is_not_ready(
     );
 }
 
+/// Columns: whether the container is ready, reason of condition `Ready`, expected reason.
+#[rstest]
+#[case::lost_node(true, "", "NodeNotReady")]
+#[case::readiness_gate(true, "ReadinessGatesNotReady", "NotReadyYet")]
+#[case::readiness_probe(false, "ContainersNotReady", "NotReadyYet")]
+fn unready_node_is_named(#[case] is_container_ready: bool, #[case] reason: &str, #[case] expected: &str) {
+    let ready = json!({"type": "Ready", "status": "False", "reason": reason});
+    let container = json!({"name": "main", "ready": is_container_ready, "state": {"running": {}}});
+    let mut pod = pod("p", json!({"phase": "Running", "conditions": [ready], "containerStatuses": [container]}));
+    pod["spec"]["nodeName"] = json!("gpu-a");
+    let problem = pod_problem(&pod).unwrap();
+    assert_eq!(problem.reason.as_str(), expected);
+    assert_eq!(
+        problem.message.starts_with("node gpu-a is not ready"),
+        expected == "NodeNotReady",
+        "{}",
+        problem.message
+    );
+}
+
 #[rstest]
 #[case::port_in_arguments(json!({"httpGet": {"path": "/health", "port": 8080}}), json!(["--port=8080"]), " (GET /health on port 8080)")]
 #[case::another_port_in_arguments(json!({"httpGet": {"path": "/health", "port": "http"}}), json!(["--port", "8000"]),
