@@ -6,14 +6,16 @@
 //! and further edits need no special handling. A planned workload that exists under the same kind and name is updated in
 //! place instead (`rollout_strategy.rs`, `rollout.rs`).
 //!
-//! A BackendPool routes to one component. If another one gets the requests, for example a router that is added, the previous one
-//! serves until the workload of the other is ready.
+//! A route that changes its Pods or its port, for example because a router is added, retains the previous ones until the others
+//! serve (`replacement/route_change.rs`).
 //!
 //! Workloads of a removed component are not retained. Role-based services have no obsolete workloads other than those of
 //! removed roles and replicas; `surge_replicas.rs` replaces replicas of another number of nodes.
 
 mod capacity;
 mod port_change;
+mod route;
+mod route_change;
 mod routing;
 mod serving;
 
@@ -23,7 +25,7 @@ use plan::labels::{COMPONENT, GROUP_NAME};
 use serde_json::{Value, json};
 
 use crate::FIELD_MANAGER;
-use crate::kinds::{BACKEND_POOL, DEPLOYMENT, LLM_USE_CASE_SET, POD_GROUP};
+use crate::kinds::{DEPLOYMENT, LLM_USE_CASE_SET, POD_GROUP};
 use crate::readiness::Progress;
 use crate::rollout::is_rollout_paused;
 use crate::workloads::{LiveWorkload, PlannedWorkload};
@@ -32,6 +34,7 @@ pub(crate) use capacity::Room;
 use capacity::replacement_capacity;
 pub(crate) use capacity::{ReplacementCapacity, surge_capacity};
 use port_change::{PortChange, limit_rollout};
+use route::is_same;
 pub(crate) use routing::Routes;
 pub(crate) use serving::serving_pods;
 
@@ -175,16 +178,15 @@ impl Replacement {
             planned.iter().any(|workload| workload.live.is_none() && workload.planned == *object && self.is_paused())
         };
         let retained = (self.step == ReplacementStep::Retain).then_some(self.obsolete.as_slice());
-        let port_changes: Vec<PortChange<'_>> =
-            desired.iter().filter_map(|desired| routes.port_change(desired.object(), planned)).collect();
-        let is_unready = |workload: &&PlannedWorkload| planned_state(workload) != PlannedState::Ready;
-        let unready: Vec<&PlannedWorkload> = planned.iter().filter(is_unready).collect();
-        let retains_component =
-            desired.iter().any(|desired| routes.retains_component(desired.object(), planned, &unready));
-        let follows_component =
-            |object: &Value| [BACKEND_POOL, LLM_USE_CASE_SET].iter().any(|kind| object["kind"] == kind.kind);
+        let port_changes: Vec<PortChange> =
+            desired.iter().flat_map(|desired| routes.port_changes(desired.object(), planned)).collect();
+        let retains_pool = desired.iter().any(|desired| routes.retains_pool(desired.object(), planned));
+        let exists = |object: &Value| routes.live.iter().any(|live| is_same(live, object));
         let step = |desired: DesiredObject| match desired {
-            DesiredObject::Apply(object) if retains_component && follows_component(&object) => {
+            // The model names are those of the Pods.
+            DesiredObject::Apply(object)
+                if retains_pool && object["kind"] == LLM_USE_CASE_SET.kind && exists(&object) =>
+            {
                 DesiredObject::Defer(object)
             }
             DesiredObject::Apply(mut object) if object["kind"] == DEPLOYMENT.kind && !is_missing(&object) => {

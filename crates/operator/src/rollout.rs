@@ -47,6 +47,8 @@ pub(crate) struct Rollout {
     waits_for_surge: bool,
     /// Names of the LeaderWorkerSets that may be applied now.
     updatable: BTreeSet<String>,
+    /// Names of the LeaderWorkerSets that serve until the routes have changed.
+    waiting_sets: BTreeSet<String>,
     /// Present while the rollout waits for more ready replicas.
     pub(crate) ready_floor: Option<ReadyFloor>,
     /// Time at which a replica without a readiness probe counts as ready; no watch event announces it.
@@ -61,6 +63,15 @@ pub(crate) struct ReadyFloor {
     pub(crate) ready: usize,
     /// Number of ready replicas that are required to update the next replica.
     pub(crate) required: usize,
+}
+
+/// Updates that wait although the limits of the rollouts permit them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WaitingUpdates {
+    /// Roles whose additional replica starts.
+    pub(crate) roles: BTreeSet<String>,
+    /// Names of the LeaderWorkerSets that serve until the routes have changed.
+    pub(crate) sets: BTreeSet<String>,
 }
 
 /// Rollouts by role name.
@@ -96,6 +107,7 @@ impl Rollout {
             updating: count(&ReplicaState::is_updating),
             waits_for_surge,
             updatable: BTreeSet::new(),
+            waiting_sets: BTreeSet::new(),
             ready_floor: None,
             ready_at: replicas.iter().filter_map(|(_, replica)| replica.ready_at).min(),
         };
@@ -133,11 +145,11 @@ pub fn is_rollout_paused(service: &Value) -> bool {
     service["metadata"]["annotations"][annotation] == "true"
 }
 
-/// Returns the rollouts of all roles by name, including completed ones. Those of `waiting_roles` wait for an additional replica.
+/// Returns the rollouts of all roles by name, including completed ones. Updates of `waiting` wait.
 pub(crate) fn rollouts(
     service: &Value,
     workloads: &[PlannedWorkload],
-    waiting_roles: &BTreeSet<String>,
+    waiting: &WaitingUpdates,
     now: Timestamp,
 ) -> Rollouts {
     let mut roles: BTreeMap<String, Vec<(&PlannedWorkload, ReplicaState)>> = BTreeMap::new();
@@ -149,8 +161,9 @@ pub(crate) fn rollouts(
     let paused = is_rollout_paused(service);
     let rollout = |(role, replicas): (String, Vec<(&PlannedWorkload, ReplicaState)>)| {
         let old_status = &service["status"]["rollouts"][&role];
-        let waits_for_surge = waiting_roles.contains(&role);
-        let rollout = Rollout::new(&replicas, old_status, max_unavailable(service, &role), paused, waits_for_surge);
+        let waits_for_surge = waiting.roles.contains(&role);
+        let mut rollout = Rollout::new(&replicas, old_status, max_unavailable(service, &role), paused, waits_for_surge);
+        rollout.waiting_sets = waiting.sets.clone();
         (role, rollout)
     };
     roles.into_iter().map(rollout).collect()
@@ -282,6 +295,7 @@ fn desired_object(
         return DesiredObject::Apply(object);
     };
     let is_deferred = match role_of(&object).and_then(|role| rollouts.get(role)) {
+        Some(rollout) if rollout.waiting_sets.contains(metadata_field(&object, "name")) => true,
         Some(rollout) => {
             !rollout.updatable.contains(metadata_field(&object, "name")) && !joins_at_once(&live.object, &object)
         }
@@ -349,7 +363,7 @@ mod tests {
             .iter()
             .map(|set| ready_workload(metadata_field(set, "name"), set.clone(), live_image, is_live_in_gang))
             .collect();
-        let rollouts = rollouts(service, &workloads, &BTreeSet::new(), Timestamp::UNIX_EPOCH);
+        let rollouts = rollouts(service, &workloads, &WaitingUpdates::default(), Timestamp::UNIX_EPOCH);
         actions(&desired_objects(service, &planned, &workloads, &rollouts, &RolloutStrategies::new()))
     }
 
@@ -404,7 +418,7 @@ mod tests {
         std::sync::Arc::make_mut(&mut unscheduled.object)["status"] = json!({"readyReplicas": 0, "updatedReplicas": 1});
         let ready_floor = |annotations: Value| {
             let service = service(annotations, json!({"w": {"readyBefore": 2}}));
-            rollouts(&service, &workloads, &BTreeSet::new(), Timestamp::UNIX_EPOCH)["w"].ready_floor
+            rollouts(&service, &workloads, &WaitingUpdates::default(), Timestamp::UNIX_EPOCH)["w"].ready_floor
         };
         assert_eq!(ready_floor(Value::Null), Some(ReadyFloor { ready: 1, required: 2 }));
         assert_eq!(
@@ -426,7 +440,8 @@ mod tests {
         #[case] expected: &[&str],
     ) {
         let service = service(Value::Null, Value::Null);
-        let waiting_roles = waiting_roles.iter().map(|role| (*role).to_owned()).collect();
+        let roles = waiting_roles.iter().map(|role| (*role).to_owned()).collect();
+        let waiting = WaitingUpdates { roles, sets: BTreeSet::new() };
         let sets = ["s-w-0", "s-w-1"].map(|name| set(name, "new", true));
         let workloads = sets.clone().map(|set| {
             let name = metadata_field(&set, "name").to_owned();
@@ -434,7 +449,7 @@ mod tests {
         });
         let group = json!({"kind": POD_GROUP.kind, "metadata": {"namespace": "n", "name": "s"}, "spec": group});
         let objects: Vec<Value> = [group].into_iter().chain(sets).collect();
-        let rollouts = rollouts(&service, &workloads, &waiting_roles, Timestamp::UNIX_EPOCH);
+        let rollouts = rollouts(&service, &workloads, &waiting, Timestamp::UNIX_EPOCH);
         let strategies = RolloutStrategies::new();
         let desired = desired_objects(&service, &objects, &workloads, &rollouts, &strategies);
         assert_eq!(actions(&desired), expected);
@@ -459,7 +474,7 @@ mod tests {
             reported_rollouts(
                 &service,
                 &BTreeMap::new(),
-                rollouts(&service, &workloads, &BTreeSet::new(), Timestamp::UNIX_EPOCH),
+                rollouts(&service, &workloads, &WaitingUpdates::default(), Timestamp::UNIX_EPOCH),
             )
             .get("w")
             .map(Rollout::status)

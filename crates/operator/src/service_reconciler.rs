@@ -22,7 +22,7 @@ use crate::kinds::{
 };
 use crate::ome_status::OmeObservations;
 use crate::replacement::{Replacement, Routes};
-use crate::rollout::Rollouts;
+use crate::rollout::{Rollouts, WaitingUpdates};
 use crate::rollout_strategy::rollout_strategies;
 use crate::route_status::{RouteStatus, route_status};
 use crate::selection::{self, Selection};
@@ -65,6 +65,8 @@ pub(crate) struct DesiredObjects {
     pub(crate) objects: Vec<DesiredObject>,
     /// Rollouts of the roles.
     pub(crate) rollouts: Rollouts,
+    /// Updates of the roles that wait.
+    pub(crate) waiting: WaitingUpdates,
     /// Replacement of workloads of another kind or name.
     pub(crate) replacement: Replacement,
     /// Additional replicas of the roles.
@@ -76,6 +78,7 @@ pub(crate) struct DesiredObjects {
 struct AppliedPlan {
     convergence: Convergence,
     rollouts: Rollouts,
+    waiting: WaitingUpdates,
     replacement: Replacement,
     surge_replicas: SurgeReplicas,
     /// The Services that were applied.
@@ -245,7 +248,8 @@ async fn apply_plan(context: &Context, service: &Value, plan: &ServicePlan) -> R
     let is_ome = service["apiVersion"] == OME_SERVICE.api_version();
     let templates = is_ome.then(|| revisions::pod_templates_fingerprint(&plan.objects));
     let history = revisions::desired_revisions(service, templates.as_deref(), &existing_revisions);
-    let DesiredObjects { objects, rollouts, replacement, surge_replicas } = desired_objects(context, service, plan);
+    let DesiredObjects { objects, rollouts, waiting, replacement, surge_replicas } =
+        desired_objects(context, service, plan);
     let applied_services = objects.iter().filter_map(|desired| match desired {
         DesiredObject::Apply(object) if object["kind"] == SERVICE.kind => Some(object.clone()),
         _ => None,
@@ -253,23 +257,27 @@ async fn apply_plan(context: &Context, service: &Value, plan: &ServicePlan) -> R
     let services = applied_services.collect();
     let desired: Vec<DesiredObject> = history.into_iter().map(DesiredObject::from).chain(objects).collect();
     let convergence = context.applier.converge(service, desired).await?;
-    Ok(AppliedPlan { convergence, rollouts, replacement, surge_replicas, services })
+    Ok(AppliedPlan { convergence, rollouts, waiting, replacement, surge_replicas, services })
 }
 
 /// Returns the objects to apply.
 pub(crate) fn desired_objects(context: &Context, service: &Value, plan: &ServicePlan) -> DesiredObjects {
     let workloads = workload_reader(context).planned_workloads(service, &plan.objects);
     let inventory = context.state.inventory.current();
-    let surge_replicas = SurgeReplicas::new(service, plan, &workloads, workload_reader(context), &inventory);
-    let rollouts = rollout::rollouts(service, &workloads, &surge_replicas.waiting_roles(), context.now());
+    let routes = routes(context, service, &workloads);
+    let existing = routes.surge_replicas.as_slice();
+    let surge_replicas = SurgeReplicas::new(service, plan, &workloads, existing, workload_reader(context), &inventory);
+    let waiting =
+        WaitingUpdates { roles: surge_replicas.waiting_roles(), sets: routes.last_sets(&plan.objects, &workloads) };
+    let rollouts = rollout::rollouts(service, &workloads, &waiting, context.now());
     let strategies = rollout_strategies(&workloads, &plan.user_strategies, &inventory);
     let mut objects = rollout::desired_objects(service, &plan.objects, &workloads, &rollouts, &strategies);
-    objects.extend(surge_replicas.desired_objects());
+    objects.extend(surge_replicas.desired_objects(existing, &waiting));
     let obsolete = workload_reader(context).obsolete_workloads(service, &workloads);
     let has_listed_pods = context.stores.has_synced(POD);
     let replacement = Replacement::new(service, &workloads, obsolete, has_listed_pods, &inventory);
-    let objects = replacement.desired_objects(objects, &workloads, &routes(context, service));
-    DesiredObjects { objects, rollouts, replacement, surge_replicas }
+    let objects = replacement.desired_objects(objects, &workloads, &routes);
+    DesiredObjects { objects, rollouts, waiting, replacement, surge_replicas }
 }
 
 /// Returns the replacement once the planned workloads have been created.
@@ -288,17 +296,23 @@ pub(crate) fn planned_workloads(context: &Context, service: &Value, plan: &Servi
     workload_reader(context).planned_workloads(service, &plan.objects)
 }
 
-/// Returns the existing routes of an `ome.io` service and its Pods. The workloads of a role-based service never change their
-/// kind.
-fn routes(context: &Context, service: &Value) -> Routes {
+/// Returns the existing routes of a service, with their Pods. The workloads of a role-based service never change their kind.
+fn routes(context: &Context, service: &Value, workloads: &[PlannedWorkload]) -> Routes {
+    let owned = |kinds: &[Kind]| kinds.iter().flat_map(|kind| context.stores.list_owned_by(*kind, service)).collect();
     if service["apiVersion"] != OME_SERVICE.api_version() {
-        return Routes::default();
+        return Routes {
+            live: owned(&[BACKEND_POOL, LLM_USE_CASE_SET, INFERENCE_POOL]),
+            pods: Vec::new(),
+            surge_replicas: workload_reader(context).surge_replicas(service, workloads),
+        };
     }
     let namespace = metadata_field(service, "namespace");
-    let live =
-        [SERVICE, BACKEND_POOL, LLM_USE_CASE_SET].map(|kind| context.stores.list_owned_by(kind, service)).concat();
     let label = plan::label_value(metadata_field(service, "name"));
-    Routes { live, pods: context.stores.list_with_label(POD, namespace, plan::labels::OME_SERVICE, &label) }
+    Routes {
+        live: owned(&[SERVICE, BACKEND_POOL, LLM_USE_CASE_SET]),
+        pods: context.stores.list_with_label(POD, namespace, plan::labels::OME_SERVICE, &label),
+        surge_replicas: Vec::new(),
+    }
 }
 
 /// Returns when to check again whether an object of another owner still exists. Kinds that are watched with a label
@@ -342,7 +356,7 @@ fn report(
         return report;
     }
     let surge_replicas = &applied_plan.surge_replicas;
-    let rollouts_after = rollout::rollouts(service, &workloads, &surge_replicas.waiting_roles(), now);
+    let rollouts_after = rollout::rollouts(service, &workloads, &applied_plan.waiting, now);
     let existing_surge_replicas = workload_reader(context).surge_replicas(service, &workloads);
     let workloads = [workloads, existing_surge_replicas].concat();
     let observations = FusionInferObservations {

@@ -1,6 +1,6 @@
-//! Additional replicas of roles whose replicas change their number of nodes.
+//! Additional replicas of roles whose replicas change their number of nodes, or whose only replica changes its port.
 //!
-//! Each replica of a role is a LeaderWorkerSet of its own, whose Pods stop before those of another number of nodes start. An
+//! Each replica of a role is a LeaderWorkerSet of its own, whose Pods stop before their successors start. An
 //! additional replica therefore starts first, with the next index and outside of the gang, which does not count it. Once it is
 //! ready, the others are updated (`rollout.rs`), and once one of these is ready, it is deleted. If there are no accelerators for
 //! it, the others are updated in place, which is announced. Every reconcile derives the step from the live objects, so restarts of
@@ -12,15 +12,15 @@ use std::slice;
 use cluster::{DesiredObject, is_terminating, kind_and_name, metadata_field};
 use decide::Inventory;
 use jiff::Timestamp;
-use plan::ServicePlan;
 use plan::labels::ROLE_NAME;
+use plan::{ServicePlan, serving_port};
 use serde_json::Value;
 
 use crate::replacement::{
     PlannedState, ReplacementCapacity, ReplacementState, ReplacementStep, serving_pods, surge_capacity,
 };
-use crate::rollout::{is_rollout_paused, joins_gang_of_all, replica_state};
-use crate::workloads::{PlannedWorkload, WorkloadReader, is_surge_replica};
+use crate::rollout::{WaitingUpdates, is_rollout_paused, joins_gang_of_all, replica_state};
+use crate::workloads::{PlannedWorkload, WorkloadReader, is_surge_replica, pod_template};
 
 /// The roles that have or need an additional replica, by name.
 #[derive(Clone, Debug, Default)]
@@ -52,9 +52,9 @@ enum SurgeStep {
 struct SurgeState {
     /// Whether the rollout is paused.
     paused: bool,
-    /// Whether a replica with the planned number of nodes is ready.
+    /// Whether a replica of the planned size and port is ready.
     updated_is_ready: bool,
-    /// Whether all replicas have another number of nodes than planned, and one of them serves.
+    /// Whether all replicas have another size or port than planned, and one of them serves.
     outdated_serve: bool,
     /// Whether an additional replica serves.
     surge_serves: bool,
@@ -103,17 +103,23 @@ impl SurgeStep {
 // === impl RoleReplicas ===
 
 impl RoleReplicas<'_> {
+    /// Returns whether a replica has another number of nodes than planned, or is the only one and serves on another port:
+    /// the routes change their port once a replica serves on the planned one.
+    fn is_outdated(&self, set: &Value) -> bool {
+        let port = |set| serving_port(pod_template(set));
+        group_size(set) != group_size(&self.surge.planned)
+            || (self.replicas.len() == 1 && port(set) != port(&self.surge.planned))
+    }
+
     fn state(&self, paused: bool) -> SurgeState {
         let is_ready = |workload: &PlannedWorkload| replica_state(workload, self.now).is_ready();
         let is_outdated = |workload: &&PlannedWorkload| {
             let live = workload.live.as_ref().filter(|live| !is_terminating(&live.object));
-            live.is_some_and(|live| group_size(&live.object) != group_size(&workload.planned))
+            live.is_some_and(|live| self.is_outdated(&live.object))
         };
         let updated_is_ready = self.replicas.iter().any(|workload| !is_outdated(workload) && is_ready(workload));
         let surge = replica_state(&self.surge, self.now);
-        let planned_size = group_size(&self.surge.planned);
-        let is_other_ready =
-            |workload: &&PlannedWorkload| group_size(&workload.planned) == planned_size && is_ready(workload);
+        let is_other_ready = |workload: &&PlannedWorkload| !self.is_outdated(&workload.planned) && is_ready(workload);
         SurgeState {
             paused,
             updated_is_ready,
@@ -152,18 +158,16 @@ impl RoleReplicas<'_> {
 // === impl SurgeReplicas ===
 
 impl SurgeReplicas {
-    /// Returns the additional replicas of the roles of a service. `workloads` are its planned workloads.
+    /// Returns the additional replicas of the roles of a service. `workloads` are its planned workloads, and `existing` its
+    /// existing additional replicas.
     pub(crate) fn new(
         service: &Value,
         plan: &ServicePlan,
         workloads: &[PlannedWorkload],
+        existing: &[PlannedWorkload],
         reader: WorkloadReader<'_>,
         inventory: &Inventory,
     ) -> SurgeReplicas {
-        if plan.surge_replicas.is_empty() {
-            return SurgeReplicas::default();
-        }
-        let existing = reader.surge_replicas(service, workloads);
         let paused = is_rollout_paused(service);
         let surge_replica = |(role, planned): (&String, &Value)| {
             let of_role = |workload: &&PlannedWorkload| workload.planned["metadata"]["labels"][ROLE_NAME] == **role;
@@ -195,9 +199,18 @@ impl SurgeReplicas {
         SurgeReplicas(plan.surge_replicas.iter().filter_map(surge_replica).collect())
     }
 
-    /// Returns the LeaderWorkerSets of the additional replicas.
-    pub(crate) fn desired_objects(&self) -> impl Iterator<Item = DesiredObject> {
-        self.0.values().flat_map(|surge| surge.sets.iter().cloned())
+    /// Returns the LeaderWorkerSets of the additional replicas, and those of `existing` that serve until the routes have
+    /// changed.
+    pub(crate) fn desired_objects(&self, existing: &[PlannedWorkload], waiting: &WaitingUpdates) -> Vec<DesiredObject> {
+        let mut desired: Vec<DesiredObject> = self.0.values().flat_map(|surge| surge.sets.iter().cloned()).collect();
+        for workload in existing {
+            let name = metadata_field(&workload.planned, "name");
+            let is_desired = desired.iter().any(|set| metadata_field(set.object(), "name") == name);
+            if waiting.sets.contains(name) && !is_desired {
+                desired.push(DesiredObject::Defer(workload.planned.clone()));
+            }
+        }
+        desired
     }
 
     /// Returns the roles whose replicas are not updated yet because their additional replica starts.

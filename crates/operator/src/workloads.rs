@@ -151,6 +151,15 @@ pub(crate) fn is_surge_replica(object: &Value) -> bool {
     object["metadata"]["annotations"][SURGE_REPLICA].is_string()
 }
 
+/// Returns the template of the Pods that serve requests: of a Deployment, or of the leaders of a LeaderWorkerSet.
+pub(crate) fn pod_template(workload: &Value) -> &Value {
+    if workload["kind"] != LEADER_WORKER_SET.kind {
+        return &workload["spec"]["template"];
+    }
+    let group = &workload["spec"]["leaderWorkerTemplate"];
+    if group["leaderTemplate"].is_object() { &group["leaderTemplate"] } else { &group["workerTemplate"] }
+}
+
 fn workload_kind(object: &Value) -> Option<Kind> {
     [DEPLOYMENT, LEADER_WORKER_SET].into_iter().find(|kind| object["kind"] == kind.kind)
 }

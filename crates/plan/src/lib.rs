@@ -12,7 +12,7 @@
 //! - parts of a topology: `owner`, `role` (with `replicas`), `gang`, `pool_target`, `router`; then `topology` itself; `labels`
 //!   and `names` of objects;
 //! - input: `runtime`, `class`, `claims`, `snapshot`; `demand` and `supply` read the input of a decision from them;
-//! - Pods: `pod` (with `template`), `launch` (commands), `engine_container`, `runner` (merged containers), `multinode`,
+//! - Pods: `pod` (with `template`), `launch` (commands), `engine_container`, `serving_port`, `runner` (merged containers), `multinode`,
 //!   `model_files`, `probe`;
 //! - topologies: `components` for `ome.io` (with `selection`), `roles` for `fusioninfer.io`;
 //! - `render` converts a topology into objects;
@@ -35,6 +35,7 @@ pub use runtime::Runtime;
 pub use service_plan::{
     CurrentSelectionPolicy, Plan, ServicePlan, plan, plan_service, plan_service_with_claims, remedies,
 };
+pub use serving_port::serving_port;
 pub use snapshot::{DEFAULT_PICKER_IMAGE, Model, Service, Snapshot};
 
 mod accelerator_request;
@@ -67,6 +68,7 @@ mod runner;
 mod runtime;
 mod selection;
 mod service_plan;
+mod serving_port;
 mod smaller_models;
 mod snapshot;
 mod supply;

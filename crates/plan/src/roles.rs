@@ -21,10 +21,8 @@ use crate::port_names::{DuplicatePortName, duplicate_port_name};
 use crate::replicas::ReplicaRange;
 use crate::role::{Role, Workload};
 use crate::router::{self, Router};
+use crate::serving_port::DEFAULT_PORT;
 use crate::topology::{Routing, Topology};
-
-/// Default port of an engine (topology.md).
-const PORT: u16 = 8000;
 
 /// Maximum number of Pods of one service: two per Node of the largest cluster that Kubernetes supports.
 const MAX_PODS: u64 = 10_000;
@@ -223,7 +221,7 @@ fn validated_template(role: &ApiRole) -> Result<(Value, u16), PlanError> {
             "template.spec.containers[{container}].ports: ports {first} and {second} have the same name {name}; rename one"
         )));
     }
-    let port = launch::port(container, PORT);
+    let port = launch::port(container, DEFAULT_PORT);
     if let Some((field, key)) = reserved_template_keys(&template).next() {
         let message = format!(
             "role {}, template.metadata.{field}[{key}]: the prefix of this key is reserved for the operator; use a key with another prefix",

@@ -1,5 +1,3 @@
-use std::collections::BTreeSet;
-
 use cluster::{ApplyOutcome, ApplyResult, Condition, NamespacedName};
 use plan::ServicePlan;
 use plan::labels::{COMPONENT_TYPE, GROUP_NAME, REPLICA_INDEX, ROLE_NAME};
@@ -7,7 +5,7 @@ use rstest::rstest;
 
 use super::role_state::Phase;
 use super::*;
-use crate::rollout::{self, Rollouts};
+use crate::rollout::{self, Rollouts, WaitingUpdates};
 use crate::route_status::RouteStatus;
 use crate::surge_replicas::SurgeReplicas;
 use crate::workloads::PlannedWorkload;
@@ -377,7 +375,8 @@ fn reports_rollout_progress() {
     let mut scenario = gang_scenario(Pods::Ready(2), [Pods::Ready(4); 2]);
     let service = json!({"apiVersion": "fusioninfer.io/v1alpha1", "spec": scenario.spec});
     // The live objects were never applied by the operator, so all replicas are outdated.
-    scenario.rollouts = rollout::rollouts(&service, &scenario.workloads, &BTreeSet::new(), Timestamp::UNIX_EPOCH);
+    scenario.rollouts =
+        rollout::rollouts(&service, &scenario.workloads, &WaitingUpdates::default(), Timestamp::UNIX_EPOCH);
     scenario.rollouts.remove("prefill");
     let ready = scenario.condition("Ready");
     assert_eq!(

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::condition_reason::WorkloadReason;
 use crate::kinds::LEADER_WORKER_SET;
 use crate::readiness::{Progress, pod_problem};
-use crate::workloads::{LiveWorkload, PlannedWorkload};
+use crate::workloads::{LiveWorkload, PlannedWorkload, pod_template};
 
 /// Accelerators for the planned Pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,8 +133,7 @@ fn pod_sets(workload: &PlannedWorkload) -> Vec<PodSet<'_>> {
     }
     let group = &spec["leaderWorkerTemplate"];
     let size = group["size"].as_u64().and_then(|size| u32::try_from(size).ok()).unwrap_or(1);
-    let worker = &group["workerTemplate"];
-    let leader = if group["leaderTemplate"].is_object() { &group["leaderTemplate"] } else { worker };
+    let (leader, worker) = (pod_template(&workload.planned), &group["workerTemplate"]);
     let is_leader = |pod: &Value| pod["metadata"]["labels"][WORKER_INDEX] == "0";
     vec![set(leader, 1, scheduled(&is_leader)), set(worker, size.saturating_sub(1), scheduled(&|pod| !is_leader(pod)))]
 }

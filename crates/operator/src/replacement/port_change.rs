@@ -5,13 +5,7 @@
 //! routes, or while no operator runs. Until the routes have switched, ready Pods are therefore not available for the controller
 //! (`minReadySeconds`), and each of them permits one more unavailable Pod, so that the rollout continues only with the operator.
 
-use cluster::metadata_field;
-use plan::labels::COMPONENT;
 use serde_json::{Value, json};
-
-use super::serving::{has_port, serving_pods, target_port};
-use crate::kinds::DEPLOYMENT;
-use crate::workloads::PlannedWorkload;
 
 /// Seconds until a new Pod is available while the routes have the old port. It bounds how long the rollout waits for an
 /// operator, and is less than the default of `progressDeadlineSeconds`.
@@ -23,71 +17,35 @@ const SWITCHED_MIN_READY_SECONDS: u32 = 10;
 
 /// A Deployment with Pods that serve on another port than the planned one, seen by one route.
 #[derive(Clone, Debug)]
-pub(super) struct PortChange<'a> {
+pub(super) struct PortChange {
     /// Name of the Deployment.
-    deployment: &'a str,
-    /// Serving Pods with the port of the live route.
-    old: Vec<&'a Value>,
-    /// Serving Pods with the planned port.
-    new: Vec<&'a Value>,
+    pub(super) deployment: String,
+    /// Number of serving Pods with the port of the live route.
+    pub(super) old: usize,
+    /// Number of serving Pods with the planned port.
+    pub(super) new: usize,
     /// Whether the live route has the planned port.
-    has_switched: bool,
-}
-
-// === impl PortChange ===
-
-impl<'a> PortChange<'a> {
-    /// Returns the port change of the component of a route; `None` if all serving Pods have the planned port.
-    pub(super) fn find(planned: &Value, live: &Value, workloads: &'a [PlannedWorkload]) -> Option<PortChange<'a>> {
-        let component = &planned["spec"]["selector"][COMPONENT];
-        let of_component =
-            |workload: &&PlannedWorkload| workload.planned["metadata"]["labels"][COMPONENT] == *component;
-        let mut deployments = workloads.iter().filter(of_component).filter_map(|workload| workload.live.as_ref());
-        let (Some(deployment), None) = (deployments.next(), deployments.next()) else { return None };
-        if deployment.object["kind"] != DEPLOYMENT.kind {
-            return None;
-        }
-        let serving: Vec<&Value> = serving_pods(deployment).collect();
-        let with_port = |port: &Value| serving.iter().copied().filter(|pod| has_port(pod, port)).collect::<Vec<_>>();
-        let (live_port, planned_port) = (target_port(live), target_port(planned));
-        let new = with_port(planned_port);
-        (new.len() < serving.len()).then(|| PortChange {
-            deployment: metadata_field(&deployment.object, "name"),
-            old: with_port(live_port),
-            new,
-            has_switched: live_port == planned_port,
-        })
-    }
-
-    /// Returns the Pods to route to: those with the old port while these are more.
-    pub(super) fn routed_pods(self) -> Vec<&'a Value> {
-        if self.retains_old_port() { self.old } else { self.new }
-    }
-
-    /// Returns whether the route retains the old port.
-    pub(super) fn retains_old_port(&self) -> bool {
-        self.old.len() > self.new.len()
-    }
+    pub(super) has_switched: bool,
 }
 
 /// Limits the rollout of the planned Deployment while its Pods serve on different ports. `changes` are those of all routes.
-pub(super) fn limit_rollout(deployment: &mut Value, changes: &[PortChange<'_>]) {
-    let changes = || changes.iter().filter(|change| change.deployment == deployment["metadata"]["name"]);
+pub(super) fn limit_rollout(deployment: &mut Value, changes: &[PortChange]) {
+    let changes = || changes.iter().filter(|change| deployment["metadata"]["name"] == change.deployment);
     let is_recreated = deployment["spec"]["strategy"]["type"] == "Recreate";
     let Some(change) = changes().find(|change| !change.has_switched).or_else(|| changes().next()) else { return };
     if is_recreated {
         return;
     }
-    let (has_switched, retains_old_port, ready) = (change.has_switched, change.retains_old_port(), change.new.len());
+    let &PortChange { old, new, has_switched, .. } = change;
     let spec = &mut deployment["spec"];
     spec["minReadySeconds"] =
         json!(if has_switched { SWITCHED_MIN_READY_SECONDS } else { UNSWITCHED_MIN_READY_SECONDS });
     let limits = &mut spec["strategy"]["rollingUpdate"];
     if let (Some(max_surge), Some(max_unavailable)) = (limits["maxSurge"].as_u64(), limits["maxUnavailable"].as_u64())
-        && retains_old_port
+        && old > new
         && !has_switched
     {
-        let ready = u64::try_from(ready).unwrap_or(u64::MAX);
+        let ready = u64::try_from(new).unwrap_or(u64::MAX);
         let step = ready.saturating_add(1).saturating_sub(max_surge);
         limits["maxUnavailable"] = json!(max_unavailable.max(step));
     }
@@ -120,13 +78,11 @@ mod tests {
         #[case] min_ready_seconds: u32,
         #[case] expected: u32,
     ) {
-        let pods = vec![Value::Null; old.max(new)];
-        let pods = |count: usize| pods.iter().take(count).collect();
-        let change = PortChange { deployment: "chat-engine", old: pods(old), new: pods(new), has_switched };
+        let change = PortChange { deployment: "chat-engine".to_owned(), old, new, has_switched };
         let limits = json!({"maxSurge": max_surge, "maxUnavailable": max_unavailable});
         let strategy = json!({"type": "RollingUpdate", "rollingUpdate": limits});
         let mut deployment = json!({"metadata": {"name": "chat-engine"}, "spec": {"strategy": strategy}});
-        let unrelated = PortChange { deployment: "chat-decoder", ..change.clone() };
+        let unrelated = PortChange { deployment: "chat-decoder".to_owned(), ..change.clone() };
         let planned = deployment.clone();
         limit_rollout(&mut deployment, std::slice::from_ref(&unrelated));
         assert_eq!(deployment, planned);

@@ -3,28 +3,29 @@
 //! The Pods of both have the labels of their component, so a selector of these labels alone would also select Pods that are
 //! not ready to serve, for example the workers of a group. It is restricted to the Pods of one workload.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cluster::{DesiredObject, is_terminating, metadata_field};
-use plan::labels::{COMPONENT, LEADER_WORKER_SET_NAME, WORKER_INDEX};
-use serde_json::{Map, Value, json};
+use cluster::{DesiredObject, is_terminating};
+use plan::labels::{COMPONENT, LEADER_WORKER_SET_NAME};
+use serde_json::{Map, Value};
 
 use super::port_change::PortChange;
+use super::route::{is_route, is_same, restrict, selector, selects, with_live_target};
+use super::route_change::{RouteChange, set_labels, template_labels};
 use super::serving::serving_pods;
-use crate::kinds::{BACKEND_POOL, DEPLOYMENT, LLM_USE_CASE_SET, SERVICE};
-use crate::workloads::{LiveWorkload, POD_TEMPLATE_HASH, PlannedWorkload};
-
-/// Labels that restrict a selector to the Pods of one workload.
-const RESTRICTING_LABELS: [&str; 3] = [POD_TEMPLATE_HASH, LEADER_WORKER_SET_NAME, WORKER_INDEX];
+use crate::kinds::{BACKEND_POOL, DEPLOYMENT, LLM_USE_CASE_SET};
+use crate::workloads::{LiveWorkload, PlannedWorkload};
 
 /// The existing routes and Pods of a service.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Routes {
-    /// The existing Services, BackendPools and LLMUseCaseSets of the service.
+    /// The existing Services, pools and LLMUseCaseSets of the service.
     pub(crate) live: Vec<Arc<Value>>,
-    /// The Pods with the labels of the service.
+    /// The Pods with the labels of the service, if its workloads may be replaced by others.
     pub(crate) pods: Vec<Arc<Value>>,
+    /// The existing additional replicas of roles.
+    pub(crate) surge_replicas: Vec<PlannedWorkload>,
 }
 
 // === impl Routes ===
@@ -41,56 +42,50 @@ impl Routes {
     ) -> DesiredObject {
         match (self.live(&planned), retained) {
             (Some(_), Some(_)) if planned["kind"] == LLM_USE_CASE_SET.kind => DesiredObject::Defer(planned),
-            (Some(live), Some(obsolete)) if is_routing_kind(&planned) && is_replaced(&planned, live, obsolete) => {
-                DesiredObject::Apply(retained_route(planned, live, obsolete))
+            (Some(live), Some(obsolete)) if is_route(&planned) && is_replaced(&planned, live, obsolete) => {
+                DesiredObject::Apply(retained_route(&planned, live, obsolete))
             }
-            (live, _) if is_routing_kind(&planned) && self.selects_obsolete_group(&planned, workloads) => {
+            (live, _) if is_route(&planned) && self.selects_obsolete_group(&planned, workloads) => {
                 route_to_planned(planned, live, workloads)
             }
-            (Some(live), _) if is_routing_kind(&planned) => {
-                DesiredObject::Apply(route_by_port(&planned, live, workloads).unwrap_or(planned))
+            _ => {
+                let route = self.change(&planned, workloads).map(|change| change.route());
+                DesiredObject::Apply(route.unwrap_or(planned))
             }
-            _ => DesiredObject::Apply(planned),
         }
     }
 
-    /// Returns whether a planned BackendPool waits for one of the `unready` workloads, because it routes to another component that
-    /// is still planned and serves.
-    pub(super) fn retains_component(
-        &self,
-        planned: &Value,
-        workloads: &[PlannedWorkload],
-        unready: &[&PlannedWorkload],
-    ) -> bool {
-        let Some(live) = self.live(planned).filter(|live| live["kind"] == BACKEND_POOL.kind) else { return false };
-        let component = |route: &Value| route["spec"]["selector"][COMPONENT].clone();
-        let is_of = |workload: &PlannedWorkload, component: &Value| {
-            workload.planned["metadata"]["labels"][COMPONENT] == *component
-        };
-        let (old, new) = (component(live), component(planned));
-        let serves =
-            |workload: &PlannedWorkload| workload.live.as_ref().is_some_and(|live| serving_pods(live).next().is_some());
-        old != new
-            && unready.iter().any(|workload| is_of(workload, &new))
-            && workloads.iter().any(|workload| is_of(workload, &old) && serves(workload))
+    /// Returns whether a planned BackendPool waits for Pods that serve in place of those of the live one.
+    pub(super) fn retains_pool(&self, planned: &Value, workloads: &[PlannedWorkload]) -> bool {
+        planned["kind"] == BACKEND_POOL.kind
+            && self.change(planned, workloads).is_some_and(|change| change.is_retained())
     }
 
-    /// Returns the port change of the component of a planned Service or BackendPool.
-    pub(super) fn port_change<'a>(&self, planned: &Value, workloads: &'a [PlannedWorkload]) -> Option<PortChange<'a>> {
-        if is_routing_kind(planned) { PortChange::find(planned, self.live(planned)?, workloads) } else { None }
+    /// Returns the port changes of the Deployments that a planned route routes to.
+    pub(super) fn port_changes(&self, planned: &Value, workloads: &[PlannedWorkload]) -> Vec<PortChange> {
+        self.change(planned, workloads).map(|change| change.port_changes().collect()).unwrap_or_default()
+    }
+
+    /// Returns the LeaderWorkerSets of role-based services that serve until the `planned` routes have changed.
+    pub(crate) fn last_sets(&self, planned: &[Value], workloads: &[PlannedWorkload]) -> BTreeSet<String> {
+        let changes = planned.iter().filter_map(|planned| self.change(planned, workloads));
+        changes.flat_map(|change| change.last_sets()).collect()
+    }
+
+    /// Returns the change of a planned route that exists.
+    fn change<'a>(&'a self, planned: &'a Value, workloads: &'a [PlannedWorkload]) -> Option<RouteChange<'a>> {
+        let live = if is_route(planned) { self.live(planned)? } else { return None };
+        Some(RouteChange::new(planned, live, workloads.iter().chain(&self.surge_replicas)))
     }
 
     fn live(&self, planned: &Value) -> Option<&Value> {
-        let is_same = |live: &&Arc<Value>| {
-            live["kind"] == planned["kind"] && metadata_field(live, "name") == metadata_field(planned, "name")
-        };
-        self.live.iter().find(is_same).map(AsRef::as_ref)
+        self.live.iter().find(|live| is_same(live, planned)).map(AsRef::as_ref)
     }
 
     /// Returns whether the selector matches Pods of a LeaderWorkerSet that is not planned and is not terminating. Workers that
     /// do not serve may be ready.
     fn selects_obsolete_group(&self, route: &Value, workloads: &[PlannedWorkload]) -> bool {
-        let Some(selector) = route["spec"]["selector"].as_object() else { return false };
+        let Some(selector) = selector(route).as_object() else { return false };
         let is_planned_set = |name: &Value| {
             let mut planned = workloads.iter().map(|workload| &workload.planned);
             planned.any(|planned| planned["kind"] != DEPLOYMENT.kind && planned["metadata"]["name"] == *name)
@@ -98,10 +93,7 @@ impl Routes {
         let is_selected = |pod: &Arc<Value>| {
             let labels = &pod["metadata"]["labels"];
             let set = &labels[LEADER_WORKER_SET_NAME];
-            set.is_string()
-                && !is_planned_set(set)
-                && !is_terminating(pod)
-                && selector.iter().all(|(key, value)| labels[key] == *value)
+            set.is_string() && !is_planned_set(set) && !is_terminating(pod) && selects(selector, labels)
         };
         self.pods.iter().any(is_selected)
     }
@@ -116,28 +108,13 @@ fn is_replaced(planned: &Value, live: &Value, obsolete: &[LiveWorkload]) -> bool
     })
 }
 
-fn is_routing_kind(object: &Value) -> bool {
-    [SERVICE, BACKEND_POOL].iter().any(|kind| object["kind"] == kind.kind)
-}
-
-/// Returns the planned route with the spec of the live one.
-fn with_live_spec(planned: Value, live: &Value) -> Value {
-    let mut route = planned;
-    for (field, value) in route["spec"].as_object_mut().into_iter().flatten() {
-        if !live["spec"][field].is_null() {
-            *value = live["spec"][field].clone();
-        }
-    }
-    route
-}
-
 /// Returns the live route, restricted to the obsolete workload of its component with the most serving Pods.
-fn retained_route(planned: Value, live: &Value, obsolete: &[LiveWorkload]) -> Value {
-    let mut route = with_live_spec(planned, live);
+fn retained_route(planned: &Value, live: &Value, obsolete: &[LiveWorkload]) -> Value {
+    let mut route = with_live_target(planned, live);
     let component = route["spec"]["selector"][COMPONENT].clone();
     let of_component = obsolete.iter().filter(|workload| workload.object["metadata"]["labels"][COMPONENT] == component);
     if let Some(labels) = of_component.max_by_key(|workload| serving_pods(workload).count()).and_then(pod_labels) {
-        restrict(&mut route, labels);
+        restrict(&mut route, planned, labels);
     }
     route
 }
@@ -154,8 +131,8 @@ fn route_to_planned(planned: Value, live: Option<&Value>, workloads: &[PlannedWo
     };
     match workload.live.as_ref().and_then(pod_labels) {
         Some(labels) => {
-            let mut route = planned;
-            restrict(&mut route, labels);
+            let mut route = planned.clone();
+            restrict(&mut route, &planned, labels);
             DesiredObject::Apply(route)
         }
         None if live.is_some() => DesiredObject::Defer(planned),
@@ -163,53 +140,23 @@ fn route_to_planned(planned: Value, live: Option<&Value>, workloads: &[PlannedWo
     }
 }
 
-/// Returns the route while Pods of a Deployment serve on another port than the planned one: to the live port as long as more
-/// Pods serve on it. `None` if all serving Pods have the planned port, or if no port is known.
-fn route_by_port(planned: &Value, live: &Value, workloads: &[PlannedWorkload]) -> Option<Value> {
-    let change = PortChange::find(planned, live, workloads)?;
-    let mut route = match change.retains_old_port() {
-        true => with_live_spec(planned.clone(), live),
-        false => planned.clone(),
-    };
-    restrict(&mut route, template_labels(change.routed_pods())?);
-    Some(route)
-}
-
 /// Returns the labels that only the serving Pods of the workload have; `None` if no Pod serves. Of a Deployment, these are the
 /// Pods of the template with the most serving Pods.
 fn pod_labels(workload: &LiveWorkload) -> Option<Map<String, Value>> {
     if workload.object["kind"] != DEPLOYMENT.kind {
         serving_pods(workload).next()?;
-        let name = &workload.object["metadata"]["name"];
-        return Some(Map::from_iter([
-            (LEADER_WORKER_SET_NAME.to_owned(), name.clone()),
-            (WORKER_INDEX.to_owned(), json!("0")),
-        ]));
+        return Some(set_labels(&workload.object["metadata"]["name"]));
     }
     template_labels(serving_pods(workload))
-}
-
-/// Returns the labels of the template of a Deployment with the most Pods among `pods`.
-fn template_labels<'a>(pods: impl IntoIterator<Item = &'a Value>) -> Option<Map<String, Value>> {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for hash in pods.into_iter().filter_map(|pod| pod["metadata"]["labels"][POD_TEMPLATE_HASH].as_str()) {
-        *counts.entry(hash).or_default() += 1;
-    }
-    let (hash, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;
-    Some(Map::from_iter([(POD_TEMPLATE_HASH.to_owned(), json!(hash))]))
-}
-
-fn restrict(route: &mut Value, labels: Map<String, Value>) {
-    let Some(selector) = route["spec"]["selector"].as_object_mut() else { return };
-    RESTRICTING_LABELS.iter().for_each(|label| drop(selector.remove(*label)));
-    selector.extend(labels);
 }
 
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
+    use serde_json::json;
 
     use super::*;
+    use crate::workloads::POD_TEMPLATE_HASH;
 
     /// Returns a ready Pod of a Deployment of `component` that serves on `port`.
     fn pod(component: &str, hash: &str, port: u16) -> Arc<Value> {
@@ -219,7 +166,9 @@ mod tests {
     }
 
     fn deployment(component: &str) -> Value {
-        json!({"kind": "Deployment", "metadata": {"name": component, "labels": {COMPONENT: component}}})
+        let labels = json!({COMPONENT: component});
+        json!({"kind": "Deployment", "metadata": {"name": component, "labels": labels},
+            "spec": {"template": {"metadata": {"labels": labels}}}})
     }
 
     fn service(component: &str, port: u16) -> Value {
@@ -245,7 +194,7 @@ mod tests {
             pods.iter().map(|pod| (**pod).clone()).collect(),
         );
         let obsolete = LiveWorkload { object: Arc::new(deployment(obsolete)), pods: live.pods[..1].to_vec() };
-        let routes = Routes { live: vec![Arc::new(service(component, 8000))], pods };
+        let routes = Routes { live: vec![Arc::new(service(component, 8000))], pods, ..Routes::default() };
         let route = routes.desired_route(service(component, 9000), Some(&[obsolete]), &[planned]);
         let spec = &route.object()["spec"];
         assert_eq!(spec["ports"][0]["targetPort"], expected_port);

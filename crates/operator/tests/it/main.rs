@@ -25,6 +25,7 @@ mod preview;
 mod quota;
 mod reselection;
 mod role_growth;
+mod role_ports;
 mod role_validation;
 mod rollout_capacity;
 mod router;

@@ -22,14 +22,7 @@ pub(crate) struct LaunchInfo {
 
 /// Inspects the command of one container.
 pub(crate) fn inspect(container: &Value) -> LaunchInfo {
-    let env = env(container);
-    let words: Vec<String> = ["command", "args"]
-        .iter()
-        .flat_map(|field| container[*field].as_array().into_iter().flatten())
-        .filter_map(Value::as_str)
-        .flat_map(split_words)
-        .map(|word| expand(&word, &env))
-        .collect();
+    let words = words(container);
     let image = container["image"].as_str().unwrap_or_default();
     let flag = |names: &[&str]| names.iter().find_map(|name| flag_value(&words, name));
     LaunchInfo {
@@ -40,6 +33,11 @@ pub(crate) fn inspect(container: &Value) -> LaunchInfo {
             .or_else(|| entry_point_model(container, &words))
             .filter(|name| !name.contains("$(")),
     }
+}
+
+/// Returns the values of all flags `--port`. A script may start several programs.
+pub(crate) fn port_flags(container: &Value) -> Vec<String> {
+    flag_values(&words(container), "--port").collect()
 }
 
 /// Returns the serving port: the declared port named `http`, or the first declared port, or the port in the flags, or `default`.
@@ -115,12 +113,23 @@ pub(crate) fn distinguishes_pods(container: &Value) -> bool {
     markers.iter().any(|marker| words.iter().any(|text| text.contains(marker)))
 }
 
-/// Returns the value of `--flag v` or `--flag=v`.
+/// Returns the first value of `--flag v` or `--flag=v`.
 fn flag_value(words: &[String], flag: &str) -> Option<String> {
-    words.iter().enumerate().find_map(|(index, word)| match word.strip_prefix(flag)? {
+    flag_values(words, flag).next()
+}
+
+fn flag_values(words: &[String], flag: &str) -> impl Iterator<Item = String> {
+    words.iter().enumerate().filter_map(move |(index, word)| match word.strip_prefix(flag)? {
         "" => words.get(index + 1).filter(|next| !next.starts_with("--")).cloned(),
         rest => rest.strip_prefix('=').map(str::to_owned),
     })
+}
+
+/// Returns the words of the command, with variables expanded.
+fn words(container: &Value) -> Vec<String> {
+    let env = env(container);
+    let fields = ["command", "args"].iter().flat_map(|field| container[*field].as_array().into_iter().flatten());
+    fields.filter_map(Value::as_str).flat_map(split_words).map(|word| expand(&word, &env)).collect()
 }
 
 /// Returns whether `words` contain `flag`, as `--flag v` or `--flag=v`. `_` and `-` are equivalent.

@@ -10,7 +10,7 @@ use super::{has_flag, names_model};
 use crate::pod;
 
 /// Port of the Ray head.
-const PORT: u16 = 6379;
+pub(crate) const PORT: u16 = 6379;
 const BACKEND_FLAG: &str = "--distributed-executor-backend";
 /// Timeout of a worker that waits for the head, in seconds; afterwards `ray start` reports the error.
 const HEAD_TIMEOUT_SECONDS: u32 = 600;
