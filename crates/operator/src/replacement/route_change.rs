@@ -110,10 +110,10 @@ impl<'a> RouteChange<'a> {
         let (old, new): (Vec<&Value>, Vec<&Value>) = (old.copied().collect(), new.copied().collect());
         let (routed, other) = if is_retained { (old, new) } else { (new, old) };
         let mut other = other.into_iter().chain(components().flat_map(|pods| pods.others.iter().copied()));
-        // Pods of another component are not selected.
+        // Pods of another component are not selected. New Pods may become ready while no operator runs.
         let selector = unrestricted_selector(&route, self.planned);
-        let is_mixed = other.any(|pod| selects(&selector, &pod["metadata"]["labels"]));
-        let labels = is_mixed.then(|| distinguishing_labels(&routed)).flatten();
+        let mut is_mixed = || other.any(|pod| selects(&selector, &pod["metadata"]["labels"]));
+        let labels = (is_retained || is_mixed()).then(|| distinguishing_labels(&routed)).flatten();
         restrict(&mut route, self.planned, labels.unwrap_or_default());
         route
     }
