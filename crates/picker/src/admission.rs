@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use crate::{
-    request::parse_request,
+    endpoint_subset::EndpointSubset,
+    request::{RequestInfo, parse_request},
     scheduler::{AdmissionRequest, Permit, RequestedModel, Scheduler},
 };
 
@@ -18,6 +19,13 @@ pub struct AdmittedRequest {
 #[error("{0}")]
 pub struct AdmissionError(String);
 
+/// A request body whose fields have been found.
+#[derive(Debug)]
+pub struct ParsedBody<'a> {
+    bytes: &'a [u8],
+    info: RequestInfo,
+}
+
 // === impl Scheduler ===
 
 impl Scheduler {
@@ -26,11 +34,36 @@ impl Scheduler {
     /// # Errors
     /// The body is not an OpenAI request, no pool serves its model, or no endpoint is available.
     pub fn admit_body(&self, path: &str, body: &[u8]) -> Result<AdmittedRequest, AdmissionError> {
-        let info = parse_request(body).map_err(|error| AdmissionError(error.to_string()))?;
+        self.admit_parsed(path, &ParsedBody::parse(body)?, None)
+    }
+
+    /// Selects an endpoint like [`Self::admit_body`], among those of `subset` if there is one.
+    ///
+    /// # Errors
+    /// No pool serves the model, or no endpoint is available.
+    pub fn admit_parsed(
+        &self,
+        path: &str,
+        ParsedBody { bytes: body, info }: &ParsedBody<'_>,
+        subset: Option<&EndpointSubset>,
+    ) -> Result<AdmittedRequest, AdmissionError> {
         let model = info.model.as_ref().map_or(RequestedModel::Unknown, |model| RequestedModel::Name(&model.name));
-        let request = AdmissionRequest { pool: None, model, body, info: &info, path };
-        let permit = self.admit(&request, |_| true).map_err(|error| AdmissionError(error.to_string()))?;
+        let request = AdmissionRequest { pool: None, model, body, info, path, subset };
+        let permit = self.admit(&request).map_err(|error| AdmissionError(error.to_string()))?;
         Ok(AdmittedRequest { permit })
+    }
+}
+
+// === impl ParsedBody ===
+
+impl<'a> ParsedBody<'a> {
+    /// Finds the fields of an OpenAI request.
+    ///
+    /// # Errors
+    /// The body is not an OpenAI request.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, AdmissionError> {
+        let info = parse_request(bytes).map_err(|error| AdmissionError(error.to_string()))?;
+        Ok(Self { bytes, info })
     }
 }
 

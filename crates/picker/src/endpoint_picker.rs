@@ -146,8 +146,9 @@ impl EndpointPicker {
             body: &request.body,
             info: &request.info,
             path: &request.path,
+            subset: request.subset.as_ref(),
         };
-        let permit = self.scheduler.admit(&admission, |endpoint| request.allows(endpoint.address));
+        let permit = self.scheduler.admit(&admission);
         let permit = permit.map_err(|error| match error {
             RoutingError::PoolNotFound(pool) => RoutingError::NoEndpointAvailable(pool),
             error => error,
@@ -180,7 +181,9 @@ pub(crate) fn check_ext_proc_messages(messages: impl Iterator<Item = crate::ext_
         match stream.handle(message) {
             Ok(Action::Schedule(request)) => {
                 stream.rewritten = request.rewritten_model("tuned");
-                request.allows(([10, 0, 0, 1], 8000).into());
+                if let Some(subset) = &request.subset {
+                    subset.contains(([10, 0, 0, 1], 8000).into());
+                }
             }
             Ok(Action::ReturnResponseBody(body)) => drop(response_body_messages(body)),
             Ok(Action::Continue | Action::Respond(_)) => {}

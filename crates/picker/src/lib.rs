@@ -11,8 +11,8 @@
 //! 1. Bodies: `json_scanner` finds the fields of an object; `control_fields` names those that clients must not set; `request`
 //!    finds `model`, `stream`, `max_tokens` and the prompt in a request body; `model_rewrite` changes only the bytes of a
 //!    `model` value.
-//! 2. Decision: `endpoint`, `endpoint_state`, `endpoint_health` and `engine_metrics` are its state, `candidate` and `scheduling_request` its
-//!    input; `filter`, `score`, `profile` and `policy` select endpoints, and `config` builds a policy;
+//! 2. Decision: `endpoint`, `endpoint_state`, `endpoint_health` and `engine_metrics` are its state, `candidate`, `endpoint_subset` and `scheduling_request`
+//!    its input; `filter`, `score`, `profile` and `policy` select endpoints, and `config` builds a policy;
 //!    `control_headers` passes the selection to engines.
 //! 3. Pools: `use_case`, `pool_scheduling` and `snapshot`; `index` builds pools and status conditions from the watched
 //!    objects, which `pod` reads.
@@ -38,6 +38,7 @@ mod endpoint_health;
 mod endpoint_picker;
 mod endpoint_registry;
 mod endpoint_state;
+mod endpoint_subset;
 mod engine_metrics;
 pub mod ext_proc;
 mod filter;
@@ -63,7 +64,7 @@ mod snapshot;
 mod use_case;
 mod watch;
 
-pub use admission::{AdmissionError, AdmittedRequest};
+pub use admission::{AdmissionError, AdmittedRequest, ParsedBody};
 pub use api_keys::{ApiKeyError, ApiKeys};
 pub use config::{ConfigError, ConfigWarning, ParsedConfig, parse_config};
 pub use control_fields::ControlFields;
@@ -72,6 +73,7 @@ pub use endpoint_picker::{
     EndpointPicker, ListenerRole, MIN_PICKER_MEMORY, serve_grpc, serve_metrics, watch_inference_pool,
 };
 pub use endpoint_state::{EndpointState, InFlight};
+pub use endpoint_subset::EndpointSubset;
 pub use gateway::{GatewayOptions, serve_gateway};
 pub use policy::SchedulingPolicy;
 pub use pool_scheduling::PoolScheduling;

@@ -1,5 +1,12 @@
 //! Selects an endpoint for each request, for both frontends.
 
+mod admission_request;
+mod model_route;
+mod permit;
+mod selection;
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::HashSet,
     net::SocketAddr,
@@ -10,23 +17,22 @@ use cluster::NamespacedName;
 use fastrand::Rng;
 use supervisor::Supervisor;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-use xxhash_rust::xxh64::xxh64;
 
 use crate::{
-    control_headers::destination,
     endpoint::Endpoint,
-    endpoint_health::{HealthChange, RequestOutcome},
     endpoint_registry::EndpointRegistry,
     endpoint_state::EndpointState,
     index::PoolStates,
-    policy::{SchedulingPolicy, SchedulingResult},
-    pool_scheduling::{PoolScheduling, RequestInFlight},
-    request::RequestInfo,
+    policy::SchedulingPolicy,
+    pool_scheduling::PoolScheduling,
     routing_error::RoutingError,
-    scheduling_request::SchedulingRequest,
     snapshot::{Pool, Snapshot},
 };
+use model_route::ModelRoute;
+
+pub(crate) use admission_request::{AdmissionRequest, RequestedModel};
+pub(crate) use permit::Permit;
+pub(crate) use selection::Selection;
 
 /// Scheduling core of a process. The watches of pools and Pods update its snapshot; the frontends ask it to
 /// [admit](Scheduler::admit) requests.
@@ -40,69 +46,6 @@ pub struct Scheduler {
     incomplete: Mutex<Option<String>>,
     /// The tasks that keep the snapshot up to date.
     pub(crate) supervisor: Supervisor,
-}
-
-/// A request to admit.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct AdmissionRequest<'a> {
-    /// Pool that the request addresses; `None` searches all pools.
-    pub(crate) pool: Option<&'a NamespacedName>,
-    /// Which model is requested.
-    pub(crate) model: RequestedModel<'a>,
-    /// The whole body.
-    pub(crate) body: &'a [u8],
-    /// Fields of the body.
-    pub(crate) info: &'a RequestInfo,
-    /// Path of the API, without a query.
-    pub(crate) path: &'a str,
-}
-
-/// The model of a request to admit.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum RequestedModel<'a> {
-    /// Name in the body: its use case states the model for the engines.
-    Name(&'a str),
-    /// Model for the engines, which a header states.
-    Target(&'a str),
-    /// The request names no model, or its body is not sent to the scheduler.
-    Unknown,
-}
-
-/// An admitted request. It counts as in flight on its endpoint until the permit is dropped.
-#[derive(Debug)]
-pub(crate) struct Permit {
-    /// Pool and target model.
-    pub(crate) route: ModelRoute,
-    /// Where the request is sent now.
-    pub(crate) selection: Selection,
-    /// Endpoints that failed before.
-    failed: Vec<SocketAddr>,
-}
-
-/// Pool and target model of a request, and what selecting an endpoint needs of the request.
-#[derive(Debug)]
-pub(crate) struct ModelRoute {
-    /// Pool that serves the model.
-    pub(crate) pool: Arc<Pool>,
-    /// Model name for the engines.
-    pub(crate) target_model: String,
-    prompt_bytes: usize,
-    estimated_tokens: u64,
-    output_tokens: u64,
-    prefix_hashes: Vec<Vec<u64>>,
-    /// Hash of target model and path: an engine may serve a model on some paths only.
-    served_key: u64,
-}
-
-/// The selected endpoints of a request.
-#[derive(Debug)]
-pub(crate) struct Selection {
-    /// The endpoints.
-    pub(crate) result: SchedulingResult,
-    /// Explanation, such as `0 in flight, of 2 endpoints`.
-    pub(crate) explanation: String,
-    /// Counts the request as in flight.
-    in_flight: RequestInFlight,
 }
 
 // === impl Scheduler ===
@@ -170,19 +113,14 @@ impl Scheduler {
         &self.default_policy
     }
 
-    /// Finds the use case of a request, draws its target model, and selects an endpoint among those for which `is_allowed`
-    /// is true.
+    /// Finds the use case of a request, draws its target model, and selects an endpoint.
     ///
     /// # Errors
     /// No pool serves the model, or no endpoint is available.
-    pub(crate) fn admit(
-        &self,
-        request: &AdmissionRequest<'_>,
-        is_allowed: impl Fn(&Endpoint) -> bool,
-    ) -> Result<Permit, RoutingError> {
+    pub(crate) fn admit(&self, request: &AdmissionRequest<'_>) -> Result<Permit, RoutingError> {
         let mut rng = self.rng();
         let route = ModelRoute::resolve(request, &self.snapshot(), &mut rng)?;
-        let selection = route.select(&route.pool, &[], is_allowed, &mut rng)?;
+        let selection = Selection::new(&route, &route.pool, &[], request.subset, &mut rng)?;
         Ok(Permit { route, selection, failed: Vec::new() })
     }
 
@@ -195,7 +133,7 @@ impl Scheduler {
         permit.failed.push(permit.selection.result.endpoint.address);
         let pool = self.current_pool(permit);
         let pool = pool.as_ref().unwrap_or(&permit.route.pool);
-        permit.selection = permit.route.select(pool, &permit.failed, |_| true, &mut self.rng())?;
+        permit.selection = Selection::new(&permit.route, pool, &permit.failed, None, &mut self.rng())?;
         Ok(())
     }
 
@@ -268,180 +206,3 @@ fn log_changes(old: &Snapshot, new: &Snapshot) {
         }
     }
 }
-
-// === impl Permit ===
-
-impl Permit {
-    /// Returns the number of endpoints to which the request was sent.
-    pub(crate) fn attempts(&self) -> usize {
-        self.failed.len().saturating_add(1)
-    }
-
-    /// Returns the address to which the request is sent.
-    pub(crate) fn destination(&self) -> SocketAddr {
-        destination(self.selection.result.endpoint.address, self.route.pool.scheduling.policy().primary_port)
-    }
-
-    /// Returns a token that is cancelled when the Pod of the selected endpoint is deleted.
-    pub(crate) fn pod_deleted(&self) -> CancellationToken {
-        self.selection.result.endpoint.state.pod_deleted.clone()
-    }
-
-    /// Records that the response starts: the prompt has been computed.
-    pub(crate) fn record_response_start(&mut self) {
-        self.selection.in_flight.prefill = None;
-    }
-
-    /// Records that an endpoint other than the selected one serves the request and caches its prompt.
-    pub(crate) fn record_served_endpoint(&mut self, address: SocketAddr) {
-        let ModelRoute { pool, prefix_hashes, .. } = &self.route;
-        if let Some(endpoint) = pool.endpoint(address) {
-            pool.scheduling.record_served_endpoint(prefix_hashes, address);
-            self.selection.in_flight.request.move_to(&endpoint.state);
-        }
-    }
-
-    /// Records that the engine sent a part of the response: it has computed the prompt.
-    pub(crate) fn record_first_byte(&self) {
-        self.selection.in_flight.request.record_first_byte();
-    }
-
-    /// Records what happened to the request on the selected endpoint. A decoder responds after the prefiller has computed the
-    /// prompt, and its response does not state which of the two failed, so the outcome counts for both until then.
-    pub(crate) fn record_outcome(&self, outcome: RequestOutcome) {
-        let SchedulingResult { endpoint, prefill_endpoint, .. } = &self.selection.result;
-        self.record_endpoint_outcome(endpoint, outcome);
-        let prefiller = prefill_endpoint.as_ref().filter(|_| self.selection.in_flight.prefill.is_some());
-        if let Some(prefiller) = prefiller.filter(|_| outcome.concerns_prefiller()) {
-            self.record_endpoint_outcome(prefiller, outcome);
-        }
-    }
-
-    /// After a failure, the endpoint is scraped immediately: a dead engine fails fast and has an empty queue, so it would
-    /// attract requests until the next scrape.
-    fn record_endpoint_outcome(&self, endpoint: &Endpoint, outcome: RequestOutcome) {
-        let Endpoint { address, pod, state, .. } = endpoint;
-        if !matches!(outcome, RequestOutcome::Responded(status) if !status.is_server_error()) {
-            state.scrape_requested.notify_one();
-        }
-        match state.health.record_outcome(outcome, self.route.served_key, Instant::now()) {
-            Some(HealthChange::Ejected(duration)) => {
-                tracing::info!(%address, %pod, ?outcome, ?duration, "endpoint failed, selecting other endpoints");
-            }
-            Some(HealthChange::Recovered) => tracing::info!(%address, %pod, "endpoint responds again"),
-            None => {}
-        }
-    }
-}
-
-// === impl ModelRoute ===
-
-impl ModelRoute {
-    /// Finds the use case of a request and draws its target model.
-    ///
-    /// # Errors
-    /// [`RoutingError::ModelNotFound`] or [`RoutingError::PoolNotFound`].
-    fn resolve(request: &AdmissionRequest<'_>, snapshot: &Snapshot, rng: &mut Rng) -> Result<Self, RoutingError> {
-        if let Some(key) = request.pool.filter(|key| !snapshot.pools.contains_key(key)) {
-            return Err(RoutingError::PoolNotFound(key.clone()));
-        }
-        let (pool, target_model) = find_target(request, snapshot, rng)
-            .ok_or_else(|| RoutingError::ModelNotFound(request.model.name().to_owned()))?;
-        Ok(Self {
-            pool: Arc::clone(pool),
-            prompt_bytes: request.info.prompt_bytes(),
-            estimated_tokens: request.info.estimated_tokens(),
-            output_tokens: request.info.counted_output_tokens(),
-            prefix_hashes: pool.scheduling.policy().prefix_hashes(&target_model, request.body, request.info),
-            served_key: served_key(&target_model, request.path),
-            target_model,
-        })
-    }
-
-    /// Returns whether the endpoint is healthy and may serve the model.
-    fn may_be_sent_to(&self, endpoint: &Endpoint, now: Instant) -> bool {
-        let health = &endpoint.state.health;
-        !health.is_asleep(now) && health.is_available(now) && health.may_serve(self.served_key, now)
-    }
-
-    /// Selects an endpoint of `pool` that is not in `failed`.
-    ///
-    /// # Errors
-    /// [`RoutingError::NoEndpointAvailable`].
-    fn select(
-        &self,
-        pool: &Pool,
-        failed: &[SocketAddr],
-        is_allowed: impl Fn(&Endpoint) -> bool,
-        rng: &mut Rng,
-    ) -> Result<Selection, RoutingError> {
-        let request = SchedulingRequest {
-            model: &self.target_model,
-            prompt_bytes: self.prompt_bytes,
-            max_tokens: self.estimated_tokens,
-            output_tokens: self.output_tokens,
-            prefix_hashes: &self.prefix_hashes,
-        };
-        let now = Instant::now();
-        let mut schedule = |is_eligible: &dyn Fn(&Endpoint) -> bool| {
-            let is_eligible = |endpoint: &&Arc<Endpoint>| {
-                !failed.contains(&endpoint.address)
-                    && is_allowed(endpoint)
-                    && !endpoint.state.health.is_asleep(now)
-                    && is_eligible(endpoint)
-            };
-            pool.scheduling.schedule(&request, pool.ready_endpoints.iter().filter(is_eligible), now, rng)
-        };
-        // If all endpoints failed or do not serve the model, the response of one of them decides.
-        let result = schedule(&|endpoint| self.may_be_sent_to(endpoint, now))
-            .or_else(|| schedule(&|endpoint| endpoint.state.health.may_serve(self.served_key, now)))
-            .or_else(|| schedule(&|_| true));
-        let (result, in_flight) = result.ok_or_else(|| RoutingError::NoEndpointAvailable(pool.key.clone()))?;
-        for endpoint in std::iter::once(&result.endpoint).chain(&result.prefill_endpoint) {
-            endpoint.state.health.record_request(now);
-        }
-        let count = pool.serving_endpoints().count();
-        let plural = if count == 1 { "" } else { "s" };
-        let retries = if failed.is_empty() { String::new() } else { format!(", after {} failed", failed.len()) };
-        let prefill = result.prefill_endpoint.as_ref();
-        let prefill_pod = prefill.map(|endpoint| format!(", prefill on {}", endpoint.pod)).unwrap_or_default();
-        let requests = result.endpoint.state.requests().saturating_sub(1);
-        let explanation = format!("{requests} in flight, of {count} endpoint{plural}{prefill_pod}{retries}");
-        Ok(Selection { result, explanation, in_flight })
-    }
-}
-
-/// Returns the hash of a target model and a path.
-fn served_key(target_model: &str, path: &str) -> u64 {
-    xxh64(target_model.as_bytes(), xxh64(path.as_bytes(), 0))
-}
-
-/// Returns the pool and the target model of a request. Only a request that names a model may search all pools.
-fn find_target<'a>(
-    request: &AdmissionRequest<'_>,
-    snapshot: &'a Snapshot,
-    rng: &mut Rng,
-) -> Option<(&'a Arc<Pool>, String)> {
-    match request.model {
-        RequestedModel::Name(model) => {
-            let (pool, use_case) = snapshot.find(request.pool, model)?;
-            Some((pool, use_case.draw_target(rng).to_owned()))
-        }
-        RequestedModel::Target(model) => Some((snapshot.find_target(request.pool?, model)?, model.to_owned())),
-        RequestedModel::Unknown => Some((snapshot.pools.get(request.pool?)?, String::new())),
-    }
-}
-
-// === impl RequestedModel ===
-
-impl<'a> RequestedModel<'a> {
-    fn name(self) -> &'a str {
-        match self {
-            Self::Name(model) | Self::Target(model) => model,
-            Self::Unknown => "",
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests;

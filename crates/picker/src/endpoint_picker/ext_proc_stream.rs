@@ -14,6 +14,7 @@ use tonic::Status;
 use crate::{
     control_fields::{ControlFields, REQUEST_ID_HEADER},
     control_headers::{CONTROL_HEADERS, SERVED_ENDPOINT_KEY, destination, engine_headers, is_control_header},
+    endpoint_subset::EndpointSubset,
     ext_proc::{
         BodyMutation, BodyResponse, BodySendMode, CommonResponse, HeaderAppendAction, HeaderMap, HeaderMutation,
         HeaderSendMode, HeaderValue, HeaderValueOption, HeadersResponse, HttpBody, HttpHeaders, HttpStatus,
@@ -49,7 +50,7 @@ pub(super) struct ExtProcStream {
     /// Size of the body in bytes according to the headers.
     pub(super) content_length: Option<usize>,
     body: BodyBuffer,
-    subset: Option<Vec<String>>,
+    subset: Option<EndpointSubset>,
     /// Control headers that the client set.
     client_control_headers: Vec<String>,
     /// Endpoint that served the request, as reported by the proxy.
@@ -92,8 +93,8 @@ pub(super) struct CompleteRequest {
     pub(super) target_model: Option<String>,
     /// Path of the request, without a query.
     pub(super) path: String,
-    /// `ip` or `ip:port` of the endpoints that may be selected; `None` allows all endpoints.
-    subset: Option<Vec<String>>,
+    /// Endpoints that may be selected; `None` allows all.
+    pub(super) subset: Option<EndpointSubset>,
     /// Control headers that the client set.
     client_control_headers: Vec<String>,
     end: RequestEnd,
@@ -267,13 +268,6 @@ impl CompleteRequest {
         }
     }
 
-    /// Returns whether the proxy allows this endpoint.
-    pub(super) fn allows(&self, endpoint: SocketAddr) -> bool {
-        let Some(subset) = &self.subset else { return true };
-        let (address, ip) = (endpoint.to_string(), endpoint.ip().to_string());
-        subset.iter().any(|allowed| *allowed == address || *allowed == ip)
-    }
-
     /// Returns the model name that is replaced if the request is sent to an engine for `target_model`.
     pub(super) fn rewritten_model(&self, target_model: &str) -> Option<RewrittenModel> {
         let model = self.info.model.as_ref().filter(|model| model.name != target_model)?;
@@ -381,20 +375,24 @@ fn request_body_mode(config: Option<ProtocolConfiguration>) -> Result<Option<Bod
 }
 
 /// Returns the subset hint: a list of strings, or one comma-separated string.
-fn subset_hint(metadata: &Metadata) -> Option<Vec<String>> {
+fn subset_hint(metadata: &Metadata) -> Option<EndpointSubset> {
     let value = metadata.filter_metadata.get(SUBSET_HINT.0)?.fields.get(SUBSET_HINT.1)?;
-    let split = |text: &str| text.split(',').map(|entry| entry.trim().to_owned()).collect::<Vec<_>>();
     Some(match value.kind.as_ref()? {
-        Kind::StringValue(text) => split(text),
+        Kind::StringValue(text) => EndpointSubset::parse(split(text)),
         Kind::ListValue(list) => {
             let strings = list.values.iter().filter_map(|value| match &value.kind {
                 Some(Kind::StringValue(text)) => Some(text.as_str()),
                 _ => None,
             });
-            strings.flat_map(split).collect()
+            EndpointSubset::parse(strings.flat_map(split))
         }
         Kind::StructValue(_) => return None,
     })
+}
+
+/// Returns the entries of a comma-separated list.
+fn split(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim)
 }
 
 fn response_status(message: &HttpHeaders) -> Option<StatusCode> {

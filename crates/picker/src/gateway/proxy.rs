@@ -120,8 +120,9 @@ impl Proxy {
             body: &request.body,
             info: &request.info,
             path: request.api_path(),
+            subset: None,
         };
-        let mut permit = self.scheduler.admit(&admission, |_| true)?;
+        let mut permit = self.scheduler.admit(&admission)?;
         let rewritten = (permit.route.target_model != request.model.name).then(|| RewrittenModel {
             client_model: request.model.name.clone(),
             engine_model: permit.route.target_model.clone(),

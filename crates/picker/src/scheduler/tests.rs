@@ -6,6 +6,7 @@ use rstest::rstest;
 use super::*;
 use crate::{
     endpoint::{PromptTokenRange, tests::endpoint},
+    endpoint_health::RequestOutcome,
     engine_metrics::EngineMetrics,
     request, snapshot,
 };
@@ -34,8 +35,15 @@ fn admit(scheduler: &Scheduler, tokens: usize) -> Result<Permit, RoutingError> {
     let body = format!(r#"{{"model":"m","prompt":"{prompt}"}}"#);
     let info = request::parse_request(body.as_bytes()).unwrap();
     let model = RequestedModel::Name("m");
-    let request = AdmissionRequest { pool: None, model, body: body.as_bytes(), info: &info, path: "/v1/completions" };
-    scheduler.admit(&request, |_| true)
+    let request = AdmissionRequest {
+        pool: None,
+        model,
+        body: body.as_bytes(),
+        info: &info,
+        path: "/v1/completions",
+        subset: None,
+    };
+    scheduler.admit(&request)
 }
 
 fn pod(permit: &Permit) -> &str {

@@ -1,0 +1,98 @@
+//! Which pool serves a request, and by which model of its engines.
+
+use std::sync::Arc;
+
+use fastrand::Rng;
+use tokio::time::Instant;
+use xxhash_rust::xxh64::xxh64;
+
+use super::admission_request::{AdmissionRequest, RequestedModel};
+use crate::{
+    endpoint::Endpoint,
+    routing_error::RoutingError,
+    scheduling_request::SchedulingRequest,
+    snapshot::{Pool, Snapshot},
+};
+
+/// Pool and target model of a request, and what selecting an endpoint needs of the request.
+#[derive(Debug)]
+pub(crate) struct ModelRoute {
+    /// Pool that serves the model.
+    pub(crate) pool: Arc<Pool>,
+    /// Model name for the engines.
+    pub(crate) target_model: String,
+    prompt_bytes: usize,
+    estimated_tokens: u64,
+    output_tokens: u64,
+    /// Block hashes of the prompt, one list per prefix index of the policy.
+    pub(super) prefix_hashes: Vec<Vec<u64>>,
+    /// Hash of target model and path: an engine may serve a model on some paths only.
+    pub(super) served_key: u64,
+}
+
+// === impl ModelRoute ===
+
+impl ModelRoute {
+    /// Finds the use case of a request and draws its target model.
+    ///
+    /// # Errors
+    /// [`RoutingError::ModelNotFound`] or [`RoutingError::PoolNotFound`].
+    pub(super) fn resolve(
+        request: &AdmissionRequest<'_>,
+        snapshot: &Snapshot,
+        rng: &mut Rng,
+    ) -> Result<Self, RoutingError> {
+        if let Some(key) = request.pool.filter(|key| !snapshot.pools.contains_key(key)) {
+            return Err(RoutingError::PoolNotFound(key.clone()));
+        }
+        let (pool, target_model) = find_target(request, snapshot, rng)
+            .ok_or_else(|| RoutingError::ModelNotFound(request.model.name().to_owned()))?;
+        Ok(Self {
+            pool: Arc::clone(pool),
+            prompt_bytes: request.info.prompt_bytes(),
+            estimated_tokens: request.info.estimated_tokens(),
+            output_tokens: request.info.counted_output_tokens(),
+            prefix_hashes: pool.scheduling.policy().prefix_hashes(&target_model, request.body, request.info),
+            served_key: served_key(&target_model, request.path),
+            target_model,
+        })
+    }
+
+    /// Returns what the policy of the pool reads of the request.
+    pub(super) fn scheduling_request(&self) -> SchedulingRequest<'_> {
+        SchedulingRequest {
+            model: &self.target_model,
+            prompt_bytes: self.prompt_bytes,
+            max_tokens: self.estimated_tokens,
+            output_tokens: self.output_tokens,
+            prefix_hashes: &self.prefix_hashes,
+        }
+    }
+
+    /// Returns whether the endpoint is healthy and may serve the model.
+    pub(super) fn may_be_sent_to(&self, endpoint: &Endpoint, now: Instant) -> bool {
+        let health = &endpoint.state.health;
+        !health.is_asleep(now) && health.is_available(now) && health.may_serve(self.served_key, now)
+    }
+}
+
+/// Returns the hash of a target model and a path.
+fn served_key(target_model: &str, path: &str) -> u64 {
+    xxh64(target_model.as_bytes(), xxh64(path.as_bytes(), 0))
+}
+
+/// Returns the pool and the target model of a request. Only a request that names a model may search all pools.
+fn find_target<'a>(
+    request: &AdmissionRequest<'_>,
+    snapshot: &'a Snapshot,
+    rng: &mut Rng,
+) -> Option<(&'a Arc<Pool>, String)> {
+    match request.model {
+        RequestedModel::Name(model) => {
+            let (pool, use_case) = snapshot.find(request.pool, model)?;
+            Some((pool, use_case.draw_target(rng).to_owned()))
+        }
+        RequestedModel::Target(model) => Some((snapshot.find_target(request.pool?, model)?, model.to_owned())),
+        RequestedModel::Unknown => Some((snapshot.pools.get(request.pool?)?, String::new())),
+    }
+}
