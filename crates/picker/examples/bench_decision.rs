@@ -4,7 +4,6 @@
 //! `cargo run --release -p picker --example bench_decision [--small]`. `--small` measures few rounds.
 
 use std::{
-    collections::BTreeMap,
     error::Error,
     hint::black_box,
     io::Write,
@@ -98,15 +97,9 @@ fn scheduler(policy: SchedulingPolicy, endpoints: u16) -> Scheduler {
         endpoint.state.record_metrics_page(METRICS, tokio::time::Instant::now());
     }
     let key = cluster::NamespacedName::new("default", "pool");
-    scheduler.replace(vec![Pool {
-        key,
-        endpoint_count: endpoints.len(),
-        ready_endpoints: endpoints,
-        use_cases: BTreeMap::new(),
-        allows_implicit_use_cases: true,
-        creation_timestamp: String::new(),
-        scheduling: scheduler.default_scheduling(),
-    }]);
+    let mut pool = Pool::new(key, scheduler.default_scheduling(), endpoints);
+    pool.allows_implicit_use_cases = true;
+    scheduler.replace(vec![pool]);
     scheduler
 }
 

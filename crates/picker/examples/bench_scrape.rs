@@ -40,15 +40,8 @@ async fn measure(port: u16, duration: Duration) -> Result<[f64; 2]> {
     // Every address of the loopback network reaches the same server.
     let endpoints: Vec<Arc<Endpoint>> =
         (1..=ENDPOINTS).map(|number| Arc::new(endpoint(&scheduler, ([127, 0, 0, number], port).into()))).collect();
-    scheduler.replace(vec![Pool {
-        key: cluster::NamespacedName { namespace: "default".to_owned(), name: "pool".to_owned() },
-        ready_endpoints: endpoints.clone(),
-        endpoint_count: endpoints.len(),
-        use_cases: BTreeMap::new(),
-        allows_implicit_use_cases: true,
-        creation_timestamp: String::new(),
-        scheduling: scheduler.default_scheduling(),
-    }]);
+    let key = cluster::NamespacedName::new("default", "pool");
+    scheduler.replace(vec![Pool::new(key, scheduler.default_scheduling(), endpoints.clone())]);
     let mut percent = [0.0; 2];
     let mut in_flight: Vec<InFlight> = Vec::new();
     for percent in &mut percent {

@@ -2,9 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use crate::{endpoint::Endpoint, engine_metrics::EngineMetrics};
+use crate::{endpoint::Endpoint, endpoint_facts::EndpointFacts, engine_metrics::EngineMetrics};
 
 /// Metrics up to this age have full confidence.
 const FULL_CONFIDENCE_AGE: Duration = Duration::from_secs(3);
@@ -14,9 +15,13 @@ const ZERO_CONFIDENCE_AGE: Duration = Duration::from_secs(15);
 
 /// An endpoint at the time of a scheduling decision.
 #[derive(Debug, Clone)]
-pub(crate) struct Candidate {
+pub(crate) struct Candidate<'a> {
     /// The endpoint.
-    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) endpoint: &'a Arc<Endpoint>,
+    /// What the policy of the pool knows about it.
+    pub(crate) facts: &'a EndpointFacts,
+    /// Number of leading blocks of the prompt that it has presumably cached, by prefix configuration of the policy.
+    pub(crate) cached_blocks: SmallVec<[u32; 1]>,
     /// Number of requests in flight from this process.
     pub(crate) requests: usize,
     /// Estimated number of tokens that the engine has yet to compute for these requests.
@@ -40,9 +45,9 @@ pub(crate) struct MetricsSample {
 
 // === impl Candidate ===
 
-impl Candidate {
-    /// Returns the candidate for a scheduling decision at `now`.
-    pub(crate) fn new(endpoint: &Arc<Endpoint>, now: Instant) -> Self {
+impl<'a> Candidate<'a> {
+    /// Returns the candidate for a scheduling decision at `now`, without cached blocks.
+    pub(crate) fn new(endpoint: &'a Arc<Endpoint>, facts: &'a EndpointFacts, now: Instant) -> Self {
         let state = &endpoint.state;
         let metrics = state.last_report().map(|report| MetricsSample {
             other_requests: report.other_requests(),
@@ -54,8 +59,20 @@ impl Candidate {
             remaining_tokens: state.remaining_tokens(),
             metrics,
             is_unreachable: state.is_unreachable(),
-            endpoint: Arc::clone(endpoint),
+            cached_blocks: SmallVec::new(),
+            endpoint,
+            facts,
         }
+    }
+
+    /// Returns the number of leading blocks of the prompt that the endpoint has presumably cached.
+    pub(crate) fn cached_blocks(&self, prefix_config: usize) -> usize {
+        self.cached_blocks.get(prefix_config).map_or(0, |blocks| *blocks as usize)
+    }
+
+    /// Returns whether the endpoint has presumably cached a prefix of the prompt.
+    pub(crate) fn has_prefix_hit(&self) -> bool {
+        self.cached_blocks.iter().any(|blocks| *blocks > 0)
     }
 
     /// Returns the confidence in the metrics, 0 to 1. It decreases with age instead of dropping at a limit: engines that
@@ -86,15 +103,19 @@ pub(crate) mod tests {
     use crate::endpoint::tests::endpoint;
     use rstest::rstest;
 
+    /// Returns the candidate of an endpoint that lives as long as the test.
+    pub(crate) fn candidate_of(endpoint: Endpoint) -> Candidate<'static> {
+        let endpoint = Box::leak(Box::new(Arc::new(endpoint)));
+        Candidate::new(endpoint, Box::leak(Box::default()), Instant::now())
+    }
+
     /// Returns a candidate at `10.0.0.N:8000`; `scraped` contains its metrics and their age in seconds.
-    pub(crate) fn candidate(number: u8, scraped: Option<(EngineMetrics, u64)>) -> Candidate {
+    pub(crate) fn candidate(number: u8, scraped: Option<(EngineMetrics, u64)>) -> Candidate<'static> {
+        let candidate = candidate_of(endpoint(number));
+        let Some((metrics, age)) = scraped else { return candidate };
         let now = Instant::now();
-        let mut candidate = Candidate::new(&Arc::new(endpoint(number)), now);
-        if let Some((metrics, age)) = scraped {
-            candidate.endpoint.state.record_metrics(metrics, now);
-            candidate = Candidate::new(&candidate.endpoint, now + Duration::from_secs(age));
-        }
-        candidate
+        candidate.endpoint.state.record_metrics(metrics, now);
+        Candidate::new(candidate.endpoint, candidate.facts, now + Duration::from_secs(age))
     }
 
     #[rstest]

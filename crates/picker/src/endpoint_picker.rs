@@ -29,7 +29,6 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     candidate::Candidate,
     control_fields::ControlFields,
-    endpoint::Endpoint,
     policy::SchedulingPolicy,
     routing_error::RoutingError,
     scheduler::{AdmissionRequest, Permit, Scheduler},
@@ -112,14 +111,17 @@ impl EndpointPicker {
 
     /// Returns the metrics in the OpenMetrics text format.
     pub fn render_metrics(&self) -> String {
-        let (now, endpoints) = (Instant::now(), self.ready_endpoints());
-        let candidates: Vec<Candidate> = endpoints.iter().map(|endpoint| Candidate::new(endpoint, now)).collect();
+        let (now, pool) = (Instant::now(), self.current_pool());
+        let endpoints = pool.iter().flat_map(|pool| pool.endpoints_with_facts());
+        let candidates: Vec<Candidate> =
+            endpoints.map(|(endpoint, facts)| Candidate::new(endpoint, facts, now)).collect();
         self.metrics.render(&self.pool.name, &candidates)
     }
 
     /// Returns the addresses of the ready endpoints in ascending order.
     pub fn endpoints(&self) -> Vec<SocketAddr> {
-        self.ready_endpoints().iter().map(|endpoint| endpoint.address).collect()
+        let pool = self.current_pool();
+        pool.iter().flat_map(|pool| &pool.ready_endpoints).map(|endpoint| endpoint.address).collect()
     }
 
     fn policy(&self) -> &SchedulingPolicy {
@@ -128,10 +130,6 @@ impl EndpointPicker {
 
     fn current_pool(&self) -> Option<Arc<Pool>> {
         self.scheduler.snapshot().pools.get(&self.pool).cloned()
-    }
-
-    fn ready_endpoints(&self) -> Vec<Arc<Endpoint>> {
-        self.current_pool().map(|pool| pool.ready_endpoints.clone()).unwrap_or_default()
     }
 
     /// Admits a request to one of the endpoints that the proxy allows.

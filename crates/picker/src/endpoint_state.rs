@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     endpoint_health::EndpointHealth,
     engine_metrics::{EngineMetrics, parse_metrics},
+    prefix_index::{PrefixCache, PrefixConfig, PrefixIndex},
 };
 
 /// State of one endpoint, which is retained when its Pod object changes.
@@ -31,6 +32,8 @@ pub struct EndpointState {
     pub(crate) pod_deleted: CancellationToken,
     /// Whether the endpoint is being scraped.
     is_scraped: AtomicBool,
+    /// Prompts that the endpoint has presumably cached, by configuration of the pools that select it.
+    prefix_caches: Mutex<Vec<(PrefixConfig, Arc<PrefixCache>)>>,
     /// Notified to request a scrape before the next one is due.
     pub(crate) scrape_requested: Arc<Notify>,
 }
@@ -107,6 +110,19 @@ impl EndpointState {
     /// Records that the caller scrapes the endpoint from now on. Returns whether nothing scraped it before.
     pub fn begin_scraping(&self) -> bool {
         !self.is_scraped.swap(true, Relaxed)
+    }
+
+    /// Returns the cache of the endpoint in `index`, the index of the process, for a configuration.
+    pub(crate) fn prefix_cache(&self, config: &PrefixConfig, index: &PrefixIndex) -> Arc<PrefixCache> {
+        let mut caches = self.prefix_caches.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, cache)) = caches.iter().find(|(existing, _)| existing == config) {
+            return Arc::clone(cache);
+        }
+        // Configurations are edited: those that no pool uses anymore are dropped.
+        caches.retain(|(_, cache)| Arc::strong_count(cache) > 1);
+        let cache = index.new_cache(config);
+        caches.push((*config, Arc::clone(&cache)));
+        cache
     }
 
     /// Returns what the engine reported at the last scrape.

@@ -143,13 +143,10 @@ fn new_pool(
     scheduling: Arc<PoolScheduling>,
 ) -> Pool {
     Pool {
-        key: NamespacedName::from_object(object),
-        ready_endpoints: endpoints.ready,
         endpoint_count: endpoints.count,
-        use_cases: BTreeMap::new(),
         allows_implicit_use_cases,
         creation_timestamp: metadata_field(object, "creationTimestamp").to_owned(),
-        scheduling,
+        ..Pool::new(NamespacedName::from_object(object), scheduling, endpoints.ready)
     }
 }
 

@@ -1,21 +1,19 @@
 //! Scheduling policy of an endpoint picker: one profile, or a prefill and a decode profile.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::sync::Arc;
 
 use fastrand::Rng;
 
 use crate::{
     candidate::Candidate,
     endpoint::Endpoint,
-    filter::{Filter, Labels, Role},
+    endpoint_facts::EndpointFacts,
+    filter::{Filter, Role},
+    prefix_index::{PrefixConfig, PrefixIndex},
     profile::{Picker, Profile},
     request::{RequestInfo, estimate_tokens},
     scheduling_request::SchedulingRequest,
-    score::{
-        cost,
-        prefix::{PrefixConfig, PrefixIndex},
-        state::SchedulerState,
-    },
+    score::{cost, state::SchedulerState},
 };
 
 /// How an endpoint picker selects endpoints. [`crate::parse_config`] builds it from an EndpointPickerConfig.
@@ -113,12 +111,20 @@ impl SchedulingPolicy {
         }
     }
 
-    /// Returns whether requests are sent to endpoints with these labels.
-    pub(crate) fn serves_requests(&self, labels: &Labels) -> bool {
-        match &self.profile_handler {
-            ProfileHandler::Single(profile) | ProfileHandler::PrefillDecode { decode: profile, .. } => {
-                profile.matches_labels(labels)
-            }
+    /// Returns what the policy knows about an endpoint before any request. `index` is the index of the process.
+    pub(crate) fn endpoint_facts(&self, endpoint: &Endpoint, index: &PrefixIndex) -> EndpointFacts {
+        let (serving, prefill) = match &self.profile_handler {
+            ProfileHandler::Single(profile) => (profile, None),
+            ProfileHandler::PrefillDecode { prefill, decode, .. } => (decode, Some(prefill)),
+        };
+        EndpointFacts {
+            serves_requests: serving.matches_labels(&endpoint.labels),
+            computes_prompts: prefill.is_some_and(|profile| profile.matches_labels(&endpoint.labels)),
+            prefix_caches: self
+                .prefix_configs
+                .iter()
+                .map(|config| endpoint.state.prefix_cache(config, index))
+                .collect(),
         }
     }
 
@@ -128,29 +134,28 @@ impl SchedulingPolicy {
         self.prefix_configs.iter().map(|config| config.block_hashes(model, chunks())).collect()
     }
 
-    /// Returns empty state for [`SchedulingPolicy::schedule`].
-    pub(crate) fn new_state(&self) -> SchedulerState {
-        let prefix_indexes = self.prefix_configs.iter().map(|_| PrefixIndex::default()).collect();
-        SchedulerState { prefix_indexes, ..SchedulerState::default() }
-    }
-
-    /// Selects endpoints among `candidates`, and records in `state` which endpoints cache the prompt. Returns `None` if no
-    /// candidate is eligible.
+    /// Selects endpoints among `candidates`, and records in `index` and `state` which endpoints cache the prompt. Returns `None`
+    /// if no candidate is eligible.
     pub(crate) fn schedule(
         &self,
         request: &SchedulingRequest<'_>,
-        candidates: &[&Candidate],
+        candidates: &[Candidate<'_>],
+        index: &PrefixIndex,
         state: &mut SchedulerState,
         rng: &mut Rng,
     ) -> Option<SchedulingResult> {
+        let serving = candidates.iter().filter(|candidate| candidate.facts.serves_requests).collect();
         let (endpoints, prefiller) = match &self.profile_handler {
-            ProfileHandler::Single(profile) => (profile.pick(request, candidates, state, rng), None),
+            ProfileHandler::Single(profile) => (profile.pick(request, serving, state, rng), None),
             ProfileHandler::PrefillDecode { prefill, decode, decider } => {
-                let endpoints = decode.pick(request, candidates, state, rng);
+                let endpoints = decode.pick(request, serving, state, rng);
                 let decoder = *endpoints.first()?;
-                let uncached_bytes = self.uncached_bytes(request, state, &decoder.endpoint);
+                let uncached_bytes = request.prompt_bytes.saturating_sub(self.cached_bytes(decoder));
                 let prefillers = match decider.needs_prefill(request.prompt_bytes, uncached_bytes) {
-                    true => prefill.pick(request, candidates, state, rng),
+                    true => {
+                        let prefillers = candidates.iter().filter(|candidate| candidate.facts.computes_prompts);
+                        prefill.pick(request, prefillers.collect(), state, rng)
+                    }
                     false => Vec::new(),
                 };
                 // A decode endpoint can process a whole request, so a missing prefill endpoint is not an error.
@@ -166,16 +171,16 @@ impl SchedulingPolicy {
         if adapter_slots > 0 {
             state.recent_models.record(selected, request.model, adapter_slots);
         }
-        let cached_bytes = self.cached_bytes(request, state, selected);
-        let is_cold = !state.has_prefix_hit(request, candidates);
-        for endpoint in [Some(selected), prefiller.map(|prefiller| prefiller.endpoint.address)].into_iter().flatten() {
-            self.record_prefix(request.prefix_hashes, state, endpoint);
+        let cached_bytes = self.cached_bytes(candidate);
+        let is_cold = !candidates.iter().any(Candidate::has_prefix_hit);
+        for candidate in [Some(candidate), prefiller].into_iter().flatten() {
+            record_prefix(request.prefix_hashes, candidate.facts, index);
             if is_cold {
-                state.cold_placement.record_placement(endpoint);
+                state.cold_placement.record_placement(candidate.endpoint.address);
             }
         }
-        let mut endpoints = endpoints.into_iter().map(|candidate| Arc::clone(&candidate.endpoint));
-        let prefill_endpoint = prefiller.map(|prefiller| Arc::clone(&prefiller.endpoint));
+        let mut endpoints = endpoints.into_iter().map(|candidate| Arc::clone(candidate.endpoint));
+        let prefill_endpoint = prefiller.map(|prefiller| Arc::clone(prefiller.endpoint));
         Some(SchedulingResult {
             endpoint: endpoints.next()?,
             fallbacks: endpoints.collect(),
@@ -184,23 +189,16 @@ impl SchedulingPolicy {
         })
     }
 
-    /// Records that `endpoint` caches a prompt, because it was selected or because the proxy reported that it served the
-    /// request.
-    pub(crate) fn record_prefix(&self, prefix_hashes: &[Vec<u64>], state: &mut SchedulerState, endpoint: SocketAddr) {
-        for ((index, hashes), config) in state.prefix_indexes.iter_mut().zip(prefix_hashes).zip(&self.prefix_configs) {
-            index.insert(hashes, endpoint, config.lru_capacity);
-        }
+    fn cached_bytes(&self, candidate: &Candidate<'_>) -> usize {
+        let configs = self.prefix_configs.iter().enumerate();
+        configs.map(|(position, config)| candidate.cached_blocks(position) * config.block_size).max().unwrap_or(0)
     }
+}
 
-    fn cached_bytes(&self, request: &SchedulingRequest<'_>, state: &SchedulerState, endpoint: SocketAddr) -> usize {
-        let indexes = self.prefix_configs.iter().zip(request.prefix_hashes).zip(&state.prefix_indexes);
-        let cached =
-            indexes.map(|((config, hashes), index)| index.matched_blocks(hashes, endpoint) * config.block_size);
-        cached.max().unwrap_or(0)
-    }
-
-    fn uncached_bytes(&self, request: &SchedulingRequest<'_>, state: &SchedulerState, endpoint: &Endpoint) -> usize {
-        request.prompt_bytes.saturating_sub(self.cached_bytes(request, state, endpoint.address))
+/// Records that an endpoint caches a prompt, because it was selected or because the proxy reported that it served the request.
+pub(crate) fn record_prefix(prefix_hashes: &[Vec<u64>], facts: &EndpointFacts, index: &PrefixIndex) {
+    for (cache, hashes) in facts.prefix_caches.iter().zip(prefix_hashes) {
+        index.insert(hashes, cache);
     }
 }
 
@@ -236,8 +234,9 @@ impl Decider {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::{candidate::tests::candidate, request, score::Scorer};
+    use crate::{endpoint::tests::endpoint, request, score::Scorer};
     use rstest::rstest;
+    use tokio::time::Instant;
 
     /// Returns a policy that reads no metrics: the requests in flight decide.
     pub(crate) fn policy_without_metrics() -> SchedulingPolicy {
@@ -263,7 +262,9 @@ pub(crate) mod tests {
 
     struct Fixture {
         policy: SchedulingPolicy,
-        candidates: Vec<Candidate>,
+        endpoints: Vec<Arc<Endpoint>>,
+        facts: Vec<EndpointFacts>,
+        index: PrefixIndex,
         state: SchedulerState,
         rng: Rng,
     }
@@ -277,13 +278,12 @@ pub(crate) mod tests {
                 primary_port: None,
             };
             let with_role = |(number, role): (u8, &&str)| {
-                let mut candidate = candidate(number, None);
-                let endpoint = Arc::make_mut(&mut candidate.endpoint);
-                endpoint.labels.insert("role".to_owned(), (*role).to_owned());
-                candidate
+                Arc::new(Endpoint { labels: [("role".to_owned(), (*role).to_owned())].into(), ..endpoint(number) })
             };
-            let candidates = (1..).zip(roles).map(with_role).collect();
-            Self { state: policy.new_state(), policy, candidates, rng: Rng::with_seed(2) }
+            let index = PrefixIndex::default();
+            let endpoints: Vec<Arc<Endpoint>> = (1..).zip(roles).map(with_role).collect();
+            let facts = endpoints.iter().map(|endpoint| policy.endpoint_facts(endpoint, &index)).collect();
+            Self { policy, endpoints, facts, index, state: SchedulerState::default(), rng: Rng::with_seed(2) }
         }
 
         fn schedule(&mut self, prompt: &str) -> Option<(String, Option<String>)> {
@@ -295,8 +295,12 @@ pub(crate) mod tests {
                 prefix_hashes: &prefix_hashes,
                 ..SchedulingRequest::new("m")
             };
-            let candidates: Vec<&Candidate> = self.candidates.iter().collect();
-            let result = self.policy.schedule(&request, &candidates, &mut self.state, &mut self.rng)?;
+            let endpoints = self.endpoints.iter().zip(&self.facts);
+            let mut candidates: Vec<Candidate> =
+                endpoints.map(|(endpoint, facts)| Candidate::new(endpoint, facts, Instant::now())).collect();
+            request.find_cached_blocks(&self.index, &mut candidates);
+            let (state, rng) = (&mut self.state, &mut self.rng);
+            let result = self.policy.schedule(&request, &candidates, &self.index, state, rng)?;
             Some((result.endpoint.pod.clone(), result.prefill_endpoint.map(|endpoint| endpoint.pod.clone())))
         }
     }
@@ -365,7 +369,7 @@ pub(crate) mod tests {
         assert_eq!(Fixture::new(handler(), &["decode"]).schedule("alone"), Some(("pod-1".to_owned(), None)));
         assert_eq!(Fixture::new(handler(), &["prefill"]).schedule("no decoder"), None);
         let mut fixture = Fixture::new(handler(), &["prefill", "decode"]);
-        fixture.candidates[0].is_unreachable = true;
+        fixture.endpoints[0].state.record_unreachable(true);
         assert_eq!(fixture.schedule("unreachable prefiller"), Some(("pod-2".to_owned(), None)));
     }
 }

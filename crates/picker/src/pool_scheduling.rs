@@ -11,8 +11,10 @@ use tokio::time::Instant;
 use crate::{
     candidate::Candidate,
     endpoint::Endpoint,
+    endpoint_facts::EndpointFacts,
     endpoint_state::{InFlight, RequestTokens},
-    policy::{SchedulingPolicy, SchedulingResult},
+    policy::{self, SchedulingPolicy, SchedulingResult},
+    prefix_index::PrefixIndex,
     request::estimate_tokens,
     scheduling_request::SchedulingRequest,
     score::state::SchedulerState,
@@ -22,6 +24,8 @@ use crate::{
 #[derive(Debug)]
 pub struct PoolScheduling {
     policy: SchedulingPolicy,
+    /// Index of the process.
+    prefix_index: Arc<PrefixIndex>,
     state: Mutex<SchedulerState>,
 }
 
@@ -38,8 +42,13 @@ pub(crate) struct RequestInFlight {
 
 impl PoolScheduling {
     /// Returns the scheduling of a pool that has received no request.
-    pub(crate) fn new(policy: SchedulingPolicy) -> Self {
-        Self { state: Mutex::new(policy.new_state()), policy }
+    pub(crate) fn new(policy: SchedulingPolicy, prefix_index: Arc<PrefixIndex>) -> Self {
+        Self { policy, prefix_index, state: Mutex::default() }
+    }
+
+    /// Returns what the policy knows about an endpoint before any request.
+    pub(crate) fn endpoint_facts(&self, endpoint: &Endpoint) -> EndpointFacts {
+        self.policy.endpoint_facts(endpoint, &self.prefix_index)
     }
 
     /// Returns the policy.
@@ -52,15 +61,16 @@ impl PoolScheduling {
     pub(crate) fn schedule<'a>(
         &self,
         request: &SchedulingRequest<'_>,
-        endpoints: impl Iterator<Item = &'a Arc<Endpoint>>,
+        endpoints: impl Iterator<Item = (&'a Arc<Endpoint>, &'a EndpointFacts)>,
         now: Instant,
         rng: &mut Rng,
     ) -> Option<(SchedulingResult, RequestInFlight)> {
         // Concurrent requests are counted one after the other: each sees those before it.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let candidates: Vec<Candidate> = endpoints.map(|endpoint| Candidate::new(endpoint, now)).collect();
-        let candidates: Vec<&Candidate> = candidates.iter().collect();
-        let result = self.policy.schedule(request, &candidates, &mut state, rng)?;
+        let mut candidates: Vec<Candidate> =
+            endpoints.map(|(endpoint, facts)| Candidate::new(endpoint, facts, now)).collect();
+        request.find_cached_blocks(&self.prefix_index, &mut candidates);
+        let result = self.policy.schedule(request, &candidates, &self.prefix_index, &mut state, rng)?;
         let prefill = result.prefill_endpoint.as_ref().map(|endpoint| endpoint.state.begin(request.prompt_tokens()));
         let cached = estimate_tokens(result.cached_bytes) as u64;
         let uncached = if prefill.is_some() { 0 } else { request.prompt_tokens().saturating_sub(cached) };
@@ -70,9 +80,8 @@ impl PoolScheduling {
     }
 
     /// Records that an endpoint other than the selected one served a request and caches its prompt.
-    pub(crate) fn record_served_endpoint(&self, prefix_hashes: &[Vec<u64>], endpoint: SocketAddr) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.policy.record_prefix(prefix_hashes, &mut state, endpoint);
+    pub(crate) fn record_served_endpoint(&self, prefix_hashes: &[Vec<u64>], facts: &EndpointFacts) {
+        policy::record_prefix(prefix_hashes, facts, &self.prefix_index);
     }
 
     /// Forgets what is known about endpoints for which `keep` is false. Another Pod may reuse the address of a removed

@@ -32,7 +32,7 @@ pub(crate) struct Profile {
 /// How endpoints are picked by score.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Picker {
-    /// Lowest cost in tokens, independent of the scores.
+    /// Lowest cost in tokens, independent of the scores. Only one endpoint is returned.
     LeastCost,
     /// Highest score; among equal scores the least loaded endpoint.
     MaxScore,
@@ -50,19 +50,17 @@ impl Profile {
         self.picker == Picker::LeastCost || !self.scorers.is_empty()
     }
 
-    /// Returns the endpoints to try in order; empty if no candidate passes the filters.
+    /// Returns the endpoints to try in order, among `candidates` that pass the filters.
     pub(crate) fn pick<'a>(
         &self,
         request: &SchedulingRequest<'_>,
-        candidates: &[&'a Candidate],
+        mut candidates: Vec<&'a Candidate<'a>>,
         state: &SchedulerState,
         rng: &mut Rng,
-    ) -> Vec<&'a Candidate> {
-        let mut candidates = self.filter(request, candidates);
+    ) -> Vec<&'a Candidate<'a>> {
+        retain_preferred(request, &mut candidates);
         if self.picker == Picker::LeastCost {
-            cost::sort_by_cost(request, &mut candidates, state, rng);
-            candidates.truncate(self.max_endpoints.max(1));
-            return candidates;
+            return cost::least_cost(request, &candidates, state, rng).into_iter().collect();
         }
         let totals = self.total_scores(request, &candidates, state);
         let mut scored: Vec<(&Candidate, f64)> = candidates.into_iter().zip(totals).collect();
@@ -80,23 +78,6 @@ impl Profile {
         self.filters.iter().all(|filter| filter.matches(labels))
     }
 
-    /// Returns the candidates that pass all filters. An unreachable endpoint has no queue and would score best, so it is
-    /// retained only if all endpoints are unreachable. Endpoints that are intended for prompts of another
-    /// size are retained only if none is intended for this size.
-    fn filter<'a>(&self, request: &SchedulingRequest<'_>, candidates: &[&'a Candidate]) -> Vec<&'a Candidate> {
-        let passes = |candidate: &&Candidate| self.matches_labels(&candidate.endpoint.labels);
-        let mut candidates: Vec<&Candidate> = candidates.iter().copied().filter(passes).collect();
-        if candidates.iter().any(|candidate| !candidate.is_unreachable) {
-            candidates.retain(|candidate| !candidate.is_unreachable);
-        }
-        let matches_prompt =
-            |candidate: &&Candidate| candidate.endpoint.prompt_tokens.contains(request.prompt_tokens());
-        if candidates.iter().any(matches_prompt) {
-            candidates.retain(matches_prompt);
-        }
-        candidates
-    }
-
     fn total_scores(
         &self,
         request: &SchedulingRequest<'_>,
@@ -109,6 +90,19 @@ impl Profile {
             totals.iter_mut().zip(scores).for_each(|(total, score)| *total += weight * score);
         }
         totals
+    }
+}
+
+/// Retains the candidates that may serve the request best. An unreachable endpoint has no queue and would score best, so it is
+/// retained only if all endpoints are unreachable. Endpoints that are intended for prompts of another size are retained only if
+/// none is intended for this size.
+fn retain_preferred(request: &SchedulingRequest<'_>, candidates: &mut Vec<&Candidate<'_>>) {
+    if candidates.iter().any(|candidate| !candidate.is_unreachable) {
+        candidates.retain(|candidate| !candidate.is_unreachable);
+    }
+    let matches_prompt = |candidate: &&Candidate| candidate.endpoint.prompt_tokens.contains(request.prompt_tokens());
+    if candidates.iter().any(matches_prompt) {
+        candidates.retain(matches_prompt);
     }
 }
 
@@ -127,7 +121,7 @@ fn sort_by_score(scored: &mut [(&Candidate, f64)], tolerance: f64, rng: &mut Rng
     scored.iter_mut().zip(keyed).for_each(|(slot, (_, entry))| *slot = entry);
     let Some((_, highest)) = scored.first().copied() else { return };
     let equal = scored.iter().take_while(|(_, total)| *total >= highest - tolerance);
-    let equal: Vec<&Endpoint> = equal.map(|(candidate, _)| &*candidate.endpoint).collect();
+    let equal: Vec<&Endpoint> = equal.map(|(candidate, _)| &**candidate.endpoint).collect();
     let selected = least_loaded::least_loaded(&equal, rng).map(|endpoint| endpoint.address);
     if let Some(index) = scored.iter().position(|(candidate, _)| Some(candidate.endpoint.address) == selected) {
         scored[..=index].rotate_right(1);
@@ -150,28 +144,21 @@ fn pick_weighted_random(scored: &mut [(&Candidate, f64)], rng: &mut Rng) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::{candidate::tests::candidate, engine_metrics::EngineMetrics};
 
-    fn candidate_with_queue(number: u8, waiting: f64, role: Option<&str>) -> Candidate {
-        let mut candidate =
-            candidate(number, Some((EngineMetrics { waiting: Some(waiting), ..EngineMetrics::default() }, 0)));
-        let endpoint = Arc::make_mut(&mut candidate.endpoint);
-        endpoint.labels.extend(role.map(|role| ("role".to_owned(), role.to_owned())));
-        candidate
+    fn candidate_with_queue(number: u8, waiting: f64) -> Candidate<'static> {
+        candidate(number, Some((EngineMetrics { waiting: Some(waiting), ..EngineMetrics::default() }, 0)))
     }
 
     fn profile(picker: Picker) -> Profile {
         Profile { filters: Vec::new(), scorers: vec![(Scorer::Queue, 1.0)], picker, max_endpoints: 3 }
     }
 
-    fn pick_names(profile: &Profile, candidates: &[Candidate], rng: &mut Rng) -> Vec<String> {
-        let candidates: Vec<&Candidate> = candidates.iter().collect();
+    fn pick_names(profile: &Profile, candidates: &[Candidate<'_>], rng: &mut Rng) -> Vec<String> {
         let request = SchedulingRequest::new("m");
         profile
-            .pick(&request, &candidates, &SchedulerState::default(), rng)
+            .pick(&request, candidates.iter().collect(), &SchedulerState::default(), rng)
             .iter()
             .map(|candidate| candidate.endpoint.pod.clone())
             .collect()
@@ -180,10 +167,10 @@ mod tests {
     #[test]
     fn endpoints_are_ordered_by_score() {
         let candidates = [
-            candidate_with_queue(1, 9.0, None),
-            candidate_with_queue(2, 0.0, None),
-            candidate_with_queue(3, 3.0, None),
-            candidate_with_queue(4, 6.0, None),
+            candidate_with_queue(1, 9.0),
+            candidate_with_queue(2, 0.0),
+            candidate_with_queue(3, 3.0),
+            candidate_with_queue(4, 6.0),
         ];
         let names = pick_names(&profile(Picker::MaxScore), &candidates, &mut Rng::with_seed(0));
         assert_eq!(names, ["pod-2", "pod-3", "pod-4"]);
@@ -191,7 +178,7 @@ mod tests {
 
     #[test]
     fn equal_scores_are_decided_by_load() {
-        let candidates = [candidate_with_queue(1, 0.0, None), candidate_with_queue(2, 0.0, None)];
+        let candidates = [candidate_with_queue(1, 0.0), candidate_with_queue(2, 0.0)];
         let mut rng = Rng::with_seed(1);
         let first = |rng: &mut Rng| pick_names(&profile(Picker::MaxScore), &candidates, rng)[0].clone();
         let pod_1_count = (0..400).filter(|_| first(&mut rng) == "pod-1").count();
@@ -218,11 +205,7 @@ mod tests {
 
     #[test]
     fn weighted_random_picks_in_proportion_to_scores() {
-        let candidates = [
-            candidate_with_queue(1, 0.0, None),
-            candidate_with_queue(2, 3.0, None),
-            candidate_with_queue(3, 4.0, None),
-        ];
+        let candidates = [candidate_with_queue(1, 0.0), candidate_with_queue(2, 3.0), candidate_with_queue(3, 4.0)];
         let mut rng = Rng::with_seed(5);
         let drawn: Vec<String> = (0..1_000)
             .map(|_| pick_names(&profile(Picker::WeightedRandom), &candidates, &mut rng)[0].clone())
@@ -234,7 +217,7 @@ mod tests {
 
     #[test]
     fn unreachable_endpoint_is_picked_only_as_last_resort() {
-        let mut candidates = [candidate_with_queue(1, 0.0, None), candidate_with_queue(2, 9.0, None)];
+        let mut candidates = [candidate_with_queue(1, 0.0), candidate_with_queue(2, 9.0)];
         candidates[0].is_unreachable = true;
         let mut rng = Rng::with_seed(0);
         assert_eq!(pick_names(&profile(Picker::MaxScore), &candidates, &mut rng), ["pod-2"]);
@@ -243,21 +226,18 @@ mod tests {
     }
 
     #[test]
-    fn filters_by_label() {
-        let candidates = [
-            candidate_with_queue(1, 0.0, Some("prefill")),
-            candidate_with_queue(2, 5.0, Some("decode")),
-            candidate_with_queue(3, 9.0, None),
-        ];
+    fn endpoints_match_all_filters() {
         let filter = |allow_missing| Filter::Label {
             label: "role".to_owned(),
             values: vec!["decode".to_owned()],
             allow_missing,
         };
-        let profile_with_filter =
-            |allow_missing| Profile { filters: vec![filter(allow_missing)], ..profile(Picker::MaxScore) };
-        let mut rng = Rng::with_seed(0);
-        assert_eq!(pick_names(&profile_with_filter(false), &candidates, &mut rng), ["pod-2"]);
-        assert_eq!(pick_names(&profile_with_filter(true), &candidates, &mut rng), ["pod-2", "pod-3"]);
+        let labels = |role: &str| Labels::from([("role".to_owned(), role.to_owned())]);
+        for (allow_missing, expect) in [(false, [false, true, false]), (true, [false, true, true])] {
+            let profile = Profile { filters: vec![filter(true), filter(allow_missing)], ..profile(Picker::MaxScore) };
+            let matches =
+                [labels("prefill"), labels("decode"), Labels::new()].map(|labels| profile.matches_labels(&labels));
+            assert_eq!(matches, expect);
+        }
     }
 }

@@ -25,6 +25,7 @@ use crate::{
     index::PoolStates,
     policy::SchedulingPolicy,
     pool_scheduling::PoolScheduling,
+    prefix_index::PrefixIndex,
     routing_error::RoutingError,
     snapshot::{Pool, Snapshot},
 };
@@ -39,6 +40,8 @@ pub(crate) use selection::Selection;
 pub struct Scheduler {
     snapshot: RwLock<Arc<Snapshot>>,
     endpoints: EndpointRegistry,
+    /// Prompts that the endpoints of all pools have presumably cached.
+    prefix_index: Arc<PrefixIndex>,
     /// Policy of pools that state none.
     default_policy: SchedulingPolicy,
     rng: Mutex<Rng>,
@@ -56,6 +59,7 @@ impl Scheduler {
         Self {
             snapshot: RwLock::default(),
             endpoints: EndpointRegistry::default(),
+            prefix_index: Arc::default(),
             default_policy,
             rng: Mutex::new(Rng::with_seed(seed)),
             incomplete: Mutex::new(Some("the gateway is starting".to_owned())),
@@ -181,7 +185,8 @@ impl PoolStates for Scheduler {
     }
 
     fn scheduling(&self, policy: Option<SchedulingPolicy>) -> Arc<PoolScheduling> {
-        Arc::new(PoolScheduling::new(policy.unwrap_or_else(|| self.default_policy.clone())))
+        let policy = policy.unwrap_or_else(|| self.default_policy.clone());
+        Arc::new(PoolScheduling::new(policy, Arc::clone(&self.prefix_index)))
     }
 }
 

@@ -6,7 +6,6 @@ pub(crate) mod kv_cache;
 pub(crate) mod least_loaded;
 pub(crate) mod lora;
 pub(crate) mod no_hit_lru;
-pub(crate) mod prefix;
 pub(crate) mod queue;
 mod recent_models;
 mod relative;
@@ -45,7 +44,7 @@ pub(crate) enum Scorer {
         /// Number of tokens with the score 0.
         threshold: f64,
     },
-    /// `prefix-cache-scorer`: the endpoint caches a prefix of the prompt. Contains the position of the prefix index.
+    /// `prefix-cache-scorer`: the endpoint caches a prefix of the prompt. Contains the position of the prefix configuration.
     Prefix(usize),
     /// `no-hit-lru-scorer`: a prompt that no endpoint caches goes to the endpoint that least recently received one.
     NoHitLru,
@@ -74,13 +73,11 @@ impl Scorer {
                 score_each(&|candidate| requests::token_load_score(candidate, threshold))
             }
             Scorer::Prefix(position) => {
-                let (hashes, index) = (request.prefix_hashes.get(position), state.prefix_indexes.get(position));
-                let cached_fraction = |candidate: &Candidate| {
-                    hashes.zip(index).map(|(hashes, index)| index.matched_fraction(hashes, candidate))
-                };
-                score_each(&|candidate| cached_fraction(candidate).unwrap_or(0.0))
+                // A prompt shorter than a block has no hashes, and no cached blocks.
+                let blocks = request.prefix_hashes.get(position).map_or(1, |hashes| hashes.len().max(1)) as f64;
+                score_each(&|candidate| candidate.cached_blocks(position) as f64 / blocks)
             }
-            Scorer::NoHitLru if state.has_prefix_hit(request, candidates) => {
+            Scorer::NoHitLru if candidates.iter().any(|candidate| candidate.has_prefix_hit()) => {
                 vec![no_hit_lru::NEUTRAL_SCORE; candidates.len()]
             }
             Scorer::NoHitLru => state.cold_placement.scores(candidates),

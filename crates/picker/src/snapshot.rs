@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 use cluster::NamespacedName;
 
-use crate::{endpoint::Endpoint, pool_scheduling::PoolScheduling, use_case::UseCase};
+use crate::{endpoint::Endpoint, endpoint_facts::EndpointFacts, pool_scheduling::PoolScheduling, use_case::UseCase};
 
 /// A pool with its ready endpoints and active use cases.
 #[derive(Debug, Clone)]
@@ -23,6 +23,8 @@ pub struct Pool {
     pub creation_timestamp: String,
     /// How endpoints are selected.
     pub scheduling: Arc<PoolScheduling>,
+    /// What the policy knows about the ready endpoints, in the same order.
+    pub(crate) endpoint_facts: Vec<EndpointFacts>,
 }
 
 /// All pools at one point in time.
@@ -32,20 +34,47 @@ pub struct Snapshot {
     pub pools: BTreeMap<NamespacedName, Arc<Pool>>,
     /// Pool that serves a model name: the pool of the oldest use case.
     pub by_model: BTreeMap<String, NamespacedName>,
+    /// Pool that serves models without a use case.
+    implicit_pool: Option<NamespacedName>,
 }
 
 // === impl Pool ===
 
 impl Pool {
+    /// Returns a pool without use cases. Its endpoints are ready.
+    pub fn new(key: NamespacedName, scheduling: Arc<PoolScheduling>, mut ready_endpoints: Vec<Arc<Endpoint>>) -> Self {
+        ready_endpoints.sort_by_key(|endpoint| endpoint.address);
+        Self {
+            key,
+            endpoint_count: ready_endpoints.len(),
+            endpoint_facts: ready_endpoints.iter().map(|endpoint| scheduling.endpoint_facts(endpoint)).collect(),
+            ready_endpoints,
+            use_cases: BTreeMap::new(),
+            allows_implicit_use_cases: false,
+            creation_timestamp: String::new(),
+            scheduling,
+        }
+    }
+
     /// Returns the ready endpoint with this address.
     pub(crate) fn endpoint(&self, address: SocketAddr) -> Option<&Arc<Endpoint>> {
+        self.find_endpoint(address).map(|(endpoint, _)| endpoint)
+    }
+
+    /// Returns the ready endpoint with this address, and what the policy knows about it.
+    pub(crate) fn find_endpoint(&self, address: SocketAddr) -> Option<(&Arc<Endpoint>, &EndpointFacts)> {
         let index = self.ready_endpoints.binary_search_by_key(&address, |endpoint| endpoint.address).ok()?;
-        self.ready_endpoints.get(index)
+        Some((self.ready_endpoints.get(index)?, self.endpoint_facts.get(index)?))
+    }
+
+    /// Returns the ready endpoints, and what the policy knows about them.
+    pub(crate) fn endpoints_with_facts(&self) -> impl Iterator<Item = (&Arc<Endpoint>, &EndpointFacts)> {
+        self.ready_endpoints.iter().zip(&self.endpoint_facts)
     }
 
     /// Returns the ready endpoints to which requests are sent. Other endpoints only compute prompts.
     pub(crate) fn serving_endpoints(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
-        self.ready_endpoints.iter().filter(|endpoint| self.scheduling.policy().serves_requests(&endpoint.labels))
+        self.endpoints_with_facts().filter(|(_, facts)| facts.serves_requests).map(|(endpoint, _)| endpoint)
     }
 
     /// Returns whether an endpoint serves requests.
@@ -73,23 +102,21 @@ impl Snapshot {
             }
         }
         let by_model = oldest.into_iter().map(|(model, (_, key))| (model.to_owned(), key.clone())).collect();
-        Self { by_model, pools: pools.into_iter().map(|pool| (pool.key.clone(), Arc::new(pool))).collect() }
+        let pools: BTreeMap<_, _> = pools.into_iter().map(|pool| (pool.key.clone(), Arc::new(pool))).collect();
+        // The models of these pools are unknown: prefer a pool with ready endpoints, then the oldest.
+        let implicit_pools = pools.values().filter(|pool| pool.allows_implicit_use_cases);
+        let implicit_pool = implicit_pools.min_by_key(|pool| (!pool.is_serving(), pool.creation_timestamp.as_str()));
+        Self { by_model, implicit_pool: implicit_pool.map(|pool| pool.key.clone()), pools }
     }
 
-    /// Returns the pool and the use case that serve `model`; searches only `pool` if one is given.
-    pub fn find(&self, pool: Option<&NamespacedName>, model: &str) -> Option<(&Arc<Pool>, UseCase)> {
+    /// Returns the pool that serves `model`, and its use case if one is declared; searches only `pool` if one is given.
+    pub fn find(&self, pool: Option<&NamespacedName>, model: &str) -> Option<(&Arc<Pool>, Option<&UseCase>)> {
         let declaring_pool = pool.or_else(|| self.by_model.get(model)).and_then(|key| self.pools.get(key));
-        if let Some(found) = declaring_pool.and_then(|pool| Some((pool, pool.use_cases.get(model)?.clone()))) {
-            return Some(found);
+        if let Some((pool, use_case)) = declaring_pool.and_then(|pool| Some((pool, pool.use_cases.get(model)?))) {
+            return Some((pool, Some(use_case)));
         }
-        let mut candidates: Vec<&Arc<Pool>> = match pool {
-            Some(key) => self.pools.get(key).into_iter().collect(),
-            None => self.pools.values().collect(),
-        };
-        candidates.retain(|pool| pool.allows_implicit_use_cases);
-        // The models of these pools are unknown: prefer a pool with ready endpoints, then the oldest.
-        candidates.sort_by_key(|pool| (!pool.is_serving(), pool.creation_timestamp.as_str()));
-        candidates.first().map(|pool| (*pool, UseCase::implicit(model)))
+        let pool = self.pools.get(pool.or(self.implicit_pool.as_ref())?)?;
+        pool.allows_implicit_use_cases.then_some((pool, None))
     }
 
     /// Returns the pool with this name, if requests may name `target` as their target.
@@ -102,19 +129,11 @@ impl Snapshot {
 pub(crate) mod tests {
     use super::*;
     use crate::{policy::tests::policy_without_metrics, use_case::TargetModel};
-    use fastrand::Rng;
 
     /// Returns a pool without use cases, whose endpoints are not scraped.
     pub(crate) fn pool(key: NamespacedName, ready_endpoints: Vec<Arc<Endpoint>>) -> Pool {
-        Pool {
-            key,
-            endpoint_count: ready_endpoints.len(),
-            ready_endpoints,
-            use_cases: BTreeMap::new(),
-            allows_implicit_use_cases: false,
-            creation_timestamp: String::new(),
-            scheduling: Arc::new(PoolScheduling::new(policy_without_metrics())),
-        }
+        let scheduling = PoolScheduling::new(policy_without_metrics(), Arc::default());
+        Pool::new(key, Arc::new(scheduling), ready_endpoints)
     }
 
     fn pool_of(name: &str, created: &str, models: &[&str]) -> Pool {
@@ -166,6 +185,6 @@ pub(crate) mod tests {
             Pool { allows_implicit_use_cases: true, ..pool_of("b", "2", &[]) },
         ]);
         let (pool, use_case) = routing.find(None, "free").unwrap();
-        assert_eq!((pool.key.name.as_str(), use_case.draw_target(&mut Rng::with_seed(0))), ("b", "free"));
+        assert_eq!((pool.key.name.as_str(), use_case), ("b", None));
     }
 }

@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use super::{document::PluginEntry, error::ConfigError};
 use crate::{
     filter::{Operator, Requirement},
+    prefix_index::PrefixConfig,
     request::BYTES_PER_TOKEN,
-    score::prefix::PrefixConfig,
 };
 
 /// Default maximum number of endpoints. Not all proxies support several endpoints: Envoy's `ORIGINAL_DST` cluster ignores a

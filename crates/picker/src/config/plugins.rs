@@ -14,8 +14,9 @@ use super::{
 use crate::{
     filter::{Filter, Role},
     policy::{Decider, Parser},
+    prefix_index::PrefixConfig,
     profile::Picker,
-    score::{Scorer, prefix::PrefixConfig},
+    score::Scorer,
 };
 
 /// A parsed plugin.

@@ -4,8 +4,9 @@ use super::*;
 use crate::{
     filter::{Filter, Operator, Role},
     policy::{Decider, ProfileHandler},
+    prefix_index::PrefixConfig,
     profile::{Picker, Profile},
-    score::{Scorer, prefix::PrefixConfig},
+    score::Scorer,
 };
 
 fn config(rest: &str) -> String {

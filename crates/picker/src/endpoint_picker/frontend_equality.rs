@@ -19,13 +19,12 @@ use super::{ext_proc_service::process, message_reader::encode_message, *};
 use crate::{
     GatewayOptions,
     config::parse_config,
-    endpoint::tests::endpoint,
+    endpoint::{Endpoint, tests::endpoint},
     engine_metrics::EngineMetrics,
     ext_proc::{HttpBody, HttpHeaders, ProcessingRequest, processing_request::Request, processing_response::Response},
     pool_scheduling::PoolScheduling,
     request::DEFAULT_REQUEST_MEMORY,
     serve_gateway,
-    snapshot::tests::pool,
     use_case::{TargetModel, UseCase},
 };
 
@@ -164,8 +163,7 @@ impl Case {
         let pool = Pool {
             use_cases: self.use_cases.iter().map(use_case).collect(),
             allows_implicit_use_cases: self.allows_implicit_use_cases,
-            scheduling: Arc::new(PoolScheduling::new(self.policy())),
-            ..pool(key(), endpoints)
+            ..Pool::new(key(), Arc::new(PoolScheduling::new(self.policy(), Arc::default())), endpoints)
         };
         (pool, in_flight)
     }

@@ -163,7 +163,7 @@ impl Metrics {
     }
 
     /// Returns all metrics in the OpenMetrics text format.
-    pub(super) fn render(&self, pool: &str, candidates: &[Candidate]) -> String {
+    pub(super) fn render(&self, pool: &str, candidates: &[Candidate<'_>]) -> String {
         self.pool.update(pool, candidates);
         let mut text = String::new();
         if encode(&mut text, &self.registry).is_err() {
@@ -192,7 +192,7 @@ fn label_value(models: &mut BTreeSet<String>, name: &str) -> String {
 // === impl PoolGauges ===
 
 impl PoolGauges {
-    fn update(&self, pool: &str, candidates: &[Candidate]) {
+    fn update(&self, pool: &str, candidates: &[Candidate<'_>]) {
         let pool_labels = || vec![("name", pool.to_owned())];
         let mean = |value: &dyn Fn(&Candidate) -> Option<f64>| {
             let values: Vec<f64> = candidates.iter().filter_map(value).collect();

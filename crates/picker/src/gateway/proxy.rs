@@ -250,7 +250,7 @@ fn add_explanation_headers(headers: &mut HeaderMap, selection: &Selection) {
     for (name, value) in [
         ("x-ostler-endpoint", &address),
         ("x-ostler-pod", &selection.result.endpoint.pod),
-        ("x-ostler-decision", &selection.explanation),
+        ("x-ostler-decision", &selection.explanation()),
     ] {
         if let Ok(value) = HeaderValue::from_str(value) {
             headers.insert(HeaderName::from_static(name), value);

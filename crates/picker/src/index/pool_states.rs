@@ -26,7 +26,7 @@ pub(super) mod tests {
         }
 
         fn scheduling(&self, policy: Option<SchedulingPolicy>) -> Arc<PoolScheduling> {
-            Arc::new(PoolScheduling::new(policy.unwrap_or_default()))
+            Arc::new(PoolScheduling::new(policy.unwrap_or_default(), Arc::default()))
         }
     }
 }

@@ -90,7 +90,8 @@ fn find_target<'a>(
     match request.model {
         RequestedModel::Name(model) => {
             let (pool, use_case) = snapshot.find(request.pool, model)?;
-            Some((pool, use_case.draw_target(rng).to_owned()))
+            let target = use_case.map_or(model, |use_case| use_case.draw_target(rng));
+            Some((pool, target.to_owned()))
         }
         RequestedModel::Target(model) => Some((snapshot.find_target(request.pool?, model)?, model.to_owned())),
         RequestedModel::Unknown => Some((snapshot.pools.get(request.pool?)?, String::new())),

@@ -50,8 +50,8 @@ impl Permit {
     /// Records that an endpoint other than the selected one serves the request and caches its prompt.
     pub(crate) fn record_served_endpoint(&mut self, address: SocketAddr) {
         let ModelRoute { pool, prefix_hashes, .. } = &self.route;
-        if let Some(endpoint) = pool.endpoint(address) {
-            pool.scheduling.record_served_endpoint(prefix_hashes, address);
+        if let Some((endpoint, facts)) = pool.find_endpoint(address) {
+            pool.scheduling.record_served_endpoint(prefix_hashes, facts);
             self.selection.in_flight.request.move_to(&endpoint.state);
         }
     }

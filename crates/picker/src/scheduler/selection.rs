@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use super::model_route::ModelRoute;
 use crate::{
-    endpoint::Endpoint, endpoint_subset::EndpointSubset, policy::SchedulingResult, pool_scheduling::RequestInFlight,
-    routing_error::RoutingError, snapshot::Pool,
+    endpoint::Endpoint, endpoint_facts::EndpointFacts, endpoint_subset::EndpointSubset, policy::SchedulingResult,
+    pool_scheduling::RequestInFlight, routing_error::RoutingError, snapshot::Pool,
 };
 
 /// The selected endpoints of a request.
@@ -16,8 +16,12 @@ use crate::{
 pub(crate) struct Selection {
     /// The endpoints.
     pub(crate) result: SchedulingResult,
-    /// Explanation, such as `0 in flight, of 2 endpoints`.
-    pub(crate) explanation: String,
+    /// Number of requests that the selected endpoint had in flight.
+    other_requests: usize,
+    /// Number of endpoints of the pool to which requests are sent.
+    endpoint_count: usize,
+    /// Number of endpoints to which this request was sent before.
+    failed_count: usize,
     /// Counts the request as in flight.
     pub(super) in_flight: RequestInFlight,
 }
@@ -38,13 +42,13 @@ impl Selection {
     ) -> Result<Self, RoutingError> {
         let (request, now) = (route.scheduling_request(), Instant::now());
         let mut schedule = |is_eligible: &dyn Fn(&Endpoint) -> bool| {
-            let is_eligible = |endpoint: &&Arc<Endpoint>| {
+            let is_eligible = |(endpoint, _): &(&Arc<Endpoint>, &EndpointFacts)| {
                 !failed.contains(&endpoint.address)
                     && subset.is_none_or(|subset| subset.contains(endpoint.address))
                     && !endpoint.state.health.is_asleep(now)
                     && is_eligible(endpoint)
             };
-            pool.scheduling.schedule(&request, pool.ready_endpoints.iter().filter(is_eligible), now, rng)
+            pool.scheduling.schedule(&request, pool.endpoints_with_facts().filter(is_eligible), now, rng)
         };
         // If all endpoints failed or do not serve the model, the response of one of them decides.
         let result = schedule(&|endpoint| route.may_be_sent_to(endpoint, now))
@@ -54,13 +58,18 @@ impl Selection {
         for endpoint in std::iter::once(&result.endpoint).chain(&result.prefill_endpoint) {
             endpoint.state.health.record_request(now);
         }
-        let count = pool.serving_endpoints().count();
-        let plural = if count == 1 { "" } else { "s" };
-        let retries = if failed.is_empty() { String::new() } else { format!(", after {} failed", failed.len()) };
+        let other_requests = result.endpoint.state.requests().saturating_sub(1);
+        let endpoint_count = pool.serving_endpoints().count();
+        Ok(Self { result, other_requests, endpoint_count, failed_count: failed.len(), in_flight })
+    }
+
+    /// Returns the reason for the selection, such as `0 in flight, of 2 endpoints`.
+    pub(crate) fn explanation(&self) -> String {
+        let Self { result, other_requests, endpoint_count, failed_count, .. } = self;
+        let plural = if *endpoint_count == 1 { "" } else { "s" };
+        let retries = if *failed_count == 0 { String::new() } else { format!(", after {failed_count} failed") };
         let prefill = result.prefill_endpoint.as_ref();
         let prefill_pod = prefill.map(|endpoint| format!(", prefill on {}", endpoint.pod)).unwrap_or_default();
-        let requests = result.endpoint.state.requests().saturating_sub(1);
-        let explanation = format!("{requests} in flight, of {count} endpoint{plural}{prefill_pod}{retries}");
-        Ok(Self { result, explanation, in_flight })
+        format!("{other_requests} in flight, of {endpoint_count} endpoint{plural}{prefill_pod}{retries}")
     }
 }

@@ -17,8 +17,7 @@ fn scheduler_of(endpoints: Vec<Arc<Endpoint>>) -> Scheduler {
     endpoints.iter().for_each(|endpoint| assert!(endpoint.state.begin_scraping()));
     let key = NamespacedName { namespace: "ns".to_owned(), name: "p".to_owned() };
     let scheduling = scheduler.default_scheduling();
-    let pool = snapshot::tests::pool(key, endpoints);
-    scheduler.replace(vec![Pool { allows_implicit_use_cases: true, scheduling, ..pool }]);
+    scheduler.replace(vec![Pool { allows_implicit_use_cases: true, ..Pool::new(key, scheduling, endpoints) }]);
     scheduler
 }
 
@@ -74,7 +73,7 @@ fn failed_request_moves_to_an_untried_endpoint() {
     assert_eq!((pod(&permit), requests(), scheduler.has_other_endpoint(&permit)), ("pod-1", vec![1, 0], true));
     scheduler.retry(&mut permit).unwrap();
     assert_eq!((pod(&permit), requests(), scheduler.has_other_endpoint(&permit)), ("pod-2", vec![0, 1], false));
-    assert_eq!(permit.selection.explanation, "0 in flight, of 2 endpoints, after 1 failed");
+    assert_eq!(permit.selection.explanation(), "0 in flight, of 2 endpoints, after 1 failed");
     assert!(matches!(scheduler.retry(&mut permit), Err(RoutingError::NoEndpointAvailable(_))));
     drop(permit);
     assert_eq!(requests(), [0, 0]);
@@ -108,7 +107,7 @@ fn prompt_is_computed_by_the_prefiller_with_the_fewest_tokens_in_flight() {
     first.record_response_start();
     assert_eq!(prefill_pod(&admit(&scheduler, 10).unwrap()), prefill_pod(&first), "its prompt is computed");
     let expect = format!("1 in flight, of 1 endpoint, prefill on {}", prefill_pod(&second).unwrap());
-    assert_eq!(second.selection.explanation, expect);
+    assert_eq!(second.selection.explanation(), expect);
 }
 
 #[rstest]

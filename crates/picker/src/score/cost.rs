@@ -3,17 +3,13 @@
 
 use fastrand::Rng;
 
-use super::{
-    lora::AdapterState,
-    prefix::{PrefixConfig, PrefixIndex},
-    state::SchedulerState,
-};
+use super::{lora::AdapterState, state::SchedulerState};
 use crate::{
-    candidate::Candidate, engine_metrics::EngineMetrics, request::estimate_tokens,
+    candidate::Candidate, engine_metrics::EngineMetrics, prefix_index::PrefixConfig, request::estimate_tokens,
     scheduling_request::SchedulingRequest,
 };
 
-/// Prefix index of the cost. Blocks of 64 tokens are a few times those of engines, and keep the index small. 4,096 blocks
+/// Prefix configuration of the cost. Blocks of 64 tokens are a few times those of engines, and keep the index small. 4,096 blocks
 /// are prompts of 262,144 tokens; an engine with 80 GB caches about a million tokens.
 pub(crate) const PREFIX_CONFIG: PrefixConfig =
     PrefixConfig { block_size: 256, max_blocks: 4_096, lru_capacity: 16_384 };
@@ -39,40 +35,34 @@ const ADAPTER_WAIT_PENALTY: f64 = 4_096.0;
 /// Costs that differ by less are equal: the prefix index is not more precise.
 const TOLERANCE: f64 = 64.0;
 
-/// Sorts by cost. Of the endpoints with the lowest costs, two are drawn; the one with fewer requests in flight comes first.
-/// Several pickers with the same metrics therefore do not all select the same endpoint.
-pub(crate) fn sort_by_cost(
+/// Returns the candidate with the lowest cost, or `None` if there are none. Of those with nearly the lowest cost, two are drawn,
+/// and the one with fewer requests in flight is returned. Several pickers with the same metrics therefore do not all select the
+/// same endpoint.
+pub(crate) fn least_cost<'a>(
     request: &SchedulingRequest<'_>,
-    candidates: &mut [&Candidate],
+    candidates: &[&'a Candidate<'a>],
     state: &SchedulerState,
     rng: &mut Rng,
-) {
+) -> Option<&'a Candidate<'a>> {
     let mut costs: Vec<(f64, &Candidate)> =
         candidates.iter().map(|candidate| (cost(request, candidate, state), *candidate)).collect();
+    let lowest = costs.iter().map(|(cost, _)| *cost).min_by(f64::total_cmp)?;
+    costs.retain(|(cost, _)| *cost < lowest + TOLERANCE);
     costs.sort_by(|(left_cost, left), (right_cost, right)| {
         left_cost.total_cmp(right_cost).then(left.endpoint.address.cmp(&right.endpoint.address))
     });
-    candidates.iter_mut().zip(&costs).for_each(|(slot, (_, candidate))| *slot = candidate);
-    let Some((lowest, _)) = costs.first() else { return };
-    let equal = costs.iter().take_while(|(cost, _)| *cost < lowest + TOLERANCE).count();
-    let mut draw = || rng.usize(..equal);
-    let selected =
-        [draw(), draw()].into_iter().min_by_key(|index| candidates.get(*index).map(|candidate| candidate.requests));
-    candidates[..=selected.unwrap_or(0)].rotate_right(1);
+    let mut draw = || rng.choice(&costs).map(|(_, candidate)| *candidate);
+    [draw(), draw()].into_iter().flatten().min_by_key(|candidate| candidate.requests)
 }
 
 /// Returns the estimated number of tokens that `candidate` computes before the response to `request` starts.
 fn cost(request: &SchedulingRequest<'_>, candidate: &Candidate, state: &SchedulerState) -> f64 {
-    let uncached = request.prompt_tokens().saturating_sub(cached_tokens(request, candidate, state));
+    let uncached = request.prompt_tokens().saturating_sub(cached_tokens(candidate));
     candidate.remaining_tokens as f64 + uncached as f64 + reported_cost(request, candidate, state)
 }
 
-fn cached_tokens(request: &SchedulingRequest<'_>, candidate: &Candidate, state: &SchedulerState) -> u64 {
-    let index: Option<&PrefixIndex> = state.prefix_indexes.first();
-    let blocks = index
-        .zip(request.prefix_hashes.first())
-        .map_or(0, |(index, hashes)| index.matched_blocks(hashes, candidate.endpoint.address));
-    estimate_tokens(blocks * PREFIX_CONFIG.block_size) as u64
+fn cached_tokens(candidate: &Candidate<'_>) -> u64 {
+    estimate_tokens(candidate.cached_blocks(0) * PREFIX_CONFIG.block_size) as u64
 }
 
 /// Returns the part of the cost that follows from the metrics of the engine; it decreases with their age.
@@ -112,29 +102,17 @@ mod tests {
         engine_metrics::LoraAdapters,
     };
 
-    /// A prompt of 4,096 bytes: 1,024 tokens in 16 blocks.
-    const PROMPT: [u8; 4_096] = [b'x'; 4_096];
-
-    fn hashes() -> Vec<Vec<u64>> {
-        vec![PREFIX_CONFIG.block_hashes("m", [&PROMPT[..]].into_iter())]
-    }
-
-    fn state(cached_blocks: usize) -> SchedulerState {
-        let mut index = PrefixIndex::default();
-        index.insert(&hashes()[0][..cached_blocks], ([10, 0, 0, 1], 8000).into(), PREFIX_CONFIG.lru_capacity);
-        SchedulerState { prefix_indexes: vec![index], ..SchedulerState::default() }
-    }
-
-    fn begin(candidate: &mut Candidate, uncached: u64, output: u64) -> InFlight {
+    fn begin(candidate: &mut Candidate<'_>, uncached: u64, output: u64) -> InFlight {
         let in_flight = candidate.endpoint.state.begin_request(RequestTokens { total: 0, uncached, output });
-        *candidate = Candidate::new(&candidate.endpoint, tokio::time::Instant::now());
+        *candidate = Candidate::new(candidate.endpoint, candidate.facts, tokio::time::Instant::now());
         in_flight
     }
 
-    fn cost_of(candidate: &Candidate, state: &SchedulerState) -> f64 {
-        let request =
-            SchedulingRequest { prompt_bytes: PROMPT.len(), prefix_hashes: &hashes(), ..SchedulingRequest::new("m") };
-        cost(&request, candidate, state)
+    /// Returns the cost of a prompt of 4,096 bytes: 1,024 tokens in 16 blocks.
+    fn cost_of(candidate: &Candidate<'_>, cached_blocks: u32) -> f64 {
+        let request = SchedulingRequest { prompt_bytes: 4_096, ..SchedulingRequest::new("m") };
+        let candidate = Candidate { cached_blocks: [cached_blocks].into(), ..candidate.clone() };
+        cost(&request, &candidate, &SchedulerState::default())
     }
 
     fn metrics(waiting: f64, running: f64, kv_cache_usage: f64) -> EngineMetrics {
@@ -146,11 +124,11 @@ mod tests {
     #[case::nothing_cached(0, 1_024.0)]
     #[case::half(8, 512.0)]
     #[case::all(16, 0.0)]
-    fn uncached_prompt_and_own_requests_are_summed(#[case] cached_blocks: usize, #[case] expect: f64) {
+    fn uncached_prompt_and_own_requests_are_summed(#[case] cached_blocks: u32, #[case] expect: f64) {
         let mut candidate = candidate(1, None);
-        assert_eq!(cost_of(&candidate, &state(cached_blocks)), expect);
+        assert_eq!(cost_of(&candidate, cached_blocks), expect);
         let _in_flight = begin(&mut candidate, 100, 20);
-        assert_eq!(cost_of(&candidate, &state(cached_blocks)), expect + 120.0);
+        assert_eq!(cost_of(&candidate, cached_blocks), expect + 120.0);
     }
 
     #[rstest]
@@ -164,7 +142,7 @@ mod tests {
     #[case::no_metrics(EngineMetrics::default(), 0, 0.0)]
     // spec: GW-27
     fn reports_count_less_with_age(#[case] metrics: EngineMetrics, #[case] age: u64, #[case] expect: f64) {
-        assert!((cost_of(&candidate(1, Some((metrics, age))), &state(16)) - expect).abs() < 1e-6);
+        assert!((cost_of(&candidate(1, Some((metrics, age))), 16) - expect).abs() < 1e-6);
     }
 
     #[rstest]
@@ -188,7 +166,7 @@ mod tests {
             ..EngineMetrics::default()
         };
         let candidate = candidate(1, Some((metrics, 0)));
-        let mut state = state(0);
+        let mut state = SchedulerState::default();
         state.recent_models.record(candidate.endpoint.address, "m", 2);
         assert_eq!(cost(&SchedulingRequest::new(model), &candidate, &state), expect);
     }
@@ -200,9 +178,10 @@ mod tests {
         let mut rng = Rng::with_seed(1);
         let mut counts = [0; 3];
         for _ in 0..400 {
-            let mut order: Vec<&Candidate> = candidates.iter().collect();
-            sort_by_cost(&SchedulingRequest::new("m"), &mut order, &SchedulerState::default(), &mut rng);
-            let number = order[0].endpoint.pod.strip_prefix("pod-").unwrap().parse::<usize>().unwrap();
+            let candidates: Vec<&Candidate> = candidates.iter().collect();
+            let request = SchedulingRequest::new("m");
+            let selected = least_cost(&request, &candidates, &SchedulerState::default(), &mut rng).unwrap();
+            let number = selected.endpoint.pod.strip_prefix("pod-").unwrap().parse::<usize>().unwrap();
             counts[number - 1] += 1;
         }
         // The busier of two equal endpoints is selected if both draws select it.

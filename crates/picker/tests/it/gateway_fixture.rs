@@ -181,15 +181,10 @@ pub(crate) fn pool(scheduler: &Scheduler, addresses: &[SocketAddr], targets: &[(
         targets.iter().map(|(model, weight)| TargetModel { model: (*model).to_owned(), weight: *weight }).collect();
     let use_case =
         UseCase { targets, creation_timestamp: "2026-01-01T00:00:00Z".to_owned(), ..UseCase::implicit("chat") };
-    Pool {
-        key: pool_key(),
-        ready_endpoints: addresses.iter().map(endpoint).map(Arc::new).collect(),
-        endpoint_count: addresses.len(),
-        use_cases: [("chat".to_owned(), use_case)].into(),
-        allows_implicit_use_cases: false,
-        creation_timestamp: String::new(),
-        scheduling: scheduler.default_scheduling(),
-    }
+    let endpoints = addresses.iter().map(endpoint).map(Arc::new).collect();
+    let mut pool = Pool::new(pool_key(), scheduler.default_scheduling(), endpoints);
+    pool.use_cases.insert("chat".to_owned(), use_case);
+    pool
 }
 
 pub(crate) async fn post(address: SocketAddr, path: &str, body: &str) -> HttpResponse {

@@ -30,16 +30,10 @@ impl Cost {
         let endpoints: Vec<Arc<Endpoint>> = (0..engines).map(|engine| Arc::new(endpoint(&scheduler, engine))).collect();
         // The simulation scrapes the engines.
         endpoints.iter().for_each(|endpoint| assert!(endpoint.state.begin_scraping(), "the endpoint is new"));
-        let key = cluster::NamespacedName { namespace: "default".to_owned(), name: "pool".to_owned() };
-        scheduler.replace(vec![Pool {
-            key,
-            ready_endpoints: endpoints.clone(),
-            endpoint_count: engines,
-            use_cases: BTreeMap::new(),
-            allows_implicit_use_cases: true,
-            creation_timestamp: String::new(),
-            scheduling: scheduler.default_scheduling(),
-        }]);
+        let key = cluster::NamespacedName::new("default", "pool");
+        let mut pool = Pool::new(key, scheduler.default_scheduling(), endpoints.clone());
+        pool.allows_implicit_use_cases = true;
+        scheduler.replace(vec![pool]);
         Self { scheduler, endpoints, admitted: HashMap::new() }
     }
 }

@@ -200,9 +200,8 @@ async fn failed_response_counts_for_decoder_and_prefiller() {
         Arc::new(Endpoint { labels, ..endpoint(number) })
     };
     let endpoints = vec![of_type(1, "decoder"), of_type(2, "prefiller")];
-    let mut pool = (*picker.current_pool().unwrap()).clone();
-    pool.ready_endpoints.clone_from(&endpoints);
-    picker.scheduler.replace(vec![pool]);
+    let pool = Pool::new(picker.pool.clone(), picker.scheduler.default_scheduling(), endpoints.clone());
+    picker.scheduler.replace(vec![Pool { allows_implicit_use_cases: true, ..pool }]);
     for _ in 0..3 {
         assert!(endpoints.iter().all(|endpoint| endpoint.state.health.is_available(Instant::now())));
         assert_eq!(respond(&picker, "502").await, 1);

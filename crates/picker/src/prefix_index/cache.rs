@@ -1,0 +1,103 @@
+//! The cache of one endpoint: which of its blocks are recent enough.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+};
+
+use super::holders::Holder;
+
+/// Prompts that one endpoint has presumably cached, in blocks of one configuration.
+///
+/// Its clock advances with each block that is inserted. The blocks with the last `capacity` times are cached, as in an LRU cache
+/// of this size. A block that is inserted again soon retains its time, so that shared prefixes do not displace other blocks; a
+/// block is therefore evicted up to a quarter of the capacity too early.
+#[derive(Debug)]
+pub(crate) struct PrefixCache {
+    id: u32,
+    capacity: u32,
+    clock: AtomicU32,
+}
+
+/// A cache at one point in time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CacheView {
+    /// Identifies the cache in the index. It is not used again after the cache is dropped.
+    pub(super) id: u32,
+    capacity: u32,
+    now: u32,
+}
+
+/// All caches of an index.
+#[derive(Debug, Default)]
+pub(super) struct Caches(Mutex<CachesById>);
+
+#[derive(Debug, Default)]
+struct CachesById {
+    by_id: HashMap<u32, Weak<PrefixCache>>,
+    last_id: u32,
+    /// Number of caches at which dropped ones are removed.
+    cleanup_at: usize,
+}
+
+// === impl PrefixCache ===
+
+impl PrefixCache {
+    /// Returns the cache at this point in time.
+    pub(super) fn view(&self) -> CacheView {
+        CacheView { id: self.id, capacity: self.capacity, now: self.clock.load(Relaxed) }
+    }
+
+    /// Returns a holder with a new time.
+    pub(super) fn new_holder(&self) -> Holder {
+        Holder { cache: self.id, time: self.clock.fetch_add(1, Relaxed).wrapping_add(1) }
+    }
+}
+
+// === impl CacheView ===
+
+impl CacheView {
+    /// Returns whether a block that was inserted at `time` is cached.
+    pub(super) fn contains(self, time: u32) -> bool {
+        self.age(time) < self.capacity
+    }
+
+    /// Returns whether a block that is inserted again retains `time`.
+    pub(super) fn is_recent(self, time: u32) -> bool {
+        self.age(time) < self.capacity / 4
+    }
+
+    fn age(self, time: u32) -> u32 {
+        self.now.wrapping_sub(time)
+    }
+}
+
+// === impl Caches ===
+
+impl Caches {
+    /// Adds an empty cache of at most `capacity` blocks.
+    pub(super) fn add(&self, capacity: usize) -> Arc<PrefixCache> {
+        let capacity = u32::try_from(capacity).unwrap_or(u32::MAX / 2);
+        let mut caches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        caches.last_id = caches.last_id.wrapping_add(1);
+        let cache = Arc::new(PrefixCache { id: caches.last_id, capacity, clock: AtomicU32::new(0) });
+        if caches.by_id.len() >= caches.cleanup_at {
+            caches.by_id.retain(|_, cache| cache.strong_count() > 0);
+            caches.cleanup_at = 2 * caches.by_id.len().max(8);
+        }
+        caches.by_id.insert(cache.id, Arc::downgrade(&cache));
+        cache
+    }
+
+    /// Removes holders that do not match anymore: their cache was dropped, or contains the block no more.
+    pub(super) fn retain_current(&self, holders: &mut smallvec::SmallVec<impl smallvec::Array<Item = Holder>>) {
+        let caches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        holders.retain(|holder| {
+            let cache = caches.by_id.get(&holder.cache).and_then(Weak::upgrade);
+            cache.is_some_and(|cache| cache.view().contains(holder.time))
+        });
+    }
+}

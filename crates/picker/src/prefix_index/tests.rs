@@ -1,0 +1,162 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use rstest::rstest;
+
+use super::*;
+
+const CONFIG: PrefixConfig = PrefixConfig { block_size: 4, max_blocks: 64, lru_capacity: 100 };
+
+fn hashes(text: &str) -> Vec<u64> {
+    CONFIG.block_hashes("m", [text.as_bytes()].into_iter())
+}
+
+fn matches<const N: usize>(index: &PrefixIndex, text: &str, caches: [&PrefixCache; N]) -> [u32; N] {
+    index.matches(&hashes(text), caches.into_iter().map(Some)).as_slice().try_into().unwrap()
+}
+
+#[rstest]
+#[case::same("aaaabbbbcccc", "aaaabbbbcccc", 3)]
+#[case::longer("aaaabbbb", "aaaabbbbcccc", 2)]
+#[case::shorter("aaaabbbbcccc", "aaaabbbb", 2)]
+#[case::differs_in_the_middle("aaaaXbbbcccc", "aaaabbbbcccc", 1)]
+#[case::differs_at_the_start("Xaaabbbbcccc", "aaaabbbbcccc", 0)]
+#[case::less_than_a_block("aaa", "aaa", 0)]
+#[case::partial_block_is_ignored("aaaabb", "aaaabb", 1)]
+fn matches_common_prefixes(#[case] cached: &str, #[case] prompt: &str, #[case] blocks: u32) {
+    let index = PrefixIndex::default();
+    let [first, second] = [(); 2].map(|()| index.new_cache(&CONFIG));
+    index.insert(&hashes(cached), &first);
+    assert_eq!(matches(&index, prompt, [&second, &first]), [0, blocks]);
+}
+
+#[test]
+fn each_endpoint_matches_its_own_part_of_a_prompt() {
+    let index = PrefixIndex::default();
+    let caches: Vec<_> = (0..100).map(|_| index.new_cache(&CONFIG)).collect();
+    let text = "abcd".repeat(50);
+    for (cache, blocks) in caches.iter().zip(1..) {
+        index.insert(&hashes(&text)[..blocks / 2], cache);
+    }
+    let reversed = caches.iter().rev().map(|cache| Some(&**cache));
+    let expect: Vec<u32> = (1..=100).rev().map(|blocks| blocks / 2).collect();
+    assert_eq!(index.matches(&hashes(&text), reversed).as_slice(), expect);
+}
+
+#[test]
+fn least_recently_used_prompt_is_evicted_from_its_end() {
+    let index = PrefixIndex::default();
+    let cache = index.new_cache(&PrefixConfig { lru_capacity: 3, ..CONFIG });
+    ["aaaabbbb", "ccccdddd", "aaaa"].into_iter().for_each(|text| index.insert(&hashes(text), &cache));
+    assert_eq!(["aaaabbbb", "ccccdddd"].map(|text| matches(&index, text, [&cache])), [[1], [2]]);
+}
+
+#[test]
+fn removed_endpoints_match_nothing_and_occupy_no_memory() {
+    let index = PrefixIndex::default();
+    let mut bytes = Vec::new();
+    for _ in 0..1_000 {
+        let cache = index.new_cache(&CONFIG);
+        assert_eq!(matches(&index, "aaaa", [&cache]), [0]);
+        index.insert(&hashes("aaaa"), &cache);
+        assert_eq!(matches(&index, "aaaa", [&cache]), [1]);
+        bytes.push(used_bytes(&index));
+    }
+    assert_eq!(bytes[2], bytes[999]);
+}
+
+/// Returns the used memory, and checks that it is within the limit.
+fn used_bytes(index: &PrefixIndex) -> usize {
+    index.shards.iter().map(|table| table.lock().unwrap().checked_bytes()).sum()
+}
+
+/// A cache of which the index is a fast representation: the time of each block by its hash.
+#[derive(Default)]
+struct Model {
+    times: BTreeMap<u64, u32>,
+    clock: u32,
+}
+
+impl Model {
+    fn insert(&mut self, hashes: &[u64], capacity: u32) {
+        for hash in hashes.iter().rev() {
+            if self.times.get(hash).is_none_or(|time| self.clock - time >= capacity / 4) {
+                self.clock += 1;
+                self.times.insert(*hash, self.clock);
+            }
+        }
+    }
+
+    fn contains(&self, hash: u64, capacity: u32) -> bool {
+        self.times.get(&hash).is_some_and(|time| self.clock - time < capacity)
+    }
+
+    fn matched(&self, hashes: &[u64], capacity: u32) -> u32 {
+        hashes.iter().take_while(|hash| self.contains(**hash, capacity)).count() as u32
+    }
+}
+
+const CAPACITIES: [u32; 4] = [0, 3, 40, 1_000];
+
+/// Indexes of the caches and prompts of requests. Prompts are paths in a tree, so that many share a prefix.
+fn requests() -> impl Strategy<Value = Vec<(usize, Vec<u8>)>> {
+    proptest::collection::vec((0..CAPACITIES.len(), proptest::collection::vec(0_u8..3, 0..12)), 1..200)
+}
+
+fn prompt(path: &[u8]) -> Vec<u64> {
+    hashes(&path.iter().map(|step| format!("step{step}---")).collect::<String>())
+}
+
+proptest! {
+    #[test]
+    fn index_equals_a_model_of_each_cache(requests in requests()) {
+        let index = PrefixIndex::default();
+        let new_cache = |lru_capacity| index.new_cache(&PrefixConfig { lru_capacity, ..CONFIG });
+        let caches = CAPACITIES.map(|capacity| new_cache(capacity as usize));
+        let mut models: [Model; CAPACITIES.len()] = Default::default();
+        for (cache, path) in requests {
+            let hashes = prompt(&path);
+            let matched = index.matches(&hashes, caches.iter().map(|cache| Some(&**cache)));
+            for ((model, capacity), matched) in models.iter().zip(CAPACITIES).zip(&matched) {
+                prop_assert_eq!(*matched, model.matched(&hashes, capacity));
+            }
+            index.insert(&hashes, &caches[cache]);
+            models[cache].insert(&hashes, CAPACITIES[cache]);
+            for (model, capacity) in models.iter().zip(CAPACITIES) {
+                prop_assert!(model.times.keys().filter(|hash| model.contains(**hash, capacity)).count() <= capacity as usize);
+            }
+        }
+    }
+
+    #[test]
+    fn memory_is_bounded_and_matches_are_never_invented(
+        bytes in 0_usize..400_000,
+        prompts in proptest::collection::vec((0_u64..400, 0_usize..40), 1..100),
+    ) {
+        let index = PrefixIndex::with_memory(bytes);
+        let caches: Vec<_> = (0..40).map(|_| index.new_cache(&CONFIG)).collect();
+        let mut inserted: Vec<Vec<u64>> = vec![Vec::new(); caches.len()];
+        for (prompt, cache) in prompts {
+            let hashes: Vec<u64> = hashes(&format!("shared prefix {prompt:>200}"));
+            for (matched, inserted) in index.matches(&hashes, caches.iter().map(|cache| Some(&**cache))).iter().zip(&inserted) {
+                prop_assert!(hashes[..*matched as usize].iter().all(|hash| inserted.contains(hash)));
+            }
+            index.insert(&hashes, &caches[cache]);
+            inserted[cache].extend(hashes);
+            prop_assert!(used_bytes(&index) <= bytes);
+        }
+    }
+}
+
+#[test]
+fn full_index_retains_what_is_used() {
+    let index = PrefixIndex::with_memory(SHARDS * 16_384);
+    let cache = index.new_cache(&PrefixConfig { lru_capacity: 1_000_000, ..CONFIG });
+    let system_prompt = "system prompt -- ";
+    for number in 0..10_000 {
+        index.insert(&hashes(&format!("{system_prompt}{number:<100}")), &cache);
+    }
+    used_bytes(&index);
+    let matched = |number| matches(&index, &format!("{system_prompt}{number:<100}"), [&cache]);
+    assert_eq!((matched(0), matched(9_999)), ([4], [29]));
+}
