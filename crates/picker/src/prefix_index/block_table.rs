@@ -6,8 +6,8 @@
 //! more for each block of a prompt, and 16 bytes.
 
 use super::{
-    cache::{Caches, PrefixCache},
-    holders::{Holder, Holders},
+    cache::{Caches, Holder, PrefixCache},
+    holders::Holders,
 };
 
 /// Slots per bucket: their hashes fill a cache line.

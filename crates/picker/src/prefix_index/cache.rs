@@ -8,8 +8,6 @@ use std::{
     },
 };
 
-use super::holders::Holder;
-
 /// Prompts that one endpoint has presumably cached, in blocks of one configuration.
 ///
 /// Its clock advances with each block that is inserted. The blocks with the last `capacity` times are cached, as in an LRU cache
@@ -20,6 +18,15 @@ pub(crate) struct PrefixCache {
     id: u32,
     capacity: u32,
     clock: AtomicU32,
+}
+
+/// An endpoint that caches a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Holder {
+    /// Identifier of the cache.
+    pub(super) cache: u32,
+    /// When the block was inserted, on the clock of the cache.
+    pub(super) time: u32,
 }
 
 /// A cache at one point in time.

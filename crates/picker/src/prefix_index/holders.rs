@@ -2,16 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::cache::{Caches, PrefixCache};
-
-/// An endpoint that caches a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Holder {
-    /// Identifier of the cache.
-    pub(super) cache: u32,
-    /// When the block was inserted, on the clock of the cache.
-    pub(super) time: u32,
-}
+use super::cache::{Caches, Holder, PrefixCache};
 
 /// The endpoints that cache one block, sorted by identifier. Most blocks are cached by one or two.
 #[derive(Debug, Default)]
