@@ -319,15 +319,10 @@ fn pool(scheduler: &Scheduler, address: SocketAddr) -> Pool {
         labels: BTreeMap::new(),
         state: scheduler.endpoint_state(address, ""),
     };
-    Pool {
-        key: NamespacedName { namespace: "default".to_owned(), name: "pool".to_owned() },
-        ready_endpoints: vec![Arc::new(endpoint)],
-        endpoint_count: 1,
-        use_cases: [("chat".to_owned(), UseCase::implicit("chat"))].into(),
-        allows_implicit_use_cases: false,
-        creation_timestamp: String::new(),
-        scheduling: scheduler.default_scheduling(),
-    }
+    let key = NamespacedName::new("default", "pool");
+    let mut pool = Pool::new(key, scheduler.default_scheduling(), vec![Arc::new(endpoint)]);
+    pool.use_cases.insert("chat".to_owned(), UseCase::implicit("chat"));
+    pool
 }
 
 /// Reads a response with a `content-length`.
