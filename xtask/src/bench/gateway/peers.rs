@@ -1,0 +1,58 @@
+//! The gateways that are measured together.
+
+use anyhow::Result;
+
+use super::backends::Backends;
+use super::peer::Peer;
+use super::upstream_picker::UpstreamPicker;
+use super::{envoy, haproxy, ostler, python_routers, upstream_picker};
+
+/// Whether the program of a gateway could be obtained.
+pub(super) enum Availability {
+    Running(Peer),
+    Unavailable {
+        /// Name of the gateway.
+        name: &'static str,
+    },
+}
+
+/// Starts all gateways. Those whose programs cannot be downloaded are unavailable; with `small`, only those are started that
+/// have a target or that were downloaded before.
+pub(super) fn start_all(
+    backends: &Backends,
+    upstream: Option<&UpstreamPicker>,
+    small: bool,
+) -> Result<Vec<Availability>> {
+    let or_unavailable = |name, peer: Option<Peer>| match peer {
+        Some(peer) => Availability::Running(peer),
+        None => Availability::Unavailable { name },
+    };
+    let mut peers = vec![
+        or_unavailable(haproxy::NAME, haproxy::start(backends)?),
+        or_unavailable(envoy::NAME, envoy::start(backends)?),
+        Availability::Running(ostler::start_gateway(backends)?),
+        or_unavailable(ostler::PICKER, ostler::start_picker(backends)?),
+        or_unavailable(upstream_picker::NAME, start_upstream(backends, upstream)?),
+    ];
+    if !small {
+        peers.push(or_unavailable(python_routers::SGLANG, python_routers::start_sglang(backends)?));
+        peers.push(or_unavailable(python_routers::VLLM, python_routers::start_vllm(backends)?));
+    }
+    for peer in &peers {
+        if let Availability::Running(peer) = peer {
+            peer.wait_until_ready(backends)?;
+        }
+    }
+    Ok(peers)
+}
+
+/// Starts the processes that read metrics of the engines.
+pub(super) fn start_observers(backends: &Backends, upstream: Option<&UpstreamPicker>) -> Result<Vec<Peer>> {
+    let gateway = Some(ostler::start_gateway(backends)?);
+    let pickers = [ostler::start_picker(backends)?, start_upstream(backends, upstream)?];
+    Ok(gateway.into_iter().chain(pickers.into_iter().flatten()).collect())
+}
+
+fn start_upstream(backends: &Backends, upstream: Option<&UpstreamPicker>) -> Result<Option<Peer>> {
+    upstream.map_or(Ok(None), |picker| upstream_picker::start(backends, picker))
+}
