@@ -132,7 +132,7 @@ impl BodyReservation {
     }
 
     /// Returns the number of reserved bytes.
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.permit.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
     }
 

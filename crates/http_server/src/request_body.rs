@@ -1,14 +1,14 @@
 //! Receiving request bodies within limits on their size, time and memory.
 
 use std::error::Error;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::body_memory::{BodyMemory, BodyReservation};
 
@@ -88,6 +88,9 @@ pub struct BodyReader<B> {
     /// Received bytes.
     length: usize,
     reservation: BodyReservation,
+    /// Elapses at a deadline, or at an earlier one that was extended; `None` before the first wait. A large body arrives in many
+    /// parts, and a timer for each of them would cost more than receiving it.
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
 /// Parts of a body, in one piece. A body of a single part is not copied.
@@ -96,6 +99,8 @@ pub struct BodyBuffer {
     first: Bytes,
     /// All parts, if there are several.
     all: BytesMut,
+    /// Expected number of bytes.
+    expected: usize,
 }
 
 /// Until when the next part of a body must arrive.
@@ -122,6 +127,7 @@ where
 {
     let (mut reader, mut buffer) = (BodyReader::new(body, limits, memory), BodyBuffer::default());
     while let Some(chunk) = reader.next_chunk().await? {
+        buffer.expect_bytes(reader.declared.unwrap_or(0).min(reader.reservation.bytes()));
         buffer.push(chunk);
     }
     let bytes = buffer.take();
@@ -157,10 +163,17 @@ impl BodyBuffer {
             self.first = chunk;
             return;
         }
+        let length = self.len().saturating_add(chunk.len());
+        self.all.reserve(self.expected.max(length).saturating_sub(self.all.len()));
         if self.all.is_empty() {
             self.all.extend_from_slice(&std::mem::take(&mut self.first));
         }
         self.all.extend_from_slice(&chunk);
+    }
+
+    /// Sets how many bytes are expected, so that the first ones are not copied whenever the buffer grows.
+    pub fn expect_bytes(&mut self, length: usize) {
+        self.expected = length;
     }
 
     /// Returns the number of bytes.
@@ -205,7 +218,8 @@ where
     pub fn new(body: B, limits: BodyLimits, memory: Option<BodyMemory>) -> Self {
         let declared = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
         let deadlines = Some(Deadlines::new(Instant::now(), limits));
-        Self { body, limits, deadlines, declared, length: 0, reservation: BodyReservation::new(memory) }
+        let reservation = BodyReservation::new(memory);
+        Self { body, limits, deadlines, declared, length: 0, reservation, timer: None }
     }
 
     /// Returns the next part, whose memory is reserved, or `None` at the end of the body.
@@ -246,21 +260,24 @@ where
             Poll::Ready(frame) => frame,
             Poll::Pending => {
                 let Some(deadlines) = self.deadlines else { return frame.await.transpose().map_err(read_error) };
-                let stalled = async {
-                    sleep_until(deadlines.progress).await;
-                    self.reservation.wait_until_needed().await;
-                };
                 tokio::select! {
                     biased;
                     frame = frame => frame,
-                    () = sleep_until(deadlines.complete) => return Err(BodyError::Timeout(self.limits.timeout)),
-                    () = sleep_until(deadlines.pause) => return Err(BodyError::Paused(self.limits.pause_timeout)),
-                    () = stalled => return Err(BodyError::Stalled),
+                    error = deadlines.wait(&mut self.timer, self.limits, &self.reservation) => return Err(error),
                 }
             }
         };
         frame.transpose().map_err(read_error)
     }
+}
+
+/// Waits at most until `deadline`. An earlier time to which `timer` is set remains, since changing it costs more than elapsing.
+async fn wait_until(timer: &mut Option<Pin<Box<Sleep>>>, deadline: Instant) {
+    let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+    if timer.is_elapsed() || timer.deadline() > deadline {
+        timer.as_mut().reset(deadline);
+    }
+    timer.as_mut().await;
 }
 
 fn read_error(error: impl Into<Box<dyn Error + Send + Sync>>) -> BodyError {
@@ -283,6 +300,33 @@ impl Deadlines {
         self.received = self.received.saturating_add(length);
         if self.received >= MIN_PROGRESS {
             *self = Self { complete: self.complete, ..fresh };
+        }
+    }
+
+    /// Waits for the first deadline and returns the error of the body.
+    async fn wait(
+        self,
+        timer: &mut Option<Pin<Box<Sleep>>>,
+        limits: BodyLimits,
+        reservation: &BodyReservation,
+    ) -> BodyError {
+        loop {
+            let (now, end) = (Instant::now(), self.complete.min(self.pause));
+            if self.complete <= now {
+                return BodyError::Timeout(limits.timeout);
+            }
+            if self.pause <= now {
+                return BodyError::Paused(limits.pause_timeout);
+            }
+            if now < self.progress {
+                wait_until(timer, end.min(self.progress)).await;
+            } else {
+                tokio::select! {
+                    biased;
+                    () = reservation.wait_until_needed() => return BodyError::Stalled,
+                    () = wait_until(timer, end) => {}
+                }
+            }
         }
     }
 

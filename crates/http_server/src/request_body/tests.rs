@@ -93,6 +93,20 @@ async fn body_of_one_part_is_not_copied() {
     assert_eq!(body.into_bytes().as_ptr(), bytes.as_ptr());
 }
 
+/// Growing the buffer would copy what it contains.
+#[test]
+fn body_of_expected_size_is_copied_once() {
+    let mut buffer = BodyBuffer::default();
+    buffer.expect_bytes(10 * KIB);
+    let mut addresses = Vec::new();
+    for _ in 0..10 {
+        buffer.push(Bytes::from(vec![b'x'; KIB]));
+        addresses.push(buffer.all.as_ptr());
+    }
+    addresses.dedup();
+    assert_eq!((addresses.len(), buffer.take().len()), (2, 10 * KIB), "without and with a buffer");
+}
+
 #[tokio::test(start_paused = true)]
 async fn request_waits_for_memory_of_others_and_then_has_its_own_time() {
     let memory = BodyMemory::new(LIMITS.max_bytes);
