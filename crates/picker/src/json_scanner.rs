@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use memchr::memchr2;
+
 /// Maximum nesting depth.
 const MAX_DEPTH: usize = 512;
 
@@ -150,8 +152,7 @@ impl Scanner<'_> {
         self.expect(b'"')?;
         loop {
             let rest = &self.text[self.position..];
-            let delimiter = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'));
-            let Some(length) = delimiter else {
+            let Some(length) = memchr2(b'"', b'\\', rest) else {
                 self.position = self.text.len();
                 return Err(self.error());
             };

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use memchr::memchr3;
 
 /// Maximum length of a `model` value in a response; longer ones are not rewritten.
 const MAX_MODEL_BYTES: usize = 4096;
@@ -155,7 +156,7 @@ impl ModelRestorer {
         if self.position != Position::InOtherString || self.escaped {
             return 0;
         }
-        next.iter().position(|byte| matches!(byte, b'"' | b'\\' | b'\n')).unwrap_or(next.len())
+        memchr3(b'"', b'\\', b'\n', next).unwrap_or(next.len())
     }
 
     fn push_byte(&mut self, byte: u8, output: &mut Vec<u8>) {

@@ -1,5 +1,7 @@
 //! Routes of request paths.
 
+use std::borrow::Cow;
+
 use cluster::NamespacedName;
 
 /// Inference APIs, whose JSON bodies contain a model name. Administrative APIs of engines are not reachable through the
@@ -43,7 +45,7 @@ pub(super) enum Route {
 /// Returns the route of a path. `/v1/…` searches all pools, `/NAMESPACE/POOL/v1/…` addresses one pool.
 pub(super) fn match_path(path: &str) -> Route {
     let Some(path) = normalize(path) else { return Route::NotFound };
-    match path.as_str() {
+    match &*path {
         "/livez" => return Route::Liveness,
         "/health" => return Route::Health,
         "/readyz" => return Route::Readiness,
@@ -70,7 +72,11 @@ pub(super) fn match_path(path: &str) -> Route {
 
 /// Returns the normalized form of a path (RFC 3986 §6.2.2), with one slash instead of several. Returns `None` for `..`: a proxy
 /// in front of the gateway may have authorized the path before it was resolved.
-fn normalize(path: &str) -> Option<String> {
+fn normalize(path: &str) -> Option<Cow<'_, str>> {
+    let is_normal = |segment: &str| !matches!(segment, "" | "." | "..");
+    if !path.contains('%') && path.strip_prefix('/').is_some_and(|path| path.split('/').all(is_normal)) {
+        return Some(Cow::Borrowed(path));
+    }
     let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
     let decoded = decode(path, is_unreserved)?;
     let segments = || decoded.split('/').filter(|segment| !segment.is_empty() && *segment != ".");
