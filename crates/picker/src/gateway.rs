@@ -2,9 +2,12 @@
 
 mod engine_body;
 mod engine_client;
+mod engine_connection;
 mod engine_request_body;
+mod engine_response_body;
 mod event_stream;
 mod forwarded_headers;
+mod idle_connections;
 mod models;
 mod options;
 mod proxied_request;

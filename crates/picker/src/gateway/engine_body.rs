@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::{
     net::TcpStream,
-    time::{Instant, Sleep, sleep, timeout},
+    time::{Instant, Sleep, sleep_until, timeout},
 };
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
@@ -34,13 +34,21 @@ pub(super) struct EngineBody<B> {
     /// Address of an engine that sends an event stream.
     event_source: Option<SocketAddr>,
     last_frame: Instant,
+    /// Cancelled when the Pod of the engine is deleted.
+    pod_deleted: CancellationToken,
+    /// What ends the body early; `None` before the first wait. Most documents arrive with the head of their response.
+    limits: Option<Limits>,
+    /// Checks whether the engine refuses connections.
+    probe: Option<Pin<Box<dyn Future<Output = bool> + Send>>>,
+}
+
+/// What ends a body early.
+struct Limits {
     /// Elapses when the time since the last frame, or since an earlier one, has to be checked. It is reset only when it elapses,
     /// since that is cheaper than for each token.
     timer: Pin<Box<Sleep>>,
     /// Completes when the Pod of the engine is deleted.
     pod_deleted: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// Checks whether the engine refuses connections.
-    probe: Option<Pin<Box<dyn Future<Output = bool> + Send>>>,
 }
 
 /// Why a response ended early.
@@ -66,15 +74,17 @@ impl<B> EngineBody<B> {
     /// Returns `body` with the limit. `event_source` is the address of the engine if it sends an event stream. The body fails
     /// when `pod_deleted` is cancelled.
     pub(super) fn new(body: B, event_source: Option<SocketAddr>, pod_deleted: CancellationToken) -> Self {
-        let interval = event_source.map_or(STALL_TIMEOUT, |_| PROBE_INTERVAL);
-        let (last_frame, timer) = (Instant::now(), Box::pin(sleep(interval)));
-        let pod_deleted = Box::pin(pod_deleted.cancelled_owned());
-        Self { body, event_source, last_frame, timer, pod_deleted, probe: None }
+        Self { body, event_source, last_frame: Instant::now(), pod_deleted, limits: None, probe: None }
     }
 
     /// Waits until nothing has arrived for [`STALL_TIMEOUT`], or until the engine has stopped.
     fn poll_failed(&mut self, context: &mut Context<'_>) -> Poll<EngineBodyError> {
-        if self.pod_deleted.as_mut().poll(context).is_ready() {
+        let interval = self.event_source.map_or(STALL_TIMEOUT, |_| PROBE_INTERVAL);
+        let limits = self.limits.get_or_insert_with(|| Limits {
+            timer: Box::pin(sleep_until(self.last_frame + interval)),
+            pod_deleted: Box::pin(self.pod_deleted.clone().cancelled_owned()),
+        });
+        if limits.pod_deleted.as_mut().poll(context).is_ready() {
             return Poll::Ready(EngineBodyError::PodDeleted);
         }
         loop {
@@ -85,13 +95,13 @@ impl<B> EngineBody<B> {
                     return Poll::Ready(EngineBodyError::Stopped);
                 }
             }
-            ready!(self.timer.as_mut().poll(context));
-            let (now, interval) = (Instant::now(), self.event_source.map_or(STALL_TIMEOUT, |_| PROBE_INTERVAL));
+            ready!(limits.timer.as_mut().poll(context));
+            let now = Instant::now();
             if self.last_frame + STALL_TIMEOUT <= now {
                 return Poll::Ready(EngineBodyError::Stalled);
             }
             let is_silent = self.last_frame + interval <= now;
-            self.timer.as_mut().reset(if is_silent { now } else { self.last_frame } + interval);
+            limits.timer.as_mut().reset(if is_silent { now } else { self.last_frame } + interval);
             self.probe = self.event_source.filter(|_| is_silent).map(|address| Box::pin(is_refused(address)) as _);
         }
     }
@@ -135,7 +145,7 @@ mod tests {
     use futures::{StreamExt as _, stream};
     use http_body_util::{BodyExt as _, StreamBody};
     use rstest::rstest;
-    use tokio::net::TcpSocket;
+    use tokio::{net::TcpSocket, time::sleep};
 
     use super::*;
 

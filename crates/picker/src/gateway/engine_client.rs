@@ -1,38 +1,21 @@
-//! HTTP client for engines, with pooled connections. A request on a stale connection is retried on a new one. Requests have
-//! generous deadlines, since a completion may take minutes; keep-alive probes detect dead hosts much earlier.
+//! HTTP client for engines, with reused connections. Requests have generous deadlines, since a completion may take minutes;
+//! keep-alive probes detect dead hosts much earlier.
 
-use std::{
-    io,
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{error::Error, net::SocketAddr, sync::Arc, time::Duration};
 
-use http::{Extensions, Request, Response};
+use http::{HeaderValue, Request, Response, Uri};
 use http_server::WriteTimeout;
-use hyper::{
-    body::Incoming,
-    rt::{Read, ReadBufCursor, Write},
-};
-use hyper_util::{
-    client::legacy::{
-        Client, Error,
-        connect::{Connected, Connection, HttpConnector},
-    },
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-};
-use tokio::{net::TcpStream, time::timeout};
+use hyper_util::client::legacy::connect::HttpConnector;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
-use tower::util::MapResponse;
+use tower::Service as _;
 
-use super::{engine_request_body::EngineRequestBody, retry_copy::hold_copy};
-
-/// Idle timeout of pooled connections. vLLM closes idle connections after five seconds.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
+use super::{
+    engine_connection::{ConnectionError, EngineConnection},
+    engine_request_body::EngineRequestBody,
+    engine_response_body::{BorrowedConnection, EngineResponseBody},
+    idle_connections::IdleConnections,
+};
 
 /// Timeout for connecting to an endpoint.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -51,32 +34,34 @@ const KEEP_ALIVE: (Duration, Duration, u32) = (Duration::from_secs(15), Duration
 /// are attributed to the request itself.
 const STALE_CONNECTION_WINDOW: Duration = Duration::from_secs(1);
 
-type Connector = MapResponse<HttpConnector, fn(TokioIo<TcpStream>) -> TrackedConnection>;
-
 /// Sends requests to engines.
 pub(super) struct EngineClient {
-    pooled_client: Client<Connector, EngineRequestBody>,
-    /// Opens a new connection per request, which cannot be stale.
-    unpooled_client: Client<Connector, EngineRequestBody>,
+    connector: HttpConnector,
+    idle_connections: Arc<IdleConnections>,
 }
 
-/// Whether a connection has carried a response. Shared by the connection, its responses and its errors.
-#[derive(Debug, Clone, Default)]
-struct ReusedFlag(Arc<AtomicBool>);
-
-/// A connection that tracks whether it is reused.
-#[derive(Debug)]
-struct TrackedConnection {
-    io: TokioIo<WriteTimeout<TcpStream>>,
-    reused: ReusedFlag,
+/// An engine, and which connection to use.
+#[derive(Debug, Clone)]
+pub(super) struct EngineTarget {
+    pub(super) address: SocketAddr,
+    /// Cancelled when the Pod of the engine is deleted.
+    pub(super) pod_deleted: CancellationToken,
+    /// Whether the request may be sent on a connection that has carried another one. A new connection cannot be stale.
+    pub(super) reuses_connection: bool,
 }
 
 /// Why a request to an engine failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum EngineError {
-    /// The engine cannot be reached, does not read the request, or closed the connection before it responded.
+    /// The engine cannot be reached.
+    #[error("failed to connect: {0}")]
+    Connect(#[source] Box<dyn Error + Send + Sync>),
+    /// The engine does not read the request, or closed the connection before it responded.
     #[error(transparent)]
-    Connection(#[from] Error),
+    Connection(#[from] ConnectionError),
+    /// The engine closed a reused connection at the same time, and has not received the request.
+    #[error("a reused connection failed: {0}")]
+    StaleConnection(#[source] ConnectionError),
     /// The engine did not start to respond within its deadline.
     #[error("no response within {} min", RESPONSE_TIMEOUT.as_secs() / 60)]
     Timeout,
@@ -90,7 +75,7 @@ pub(super) enum EngineError {
 impl EngineError {
     /// Returns whether no connection was established.
     pub(super) fn is_connect(&self) -> bool {
-        matches!(self, Self::Connection(error) if error.is_connect())
+        matches!(self, Self::Connect(_))
     }
 }
 
@@ -106,127 +91,89 @@ impl EngineClient {
         connector.set_keepalive(Some(idle_time));
         connector.set_keepalive_interval(Some(interval));
         connector.set_keepalive_retries(Some(probes));
-        let connector: Connector = MapResponse::new(connector, |io| TrackedConnection::new(io.into_inner()));
-        let mut builder = Client::builder(TokioExecutor::new());
-        builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE_TIMEOUT);
-        let pooled_client = builder.build(connector.clone());
-        Self { pooled_client, unpooled_client: builder.pool_max_idle_per_host(0).build(connector) }
+        Self { connector, idle_connections: Arc::default() }
     }
 
-    /// Sends a request and returns the head of the response. If the engine closed the pooled connection at the same time,
-    /// the engine has not received the request, and it is retried on a new connection.
+    /// Sends a request and returns the response, of which the head has arrived.
     ///
     /// # Errors
     /// The engine cannot be reached, closes the connection before it responds, or does not read the request or respond in time;
-    /// `pod_deleted` is cancelled.
+    /// its Pod is deleted.
     pub(super) async fn send(
         &self,
         request: Request<EngineRequestBody>,
-        pod_deleted: CancellationToken,
-    ) -> Result<Response<Incoming>, EngineError> {
-        let attempt = pod_deleted.run_until_cancelled(self.send_without_deadline(request));
+        target: EngineTarget,
+    ) -> Result<Response<EngineResponseBody>, EngineError> {
+        let pod_deleted = target.pod_deleted.clone();
+        let attempt = pod_deleted.run_until_cancelled(self.send_without_deadline(request, target));
         timeout(RESPONSE_TIMEOUT, attempt).await.map_err(|_| EngineError::Timeout)?.ok_or(EngineError::PodDeleted)?
     }
 
     async fn send_without_deadline(
         &self,
         request: Request<EngineRequestBody>,
-    ) -> Result<Response<Incoming>, EngineError> {
-        let (copy, attempt) = (request.clone(), self.pooled_client.request(request));
-        match hold_copy(copy, STALE_CONNECTION_WINDOW, attempt).await {
-            (Err(error), Some(copy)) if is_on_reused_connection(&error) => {
-                tracing::debug!(%error, "pooled connection was closed, retrying on a new connection");
-                Ok(self.unpooled_client.request(copy).await?)
+        target: EngineTarget,
+    ) -> Result<Response<EngineResponseBody>, EngineError> {
+        let EngineTarget { address, pod_deleted, reuses_connection } = target;
+        let start = Instant::now();
+        let idle_connection = reuses_connection.then(|| self.idle_connections.take(address)).flatten();
+        let mut connection = match idle_connection {
+            Some(connection) => connection,
+            None => self.connect(address).await?,
+        };
+        match connection.send(request).await {
+            Ok(response) => {
+                let idle_connections = Arc::clone(&self.idle_connections);
+                let connection = BorrowedConnection { connection, idle_connections, address, pod_deleted };
+                Ok(response.map(|incoming| EngineResponseBody::new(incoming, connection)))
             }
-            (Err(error), _) => Err(error.into()),
-            (Ok(response), _) => {
-                if let Some(ReusedFlag(reused)) = response.extensions().get() {
-                    reused.store(true, Relaxed);
-                }
-                Ok(response)
+            Err(error) if connection.is_reused && start.elapsed() < STALE_CONNECTION_WINDOW => {
+                Err(EngineError::StaleConnection(error))
             }
+            Err(error) => Err(error.into()),
         }
     }
-}
 
-fn is_on_reused_connection(error: &Error) -> bool {
-    let mut extras = Extensions::new();
-    if let Some(connected) = error.connect_info() {
-        connected.get_extras(&mut extras);
-    }
-    extras.get().is_some_and(|ReusedFlag(reused)| reused.load(Relaxed))
-}
-
-// === impl TrackedConnection ===
-
-impl TrackedConnection {
-    fn new(stream: TcpStream) -> Self {
-        Self { io: TokioIo::new(WriteTimeout::new(stream, WRITE_TIMEOUT)), reused: ReusedFlag::default() }
-    }
-}
-
-impl Connection for TrackedConnection {
-    fn connected(&self) -> Connected {
-        Connected::new().extra(self.reused.clone())
-    }
-}
-
-impl Read for TrackedConnection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_read(context, buffer)
-    }
-}
-
-impl Write for TrackedConnection {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(context)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(context, slices)
+    async fn connect(&self, address: SocketAddr) -> Result<EngineConnection, EngineError> {
+        let authority = address.to_string();
+        let host = HeaderValue::from_str(&authority).map_err(|error| EngineError::Connect(error.into()))?;
+        let uri = Uri::builder().scheme("http").authority(authority).path_and_query("/").build();
+        let uri = uri.map_err(|error| EngineError::Connect(error.into()))?;
+        let stream = self.connector.clone().call(uri).await.map_err(|error| EngineError::Connect(error.into()))?;
+        let stream = WriteTimeout::new(stream.into_inner(), WRITE_TIMEOUT);
+        Ok(EngineConnection::new(stream, host).await?)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use http_body_util::BodyExt as _;
     use rstest::rstest;
-    use tokio::time::{Instant, sleep};
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+        sync::mpsc,
+        time::sleep,
+    };
 
     use super::*;
 
-    /// The kernel accepts the connection and the beginning of the body. Dropping the request does not close the connection
-    /// at once, because hyper sends what it has begun.
+    fn target(address: SocketAddr) -> EngineTarget {
+        EngineTarget { address, pod_deleted: CancellationToken::new(), reuses_connection: true }
+    }
+
+    /// The kernel accepts the connection and the beginning of the body.
     #[rstest]
     #[case::waiting_request(Duration::MAX)]
     #[case::dropped_request(Duration::from_secs(1))]
     #[tokio::test(start_paused = true)]
     async fn body_that_the_engine_does_not_read_is_released(#[case] patience: Duration) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let uri = format!("http://{}/v1/completions", listener.local_addr().unwrap());
+        let target = target(listener.local_addr().unwrap());
         let (body, start) = (Bytes::from(vec![b' '; 64 << 20]), Instant::now());
-        let request = Request::post(uri).body(EngineRequestBody::from(body.clone())).unwrap();
-        if let Ok(result) = timeout(patience, EngineClient::new().send(request, CancellationToken::new())).await {
+        let request = Request::post("/v1/completions").body(EngineRequestBody::from(body.clone())).unwrap();
+        if let Ok(result) = timeout(patience, EngineClient::new().send(request, target)).await {
             assert!(matches!(result, Err(EngineError::Connection(_))), "{result:?}");
             assert!((60..65).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
         }
@@ -238,10 +185,94 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn engine_that_does_not_respond_times_out() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let uri = format!("http://{}/v1/completions", listener.local_addr().unwrap());
+        let target = target(listener.local_addr().unwrap());
         let start = Instant::now();
-        let request = Request::post(uri).body(EngineRequestBody::from(Bytes::from_static(b"{}"))).unwrap();
-        let error = EngineClient::new().send(request, CancellationToken::new()).await.unwrap_err();
+        let request =
+            Request::post("/v1/completions").body(EngineRequestBody::from(Bytes::from_static(b"{}"))).unwrap();
+        let error = EngineClient::new().send(request, target).await.unwrap_err();
         assert_eq!((error.to_string().as_str(), start.elapsed()), ("no response within 30 min", RESPONSE_TIMEOUT));
+    }
+
+    /// Accepts connections and responds on each of them to requests with an empty body. Returns a receiver of the number of
+    /// requests of each closed connection.
+    async fn start_engine() -> (SocketAddr, mpsc::UnboundedReceiver<usize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (closed, receiver) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let closed = closed.clone();
+                tokio::spawn(async move {
+                    let (mut requests, mut received) = (0, Vec::new());
+                    while stream.read_buf(&mut received).await.is_ok_and(|length| length > 0) {
+                        if received.ends_with(b"\r\n\r\n") {
+                            requests += 1;
+                            received.clear();
+                            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await.unwrap();
+                        }
+                    }
+                    closed.send(requests).unwrap();
+                });
+            }
+        });
+        (address, receiver)
+    }
+
+    async fn send(client: &EngineClient, target: &EngineTarget) {
+        let request = Request::post("/v1/completions").body(EngineRequestBody::from(Bytes::new())).unwrap();
+        let response = client.send(request, target.clone()).await.unwrap();
+        assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "{}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_is_reused_until_it_is_idle_for_too_long() {
+        let (address, mut closed) = start_engine().await;
+        let (client, target) = (EngineClient::new(), target(address));
+        for _ in 0..3 {
+            send(&client, &target).await;
+        }
+        assert_eq!(closed.recv().await, Some(3));
+        send(&client, &target).await;
+        drop(client);
+        assert_eq!(closed.recv().await, Some(1));
+    }
+
+    #[tokio::test]
+    async fn connection_of_a_deleted_pod_is_not_reused() {
+        let (address, mut closed) = start_engine().await;
+        let (client, old) = (EngineClient::new(), target(address));
+        send(&client, &old).await;
+        old.pod_deleted.cancel();
+        send(&client, &target(address)).await;
+        assert_eq!(closed.recv().await, Some(1), "the connection is closed");
+    }
+
+    #[tokio::test]
+    async fn new_connection_is_used_if_it_is_required() {
+        let (address, mut closed) = start_engine().await;
+        let (client, target) = (EngineClient::new(), target(address));
+        send(&client, &target).await;
+        send(&client, &EngineTarget { reuses_connection: false, ..target }).await;
+        drop(client);
+        assert_eq!([closed.recv().await, closed.recv().await], [Some(1), Some(1)]);
+    }
+
+    /// The rest of the request would be read as the next one.
+    #[tokio::test]
+    async fn connection_whose_request_was_not_read_is_closed() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (client, target) = (EngineClient::new(), target(listener.local_addr().unwrap()));
+        let engine = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.read_u8().await.unwrap();
+            stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 2\r\n\r\n{}").await.unwrap();
+            // The end of the connection, before the end of the body.
+            tokio::io::copy(&mut stream, &mut tokio::io::sink()).await.unwrap_or_default()
+        };
+        let body = Bytes::from(vec![b' '; 64 << 20]);
+        let request = Request::post("/v1/completions").body(EngineRequestBody::from(body.clone())).unwrap();
+        let request = async { client.send(request, target).await.unwrap().into_body().collect().await.unwrap() };
+        let (received, _) = tokio::join!(engine, request);
+        assert!(received < body.len() as u64, "{received} bytes");
     }
 }

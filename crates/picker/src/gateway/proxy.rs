@@ -2,13 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_server::BodyMemory;
 use hyper::body::Incoming;
 
 use super::{
-    engine_client::{EngineClient, EngineError},
+    engine_client::{EngineClient, EngineError, EngineTarget},
     engine_request_body::EngineRequestBody,
+    engine_response_body::EngineResponseBody,
     event_stream::Api,
     forwarded_headers::forwarded_headers,
     models,
@@ -132,11 +133,19 @@ impl Proxy {
             Some(model) => model_rewrite::replace_model(&body, &request.model.span, &model.engine_model).into(),
             None => EngineRequestBody::from(body),
         };
+        let mut reuses_connection = true;
         loop {
             let address = permit.selection.result.endpoint.address;
+            let target =
+                EngineTarget { address: permit.destination(), pod_deleted: permit.pod_deleted(), reuses_connection };
             let attempt = upstream_request(&request, &body, &permit, rewritten.is_some());
-            let attempt = self.engine_client.send(attempt, permit.pod_deleted());
+            let attempt = self.engine_client.send(attempt, target);
             let (result, copy) = hold_copy(body, RETRY_WINDOW, attempt).await;
+            if let (Err(error @ EngineError::StaleConnection(_)), Some(copy)) = (&result, &copy) {
+                tracing::debug!(%address, %error, "retrying on a new connection");
+                (body, reuses_connection) = (copy.clone(), false);
+                continue;
+            }
             permit.record_outcome(outcome(&result));
             match result {
                 Ok(response)
@@ -165,6 +174,7 @@ impl Proxy {
                 }
             }
             body = copy.ok_or_else(OpenAiError::engine_failed)?;
+            reuses_connection = true;
             self.scheduler.retry(&mut permit)?;
         }
     }
@@ -172,7 +182,7 @@ impl Proxy {
     /// Returns the response for the client, with its name of the model if that was `rewritten`.
     fn downstream_response(
         &self,
-        response: Response<Incoming>,
+        response: Response<EngineResponseBody>,
         rewritten: Option<&RewrittenModel>,
         api: Api,
         mut permit: Permit,
@@ -198,7 +208,7 @@ impl Proxy {
     }
 }
 
-fn outcome(result: &Result<Response<Incoming>, EngineError>) -> RequestOutcome {
+fn outcome(result: &Result<Response<EngineResponseBody>, EngineError>) -> RequestOutcome {
     match result {
         Ok(response) => RequestOutcome::Responded(response.status()),
         Err(error) if error.is_connect() => RequestOutcome::NotConnected,
@@ -221,12 +231,7 @@ fn upstream_request(
     let (result, primary_port) = (&permit.selection.result, permit.route.pool.scheduling.policy().primary_port);
     let mut request = Request::new(body.clone());
     *request.method_mut() = Method::POST;
-    *request.uri_mut() = Uri::builder()
-        .scheme("http")
-        .authority(permit.destination().to_string())
-        .path_and_query(original.path.as_str())
-        .build()
-        .unwrap_or_default();
+    *request.uri_mut() = original.path.parse().unwrap_or_default();
     let mut headers = forwarded_headers(&original.headers);
     for name in [header::HOST, header::CONTENT_LENGTH, header::EXPECT] {
         headers.remove(name);

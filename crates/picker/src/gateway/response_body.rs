@@ -7,10 +7,10 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
-use hyper::body::Incoming;
 
 use super::{
     engine_body::{EngineBody, EngineBodyError},
+    engine_response_body::EngineResponseBody,
     event_stream::{Api, EventStream},
 };
 use crate::{
@@ -31,7 +31,7 @@ enum Content {
 
 /// Body from an engine.
 struct UpstreamBody {
-    incoming: EngineBody<Incoming>,
+    incoming: EngineBody<EngineResponseBody>,
     restorer: Option<ModelRestorer>,
     /// Ends an event stream that fails with an error event.
     event_stream: Option<EventStream>,
@@ -51,7 +51,7 @@ impl ResponseBody {
     /// Returns the body of an engine. `restorer` changes it if the model was rewritten; `event_stream` is the API of an event
     /// stream.
     pub(super) fn upstream(
-        incoming: Incoming,
+        incoming: EngineResponseBody,
         restorer: Option<ModelRestorer>,
         event_stream: Option<Api>,
         permit: Permit,
