@@ -84,7 +84,8 @@ async fn serve_connection(
 ) {
     let service = service_fn(move |request| {
         let proxy = Arc::clone(&proxy);
-        async move { Ok::<_, std::convert::Infallible>(proxy.handle(request).await) }
+        // The future is large, and the server moves it several times.
+        Box::pin(async move { Ok::<_, std::convert::Infallible>(proxy.handle(request).await) })
     });
     http_server::serve_connection(stream, service, ConnectionLimits::default(), shutdown).await;
 }

@@ -119,7 +119,8 @@ impl EngineClient {
         let idle_connection = reuses_connection.then(|| self.idle_connections.take(address)).flatten();
         let mut connection = match idle_connection {
             Some(connection) => connection,
-            None => self.connect(address).await?,
+            // Most requests reuse a connection; boxed, the rest of their futures is small.
+            None => Box::pin(self.connect(address)).await?,
         };
         match connection.send(request).await {
             Ok(response) => {
