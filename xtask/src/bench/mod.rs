@@ -59,7 +59,11 @@ fn benchmarks() -> Result<Vec<Benchmark>> {
     Ok(vec![
         Benchmark { name: "up", programs: vec![ostler()], run: up::run },
         Benchmark { name: "examples", programs: functions, run: examples::run },
-        Benchmark { name: "gateway", programs: vec![ostler(), serve.clone(), gateway_load], run: gateway::run },
+        Benchmark {
+            name: "gateway",
+            programs: vec![ostler(), serve.clone(), load.clone(), gateway_load],
+            run: gateway::run,
+        },
         Benchmark { name: "load", programs: vec![serve.clone(), load], run: load::run },
         Benchmark { name: "scale", programs: vec![ostler(), serve, example("operator", "scale")], run: scale::run },
         Benchmark { name: "scheduling", programs: vec![example("picker", "scheduling")], run: scheduling::run },
