@@ -8,7 +8,10 @@ use std::{
     thread,
 };
 
-use crate::{MODEL, Result};
+use crate::result::Result;
+
+/// Model that the engines serve.
+pub(crate) const MODEL: &str = "base";
 
 /// Size of the receive buffer of a connection in bytes.
 const BUFFER_BYTES: usize = 64 * 1024;

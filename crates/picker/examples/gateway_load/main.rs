@@ -9,14 +9,12 @@
 mod engines;
 mod objects;
 mod requests;
+mod result;
 mod workload;
 
 use std::{io::Write as _, time::Duration};
 
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
-
-/// Model name of all requests.
-const MODEL: &str = "base";
+use result::Result;
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

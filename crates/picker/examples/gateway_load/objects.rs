@@ -9,7 +9,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::Result;
+use crate::result::Result;
 
 const NAMESPACE: &str = "default";
 

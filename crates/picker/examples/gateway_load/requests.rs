@@ -9,7 +9,7 @@ use std::{
 
 use fastrand::Rng;
 
-use crate::{Result, workload::Workload};
+use crate::{result::Result, workload::Workload};
 
 /// Number of clients, each with one connection.
 const CLIENTS: u64 = 64;

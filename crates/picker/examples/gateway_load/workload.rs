@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 
-use crate::MODEL;
+use crate::engines::MODEL;
 
 /// Number of documents that requests share.
 const DOCUMENTS: usize = 16;
