@@ -184,8 +184,12 @@ pub(crate) fn interruptions(workloads: &[PlannedWorkload], user_strategies: &BTr
 /// Returns whether the Deployment has never had another Pod template, so that its rollout replaces no Pods.
 fn is_first_rollout(deployment: &Value) -> bool {
     let revision = &deployment["metadata"]["annotations"][DEPLOYMENT_REVISION];
-    // The controller counts a new template only once it observes it.
-    revision.as_str().is_none_or(|revision| revision == "1") && Progress::from_workload(deployment).observed
+    let progress = Progress::from_workload(deployment);
+    // The controller counts a new template only once it observes it, and with strategy Recreate only once all old Pods have
+    // stopped. Until then, no replica has the new template.
+    let waits_for_old_pods =
+        progress.updated == 0 && RolloutStrategy::from_deployment(deployment) == RolloutStrategy::Recreate;
+    revision.as_str().is_none_or(|revision| revision == "1") && progress.observed && !waits_for_old_pods
 }
 
 /// Returns the existing Deployments whose strategy no user sets.
@@ -312,21 +316,24 @@ mod tests {
         assert_eq!(RolloutStrategy::choose(current, phase, replicas, capacity), expected);
     }
 
-    /// Columns: revision of the Deployment, generation that its controller observed of generation 2, expected announcement.
+    /// Columns: revision of the Deployment, generation that its controller observed of generation 2, replicas with the current
+    /// template, expected announcement.
     #[rstest]
-    #[case::waits_for_its_first_pod("1", 2, false)]
-    #[case::template_changed_now("1", 1, true)]
-    #[case::replaces_pods("2", 2, true)]
+    #[case::waits_for_its_first_pod("1", 2, 1, false)]
+    #[case::template_changed_now("1", 1, 1, true)]
+    #[case::recreated_pods_stop("1", 2, 0, true)]
+    #[case::replaces_pods("2", 2, 1, true)]
     fn new_deployment_interrupts_nothing(
         #[case] revision: &str,
         #[case] observed_generation: i64,
+        #[case] updated_replicas: i64,
         #[case] expected: bool,
     ) {
         let metadata = json!({
             "name": "chat", "namespace": "n", "generation": 2, "annotations": {DEPLOYMENT_REVISION: revision}
         });
         let deployment = json!({"kind": "Deployment", "metadata": metadata, "spec": {"strategy": Recreate.to_json()},
-            "status": {"observedGeneration": observed_generation, "replicas": 1, "updatedReplicas": 1}});
+            "status": {"observedGeneration": observed_generation, "replicas": 1, "updatedReplicas": updated_replicas}});
         let workload = PlannedWorkload::new(deployment.clone(), Some(deployment), Vec::new());
         assert_eq!(!interruptions(&[workload], &BTreeSet::new()).is_empty(), expected);
     }

@@ -170,6 +170,9 @@ async fn first_revision_that_crashes_is_replaced() {
     cluster.wait_for("the crash", &has_crashed).await;
     set_runtime_image(&cluster, "example.com/any:3");
     wait_for_image(&cluster, "example.com/any:3", 1).await;
+    let announcements =
+        cluster.server.list("events").into_iter().filter(|event| event["reason"] == "NoFreeAccelerators");
+    assert_eq!(announcements.count(), 1, "the condition remains while the old Pod stops");
 }
 
 /// No Pod of an earlier template stops, so there is nothing to announce.
