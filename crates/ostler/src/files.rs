@@ -71,10 +71,11 @@ pub(crate) fn read_valid(paths: &[PathBuf]) -> Result<Vec<Document>> {
     for document in &documents {
         let (errors, warnings): (Vec<_>, Vec<_>) =
             lint_document(document).into_iter().partition(|finding| finding.severity == Severity::Error);
+        // A warning may name the cause of the error, such as a misspelled field.
+        warnings.iter().for_each(|warning| output::print_message(&warning.render(document)));
         if let Some(error) = errors.into_iter().next() {
             return Err(error.into_manifest_error(document).into());
         }
-        warnings.iter().for_each(|warning| output::print_message(&warning.render(document)));
     }
     Ok(documents)
 }

@@ -24,6 +24,20 @@ fn up_rejects(#[case] manifest: &str, #[case] expected: &str) {
     assert!(error.contains(expected), "{error}");
 }
 
+/// The misspelled field is the cause of the error.
+#[test]
+fn error_follows_the_warning_about_a_misspelled_field() {
+    let directory = TempDirectory::new();
+    let manifest =
+        "apiVersion: ome.io/v1beta1\nkind: InferenceService\nmetadata: {name: x}\nspec: {modle: {name: m}}\n";
+    let file = directory.file("f.yaml", manifest);
+    let (stdout, stderr, code) = outcome(&ostler(&["plan", "-f", &file]).output().unwrap());
+    assert_eq!((stdout.as_str(), code), ("", Some(1)));
+    let (warning, error) = stderr.split_once("error: ").unwrap_or_else(|| panic!("{stderr}"));
+    assert!(warning.contains("unknown field `modle`") && warning.contains("did you mean `model`?"), "{stderr}");
+    assert!(error.contains("no model, runtime or engine container is set"), "{stderr}");
+}
+
 /// A rejected node ends the start, which would otherwise continue without it.
 #[test]
 fn up_rejects_nodes() {
