@@ -3,7 +3,10 @@
 mod components;
 mod observations;
 
-use cluster::{Condition, ConditionStatus, EventPolicy, find_condition, generation, metadata_field, render_conditions};
+use cluster::{
+    Condition, ConditionStatus, EventPolicy, find_condition, generation, kind_and_name, metadata_field,
+    render_conditions,
+};
 use decide::code::runtime::NO_ELIGIBLE_ACCELERATOR;
 use jiff::Timestamp;
 use plan::labels::COMPONENT;
@@ -205,8 +208,7 @@ fn workloads_ready(
     includes_component: impl Fn(&str) -> bool,
 ) -> Condition {
     if !observations.plan.feasible {
-        let message = "No workload is created until a runtime and its accelerators are resolved";
-        return ConditionReason::NotPlanned.condition(type_, false, message);
+        return ConditionReason::NotPlanned.condition(type_, false, not_planned_message(observations.workloads));
     }
     if let Some(failure) = apply_failure(observations.applied, |_| true) {
         return ConditionReason::from(&failure).condition(type_, false, failure.to_string());
@@ -238,6 +240,17 @@ fn workloads_ready(
             }
         }
         None => ConditionReason::AllReady.condition(type_, true, "All workloads are ready"),
+    }
+}
+
+/// Returns a sentence about the existing workloads of a service whose plan is infeasible.
+fn not_planned_message(existing: &[PlannedWorkload]) -> String {
+    const UNTIL: &str = "until a runtime and its accelerators are resolved";
+    let names: Vec<String> = existing.iter().map(|workload| kind_and_name(&workload.planned)).collect();
+    match names.as_slice() {
+        [] => format!("No workload is created {UNTIL}"),
+        [name] => format!("{name} retains its previous spec {UNTIL}"),
+        names => format!("{} retain their previous specs {UNTIL}", names.join(" and ")),
     }
 }
 

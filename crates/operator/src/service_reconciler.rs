@@ -81,7 +81,7 @@ struct AppliedPlan {
     waiting: WaitingUpdates,
     replacement: Replacement,
     surge_replicas: SurgeReplicas,
-    /// The Services that were applied.
+    /// The Services that were applied, or that exist if the plan is infeasible.
     services: Vec<Value>,
 }
 
@@ -242,7 +242,9 @@ async fn report_not_planned(
 /// delete a working engine.
 async fn apply_plan(context: &Context, service: &Value, plan: &ServicePlan) -> Result<AppliedPlan, Error> {
     if !plan.feasible {
-        return Ok(AppliedPlan::default());
+        let services = context.stores.list_owned_by(SERVICE, service);
+        let services = services.iter().map(|existing| Value::clone(existing)).collect();
+        return Ok(AppliedPlan { services, ..AppliedPlan::default() });
     }
     let existing_revisions = revisions::existing_revisions(&context.stores, service);
     let is_ome = service["apiVersion"] == OME_SERVICE.api_version();
@@ -332,8 +334,8 @@ fn report(
     applied_plan: &AppliedPlan,
 ) -> StatusReport {
     let plan = &selection.plan;
-    // With an infeasible plan, the existing workloads of a role-based service keep running.
-    let workloads = match plan.feasible || kind != FUSIONINFER_SERVICE {
+    // With an infeasible plan, the existing workloads continue to run.
+    let workloads = match plan.feasible {
         true => workload_reader(context).planned_workloads(service, &plan.objects),
         false => workload_reader(context).existing_workloads(service),
     };

@@ -12,8 +12,8 @@
 //! - parts of a topology: `owner`, `role` (with `replicas`), `gang`, `pool_target`, `router`; then `topology` itself; `labels`
 //!   and `names` of objects;
 //! - input: `runtime`, `class`, `claims`, `snapshot`; `demand` and `supply` read the input of a decision from them;
-//! - Pods: `pod` (with `template`), `launch` (commands), `engine_container`, `serving_port`, `runner` (merged containers), `multinode`,
-//!   `model_files`, `probe`;
+//! - Pods: `pod` (with `template`), `launch` (commands), `engine_container`, `container_ports`, `serving_port`, `runner` and
+//!   `port_override` (merged containers), `multinode`, `model_files`, `probe`;
 //! - topologies: `components` for `ome.io` (with `selection`), `roles` for `fusioninfer.io`;
 //! - `render` converts a topology into objects;
 //! - `service_plan` calls all of them.
@@ -43,6 +43,7 @@ mod claims;
 mod class;
 pub mod code;
 mod components;
+mod container_ports;
 mod current_selection;
 mod decision_record;
 mod demand;
@@ -57,7 +58,7 @@ mod owner;
 mod plan_error;
 mod pod;
 mod pool_target;
-mod port_names;
+mod port_override;
 mod probe;
 mod render;
 mod replicas;

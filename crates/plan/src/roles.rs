@@ -8,6 +8,7 @@ use decide::Warning;
 use serde_json::Value;
 
 use crate::code;
+use crate::container_ports::{DuplicatePortName, duplicate_port_name, invalid_port};
 use crate::engine_container::engine_container;
 use crate::gang::{self, PodGroupSchema, VOLCANO, set_scheduler};
 use crate::labels;
@@ -17,7 +18,6 @@ use crate::names::LeaderWorkerSetNames;
 use crate::owner::Owner;
 use crate::plan_error::PlanError;
 use crate::pool_target::PoolTarget;
-use crate::port_names::{DuplicatePortName, duplicate_port_name};
 use crate::replicas::ReplicaRange;
 use crate::role::{Role, Workload};
 use crate::router::{self, Router};
@@ -214,6 +214,9 @@ fn validated_template(role: &ApiRole) -> Result<(Value, u16), PlanError> {
             .and_then(|containers| containers.iter().position(|other| other == container))
             .unwrap_or_default();
         return Err(invalid(&format!("template.spec.containers[{index}].image: required")));
+    }
+    if let Some(message) = invalid_port(&template["spec"]) {
+        return Err(invalid(&format!("template: {message}")));
     }
     if let Some(DuplicatePortName { container, name, ports: [first, second] }) = duplicate_port_name(&template["spec"])
     {

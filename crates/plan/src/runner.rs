@@ -14,6 +14,7 @@ use crate::accelerator_request::requested_accelerators;
 use crate::code;
 use crate::plan_error::PlanError;
 use crate::pod;
+use crate::port_override::follow_port_flag;
 
 /// Sources of one component, in order of increasing precedence.
 #[derive(Debug, Clone)]
@@ -57,14 +58,9 @@ const SEPARATELY_MERGED_FIELDS: [&str; 4] = ["command", "args", "env", "resource
 
 /// Merges the container. The caller completes name, ports and probes.
 pub(crate) fn merge_container(layers: &Layers<'_>, warnings: &mut Vec<Warning>) -> MergedContainer {
-    let (runtime, service) = (runner(layers.runtime), runner(layers.service));
+    let (mut runtime, service) = (runner(layers.runtime), runner(layers.service));
     let empty = ClassConfiguration::default();
     let class_configuration = layers.accelerators.map_or(&empty, |accelerators| &accelerators.configuration);
-    let (mut merged, mut settings) = merge_other_fields(&Sources {
-        runtime: &runtime,
-        configuration: &class_configuration.runner,
-        service: &service,
-    });
     let command_lines = Sources {
         runtime: command_line(&runtime),
         configuration: configuration_command_line(class_configuration),
@@ -83,6 +79,13 @@ pub(crate) fn merge_container(layers: &Layers<'_>, warnings: &mut Vec<Warning>) 
         warnings.push(Warning::new(decide::code::warning::ACCELERATOR_ARGS_NOT_APPLIED, message));
     }
     warnings.extend(merged_command.warnings);
+    let CommandLine { command, args } = &merged_command.command_line;
+    follow_port_flag(&mut runtime, &json!({"command": command, "args": args}));
+    let (mut merged, mut settings) = merge_other_fields(&Sources {
+        runtime: &runtime,
+        configuration: &class_configuration.runner,
+        service: &service,
+    });
     settings.extend(merged_command.settings);
     let (runtime_env, service_env) = (items(&runtime, "env"), items(&service, "env"));
     let variables = decide::merge_env(&Sources {

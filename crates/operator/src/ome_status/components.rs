@@ -1,5 +1,7 @@
 //! Computes `status.components` of an `ome.io` InferenceService.
 
+use std::collections::BTreeSet;
+
 use cluster::metadata_field;
 use decide::ComponentDecision;
 use plan::labels::COMPONENT;
@@ -7,24 +9,54 @@ use serde_json::{Map, Value, json};
 
 use super::observations::OmeObservations;
 use crate::readiness::Progress;
-use crate::workloads::LiveWorkload;
+use crate::workloads::PlannedWorkload;
 
 /// Returns the components with counts from the workloads, the accelerator class from the plan and the URL from the
-/// Service.
+/// Service. With an infeasible plan, they are those of the existing workloads.
 pub(super) fn components(observations: &OmeObservations<'_>) -> Map<String, Value> {
+    if !observations.plan.feasible {
+        let names: BTreeSet<&str> = observations.workloads.iter().filter_map(component_name).collect();
+        return names.into_iter().map(|name| (name.to_owned(), retained_component(observations, name))).collect();
+    }
     let planned = observations.plan.components.iter();
     planned.map(|(name, decision)| (name.clone(), component(observations, name, decision))).collect()
 }
 
+fn component_name(workload: &PlannedWorkload) -> Option<&str> {
+    workload.planned["metadata"]["labels"][COMPONENT].as_str()
+}
+
+/// Returns the recorded component with the current counts of its workloads.
+fn retained_component(observations: &OmeObservations<'_>, name: &str) -> Value {
+    let mut component = match &observations.service["status"]["components"][name] {
+        Value::Object(recorded) => Value::Object(recorded.clone()),
+        _ => json!({}),
+    };
+    let progress = component_progress(observations, name);
+    component["replicas"] = progress.iter().map(|replicas| replicas.desired).sum::<i64>().into();
+    component["readyReplicas"] = progress.iter().map(|replicas| replicas.ready).sum::<i64>().into();
+    if let Some(url) = component_url(observations, name) {
+        component["url"] = url.into();
+    }
+    component
+}
+
+/// Returns the progress of each existing workload of a component.
+fn component_progress(observations: &OmeObservations<'_>, name: &str) -> Vec<Progress> {
+    let workloads = observations.workloads.iter().filter(|workload| component_name(workload) == Some(name));
+    let live = workloads.filter_map(|workload| workload.live.as_ref());
+    live.map(|workload| Progress::from_workload(&workload.object)).collect()
+}
+
+fn component_url(observations: &OmeObservations<'_>, name: &str) -> Option<String> {
+    let objects = observations.services.iter().chain(&observations.plan.objects);
+    let is_of_component = |object: &&Value| object["metadata"]["labels"][COMPONENT] == name;
+    objects.filter(|object| object["kind"] == "Service").filter(is_of_component).find_map(url)
+}
+
 fn component(observations: &OmeObservations<'_>, name: &str, decision: &ComponentDecision) -> Value {
     let is_of_component = |object: &Value| object["metadata"]["labels"][COMPONENT] == name;
-    let live: Vec<&LiveWorkload> = observations
-        .workloads
-        .iter()
-        .filter(|workload| is_of_component(&workload.planned))
-        .filter_map(|workload| workload.live.as_ref())
-        .collect();
-    let progress: Vec<Progress> = live.iter().map(|workload| Progress::from_workload(&workload.object)).collect();
+    let progress = component_progress(observations, name);
     // Until the workloads exist, other services must know how many replicas will use accelerators.
     let desired = match progress.as_slice() {
         [] => i64::from(decision.replicas),
@@ -43,8 +75,7 @@ fn component(observations: &OmeObservations<'_>, name: &str, decision: &Componen
     if !decision.variants.is_empty() {
         component["variants"] = json!(decision.variants);
     }
-    let objects = observations.services.iter().chain(&observations.plan.objects);
-    if let Some(url) = objects.filter(|object| object["kind"] == "Service" && is_of_component(object)).find_map(url) {
+    if let Some(url) = component_url(observations, name) {
         component["url"] = url.into();
     }
     component

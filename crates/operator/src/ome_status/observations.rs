@@ -17,12 +17,12 @@ pub(crate) struct OmeObservations<'a> {
     pub(crate) better_plan: Option<&'a ServicePlan>,
     /// Why `plan` waits for capacity, and what other classes cost.
     pub(crate) full_class: Option<&'a str>,
-    /// The workloads of the service.
+    /// The planned workloads of the service; the existing ones if the plan is infeasible.
     pub(crate) workloads: &'a [PlannedWorkload],
     /// The results of applying the planned objects.
     pub(crate) applied: &'a [ApplyResult],
     /// Replacement of workloads of another kind or name.
     pub(crate) replacement: &'a Replacement,
-    /// The Services that were applied.
+    /// The Services that were applied; the existing ones if the plan is infeasible.
     pub(crate) services: &'a [Value],
 }

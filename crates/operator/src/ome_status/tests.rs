@@ -131,6 +131,33 @@ fn infeasible_plan_emits_one_warning_and_its_recovery_an_event() {
     assert_eq!(events(&service, &plan(), &[workload(1, vec![])]).0, ["Normal Selected", "Normal Ready"]);
 }
 
+/// After an invalid edit, the status describes the workloads that continue to run.
+#[test]
+fn infeasible_plan_retains_the_components_of_existing_workloads() {
+    let (mut service, plan, workloads) = (service(), infeasible_plan(), [workload(1, vec![])]);
+    let accelerator = json!({"acceleratorClass": "h100"});
+    service["status"]["components"] = json!({"engine": {"readyReplicas": 0, "selectedAccelerator": accelerator}});
+    let live_service = json!({"kind": "Service", "metadata": {"name": "chat-engine", "namespace": "n",
+        "labels": {"component": "engine"}}, "spec": {"ports": [{"port": 8080}]}});
+    let observations = OmeObservations {
+        service: &service,
+        plan: &plan,
+        better_plan: None,
+        full_class: None,
+        workloads: &workloads,
+        applied: &[],
+        replacement: &Replacement::default(),
+        services: &[live_service],
+    };
+    let StatusReport { conditions, status, .. } = report(&observations, Timestamp::UNIX_EPOCH);
+    let url = "http://chat-engine.n.svc.cluster.local:8080";
+    let engine = json!({"replicas": 1, "readyReplicas": 1, "selectedAccelerator": accelerator, "url": url});
+    assert_eq!((&status["components"], &status["url"]), (&json!({"engine": engine}), &json!(url)));
+    let message =
+        "Deployment n/chat-engine retains its previous spec until a runtime and its accelerators are resolved";
+    assert_eq!(conditions[2].message, message);
+}
+
 #[test]
 fn reports_better_plan() {
     let (service, plan, better_plan) =

@@ -156,7 +156,7 @@ impl RoleBuilder<'_> {
         self.mount_model(&mut spec, &mut container);
         let spec = pod_spec::assemble(container, spec, owner, warnings);
         let runtime = self.input.runtime.map(|runtime| runtime.name);
-        pod_spec::check_port_names(&spec, &layers, self.component(), runtime)?;
+        pod_spec::check_ports(&spec, &layers, self.component(), runtime)?;
         let metadata =
             metadata::pod_metadata(self.input, &specs.runtime, &specs.service, replica_set, &self.selector());
         warnings.extend(metadata::overridden_labels_warning(&specs.service, self.component(), &metadata));

@@ -4,11 +4,11 @@ use decide::{Setting, Warning};
 use serde_json::{Map, Value, json};
 
 use crate::code;
+use crate::container_ports::{duplicate_port_name, has_port, invalid_port};
 use crate::launch;
 use crate::owner::Owner;
 use crate::plan_error::PlanError;
 use crate::pod;
-use crate::port_names::{duplicate_port_name, has_port};
 use crate::runner::{self, Layers};
 
 /// Default port of a component, as in upstream OME.
@@ -58,16 +58,19 @@ pub(super) fn assemble(container: Value, mut spec: Value, owner: &Owner, warning
     spec
 }
 
-/// Checks that the ports of each container have different names. `runtime` is the name of the runtime.
+/// Checks the ports of each container. `runtime` is the name of the runtime.
 ///
 /// # Errors
-/// Two ports of a container have the same name. The message names the sources of both.
-pub(super) fn check_port_names(
+/// A port has an invalid number, or two ports of a container have the same name. The message names the sources of both.
+pub(super) fn check_ports(
     spec: &Value,
     layers: &Layers<'_>,
     component: &str,
     runtime: Option<&str>,
 ) -> Result<(), PlanError> {
+    if let Some(message) = invalid_port(spec) {
+        return Err(PlanError::new(code::error::INVALID_SERVICE, format!("{component}: {message}")));
+    }
     let Some(duplicate) = duplicate_port_name(spec) else { return Ok(()) };
     let (container, name) = (duplicate.container.as_str(), duplicate.name.as_str());
     let is_main = spec["containers"][0]["name"] == container;

@@ -49,7 +49,7 @@ pub(super) fn router_role(
     pod_spec::default_termination_message_policy(&mut container);
     let spec = pod_spec::merge_fields(&layers, &mut settings, warnings)?;
     let spec = pod_spec::assemble(container, spec, owner, warnings);
-    pod_spec::check_port_names(&spec, &layers, ROUTER, input.runtime.map(|runtime| runtime.name))?;
+    pod_spec::check_ports(&spec, &layers, ROUTER, input.runtime.map(|runtime| runtime.name))?;
     let selector = selector(owner, ROUTER);
     let mut labels = selector.clone();
     labels.extend(owner.queue_label());
