@@ -1,12 +1,13 @@
 //! The groups of a LeaderWorkerSet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use apimachinery::{object, pod};
 use serde_json::Value;
 
 use super::labels::{GROUP_INDEX, NAME, REVISION, SIZE, WORKER_INDEX};
+use super::rolling_update::GroupState;
 use super::spec::LeaderWorkerSetSpec;
 use crate::workloads::action::BURST_REPLICAS;
 
@@ -17,9 +18,8 @@ pub(super) struct Group {
     pub(super) workers: Vec<Arc<Value>>,
 }
 
-/// Returns the existing groups, and the first missing ones of the groups with index `0..replicas`: as many as one burst
-/// can create. Sorted by index.
-pub(super) fn groups(spec: &LeaderWorkerSetSpec<'_>, pods: &[Arc<Value>]) -> Vec<Group> {
+/// Returns the existing groups, sorted by index.
+pub(super) fn existing_groups(spec: &LeaderWorkerSetSpec<'_>, pods: &[Arc<Value>]) -> Vec<Group> {
     let mut groups: BTreeMap<i64, Group> = BTreeMap::new();
     let has_set_label =
         |pod: &&Arc<Value>| object::namespace(pod) == spec.namespace && object::label(pod, NAME) == Some(spec.name);
@@ -33,10 +33,16 @@ pub(super) fn groups(spec: &LeaderWorkerSetSpec<'_>, pods: &[Arc<Value>]) -> Vec
             group.leader = Some(Arc::clone(pod));
         }
     }
-    let missing: Vec<i64> =
-        (0..spec.replicas).filter(|index| !groups.contains_key(index)).take(BURST_REPLICAS).collect();
-    groups.extend(missing.into_iter().map(|index| (index, Group::empty(index))));
     groups.into_values().collect()
+}
+
+/// Adds the first missing ones of the groups with index `0..count`: as many as one burst can create. Sorted by index.
+pub(super) fn with_missing_groups(mut groups: Vec<Group>, count: i64) -> Vec<Group> {
+    let existing: BTreeSet<i64> = groups.iter().map(|group| group.index).collect();
+    let missing = (0..count).filter(|index| !existing.contains(index)).take(BURST_REPLICAS);
+    groups.extend(missing.map(Group::empty));
+    groups.sort_by_key(|group| group.index);
+    groups
 }
 
 /// Whether a set with this name or the leader of the group controls the Pod; anyone can copy the labels. Pods of a deleted
@@ -72,6 +78,16 @@ impl Group {
     /// Whether the leader has the current revision.
     pub(super) fn is_current(&self, spec: &LeaderWorkerSetSpec<'_>) -> bool {
         self.leader.as_ref().is_some_and(|leader| !object::is_deleting(leader) && revision_of(leader) == spec.revision)
+    }
+
+    /// Returns the state for a rolling update.
+    pub(super) fn state(&self, spec: &LeaderWorkerSetSpec<'_>) -> GroupState {
+        GroupState { index: self.index, is_ready: self.is_ready(), is_outdated: self.is_outdated(spec) }
+    }
+
+    /// Whether the leader has an earlier revision. A group that is recreated because it is broken is not outdated.
+    pub(super) fn is_outdated(&self, spec: &LeaderWorkerSetSpec<'_>) -> bool {
+        self.leader.as_ref().is_some_and(|leader| revision_of(leader) != spec.revision)
     }
 
     /// Whether the leader and all workers are active and ready.

@@ -7,14 +7,15 @@
 //! with the address of the leader when a container starts (`node_agent`).
 //!
 //! Differences from the real controller: the LeaderWorkerSet and the leader Pod own Pods directly, without
-//! StatefulSets; `maxSurge` is ignored (an update replaces `maxUnavailable` groups at a time, at least one);
-//! subgroups and volume claim templates are not supported; the value of `group-key` is a different hash.
+//! StatefulSets; a group that is recreated gets the current template, also if an update has not reached it; subgroups
+//! and volume claim templates are not supported; the value of `group-key` is a different hash.
 
 mod exclusive;
 mod group;
 mod labels;
 mod pods;
 mod reconcile;
+mod rolling_update;
 mod spec;
 mod status;
 

@@ -1,13 +1,15 @@
 //! Reconciles a LeaderWorkerSet: creates, recreates, updates and deletes its groups.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
-use apimachinery::{object, pod, scaled_int_or_percent, time};
+use apimachinery::{object, pod, time};
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::group::{self, Group, group_size, revision_of};
+use super::rolling_update::{GroupState, is_update_in_progress};
 use super::spec::{LeaderWorkerSetSpec, has_subdomain_per_replica};
 use super::{exclusive, pods, status};
 use crate::workloads::action::{Action, Plan};
@@ -29,7 +31,10 @@ pub(crate) fn plan(
         return plan;
     }
     let spec = LeaderWorkerSetSpec::new(set);
-    let groups = group::groups(&spec, pods);
+    let existing = group::existing_groups(&spec, pods);
+    let states: Vec<GroupState> = existing.iter().map(|group| group.state(&spec)).collect();
+    let group_count = spec.rolling_update.groups(&states, is_update_in_progress(set));
+    let groups = group::with_missing_groups(existing, group_count);
     if !has_subdomain_per_replica(set) && !services.iter().any(|s| has_name(s, spec.namespace, spec.name)) {
         plan.push(Action::Create { resource: "services", object: pods::service(&spec, spec.name) });
     }
@@ -37,13 +42,14 @@ pub(crate) fn plan(
         if plan.is_burst_complete() {
             break;
         }
-        if group.index >= spec.replicas {
+        if group.index >= group_count {
             delete_group(&mut plan, group);
         } else if !recreate_if_broken(&mut plan, &spec, group, now) {
             create_missing_pods(&mut plan, &spec, group, services, node);
         }
     }
-    update_groups(&mut plan, &spec, &groups);
+    let updated_from = spec.rolling_update.first_updated(&states);
+    update_groups(&mut plan, &spec, &groups, updated_from..group_count);
     status::update(&mut plan, &spec, &groups, now);
     plan
 }
@@ -137,31 +143,16 @@ fn has_restarted(pod: &Value) -> bool {
     })
 }
 
-/// Deletes groups of an older revision, highest index first, down to the partition, within `maxUnavailable`.
-fn update_groups(plan: &mut Plan, spec: &LeaderWorkerSetSpec<'_>, groups: &[Group]) {
-    let rolling_update_field =
-        |field: &str| spec.set.pointer(&format!("/spec/rolloutStrategy/rollingUpdateConfiguration/{field}"));
-    let partition = rolling_update_field("partition").and_then(Value::as_i64).unwrap_or(0);
-    let max_unavailable = rolling_update_field("maxUnavailable")
-        .map_or(1, |v| scaled_int_or_percent(Some(v), spec.replicas, false))
-        .max(1);
-    let ready = groups.iter().filter(|group| group.index < spec.replicas && group.is_ready()).count();
-    let mut unavailable = spec.replicas.saturating_sub(i64::try_from(ready).unwrap_or(i64::MAX));
-    for group in groups.iter().rev().filter(|g| g.index < spec.replicas && g.index >= partition) {
-        let outdated =
-            group.leader.as_ref().is_some_and(|l| !object::is_deleting(l) && revision_of(l) != spec.revision);
-        if !outdated {
-            continue;
-        }
+/// Deletes groups of an older revision with an index in `indices`, highest index first.
+fn update_groups(plan: &mut Plan, spec: &LeaderWorkerSetSpec<'_>, groups: &[Group], indices: Range<i64>) {
+    for group in groups.iter().rev().filter(|group| indices.contains(&group.index)) {
         if plan.is_burst_complete() {
             break;
         }
-        let newly_unavailable = i64::from(group.is_ready());
-        if unavailable.saturating_add(newly_unavailable) > max_unavailable && newly_unavailable > 0 {
-            break;
+        let is_outdated = |leader: &Arc<Value>| !object::is_deleting(leader) && revision_of(leader) != spec.revision;
+        if group.leader.as_ref().is_some_and(is_outdated) {
+            delete_group(plan, group);
         }
-        unavailable = unavailable.saturating_add(newly_unavailable);
-        delete_group(plan, group);
     }
 }
 
@@ -282,5 +273,60 @@ mod tests {
             })
             .collect();
         assert_eq!(deleted, ["llama-1"]);
+    }
+
+    /// Executes the actions of a plan on Pods. Created Pods are ready once all Pods of their group exist.
+    fn execute(plan: &Plan, pods: &[Arc<Value>]) -> Vec<Arc<Value>> {
+        let is_deleted =
+            |pod: &Arc<Value>| plan.actions.contains(&Action::Delete { resource: "pods", object: Arc::clone(pod) });
+        let ready = |mut pod: Value| {
+            pod["metadata"]["uid"] = json!(object::name(&pod));
+            pod["status"] = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+            Arc::new(pod)
+        };
+        let remaining = pods.iter().filter(|pod| !is_deleted(pod)).cloned();
+        remaining.chain(created_pods(plan).into_iter().map(ready)).collect()
+    }
+
+    /// The group of two Pods serves until an additional group of four is ready, which then serves until the group is recreated.
+    #[test]
+    fn size_changes_with_an_additional_group() {
+        let rollout = |size: i64| {
+            let mut set = set(1, size);
+            set["spec"]["rolloutStrategy"] =
+                json!({"rollingUpdateConfiguration": {"maxSurge": 1, "maxUnavailable": 0}});
+            set
+        };
+        let (mut pods, mut observed) = (Vec::new(), Vec::new());
+        for size in [2, 2, 2, 4, 4, 4, 4, 4, 4] {
+            pods = execute(&plan(&rollout(size), &pods, &[], &|_| None, Timestamp::UNIX_EPOCH), &pods);
+            let count = |group: &str| pods.iter().filter(|pod| object::label(pod, GROUP_INDEX) == Some(group)).count();
+            observed.push((count("0"), count("1")));
+        }
+        // Each leader is created before its workers.
+        let expected = [(1, 0), (2, 0), (2, 0), (2, 1), (2, 4), (0, 4), (1, 4), (4, 4), (4, 0)];
+        assert_eq!(observed, expected);
+    }
+
+    /// Recreating a broken group is no update: no additional group replaces it.
+    #[test]
+    fn broken_group_is_recreated_without_an_additional_one() {
+        let mut set = set(1, 2);
+        set["spec"]["rolloutStrategy"] = json!({"rollingUpdateConfiguration": {"maxSurge": 1, "maxUnavailable": 0}});
+        let new_plan = |pods: &[Arc<Value>]| plan(&set, pods, &[], &|_| None, Timestamp::UNIX_EPOCH);
+        let mut pods = Vec::new();
+        for _ in 0..2 {
+            pods = execute(&new_plan(&pods), &pods);
+        }
+        let mut leader = (*pods[0]).clone();
+        leader["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:00Z");
+        pods[0] = Arc::new(leader);
+        let stopping = new_plan(&pods);
+        assert_eq!(created_pods(&stopping), Vec::<Value>::new());
+        let is_updating = |action: &Action| match action {
+            Action::UpdateStatus { object, .. } => is_update_in_progress(object),
+            _ => false,
+        };
+        assert!(!stopping.actions.iter().any(is_updating), "{stopping:?}");
     }
 }

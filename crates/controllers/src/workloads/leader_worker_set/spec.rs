@@ -3,6 +3,7 @@
 use apimachinery::object;
 use serde_json::{Value, json};
 
+use super::rolling_update::RollingUpdate;
 use crate::workloads::hash;
 
 /// The settings of a LeaderWorkerSet, with defaults.
@@ -13,6 +14,7 @@ pub(super) struct LeaderWorkerSetSpec<'a> {
     pub(super) replicas: i64,
     pub(super) size: i64,
     pub(super) revision: String,
+    pub(super) rolling_update: RollingUpdate,
 }
 
 /// Whether `networkConfig.subdomainPolicy` is `UniquePerReplica`: one headless Service per group instead of one for
@@ -29,13 +31,15 @@ impl<'a> LeaderWorkerSetSpec<'a> {
         // Like a change of the Pod templates, a change of the network configuration or the group size replaces the
         // groups.
         let template = json!([set.pointer("/spec/leaderWorkerTemplate"), set.pointer("/spec/networkConfig")]);
+        let replicas = number("/spec/replicas");
         Self {
             set,
             name: object::name(set),
             namespace: object::namespace(set),
-            replicas: number("/spec/replicas"),
+            replicas,
             size: number("/spec/leaderWorkerTemplate/size"),
             revision: hash::template_hash(&template, 0),
+            rolling_update: RollingUpdate::new(set, replicas),
         }
     }
 }

@@ -16,8 +16,10 @@ pub(super) fn update(plan: &mut Plan, spec: &LeaderWorkerSetSpec<'_>, groups: &[
     let leaders = groups.iter().filter(|g| g.leader.as_ref().is_some_and(|l| !object::is_deleting(l))).count();
     let ready = groups.iter().filter(|g| g.is_ready()).count();
     let updated = groups.iter().filter(|g| g.is_current(spec)).count();
-    let ready_and_updated =
-        groups.iter().filter(|g| g.index < spec.replicas && g.is_current(spec) && g.is_ready()).count();
+    // Groups below the partition and additional ones are not part of the update.
+    let is_part = |group: &&Group| (spec.rolling_update.partition..spec.replicas).contains(&group.index);
+    let part_of_update: Vec<&Group> = groups.iter().filter(is_part).filter(|g| g.leader.is_some()).collect();
+    let ready_replicas = groups.iter().filter(|g| g.index < spec.replicas && g.is_ready()).count();
     let mut status = Map::new();
     if let Some(conditions) = spec.set.pointer("/status/conditions") {
         status.insert("conditions".to_owned(), conditions.clone());
@@ -30,8 +32,9 @@ pub(super) fn update(plan: &mut Plan, spec: &LeaderWorkerSetSpec<'_>, groups: &[
         status.insert(field.to_owned(), json!(count));
     }
     let mut status = Value::Object(status);
-    let is_available = i64::try_from(ready_and_updated).unwrap_or(0) == spec.replicas;
-    let is_updating = groups.iter().any(|g| g.leader.is_some() && !g.is_current(spec));
+    let is_available = i64::try_from(ready_replicas).unwrap_or(0) == spec.replicas
+        && part_of_update.iter().all(|group| group.is_current(spec) && group.is_ready());
+    let is_updating = part_of_update.iter().any(|group| group.is_outdated(spec));
     let timestamp = object::format_time(now);
     for (type_, is_true, reason, message) in [
         ("Available", is_available, "AllGroupsReady", "All replicas are ready"),
