@@ -12,6 +12,9 @@ use serde_json::{Map, Value};
 const IDENTITY_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 const IDENTITY_METADATA_FIELDS: [&str; 2] = ["name", "namespace"];
 
+/// Fields in the `spec` of a Deployment, and of a LeaderWorkerSet, whose changes replace Pods.
+const POD_TEMPLATE_FIELDS: [&str; 3] = ["template", "leaderWorkerTemplate", "networkConfig"];
+
 /// Defaults that the API server sets inside atomic values of built-in kinds (`fieldRef`, `resourceFieldRef`, the sources of
 /// projected volumes), per `k8s.io/kubernetes/pkg/apis/core/v1/defaults.go`.
 const ATOMIC_DEFAULTS: [(&str, &str); 4] =
@@ -64,12 +67,16 @@ pub fn is_spec_applied(live: &Value, desired: &Value, manager: &str) -> bool {
         .is_some_and(|fields| equal_values(&fields["f:spec"], &desired["spec"], &live["spec"], Comparison::EXACT))
 }
 
-/// Returns whether applying `desired` to a Deployment as `manager` would leave its Pod template unchanged.
+/// Returns whether applying `desired` to a Deployment or a LeaderWorkerSet as `manager` would leave its Pod templates
+/// unchanged.
 #[must_use]
 pub fn is_pod_template_applied(live: &Value, desired: &Value, manager: &str) -> bool {
     managed_fields(live, desired, manager, None).is_some_and(|fields| {
-        let (desired, live) = (&desired["spec"]["template"], &live["spec"]["template"]);
-        equal_values(&fields["f:spec"]["f:template"], desired, live, Comparison::EXACT)
+        POD_TEMPLATE_FIELDS.iter().all(|field| {
+            let (managed, desired) = (&fields["f:spec"][format!("f:{field}")], &desired["spec"][*field]);
+            (managed.is_null() && desired.is_null())
+                || equal_values(managed, desired, &live["spec"][*field], Comparison::EXACT)
+        })
     })
 }
 

@@ -25,7 +25,7 @@ pub use discover::discover_classes;
 pub use flavor::{FlavorError, FlavorLink, class_from_flavor, flavor_from_class, flavor_link, is_accelerator_flavor};
 pub use index::{ClassTotals, Inventory};
 pub use node_info::{NodeInfo, SERVICE_LABEL, is_pod_terminal, node_info, node_infos, nodes_without_pods};
-pub use pod_slots::{free_pod_slots, place_pods};
+pub use pod_slots::{free_replica_slots, place_pods};
 pub use pod_usage::ServiceUsage;
 pub(crate) use provenance::set_provenance;
 pub use provenance::{PROVENANCE_ANNOTATION, Provenance, is_unmodified, provenance};

@@ -15,6 +15,9 @@ use crate::workloads::{LiveWorkload, PlannedWorkload};
 
 const CONDITION_TYPE: &str = "GangScheduled";
 
+/// Annotation that LeaderWorkerSet sets on every Pod: the number of Pods of its group.
+const GROUP_SIZE: &str = "leaderworkerset.sigs.k8s.io/size";
+
 /// Role of a gang, with its replicas.
 struct GangRole<'a> {
     name: &'a str,
@@ -175,11 +178,13 @@ impl GangRole<'_> {
 impl GangReplica {
     /// Creates replica `index` of a workload from the Pods that `is_member` accepts.
     fn new(workload: &PlannedWorkload, index: &str, is_member: impl Fn(&Value) -> bool) -> GangReplica {
-        // A replica that is not updated yet may have another number of Pods.
-        let set = workload.live.as_ref().map_or(&workload.planned, |live| &live.object);
-        let size = set["spec"]["leaderWorkerTemplate"]["size"].as_u64().unwrap_or(1);
         let pods: Vec<&Value> =
             workload.live.iter().flat_map(LiveWorkload::pods).filter(|pod| is_member(pod)).collect();
+        // A replica that is not updated yet may have another number of Pods, and so may a group of the live set.
+        let set = workload.live.as_ref().map_or(&workload.planned, |live| &live.object);
+        let size_of_group = |pod: &&Value| pod["metadata"]["annotations"][GROUP_SIZE].as_str()?.parse().ok();
+        let size = pods.iter().find_map(size_of_group);
+        let size: u64 = size.or_else(|| set["spec"]["leaderWorkerTemplate"]["size"].as_u64()).unwrap_or(1);
         let is_scheduled = |pod: &&&Value| pod["spec"]["nodeName"].is_string() && !is_terminating(pod);
         let placement = match pods.iter().filter(is_scheduled).count() {
             0 => Placement::None,

@@ -19,7 +19,7 @@ mod route_change;
 mod routing;
 mod serving;
 
-use cluster::{DesiredObject, is_pod_template_applied, is_spec_applied, is_terminating, kind_and_name};
+use cluster::{DesiredObject, is_pod_template_applied, is_terminating, kind_and_name};
 use decide::Inventory;
 use plan::labels::{COMPONENT, GROUP_NAME};
 use serde_json::{Value, json};
@@ -265,10 +265,7 @@ fn planned_state(workload: &PlannedWorkload) -> PlannedState {
     let Some(live) = workload.live.as_ref().filter(|live| !is_terminating(&live.object)) else {
         return PlannedState::Missing;
     };
-    let is_current = match workload.planned["kind"] == DEPLOYMENT.kind {
-        true => is_pod_template_applied(&live.object, &workload.planned, FIELD_MANAGER),
-        false => is_spec_applied(&live.object, &workload.planned, FIELD_MANAGER),
-    };
+    let is_current = is_pod_template_applied(&live.object, &workload.planned, FIELD_MANAGER);
     let progress = Progress::from_workload(&live.object);
     match () {
         () if !is_current => PlannedState::Starting,

@@ -272,12 +272,10 @@ fn desired_object(
     paused: bool,
     joins_at_once: &dyn Fn(&Value, &Value) -> bool,
 ) -> DesiredObject {
-    let object = object.clone();
+    let mut object = object.clone();
+    strategies.set_strategy(&mut object);
     if object["kind"] == DEPLOYMENT.kind {
         let mut deployment = object;
-        if let Some(strategy) = strategies.get(metadata_field(&deployment, "name")) {
-            deployment["spec"]["strategy"] = strategy.to_json();
-        }
         if paused {
             // A paused Deployment still scales.
             deployment["spec"]["paused"] = json!(true);
@@ -364,7 +362,7 @@ mod tests {
             .map(|set| ready_workload(metadata_field(set, "name"), set.clone(), live_image, is_live_in_gang))
             .collect();
         let rollouts = rollouts(service, &workloads, &WaitingUpdates::default(), Timestamp::UNIX_EPOCH);
-        actions(&desired_objects(service, &planned, &workloads, &rollouts, &RolloutStrategies::new()))
+        actions(&desired_objects(service, &planned, &workloads, &rollouts, &RolloutStrategies::default()))
     }
 
     #[test]
@@ -450,7 +448,7 @@ mod tests {
         let group = json!({"kind": POD_GROUP.kind, "metadata": {"namespace": "n", "name": "s"}, "spec": group});
         let objects: Vec<Value> = [group].into_iter().chain(sets).collect();
         let rollouts = rollouts(&service, &workloads, &waiting, Timestamp::UNIX_EPOCH);
-        let strategies = RolloutStrategies::new();
+        let strategies = RolloutStrategies::default();
         let desired = desired_objects(&service, &objects, &workloads, &rollouts, &strategies);
         assert_eq!(actions(&desired), expected);
     }
@@ -460,7 +458,7 @@ mod tests {
         let service = service(json!({"fusioninfer.io/rollout-paused": "true"}), Value::Null);
         assert_eq!(planned_actions(&service, "old", false, false), ["defer s-w-0", "defer s-w-1", "defer s"]);
         let deployment = json!({"kind": "Deployment", "metadata": {"name": "d"}, "spec": {"replicas": 3}});
-        let desired = desired_objects(&service, &[deployment], &[], &BTreeMap::new(), &RolloutStrategies::new());
+        let desired = desired_objects(&service, &[deployment], &[], &BTreeMap::new(), &RolloutStrategies::default());
         assert_eq!(desired[0].object()["spec"], json!({"replicas": 3, "paused": true}));
     }
 

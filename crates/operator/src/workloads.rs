@@ -13,6 +13,9 @@ use crate::kinds::{DEPLOYMENT, LEADER_WORKER_SET, OME_SERVICE, POD, POD_LABELS};
 /// Label that the Deployment controller adds to the Pods of each Pod template.
 pub(crate) const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
+/// Label that LeaderWorkerSet adds to the Pods of each revision of its templates.
+const GROUP_TEMPLATE_HASH: &str = "leaderworkerset.sigs.k8s.io/template-revision-hash";
+
 /// An existing workload and its Pods, sorted by name.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveWorkload {
@@ -158,6 +161,22 @@ pub(crate) fn pod_template(workload: &Value) -> &Value {
     }
     let group = &workload["spec"]["leaderWorkerTemplate"];
     if group["leaderTemplate"].is_object() { &group["leaderTemplate"] } else { &group["workerTemplate"] }
+}
+
+/// Returns the Pod templates of one replica with the number of its Pods of each: one Pod of a Deployment, or the leader and the
+/// workers of a group of a LeaderWorkerSet.
+pub(crate) fn replica_templates(workload: &Value) -> Vec<(&Value, u32)> {
+    let group = &workload["spec"]["leaderWorkerTemplate"];
+    let size = group["size"].as_u64().and_then(|size| u32::try_from(size).ok()).unwrap_or(1);
+    let workers = (&group["workerTemplate"], size.saturating_sub(1));
+    let has_workers = workload["kind"] == LEADER_WORKER_SET.kind && workers.1 > 0;
+    [(pod_template(workload), 1)].into_iter().chain(has_workers.then_some(workers)).collect()
+}
+
+/// Returns a name for the revision of the Pod templates of a workload that a Pod was created from.
+pub(crate) fn template_revision(pod: &Value) -> Option<&str> {
+    let labels = &pod["metadata"]["labels"];
+    [POD_TEMPLATE_HASH, GROUP_TEMPLATE_HASH].iter().find_map(|label| labels[*label].as_str())
 }
 
 fn workload_kind(object: &Value) -> Option<Kind> {

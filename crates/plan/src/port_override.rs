@@ -14,9 +14,13 @@ const ACTIONS: [&str; 3] = ["httpGet", "tcpSocket", "grpc"];
 /// command: the engine does not serve on the previous one. Does nothing if a command starts several servers, or if the runtime
 /// declares both ports.
 pub(crate) fn follow_port_flag(runtime: &mut Map<String, Value>, merged: &Value) {
-    let [Some(from), Some(to)] = [only_port(&Value::Object(runtime.clone())), only_port(merged)] else { return };
+    let runtime_ports = launch::port_flags(&Value::Object(runtime.clone()));
+    let mut merged_ports = launch::port_flags(merged);
+    // The last flag of a command applies; that of the runtime may precede it.
+    merged_ports.retain(|port| !runtime_ports.contains(port));
+    let [Some(from), Some(to)] = [only_port(&runtime_ports), only_port(&merged_ports)] else { return };
     let declares = |port: &Value| port["containerPort"] == to;
-    if from == to || runtime.get("ports").and_then(Value::as_array).is_some_and(|ports| ports.iter().any(declares)) {
+    if runtime.get("ports").and_then(Value::as_array).is_some_and(|ports| ports.iter().any(declares)) {
         return;
     }
     for port in runtime.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -30,9 +34,8 @@ pub(crate) fn follow_port_flag(runtime: &mut Map<String, Value>, merged: &Value)
     }
 }
 
-/// Returns the port in the flags of a container, unless they contain several.
-fn only_port(container: &Value) -> Option<u16> {
-    match launch::port_flags(container).as_slice() {
+fn only_port(flags: &[String]) -> Option<u16> {
+    match flags {
         [port] => port.parse().ok(),
         _ => None,
     }
@@ -59,6 +62,7 @@ mod tests {
 
     #[rstest]
     #[case::moved(json!(["--port=9001"]), 9001)]
+    #[case::after_the_flag_of_the_runtime(json!(["--port", "8080", "--port", "9001"]), 9001)]
     #[case::same(json!(["--port=8080"]), 8080)]
     #[case::no_flag(json!(["--model=m"]), 8080)]
     #[case::declared_by_the_runtime(json!(["--port=9090"]), 8080)]

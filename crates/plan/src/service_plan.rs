@@ -18,7 +18,7 @@ use crate::names;
 use crate::owner::Owner;
 use crate::plan_error::PlanError;
 use crate::render;
-use crate::role::Role;
+use crate::role::{Role, Workload};
 use crate::roles;
 use crate::selection::Selection;
 use crate::smaller_models;
@@ -211,7 +211,7 @@ impl ServicePlan {
                 }
                 for role in topology.roles {
                     self.record_role(&role);
-                    if role.strategy.is_some() {
+                    if role.strategy.is_some() && role.workload == Workload::Deployment {
                         self.user_strategies.insert(names::workload(&topology.owner, &role));
                     }
                     if !role.settings.is_empty() {

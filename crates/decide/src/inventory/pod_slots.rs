@@ -1,4 +1,4 @@
-//! Counts and places the Pods of a template that fit on free accelerators.
+//! Counts replicas and places Pods that fit on free accelerators.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,23 @@ use serde_json::Value;
 use super::node_info::{NodeInfo, pod_requests};
 use crate::nodes::{labels_match_selector, term_matches_node};
 
-/// Returns how many further Pods of `template` fit on the extended resources that are free on nodes matching its node
-/// selector and its required node affinity; `None` if its Pods request no extended resource.
+/// Returns how many further replicas, at most `limit`, fit on the extended resources that are free on nodes matching the node
+/// selectors and the required node affinities of their Pods; `None` if these request no extended resource. A replica has the
+/// given number of Pods of each template, at least one.
 #[must_use]
-pub fn free_pod_slots<'a>(nodes: impl IntoIterator<Item = &'a NodeInfo>, template: &Value) -> Option<u32> {
-    let requests = positive_requests(template);
-    if requests.is_empty() {
+pub fn free_replica_slots(mut nodes: Vec<NodeInfo>, replica: &[(&Value, u32)], limit: u32) -> Option<u32> {
+    if replica.iter().all(|(template, _)| positive_requests(template).is_empty()) {
         return None;
     }
-    let nodes = nodes.into_iter().filter(|node| accepts(node, &template["spec"]));
-    Some(nodes.fold(0, |sum: u32, node| sum.saturating_add(slots_on(node, &requests))))
+    if let [(template, 1)] = replica {
+        return Some(place_pods(&mut nodes, template, limit));
+    }
+    let mut fits = || replica.iter().all(|(template, pods)| place_pods(&mut nodes, template, *pods) == *pods);
+    let mut slots = 0;
+    while slots < limit && fits() {
+        slots += 1;
+    }
+    Some(slots)
 }
 
 /// Adds the requests of up to `count` Pods of `template` to the nodes on which they fit, and returns how many fit: all of them
@@ -80,7 +87,31 @@ mod tests {
             json!({"spec": {"nodeName": "b", "containers": [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]}});
         let nodes = node_infos(&[node("a", "h100", "8"), node("b", "l40s", "4")], &[pod]);
         pod_spec["containers"] = json!([{"resources": {"limits": limits}}]);
-        assert_eq!(free_pod_slots(&nodes, &json!({"spec": pod_spec})), expected);
+        assert_eq!(free_replica_slots(nodes, &[(&json!({"spec": pod_spec}), 1)], u32::MAX), expected);
+    }
+
+    /// Columns: GPUs of the leader and of each of the workers, number of workers, expected number of replicas on three nodes of
+    /// eight GPUs.
+    #[rstest]
+    #[case::one_node_per_pod(8, 8, 1, Some(1))]
+    #[case::whole_cluster(8, 8, 2, Some(1))]
+    #[case::too_large(8, 8, 3, Some(0))]
+    #[case::several_replicas(4, 2, 1, Some(4))]
+    #[case::leader_without_accelerators(0, 8, 1, Some(3))]
+    #[case::no_accelerators(0, 0, 1, None)]
+    fn counts_replicas_of_several_pods(
+        #[case] leader: u32,
+        #[case] worker: u32,
+        #[case] workers: u32,
+        #[case] expected: Option<u32>,
+    ) {
+        let node = |name: &str| json!({"metadata": {"name": name}, "status": {"allocatable": {"nvidia.com/gpu": "8"}}});
+        let nodes = node_infos(&["a", "b", "c"].map(node), &[]);
+        let template = |gpus: u32| json!({"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": gpus.to_string()}}}]}});
+        let (leader, worker) = (template(leader), template(worker));
+        let replica = [(&leader, 1), (&worker, workers)];
+        assert_eq!(free_replica_slots(nodes.clone(), &replica, 9), expected);
+        assert_eq!(free_replica_slots(nodes, &replica, 0), expected.map(|_| 0), "the limit");
     }
 
     /// Pods of two GPUs on two nodes, of which one has three free GPUs.

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::FIELD_MANAGER;
+use crate::kinds::LEADER_WORKER_SET;
 use crate::workloads::LiveWorkload;
 
 /// Desired and observed replicas of a workload.
@@ -60,8 +61,22 @@ impl Progress {
     }
 }
 
-/// Returns whether a Deployment has completed the rollout of its Pod template, even if Pods became unready since then.
-pub(crate) fn is_rollout_complete(deployment: &LiveWorkload) -> bool {
+/// Returns whether a Deployment or a LeaderWorkerSet has completed the rollout of its Pod templates, even if Pods became unready
+/// since then.
+pub(crate) fn is_rollout_complete(workload: &LiveWorkload) -> bool {
+    match workload.object["kind"] == LEADER_WORKER_SET.kind {
+        true => !is_updating_groups(&workload.object),
+        false => is_deployment_complete(workload),
+    }
+}
+
+/// Returns whether a LeaderWorkerSet updates its groups: from the first outdated group until all groups are ready.
+fn is_updating_groups(set: &Value) -> bool {
+    let updating = find_condition(&set["status"]["conditions"], "UpdateInProgress");
+    updating.is_some_and(|updating| updating["status"] == "True")
+}
+
+fn is_deployment_complete(deployment: &LiveWorkload) -> bool {
     let progressing = find_condition(&deployment.object["status"]["conditions"], "Progressing");
     let progress = Progress::from_workload(&deployment.object);
     let has_no_pods = progress.existing == 0 && progress.desired > 0;

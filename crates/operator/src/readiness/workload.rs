@@ -9,7 +9,7 @@ use super::pod::pod_problem;
 use super::problem::WorkloadProblem;
 use super::progress::{Progress, named_replica_set, replicas_are};
 use crate::condition_reason::WorkloadReason;
-use crate::kinds::DEPLOYMENT;
+use crate::workloads::{pod_template, template_revision};
 
 /// Returns the most urgent problem of a workload, or `None` if its rollout is complete.
 #[must_use]
@@ -26,22 +26,20 @@ pub(crate) fn workload_problem<'a>(
         return None;
     }
     let pods: Vec<&Value> = pods.into_iter().filter(|_| progress.has_current_pods()).collect();
-    let has_outdated_pods = workload["kind"] == DEPLOYMENT.kind && progress.outdated() > 0;
-    let pods = if has_outdated_pods { without_outdated_pods(workload, pods) } else { pods };
+    let pods = if progress.outdated() > 0 { without_outdated_pods(workload, pods) } else { pods };
     let most_urgent = pods.into_iter().filter_map(pod_problem).chain(replica_failure(workload)).min();
     Some(most_urgent.unwrap_or_else(|| progress_problem(workload, &progress)))
 }
 
-/// Returns the Pods of the current revision of a Deployment of which Pods of several revisions exist: a broken Pod of an
-/// earlier revision says nothing about the current one.
+/// Returns the Pods of the current revision of a workload of which Pods of several revisions exist: a broken Pod of an earlier
+/// revision is not a problem of the current one.
 fn without_outdated_pods<'a>(workload: &Value, mut pods: Vec<&'a Value>) -> Vec<&'a Value> {
-    let hash = |pod: &'a Value| pod["metadata"]["labels"]["pod-template-hash"].as_str();
-    let Some(first) = pods.first().map(|pod| hash(pod)) else { return pods };
-    if pods.iter().all(|pod| hash(pod) == first) {
+    let Some(first) = pods.first().map(|pod| template_revision(pod)) else { return pods };
+    if pods.iter().all(|pod| template_revision(pod) == first) {
         // The Pods of the other revision are not observed yet.
         return Vec::new();
     }
-    let template = &workload["spec"]["template"];
+    let template = pod_template(workload);
     if pods.iter().any(|pod| runs_template(pod, template)) {
         pods.retain(|pod| runs_template(pod, template));
     }
@@ -52,8 +50,8 @@ fn without_outdated_pods<'a>(workload: &Value, mut pods: Vec<&'a Value>) -> Vec<
     let is_current =
         |pod: &Value| current.is_some() && controller_of(pod).and_then(|set| set["name"].as_str()) == current;
     let newest = pods.iter().max_by_key(|pod| (metadata_field(pod, "creationTimestamp"), is_current(pod)));
-    let newest = newest.map(|pod| hash(pod));
-    pods.retain(|pod| Some(hash(pod)) == newest);
+    let newest = newest.map(|pod| template_revision(pod));
+    pods.retain(|pod| Some(template_revision(pod)) == newest);
     pods
 }
 

@@ -6,9 +6,8 @@ use plan::labels::WORKER_INDEX;
 use serde_json::Value;
 
 use crate::condition_reason::WorkloadReason;
-use crate::kinds::LEADER_WORKER_SET;
 use crate::readiness::{Progress, pod_problem};
-use crate::workloads::{LiveWorkload, PlannedWorkload, pod_template};
+use crate::workloads::{LiveWorkload, PlannedWorkload, replica_templates};
 
 /// Accelerators for the planned Pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,14 +127,13 @@ fn pod_sets(workload: &PlannedWorkload) -> Vec<PodSet<'_>> {
         planned: replicas.saturating_mul(per_replica),
         placed,
     };
-    if workload.planned["kind"] != LEADER_WORKER_SET.kind {
-        return vec![set(&spec["template"], 1, scheduled(&|_| true))];
-    }
-    let group = &spec["leaderWorkerTemplate"];
-    let size = group["size"].as_u64().and_then(|size| u32::try_from(size).ok()).unwrap_or(1);
-    let (leader, worker) = (pod_template(&workload.planned), &group["workerTemplate"]);
-    let is_leader = |pod: &Value| pod["metadata"]["labels"][WORKER_INDEX] == "0";
-    vec![set(leader, 1, scheduled(&is_leader)), set(worker, size.saturating_sub(1), scheduled(&|pod| !is_leader(pod)))]
+    let is_worker = |pod: &Value| pod["metadata"]["labels"][WORKER_INDEX].as_str().is_some_and(|index| index != "0");
+    let templates = replica_templates(&workload.planned);
+    let sets = templates.into_iter().enumerate().map(|(position, (template, per_replica))| {
+        // The workers follow the leader.
+        set(template, per_replica, scheduled(&|pod| is_worker(pod) == (position > 0)))
+    });
+    sets.collect()
 }
 
 /// Returns whether a Pod holds the resources of a node.

@@ -13,6 +13,7 @@ mod contention;
 mod events;
 mod foreign_objects;
 mod gang_scheduling;
+mod group_surge;
 mod kueue;
 mod leader_election;
 mod lifecycle;

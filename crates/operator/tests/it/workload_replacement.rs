@@ -35,7 +35,7 @@ pub(crate) fn large_engine() -> Value {
     json!({"leader": {"runner": leader}, "worker": {"size": 1, "runner": runner("large:1", 9090, 8)}})
 }
 
-fn chat(engine: Value) -> Value {
+pub(crate) fn chat(engine: Value) -> Value {
     json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService",
         "metadata": {"name": "chat", "namespace": "default"}, "spec": {"engine": engine}})
 }
@@ -51,11 +51,11 @@ pub(crate) fn set_engine(cluster: &SimulatedCluster, engine: &Value) {
     cluster.test_cluster.update_object(OME_SERVICES, "chat", |service| service["spec"]["engine"] = engine.clone());
 }
 
-fn condition(server: &Server, kind: &str) -> Option<Value> {
+pub(crate) fn condition(server: &Server, kind: &str) -> Option<Value> {
     find_current_condition(&*server.get(OME_SERVICES, "default", "chat")?, kind).cloned()
 }
 
-fn is_ready(server: &Server) -> Option<()> {
+pub(crate) fn is_ready(server: &Server) -> Option<()> {
     (condition(server, "Ready")?["status"] == "True").then_some(())
 }
 
@@ -74,7 +74,7 @@ fn selected_pods(server: &Server, selector: &Value) -> Vec<Arc<Value>> {
 }
 
 /// Checks that Service and BackendPool select ready Pods that serve on the port, and no worker of a group.
-fn assert_routed(server: &Server) {
+pub(crate) fn assert_routed(server: &Server) {
     let service = server.get("services", "default", "chat-engine").unwrap();
     let pool = server.get(BACKEND_POOLS, "default", "chat").unwrap();
     for (spec, port) in [

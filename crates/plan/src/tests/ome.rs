@@ -112,6 +112,27 @@ fn port_names_are_unique(#[case] ports: &str, #[case] expect: &str) {
 }
 
 #[test]
+fn port_numbers_are_valid() {
+    let plan = plan_with_supply(&service(
+        "{model: {name: llama-3-2-3b}, engine: {runner: {ports: [{name: admin, containerPort: 90000}]}}}",
+    ));
+    assert_eq!(code(&plan), (false, "InvalidService"));
+    insta::assert_snapshot!(plan.message, @"engine: containerPort 90000 of container ome-container is not between 1 and 65535");
+}
+
+/// The runtime has flag `--port=8080` and declares the port with the name `http1`.
+#[rstest]
+#[case::flag("args: [--port=9001]")]
+#[case::flag_and_declared_port("args: [--port=9001], ports: [{name: http1, containerPort: 9001}]")]
+fn requests_are_routed_to_the_port_of_the_service(#[case] runner: &str) {
+    let plan =
+        plan_with_supply(&service(&format!("{{model: {{name: llama-3-2-3b}}, engine: {{runner: {{{runner}}}}}}}")));
+    let find = |kind: &str| plan.objects.iter().find(|object| object["kind"] == kind).unwrap();
+    assert_eq!(find("Service")["spec"]["ports"][0]["targetPort"], 9001);
+    assert_eq!(find("BackendPool")["spec"]["targetPorts"], json!([9001]));
+}
+
+#[test]
 fn custom_engine_needs_no_model() {
     let plan = plan_with_supply(&service("{engine: {runner: {image: vllm/vllm-openai, args: [--model, a/b]}}}"));
     assert_eq!(code(&plan), (true, "Selected"), "{}", plan.message);
