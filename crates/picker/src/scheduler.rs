@@ -13,7 +13,6 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
-use cluster::NamespacedName;
 use fastrand::Rng;
 use supervisor::Supervisor;
 use tokio::time::Instant;
@@ -69,32 +68,62 @@ impl Scheduler {
 
     /// Replaces all pools atomically. The state of retained endpoints is preserved. From now on, the endpoints of pools whose
     /// policy reads metrics are scraped.
-    pub fn replace(&self, mut pools: Vec<Pool>) {
+    pub fn replace(&self, pools: Vec<Pool>) {
+        self.replace_all(pools.into_iter().map(Arc::new).collect());
+    }
+
+    /// Replaces all pools like [`Self::replace`].
+    pub(crate) fn replace_all(&self, pools: Vec<Arc<Pool>>) {
         let old = self.snapshot();
-        for pool in &mut pools {
-            let Some(old) = old.pools.get(&pool.key) else { continue };
-            if old.scheduling.policy() == pool.scheduling.policy() {
-                pool.scheduling = Arc::clone(&old.scheduling);
-                let is_retained = |address| {
-                    let state = |pool: &Pool| pool.endpoint(address).map(|endpoint| Arc::as_ptr(&endpoint.state));
-                    state(pool).is_some() && state(pool) == state(old)
-                };
-                pool.scheduling.retain(is_retained);
+        let pools: Vec<_> = pools.into_iter().map(|pool| self.adopt(pool, &old)).collect();
+        let new = Snapshot::new(pools);
+        let removed = old.pools.iter().filter(|(key, _)| !new.pools.contains_key(*key));
+        removed.for_each(|(_, pool)| log_changes(Some(pool), None));
+        self.publish(new);
+    }
+
+    /// Replaces the endpoints of some pools atomically, like [`Self::replace`].
+    pub(crate) fn replace_endpoints(&self, pools: Vec<Arc<Pool>>) {
+        let old = self.snapshot();
+        let pools: Vec<_> = pools.into_iter().map(|pool| self.adopt(pool, &old)).collect();
+        self.publish(old.with_endpoints_of(&pools));
+    }
+
+    /// Prepares a pool for the next snapshot: returns it with the scheduling state of the pool of the same name in `old`, and
+    /// scrapes its endpoints.
+    fn adopt(&self, pool: Arc<Pool>, old: &Snapshot) -> Arc<Pool> {
+        let old = old.pools.get(&pool.key);
+        log_changes(old, Some(&pool));
+        let unchanged = old.filter(|old| old.scheduling.policy() == pool.scheduling.policy());
+        let pool = match unchanged {
+            Some(old) if !Arc::ptr_eq(&old.scheduling, &pool.scheduling) => {
+                Arc::new(Pool { scheduling: Arc::clone(&old.scheduling), ..(*pool).clone() })
             }
+            _ => pool,
+        };
+        if let Some(old) = unchanged {
+            let state = |pool: &Pool, address| pool.endpoint(address).map(|endpoint| Arc::as_ptr(&endpoint.state));
+            pool.scheduling.retain(|address| state(&pool, address).is_some_and(|new| state(old, address) == Some(new)));
         }
-        for pool in pools.iter().filter(|pool| pool.scheduling.policy().reads_metrics()) {
+        if pool.scheduling.policy().reads_metrics() {
             pool.ready_endpoints.iter().for_each(|endpoint| self.endpoints.scrape(endpoint, &self.supervisor));
         }
-        let new = Arc::new(Snapshot::new(pools));
-        *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
-        self.endpoints.remove_unused();
-        log_changes(&old, &new);
+        pool
+    }
+
+    fn publish(&self, snapshot: Snapshot) {
+        *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
     }
 
     /// Ends the requests to engines whose Pods do not exist any more. A node that lost its connection to the cluster does not
     /// close those of the engines.
     pub(crate) fn end_requests_of_deleted_pods(&self, uids: &HashSet<&str>) {
         self.endpoints.end_requests_of_deleted_pods(|uid| uids.contains(uid));
+    }
+
+    /// Ends the requests to the engines of one deleted Pod.
+    pub(crate) fn end_requests_of_deleted_pod(&self, uid: &str) {
+        self.endpoints.end_requests_of_deleted_pod(uid);
     }
 
     /// Returns the current pools.
@@ -190,24 +219,18 @@ impl PoolStates for Scheduler {
     }
 }
 
-/// Logs endpoints that became ready or unready.
-fn log_changes(old: &Snapshot, new: &Snapshot) {
-    let contains = |snapshot: &Snapshot, key: &NamespacedName, endpoint: &Endpoint| {
-        let other = snapshot.pools.get(key).and_then(|pool| pool.endpoint(endpoint.address));
-        other.is_some_and(|other| other.uid == endpoint.uid)
+/// Logs endpoints of a pool that became ready or unready.
+fn log_changes(old: Option<&Arc<Pool>>, new: Option<&Arc<Pool>>) {
+    let Some(key) = old.or(new).map(|pool| &pool.key) else { return };
+    let contains = |pool: Option<&Arc<Pool>>, endpoint: &Endpoint| {
+        pool.and_then(|pool| pool.endpoint(endpoint.address)).is_some_and(|other| other.uid == endpoint.uid)
     };
-    for (key, pool) in &old.pools {
-        for Endpoint { address, pod, .. } in
-            pool.ready_endpoints.iter().map(|endpoint| &**endpoint).filter(|endpoint| !contains(new, key, endpoint))
-        {
-            tracing::info!(pool = %key, %address, %pod, "endpoint became unready");
-        }
+    for endpoint in old.into_iter().flat_map(|pool| &pool.ready_endpoints).filter(|endpoint| !contains(new, endpoint)) {
+        let Endpoint { address, pod, .. } = &**endpoint;
+        tracing::info!(pool = %key, %address, %pod, "endpoint became unready");
     }
-    for (key, pool) in &new.pools {
-        for Endpoint { address, pod, .. } in
-            pool.ready_endpoints.iter().map(|endpoint| &**endpoint).filter(|endpoint| !contains(old, key, endpoint))
-        {
-            tracing::info!(pool = %key, %address, %pod, "endpoint became ready");
-        }
+    for endpoint in new.into_iter().flat_map(|pool| &pool.ready_endpoints).filter(|endpoint| !contains(old, endpoint)) {
+        let Endpoint { address, pod, .. } = &**endpoint;
+        tracing::info!(pool = %key, %address, %pod, "endpoint became ready");
     }
 }

@@ -31,9 +31,9 @@ pub struct Pool {
 #[derive(Debug, Default)]
 pub struct Snapshot {
     /// Pools by namespace and name.
-    pub pools: BTreeMap<NamespacedName, Arc<Pool>>,
+    pub pools: BTreeMap<Arc<NamespacedName>, Arc<Pool>>,
     /// Pool that serves a model name: the pool of the oldest use case.
-    pub by_model: BTreeMap<String, NamespacedName>,
+    pub by_model: Arc<BTreeMap<String, NamespacedName>>,
     /// Pool that serves models without a use case.
     implicit_pool: Option<NamespacedName>,
 }
@@ -53,6 +53,17 @@ impl Pool {
             allows_implicit_use_cases: false,
             creation_timestamp: String::new(),
             scheduling,
+        }
+    }
+
+    /// Returns the pool with other endpoints: those that are ready, and the number of all.
+    pub(crate) fn with_endpoints(&self, ready_endpoints: Vec<Arc<Endpoint>>, endpoint_count: usize) -> Self {
+        Self {
+            endpoint_count,
+            use_cases: self.use_cases.clone(),
+            allows_implicit_use_cases: self.allows_implicit_use_cases,
+            creation_timestamp: self.creation_timestamp.clone(),
+            ..Self::new(self.key.clone(), Arc::clone(&self.scheduling), ready_endpoints)
         }
     }
 
@@ -93,7 +104,7 @@ impl Pool {
 
 impl Snapshot {
     /// Returns the snapshot of `pools`.
-    pub(crate) fn new(pools: Vec<Pool>) -> Self {
+    pub(crate) fn new(pools: Vec<Arc<Pool>>) -> Self {
         let mut oldest: BTreeMap<&str, (&str, &NamespacedName)> = BTreeMap::new();
         for pool in &pools {
             for (model, use_case) in &pool.use_cases {
@@ -102,11 +113,21 @@ impl Snapshot {
             }
         }
         let by_model = oldest.into_iter().map(|(model, (_, key))| (model.to_owned(), key.clone())).collect();
-        let pools: BTreeMap<_, _> = pools.into_iter().map(|pool| (pool.key.clone(), Arc::new(pool))).collect();
-        // The models of these pools are unknown: prefer a pool with ready endpoints, then the oldest.
-        let implicit_pools = pools.values().filter(|pool| pool.allows_implicit_use_cases);
-        let implicit_pool = implicit_pools.min_by_key(|pool| (!pool.is_serving(), pool.creation_timestamp.as_str()));
-        Self { by_model, implicit_pool: implicit_pool.map(|pool| pool.key.clone()), pools }
+        let pools: BTreeMap<_, _> = pools.into_iter().map(|pool| (Arc::new(pool.key.clone()), pool)).collect();
+        Self { by_model: Arc::new(by_model), implicit_pool: implicit_pool(&pools), pools }
+    }
+
+    /// Returns the snapshot with other endpoints of some pools.
+    pub(crate) fn with_endpoints_of(&self, pools: &[Arc<Pool>]) -> Self {
+        let (mut all, mut has_implicit_change) = (self.pools.clone(), false);
+        for pool in pools {
+            if let Some(slot) = all.get_mut(&pool.key) {
+                has_implicit_change |= pool.allows_implicit_use_cases && pool.is_serving() != slot.is_serving();
+                *slot = Arc::clone(pool);
+            }
+        }
+        let implicit_pool = if has_implicit_change { implicit_pool(&all) } else { self.implicit_pool.clone() };
+        Self { by_model: Arc::clone(&self.by_model), implicit_pool, pools: all }
     }
 
     /// Returns the pool that serves `model`, and its use case if one is declared; searches only `pool` if one is given.
@@ -125,10 +146,18 @@ impl Snapshot {
     }
 }
 
+/// Returns the pool for models without a use case. The models of such pools are unknown: the first choice is a pool with ready
+/// endpoints, then the oldest.
+fn implicit_pool(pools: &BTreeMap<Arc<NamespacedName>, Arc<Pool>>) -> Option<NamespacedName> {
+    let pools = pools.values().filter(|pool| pool.allows_implicit_use_cases);
+    let first = pools.min_by_key(|pool| (!pool.is_serving(), pool.creation_timestamp.as_str()));
+    first.map(|pool| pool.key.clone())
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::{policy::tests::policy_without_metrics, use_case::TargetModel};
+    use crate::{endpoint::tests::endpoint, policy::tests::policy_without_metrics, use_case::TargetModel};
 
     /// Returns a pool without use cases, whose endpoints are not scraped.
     pub(crate) fn pool(key: NamespacedName, ready_endpoints: Vec<Arc<Endpoint>>) -> Pool {
@@ -151,7 +180,8 @@ pub(crate) mod tests {
     // spec: GW-50
     #[test]
     fn oldest_use_case_wins_unless_a_pool_is_given() {
-        let routing = Snapshot::new(vec![pool_of("a", "2026-02-01", &["m", "x"]), pool_of("b", "2026-01-01", &["m"])]);
+        let pools = [pool_of("a", "2026-02-01", &["m", "x"]), pool_of("b", "2026-01-01", &["m"])];
+        let routing = Snapshot::new(pools.map(Arc::new).into());
         let serving_pool = |pool: Option<&str>, model: &str| {
             let key = pool.map(|name| NamespacedName { namespace: "ns".to_owned(), name: name.to_owned() });
             routing.find(key.as_ref(), model).map(|(pool, _)| pool.key.name.clone())
@@ -168,7 +198,7 @@ pub(crate) mod tests {
         let mut denying = pool_of("deny", "1", &["m", "chat"]);
         denying.use_cases.get_mut("chat").unwrap().targets = targets;
         let allowing = Pool { allows_implicit_use_cases: true, ..pool_of("allow", "2", &[]) };
-        let routing = Snapshot::new(vec![denying, allowing]);
+        let routing = Snapshot::new([denying, allowing].map(Arc::new).into());
         let accepts = |pool: &str, target| routing.find_target(&NamespacedName::new("ns", pool), target).is_some();
         assert_eq!(
             ["m", "v1", "v2", "chat", "x"].map(|target| accepts("deny", target)),
@@ -180,11 +210,18 @@ pub(crate) mod tests {
     // spec: GW-72
     #[test]
     fn undeclared_model_requires_pool_with_implicit_use_cases() {
-        let routing = Snapshot::new(vec![
-            pool_of("a", "1", &["m"]),
-            Pool { allows_implicit_use_cases: true, ..pool_of("b", "2", &[]) },
-        ]);
-        let (pool, use_case) = routing.find(None, "free").unwrap();
-        assert_eq!((pool.key.name.as_str(), use_case), ("b", None));
+        let implicit = |name, created| Pool { allows_implicit_use_cases: true, ..pool_of(name, created, &[]) };
+        let pools = [pool_of("a", "1", &["m"]), implicit("b", "2"), implicit("c", "3")];
+        let routing = Snapshot::new(pools.map(Arc::new).into());
+        let serving_pool = |routing: &Snapshot| {
+            let (pool, use_case) = routing.find(None, "free").unwrap();
+            assert_eq!(use_case, None);
+            pool.key.name.clone()
+        };
+        assert_eq!(serving_pool(&routing), "b");
+        let ready = implicit("c", "3").with_endpoints(vec![Arc::new(endpoint(1))], 1);
+        let with_endpoint = routing.with_endpoints_of(&[Arc::new(ready)]);
+        assert_eq!(serving_pool(&with_endpoint), "c");
+        assert_eq!(serving_pool(&with_endpoint.with_endpoints_of(&[Arc::new(implicit("c", "3"))])), "b");
     }
 }

@@ -6,45 +6,30 @@
 //! may also list and watch `llmusecases` and `llmusecasesets`, and the BackendPool of the same name. Its watch writes no
 //! objects.
 
+mod changes;
+mod kinds;
 mod pool_report;
+mod statuses;
 
-use std::{str::FromStr, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, panic::resume_unwind, str::FromStr, sync::Arc, time::Duration};
 
-use api::inference::PICKER_CONFIG_SELECTOR;
-use cluster::{
-    Change, Clock, Condition, Error, Kind, NamespacedName, StatusWriter, Stores, SystemClock, Watches, metadata_field,
-    render_conditions,
-};
-use serde_json::{Value, json};
+use cluster::{Change, Kind, NamespacedName, StatusWriter, Stores, Watches, metadata_field};
 use supervisor::TaskFailure;
-use tokio::{
-    sync::{mpsc, watch},
-    time::{sleep, timeout},
-};
-use tokio_util::sync::CancellationToken;
+use tokio::{sync::mpsc, time::timeout};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     index::{self, ParsedConfigs, PoolIndex, WatchedObjects},
     pod::has_terminated,
     scheduler::Scheduler,
 };
+use changes::PendingChanges;
+use kinds::{BACKEND_POOL, PICKER_CONFIG, POD, USE_CASE, USE_CASE_SET};
 use pool_report::PoolReport;
+use statuses::Statuses;
 
 /// Field manager of the gateway.
 const MANAGER: &str = "ostler-picker";
-
-const GROUP: &str = "inference.networking.x-k8s.io";
-const BACKEND_POOL: Kind = Kind::namespaced(GROUP, "v1alpha1", "BackendPool", "backendpools");
-const USE_CASE_SET: Kind = Kind::namespaced(GROUP, "v1alpha1", "LLMUseCaseSet", "llmusecasesets");
-const USE_CASE: Kind = Kind::namespaced(GROUP, "v1alpha1", "LLMUseCase", "llmusecases");
-const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
-
-/// ConfigMaps with an EndpointPickerConfig.
-const PICKER_CONFIG: Kind =
-    Kind::namespaced("", "v1", "ConfigMap", "configmaps").with_label_selector(PICKER_CONFIG_SELECTOR);
-
-/// Delay before a failed status update is retried.
-const STATUS_RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// How often an incomplete snapshot is checked for optional kinds that the API server rejected.
 const COMPLETION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -119,28 +104,34 @@ async fn run(
     scheduler: Arc<Scheduler>,
     shutdown: CancellationToken,
 ) {
-    let (indexes, latest_index) = watch::channel(None);
-    let writer = StatusWriter::new(client.clone(), stores.clone(), MANAGER);
-    let write_statuses = async {
-        match scope {
-            Scope::BackendPools => update_statuses(latest_index, &writer, &stores).await,
-            Scope::InferencePool { .. } => std::future::pending().await,
+    // The watch of an InferencePool writes no statuses.
+    let statuses = matches!(scope, Scope::BackendPools).then(Arc::<Statuses>::default);
+    let write_statuses = {
+        let writer = StatusWriter::new(client.clone(), stores.clone(), MANAGER);
+        let (statuses, stores) = (statuses.clone(), stores.clone());
+        async move {
+            match statuses {
+                Some(statuses) => statuses.write(&writer, &stores).await,
+                None => std::future::pending().await,
+            }
         }
     };
+    // The task ends with this one, and its panics are panics of this one, which is restarted.
+    let write_statuses = AbortOnDropHandle::new(tokio::spawn(write_statuses));
     tokio::select! {
         () = shutdown.cancelled() => {}
-        () = update_snapshot(client, &scope, &stores, &scheduler, &indexes, &shutdown) => {}
-        () = write_statuses => {}
+        () = update_snapshot(client, &scope, &stores, &scheduler, statuses.as_deref(), &shutdown) => {}
+        Err(error) = write_statuses => if let Ok(panic) = error.try_into_panic() { resume_unwind(panic) },
     }
 }
 
-/// Updates the snapshot after each change, and sends the index to `indexes` once the caches are synced.
+/// Updates the snapshot after each change, and adds the changed statuses to `statuses` once the caches are synced.
 async fn update_snapshot(
     client: kube::Client,
     scope: &Scope,
     stores: &Stores,
     scheduler: &Scheduler,
-    indexes: &watch::Sender<Option<Arc<PoolIndex>>>,
+    statuses: Option<&Statuses>,
     shutdown: &CancellationToken,
 ) {
     let supervisor = scheduler.supervisor.clone();
@@ -157,19 +148,26 @@ async fn update_snapshot(
     let mut pending = unlisted();
     scheduler.set_unlisted(&group_resources(&pending));
     let mut is_restart = pending.is_empty();
-    let (mut report, mut configs) = (PoolReport::default(), ParsedConfigs::default());
+    let (mut report, mut configs, mut index) = (PoolReport::default(), ParsedConfigs::default(), PoolIndex::default());
     loop {
         let may_be_rejected = scope.requires_complete_lists() && !pending.is_empty();
-        if !std::mem::take(&mut is_restart) && !wait_for_change(&mut changes, may_be_rejected).await {
+        let mut changed = PendingChanges { requires_rebuild: !pending.is_empty() || is_restart, ..Default::default() };
+        if !std::mem::take(&mut is_restart) && !wait_for_change(&mut changes, may_be_rejected, &mut changed).await {
             return;
         }
-        // Build the index once for all pending changes.
-        while changes.try_recv().is_ok() {}
+        // Update the pools once for all pending changes.
+        while let Ok(change) = changes.try_recv() {
+            changed.add(change);
+        }
+        if !changed.requires_rebuild {
+            update_pods(&mut index, &changed, scheduler, statuses);
+            continue;
+        }
         pending = unlisted();
         let objects = watched_objects(scope, stores);
-        let index = index::build_index(&objects, scheduler, &mut configs);
+        index = index::build_index(&objects, scheduler, &mut configs);
         if pending.is_empty() || !scope.requires_complete_lists() {
-            scheduler.replace(index.pools.clone());
+            scheduler.replace_all(index.pools.clone());
         }
         if stores.has_synced(POD) {
             let pods = objects.pods.iter().filter(|pod| !has_terminated(pod));
@@ -181,44 +179,46 @@ async fn update_snapshot(
                 let optional = scope.optional_kinds().into_iter().filter(|kind| !stores.has_synced(*kind));
                 report.update(key, &index, group_resources(&optional.collect::<Vec<_>>()));
             }
-            indexes.send_replace(Some(Arc::new(index)));
+            if let Some(statuses) = statuses {
+                statuses.add_all(&index);
+            }
         }
         scheduler.set_unlisted(&group_resources(&pending));
     }
 }
 
-/// Waits for a change; for a limited time if the API server may reject a list, which is no change. Returns whether the watches
-/// still run.
-async fn wait_for_change(changes: &mut mpsc::Receiver<Change>, may_be_rejected: bool) -> bool {
-    match may_be_rejected {
-        false => changes.recv().await.is_some(),
-        true => timeout(COMPLETION_CHECK_INTERVAL, changes.recv()).await.map_or(true, |change| change.is_some()),
+/// Updates the pools whose endpoints changed.
+fn update_pods(index: &mut PoolIndex, changed: &PendingChanges, scheduler: &Scheduler, statuses: Option<&Statuses>) {
+    let mut positions = BTreeSet::new();
+    for (key, pod) in &changed.pods {
+        positions.extend(index.update_pod(key, pod.as_deref(), scheduler));
+    }
+    if !positions.is_empty() {
+        let pools = positions.iter().filter_map(|position| index.pools.get(*position).cloned());
+        scheduler.replace_endpoints(pools.collect());
+    }
+    changed.ended_pods.iter().for_each(|uid| scheduler.end_requests_of_deleted_pod(uid));
+    if let Some(statuses) = statuses {
+        positions.extend(changed.pool_statuses.iter().filter_map(|key| index.position(key)));
+        statuses.add_pools(index, positions);
     }
 }
 
-/// Writes the statuses of the latest index until the sender is dropped. Failed writes are retried.
-async fn update_statuses(
-    mut latest_index: watch::Receiver<Option<Arc<PoolIndex>>>,
-    writer: &StatusWriter,
-    stores: &Stores,
-) {
-    let mut retry_pending = false;
-    loop {
-        tokio::select! {
-            changed = latest_index.changed() => if changed.is_err() { return },
-            () = sleep(STATUS_RETRY_DELAY), if retry_pending => {}
-        }
-        let Some(index) = latest_index.borrow_and_update().clone() else { continue };
-        let result = publish_statuses(writer, stores, &index).await;
-        let delay = STATUS_RETRY_DELAY;
-        retry_pending = result.is_err();
-        // After a conflict, for example with another replica, the watch delivers the current version.
-        if let Err(error) = &result
-            && !error.is_conflict()
-        {
-            tracing::warn!(%error, ?delay, "failed to update status, retrying");
-        }
-    }
+/// Waits for a change, and adds it to `changed`; for a limited time if the API server may reject a list, which is no change.
+/// Returns whether the watches still run.
+async fn wait_for_change(
+    changes: &mut mpsc::Receiver<Change>,
+    may_be_rejected: bool,
+    changed: &mut PendingChanges,
+) -> bool {
+    let change = match may_be_rejected {
+        false => changes.recv().await,
+        true => match timeout(COMPLETION_CHECK_INTERVAL, changes.recv()).await {
+            Ok(change) => change,
+            Err(_) => return true,
+        },
+    };
+    change.map(|change| changed.add(change)).is_some()
 }
 
 fn watched_objects(scope: &Scope, stores: &Stores) -> WatchedObjects {
@@ -242,34 +242,6 @@ fn watched_objects(scope: &Scope, stores: &Stores) -> WatchedObjects {
             picker_configs: None,
         },
     }
-}
-
-/// Writes all changed statuses. If some writes fail, continues with the others and returns the last error.
-async fn publish_statuses(writer: &StatusWriter, stores: &Stores, index: &PoolIndex) -> Result<(), Error> {
-    let mut result = Ok(());
-    for pool in &index.pools {
-        let Some(live) = stores.get(BACKEND_POOL, &pool.key) else { continue };
-        let conditions = index.pool_conditions.get(&pool.key).map_or(&[][..], Vec::as_slice);
-        let status = json!({
-            "endpoints": pool.endpoint_count,
-            "readyEndpoints": pool.ready_endpoints.len(),
-            "useCases": pool.use_cases.len(),
-            "conditions": render_status_conditions(&live, conditions),
-        });
-        result = writer.publish(BACKEND_POOL, &live, &status).await.map(drop).and(result);
-    }
-    for (object, conditions) in &index.use_case_conditions {
-        let kind = if object["kind"] == USE_CASE.kind { USE_CASE } else { USE_CASE_SET };
-        let live = stores.get(kind, &NamespacedName::from_object(object)).unwrap_or_else(|| Arc::clone(object));
-        let status = json!({"conditions": render_status_conditions(&live, conditions)});
-        result = writer.publish(kind, &live, &status).await.map(drop).and(result);
-    }
-    result
-}
-
-fn render_status_conditions(live: &Value, conditions: &[Condition]) -> Value {
-    let generation = live["metadata"]["generation"].as_i64().unwrap_or(1);
-    render_conditions(&live["status"]["conditions"], conditions, generation, SystemClock.now())
 }
 
 // === impl PoolGroup ===

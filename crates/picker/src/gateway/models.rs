@@ -16,7 +16,7 @@ pub(super) fn list_models(
     pool: Option<&NamespacedName>,
     access: &Access,
 ) -> Result<Value, RoutingError> {
-    if let Some(key) = pool.filter(|key| !snapshot.pools.contains_key(key)) {
+    if let Some(key) = pool.filter(|key| !snapshot.pools.contains_key(*key)) {
         return Err(RoutingError::PoolNotFound(key.clone()));
     }
     let data: Vec<Value> =

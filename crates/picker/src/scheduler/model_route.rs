@@ -42,7 +42,7 @@ impl ModelRoute {
         snapshot: &Snapshot,
         rng: &mut Rng,
     ) -> Result<Self, RoutingError> {
-        if let Some(key) = request.pool.filter(|key| !snapshot.pools.contains_key(key)) {
+        if let Some(key) = request.pool.filter(|key| !snapshot.pools.contains_key(*key)) {
             return Err(RoutingError::PoolNotFound(key.clone()));
         }
         let (pool, target_model) = find_target(request, snapshot, rng)

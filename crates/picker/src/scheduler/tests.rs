@@ -1,5 +1,6 @@
 use std::{collections::BTreeSet, time::Duration};
 
+use cluster::NamespacedName;
 use http::StatusCode;
 use rstest::rstest;
 

@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(PoolReport::new(&key, &index, Vec::new()), expect);
         let mut pool = pool(key.clone(), Vec::new());
         pool.use_cases.insert("m".to_owned(), UseCase::implicit("m"));
-        index.pools = vec![pool];
+        index.pools = vec![Arc::new(pool)];
         let condition = |reason, message: &str| Condition::new("Accepted", false, reason, message);
         let conditions = vec![condition(code::MODEL_NAME_CONFLICT, "a conflict"), condition(code::POOL_NOT_FOUND, "x")];
         index.use_case_conditions = vec![(Arc::new(Value::Null), conditions)];

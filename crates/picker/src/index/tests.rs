@@ -1,0 +1,240 @@
+use super::pool_states::tests::NewStates;
+use super::*;
+use crate::endpoint::PromptTokenRange;
+use rstest::rstest;
+use serde_json::json;
+
+fn pool(name: &str, ports: &[u16]) -> Arc<Value> {
+    Arc::new(json!({"apiVersion": "inference.networking.x-k8s.io/v1alpha1", "kind": "BackendPool",
+        "metadata": {"namespace": "ns", "name": name, "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"selector": {"app": "llama"}, "targetPorts": ports}}))
+}
+
+fn pod(name: &str, ip: &str, ready: bool) -> Arc<Value> {
+    let ready = if ready { "True" } else { "False" };
+    Arc::new(json!({"metadata": {"namespace": "ns", "name": name, "labels": {"app": "llama"}},
+        "status": {"phase": "Running", "podIP": ip, "conditions": [{"type": "Ready", "status": ready}]}}))
+}
+
+fn use_case_set(name: &str, created: &str, pools: &[&str], models: &[&str]) -> Arc<Value> {
+    let pools: Vec<Value> = pools.iter().map(|name| json!({"name": name})).collect();
+    let models: Vec<Value> = models.iter().map(|name| json!({"modelName": name})).collect();
+    Arc::new(json!({"apiVersion": "inference.networking.x-k8s.io/v1alpha1", "kind": "LLMUseCaseSet",
+        "metadata": {"namespace": "ns", "name": name, "creationTimestamp": created},
+        "spec": {"poolRef": pools, "useCases": models}}))
+}
+
+fn index(objects: &WatchedObjects) -> PoolIndex {
+    build_index(objects, &NewStates, &mut ParsedConfigs::default())
+}
+
+// spec: GW-18
+#[test]
+fn every_port_of_every_pod_is_an_endpoint() {
+    let pods = vec![pod("a", "10.0.0.1", true), pod("b", "10.0.0.2", true), pod("c", "10.0.0.3", false)];
+    let index =
+        index(&WatchedObjects { backend_pools: vec![pool("p", &[8000, 8001])], pods, ..WatchedObjects::default() });
+    let pool = &index.pools[0];
+    assert_eq!((pool.endpoint_count, pool.ready_endpoints.len()), (6, 4));
+    assert_eq!(pool.ready_endpoints[1].address.to_string(), "10.0.0.1:8001");
+}
+
+#[rstest]
+#[case::prefiller(&["prefiller"], "False NoReadyEndpoints: No selected Pod that serves requests is ready; 1 of 1 endpoints only computes prompts.")]
+#[case::prefillers(&["prefiller", "prefiller"], "False NoReadyEndpoints: No selected Pod that serves requests is ready; 2 of 2 endpoints only compute prompts.")]
+#[case::pair(&["prefiller", "decoder"], "True EndpointsReady: 2 of 2 endpoints are ready.")]
+fn pool_without_an_endpoint_that_serves_requests_is_not_ready(#[case] types: &[&str], #[case] expect: &str) {
+    let pods = (1..).zip(types).map(|(number, component_type)| {
+        let mut pod = (*pod(&format!("pod-{number}"), &format!("10.0.0.{number}"), true)).clone();
+        pod["metadata"]["labels"]["fusioninfer.io/component-type"] = json!(component_type);
+        Arc::new(pod)
+    });
+    let objects =
+        WatchedObjects { backend_pools: vec![pool("p", &[8000])], pods: pods.collect(), ..WatchedObjects::default() };
+    let condition = &index(&objects).pool_conditions(0)[0];
+    assert_eq!(format!("{:?} {}: {}", condition.status, condition.reason, condition.message), expect);
+}
+
+#[test]
+fn reads_prompt_token_range_of_pod() {
+    let range = |annotations: Value| {
+        let mut pod = (*pod("a", "10.0.0.1", true)).clone();
+        pod["metadata"]["annotations"] = annotations;
+        index(&WatchedObjects {
+            backend_pools: vec![self::pool("p", &[1])],
+            pods: vec![Arc::new(pod)],
+            ..WatchedObjects::default()
+        })
+        .pools[0]
+            .ready_endpoints[0]
+            .prompt_tokens
+    };
+    assert_eq!(range(json!({"ome.io/prompt-tokens-max": "2047"})), PromptTokenRange { min: None, max: Some(2047) });
+    assert_eq!(
+        range(json!({"ome.io/prompt-tokens-min": "4097", "ome.io/prompt-tokens-max": "x"})),
+        PromptTokenRange { min: Some(4097), max: None }
+    );
+    assert_eq!(range(Value::Null), PromptTokenRange::default());
+}
+
+// spec: GW-33
+#[test]
+fn oldest_object_owns_a_model_name() {
+    let sets = vec![
+        use_case_set("new", "2026-02-01T00:00:00Z", &["p"], &["m", "n"]),
+        use_case_set("old", "2026-01-01T00:00:00Z", &["p"], &["m"]),
+    ];
+    let index = index(&WatchedObjects {
+        backend_pools: vec![pool("p", &[1])],
+        use_case_sets: sets,
+        ..WatchedObjects::default()
+    });
+    let use_cases = &index.pools[0].use_cases;
+    assert_eq!(use_cases["m"].creation_timestamp, "2026-01-01T00:00:00Z");
+    assert!(use_cases.contains_key("n"), "only the conflicting use case is inactive");
+    let reasons: Vec<&str> =
+        index.use_case_conditions.iter().map(|(_, conditions)| conditions[0].reason.as_str()).collect();
+    assert_eq!(reasons, ["Accepted", "ModelNameConflict"]);
+}
+
+// spec: GW-29
+// spec: GW-31
+#[test]
+fn missing_pool_is_reported_and_others_are_served() {
+    let sets = vec![use_case_set("s", "2026-01-01T00:00:00Z", &["p", "missing"], &["m"])];
+    let index = index(&WatchedObjects {
+        backend_pools: vec![pool("p", &[1])],
+        use_case_sets: sets,
+        ..WatchedObjects::default()
+    });
+    assert!(index.pools[0].use_cases.contains_key("m"));
+    let messages = |index: &PoolIndex| {
+        let conditions = &index.use_case_conditions[0].1;
+        conditions.iter().map(|condition| format!("{}: {}", condition.reason, condition.message)).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        messages(&index),
+        [
+            "Accepted: All use cases are active on p; other referenced pools do not exist.",
+            "PoolNotFound: BackendPool missing not found in this namespace."
+        ]
+    );
+    let sets = vec![use_case_set("s", "2026-01-01T00:00:00Z", &["missing"], &["m"])];
+    assert_eq!(
+        messages(&self::index(&WatchedObjects { use_case_sets: sets, ..WatchedObjects::default() })),
+        [
+            "PoolNotFound: No use case is active: waiting for BackendPool missing.",
+            "PoolNotFound: BackendPool missing not found in this namespace."
+        ]
+    );
+}
+
+fn inference_pool() -> Arc<Value> {
+    Arc::new(json!({"apiVersion": "inference.networking.k8s.io/v1", "kind": "InferencePool",
+        "metadata": {"namespace": "ns", "name": "p", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"selector": {"matchLabels": {"app": "llama"}}, "targetPorts": [{"number": 1}]}}))
+}
+
+fn use_case_set_of_kind(kind: &str) -> Arc<Value> {
+    let mut set = (*use_case_set("s", "2026-01-01T00:00:00Z", &["p"], &["m"])).clone();
+    set["spec"]["poolRef"][0]["kind"] = json!(kind);
+    Arc::new(set)
+}
+
+/// Columns: `implicitUseCases` of the BackendPool of the same name, if there is one; whether other models are served.
+#[rstest]
+#[case::no_backend_pool(None, true)]
+#[case::unset(Some(Value::Null), false)]
+#[case::denied(Some(json!("Deny")), false)]
+#[case::allowed(Some(json!("Allow")), true)]
+fn backend_pool_of_the_same_name_rules_an_inference_pool(
+    #[case] implicit: Option<Value>,
+    #[case] allows_others: bool,
+    #[values("BackendPool", "InferencePool")] reference: &str,
+) {
+    let settings = implicit.map(|implicit| {
+        let mut settings = (*pool("p", &[9])).clone();
+        settings["spec"]["implicitUseCases"] = implicit;
+        Arc::new(settings)
+    });
+    let objects = WatchedObjects {
+        inference_pools: vec![inference_pool()],
+        pool_settings: [Some(pool("other", &[1])), settings].into_iter().flatten().collect(),
+        use_case_sets: vec![use_case_set_of_kind(reference)],
+        pods: vec![pod("a", "10.0.0.1", true)],
+        ..WatchedObjects::default()
+    };
+    let index = index(&objects);
+    let [pool] = &index.pools[..] else { panic!("{:?}", index.pools) };
+    assert_eq!((pool.allows_implicit_use_cases, pool.use_cases.contains_key("m")), (allows_others, true));
+    assert_eq!(pool.ready_endpoints[0].address.port(), 1, "the InferencePool selects the endpoints");
+}
+
+/// The gateway does not watch InferencePools.
+#[rstest]
+#[case::same_pool("InferencePool", true, "Accepted: All use cases are active.", "ResolvedRefs")]
+#[case::other_pool(
+    "InferencePool",
+    false,
+    "Accepted: The endpoint picker of InferencePool p applies the use cases.",
+    "ResolvedRefs"
+)]
+#[case::other_kind("Service", true, "PoolNotFound: No use case is active: waiting for BackendPool p.", "PoolNotFound")]
+fn references_to_other_kinds_are_reported(
+    #[case] kind: &str,
+    #[case] has_pool: bool,
+    #[case] accepted: &str,
+    #[case] resolved_reason: &str,
+) {
+    let backend_pools = Some(pool("p", &[1])).filter(|_| has_pool).into_iter().collect();
+    let use_case_sets = vec![use_case_set_of_kind(kind)];
+    let index = index(&WatchedObjects { backend_pools, use_case_sets, ..WatchedObjects::default() });
+    let [accepted_condition, resolved] = &index.use_case_conditions[0].1[..] else { panic!() };
+    assert_eq!(format!("{}: {}", accepted_condition.reason, accepted_condition.message), accepted);
+    assert_eq!(resolved.reason, resolved_reason);
+}
+
+/// The objective of a use case, or none, is all that states its class.
+// spec: GW-34
+// spec: GW-35
+#[rstest]
+#[case::absent(Value::Null, false)]
+#[case::empty(json!({}), true)]
+#[case::latency(json!({"desiredAveragePerOutputTokenLatencyAtP95OverMultipleRequests": "60ms"}), true)]
+fn use_case_with_an_objective_is_critical(#[case] objective: Value, #[case] is_critical: bool) {
+    let mut set = (*use_case_set("s", "2026-01-01T00:00:00Z", &["p"], &["m"])).clone();
+    if !objective.is_null() {
+        set["spec"]["useCases"][0]["objective"] = objective;
+    }
+    let objects = WatchedObjects {
+        backend_pools: vec![pool("p", &[1])],
+        use_case_sets: vec![Arc::new(set)],
+        ..WatchedObjects::default()
+    };
+    assert_eq!(index(&objects).pools[0].use_cases["m"].critical, is_critical);
+    let definitions = api::crds();
+    let definition = definitions.iter().find(|crd| crd["spec"]["names"]["kind"] == "LLMUseCaseSet").unwrap();
+    let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+    let use_case = &schema["properties"]["useCases"]["items"];
+    let fields = |schema: &Value| schema["properties"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(fields(use_case), ["modelName", "objective", "targetModels"]);
+    assert_eq!(
+        fields(&use_case["properties"]["objective"]),
+        ["desiredAveragePerOutputTokenLatencyAtP95OverMultipleRequests"]
+    );
+}
+
+// spec: GW-2
+#[test]
+fn single_use_case_is_a_set_of_one() {
+    let mut single = (*use_case_set("s", "2026-01-01T00:00:00Z", &["p"], &[])).clone();
+    single["kind"] = "LLMUseCase".into();
+    single["spec"] = json!({"poolRef": [{"name": "p"}], "modelName": "m", "targetModels": [{"targetModelName": "t", "weight": 3}], "objective": {}});
+    let index = index(&WatchedObjects {
+        backend_pools: vec![pool("p", &[1])],
+        use_cases: vec![Arc::new(single)],
+        ..WatchedObjects::default()
+    });
+    let use_case = &index.pools[0].use_cases["m"];
+    assert_eq!((use_case.critical, use_case.targets[0].weight), (true, 3));
+}

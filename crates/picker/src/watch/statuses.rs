@@ -1,0 +1,107 @@
+//! Writes the statuses of pools and use cases, in a task of its own: a slow API server does not delay the snapshot.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use cluster::{Clock, Condition, Error, Kind, NamespacedName, StatusWriter, Stores, SystemClock, render_conditions};
+use serde_json::{Value, json};
+use tokio::{sync::Notify, time::sleep};
+
+use super::kinds::{BACKEND_POOL, USE_CASE, USE_CASE_SET};
+use crate::index::PoolIndex;
+
+/// Delay before a failed status update is retried.
+const RETRY_DELAY: Duration = Duration::from_secs(5);
+
+/// Statuses to write, the latest of each object.
+#[derive(Debug, Default)]
+pub(super) struct Statuses {
+    pending: Mutex<BTreeMap<(Kind, NamespacedName), Status>>,
+    changed: Notify,
+}
+
+#[derive(Debug, Clone)]
+struct Status {
+    /// Fields other than the conditions.
+    fields: Value,
+    conditions: Vec<Condition>,
+}
+
+// === impl Statuses ===
+
+impl Statuses {
+    /// Adds the statuses of all pools and use cases.
+    pub(super) fn add_all(&self, index: &PoolIndex) {
+        self.add_pools(index, 0..index.pools.len());
+        let mut pending = self.lock();
+        for (object, conditions) in &index.use_case_conditions {
+            let kind = if object["kind"] == USE_CASE.kind { USE_CASE } else { USE_CASE_SET };
+            let status = Status { fields: json!({}), conditions: conditions.clone() };
+            pending.insert((kind, NamespacedName::from_object(object)), status);
+        }
+        drop(pending);
+        self.changed.notify_one();
+    }
+
+    /// Adds the statuses of the pools at these positions.
+    pub(super) fn add_pools(&self, index: &PoolIndex, positions: impl IntoIterator<Item = usize>) {
+        let mut pending = self.lock();
+        for position in positions {
+            let Some(pool) = index.pools.get(position) else { continue };
+            let fields = json!({
+                "endpoints": pool.endpoint_count,
+                "readyEndpoints": pool.ready_endpoints.len(),
+                "useCases": pool.use_cases.len(),
+            });
+            let status = Status { fields, conditions: index.pool_conditions(position) };
+            pending.insert((BACKEND_POOL, pool.key.clone()), status);
+        }
+        drop(pending);
+        self.changed.notify_one();
+    }
+
+    /// Writes the statuses that have changed, forever. Failed writes are retried.
+    pub(super) async fn write(&self, writer: &StatusWriter, stores: &Stores) {
+        let mut retry_pending = false;
+        loop {
+            tokio::select! {
+                () = self.changed.notified() => {}
+                () = sleep(RETRY_DELAY), if retry_pending => {}
+            }
+            retry_pending = false;
+            let pending = std::mem::take(&mut *self.lock());
+            for ((kind, key), status) in pending {
+                let Err(error) = publish(writer, stores, kind, &key, &status).await else { continue };
+                retry_pending = true;
+                // After a conflict, for example with another replica, the watch delivers the current version.
+                if !error.is_conflict() {
+                    tracing::warn!(%error, delay = ?RETRY_DELAY, "failed to update status, retrying");
+                }
+                // A newer status replaces the one that failed.
+                self.lock().entry((kind, key)).or_insert(status);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(Kind, NamespacedName), Status>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes the status of an object if it differs.
+async fn publish(
+    writer: &StatusWriter,
+    stores: &Stores,
+    kind: Kind,
+    key: &NamespacedName,
+    Status { fields, conditions }: &Status,
+) -> Result<(), Error> {
+    let Some(live) = stores.get(kind, key) else { return Ok(()) };
+    let generation = live["metadata"]["generation"].as_i64().unwrap_or(1);
+    let mut status = fields.clone();
+    status["conditions"] = render_conditions(&live["status"]["conditions"], conditions, generation, SystemClock.now());
+    writer.publish(kind, &live, &status).await.map(drop)
+}
