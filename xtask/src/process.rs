@@ -15,8 +15,17 @@ pub(crate) fn command(program: impl AsRef<Path>, args: &[&str]) -> Command {
 }
 
 /// Creates a cargo command.
+///
+/// Cargo sets variables about this package when it runs this program. Some build scripts depend on variables of the same
+/// names, so that what a shell has built would be compiled again.
 pub(crate) fn cargo(args: &[&str]) -> Command {
-    command(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()), args)
+    let mut command = command(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()), args);
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
+            command.env_remove(name);
+        }
+    }
+    command
 }
 
 /// Creates the command that runs one ignored integration test of the `ostler` crate.
