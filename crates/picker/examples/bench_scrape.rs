@@ -3,7 +3,10 @@
 //!
 //! `cargo run --release -p picker --example bench_scrape [--small]`. `--small` measures for a shorter time.
 
-use std::{collections::BTreeMap, fmt::Write as _, io::Write as _, net::SocketAddr, sync::Arc, time::Duration};
+#[path = "gateway_load/metrics_page.rs"]
+mod metrics_page;
+
+use std::{collections::BTreeMap, io::Write as _, net::SocketAddr, sync::Arc, time::Duration};
 
 use picker::{Endpoint, InFlight, Pool, PromptTokenRange, Scheduler, SchedulingPolicy};
 use tokio::{
@@ -11,7 +14,11 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
+use metrics_page::metrics_page;
+
 const ENDPOINTS: u8 = 100;
+/// Buckets of the metrics page, which then has 600 lines.
+const METRIC_BUCKETS: u16 = 595;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -25,7 +32,7 @@ fn main() -> Result<()> {
     std::thread::spawn(move || serve(server));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let [idle, busy] = runtime.block_on(measure(port, duration))?;
-    let page = metrics_page().len();
+    let page = metrics_page("base", METRIC_BUCKETS).len();
     writeln!(
         std::io::stdout(),
         "scrape {ENDPOINTS} engines with {} KB of metrics: {idle:.1} % of a CPU while idle, {busy:.1} % with requests in flight",
@@ -77,7 +84,7 @@ fn serve(listener: std::net::TcpListener) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let listener = TcpListener::from_std(listener)?;
-        let page = metrics_page();
+        let page = metrics_page("base", METRIC_BUCKETS);
         let head = format!("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\r\n", page.len());
         let response: Arc<str> = (head + &page).into();
         loop {
@@ -94,20 +101,4 @@ async fn respond(mut stream: TcpStream, response: Arc<str>) -> std::io::Result<(
         stream.write_all(response.as_bytes()).await?;
     }
     Ok(())
-}
-
-/// Returns 600 lines: the gauges that schedulers read among histograms.
-fn metrics_page() -> String {
-    let mut page = String::new();
-    for index in 0..595 {
-        let bucket = f64::from(index) / 100.0;
-        let _ = writeln!(
-            page,
-            "vllm:request_time_per_output_token_seconds_bucket{{engine=\"0\",le=\"{bucket}\",model_name=\"base\"}} 0.0"
-        );
-    }
-    for gauge in ["num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"] {
-        let _ = writeln!(page, "vllm:{gauge}{{engine=\"0\",model_name=\"base\"}} 0.0");
-    }
-    page
 }

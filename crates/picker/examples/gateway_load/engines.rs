@@ -1,17 +1,19 @@
 //! Engines that respond as soon as they have received a request. One process serves every address of a host.
 
 use std::{
-    fmt::Write as _,
     io::{BufRead as _, BufReader, Read, Write as _},
     net::{TcpListener, TcpStream},
     sync::Arc,
     thread,
 };
 
-use crate::result::Result;
+use crate::{metrics_page::metrics_page, result::Result};
 
 /// Model that the engines serve.
 pub(crate) const MODEL: &str = "base";
+
+/// Buckets of the metrics page, which then has the 26 KB of an engine with one model.
+const METRIC_BUCKETS: u16 = 270;
 
 /// Size of the receive buffer of a connection in bytes.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -99,7 +101,7 @@ impl Responses {
         let models = format!(r#"{{"object":"list","data":[{{"id":"{MODEL}","object":"model","root":"{MODEL}"}}]}}"#);
         Self {
             completion: response("application/json", &completion),
-            metrics: response("text/plain; version=0.0.4", &metrics_page()),
+            metrics: response("text/plain; version=0.0.4", &metrics_page(MODEL, METRIC_BUCKETS)),
             models: response("application/json", &models),
             health: response("application/json", "{}"),
         }
@@ -118,20 +120,4 @@ impl Responses {
 fn response(content_type: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!("HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\ncontent-length: {length}\r\n\r\n{body}").into_bytes()
-}
-
-/// Returns about 26 KB, as vLLM: the gauges that schedulers read among histograms.
-fn metrics_page() -> String {
-    let mut page = String::new();
-    for index in 0..270 {
-        let bucket = f64::from(index) / 100.0;
-        let _ = writeln!(
-            page,
-            "vllm:request_time_per_output_token_seconds_bucket{{engine=\"0\",le=\"{bucket}\",model_name=\"{MODEL}\"}} 0.0"
-        );
-    }
-    for gauge in ["num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"] {
-        let _ = writeln!(page, "# TYPE vllm:{gauge} gauge\nvllm:{gauge}{{engine=\"0\",model_name=\"{MODEL}\"}} 0.0");
-    }
-    page
 }

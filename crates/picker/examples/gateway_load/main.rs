@@ -7,6 +7,7 @@
 //! - `gateway_load requests ADDRESS BODY_BYTES SECONDS` sends chat completions and prints measurements as `name value` lines
 
 mod engines;
+mod metrics_page;
 mod objects;
 mod requests;
 mod result;
