@@ -15,10 +15,11 @@ use std::{
 };
 
 use api::inference::{BackendPool, ImplicitUseCases, LLMUseCase, LLMUseCaseSet, PoolRef, UseCase as ApiUseCase};
-use cluster::{Condition, NamespacedName, metadata_field};
+use cluster::{Condition, Kind, NamespacedName, metadata_field};
 use serde_json::Value;
 
 use crate::{
+    kinds::{BACKEND_POOL, USE_CASE, USE_CASE_SET},
     policy::SchedulingPolicy,
     snapshot::Pool,
     use_case::{TargetModel, UseCase},
@@ -29,8 +30,7 @@ use pod_selection::{PodSelection, PoolSelector};
 pub(crate) use picker_config::ParsedConfigs;
 pub(crate) use pool_states::PoolStates;
 
-/// Kinds of pools that use cases refer to.
-const BACKEND_POOL: &str = "BackendPool";
+/// Kind of pools that use cases of other endpoint pickers refer to.
 const INFERENCE_POOL: &str = "InferencePool";
 
 /// The watched objects that the index is built from.
@@ -61,8 +61,8 @@ pub(crate) struct PoolIndex {
     pods: PodSelection,
     /// Conditions of the EndpointPickerConfigs of the pools, in the same order.
     config_conditions: Vec<Option<Condition>>,
-    /// LLMUseCaseSets and LLMUseCases with their conditions.
-    pub(crate) use_case_conditions: Vec<(Arc<Value>, Vec<Condition>)>,
+    /// Conditions of LLMUseCaseSets and LLMUseCases.
+    pub(crate) use_case_conditions: BTreeMap<(Kind, NamespacedName), Vec<Condition>>,
 }
 
 /// What a pool object states.
@@ -77,9 +77,9 @@ struct PoolDefinition {
 
 /// An LLMUseCaseSet, or an LLMUseCase, which is a set of one (GW-2).
 struct UseCaseSource {
-    object: Arc<Value>,
+    kind: Kind,
+    key: NamespacedName,
     creation_timestamp: String,
-    namespace: String,
     pool_refs: Vec<PoolRef>,
     use_cases: Vec<ApiUseCase>,
 }
@@ -105,16 +105,15 @@ pub(crate) fn build_index(
         (key, pool)
     };
     let mut pools: BTreeMap<NamespacedName, Pool> = definitions.into_iter().enumerate().map(new_pool).collect();
-    let mut sources: Vec<UseCaseSource> = objects.use_case_sets.iter().filter_map(use_case_set_source).collect();
-    sources.extend(objects.use_cases.iter().filter_map(use_case_source));
+    let mut sources: Vec<UseCaseSource> =
+        objects.use_case_sets.iter().filter_map(|object| use_case_set_source(object)).collect();
+    sources.extend(objects.use_cases.iter().filter_map(|object| use_case_source(object)));
     // The oldest object owns a model name. Namespace and name break ties, so that all replicas agree.
-    sources.sort_by_cached_key(|source| {
-        (source.creation_timestamp.clone(), source.namespace.clone(), metadata_field(&source.object, "name").to_owned())
-    });
-    let mut use_case_conditions = Vec::new();
+    sources.sort_by(|a, b| (&a.creation_timestamp, &a.key).cmp(&(&b.creation_timestamp, &b.key)));
+    let mut use_case_conditions = BTreeMap::new();
     for source in sources {
         let activation = activate_use_cases(&mut pools, &source);
-        use_case_conditions.push((source.object, conditions::use_case_conditions(&activation)));
+        use_case_conditions.insert((source.kind, source.key), conditions::use_case_conditions(&activation));
     }
     let pools = pools.into_values().map(Arc::new).collect();
     PoolIndex { pools, pods, config_conditions, use_case_conditions }
@@ -169,22 +168,22 @@ fn new_definition(
     }
 }
 
-fn use_case_set_source(object: &Arc<Value>) -> Option<UseCaseSource> {
+fn use_case_set_source(object: &Value) -> Option<UseCaseSource> {
     let parsed: LLMUseCaseSet = parse_object(object)?;
-    Some(new_source(object, parsed.spec.pool_ref, parsed.spec.use_cases))
+    Some(new_source(USE_CASE_SET, object, parsed.spec.pool_ref, parsed.spec.use_cases))
 }
 
-fn use_case_source(object: &Arc<Value>) -> Option<UseCaseSource> {
+fn use_case_source(object: &Value) -> Option<UseCaseSource> {
     let parsed: LLMUseCase = parse_object(object)?;
     let use_case = parsed.spec.use_case();
-    Some(new_source(object, parsed.spec.pool_ref, vec![use_case]))
+    Some(new_source(USE_CASE, object, parsed.spec.pool_ref, vec![use_case]))
 }
 
-fn new_source(object: &Arc<Value>, pool_refs: Vec<PoolRef>, use_cases: Vec<ApiUseCase>) -> UseCaseSource {
+fn new_source(kind: Kind, object: &Value, pool_refs: Vec<PoolRef>, use_cases: Vec<ApiUseCase>) -> UseCaseSource {
     UseCaseSource {
-        object: Arc::clone(object),
+        kind,
+        key: NamespacedName::from_object(object),
         creation_timestamp: metadata_field(object, "creationTimestamp").to_owned(),
-        namespace: metadata_field(object, "namespace").to_owned(),
         pool_refs,
         use_cases,
     }
@@ -194,10 +193,10 @@ fn new_source(object: &Arc<Value>, pool_refs: Vec<PoolRef>, use_cases: Vec<ApiUs
 fn activate_use_cases(pools: &mut BTreeMap<NamespacedName, Pool>, source: &UseCaseSource) -> Activation {
     let mut activation = Activation::default();
     for reference in &source.pool_refs {
-        let kind = reference.kind.as_deref().unwrap_or(BACKEND_POOL);
-        let key = NamespacedName { namespace: source.namespace.clone(), name: reference.name.clone() };
+        let kind = reference.kind.as_deref().unwrap_or(BACKEND_POOL.kind);
+        let key = NamespacedName { namespace: source.key.namespace.clone(), name: reference.name.clone() };
         // A BackendPool and an InferencePool of the same name are the same pool.
-        let Some(pool) = pools.get_mut(&key).filter(|_| [BACKEND_POOL, INFERENCE_POOL].contains(&kind)) else {
+        let Some(pool) = pools.get_mut(&key).filter(|_| [BACKEND_POOL.kind, INFERENCE_POOL].contains(&kind)) else {
             let unresolved = match kind {
                 INFERENCE_POOL => &mut activation.unknown_inference_pools,
                 _ => &mut activation.missing_pools,

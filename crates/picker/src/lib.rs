@@ -14,7 +14,7 @@
 //! 2. Decision: `endpoint`, `endpoint_state`, `endpoint_health` and `engine_metrics` are its state, `prefix_index`, `endpoint_facts`, `candidate`, `endpoint_subset` and `scheduling_request`
 //!    its input; `filter`, `score`, `profile` and `policy` select endpoints, and `config` builds a policy;
 //!    `control_headers` passes the selection to engines.
-//! 3. Pools: `use_case`, `pool_scheduling` and `snapshot`; `index` builds pools and status conditions from the watched
+//! 3. Pools: `kinds`, `use_case`, `pool_scheduling` and `snapshot`; `index` builds pools and status conditions from the watched
 //!    objects, which `pod` reads.
 //! 4. Core: `scrape` and `endpoint_registry` keep the states of the endpoints up to date; `scheduler` admits requests, and
 //!    `admission` those of callers outside of this crate.
@@ -48,6 +48,7 @@ pub mod fuzz;
 mod gateway;
 mod index;
 mod json_scanner;
+mod kinds;
 mod model_rewrite;
 mod openai_error;
 mod pod;

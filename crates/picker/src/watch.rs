@@ -7,7 +7,6 @@
 //! objects.
 
 mod changes;
-mod kinds;
 mod pool_report;
 mod statuses;
 
@@ -20,11 +19,11 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     index::{self, ParsedConfigs, PoolIndex, WatchedObjects},
+    kinds::{BACKEND_POOL, PICKER_CONFIG, POD, USE_CASE, USE_CASE_SET},
     pod::has_terminated,
     scheduler::Scheduler,
 };
 use changes::PendingChanges;
-use kinds::{BACKEND_POOL, PICKER_CONFIG, POD, USE_CASE, USE_CASE_SET};
 use pool_report::PoolReport;
 use statuses::Statuses;
 
@@ -199,8 +198,8 @@ fn update_pods(index: &mut PoolIndex, changed: &PendingChanges, scheduler: &Sche
     }
     changed.ended_pods.iter().for_each(|uid| scheduler.end_requests_of_deleted_pod(uid));
     if let Some(statuses) = statuses {
-        positions.extend(changed.pool_statuses.iter().filter_map(|key| index.position(key)));
         statuses.add_pools(index, positions);
+        changed.statuses.iter().for_each(|(kind, key)| statuses.add(index, *kind, key));
     }
 }
 

@@ -92,9 +92,8 @@ fn oldest_object_owns_a_model_name() {
     let use_cases = &index.pools[0].use_cases;
     assert_eq!(use_cases["m"].creation_timestamp, "2026-01-01T00:00:00Z");
     assert!(use_cases.contains_key("n"), "only the conflicting use case is inactive");
-    let reasons: Vec<&str> =
-        index.use_case_conditions.iter().map(|(_, conditions)| conditions[0].reason.as_str()).collect();
-    assert_eq!(reasons, ["Accepted", "ModelNameConflict"]);
+    let reasons = index.use_case_conditions.iter().map(|((_, key), conditions)| (&*key.name, &*conditions[0].reason));
+    assert_eq!(reasons.collect::<Vec<_>>(), [("new", "ModelNameConflict"), ("old", "Accepted")]);
 }
 
 // spec: GW-29
@@ -109,8 +108,12 @@ fn missing_pool_is_reported_and_others_are_served() {
     });
     assert!(index.pools[0].use_cases.contains_key("m"));
     let messages = |index: &PoolIndex| {
-        let conditions = &index.use_case_conditions[0].1;
-        conditions.iter().map(|condition| format!("{}: {}", condition.reason, condition.message)).collect::<Vec<_>>()
+        index
+            .use_case_conditions
+            .values()
+            .flatten()
+            .map(|condition| format!("{}: {}", condition.reason, condition.message))
+            .collect::<Vec<_>>()
     };
     assert_eq!(
         messages(&index),
@@ -189,7 +192,9 @@ fn references_to_other_kinds_are_reported(
     let backend_pools = Some(pool("p", &[1])).filter(|_| has_pool).into_iter().collect();
     let use_case_sets = vec![use_case_set_of_kind(kind)];
     let index = index(&WatchedObjects { backend_pools, use_case_sets, ..WatchedObjects::default() });
-    let [accepted_condition, resolved] = &index.use_case_conditions[0].1[..] else { panic!() };
+    let [accepted_condition, resolved] = &index.use_case_conditions.values().flatten().collect::<Vec<_>>()[..] else {
+        panic!()
+    };
     assert_eq!(format!("{}: {}", accepted_condition.reason, accepted_condition.message), accepted);
     assert_eq!(resolved.reason, resolved_reason);
 }

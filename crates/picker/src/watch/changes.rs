@@ -2,11 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use cluster::{Change, NamespacedName, metadata_field};
+use cluster::{Change, Kind, NamespacedName, metadata_field};
 use serde_json::Value;
 
-use super::kinds::{BACKEND_POOL, POD};
-use crate::pod::has_terminated;
+use crate::{kinds::POD, pod::has_terminated};
 
 /// Changes since the pools were last updated.
 #[derive(Debug, Default, PartialEq)]
@@ -17,8 +16,8 @@ pub(super) struct PendingChanges {
     pub(super) pods: BTreeMap<NamespacedName, Option<Arc<Value>>>,
     /// UIDs of Pods that will not run anymore.
     pub(super) ended_pods: Vec<String>,
-    /// BackendPools of which only the status changed.
-    pub(super) pool_statuses: Vec<NamespacedName>,
+    /// Objects of which only the status changed.
+    pub(super) statuses: Vec<(Kind, NamespacedName)>,
 }
 
 // === impl PendingChanges ===
@@ -33,20 +32,19 @@ impl PendingChanges {
                 self.ended_pods.extend(uid(&old).filter(|_| !runs));
                 self.pods.insert(key, new);
             }
-            Change::Object { kind, key, old: Some(old), new: Some(new) }
-                if kind == BACKEND_POOL && is_same_definition(&old, &new) =>
-            {
-                self.pool_statuses.push(key);
+            Change::Object { kind, key, old: Some(old), new: Some(new) } if is_same_definition(&old, &new) => {
+                self.statuses.push((kind, key));
             }
             Change::Object { .. } | Change::Synced(_) => self.requires_rebuild = true,
         }
     }
 }
 
-/// Returns whether two versions of an object define the same pool.
+/// Returns whether two versions of a pool, its use cases or its configuration differ in their status only.
 fn is_same_definition(old: &Value, new: &Value) -> bool {
-    let metadata = ["uid", "creationTimestamp", "annotations"];
-    old["spec"] == new["spec"] && metadata.iter().all(|field| old["metadata"][field] == new["metadata"][field])
+    let metadata = ["uid", "creationTimestamp", "labels", "annotations"];
+    ["spec", "data"].iter().all(|field| old[field] == new[field])
+        && metadata.iter().all(|field| old["metadata"][field] == new["metadata"][field])
 }
 
 #[cfg(test)]
@@ -55,6 +53,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::kinds::{BACKEND_POOL, PICKER_CONFIG, USE_CASE, USE_CASE_SET};
 
     fn pod(uid: &str, phase: &str) -> Option<Arc<Value>> {
         Some(Arc::new(json!({"metadata": {"namespace": "ns", "name": "p", "uid": uid}, "status": {"phase": phase}})))
@@ -79,17 +78,25 @@ mod tests {
 
     #[rstest]
     #[case::status("/status/endpoints", json!(1), false)]
+    #[case::resource_version("/metadata/resourceVersion", json!("2"), false)]
     #[case::spec("/spec/targetPorts", json!([1]), true)]
+    #[case::data("/data/config", json!("other"), true)]
     #[case::configuration("/metadata/annotations/ostler.io~1picker-config", json!("other"), true)]
     #[case::recreated("/metadata/uid", json!("b"), true)]
-    fn changes_of_the_definition_require_a_rebuild(#[case] field: &str, #[case] value: Value, #[case] expect: bool) {
-        let old = json!({"metadata": {"uid": "a", "annotations": {"ostler.io/picker-config": "c"}},
-            "spec": {"targetPorts": [8000]}, "status": {"endpoints": 0}});
+    fn changes_of_the_definition_require_a_rebuild(
+        #[values(BACKEND_POOL, USE_CASE, USE_CASE_SET, PICKER_CONFIG)] kind: Kind,
+        #[case] field: &str,
+        #[case] value: Value,
+        #[case] expect: bool,
+    ) {
+        let metadata = json!({"uid": "a", "resourceVersion": "1", "annotations": {"ostler.io/picker-config": "c"}});
+        let old = json!({"metadata": metadata, "spec": {"targetPorts": [8000]}, "data": {"config": "c"},
+            "status": {"endpoints": 0}});
         let mut new = old.clone();
         *new.pointer_mut(field).unwrap() = value;
         let (mut changes, key) = (PendingChanges::default(), NamespacedName::new("ns", "p"));
         let [old, new] = [old, new].map(|object| Some(Arc::new(object)));
-        changes.add(Change::Object { kind: BACKEND_POOL, key, old, new });
-        assert_eq!((changes.requires_rebuild, changes.pool_statuses.is_empty()), (expect, expect));
+        changes.add(Change::Object { kind, key, old, new });
+        assert_eq!((changes.requires_rebuild, changes.statuses.is_empty()), (expect, expect));
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct PoolReport {
 impl PoolReport {
     /// Returns the report of `pool`.
     fn new(pool: &NamespacedName, index: &PoolIndex, unavailable_kinds: Vec<String>) -> Self {
-        let conditions = index.use_case_conditions.iter().flat_map(|(_, conditions)| conditions);
+        let conditions = index.use_case_conditions.values().flatten();
         let reasons = [code::MODEL_NAME_CONFLICT, code::INVALID_WEIGHTS].map(Code::as_str);
         let inactive = conditions.filter(|condition| reasons.contains(&condition.reason.as_str()));
         let found = index.pools.iter().find(|found| found.key == *pool);
@@ -59,10 +59,9 @@ mod tests {
     use std::sync::Arc;
 
     use cluster::Condition;
-    use serde_json::Value;
 
     use super::*;
-    use crate::{snapshot::tests::pool, use_case::UseCase};
+    use crate::{kinds::USE_CASE, snapshot::tests::pool, use_case::UseCase};
 
     #[test]
     fn contains_what_affects_requests() {
@@ -75,7 +74,7 @@ mod tests {
         index.pools = vec![Arc::new(pool)];
         let condition = |reason, message: &str| Condition::new("Accepted", false, reason, message);
         let conditions = vec![condition(code::MODEL_NAME_CONFLICT, "a conflict"), condition(code::POOL_NOT_FOUND, "x")];
-        index.use_case_conditions = vec![(Arc::new(Value::Null), conditions)];
+        index.use_case_conditions = [((USE_CASE, key.clone()), conditions)].into();
         let expect = PoolReport {
             is_missing: false,
             unavailable_kinds: vec!["backendpools".to_owned()],

@@ -10,8 +10,7 @@ use cluster::{Clock, Condition, Error, Kind, NamespacedName, StatusWriter, Store
 use serde_json::{Value, json};
 use tokio::{sync::Notify, time::sleep};
 
-use super::kinds::{BACKEND_POOL, USE_CASE, USE_CASE_SET};
-use crate::index::PoolIndex;
+use crate::{index::PoolIndex, kinds::BACKEND_POOL};
 
 /// Delay before a failed status update is retried.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
@@ -36,13 +35,23 @@ impl Statuses {
     /// Adds the statuses of all pools and use cases.
     pub(super) fn add_all(&self, index: &PoolIndex) {
         self.add_pools(index, 0..index.pools.len());
-        let mut pending = self.lock();
-        for (object, conditions) in &index.use_case_conditions {
-            let kind = if object["kind"] == USE_CASE.kind { USE_CASE } else { USE_CASE_SET };
-            let status = Status { fields: json!({}), conditions: conditions.clone() };
-            pending.insert((kind, NamespacedName::from_object(object)), status);
+        self.add_use_cases(&index.use_case_conditions);
+    }
+
+    /// Adds the status of one object.
+    pub(super) fn add(&self, index: &PoolIndex, kind: Kind, key: &NamespacedName) {
+        if kind == BACKEND_POOL {
+            self.add_pools(index, index.position(key));
+        } else {
+            self.add_use_cases(index.use_case_conditions.get_key_value(&(kind, key.clone())));
         }
-        drop(pending);
+    }
+
+    /// Adds the statuses of LLMUseCaseSets and LLMUseCases.
+    fn add_use_cases<'a>(&self, use_cases: impl IntoIterator<Item = (&'a (Kind, NamespacedName), &'a Vec<Condition>)>) {
+        let status = |conditions: &Vec<Condition>| Status { fields: json!({}), conditions: conditions.clone() };
+        let use_cases = use_cases.into_iter().map(|(key, conditions)| (key.clone(), status(conditions)));
+        self.lock().extend(use_cases);
         self.changed.notify_one();
     }
 
