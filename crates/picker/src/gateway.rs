@@ -25,7 +25,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 pub use options::GatewayOptions;
 
@@ -46,6 +46,7 @@ pub async fn serve_gateway(
     shutdown: CancellationToken,
 ) -> io::Result<()> {
     let proxy = Arc::new(Proxy::new(scheduler, &options));
+    let _closing_idle_connections = AbortOnDropHandle::new(tokio::spawn(proxy.close_idle_connections()));
     let connections = Connections::accept(&listener, MAX_CONNECTIONS, Overload::Wait, &shutdown, |stream| {
         accept_connection(stream, options.certificate.clone(), Arc::clone(&proxy), shutdown.clone())
     })

@@ -6,6 +6,7 @@ use std::{error::Error, net::SocketAddr, sync::Arc, time::Duration};
 use http::{HeaderValue, Request, Response, Uri};
 use http_server::WriteTimeout;
 use hyper_util::client::legacy::connect::HttpConnector;
+use supervisor::Supervisor;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tower::Service as _;
@@ -94,6 +95,16 @@ impl EngineClient {
         Self { connector, idle_connections: Arc::default() }
     }
 
+    /// Closes connections that are not used any more, until the future is dropped. Failures of the task are outages of
+    /// `supervisor`.
+    pub(super) fn close_idle_connections(&self, supervisor: &Supervisor) -> impl Future<Output = ()> + Send + 'static {
+        let idle_connections = Arc::clone(&self.idle_connections);
+        supervisor.supervise_indefinitely("closing of idle connections", CancellationToken::new(), move || {
+            let idle_connections = Arc::clone(&idle_connections);
+            async move { idle_connections.close_unusable().await }
+        })
+    }
+
     /// Sends a request and returns the response, of which the head has arrived.
     ///
     /// # Errors
@@ -157,6 +168,7 @@ mod tests {
         sync::mpsc,
         time::sleep,
     };
+    use tokio_util::task::AbortOnDropHandle;
 
     use super::*;
 
@@ -229,6 +241,8 @@ mod tests {
     async fn connection_is_reused_until_it_is_idle_for_too_long() {
         let (address, mut closed) = start_engine().await;
         let (client, target) = (EngineClient::new(), target(address));
+        let closing = client.close_idle_connections(&Supervisor::default());
+        let _closing = AbortOnDropHandle::new(tokio::spawn(closing));
         for _ in 0..3 {
             send(&client, &target).await;
         }

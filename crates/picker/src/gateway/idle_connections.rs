@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -18,17 +18,12 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// Maximum number of idle connections to one engine. More requests than this rarely run on an engine at the same time.
 const MAX_IDLE_CONNECTIONS: usize = 256;
 
-/// Idle connections by the address of their engine, which are closed after [`IDLE_TIMEOUT`].
+/// Idle connections.
 #[derive(Debug, Default)]
-pub(super) struct IdleConnections(Mutex<State>);
+pub(super) struct IdleConnections(Mutex<ConnectionsByEngine>);
 
-#[derive(Debug, Default)]
-struct State {
-    /// The most recently used connection of an engine is the last.
-    by_engine: BTreeMap<SocketAddr, Vec<IdleConnection>>,
-    /// Whether the task runs that closes connections. It ends when there are none.
-    is_closing_task_running: bool,
-}
+/// The most recently used connection of an engine is the last.
+type ConnectionsByEngine = BTreeMap<SocketAddr, Vec<IdleConnection>>;
 
 /// A connection without a request.
 #[derive(Debug)]
@@ -45,7 +40,7 @@ impl IdleConnections {
     /// Returns an open connection to `engine`, if there is one.
     pub(super) fn take(&self, engine: SocketAddr) -> Option<EngineConnection> {
         loop {
-            let mut idle = self.state().by_engine.get_mut(&engine)?.pop()?;
+            let mut idle = self.lock().get_mut(&engine)?.pop()?;
             if idle.is_usable(Instant::now()) && idle.connection.is_idle() {
                 return Some(idle.connection);
             }
@@ -53,43 +48,27 @@ impl IdleConnections {
     }
 
     /// Keeps an idle connection open for the next request.
-    pub(super) fn put(
-        self: &Arc<Self>,
-        engine: SocketAddr,
-        connection: EngineConnection,
-        pod_deleted: CancellationToken,
-    ) {
-        let mut state = self.state();
-        let connections = state.by_engine.entry(engine).or_default();
+    pub(super) fn put(&self, engine: SocketAddr, connection: EngineConnection, pod_deleted: CancellationToken) {
+        let mut connections = self.lock();
+        let connections = connections.entry(engine).or_default();
         if connections.len() < MAX_IDLE_CONNECTIONS {
             connections.push(IdleConnection { connection, idle_since: Instant::now(), pod_deleted });
         }
-        if !std::mem::replace(&mut state.is_closing_task_running, true) {
-            let idle_connections = Arc::downgrade(self);
-            tokio::spawn(async move {
-                loop {
-                    sleep(IDLE_TIMEOUT).await;
-                    let Some(idle_connections) = idle_connections.upgrade() else { return };
-                    if !idle_connections.close_unusable() {
-                        return;
-                    }
-                }
+    }
+
+    /// Closes connections after [`IDLE_TIMEOUT`], forever.
+    pub(super) async fn close_unusable(&self) {
+        loop {
+            sleep(IDLE_TIMEOUT).await;
+            let now = Instant::now();
+            self.lock().retain(|_, connections| {
+                connections.retain(|connection| connection.is_usable(now));
+                !connections.is_empty()
             });
         }
     }
 
-    /// Closes the connections that are no longer used. Returns whether some remain.
-    fn close_unusable(&self) -> bool {
-        let (mut state, now) = (self.state(), Instant::now());
-        state.by_engine.retain(|_, connections| {
-            connections.retain(|connection| connection.is_usable(now));
-            !connections.is_empty()
-        });
-        state.is_closing_task_running = !state.by_engine.is_empty();
-        state.is_closing_task_running
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ConnectionsByEngine> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -113,13 +92,13 @@ mod tests {
     #[tokio::test]
     async fn number_of_idle_connections_is_limited() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (address, idle_connections) = (listener.local_addr().unwrap(), Arc::<IdleConnections>::default());
+        let (address, idle_connections) = (listener.local_addr().unwrap(), IdleConnections::default());
         for _ in 0..=MAX_IDLE_CONNECTIONS {
             let stream = WriteTimeout::new(TcpStream::connect(address).await.unwrap(), Duration::MAX);
             let connection = EngineConnection::new(stream, HeaderValue::from_static("engine")).await.unwrap();
             idle_connections.put(address, connection, CancellationToken::new());
             listener.accept().await.unwrap();
         }
-        assert_eq!(idle_connections.state().by_engine[&address].len(), MAX_IDLE_CONNECTIONS);
+        assert_eq!(idle_connections.lock()[&address].len(), MAX_IDLE_CONNECTIONS);
     }
 }

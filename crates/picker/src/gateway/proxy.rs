@@ -62,6 +62,11 @@ impl Proxy {
         }
     }
 
+    /// Closes connections to engines that are not used any more, until the future is dropped.
+    pub(super) fn close_idle_connections(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.engine_client.close_idle_connections(&self.scheduler.supervisor)
+    }
+
     /// Returns the response to one request.
     pub(super) async fn handle(&self, request: Request<Incoming>) -> Response<ResponseBody> {
         self.respond(request).await.unwrap_or_else(|error| response::error(&error))
