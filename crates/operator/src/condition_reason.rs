@@ -75,7 +75,7 @@ condition_reasons! {
         Selected: Suppressed, "The runtime and the accelerator classes are selected.", "";
         NotRequired: Suppressed, "No component requires an accelerator class; Pods are scheduled as the runtime specifies.", "";
         RuntimeNotResolved: Suppressed, "No accelerator class is selected because no runtime is resolved.", "See condition RuntimeResolved.";
-        NotPlanned: Suppressed, "No workload is created until a runtime and its accelerators are resolved.", "See conditions RuntimeResolved and AcceleratorResolved.";
+        NotPlanned: Suppressed, "No workload is created or updated until a runtime and its accelerators are resolved.", "See conditions RuntimeResolved and AcceleratorResolved.";
         // The `Ready` condition emits the event.
         AllReady: Suppressed, "All workloads of the service are ready.", "";
         Ready: Normal, "All components are ready at the current generation.", "";

@@ -163,16 +163,16 @@ pub(crate) fn interruptions(workloads: &[PlannedWorkload], user_strategies: &BTr
 
 /// Returns whether the workload has never had another Pod template, so that its rollout replaces no Pods. The first rollout of a
 /// LeaderWorkerSet counts as complete.
-fn is_first_rollout(deployment: &Value) -> bool {
-    if deployment["kind"] == LEADER_WORKER_SET.kind {
+fn is_first_rollout(workload: &Value) -> bool {
+    if workload["kind"] == LEADER_WORKER_SET.kind {
         return false;
     }
-    let revision = &deployment["metadata"]["annotations"][DEPLOYMENT_REVISION];
-    let progress = Progress::from_workload(deployment);
+    let revision = &workload["metadata"]["annotations"][DEPLOYMENT_REVISION];
+    let progress = Progress::from_workload(workload);
     // The controller counts a new template only once it observes it, and with strategy Recreate only once all old Pods have
     // stopped. Until then, no replica has the new template.
     let waits_for_old_pods =
-        progress.updated == 0 && RolloutStrategy::from_workload(deployment) == RolloutStrategy::Recreate;
+        progress.updated == 0 && RolloutStrategy::from_workload(workload) == RolloutStrategy::Recreate;
     revision.as_str().is_none_or(|revision| revision == "1") && progress.observed && !waits_for_old_pods
 }
 

@@ -6,6 +6,7 @@ use crate::launch;
 
 /// Fields of a container with handlers that may send requests to the engine.
 const PROBES: [&str; 3] = ["readinessProbe", "livenessProbe", "startupProbe"];
+/// Lifecycle hooks of a container, which may send requests to the engine.
 const HOOKS: [&str; 2] = ["postStart", "preStop"];
 /// Fields of a handler that contain a port.
 const ACTIONS: [&str; 3] = ["httpGet", "tcpSocket", "grpc"];

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use cluster::{ApplyOutcome, ApplyResult, NamespacedName, ObjectOwner};
 use decide::{ComponentDecision, RuntimeRef, Warning};
@@ -48,6 +48,25 @@ fn workload(ready: i64, pods: Vec<Value>) -> PlannedWorkload {
     }
 }
 
+/// Returns observations of a service whose workloads are not replaced.
+fn observations<'a>(
+    service: &'a Value,
+    plan: &'a ServicePlan,
+    workloads: &'a [PlannedWorkload],
+) -> OmeObservations<'a> {
+    static NO_REPLACEMENT: LazyLock<Replacement> = LazyLock::new(Replacement::default);
+    OmeObservations {
+        service,
+        plan,
+        better_plan: None,
+        full_class: None,
+        workloads,
+        applied: &[],
+        replacement: &NO_REPLACEMENT,
+        services: &[],
+    }
+}
+
 fn summaries(conditions: &[Condition]) -> Vec<String> {
     conditions
         .iter()
@@ -58,16 +77,7 @@ fn summaries(conditions: &[Condition]) -> Vec<String> {
 #[test]
 fn ready_service() {
     let (service, plan, workloads) = (service(), plan(), [workload(1, vec![])]);
-    let observations = OmeObservations {
-        service: &service,
-        plan: &plan,
-        better_plan: None,
-        full_class: None,
-        workloads: &workloads,
-        applied: &[],
-        replacement: &Replacement::default(),
-        services: &[],
-    };
+    let observations = observations(&service, &plan, &workloads);
     let StatusReport { conditions, status, .. } = report(&observations, Timestamp::UNIX_EPOCH);
     assert_eq!(
         summaries(&conditions),
@@ -86,19 +96,7 @@ fn ready_service() {
 }
 
 fn events(service: &Value, plan: &ServicePlan, workloads: &[PlannedWorkload]) -> (Vec<String>, Value) {
-    let report = report(
-        &OmeObservations {
-            service,
-            plan,
-            better_plan: None,
-            full_class: None,
-            workloads,
-            applied: &[],
-            replacement: &Replacement::default(),
-            services: &[],
-        },
-        Timestamp::UNIX_EPOCH,
-    );
+    let report = report(&observations(service, plan, workloads), Timestamp::UNIX_EPOCH);
     let events = report.all_events(service);
     let kind = |warning| if warning { "Warning" } else { "Normal" };
     (events.iter().map(|event| format!("{} {}", kind(event.warning), event.reason)).collect(), report.status)
@@ -139,16 +137,7 @@ fn infeasible_plan_retains_the_components_of_existing_workloads() {
     service["status"]["components"] = json!({"engine": {"readyReplicas": 0, "selectedAccelerator": accelerator}});
     let live_service = json!({"kind": "Service", "metadata": {"name": "chat-engine", "namespace": "n",
         "labels": {"component": "engine"}}, "spec": {"ports": [{"port": 8080}]}});
-    let observations = OmeObservations {
-        service: &service,
-        plan: &plan,
-        better_plan: None,
-        full_class: None,
-        workloads: &workloads,
-        applied: &[],
-        replacement: &Replacement::default(),
-        services: &[live_service],
-    };
+    let observations = OmeObservations { services: &[live_service], ..observations(&service, &plan, &workloads) };
     let StatusReport { conditions, status, .. } = report(&observations, Timestamp::UNIX_EPOCH);
     let url = "http://chat-engine.n.svc.cluster.local:8080";
     let engine = json!({"replicas": 1, "readyReplicas": 1, "selectedAccelerator": accelerator, "url": url});
@@ -163,16 +152,7 @@ fn reports_better_plan() {
     let (service, plan, better_plan) =
         (service(), plan(), ServicePlan { message: "x on 1 × l40s".to_owned(), ..plan() });
     let workloads = [workload(1, vec![])];
-    let observations = OmeObservations {
-        service: &service,
-        plan: &plan,
-        better_plan: Some(&better_plan),
-        full_class: None,
-        workloads: &workloads,
-        applied: &[],
-        replacement: &Replacement::default(),
-        services: &[],
-    };
+    let observations = OmeObservations { better_plan: Some(&better_plan), ..observations(&service, &plan, &workloads) };
     let conditions = conditions(&observations);
     assert_eq!(summaries(&conditions)[3..], ["DecisionStale=True BetterChoice", "Ready=True Ready"]);
     assert!(conditions[3].message.contains("x on 1 × l40s") && conditions[3].message.contains("ostler redecide"));
@@ -185,16 +165,7 @@ fn missing_autoscaler_is_a_condition_and_one_event() {
         plan::code::warning::AUTOSCALER_UNAVAILABLE,
         "The engine cannot be scaled as requested: scaleMetric rps requires KEDA",
     )];
-    let observations = OmeObservations {
-        service: &service,
-        plan: &plan,
-        better_plan: None,
-        full_class: None,
-        workloads: &workloads,
-        applied: &[],
-        replacement: &Replacement::default(),
-        services: &[],
-    };
+    let observations = observations(&service, &plan, &workloads);
     let conditions = conditions(&observations);
     assert_eq!(summaries(&conditions)[3..], ["AutoscalerUnavailable=True AutoscalerUnavailable", "Ready=True Ready"]);
     assert_eq!(conditions[3].message, "The engine cannot be scaled as requested: scaleMetric rps requires KEDA");
@@ -211,16 +182,7 @@ fn crash_loop_is_failed_and_emits_one_event() {
     let (service, plan) = (service(), plan());
     let conditions_and_events = |restarts| {
         let workloads = [workload(0, vec![crashed(restarts)])];
-        let observations = OmeObservations {
-            service: &service,
-            plan: &plan,
-            better_plan: None,
-            full_class: None,
-            workloads: &workloads,
-            applied: &[],
-            replacement: &Replacement::default(),
-            services: &[],
-        };
+        let observations = observations(&service, &plan, &workloads);
         (summaries(&conditions(&observations))[2..].to_vec(), events(&service, &plan, &workloads).0)
     };
     let (once, repeatedly) = (conditions_and_events(1), conditions_and_events(3));
@@ -236,16 +198,7 @@ fn reports_router_separately_from_engines() {
     let mut router = workload(0, vec![]);
     router.planned["metadata"] = json!({"name": "chat-router", "namespace": "n", "labels": {"component": "router"}});
     let workloads = [workload(1, vec![]), router];
-    let observations = OmeObservations {
-        service: &service,
-        plan: &plan,
-        better_plan: None,
-        full_class: None,
-        workloads: &workloads,
-        applied: &[],
-        replacement: &Replacement::default(),
-        services: &[],
-    };
+    let observations = observations(&service, &plan, &workloads);
     let summaries_of_conditions = summaries(&conditions(&observations));
     assert_eq!(
         summaries_of_conditions[2..],
@@ -258,16 +211,7 @@ fn ready_contains_the_scheduler_message() {
     let pod = json!({"metadata": {"name": "p"}, "status": {"phase": "Pending", "conditions": [
         {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}]}});
     let (service, plan, workloads) = (service(), plan(), [workload(0, vec![pod])]);
-    let conditions = conditions(&OmeObservations {
-        service: &service,
-        plan: &plan,
-        better_plan: None,
-        full_class: None,
-        workloads: &workloads,
-        applied: &[],
-        replacement: &Replacement::default(),
-        services: &[],
-    });
+    let conditions = conditions(&observations(&service, &plan, &workloads));
     let ready = &conditions[3];
     assert_eq!((ready.reason.as_str(), ready.message.as_str()), ("Unschedulable", "Pod p: 0/3 nodes are available"));
 }
@@ -276,16 +220,7 @@ fn ready_contains_the_scheduler_message() {
 #[test]
 fn reports_missing_runtime() {
     let plan = infeasible_plan();
-    let conditions = conditions(&OmeObservations {
-        service: &service(),
-        plan: &plan,
-        better_plan: None,
-        full_class: None,
-        workloads: &[],
-        applied: &[],
-        replacement: &Replacement::default(),
-        services: &[],
-    });
+    let conditions = conditions(&observations(&service(), &plan, &[]));
     assert_eq!(summaries(&conditions)[0], "RuntimeResolved=False NoCompatibleRuntime");
     assert_eq!(summaries(&conditions)[3], "Ready=False NoCompatibleRuntime");
 }
@@ -297,16 +232,7 @@ fn apply_failure_names_the_object() {
         key: NamespacedName::new("n", "chat-engine"),
         outcome: ApplyOutcome::NotOwned(ObjectOwner::Controller { kind: "Job".to_owned(), name: "j".to_owned() }),
     }];
-    let conditions = conditions(&OmeObservations {
-        service: &service(),
-        plan: &plan(),
-        better_plan: None,
-        full_class: None,
-        workloads: &[],
-        applied: &applied,
-        replacement: &Replacement::default(),
-        services: &[],
-    });
+    let conditions = conditions(&OmeObservations { applied: &applied, ..observations(&service(), &plan(), &[]) });
     assert_eq!(conditions[3].reason, "ObjectNotOurs");
     assert!(conditions[3].message.starts_with("Deployment n/chat-engine is owned by Job j"));
 }

@@ -35,8 +35,8 @@ pub(crate) struct PlanArgs {
     /// Show what applying would change in the cluster, and which Pods would restart
     ///
     /// Without files, show what the operator of this version would change for the services of the cluster, or of the
-    /// namespace that `--namespace` sets. Deployments have the rollout strategy that the operator would choose. Nothing is
-    /// written: read permissions suffice. The revision history is not shown.
+    /// namespace that `--namespace` sets. Deployments and LeaderWorkerSets have the rollout strategy that the operator would
+    /// choose. Nothing is written: read permissions suffice. The revision history is not shown.
     #[arg(long, conflicts_with_all = ["cluster", "nodes", "volcano", "keda", "all"])]
     diff: bool,
     /// Endpoint picker image for --diff [default: that of the running operator]

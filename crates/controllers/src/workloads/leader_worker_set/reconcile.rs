@@ -33,7 +33,7 @@ pub(crate) fn plan(
     let spec = LeaderWorkerSetSpec::new(set);
     let existing = group::existing_groups(&spec, pods);
     let states: Vec<GroupState> = existing.iter().map(|group| group.state(&spec)).collect();
-    let group_count = spec.rolling_update.groups(&states, is_update_in_progress(set));
+    let group_count = spec.rolling_update.group_count(&states, is_update_in_progress(set));
     let groups = group::with_missing_groups(existing, group_count);
     if !has_subdomain_per_replica(set) && !services.iter().any(|s| has_name(s, spec.namespace, spec.name)) {
         plan.push(Action::Create { resource: "services", object: pods::service(&spec, spec.name) });

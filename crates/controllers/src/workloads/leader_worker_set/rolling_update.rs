@@ -59,7 +59,7 @@ impl RollingUpdate {
 
     /// Returns the number of groups: the desired ones, and during an update as many additional ones as replace desired groups
     /// that are outdated or not ready. `groups` are the existing groups; `is_in_progress`: whether an update has begun.
-    pub(super) fn groups(&self, groups: &[GroupState], is_in_progress: bool) -> i64 {
+    pub(super) fn group_count(&self, groups: &[GroupState], is_in_progress: bool) -> i64 {
         let is_in_progress =
             is_in_progress || groups.iter().any(|group| group.is_outdated || group.index >= self.replicas);
         if !is_in_progress {
@@ -173,7 +173,10 @@ mod tests {
         #[case] expected_first: i64,
     ) {
         let states = states(groups);
-        assert_eq!((limits.groups(&states, true), limits.first_updated(&states)), (expected_groups, expected_first));
+        assert_eq!(
+            (limits.group_count(&states, true), limits.first_updated(&states)),
+            (expected_groups, expected_first)
+        );
     }
 
     /// Columns: existing groups, whether an update is in progress, expected number of groups.
@@ -188,7 +191,7 @@ mod tests {
         #[case] is_in_progress: bool,
         #[case] expected: i64,
     ) {
-        assert_eq!(limits(1, 0, 1, 0).groups(&states(groups), is_in_progress), expected);
+        assert_eq!(limits(1, 0, 1, 0).group_count(&states(groups), is_in_progress), expected);
     }
 
     #[rstest]
