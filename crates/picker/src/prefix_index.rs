@@ -1,8 +1,9 @@
 //! Index of the prompts that endpoints have presumably cached.
 //!
 //! A prompt is split into blocks, and the hash of a block covers all blocks before it, so that equal hashes imply equal prefixes
-//! ([`block_hashes`]). One index serves all pools of the process. It maps the hash of a block to the endpoints that cache it,
-//! so that one walk along the blocks of a prompt yields how much of it each endpoint caches ([`PrefixIndex::matches`]).
+//! ([`block_hashes`]). One index serves all pools of the process. It maps the hash of a block to the endpoints that cache it, for
+//! the first blocks of a prompt, its last ones and some between them ([`checkpoints`]). An endpoint that caches a prefix caches all
+//! shorter ones, so that a binary search yields how much of a prompt each endpoint caches ([`PrefixIndex::matches`]).
 //!
 //! Two limits apply. An endpoint caches at most as many blocks as its configuration states: each block of an endpoint has a
 //! logical time, and those that are too old do not match ([`cache`]). The index as a whole has a fixed memory, and replaces the
@@ -11,6 +12,7 @@
 mod block_hashes;
 mod block_table;
 mod cache;
+mod checkpoints;
 mod holders;
 #[cfg(test)]
 mod tests;
@@ -20,7 +22,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use smallvec::SmallVec;
 
 use block_table::BlockTable;
-use cache::Caches;
+use cache::{CacheView, Caches, Holder};
+use checkpoints::{IndexedPrefix, blocks_at, checkpoints_within, indexed_prefixes, prefixes_after};
 
 pub(crate) use block_hashes::PrefixConfig;
 pub(crate) use cache::PrefixCache;
@@ -44,12 +47,15 @@ pub(crate) struct PrefixIndex {
 /// Numbers of leading blocks that endpoints cache, in the order of the endpoints.
 pub(crate) type MatchedBlocks = SmallVec<[u32; TYPICAL_ENDPOINTS]>;
 
-/// An endpoint that caches all blocks of a prompt so far.
+/// An endpoint, while it is searched how much of a prompt it caches.
 #[derive(Debug, Clone, Copy)]
 struct Match {
-    cache: cache::CacheView,
+    cache: CacheView,
     position: u32,
 }
+
+/// Endpoints, sorted by the identifiers of their caches.
+type Matches = SmallVec<[Match; TYPICAL_ENDPOINTS]>;
 
 // === impl PrefixIndex ===
 
@@ -83,21 +89,29 @@ impl PrefixIndex {
             return matched;
         }
         let new_match = |(position, cache): (u32, Option<&PrefixCache>)| Some(Match { cache: cache?.view(), position });
-        let mut matches: SmallVec<[Match; TYPICAL_ENDPOINTS]> = (0..).zip(caches).filter_map(new_match).collect();
+        let mut matches: Matches = (0..).zip(caches).filter_map(new_match).collect();
         matches.sort_unstable_by_key(|candidate| candidate.cache.id);
-        for (depth, hash) in (1..).zip(hashes) {
-            let mut holders = table.holders(*hash).iter().peekable();
-            matches.retain(|candidate| {
-                while holders.next_if(|holder| holder.cache < candidate.cache.id).is_some() {}
-                let holder = holders.peek().filter(|holder| holder.cache == candidate.cache.id);
-                let is_match = holder.is_some_and(|holder| candidate.cache.contains(holder.time));
-                if is_match && let Some(blocks) = matched.get_mut(candidate.position as usize) {
-                    *blocks = depth;
+        // Groups of endpoints, and how many of the checkpoints they may cache.
+        let mut groups = vec![(matches, 0..=checkpoints_within(hashes.len()))];
+        while let Some((mut group, counts)) = groups.pop() {
+            let (cached, last) = counts.into_inner();
+            if cached == last {
+                record_blocks(&group, blocks_at(cached), &mut matched);
+                for blocks in prefixes_after(cached, hashes.len()) {
+                    group = drain_holders(&mut group, table.holders(hashes[blocks - 1]));
+                    if group.is_empty() {
+                        break;
+                    }
+                    record_blocks(&group, blocks, &mut matched);
                 }
-                is_match
-            });
-            if matches.is_empty() {
-                break;
+                continue;
+            }
+            let middle = last - (last - cached) / 2;
+            let with_more = drain_holders(&mut group, table.holders(hashes[blocks_at(middle) - 1]));
+            for (group, counts) in [(group, cached..=middle - 1), (with_more, middle..=last)] {
+                if !group.is_empty() {
+                    groups.push((group, counts));
+                }
             }
         }
         matched
@@ -107,7 +121,9 @@ impl PrefixIndex {
     pub(crate) fn insert(&self, hashes: &[u64], cache: &PrefixCache) {
         if let Some(mut table) = self.table(hashes) {
             // Mark the first block as most recently used, so that a prompt is evicted from its end.
-            hashes.iter().rev().for_each(|hash| table.insert(*hash, cache, &self.caches));
+            for IndexedPrefix { blocks, distance } in indexed_prefixes(hashes.len()).rev() {
+                table.insert(hashes[blocks - 1], u32::try_from(distance).unwrap_or(u32::MAX), cache, &self.caches);
+            }
         }
     }
 
@@ -116,4 +132,28 @@ impl PrefixIndex {
         let shard = usize::try_from(hashes.first()? >> 48).unwrap_or_default() % SHARDS;
         Some(self.shards.get(shard)?.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// Records that the endpoints in `group` cache at least this number of blocks.
+fn record_blocks(group: &Matches, blocks: usize, matched: &mut MatchedBlocks) {
+    let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+    group.iter().for_each(|candidate| matched[candidate.position as usize] = blocks);
+}
+
+/// Removes the endpoints from `group` that are among `holders`, and returns them. Both are sorted.
+fn drain_holders(group: &mut Matches, mut holders: &[Holder]) -> Matches {
+    let mut removed = Matches::new();
+    group.retain(|candidate| {
+        let is_before = |holder: &Holder| holder.cache < candidate.cache.id;
+        if holders.first().is_some_and(is_before) {
+            holders = &holders[holders.partition_point(is_before)..];
+        }
+        let holder = holders.first().filter(|holder| holder.cache == candidate.cache.id);
+        let is_holder = holder.is_some_and(|holder| candidate.cache.contains(holder.time));
+        if is_holder {
+            removed.push(*candidate);
+        }
+        !is_holder
+    });
+    removed
 }

@@ -1,6 +1,9 @@
 //! Splits prompts into blocks.
 
-use xxhash_rust::xxh64::{Xxh64, xxh64};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+/// Number of blocks of most prompts.
+const TYPICAL_BLOCKS: usize = 64;
 
 /// How prompts are split into blocks, and how many blocks are indexed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,30 +22,21 @@ impl PrefixConfig {
     /// Returns one hash per complete block of the prompt, never 0. The hashes include `model`, since models do not share KV
     /// caches, and the block size, since configurations share the index.
     pub(crate) fn block_hashes<'a>(&self, model: &str, chunks: impl Iterator<Item = &'a [u8]>) -> Vec<u64> {
-        let mut parent = xxh64(model.as_bytes(), self.block_size as u64);
-        let mut hashes = Vec::new();
-        // A block that began in an earlier chunk, and its missing bytes.
-        let mut begun: Option<(Xxh64, usize)> = None;
+        let mut parent = xxh3_64_with_seed(model.as_bytes(), self.block_size as u64);
+        let mut hashes = Vec::with_capacity(TYPICAL_BLOCKS.min(self.max_blocks));
+        // The beginning of a block in earlier chunks.
+        let mut begun: Vec<u8> = Vec::new();
         for mut chunk in chunks {
-            while hashes.len() < self.max_blocks && !chunk.is_empty() {
-                let missing = begun.as_ref().map_or(self.block_size, |(_, missing)| *missing);
-                let (block, rest) = chunk.split_at(missing.min(chunk.len()));
-                chunk = rest;
-                if block.len() < missing {
-                    let (hasher, remaining) = begun.get_or_insert_with(|| (Xxh64::new(parent), missing));
-                    hasher.update(block);
-                    *remaining -= block.len();
-                    continue;
-                }
-                parent = match begun.take() {
-                    Some((mut hasher, _)) => {
-                        hasher.update(block);
-                        hasher.digest()
-                    }
-                    None => xxh64(block, parent),
+            while hashes.len() < self.max_blocks {
+                let Some((end, rest)) = chunk.split_at_checked(self.block_size - begun.len()) else {
+                    begun.extend_from_slice(chunk);
+                    break;
                 };
+                chunk = rest;
+                let hash = if begun.is_empty() { xxh3_64(end) } else { xxh3_64(&[&begun, end].concat()) };
+                begun.clear();
                 // 0 is an empty slot of the index.
-                parent = parent.max(1);
+                parent = xxh3_64_with_seed(&hash.to_le_bytes(), parent).max(1);
                 hashes.push(parent);
             }
         }

@@ -53,15 +53,15 @@ impl BlockTable {
         block.map_or(&[], |block| block.holders.as_slice())
     }
 
-    /// Records that an endpoint caches a block.
-    pub(super) fn insert(&mut self, hash: u64, cache: &PrefixCache, caches: &Caches) {
+    /// Records that an endpoint caches a block, and `blocks - 1` before it.
+    pub(super) fn insert(&mut self, hash: u64, blocks: u32, cache: &PrefixCache, caches: &Caches) {
         let Some((bucket, slot)) = self.find(hash).or_else(|| self.allocate(hash)) else { return };
         self.clock = self.clock.wrapping_add(1);
         let (clock, available) = (self.clock, self.max_bytes.saturating_sub(self.bytes()));
         let block = &mut self.blocks[bucket][slot];
         let old_bytes = block.holders.heap_bytes();
         block.last_use = clock;
-        block.holders.insert(cache, caches, available);
+        block.holders.insert(cache, blocks, caches, available);
         self.heap_bytes = self.heap_bytes - old_bytes + block.holders.heap_bytes();
     }
 

@@ -58,9 +58,9 @@ impl PrefixCache {
         CacheView { id: self.id, capacity: self.capacity, now: self.clock.load(Relaxed) }
     }
 
-    /// Returns a holder with a new time.
-    pub(super) fn new_holder(&self) -> Holder {
-        Holder { cache: self.id, time: self.clock.fetch_add(1, Relaxed).wrapping_add(1) }
+    /// Returns a holder with a new time, after `blocks` were inserted.
+    pub(super) fn new_holder(&self, blocks: u32) -> Holder {
+        Holder { cache: self.id, time: self.clock.fetch_add(blocks, Relaxed).wrapping_add(blocks) }
     }
 }
 

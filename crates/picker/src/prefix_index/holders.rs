@@ -21,14 +21,14 @@ impl Holders {
         if self.0.spilled() { self.0.capacity() * size_of::<Holder>() } else { 0 }
     }
 
-    /// Adds an endpoint, or updates its time. If the memory must not grow by more than `available` bytes, the new endpoint
+    /// Adds an endpoint that caches `blocks` more, or updates its time. If the memory must not grow by more than `available` bytes, the new endpoint
     /// replaces the one that was added to the index first.
-    pub(super) fn insert(&mut self, cache: &PrefixCache, caches: &Caches, available: usize) {
+    pub(super) fn insert(&mut self, cache: &PrefixCache, blocks: u32, caches: &Caches, available: usize) {
         let view = cache.view();
         let position = self.0.binary_search_by_key(&view.id, |holder| holder.cache);
         if let Some(holder) = position.ok().and_then(|position| self.0.get_mut(position)) {
             if !view.is_recent(holder.time) {
-                *holder = cache.new_holder();
+                *holder = cache.new_holder(blocks);
             }
             return;
         }
@@ -36,7 +36,7 @@ impl Holders {
             self.make_room(caches, available);
         }
         let position = self.0.partition_point(|holder| holder.cache < view.id);
-        self.0.insert(position, cache.new_holder());
+        self.0.insert(position, cache.new_holder(blocks));
     }
 
     /// Doubles the capacity, unless half of the endpoints do not cache the block anymore.

@@ -33,14 +33,33 @@ fn matches_common_prefixes(#[case] cached: &str, #[case] prompt: &str, #[case] b
 #[test]
 fn each_endpoint_matches_its_own_part_of_a_prompt() {
     let index = PrefixIndex::default();
-    let caches: Vec<_> = (0..100).map(|_| index.new_cache(&CONFIG)).collect();
-    let text = "abcd".repeat(50);
+    let caches: Vec<_> = (0..60).map(|_| index.new_cache(&CONFIG)).collect();
+    let text = "abcd".repeat(30);
     for (cache, blocks) in caches.iter().zip(1..) {
         index.insert(&hashes(&text)[..blocks / 2], cache);
     }
     let reversed = caches.iter().rev().map(|cache| Some(&**cache));
-    let expect: Vec<u32> = (1..=100).rev().map(|blocks| blocks / 2).collect();
+    let expect: Vec<u32> = (1..=60).rev().map(|blocks| blocks / 2).collect();
     assert_eq!(index.matches(&hashes(&text), reversed).as_slice(), expect);
+}
+
+/// Columns: blocks of the cached prompt, how many of them another prompt of 4,000 blocks shares, minimum of matched blocks.
+#[rstest]
+#[case::continued(1_999, 1_999, 1_999)]
+#[case::different_ends(4_000, 2_001, 1_876)]
+#[case::same(4_000, 4_000, 4_000)]
+fn long_prompts_match(#[case] cached: u32, #[case] shared: u32, #[case] expect: u32) {
+    let config = PrefixConfig { max_blocks: 10_000, lru_capacity: 1_000_000, ..CONFIG };
+    let index = PrefixIndex::default();
+    let cache = index.new_cache(&config);
+    let hashes = |blocks: Vec<u32>| {
+        let text: Vec<u8> = blocks.into_iter().flat_map(u32::to_le_bytes).collect();
+        config.block_hashes("m", [&*text].into_iter())
+    };
+    index.insert(&hashes((0..cached).collect()), &cache);
+    let prompt = hashes((0..shared).chain(10_000..14_000 - shared).collect());
+    let matched = index.matches(&prompt, [Some(&*cache)].into_iter())[0];
+    assert!((expect..=shared).contains(&matched), "{matched} blocks");
 }
 
 #[test]
@@ -79,9 +98,10 @@ struct Model {
 
 impl Model {
     fn insert(&mut self, hashes: &[u64], capacity: u32) {
-        for hash in hashes.iter().rev() {
+        for IndexedPrefix { blocks, distance } in indexed_prefixes(hashes.len()).rev() {
+            let hash = &hashes[blocks - 1];
             if self.times.get(hash).is_none_or(|time| self.clock - time >= capacity / 4) {
-                self.clock += 1;
+                self.clock += distance as u32;
                 self.times.insert(*hash, self.clock);
             }
         }
@@ -91,8 +111,13 @@ impl Model {
         self.times.get(&hash).is_some_and(|time| self.clock - time < capacity)
     }
 
-    fn matched(&self, hashes: &[u64], capacity: u32) -> u32 {
-        hashes.iter().take_while(|hash| self.contains(**hash, capacity)).count() as u32
+    /// Returns whether `blocks` is the length of a cached prefix, and neither the next one nor the one at the next checkpoint is
+    /// cached.
+    fn matches(&self, hashes: &[u64], capacity: u32, blocks: u32) -> bool {
+        let is_cached = |blocks: usize| hashes.get(blocks - 1).is_some_and(|hash| self.contains(*hash, capacity));
+        let blocks = blocks as usize;
+        let next_checkpoint = blocks_at(checkpoints_within(blocks) + 1);
+        (blocks == 0 || is_cached(blocks)) && !is_cached(blocks + 1) && !is_cached(next_checkpoint)
     }
 }
 
@@ -100,7 +125,7 @@ const CAPACITIES: [u32; 4] = [0, 3, 40, 1_000];
 
 /// Indexes of the caches and prompts of requests. Prompts are paths in a tree, so that many share a prefix.
 fn requests() -> impl Strategy<Value = Vec<(usize, Vec<u8>)>> {
-    proptest::collection::vec((0..CAPACITIES.len(), proptest::collection::vec(0_u8..3, 0..12)), 1..200)
+    proptest::collection::vec((0..CAPACITIES.len(), proptest::collection::vec(0_u8..3, 0..40)), 1..200)
 }
 
 fn prompt(path: &[u8]) -> Vec<u64> {
@@ -118,7 +143,7 @@ proptest! {
             let hashes = prompt(&path);
             let matched = index.matches(&hashes, caches.iter().map(|cache| Some(&**cache)));
             for ((model, capacity), matched) in models.iter().zip(CAPACITIES).zip(&matched) {
-                prop_assert_eq!(*matched, model.matched(&hashes, capacity));
+                prop_assert!(model.matches(&hashes, capacity, *matched), "{matched}");
             }
             index.insert(&hashes, &caches[cache]);
             models[cache].insert(&hashes, CAPACITIES[cache]);
