@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use memchr::memchr2;
+use memchr::memchr;
 
 /// Maximum nesting depth.
 const MAX_DEPTH: usize = 512;
@@ -147,20 +147,21 @@ impl Scanner<'_> {
         if self.peek().is_none() { Ok(()) } else { Err(self.error()) }
     }
 
+    /// Searches for quotes only: texts contain many escaped line breaks.
     fn skip_string(&mut self) -> Result<Range<usize>, NotAnObject> {
         let start = self.position;
         self.expect(b'"')?;
         loop {
-            let rest = &self.text[self.position..];
-            let Some(length) = memchr2(b'"', b'\\', rest) else {
+            let Some(length) = memchr(b'"', &self.text[self.position..]) else {
                 self.position = self.text.len();
                 return Err(self.error());
             };
+            let content = &self.text[start + 1..self.position + length];
             self.position += length + 1;
-            if rest[length] == b'"' {
+            let backslashes = content.iter().rev().take_while(|byte| **byte == b'\\').count();
+            if backslashes % 2 == 0 {
                 return Ok(start..self.position);
             }
-            self.next();
         }
     }
 

@@ -1,6 +1,6 @@
 //! Extracts the fields that scheduling needs from a request body, in one pass over its bytes.
 
-use std::{ops::Range, time::Duration};
+use std::{borrow::Cow, ops::Range, time::Duration};
 
 use http_server::BodyLimits;
 
@@ -100,7 +100,7 @@ pub(crate) fn parse_request(body: &[u8]) -> Result<RequestInfo, ScanError> {
     for field in ObjectFields::of(body) {
         let FieldSpan { key, value: span } = field?;
         let (Some(key), value) = (parse_string(&body[key]), &body[span.clone()]) else { continue };
-        match key.as_str() {
+        match &*key {
             "model" => info.model = Some(parse_model(value, span)?),
             "stream" => info.stream = value == b"true",
             "max_tokens" => info.max_tokens = parse_number(value),
@@ -146,12 +146,14 @@ fn parse_model(value: &[u8], span: Range<usize>) -> Result<ModelField, ScanError
     if value.len() > MAX_MODEL_BYTES {
         return Err(ScanError::ModelTooLong);
     }
-    parse_string(value).map(|name| ModelField { name, span }).ok_or(ScanError::ModelNotString)
+    parse_string(value).map(|name| ModelField { name: name.into_owned(), span }).ok_or(ScanError::ModelNotString)
 }
 
 /// Returns the decoded JSON string, or `None` if `value` is not a string.
-fn parse_string(value: &[u8]) -> Option<String> {
-    serde_json::from_slice(value).ok()
+fn parse_string(value: &[u8]) -> Option<Cow<'_, str>> {
+    // Most strings contain no escapes.
+    let unescaped = serde_json::from_slice(value).ok().map(Cow::Borrowed);
+    unescaped.or_else(|| serde_json::from_slice(value).ok().map(Cow::Owned))
 }
 
 fn parse_number(value: &[u8]) -> Option<u64> {
