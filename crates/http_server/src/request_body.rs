@@ -260,10 +260,12 @@ where
             Poll::Ready(frame) => frame,
             Poll::Pending => {
                 let Some(deadlines) = self.deadlines else { return frame.await.transpose().map_err(read_error) };
+                // Boxed, the rest of the future of a request is small.
+                let error = Box::pin(deadlines.wait(&mut self.timer, self.limits, &self.reservation));
                 tokio::select! {
                     biased;
                     frame = frame => frame,
-                    error = deadlines.wait(&mut self.timer, self.limits, &self.reservation) => return Err(error),
+                    error = error => return Err(error),
                 }
             }
         };
