@@ -180,7 +180,7 @@ pub(crate) fn check_ext_proc_messages(messages: impl Iterator<Item = crate::ext_
             Ok(Action::Schedule(request)) => {
                 stream.rewritten = request.rewritten_model("tuned");
                 if let Some(subset) = &request.subset {
-                    subset.contains(([10, 0, 0, 1], 8000).into());
+                    subset.contains(([10, 0, 0, 1], 8000).into(), &mut 0);
                 }
             }
             Ok(Action::ReturnResponseBody(body)) => drop(response_body_messages(body)),

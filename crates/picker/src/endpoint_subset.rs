@@ -29,9 +29,13 @@ impl EndpointSubset {
         subset
     }
 
-    /// Returns whether the subset contains an endpoint.
-    pub(crate) fn contains(&self, endpoint: SocketAddr) -> bool {
-        self.addresses.binary_search(&endpoint).is_ok() || self.hosts.binary_search(&endpoint.ip()).is_ok()
+    /// Returns whether the subset contains an endpoint. `next` is the position of the address after the one of the last call, 0
+    /// at first: calls in the order of the addresses need no search.
+    pub(crate) fn contains(&self, endpoint: SocketAddr, next: &mut usize) -> bool {
+        let is_next = self.addresses.get(*next) == Some(&endpoint);
+        let position = if is_next { Ok(*next) } else { self.addresses.binary_search(&endpoint) };
+        *next = position.map_or(*next, |position| position + 1);
+        position.is_ok() || self.hosts.binary_search(&endpoint.ip()).is_ok()
     }
 }
 
@@ -53,6 +57,10 @@ mod tests {
     fn contains_addresses_and_hosts(#[case] entries: &[&str], #[case] expect: [bool; 3]) {
         let subset = EndpointSubset::parse(entries.iter().copied());
         let endpoints = ["10.0.0.1:8000", "10.0.0.1:8001", "[fd00::1]:8000"];
-        assert_eq!(endpoints.map(|endpoint| subset.contains(endpoint.parse().unwrap())), expect);
+        for next in 0..3 {
+            let mut next = next;
+            let contained = endpoints.map(|endpoint| subset.contains(endpoint.parse().unwrap(), &mut next));
+            assert_eq!(contained, expect);
+        }
     }
 }

@@ -42,9 +42,10 @@ impl Selection {
     ) -> Result<Self, RoutingError> {
         let (request, now) = (route.scheduling_request(), Instant::now());
         let mut schedule = |is_eligible: &dyn Fn(&Endpoint) -> bool| {
+            let mut next = 0;
             let is_eligible = |(endpoint, _): &(&Arc<Endpoint>, &EndpointFacts)| {
                 !failed.contains(&endpoint.address)
-                    && subset.is_none_or(|subset| subset.contains(endpoint.address))
+                    && subset.is_none_or(|subset| subset.contains(endpoint.address, &mut next))
                     && !endpoint.state.health.is_asleep(now)
                     && is_eligible(endpoint)
             };
