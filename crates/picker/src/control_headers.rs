@@ -13,6 +13,9 @@ const PREFILL_ENDPOINT_HEADER: &str = "x-prefiller-host-port";
 /// Header with the selected engine, if one port of a Pod forwards requests to all of its engines.
 const DATA_PARALLEL_ENDPOINT_HEADER: &str = "x-data-parallel-host-port";
 
+/// Prefix of all control headers, which few other headers have.
+const COMMON_PREFIX: &str = "x-";
+
 /// Prefixes of control headers.
 const CONTROL_HEADER_PREFIXES: [&str; 4] = ["x-gateway-", "x-llm-d-", "x-ostler-", "x-slo-"];
 
@@ -44,7 +47,8 @@ pub(crate) const CONTROL_HEADERS: [&str; 20] = [
 /// Returns whether a header, in lower case, is removed from requests of clients: an engine sends requests to the addresses in
 /// some of them.
 pub(crate) fn is_control_header(name: &str) -> bool {
-    CONTROL_HEADERS.contains(&name) || CONTROL_HEADER_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    name.starts_with(COMMON_PREFIX)
+        && (CONTROL_HEADERS.contains(&name) || CONTROL_HEADER_PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
 }
 
 /// Returns the address to which requests for an endpoint are sent: with the port that forwards to all engines of its Pod, if
@@ -64,4 +68,16 @@ pub(crate) fn engine_headers(
     let data_parallel = data_parallel.filter(|_| destination(selected, primary_port) != selected);
     let prefill = result.prefill_endpoint.as_ref().map(|endpoint| (PREFILL_ENDPOINT_HEADER, endpoint.address));
     data_parallel.into_iter().chain(prefill)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_headers_are_recognized() {
+        let names = CONTROL_HEADERS.into_iter().chain(CONTROL_HEADER_PREFIXES);
+        assert!(names.into_iter().all(is_control_header));
+        assert!(!["x-request-id", "authorization"].into_iter().any(is_control_header));
+    }
 }

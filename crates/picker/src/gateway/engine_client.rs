@@ -1,7 +1,7 @@
 //! HTTP client for engines, with reused connections. Requests have generous deadlines, since a completion may take minutes;
 //! keep-alive probes detect dead hosts much earlier.
 
-use std::{error::Error, net::SocketAddr, sync::Arc, time::Duration};
+use std::{error::Error, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use http::{HeaderValue, Request, Response, Uri};
 use http_server::WriteTimeout;
@@ -116,7 +116,9 @@ impl EngineClient {
         target: EngineTarget,
     ) -> Result<Response<EngineResponseBody>, EngineError> {
         let pod_deleted = target.pod_deleted.clone();
-        let attempt = pod_deleted.run_until_cancelled(self.send_without_deadline(request, target));
+        // By reference: each future that contains another one has room for it twice.
+        let attempt = pin!(self.send_without_deadline(request, target));
+        let attempt = pod_deleted.run_until_cancelled(attempt);
         timeout(RESPONSE_TIMEOUT, attempt).await.map_err(|_| EngineError::Timeout)?.ok_or(EngineError::PodDeleted)?
     }
 

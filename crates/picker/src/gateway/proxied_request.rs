@@ -4,10 +4,11 @@ use std::error::Error;
 
 use bytes::Bytes;
 use cluster::NamespacedName;
-use http::{HeaderMap, Request};
+use http::{HeaderMap, Request, header};
 use http_body::Body;
 use http_server::{BodyMemory, HeadReservation, read_body};
 
+use super::forwarded_headers::remove_unforwarded_headers;
 use crate::{
     openai_error::OpenAiError,
     request::{self, BODY_LIMITS, ModelField, RequestInfo},
@@ -19,7 +20,7 @@ pub(super) struct ProxiedRequest {
     pub(super) path: String,
     /// Pool in the request path, if any.
     pub(super) pool: Option<NamespacedName>,
-    /// Headers from the client.
+    /// Headers from the client that are forwarded, if they do not contain an API key of the gateway.
     pub(super) headers: HeaderMap,
     /// The whole body. Its memory is reserved as long as the request, an attempt to send it or a part of it exists.
     pub(super) body: Bytes,
@@ -53,7 +54,7 @@ pub(super) async fn read_request<B>(
 where
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin,
 {
-    let (head, body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
     let head_reservation = memory.reserve_head(&head)?;
     // Reject an excessive `Content-Length` before reading the body.
     if body.size_hint().lower() > BODY_LIMITS.max_bytes as u64 {
@@ -62,6 +63,11 @@ where
     let body = read_body(body, BODY_LIMITS, Some(memory.clone())).await?.into_bytes();
     let mut info = request::parse_request(&body)?;
     let model = info.model.take().filter(|model| !model.name.is_empty()).ok_or_else(OpenAiError::missing_model)?;
+    remove_unforwarded_headers(&mut head.headers);
+    // The client for engines adds its own.
+    for name in [header::HOST, header::CONTENT_LENGTH, header::EXPECT] {
+        head.headers.remove(name);
+    }
     let path = match head.uri.query() {
         Some(query) => format!("{path}?{query}"),
         None => path.to_owned(),

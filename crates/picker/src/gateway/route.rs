@@ -65,7 +65,7 @@ pub(super) fn match_path(path: &str) -> Route {
             Some(model) => Route::Model(pool, model),
             None => Route::NotFound,
         },
-        _ if INFERENCE_PATHS.contains(&api) => Route::Inference { pool, path: format!("/v1/{api}") },
+        _ if INFERENCE_PATHS.contains(&api) => Route::Inference { pool, path: ["/v1/", api].concat() },
         _ => Route::NotFound,
     }
 }
