@@ -9,6 +9,7 @@ mod capacity;
 mod election;
 mod flavors;
 mod gangs;
+mod group_surge;
 mod installing;
 mod namespaces;
 mod permissions;
@@ -61,6 +62,8 @@ async fn journeys() {
     section("multi-node engines");
     workers::replicas_have_unique_names(&test_cluster).await;
     workers::deployment_serves_until_it_is_replaced(&test_cluster).await;
+    section("updates of multi-node engines");
+    group_surge::additional_group_serves_during_update(&test_cluster).await;
     section("pruning");
     pruning::objects_of_other_owners_are_retained(&test_cluster).await;
     pruning::removed_roles_are_pruned(&test_cluster).await;

@@ -21,6 +21,7 @@ pub(crate) const GROUPS: (&str, &str) = ("podgroups.scheduling.volcano.sh", "v1b
 pub(crate) const DEPLOYMENTS: (&str, &str) = ("deployments.apps", "v1");
 pub(crate) const AUTOSCALERS: (&str, &str) = ("horizontalpodautoscalers.autoscaling", "v2");
 pub(crate) const SERVICES: (&str, &str) = ("services", "v1");
+pub(crate) const ENDPOINT_SLICES: (&str, &str) = ("endpointslices.discovery.k8s.io", "v1");
 pub(crate) const PODS: (&str, &str) = ("pods", "v1");
 pub(crate) const REVISIONS: (&str, &str) = ("controllerrevisions.apps", "v1");
 pub(crate) const STATEFUL_SETS: (&str, &str) = ("statefulsets.apps", "v1");
