@@ -123,8 +123,6 @@ condition_reasons! {
         // The `Ready` condition emits the event.
         ObjectsApplied: Suppressed, "All objects of the service are applied.", "";
         MinimumReady: Normal, "Every role has at least one ready replica.", "";
-        // Condition `Failed` emits events only for failures.
-        NoFailure: Suppressed, "No component has failed.", "";
         // The `Ready` condition emits the event.
         FullCapacity: Suppressed, "All replicas of the gang are scheduled.", "";
         PartialCapacity: Normal, "At least one replica of each role of the gang is scheduled; the other replicas wait until all their Pods fit.", "Add nodes, or scale down; waiting replicas start automatically.";

@@ -7,15 +7,19 @@ mod spec_role;
 #[cfg(test)]
 mod tests;
 
-use cluster::{Transition, generation, render_conditions};
+use cluster::{Transition, generation};
 use decide::Warning;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use crate::service_conditions::render_service_conditions;
 use crate::status_report::StatusReport;
 pub(crate) use observations::FusionInferObservations;
 use role_state::RoleState;
 pub(crate) use spec_role::spec_roles;
+
+/// Conditions that are true once a stage is complete.
+const STAGES: [&str; 2] = ["Initialized", "Ready"];
 
 /// Computes status and events of the service.
 #[must_use]
@@ -23,15 +27,18 @@ pub(crate) fn report(observations: &FusionInferObservations<'_>, now: Timestamp)
     let service = observations.service;
     let states: Vec<RoleState> = observations.roles.iter().map(|role| RoleState::new(observations, role)).collect();
     let conditions = conditions::conditions(observations, &states);
-    let generation = generation(service);
     let old_status = &service["status"];
     let with_timestamp =
         |state: &RoleState| (state.name.clone(), state.with_timestamp(&old_status["components"][&state.name], now));
     let components: Map<String, Value> = states.iter().map(with_timestamp).collect();
     // If workloads cannot be listed, the current generation has not been reconciled.
-    let observed_generation =
-        if observations.unlisted.is_empty() { json!(generation) } else { old_status["observedGeneration"].clone() };
-    let mut status = json!({"conditions": render_conditions(&old_status["conditions"], &conditions, generation, now)});
+    let observed_generation = if observations.unlisted.is_empty() {
+        json!(generation(service))
+    } else {
+        old_status["observedGeneration"].clone()
+    };
+    let rendered_conditions = render_service_conditions(service, &conditions, &STAGES, &observed_generation, now);
+    let mut status = json!({"conditions": rendered_conditions});
     if !observed_generation.is_null() {
         status["observedGeneration"] = observed_generation;
     }

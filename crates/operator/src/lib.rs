@@ -17,7 +17,8 @@
 //! - statuses, without I/O: `ome_status`, `fusioninfer_status`, on top of `gang_status`, `failures`, `surge_replicas`,
 //!   `replacement`, `rollout`, `readiness`
 //! - beside the loop: `health`, which observes it; `preview`, which predicts what reconciles would change
-//! - vocabulary: `work_item`, `kinds`, `condition_reason`, `relevant_fields`, `owning_service`, `status_inputs`
+//! - vocabulary: `work_item`, `kinds`, `condition_reason`, `relevant_fields`, `owning_service`, `status_inputs`,
+//!   `service_conditions`
 //! - beside them: `admission` and its webhook; permissions: `rbac`, `admission_policies`, `user_roles`
 #![warn(missing_docs)]
 
@@ -70,6 +71,7 @@ mod rollout_strategy;
 mod route_status;
 mod selection;
 mod selection_snapshot;
+mod service_conditions;
 mod service_index;
 mod service_reconciler;
 mod status_inputs;

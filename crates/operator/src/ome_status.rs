@@ -3,10 +3,7 @@
 mod components;
 mod observations;
 
-use cluster::{
-    Condition, ConditionStatus, EventPolicy, find_condition, generation, kind_and_name, metadata_field,
-    render_conditions,
-};
+use cluster::{Condition, ConditionStatus, EventPolicy, find_condition, generation, kind_and_name, metadata_field};
 use decide::code::runtime::NO_ELIGIBLE_ACCELERATOR;
 use jiff::Timestamp;
 use plan::labels::COMPONENT;
@@ -20,6 +17,7 @@ use crate::gang_status;
 use crate::replacement::stop_messages;
 use crate::rollout::is_rollout_paused;
 use crate::rollout_strategy::interruptions;
+use crate::service_conditions::render_service_conditions;
 use crate::status_inputs;
 use crate::status_report::StatusReport;
 use crate::workloads::PlannedWorkload;
@@ -27,6 +25,8 @@ pub(crate) use observations::OmeObservations;
 
 /// Component whose Pods route requests.
 const ROUTER: &str = "router";
+/// Components that clients send requests to; the first one that exists.
+const ENTRY_COMPONENTS: [&str; 3] = [ROUTER, "decoder", "engine"];
 /// Conditions that are true once a stage is complete.
 const STAGES: [&str; 5] = ["RuntimeResolved", "AcceleratorResolved", "WorkloadsReady", "RouterReady", "Ready"];
 /// Condition type, and code of the warning that the condition repeats.
@@ -115,34 +115,23 @@ fn status(
     now: Timestamp,
 ) -> Value {
     let service = observations.service;
-    let generation = generation(service);
-    let components = components::components(observations);
+    let observed_generation = json!(generation(service));
+    let mut components = components::components(observations);
     let mut status = json!({
-        "observedGeneration": generation,
-        "conditions": render_ome_conditions(service, conditions, now),
+        "conditions": render_service_conditions(service, conditions, &STAGES, &observed_generation, now),
+        "observedGeneration": observed_generation,
         "decision": record.to_json(),
     });
-    if let Some(url) = [ROUTER, "decoder", "engine"].iter().find_map(|name| components.get(*name)?.get("url")) {
-        status["url"] = url.clone();
+    // Clients use the component with the URL of the service, which is not repeated.
+    if let Some(url) =
+        ENTRY_COMPONENTS.iter().find_map(|name| components.get_mut(*name)?.as_object_mut()?.remove("url"))
+    {
+        status["url"] = url;
     }
     if !components.is_empty() {
         status["components"] = Value::Object(components);
     }
     status
-}
-
-/// Renders conditions as upstream OME does: without a generation, because the status has one, and without the messages of
-/// stages that are complete, which repeat the reason.
-fn render_ome_conditions(service: &Value, conditions: &[Condition], now: Timestamp) -> Value {
-    let mut rendered = render_conditions(&service["status"]["conditions"], conditions, generation(service), now);
-    for (condition, fields) in conditions.iter().zip(rendered.as_array_mut().into_iter().flatten()) {
-        let Some(fields) = fields.as_object_mut() else { continue };
-        fields.remove("observedGeneration");
-        if STAGES.contains(&condition.type_) && condition.status == ConditionStatus::True {
-            fields.remove("message");
-        }
-    }
-    rendered
 }
 
 /// Returns the report of a service that cannot be planned; everything but the `Ready` condition is retained.
@@ -154,15 +143,14 @@ pub(crate) fn not_planned_report(
 ) -> StatusReport {
     let conditions = vec![reason.condition("Ready", false, message)];
     let mut status = service["status"].clone();
-    let generation = generation(service);
     if !status.is_object() {
         status = json!({});
     }
-    status["conditions"] = render_ome_conditions(service, &conditions, now);
     if reason == ConditionReason::InvalidSpec {
-        status["observedGeneration"] = generation.into();
+        status["observedGeneration"] = generation(service).into();
         status_inputs::remove_inputs(&mut status);
     }
+    status["conditions"] = render_service_conditions(service, &conditions, &STAGES, &status["observedGeneration"], now);
     StatusReport { conditions, status, events: Vec::new() }
 }
 

@@ -14,13 +14,15 @@ use crate::rollout::{ReadyFloor, Rollout, is_rollout_paused};
 use crate::route_status::RouteStatus;
 
 /// Returns all conditions. `Initialized`, `Active` and `Failed` are defined upstream. `GangScheduled` and `RouterReady`
-/// exist only for services with a gang or a router, `NoSurgeCapacity` only while it is true.
+/// exist only for services with a gang or a router, `Failed` only while it is not false, and `NoSurgeCapacity` only while it is
+/// true.
 pub(super) fn conditions(observations: &FusionInferObservations<'_>, states: &[RoleState]) -> Vec<Condition> {
     let initialized = initialized(observations);
     let router = router_ready(observations, states);
     let ready = ready(observations, states, &initialized);
     let gang = || gang_status::gang_condition(observations.workloads, observations.applied, observations.plan);
-    let mut conditions = vec![initialized, active(observations, states, &ready), failed(observations, states)];
+    let mut conditions = vec![initialized, active(observations, states, &ready)];
+    conditions.extend(failed(observations, states));
     conditions.extend(observations.unlisted.is_empty().then(gang).flatten());
     conditions.extend(router);
     conditions.extend(no_surge_capacity(observations, states));
@@ -69,20 +71,18 @@ fn active(observations: &FusionInferObservations<'_>, states: &[RoleState], read
 }
 
 /// `Failed` has negative polarity, as defined upstream: status True is the problem.
-fn failed(observations: &FusionInferObservations<'_>, states: &[RoleState]) -> Condition {
+fn failed(observations: &FusionInferObservations<'_>, states: &[RoleState]) -> Option<Condition> {
     const TYPE: &str = "Failed";
     if !observations.unlisted.is_empty() {
-        return unknown_condition(observations, TYPE);
+        return Some(unknown_condition(observations, TYPE));
     }
     if let Some(plan) = observations.infeasible_plan() {
         // By default, only status False emits a warning.
-        return Condition::with_reason(TYPE, true, &*plan.reason, &*plan.message)
-            .with_event_policy(EventPolicy::Warning);
+        let condition = Condition::with_reason(TYPE, true, &*plan.reason, &*plan.message);
+        return Some(condition.with_event_policy(EventPolicy::Warning));
     }
-    match most_urgent_problem(states).filter(|problem| problem.failed) {
-        Some(problem) => ConditionReason::from(problem).condition(TYPE, true, problem_message(problem)),
-        None => ConditionReason::NoFailure.condition(TYPE, false, "No component has failed"),
-    }
+    let problem = most_urgent_problem(states).filter(|problem| problem.failed)?;
+    Some(ConditionReason::from(problem).condition(TYPE, true, problem_message(problem)))
 }
 
 /// Returns the condition of the router's objects and of the Gateways that route to it.

@@ -188,8 +188,7 @@ impl SimulatedCluster {
 
 pub(crate) fn condition(server: &Server, name: &str, condition_type: &str) -> Option<Value> {
     let service = server.get(FUSIONINFER_SERVICES, "default", name)?;
-    let condition = ::cluster::find_condition(&service["status"]["conditions"], condition_type)?;
-    (condition["observedGeneration"] == service["metadata"]["generation"]).then(|| condition.clone())
+    ::cluster::find_current_condition(&service, condition_type).cloned()
 }
 
 pub(crate) fn ready_service(server: &Server, name: &str) -> Option<Arc<Value>> {

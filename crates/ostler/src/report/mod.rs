@@ -7,6 +7,7 @@ pub(crate) mod names;
 pub(crate) mod nodes;
 pub(crate) mod plan;
 pub(crate) mod plan_diff;
+mod ready_message;
 pub(crate) mod rollout;
 pub(crate) mod service_table;
 pub(crate) mod settings;

@@ -4,6 +4,7 @@ use cluster::{find_condition, find_current_condition, generation, metadata_field
 use operator::{ConditionReason, WorkloadReason, is_rollout_paused, revision_number};
 use serde_json::Value;
 
+use super::ready_message::ready_message;
 use super::table::table;
 
 /// Maximum number of changes that a line lists.
@@ -73,7 +74,7 @@ pub(crate) fn progress(service: &Value) -> (RolloutPhase, String) {
     let has_failed =
         find_condition(&service["status"]["conditions"], "Failed").is_some_and(|failed| failed["status"] == "True");
     let text = |field: &str| ready[field].as_str().unwrap_or_default();
-    let message = text("message");
+    let message = ready_message(&service["status"]["components"], ready);
     match () {
         () if ready["status"] == "True" && message.is_empty() => {
             (RolloutPhase::Complete, "successfully rolled out".to_owned())
@@ -82,9 +83,9 @@ pub(crate) fn progress(service: &Value) -> (RolloutPhase, String) {
         () if has_failed || is_terminal(text("reason")) => (RolloutPhase::Failed, format!("rollout failed: {message}")),
         () if is_rollout_paused(service) => (RolloutPhase::Paused, format!("rollout paused: {message}")),
         () if PROGRESSING_REASONS.iter().any(|reason| reason.as_str() == text("reason")) => {
-            (RolloutPhase::Progressing, message.to_owned())
+            (RolloutPhase::Progressing, message)
         }
-        () => (RolloutPhase::Degraded, message.to_owned()),
+        () => (RolloutPhase::Degraded, message),
     }
 }
 

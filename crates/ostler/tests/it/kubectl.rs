@@ -33,6 +33,23 @@ spec:
         readinessProbe: {httpGet: {path: /health, port: 8080}}
 ";
 
+/// Two multi-node roles in a gang that no node can run.
+const PAIR: &str = "
+apiVersion: fusioninfer.io/v1alpha1
+kind: InferenceService
+metadata: {name: pair}
+spec:
+  roles:
+  - name: prefill
+    componentType: prefiller
+    multinode: {nodeCount: 2}
+    template: {spec: {containers: [{name: vllm, image: vllm/vllm-openai:v0.11.0, resources: {limits: {nvidia.com/gpu: 64}}}]}}
+  - name: decode
+    componentType: decoder
+    multinode: {nodeCount: 2}
+    template: {spec: {containers: [{name: vllm, image: vllm/vllm-openai:v0.11.0, resources: {limits: {nvidia.com/gpu: 64}}}]}}
+";
+
 /// Tests all versions of `$OSTLER_KUBECTL` concurrently.
 #[test]
 #[ignore = "needs kubectl: cargo xtask test --with kubectl"]
@@ -43,6 +60,7 @@ fn journeys() {
             scope.spawn(move || {
                 let kubectl = Kubectl { path, session: Session::start(&[]) };
                 service_lifecycle(&kubectl);
+                describe_services(&kubectl);
                 read_objects(&kubectl);
                 change_objects(&kubectl);
                 roll_out(&kubectl);
@@ -86,6 +104,35 @@ fn service_lifecycle(kubectl: &Kubectl) {
     kubectl.run(&["delete", "inferenceservice.ome.io", "chat", "--timeout=10m"]);
     // The garbage collector deletes the dependents asynchronously.
     kubectl.wait_for_output(&["get", "deployments,services,backendpools,llmusecasesets,pods", "-o", "name"], "");
+}
+
+/// Checks the number of lines that `kubectl describe` prints for a service: at most 40 for the status, and less than 60 in total
+/// for one whose spec has less than 20.
+fn assert_short_description(kubectl: &Kubectl, service: &str) {
+    let description = kubectl.run(&["describe", service]);
+    let start = |section: &str| description.lines().position(|line| line.starts_with(section)).unwrap();
+    let (spec, status, events) = (start("Spec:"), start("Status:"), start("Events:"));
+    assert!(events - status <= 40, "{} lines of status: {description}", events - status);
+    assert!(status - spec >= 20 || description.lines().count() < 60, "{description}");
+}
+
+/// Describes the services of the demo, and two roles that wait for nodes.
+fn describe_services(kubectl: &Kubectl) {
+    let file = kubectl.file("demo.yaml", include_str!("../../src/demo/manifests.yaml"));
+    kubectl.run(&["apply", "-f", &file]);
+    for service in ["inferenceservice.ome.io/chat", "inferenceservice.ome.io/summarise", "fisvc/qwen"] {
+        kubectl.run(&["wait", "--for=condition=Ready", service, "--timeout=10m"]);
+        // An engine without a readiness probe must run for some time before its rollout ends.
+        kubectl.wait_for_output(&["get", service, "-o", "jsonpath={.status.rollouts}"], "");
+        assert_short_description(kubectl, service);
+    }
+    kubectl.run(&["delete", "-f", &file, "--timeout=10m"]);
+    let pair = kubectl.file("pair.yaml", PAIR);
+    kubectl.run(&["apply", "-f", &pair]);
+    let ready = "jsonpath={.status.conditions[?(@.type==\"Ready\")].reason}";
+    kubectl.wait_for_output(&["get", "fisvc", "pair", "-o", ready], "Unschedulable");
+    assert_short_description(kubectl, "fisvc/pair");
+    kubectl.run(&["delete", "-f", &pair, "--timeout=10m"]);
 }
 
 /// Adds a node to a full class with the command that `ostler explain` proposes, executed literally.

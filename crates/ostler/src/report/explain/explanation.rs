@@ -4,7 +4,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::fields::{text, text_of};
+use super::fields::text;
+use crate::report::ready_message::ready_message;
 use crate::report::tree::{self, TreeNode};
 
 /// The explanation of an object.
@@ -63,8 +64,9 @@ impl Explanation {
             namespace,
             name,
             ready: ready.is_some_and(|condition| condition["status"] == "True"),
-            message: ready
-                .map_or("Waiting for the operator to observe the object".into(), |ready| text_of(&ready["message"])),
+            message: ready.map_or("Waiting for the operator to observe the object".into(), |ready| {
+                ready_message(&object["status"]["components"], ready)
+            }),
             age: since.as_deref().and_then(|since| age(since.parse().ok()?, now)),
             since,
             decision: None,
