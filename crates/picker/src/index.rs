@@ -21,7 +21,7 @@ use serde_json::Value;
 use crate::{
     kinds::{BACKEND_POOL, USE_CASE, USE_CASE_SET},
     policy::SchedulingPolicy,
-    snapshot::Pool,
+    snapshot::{Pool, pools_by_model},
     use_case::{TargetModel, UseCase},
 };
 use conditions::Activation;
@@ -110,11 +110,10 @@ pub(crate) fn build_index(
     sources.extend(objects.use_cases.iter().filter_map(|object| use_case_source(object)));
     // The oldest object owns a model name. Namespace and name break ties, so that all replicas agree.
     sources.sort_by(|a, b| (&a.creation_timestamp, &a.key).cmp(&(&b.creation_timestamp, &b.key)));
-    let mut use_case_conditions = BTreeMap::new();
-    for source in sources {
-        let activation = activate_use_cases(&mut pools, &source);
-        use_case_conditions.insert((source.kind, source.key), conditions::use_case_conditions(&activation));
-    }
+    let activations: Vec<Activation> = sources.iter().map(|source| activate_use_cases(&mut pools, source)).collect();
+    let by_model = pools_by_model(pools.values());
+    let conditions = activations.iter().map(|activation| conditions::use_case_conditions(activation, &by_model));
+    let use_case_conditions = sources.into_iter().map(|source| (source.kind, source.key)).zip(conditions).collect();
     let pools = pools.into_values().map(Arc::new).collect();
     PoolIndex { pools, pods, config_conditions, use_case_conditions }
 }
@@ -214,6 +213,7 @@ fn activate_use_cases(pools: &mut BTreeMap<NamespacedName, Pool>, source: &UseCa
                 let conflict = format!("{} on pool {}", use_case.model_name, pool.key.name);
                 activation.conflicting_use_cases.insert(conflict);
             } else {
+                activation.active_pools.entry(use_case.model_name.clone()).or_default().insert(key.clone());
                 pool.use_cases
                     .insert(use_case.model_name.clone(), active_use_case(use_case, &source.creation_timestamp));
             }

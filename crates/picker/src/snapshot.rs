@@ -105,14 +105,8 @@ impl Pool {
 impl Snapshot {
     /// Returns the snapshot of `pools`.
     pub(crate) fn new(pools: Vec<Arc<Pool>>) -> Self {
-        let mut oldest: BTreeMap<&str, (&str, &NamespacedName)> = BTreeMap::new();
-        for pool in &pools {
-            for (model, use_case) in &pool.use_cases {
-                let candidate = (use_case.creation_timestamp.as_str(), &pool.key);
-                oldest.entry(model).and_modify(|oldest| *oldest = candidate.min(*oldest)).or_insert(candidate);
-            }
-        }
-        let by_model = oldest.into_iter().map(|(model, (_, key))| (model.to_owned(), key.clone())).collect();
+        let by_model = pools_by_model(pools.iter().map(Arc::as_ref));
+        let by_model = by_model.into_iter().map(|(model, key)| (model.to_owned(), key.clone())).collect();
         let pools: BTreeMap<_, _> = pools.into_iter().map(|pool| (Arc::new(pool.key.clone()), pool)).collect();
         Self { by_model: Arc::new(by_model), implicit_pool: implicit_pool(&pools), pools }
     }
@@ -144,6 +138,19 @@ impl Snapshot {
     pub(crate) fn find_target(&self, pool: &NamespacedName, target: &str) -> Option<&Arc<Pool>> {
         self.pools.get(pool).filter(|pool| pool.has_target(target))
     }
+}
+
+/// Returns the pool of the oldest use case of each model name, which serves the requests that address no pool. Namespace and name
+/// break ties, so that all replicas agree.
+pub(crate) fn pools_by_model<'a>(pools: impl Iterator<Item = &'a Pool>) -> BTreeMap<&'a str, &'a NamespacedName> {
+    let mut oldest: BTreeMap<&str, (&str, &NamespacedName)> = BTreeMap::new();
+    for pool in pools {
+        for (model, use_case) in &pool.use_cases {
+            let candidate = (use_case.creation_timestamp.as_str(), &pool.key);
+            oldest.entry(model).and_modify(|oldest| *oldest = candidate.min(*oldest)).or_insert(candidate);
+        }
+    }
+    oldest.into_iter().map(|(model, (_, key))| (model, key)).collect()
 }
 
 /// Returns the pool for models without a use case. The models of such pools are unknown: the first choice is a pool with ready

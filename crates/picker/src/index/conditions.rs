@@ -1,11 +1,14 @@
 //! Status conditions of pools and use cases.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use cluster::Condition;
+use cluster::{Condition, NamespacedName};
 
 use super::picker_config::PickerConfigError;
 use crate::{code, policy::SchedulingPolicy, snapshot::Pool};
+
+/// Maximum number of model names that a message lists with their paths.
+const MAX_PATHS: usize = 3;
 
 /// Which use cases of one object are active, and why the others are not.
 #[derive(Debug, Default)]
@@ -16,15 +19,43 @@ pub(super) struct Activation {
     pub(super) missing_pools: BTreeSet<String>,
     /// Names of the referenced InferencePools without a BackendPool: only their endpoint pickers know whether they exist.
     pub(super) unknown_inference_pools: BTreeSet<String>,
+    /// Pools on which the use case of a model name is active.
+    pub(super) active_pools: BTreeMap<String, BTreeSet<NamespacedName>>,
     /// `MODEL on pool POOL` for each model name that an older object declares.
     pub(super) conflicting_use_cases: BTreeSet<String>,
     /// Model names of use cases whose target weights are all 0.
     pub(super) zero_weight_use_cases: BTreeSet<String>,
 }
 
-/// Returns the conditions of an LLMUseCaseSet or LLMUseCase.
-pub(super) fn use_case_conditions(activation: &Activation) -> Vec<Condition> {
-    vec![accepted_condition(activation), resolved_refs_condition(activation)]
+/// Returns the conditions of an LLMUseCaseSet or LLMUseCase. `by_model` contains the pool that serves the requests for a model name
+/// that address no pool.
+pub(super) fn use_case_conditions(
+    activation: &Activation,
+    by_model: &BTreeMap<&str, &NamespacedName>,
+) -> Vec<Condition> {
+    let mut accepted = accepted_condition(activation);
+    if let Some(message) = path_message(activation, by_model) {
+        accepted.message = format!("{} {message}", accepted.message);
+    }
+    vec![accepted, resolved_refs_condition(activation)]
+}
+
+/// Returns the paths of active use cases whose model names an older use case of another pool declares.
+fn path_message(activation: &Activation, by_model: &BTreeMap<&str, &NamespacedName>) -> Option<String> {
+    let path = |(model, pools): (&String, &BTreeSet<NamespacedName>)| {
+        let serving = by_model.get(model.as_str()).filter(|serving| !pools.contains(**serving))?;
+        let paths: Vec<String> =
+            pools.iter().map(|NamespacedName { namespace, name }| format!("`/{namespace}/{name}/v1`")).collect();
+        Some(format!(
+            "`/v1` routes model {model} to pool {serving}, whose use case is older; send requests for this one to {}",
+            paths.join(" or ")
+        ))
+    };
+    let mut paths: Vec<String> = activation.active_pools.iter().filter_map(path).collect();
+    let omitted = paths.len().saturating_sub(MAX_PATHS);
+    paths.truncate(MAX_PATHS);
+    let omitted = if omitted > 0 { format!("; the same applies to {omitted} more models") } else { String::new() };
+    (!paths.is_empty()).then(|| format!("{}{omitted}.", paths.join("; ")))
 }
 
 /// Returns the condition `Ready` of a BackendPool.

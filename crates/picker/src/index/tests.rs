@@ -96,6 +96,38 @@ fn oldest_object_owns_a_model_name() {
     assert_eq!(reasons.collect::<Vec<_>>(), [("new", "ModelNameConflict"), ("old", "Accepted")]);
 }
 
+/// The pools of two namespaces may have the same model name: the path of the newer one is in its condition.
+#[rstest]
+#[case::one_model(&["chat"], "All use cases are active. `/v1` routes model chat to pool ns/p, whose use case is older; send requests \
+    for this one to `/other/p/v1` or `/other/q/v1`.")]
+#[case::other_model(&["own"], "All use cases are active.")]
+#[case::many_models(&["a", "b", "c", "chat", "d"], "; the same applies to 2 more models.")]
+fn newer_use_case_names_its_path(#[case] models: &[&str], #[case] expect: &str) {
+    let in_other_namespace = |object: Arc<Value>| {
+        let mut object = (*object).clone();
+        object["metadata"]["namespace"] = json!("other");
+        Arc::new(object)
+    };
+    let old_models: &[&str] = if models.len() > 1 { models } else { &["chat"] };
+    let sets = vec![
+        in_other_namespace(use_case_set("new", "2026-02-01T00:00:00Z", &["p", "q"], models)),
+        use_case_set("old", "2026-01-01T00:00:00Z", &["p", "q"], old_models),
+    ];
+    let pools = [pool("p", &[1]), pool("q", &[1])];
+    let others = pools.iter().cloned().map(in_other_namespace);
+    let index = index(&WatchedObjects {
+        backend_pools: pools.iter().cloned().chain(others).collect(),
+        use_case_sets: sets,
+        ..WatchedObjects::default()
+    });
+    let messages: Vec<&str> =
+        index.use_case_conditions.values().map(|conditions| conditions[0].message.as_str()).collect();
+    assert_eq!(messages[0], "All use cases are active.");
+    assert!(messages[1].starts_with("All use cases are active.") && messages[1].ends_with(expect), "{}", messages[1]);
+    let snapshot = crate::snapshot::Snapshot::new(index.pools);
+    assert_eq!(snapshot.by_model.get("chat").map(|key| key.namespace.as_str()), Some("ns"));
+}
+
 // spec: GW-29
 // spec: GW-31
 #[test]
