@@ -212,7 +212,7 @@ async fn start_with_ready_services_restarts_no_engine() {
 }
 
 /// The definitions are replaced while an operator runs, as `ostler crds | kubectl apply --server-side -f -` does: no object is
-/// lost or changed, no engine restarts, and the operator continues.
+/// lost or changed, no engine restarts, and the operator continues and uses new fields: `nodes` of components.
 #[tokio::test(start_paused = true)]
 async fn replaced_definitions_retain_all_objects() {
     let cluster =
@@ -225,6 +225,11 @@ async fn replaced_definitions_retain_all_objects() {
         let resources: Vec<String> = api::crds().iter().map(|definition| name(definition).to_owned()).collect();
         resources.iter().flat_map(|resource| server.list(resource)).collect()
     };
+    let engine_nodes = |server: &Server, name: &str| {
+        let service = server.get(OME_SERVICES, RECORDED_NAMESPACE, name).unwrap();
+        service["status"]["components"]["engine"]["nodes"].clone()
+    };
+    assert_eq!(engine_nodes(server, "deepseek-r1"), Value::Null);
     let objects_before = custom_objects();
     for definition in api::crds() {
         let mut live = (*server.get(CRDS, "", name(&definition)).unwrap()).clone();
@@ -236,15 +241,16 @@ async fn replaced_definitions_retain_all_objects() {
     assert_all_ready(server);
     assert_eq!(content(&custom_objects()), content(&objects_before));
 
-    let mut service = documents(SERVICES).into_iter().find(|service| name(service) == "qwen").unwrap();
+    let mut service = documents(SERVICES).into_iter().find(|service| name(service) == "deepseek-r1").unwrap();
     service["metadata"]["name"] = json!("later");
-    server.create(FUSIONINFER_SERVICES, service).unwrap();
+    server.create(OME_SERVICES, service).unwrap();
     let is_ready = |server: &Server| {
-        let service = server.get(FUSIONINFER_SERVICES, RECORDED_NAMESPACE, "later")?;
+        let service = server.get(OME_SERVICES, RECORDED_NAMESPACE, "later")?;
         let ready = ::cluster::find_condition(&service["status"]["conditions"], "Ready")?;
         (ready["status"] == "True").then_some(())
     };
     cluster.wait_for("the new service", &is_ready).await;
+    assert_eq!(engine_nodes(server, "later"), 2);
 }
 
 /// Returns UID and spec of the objects.

@@ -21,6 +21,7 @@ mod rollout;
 mod routers;
 mod serving;
 mod test_cluster;
+mod upgrade;
 mod watches;
 mod workers;
 
@@ -64,6 +65,8 @@ async fn journeys() {
     workers::deployment_serves_until_it_is_replaced(&test_cluster).await;
     section("updates of multi-node engines");
     group_surge::additional_group_serves_during_update(&test_cluster).await;
+    section("earlier CustomResourceDefinitions are replaced");
+    upgrade::definitions_are_replaced(&test_cluster).await;
     section("pruning");
     pruning::objects_of_other_owners_are_retained(&test_cluster).await;
     pruning::removed_roles_are_pruned(&test_cluster).await;
