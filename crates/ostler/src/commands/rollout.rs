@@ -317,7 +317,7 @@ async fn undo(target: &Target, to_revision: Option<i64>) -> Result<()> {
     let (before, after) = (revision_content(&target.service["spec"]), revision_content(&spec));
     if before == after {
         return output::print_line(&format!(
-            "{} is already at revision {}",
+            "{} already has the spec of revision {}",
             target.display_name,
             revision_number(revision)
         ));

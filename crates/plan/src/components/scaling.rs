@@ -81,9 +81,11 @@ impl ScalingInput<'_> {
             return min;
         }
         let message = match self.autoscaler_support {
-            AutoscalerSupport::HpaOnly => "minReplicas 0 requires KEDA, which is not installed; running 1 replica",
+            AutoscalerSupport::HpaOnly => {
+                "minReplicas 0 requires KEDA, which is not installed; the minimum is 1 replica"
+            }
             AutoscalerSupport::HpaAndKeda => {
-                "minReplicas 0 requires scaleMetric concurrency or rps, and a kedaConfig.customPromQuery that counts requests while no replica runs; running 1 replica"
+                "minReplicas 0 requires scaleMetric concurrency or rps, and a kedaConfig.customPromQuery that counts requests while no replica runs; the minimum is 1 replica"
             }
         };
         self.warn_unavailable(message.to_owned(), warnings);

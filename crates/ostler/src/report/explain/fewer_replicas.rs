@@ -70,6 +70,30 @@ pub(super) fn fewer_replicas_remedies(
     plan.components.keys().filter_map(remedy).collect()
 }
 
+/// Returns a command for each role that has Pods without a node: it reduces the replicas to those whose Pods all have one.
+pub(super) fn fewer_role_replicas_remedies(service: &Value, pods: &[&Value]) -> Vec<String> {
+    let (name, namespace) = (text(service, "/metadata/name"), text(service, "/metadata/namespace"));
+    let remedy = |role: &Value| {
+        let role_name = role["name"].as_str()?;
+        let running = complete_replicas_of_role(role_name, role["multinode"]["nodeCount"].as_u64().unwrap_or(1), pods)?;
+        let replicas = role["replicas"].as_u64().unwrap_or(1);
+        let replicas = Replicas { min: replicas, max: replicas }.reduced_to(running)?.assignment(false);
+        Some(format!(
+            "reduce role {role_name} to the replicas that have nodes: `ostler scale fisvc/{name} {role_name}={replicas} -n {namespace}`"
+        ))
+    };
+    service["spec"]["roles"].as_array().into_iter().flatten().filter_map(remedy).collect()
+}
+
+/// Returns the number of replicas of a role whose Pods all have a node; `None` if no Pod of the role lacks one.
+fn complete_replicas_of_role(role: &str, pods_per_replica: u64, pods: &[&Value]) -> Option<u64> {
+    let label = |pod: &Value, name: &str| pod["metadata"]["labels"][name].as_str().map(str::to_owned);
+    let is_own = |pod: &&&Value| label(pod, labels::ROLE_NAME).as_deref() == Some(role);
+    let own: Vec<(Option<String>, &Value)> =
+        pods.iter().filter(is_own).map(|pod| (label(pod, labels::REPLICA_INDEX), *pod)).collect();
+    complete_replicas(own.iter().map(|(replica, pod)| (replica.as_deref().unwrap_or_default(), *pod)), pods_per_replica)
+}
+
 /// Returns the field of a component. `predictor` is the deprecated name of the engine.
 pub(super) fn component_field<'a>(service: &Value, component: &'a str) -> &'a str {
     let spec = &service["spec"];
@@ -85,21 +109,26 @@ fn is_workload_of(object: &Value, component: &str) -> bool {
 
 /// Returns the number of replicas of the workload whose Pods all have a node; `None` if no Pod of it lacks one. Pods of
 /// other workloads do not count: a replaced workload stops.
-fn complete_replicas_of_waiting(workload: &Value, pods: &[&Value]) -> Option<u64> {
+fn complete_replicas_of_waiting<'a>(workload: &Value, pods: &[&'a Value]) -> Option<u64> {
     let is_own = |pod: &&&Value| workload_of(pod) == Some((text(workload, "/kind"), text(workload, "/metadata/name")));
-    let has_node = |pod: &&Value| pod["spec"]["nodeName"].is_string();
-    if pods.iter().filter(is_own).all(&has_node) {
+    let replica = |pod: &'a Value| {
+        pod["metadata"]["labels"][labels::GROUP_INDEX].as_str().unwrap_or_else(|| text(pod, "/metadata/name"))
+    };
+    let pods_per_replica = workload["spec"]["leaderWorkerTemplate"]["size"].as_u64().unwrap_or(1);
+    complete_replicas(pods.iter().filter(is_own).map(|pod| (replica(pod), *pod)), pods_per_replica)
+}
+
+/// Returns the number of replicas whose Pods all have a node; `None` if no Pod lacks one. `pods` are in pairs with their replica.
+fn complete_replicas<'a>(pods: impl Iterator<Item = (&'a str, &'a Value)>, pods_per_replica: u64) -> Option<u64> {
+    let (scheduled, waiting): (Vec<_>, Vec<_>) = pods.partition(|(_, pod)| pod["spec"]["nodeName"].is_string());
+    if waiting.is_empty() {
         return None;
     }
-    let pods_per_replica = workload["spec"]["leaderWorkerTemplate"]["size"].as_u64().unwrap_or(1);
-    let mut scheduled: BTreeMap<&str, u64> = BTreeMap::new();
-    for pod in pods.iter().filter(is_own).filter(|pod| has_node(pod) && pod["metadata"]["deletionTimestamp"].is_null())
-    {
-        let replica = pod["metadata"]["labels"][labels::GROUP_INDEX].as_str();
-        *scheduled.entry(replica.unwrap_or_else(|| text(pod, "/metadata/name"))).or_default() += 1;
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for (replica, _) in scheduled.into_iter().filter(|(_, pod)| pod["metadata"]["deletionTimestamp"].is_null()) {
+        *counts.entry(replica).or_default() += 1;
     }
-    let complete = scheduled.values().filter(|count| **count >= pods_per_replica).count();
-    u64::try_from(complete).ok()
+    u64::try_from(counts.values().filter(|count| **count >= pods_per_replica).count()).ok()
 }
 
 #[cfg(test)]
@@ -140,6 +169,25 @@ mod tests {
         let workload = json!({"kind": kind, "metadata": {"name": name},
             "spec": if kind == "LeaderWorkerSet" { json!({"leaderWorkerTemplate": size}) } else { json!({}) }});
         assert_eq!(complete_replicas_of_waiting(&workload, &pods.iter().collect::<Vec<_>>()), expected);
+    }
+
+    /// Pods of role `w` as the index of their replica, with a trailing `!` if they have no node.
+    #[rstest]
+    #[case::some_replicas_have_nodes("0 0 1 1 2! 2!", Some("`ostler scale fisvc/big w=2 -n n`"))]
+    #[case::incomplete_replicas_do_not_count("0 0 1 1! 2!", Some("`ostler scale fisvc/big w=1 -n n`"))]
+    #[case::all_have_nodes("0 0 1 1 2 2", None)]
+    #[case::no_replica_has_nodes("0! 0! 1! 1!", None)]
+    fn proposes_fewer_replicas_of_a_role(#[case] pods: &str, #[case] expected: Option<&str>) {
+        let service = json!({"metadata": {"name": "big", "namespace": "n"}, "spec": {"roles": [
+            {"name": "w", "replicas": 3, "multinode": {"nodeCount": 2}}, {"name": "router", "componentType": "router"}]}});
+        let pod = |text: &str| {
+            let labels = json!({labels::ROLE_NAME: "w", labels::REPLICA_INDEX: text.trim_end_matches('!')});
+            json!({"metadata": {"labels": labels}, "spec": {"nodeName": (!text.ends_with('!')).then_some("n")}})
+        };
+        let pods: Vec<Value> = pods.split(' ').map(pod).collect();
+        let remedies = fewer_role_replicas_remedies(&service, &pods.iter().collect::<Vec<_>>());
+        assert_eq!(remedies.len(), usize::from(expected.is_some()), "{remedies:?}");
+        assert!(remedies.iter().zip(expected).all(|(remedy, expected)| remedy.contains(expected)), "{remedies:?}");
     }
 
     #[rstest]

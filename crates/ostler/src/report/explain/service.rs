@@ -13,7 +13,7 @@ use super::decision::{
 };
 use super::deletions::Deletion;
 use super::explanation::Explanation;
-use super::fewer_replicas::fewer_replicas_remedies;
+use super::fewer_replicas::{fewer_replicas_remedies, fewer_role_replicas_remedies};
 use super::fields::{text, text_of};
 use super::model;
 use super::placement::PlacementAnalysis;
@@ -143,6 +143,7 @@ pub(crate) fn explain(service: &Value, context: ServiceContext<'_>) -> Explanati
             explanation.remedies.extend(context.redecide_remedy);
             let objects = context.objects;
             explanation.remedies.extend(fewer_replicas_remedies(service, &pods, context.plan.as_ref(), objects));
+            explanation.remedies.extend(fewer_role_replicas_remedies(service, &pods));
             let scale_downs = placement.sufficient_scale_downs(&problems.unschedulable, &objects.services);
             let mut capacity_remedies = scale_down_remedies(service, objects, &scale_downs);
             if capacity_remedies.is_empty() && explanation.remedies.is_empty() {
