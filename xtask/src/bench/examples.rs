@@ -1,4 +1,4 @@
-//! Benchmarks of single functions: all `crates/PACKAGE/examples/bench_*.rs`.
+//! Benchmarks of single functions: all `crates/PACKAGE/examples/bench_*.rs`, or directories of this name.
 
 use std::process::Command;
 
@@ -18,7 +18,8 @@ pub(super) fn list() -> Result<Vec<(String, String)>> {
         for file in files {
             let path = file?.path();
             let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            if name.starts_with("bench_") && path.extension().is_some_and(|extension| extension == "rs") {
+            let is_program = path.is_dir() || path.extension().is_some_and(|extension| extension == "rs");
+            if name.starts_with("bench_") && is_program {
                 examples.push((package.file_name().to_string_lossy().into_owned(), name));
             }
         }
