@@ -22,6 +22,18 @@ pub enum Error {
         /// `Kind namespace/name` of the object.
         object: String,
     },
+    /// The installed CustomResourceDefinition is older than this program. The other fields were written.
+    #[error(
+        "failed to write {} of {object}: the installed CustomResourceDefinition does not declare it; run \
+         `ostler crds | kubectl apply --server-side -f -`",
+        .fields.join(", ")
+    )]
+    UndeclaredFields {
+        /// `Kind namespace/name` of the object.
+        object: String,
+        /// Paths of the fields, such as `status.components.engine.nodes`.
+        fields: Vec<String>,
+    },
 }
 
 impl Error {
@@ -61,6 +73,12 @@ impl Error {
         Some(&status.message)
     }
 
+    /// Returns whether the API server may have rejected a field that the definition of the kind does not declare. For
+    /// server-side apply, kube-apiserver reports it as an internal error.
+    pub(crate) fn may_reject_fields(&self) -> bool {
+        matches!(self.status_code(), Some(400 | 422 | 500))
+    }
+
     fn status_code(&self) -> Option<u16> {
         self.status().map(|status| status.code)
     }
@@ -72,7 +90,7 @@ impl Error {
                 kube::Error::Api(status) => Some(status),
                 _ => None,
             },
-            Error::NotOwned { .. } => None,
+            Error::NotOwned { .. } | Error::UndeclaredFields { .. } => None,
         }
     }
 }

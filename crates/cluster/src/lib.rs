@@ -14,6 +14,7 @@ mod client;
 mod clock;
 mod conditions;
 mod credential_plugin;
+mod declared_fields;
 mod error;
 mod error_chain;
 mod events;

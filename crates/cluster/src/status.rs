@@ -4,6 +4,7 @@ use kube::Client;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
+use crate::declared_fields::{read_schema, remove_undeclared};
 use crate::managed_fields::is_status_applied;
 use crate::object::{kind_and_name, metadata_field};
 use crate::precondition::with_precondition;
@@ -38,7 +39,15 @@ impl StatusWriter {
     ///
     /// # Errors
     /// The request failed or was rejected; a conflict if `live` is outdated or the object was recreated.
+    /// [`Error::UndeclaredFields`] if the installed definition lacks fields of `status`; the other fields are written.
     pub async fn publish(&self, kind: Kind, live: &Value, status: &Value) -> Result<bool, Error> {
+        match self.apply(kind, live, status).await {
+            Err(error) if error.may_reject_fields() => Err(self.apply_declared(kind, live, status, error).await),
+            result => result,
+        }
+    }
+
+    async fn apply(&self, kind: Kind, live: &Value, status: &Value) -> Result<bool, Error> {
         let desired = apply_configuration(kind, live, status);
         if is_status_applied(live, &desired, self.manager) {
             return Ok(false);
@@ -57,6 +66,21 @@ impl StatusWriter {
                 self.stores.observe_write(kind, serde_json::to_value(applied).unwrap_or_default());
                 Ok(true)
             }
+        }
+    }
+
+    /// Applies the fields of `status` that the installed definition declares, and returns the error to report. If it declares
+    /// all fields, this is `rejection`.
+    async fn apply_declared(&self, kind: Kind, live: &Value, status: &Value, rejection: Error) -> Error {
+        let Ok(Some(schema)) = read_schema(&self.client, kind).await else { return rejection };
+        let mut declared = status.clone();
+        let fields = remove_undeclared(&mut declared, &schema["properties"]["status"], "status");
+        if fields.is_empty() {
+            return rejection;
+        }
+        match self.apply(kind, live, &declared).await {
+            Ok(_) => Error::UndeclaredFields { object: kind_and_name(live), fields },
+            Err(error) => error,
         }
     }
 }

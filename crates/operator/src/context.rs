@@ -94,23 +94,27 @@ impl Context {
         self.state.snapshot_cache.current(&self.stores, &self.state.inventory, self.accelerator_aware)
     }
 
-    /// Writes the status if it differs, after one event per transition that it records.
+    /// Writes the status if it differs, after one event per transition that it records. The error about undeclared fields is
+    /// returned after the others are written, so that the retries write them once the definition is replaced.
     pub(crate) async fn publish_report(&self, kind: Kind, object: &Value, report: &StatusReport) -> Result<(), Error> {
         if self.status_writer.is_published(kind, object, &report.status) {
             return Ok(());
         }
         let events = report.all_events(object);
         self.event_publisher.publish_transitions(object, &events).await?;
-        if !self.status_writer.publish(kind, object, &report.status).await? {
-            return Ok(());
-        }
+        let result = match self.status_writer.publish(kind, object, &report.status).await {
+            Ok(false) => return Ok(()),
+            Ok(true) => Ok(()),
+            Err(error @ Error::UndeclaredFields { .. }) => Err(error),
+            Err(error) => return Err(error),
+        };
         self.event_publisher.note_recorded(object, &events);
         if SERVICES.contains(&kind) {
             let key = NamespacedName::from_object(object);
             self.state.apply_service(kind, &key, self.stores.get(kind, &key).as_deref());
             log_ready_transition(kind, &key, object, &report.conditions);
         }
-        Ok(())
+        result
     }
 }
 

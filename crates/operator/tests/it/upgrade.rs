@@ -231,11 +231,7 @@ async fn replaced_definitions_retain_all_objects() {
     };
     assert_eq!(engine_nodes(server, "deepseek-r1"), Value::Null);
     let objects_before = custom_objects();
-    for definition in api::crds() {
-        let mut live = (*server.get(CRDS, "", name(&definition)).unwrap()).clone();
-        live["spec"] = definition["spec"].clone();
-        server.update(CRDS, live).unwrap();
-    }
+    replace_definitions(server);
     assert_eq!(custom_objects(), objects_before);
     assert_eq!(changed_engine_pods(&mut changes).await, Vec::<String>::new());
     assert_all_ready(server);
@@ -251,6 +247,39 @@ async fn replaced_definitions_retain_all_objects() {
     };
     cluster.wait_for("the new service", &is_ready).await;
     assert_eq!(engine_nodes(server, "later"), 2);
+}
+
+/// While the definitions of an earlier operator are installed, statuses lack the fields that these do not declare. They contain
+/// them once the definitions are replaced, without another change.
+#[tokio::test(start_paused = true)]
+async fn statuses_lack_undeclared_fields_until_definitions_are_replaced() {
+    let cluster =
+        recorded_cluster(documents(DEFINITIONS), &[RECORDED_NAMESPACE], h100_nodes().take(16).collect()).await;
+    cluster.test_cluster.start_operator(operator::Options::default());
+    let mut service = documents(SERVICES).into_iter().find(|service| name(service) == "deepseek-r1").unwrap();
+    service["metadata"]["name"] = json!("later");
+    cluster.server.create(OME_SERVICES, service).unwrap();
+    let ready_service = |server: &Server| {
+        let service = server.get(OME_SERVICES, RECORDED_NAMESPACE, "later")?;
+        let ready = ::cluster::find_condition(&service["status"]["conditions"], "Ready")?;
+        (ready["status"] == "True").then(|| (*service).clone())
+    };
+    let service = cluster.wait_for("the service with undeclared fields", &ready_service).await;
+    assert_eq!(service["status"]["components"]["engine"]["nodes"], Value::Null);
+    assert_eq!(service["status"]["observedGeneration"], service["metadata"]["generation"]);
+
+    replace_definitions(&cluster.server);
+    let nodes = |server: &Server| ready_service(server)?["status"]["components"]["engine"]["nodes"].as_u64();
+    assert_eq!(cluster.wait_for("the complete status", &nodes).await, 2);
+}
+
+/// Replaces the specs of the definitions by the current ones.
+fn replace_definitions(server: &Server) {
+    for definition in api::crds() {
+        let mut live = (*server.get(CRDS, "", name(&definition)).unwrap()).clone();
+        live["spec"] = definition["spec"].clone();
+        server.update(CRDS, live).unwrap();
+    }
 }
 
 /// Returns UID and spec of the objects.
