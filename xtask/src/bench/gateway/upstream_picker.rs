@@ -14,6 +14,8 @@ pub(super) const NAME: &str = "EPP 1.5.0 behind Envoy";
 
 const MODULE: &str = "sigs.k8s.io/gateway-api-inference-extension";
 const VERSION: &str = "v1.5.0";
+/// Oldest version of Go with which the picker is built.
+const GO_VERSION: &str = "1.26";
 
 const ENVOY_PORT: u16 = 26_807;
 const PICKER_PORT: u16 = 26_808;
@@ -56,10 +58,23 @@ pub(super) fn start(backends: &Backends, picker: &UpstreamPicker) -> Result<Opti
 
 /// Builds the picker. Returns whether it succeeded.
 fn build(program: &Path) -> bool {
-    let mut install = Command::new("go");
-    install.args(["install", &format!("{MODULE}/cmd/epp@{VERSION}")]);
-    install.env("GOBIN", program.parent().unwrap_or(program)).env_remove("GOFLAGS");
-    crate::process::run(&mut install).is_ok()
+    let directory = program.with_file_name("module");
+    if let Err(error) = write_module(&directory) {
+        eprintln!("{NAME}: failed to write {}: {error}", directory.display());
+        return false;
+    }
+    let mut build = Command::new("go");
+    build.args(["build", "-mod=mod", "-o"]).arg(program).arg(format!("{MODULE}/cmd/epp"));
+    build.current_dir(directory).env_remove("GOFLAGS");
+    crate::process::run(&mut build).is_ok()
+}
+
+/// Writes a module that requires the version of the picker. Unlike `go install`, which reads the list of all versions, building
+/// in it needs no more of a module proxy than the modules themselves.
+fn write_module(directory: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(directory)?;
+    let content = format!("module epp\n\ngo {GO_VERSION}\n\nrequire {MODULE} {VERSION}\n\ntool {MODULE}/cmd/epp\n");
+    std::fs::write(directory.join("go.mod"), content)
 }
 
 fn module_cache() -> Option<PathBuf> {
