@@ -44,7 +44,7 @@ pub(super) fn find(small: bool) -> Option<UpstreamPicker> {
 pub(super) fn start(backends: &Backends, picker: &UpstreamPicker) -> Result<Option<Peer>> {
     let Some(envoy) = envoy::start_before_picker(backends, ENVOY_PORT, PICKER_PORT)? else { return Ok(None) };
     let mut command = Command::new(&picker.program);
-    command.arg("--kubeconfig").arg(backends.kubeconfig());
+    command.env("KUBECONFIG", backends.kubeconfig());
     command.args(["--pool-name", "pool", "--pool-namespace", "default", "--secure-serving=false"]);
     command.args(["--metrics-endpoint-auth=false", "--tracing=false", "--zap-log-level=error"]);
     for (flag, port) in
