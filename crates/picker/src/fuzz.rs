@@ -24,6 +24,7 @@ pub fn scan_body(body: &[u8]) {
     match (fields.get("model"), scanned) {
         (Some(Value::String(model)), Ok(info)) => assert_eq!(info.model.map(|field| field.name).as_ref(), Some(model)),
         (None, scanned) => assert!(scanned.is_ok_and(|info| info.model.is_none())),
+        (Some(Value::Null), Ok(info)) => assert_eq!(info.model, None),
         // Another value, or one of several values, or a long string.
         (Some(_), scanned) => assert!(scanned.is_err()),
     }

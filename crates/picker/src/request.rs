@@ -101,6 +101,8 @@ pub(crate) fn parse_request(body: &[u8]) -> Result<RequestInfo, ScanError> {
         let FieldSpan { key, value: span } = field?;
         let (Some(key), value) = (parse_string(&body[key]), &body[span.clone()]) else { continue };
         match &*key {
+            // Engines treat null like a missing field.
+            "model" if value == b"null" => info.model = None,
             "model" => info.model = Some(parse_model(value, span)?),
             "stream" => info.stream = value == b"true",
             "max_tokens" => info.max_tokens = parse_number(value),
@@ -205,6 +207,13 @@ mod tests {
     #[test]
     fn rejects_model_that_is_not_a_string() {
         assert_eq!(parse_request(br#"{"model":7}"#), Err(ScanError::ModelNotString));
+    }
+
+    #[rstest]
+    #[case(r#"{"model":null}"#)]
+    #[case::duplicate(r#"{"model":"m","model":null}"#)]
+    fn null_is_no_model(#[case] body: &str) {
+        assert_eq!(parse_request(body.as_bytes()).unwrap().model, None);
     }
 
     #[test]

@@ -59,6 +59,8 @@ pub(super) struct ExtProcStream {
     pub(super) response_status: Option<StatusCode>,
     /// Path of the request, without a query.
     path: String,
+    /// Whether engines may parse the body as JSON, according to the headers.
+    is_json: bool,
     /// The model name that was replaced in the request, if any.
     pub(super) rewritten: Option<RewrittenModel>,
     /// Restores the model name in the response body.
@@ -127,6 +129,7 @@ impl ExtProcStream {
             served_endpoint: None,
             response_status: None,
             path: String::new(),
+            is_json: true,
             rewritten: None,
             restorer: None,
             sends_response_body: false,
@@ -187,6 +190,10 @@ impl ExtProcStream {
         self.model_rewrite = MODEL_REWRITE_HEADERS.into_iter().find_map(value).filter(|name| !name.is_empty());
         let path = value(":path").unwrap_or_default();
         self.path = path.split('?').next().unwrap_or_default().to_owned();
+        let mut content_types =
+            headers.iter().filter(|header| header.key.eq_ignore_ascii_case("content-type")).peekable();
+        self.is_json = content_types.peek().is_none()
+            || content_types.any(|header| header.text().to_ascii_lowercase().contains("json"));
         self.content_length = value("content-length").and_then(|length| length.parse().ok());
         let names = headers.iter().map(|header| header.key.to_ascii_lowercase());
         self.client_control_headers = names.filter(|name| is_control_header(name)).collect();
@@ -217,8 +224,11 @@ impl ExtProcStream {
         if let Err(error) = self.control_fields.check_field(control_field) {
             return Action::Reject(error.into());
         }
+        // Engines accept JSON that the scan rejects, such as UTF-16 or NaN; it may contain control fields.
+        let may_hide_fields = scanned.is_err() && self.is_json && self.control_fields == ControlFields::Reject;
         let info = match (require_model(scanned), self.parser) {
             (Ok(info), _) => info,
+            (Err(error), Parser::Passthrough) if may_hide_fields => return Action::Reject(error),
             // The whole body counts as the prompt.
             (Err(_), Parser::Passthrough) => {
                 let prompt_spans = std::iter::once(0..body.len()).collect();

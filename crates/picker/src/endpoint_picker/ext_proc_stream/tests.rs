@@ -211,14 +211,36 @@ fn requests_that_name_engines_are_rejected(#[case] request_id: &str, #[case] tex
 }
 
 #[rstest]
-#[case::not_json("not json")]
-#[case::no_model(r#"{"prompt":"hi"}"#)]
-fn passthrough_parser_accepts_any_body(#[case] text: &str) {
+#[case::not_json("application/octet-stream", "not json")]
+#[case::no_model("application/json", r#"{"prompt":"hi"}"#)]
+fn passthrough_parser_accepts_bodies_without_a_model(#[case] content_type: &str, #[case] text: &str) {
     let mut stream = new_stream(Parser::Passthrough);
-    assert!(matches!(stream.handle(headers(&[], false)).unwrap(), Action::Continue));
+    let head = headers(&[("content-type", content_type)], false);
+    assert!(matches!(stream.handle(head).unwrap(), Action::Continue));
     let Action::Schedule(request) = stream.handle(body(text, true)).unwrap() else { panic!() };
     assert_eq!((&request.target_model, request.info.prompt_bytes()), (&None, text.len()));
     assert_eq!(returned_body(&request.responses("m", &scheduling_result(None), None)).0, text);
+}
+
+/// Engines parse bodies of these content types as JSON, and accept more than the scan.
+#[rstest]
+#[case::no_content_type(&[], r#"{"a":NaN,"kv_transfer_params":{}}"#)]
+#[case::not_a_number(&["application/json"], r#"{"a":NaN,"kv_transfer_params":{}}"#)]
+#[case::utf_16(&["application/json"], "{\0\"\0a\0\"\0:\x001\0}\0")]
+#[case::model_not_a_string(&["application/json"], r#"{"model":["m"],"kv_transfer_params":{}}"#)]
+#[case::other_json(&["text/plain", "application/vnd.api+JSON"], "not json")]
+fn passthrough_parser_rejects_json_in_which_control_fields_are_not_found(
+    #[case] content_types: &[&str],
+    #[case] text: &str,
+) {
+    let content_types: Vec<_> = content_types.iter().map(|value| ("Content-Type", *value)).collect();
+    let action = |control_fields| {
+        let mut stream = ExtProcStream::new(Parser::Passthrough, control_fields);
+        stream.handle(headers(&content_types, false)).unwrap();
+        stream.handle(body(text, true)).unwrap()
+    };
+    assert!(matches!(action(ControlFields::Reject), Action::Reject(error) if error.status.as_u16() == 400));
+    assert!(matches!(action(ControlFields::Forward), Action::Schedule(_)));
 }
 
 #[rstest]
@@ -263,6 +285,7 @@ fn body_is_unchanged_if_the_target_is_the_requested_model() {
 #[case::address_only(Some(Kind::StringValue("10.0.0.1".to_owned())), [true, false])]
 #[case::list(Some(Kind::ListValue(ListValue { values: vec![Value { kind: Some(Kind::StringValue("10.0.0.1:8000".to_owned())) }] })), [true, false])]
 #[case::empty(Some(Kind::ListValue(ListValue::default())), [false, false])]
+// spec: GW-54
 fn subset_hint_restricts_endpoints(#[case] hint: Option<Kind>, #[case] allowed: [bool; 2]) {
     let mut first = headers(&[], false);
     if let Some(hint) = hint {
