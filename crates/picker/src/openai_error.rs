@@ -48,6 +48,11 @@ impl OpenAiError {
         }
     }
 
+    /// Returns the error for a request with no or several `Host` headers.
+    pub(crate) fn invalid_host() -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "The request must have exactly one `Host` header.")
+    }
+
     /// Returns the error for a request without a valid API key.
     pub(crate) fn invalid_api_key() -> Self {
         let message = "The API key is missing or not valid. Set the header `Authorization: Bearer KEY`.";
@@ -119,7 +124,9 @@ impl From<BodyError> for OpenAiError {
             BodyError::OutOfMemory(_) => {
                 Self::memory_exhausted("Other requests occupy the memory for request bodies. Try again.")
             }
-            BodyError::Read(_) => Self::new(StatusCode::BAD_REQUEST, "The request body ended early."),
+            BodyError::Read(_) => {
+                Self::new(StatusCode::BAD_REQUEST, "The request body is incomplete, or its chunks are invalid.")
+            }
         }
     }
 }

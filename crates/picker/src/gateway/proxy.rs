@@ -2,7 +2,7 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_server::BodyMemory;
 use hyper::body::Incoming;
 
@@ -73,6 +73,7 @@ impl Proxy {
     }
 
     async fn respond(&self, request: Request<Incoming>) -> Result<Response<ResponseBody>, OpenAiError> {
+        check_host(&request)?;
         let path = request.uri().path().to_owned();
         let is_get = request.method() == Method::GET;
         match match_path(&path) {
@@ -212,6 +213,13 @@ impl Proxy {
         *response.headers_mut() = headers;
         response
     }
+}
+
+/// Checks `Host` (RFC 9112 §3.2). The gateway does not read it, but a proxy in front of it may, and choose another one of several.
+fn check_host(request: &Request<Incoming>) -> Result<(), OpenAiError> {
+    let count = request.headers().get_all(header::HOST).iter().count();
+    let is_required = request.version() == Version::HTTP_11;
+    if count > 1 || is_required && count == 0 { Err(OpenAiError::invalid_host()) } else { Ok(()) }
 }
 
 fn outcome(result: &Result<Response<EngineResponseBody>, EngineError>) -> RequestOutcome {

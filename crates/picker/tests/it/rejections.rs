@@ -27,6 +27,14 @@ async fn unknown_model_is_404_in_openai_format() {
 #[case::not_json("{bad", "The request body is not a JSON object (at byte 1).")]
 #[case::no_model(r#"{"messages":[]}"#, "You must provide a model parameter.")]
 #[case::model_not_a_string(r#"{"model":1}"#, "`model` must be a string.")]
+#[case::empty("", "The request body is not a JSON object (at byte 0).")]
+#[case::list("[]", "The request body is not a JSON object (at byte 0).")]
+#[case::byte_order_mark("\u{feff}{\"model\":\"chat\"}", "The request body is not a JSON object (at byte 0).")]
+#[case::two_objects(r#"{"model":"chat"}{}"#, "The request body is not a JSON object (at byte 16).")]
+#[case::deep(&format!("{{\"a\":{}", "[".repeat(100_000)), "The request body is not a JSON object (at byte 517).")]
+#[case::null_model(r#"{"model":null}"#, "You must provide a model parameter.")]
+#[case::empty_model(r#"{"model":""}"#, "You must provide a model parameter.")]
+#[case::lone_surrogate(r#"{"model":"\ud800"}"#, "`model` must be a string.")]
 #[tokio::test]
 async fn invalid_body_is_400(#[case] body: &str, #[case] message: &str) {
     let fixture = start(Vec::new(), &[]).await;
@@ -98,6 +106,52 @@ async fn oversized_body_is_413() {
     let mut response = [0; 12];
     timeout(TIMEOUT, stream.read_exact(&mut response)).await.expect("no response").unwrap();
     assert_eq!(&response, b"HTTP/1.1 413");
+}
+
+// spec: GW-80
+#[tokio::test]
+async fn oversized_body_of_unknown_length_is_413() {
+    let fixture = start(Vec::new(), &[]).await;
+    let mut stream = tokio::net::TcpStream::connect(fixture.gateway).await.unwrap();
+    let head = "POST /v1/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let chunk = format!("100000\r\n{}\r\n", " ".repeat(1 << 20));
+    for _ in 0..32 {
+        stream.write_all(chunk.as_bytes()).await.unwrap();
+    }
+    stream.write_all(b"1\r\nx\r\n").await.unwrap();
+    let mut response = [0; 12];
+    timeout(TIMEOUT, stream.read_exact(&mut response)).await.expect("no response").unwrap();
+    assert_eq!(&response, b"HTTP/1.1 413");
+}
+
+#[rstest]
+#[case::broken_chunk("transfer-encoding: chunked\r\n\r\nzz\r\n")]
+#[case::incomplete("content-length: 100\r\n\r\n{\"model\":\"chat\"")]
+#[tokio::test]
+async fn body_that_cannot_be_received_is_400(#[case] rest: &str) {
+    let fixture = start(Vec::new(), &[]).await;
+    let mut stream = tokio::net::TcpStream::connect(fixture.gateway).await.unwrap();
+    let request = format!("POST /v1/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{rest}");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream.shutdown().await.unwrap();
+    let response = receive(stream).await;
+    let message = "The request body is incomplete, or its chunks are invalid.";
+    assert_eq!((response.status(), &response.json()["error"]["message"]), (400, &json!(message)));
+}
+
+/// Columns: headers, expected status.
+#[rstest]
+#[case::none("", 400)]
+#[case::one("host: a\r\n", 200)]
+#[case::two("host: a\r\nhost: b\r\n", 400)]
+#[tokio::test]
+async fn request_has_exactly_one_host(#[case] hosts: &str, #[case] status: u16) {
+    let fixture = start(Vec::new(), &[]).await;
+    let mut stream = tokio::net::TcpStream::connect(fixture.gateway).await.unwrap();
+    let request = format!("GET /v1/models HTTP/1.1\r\n{hosts}connection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    assert_eq!(receive(stream).await.status(), status);
 }
 
 #[tokio::test]
