@@ -158,6 +158,7 @@ mod tests {
         "vllm:num_requests_waiting{\nvllm:kv_cache_usage_perc NaN\nvllm:num_requests_running x\n# vllm:a 1",
         EngineMetrics::default()
     )]
+    // spec: GW-26
     fn parses_metrics(#[case] text: &str, #[case] expect: EngineMetrics) {
         assert_eq!(parse_metrics(text), expect);
     }

@@ -49,6 +49,7 @@ fn real_engine_serves_requests() {
     assert!(TcpStream::connect(&engine).is_err(), "`ostler up` stops the engine");
 }
 
+// spec: GW-7
 #[test]
 #[ignore = "needs a vLLM: cargo xtask test --with vllm"]
 fn prefixes_and_adapters_stay_on_their_engines() {

@@ -93,7 +93,9 @@ mod tests {
     #[case("mixed prompt sizes", 1.0)]
     #[case("one slow engine", 1.0)]
     #[case("stale metrics, 2 gateways", 1.0)]
+    // spec: GW-7
     // spec: GW-22
+    // spec: GW-27
     fn default_policy_has_the_lowest_p99(#[case] name: &str, #[case] round_robin_limit: f64) {
         let workload = WORKLOADS.iter().find(|workload| workload.name == name).unwrap();
         let p99 = times_to_first_token(workload, SMALL).unwrap().map(|mut seconds| percentile(&mut seconds, 0.99));

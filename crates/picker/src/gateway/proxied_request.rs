@@ -103,6 +103,7 @@ mod tests {
     }
 
     /// Many requests of the maximum size: those that fit are read, the others wait and then fail.
+    // spec: GW-80
     #[tokio::test(start_paused = true)]
     async fn bodies_stay_within_the_memory() {
         let memory = BodyMemory::new(DEFAULT_REQUEST_MEMORY);

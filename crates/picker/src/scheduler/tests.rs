@@ -225,6 +225,7 @@ async fn failed_endpoint_is_ejected_and_probed_by_one_request() {
 }
 
 #[tokio::test(start_paused = true)]
+// spec: GW-54
 async fn endpoint_that_does_not_serve_a_model_is_remembered() {
     let (scheduler, _) = scheduler_of_three();
     let not_found = RequestOutcome::Responded(StatusCode::NOT_FOUND);

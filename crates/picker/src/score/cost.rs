@@ -152,6 +152,7 @@ mod tests {
     #[case::next("b", &["a", "c"], &["b"], 1_024.0)]
     #[case::no_slot("b", &["a", "c"], &[], 4_096.0)]
     #[case::base_model("base", &["a", "c"], &[], 0.0)]
+    // spec: GW-54
     fn adapters_that_are_not_loaded_cost_tokens(
         #[case] model: &str,
         #[case] running: &[&str],

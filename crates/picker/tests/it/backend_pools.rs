@@ -187,6 +187,55 @@ async fn use_case_set_serves_several_pools_and_changes_independently() {
     assert_eq!(fixture.server.get(POOLS, "default", "one").unwrap()["metadata"]["generation"], generation);
 }
 
+// spec: GW-13
+#[tokio::test]
+async fn pool_and_use_case_with_required_fields_only_serve_requests() {
+    let fixture = WatchFixture::start();
+    let port = fixture.start_engines("llama", &[&["m"]]);
+    fixture.create_pool_of("llama", &json!({"selector": {"app": "llama"}, "targetPorts": [port]}));
+    let spec = json!({"poolRef": [{"name": "llama"}], "useCases": [{"modelName": "m"}]});
+    fixture.server.create(USE_CASE_SETS, object("LLMUseCaseSet", "chat", &spec)).unwrap();
+    let is_served =
+        |fixture: &WatchFixture| fixture.ready_endpoints("llama") == 1 && !fixture.pools_serving("m").is_empty();
+    fixture.wait_until("the pool", is_served).await;
+    let gateway = fixture.start_gateway().await;
+    for path in ["/v1/completions", "/default/llama/v1/completions"] {
+        assert_eq!(complete(gateway, path, "m").await, (200, json!("m")));
+    }
+}
+
+/// Each pool serves its requests with its own engine.
+// spec: GW-30
+#[tokio::test]
+async fn model_name_answers_on_every_pool_of_its_use_case() {
+    let fixture = WatchFixture::start();
+    let (_, port, sockets) = reserve_sockets();
+    let mut engines = Vec::new();
+    for ((_, socket), name) in sockets.into_iter().zip(["one", "two"]) {
+        let listener = socket.listen(1024).unwrap();
+        let address = listener.local_addr().unwrap();
+        let config = gateway_fixture::engine_config(&["v1"]);
+        tokio::spawn(engine::serve(listener, config, RequestMemory::default(), CancellationToken::new()));
+        fixture.create_pod(name, name, &address.ip().to_string());
+        fixture.create_pool_with_port(name, port);
+        engines.push((name, address));
+    }
+    fixture.create_use_case_set("chat", &["one", "two"], &json!([{"targetModelName": "v1"}]));
+    let is_served = |fixture: &WatchFixture| {
+        let has_endpoint = |name| fixture.ready_endpoints(name) == 1;
+        fixture.pools_serving("m").len() == 2 && ["one", "two"].into_iter().all(has_endpoint)
+    };
+    fixture.wait_until("both pools", is_served).await;
+    let gateway = fixture.start_gateway().await;
+    for (name, engine) in engines {
+        let path = format!("/default/{name}/v1/completions");
+        let prompt_tokens = || gateway_fixture::metric(engine, "vllm:prompt_tokens_total{");
+        assert_eq!(prompt_tokens().await, 0.0, "requests to the other pool do not count");
+        assert_eq!(complete(gateway, &path, "m").await, (200, json!("m")));
+        assert!(prompt_tokens().await > 0.0);
+    }
+}
+
 /// The gateway is ready only once its snapshot contains all pools, so that a new replica answers no request with 404.
 #[tokio::test]
 async fn gateway_is_ready_after_the_first_complete_lists() {

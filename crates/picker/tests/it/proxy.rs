@@ -25,7 +25,6 @@ fn events(response: &HttpResponse) -> Vec<&str> {
     response.body.split_terminator("\n\n").map(|event| event.strip_prefix("data: ").unwrap()).collect()
 }
 
-// spec: GW-13
 #[tokio::test]
 async fn response_headers_explain_endpoint_selection() {
     let fixture = start(vec![engine_config(&["chat"]), engine_config(&["chat"])], &[]).await;
