@@ -10,6 +10,7 @@ mod results;
 mod scale;
 mod scheduling;
 mod server;
+mod simulation;
 mod up;
 
 use anyhow::{Result, bail};
@@ -17,8 +18,7 @@ use anyhow::{Result, bail};
 use crate::process::{self, cargo};
 use options::Options;
 
-const USAGE: &str =
-    "usage: cargo xtask bench [up | examples | gateway | load | scale | scheduling] [--half | --small] [--beside DIR]";
+const USAGE: &str = "usage: cargo xtask bench [up | examples | gateway | load | scale | scheduling | simulation] [--half | --small] [--beside DIR]";
 
 /// A benchmark and the programs that it runs.
 struct Benchmark {
@@ -67,6 +67,7 @@ fn benchmarks() -> Result<Vec<Benchmark>> {
         Benchmark { name: "load", programs: vec![serve.clone(), load], run: load::run },
         Benchmark { name: "scale", programs: vec![ostler(), serve, example("operator", "scale")], run: scale::run },
         Benchmark { name: "scheduling", programs: vec![example("picker", "scheduling")], run: scheduling::run },
+        Benchmark { name: "simulation", programs: vec![example("simulation", "run_seeds")], run: simulation::run },
     ])
 }
 

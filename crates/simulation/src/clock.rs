@@ -1,0 +1,47 @@
+//! The wall clock of a run. It follows the paused time of Tokio, and may be set.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
+
+/// Wall clock of one process. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Clock {
+    start: Instant,
+    offset: Arc<Mutex<SignedDuration>>,
+}
+
+// === impl Clock ===
+
+impl Clock {
+    /// Returns a clock that shows 2026-01-01 at the start of the run.
+    pub(crate) fn start() -> Self {
+        Self { start: Instant::now(), offset: Arc::default() }
+    }
+
+    /// Sets the clock forward, or back if `step` is negative. Timers are not affected, as on a host.
+    pub fn step(&self, step: SignedDuration) {
+        let mut offset = self.offset.lock().unwrap_or_else(PoisonError::into_inner);
+        *offset = offset.saturating_add(step);
+    }
+
+    fn time(&self) -> Timestamp {
+        const START: Timestamp = Timestamp::constant(1_767_225_600, 0);
+        let offset = *self.offset.lock().unwrap_or_else(PoisonError::into_inner);
+        let elapsed = SignedDuration::try_from(self.start.elapsed()).unwrap_or_default();
+        START.checked_add(elapsed.saturating_add(offset)).unwrap_or(START)
+    }
+}
+
+impl cluster::Clock for Clock {
+    fn now(&self) -> Timestamp {
+        self.time()
+    }
+}
+
+impl embedded::ports::Clock for Clock {
+    fn now(&self) -> Timestamp {
+        self.time()
+    }
+}

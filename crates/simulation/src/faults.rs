@@ -1,0 +1,138 @@
+//! Faults of the connection between one process and the API server.
+
+use std::fmt::{self, Display, Formatter};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::{Method, Request};
+use tokio_util::sync::CancellationToken;
+
+/// What happens to one request instead of an immediate answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The API server receives the request after this time.
+    Delay(Duration),
+    /// The API server processes the request; the connection breaks before the answer arrives.
+    LostAnswer,
+    /// The API server rejects the request with this status code.
+    Reject(u16),
+    /// The API server receives the request and never answers; it does not process it.
+    NoAnswer,
+}
+
+/// Requests that faults distinguish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestClass {
+    /// A list or the read of one object.
+    Read,
+    /// The start of a watch.
+    Watch,
+    /// A write of the Lease.
+    Lease,
+    /// Any other write.
+    Write,
+}
+
+/// The faults of one process. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Faults(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Faults of the next requests of a class, in order.
+    armed: Vec<(RequestClass, Fault)>,
+    /// Delay of the events of the watches whose path contains the text.
+    watch_delays: Vec<(&'static str, Duration)>,
+    /// Ends the open watches.
+    cut: CancellationToken,
+    /// Whether every request fails to connect.
+    is_disconnected: bool,
+}
+
+// === impl Fault ===
+
+impl Display for Fault {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Delay(delay) => write!(formatter, "delayed by {delay:?}"),
+            Fault::LostAnswer => write!(formatter, "answer lost after the API server processed the request"),
+            Fault::Reject(code) => write!(formatter, "rejected with {code}"),
+            Fault::NoAnswer => write!(formatter, "never answered"),
+        }
+    }
+}
+
+// === impl RequestClass ===
+
+impl RequestClass {
+    /// Returns the class of a request.
+    #[must_use]
+    pub fn of<B>(request: &Request<B>) -> Self {
+        let uri = request.uri();
+        match *request.method() {
+            Method::GET if uri.query().is_some_and(|query| query.contains("watch=true")) => Self::Watch,
+            Method::GET => Self::Read,
+            _ if uri.path().contains("/leases") => Self::Lease,
+            _ => Self::Write,
+        }
+    }
+}
+
+// === impl Faults ===
+
+impl Faults {
+    /// Applies `fault` to each of the next `count` requests of `class`.
+    pub fn arm(&self, class: RequestClass, fault: Fault, count: usize) {
+        self.state().armed.extend(std::iter::repeat_n((class, fault), count));
+    }
+
+    /// Delays the events of all watches whose path contains `resource` from now on, so that they arrive after those of other
+    /// kinds.
+    pub fn delay_watches(&self, resource: &'static str, delay: Duration) {
+        self.state().watch_delays.push((resource, delay));
+    }
+
+    /// Ends all open watches.
+    pub fn cut_watches(&self) {
+        std::mem::take(&mut self.state().cut).cancel();
+    }
+
+    /// Disconnects the process, or connects it again.
+    pub fn set_disconnected(&self, is_disconnected: bool) {
+        self.state().is_disconnected = is_disconnected;
+    }
+
+    /// Ends all faults.
+    pub fn clear(&self) {
+        let mut state = self.state();
+        state.armed.clear();
+        state.watch_delays.clear();
+        state.is_disconnected = false;
+    }
+
+    /// Returns the fault of the next request of `class`.
+    pub(crate) fn take(&self, class: RequestClass) -> Option<Fault> {
+        let mut state = self.state();
+        if state.is_disconnected {
+            return Some(Fault::NoAnswer);
+        }
+        let index = state.armed.iter().position(|(armed, _)| *armed == class)?;
+        Some(state.armed.remove(index).1)
+    }
+
+    /// Returns the delay of the events of a watch.
+    pub(crate) fn watch_delay(&self, path: &str) -> Duration {
+        let state = self.state();
+        let delays = state.watch_delays.iter().filter(|(resource, _)| path.contains(resource));
+        delays.map(|(_, delay)| *delay).max().unwrap_or_default()
+    }
+
+    /// Returns the token that ends a watch that starts now.
+    pub(crate) fn cut_token(&self) -> CancellationToken {
+        self.state().cut.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

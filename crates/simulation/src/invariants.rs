@@ -1,0 +1,15 @@
+//! The invariants of the control plane.
+
+mod desired_state;
+mod events;
+mod foreign_objects;
+mod orphans;
+mod single_writer;
+mod status;
+
+pub(crate) use desired_state::DesiredState;
+pub(crate) use events::Events;
+pub(crate) use foreign_objects::ForeignObjects;
+pub(crate) use orphans::Orphans;
+pub(crate) use single_writer::SingleWriter;
+pub(crate) use status::Statuses;

@@ -1,0 +1,39 @@
+//! Deterministic simulation of the control plane: the real operator and the real embedded API server in one thread, on a
+//! virtual clock, with injected faults.
+//!
+//! A [`Seed`] determines one run. [`Simulation::schedule`] derives from it when which [`Model`] acts;
+//! [`Simulation::run`] carries the schedule out, checks every [`Invariant`] and returns a [`Report`] with the [`Journal`].
+//! [`shrink`] removes the injections that a failure does not need. The journal of a seed is the same in every run, byte for
+//! byte. `docs/simulation.md` explains how to read a journal and how to add a model, an invariant or a fault.
+//!
+//! Layers, each of which uses only those to its left:
+//!
+//! `seed`, `journal`, `clock`, `mistake` ← `faults` ← `transport` ← `world` ← `model`, `invariant` ← `models`,
+//! `invariants` ← `simulation`; beside them `shrink`
+
+#![warn(missing_docs)]
+
+mod clock;
+mod faults;
+mod invariant;
+mod invariants;
+mod journal;
+mod mistake;
+mod model;
+mod models;
+mod seed;
+mod shrink;
+mod simulation;
+mod transport;
+mod world;
+
+pub use clock::Clock;
+pub use faults::{Fault, Faults, RequestClass};
+pub use invariant::Invariant;
+pub use journal::{Entry, EntryKind, Journal};
+pub use mistake::Mistake;
+pub use model::Model;
+pub use seed::Seed;
+pub use shrink::shrink;
+pub use simulation::{Injection, Report, Simulation, Violation};
+pub use world::World;

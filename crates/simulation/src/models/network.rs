@@ -1,0 +1,62 @@
+//! Faults of the connections between the replicas and the API server.
+
+use std::time::Duration;
+
+use crate::faults::{Fault, RequestClass};
+use crate::model::Model;
+use crate::transport::MAX_WATCH_DELAY;
+use crate::world::World;
+
+/// Status codes with which the API server may reject any request.
+const CODES: [u16; 5] = [409, 422, 429, 500, 504];
+/// Kinds whose watches fall behind those of other kinds.
+const WATCHED: [&str; 5] = ["/deployments", "/services", "/inferenceservices", "/backendpools", "/nodes"];
+
+/// Breaks, delays and cuts the connections.
+pub(crate) struct Network;
+
+// === impl Network ===
+
+impl Model for Network {
+    fn name(&self) -> &'static str {
+        "network"
+    }
+
+    fn act(&mut self, world: &mut World, random: &mut fastrand::Rng) -> Option<String> {
+        let process = world.processes().get(random.usize(..world.processes().len().max(1)))?;
+        let (name, faults) = (process.name(), &process.faults);
+        match random.u8(..8) {
+            0 => {
+                faults.cut_watches();
+                return Some(format!("end the watches of {name}"));
+            }
+            1 => {
+                faults.cut_watches();
+                faults.arm(RequestClass::Watch, Fault::Reject(410), 30);
+                return Some(format!("expire the watches of {name}"));
+            }
+            2 | 3 => {
+                let resource = WATCHED[random.usize(..WATCHED.len())];
+                let delay = MAX_WATCH_DELAY.mul_f64(random.f64());
+                faults.delay_watches(resource, delay);
+                return Some(format!("delay the watches of {resource} of {name} by {delay:?}"));
+            }
+            _ => {}
+        }
+        let class = [RequestClass::Read, RequestClass::Write, RequestClass::Write, RequestClass::Lease];
+        let class = class[random.usize(..class.len())];
+        let fault = match random.u8(..5) {
+            0 => Fault::Delay(Duration::from_millis(random.u64(1..20_000))),
+            1 => Fault::LostAnswer,
+            2 => Fault::NoAnswer,
+            _ => Fault::Reject(CODES[random.usize(..CODES.len())]),
+        };
+        let count = random.usize(1..5);
+        faults.arm(class, fault, count);
+        Some(format!("the next {count} requests of class {class:?} of {name}: {fault}"))
+    }
+
+    fn settle(&mut self, world: &mut World) {
+        world.processes().iter().for_each(|process| process.faults.clear());
+    }
+}

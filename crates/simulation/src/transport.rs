@@ -1,0 +1,169 @@
+//! The connection between one process and the API server: a function call that applies faults and planted mistakes.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use embedded::Server;
+use futures::{StreamExt, stream};
+use http::{Method, Request, Response};
+use http_body_util::BodyExt;
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tower::{BoxError, ServiceExt};
+
+use crate::faults::{Fault, Faults, RequestClass};
+use crate::journal::{EntryKind, Journal};
+use crate::mistake::Mistake;
+
+/// Receives the process and the path of each write when it is sent.
+pub(crate) type WriteObserver = Arc<dyn Fn(&str, &str) + Send + Sync>;
+
+/// The connection of one process. Clones share their state.
+#[derive(Clone)]
+pub(crate) struct Transport {
+    pub(crate) server: Server,
+    pub(crate) process: String,
+    pub(crate) faults: Faults,
+    pub(crate) journal: Journal,
+    pub(crate) mistake: Option<Mistake>,
+    /// Receives each write when it is sent.
+    pub(crate) on_write: WriteObserver,
+    /// Cancelled when the process has crashed: none of its requests is sent any more.
+    pub(crate) crashed: CancellationToken,
+    /// Paths of the watches that were started before, for [`Mistake::NoRelist`].
+    pub(crate) watched: Arc<Mutex<BTreeSet<String>>>,
+}
+
+// === impl Transport ===
+
+impl Transport {
+    /// Returns a client that sends its requests through this connection.
+    pub(crate) fn client(self) -> Client {
+        let mistake = self.mistake;
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| self.clone().send(request));
+        match mistake {
+            Some(Mistake::NoDeadline) => Client::new(service, "default"),
+            _ => cluster::client_of_service(service, "default"),
+        }
+    }
+
+    async fn send(self, request: Request<kube::client::Body>) -> Result<Response<Body>, BoxError> {
+        if self.crashed.is_cancelled() {
+            return Err("the process has crashed".into());
+        }
+        let class = RequestClass::of(&request);
+        let (request, object) = self.with_mistake(request).await?;
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        if class == RequestClass::Write {
+            (self.on_write)(&self.process, &path);
+        }
+        let fault = self.faults.take(class);
+        if let Some(response) = self.answer_of_mistake(&method) {
+            return Ok(response);
+        }
+        if let Some(fault) = fault {
+            self.journal.record(EntryKind::Fault, &self.process, format!("{method} {path}: {fault}"));
+        }
+        match fault {
+            Some(Fault::Delay(delay)) => sleep(delay).await,
+            Some(Fault::Reject(code)) => return self.unless_ignored(rejection(code), &object),
+            Some(Fault::NoAnswer) => std::future::pending().await,
+            Some(Fault::LostAnswer) | None => {}
+        }
+        if self.crashed.is_cancelled() {
+            return Err("the process has crashed".into());
+        }
+        let response = embedded::router(&self.server).oneshot(request).await?;
+        self.journal.record(
+            EntryKind::Request,
+            &self.process,
+            format!("{method} {path}: {}", response.status().as_u16()),
+        );
+        match (fault, class) {
+            (Some(Fault::LostAnswer), _) => Err("the connection was closed before the answer arrived".into()),
+            (_, RequestClass::Watch) if response.status().is_success() => Ok(self.watch(&path, response)),
+            _ => self.unless_ignored(response, &object),
+        }
+    }
+
+    /// Returns the request with the planted mistake, and its object.
+    async fn with_mistake(&self, request: Request<kube::client::Body>) -> Result<(Request<Body>, Value), BoxError> {
+        let (head, body) = request.into_parts();
+        let bytes = body.collect().await?.to_bytes();
+        let mut request = Request::from_parts(head, Body::empty());
+        let mut object: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let Some(mistake) = self.mistake else {
+            *request.body_mut() = bytes.into();
+            return Ok((request, object));
+        };
+        mistake.apply(&request, &mut object);
+        let body = if object.is_null() { bytes } else { Bytes::from(object.to_string()) };
+        *request.body_mut() = body.into();
+        Ok((request, object))
+    }
+
+    /// Returns what a controller with the planted mistake continues with, if it does not wait for the API server.
+    fn answer_of_mistake(&self, method: &Method) -> Option<Response<Body>> {
+        match self.mistake? {
+            Mistake::NoPruning if *method == Method::DELETE => Some(success(&json!({"kind": "Status",
+                "apiVersion": "v1", "metadata": {}, "status": "Success"}))),
+            _ => None,
+        }
+    }
+
+    fn unless_ignored(&self, response: Response<Body>, object: &Value) -> Result<Response<Body>, BoxError> {
+        let is_ignored = self.mistake == Some(Mistake::IgnoredError) && object["kind"].is_string();
+        Ok(if is_ignored && !response.status().is_success() { success(object) } else { response })
+    }
+
+    /// Delays and ends the events of a watch as the faults require.
+    fn watch(&self, path: &str, response: Response<Body>) -> Response<Body> {
+        let (head, body) = response.into_parts();
+        let is_repeated = !self.watched.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned());
+        if is_repeated && self.mistake == Some(Mistake::NoRelist) {
+            let no_events = stream::pending::<Result<Bytes, BoxError>>();
+            return Response::from_parts(head, Body::from_stream(no_events));
+        }
+        let (cut, faults, path) = (self.faults.cut_token(), self.faults.clone(), path.to_owned());
+        let events = body.into_data_stream().then(move |chunk| {
+            let delay = faults.watch_delay(&path);
+            async move {
+                if !delay.is_zero() {
+                    sleep(delay).await;
+                }
+                chunk.map_err(BoxError::from)
+            }
+        });
+        let events = events.take_until(cut.cancelled_owned());
+        Response::from_parts(head, Body::from_stream(events))
+    }
+}
+
+fn success(object: &Value) -> Response<Body> {
+    Response::new(object.to_string().into())
+}
+
+/// Returns the answer of an API server that rejects a request.
+fn rejection(code: u16) -> Response<Body> {
+    let reason = match code {
+        409 => "Conflict",
+        410 => "Expired",
+        422 => "Invalid",
+        429 => "TooManyRequests",
+        504 => "Timeout",
+        _ => "InternalError",
+    };
+    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
+        "message": format!("the simulation rejects the request with {code}")});
+    let mut response = Response::new(status.to_string().into());
+    *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+    response
+}
+
+/// Longest delay of the events of a watch that the models inject.
+pub(crate) const MAX_WATCH_DELAY: Duration = Duration::from_secs(5);

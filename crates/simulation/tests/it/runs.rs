@@ -1,0 +1,40 @@
+//! The control plane keeps its invariants, and a seed determines its run.
+
+use simulation::{Seed, Simulation};
+
+const SEEDS: u64 = 24;
+
+/// Runs a seed; panics with the seed and the journal of the smallest failing schedule.
+fn check(seed: u64) {
+    let simulation = Simulation::new(Seed(seed));
+    let schedule = simulation.schedule();
+    let Some(violation) = simulation.run(&schedule).unwrap().violation else { return };
+    let smallest = simulation.shrink(&schedule, &violation);
+    let report = simulation.run(&smallest).unwrap();
+    panic!("seed {seed}: {}\n{}", report.violation.unwrap_or(violation), report.journal);
+}
+
+/// The seeds of one of two tests, which run in parallel.
+#[rstest::rstest]
+#[case::even(0)]
+#[case::odd(1)]
+fn invariants_hold(#[case] remainder: u64) {
+    (0..SEEDS).filter(|seed| seed % 2 == remainder).for_each(check);
+}
+
+/// Two runs in different threads have the same journal, byte for byte, including all reads.
+#[test]
+fn a_seed_determines_the_journal() {
+    for seed in 0..5 {
+        let journal = move || {
+            let simulation = Simulation::new(Seed(seed));
+            format!("{:#}", simulation.run(&simulation.schedule()).unwrap().journal)
+        };
+        let other = std::thread::spawn(journal).join().unwrap();
+        let this = journal();
+        if let Some((left, right)) = this.lines().zip(other.lines()).find(|(left, right)| left != right) {
+            panic!("seed {seed}: {left}\n{right}");
+        }
+        assert_eq!(this, other);
+    }
+}
