@@ -7,17 +7,17 @@ use std::time::Duration;
 use http::{Method, Request};
 use tokio_util::sync::CancellationToken;
 
-/// What happens to one request instead of an immediate answer.
+/// What happens to one request instead of an immediate response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The API server receives the request after this time.
     Delay(Duration),
-    /// The API server processes the request; the connection breaks before the answer arrives.
-    LostAnswer,
+    /// The API server processes the request; the connection breaks before the response arrives.
+    LostResponse,
     /// The API server rejects the request with this status code.
     Reject(u16),
-    /// The API server receives the request and never answers; it does not process it.
-    NoAnswer,
+    /// The API server receives the request and never responds; it does not process it.
+    NoResponse,
 }
 
 /// Requests that faults distinguish.
@@ -45,8 +45,6 @@ struct State {
     watch_delays: Vec<(&'static str, Duration)>,
     /// Ends the open watches.
     cut: CancellationToken,
-    /// Whether every request fails to connect.
-    is_disconnected: bool,
 }
 
 // === impl Fault ===
@@ -55,9 +53,9 @@ impl Display for Fault {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Fault::Delay(delay) => write!(formatter, "delayed by {delay:?}"),
-            Fault::LostAnswer => write!(formatter, "answer lost after the API server processed the request"),
+            Fault::LostResponse => write!(formatter, "response lost after the API server processed the request"),
             Fault::Reject(code) => write!(formatter, "rejected with {code}"),
-            Fault::NoAnswer => write!(formatter, "never answered"),
+            Fault::NoResponse => write!(formatter, "without a response"),
         }
     }
 }
@@ -97,25 +95,16 @@ impl Faults {
         std::mem::take(&mut self.state().cut).cancel();
     }
 
-    /// Disconnects the process, or connects it again.
-    pub fn set_disconnected(&self, is_disconnected: bool) {
-        self.state().is_disconnected = is_disconnected;
-    }
-
     /// Ends all faults.
     pub fn clear(&self) {
         let mut state = self.state();
         state.armed.clear();
         state.watch_delays.clear();
-        state.is_disconnected = false;
     }
 
     /// Returns the fault of the next request of `class`.
     pub(crate) fn take(&self, class: RequestClass) -> Option<Fault> {
         let mut state = self.state();
-        if state.is_disconnected {
-            return Some(Fault::NoAnswer);
-        }
         let index = state.armed.iter().position(|(armed, _)| *armed == class)?;
         Some(state.armed.remove(index).1)
     }

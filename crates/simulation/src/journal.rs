@@ -11,9 +11,9 @@ use tokio::time::Instant;
 pub enum EntryKind {
     /// A model acted.
     Injection,
-    /// A request was answered as the API server answered it.
+    /// The API server responded to a request.
     Request,
-    /// A fault changed the answer of a request.
+    /// A fault changed the response to a request.
     Fault,
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -63,7 +62,7 @@ impl Transport {
             (self.on_write)(&self.process, &path);
         }
         let fault = self.faults.take(class);
-        if let Some(response) = self.answer_of_mistake(&method) {
+        if let Some(response) = self.response_of_mistake(&method) {
             return Ok(response);
         }
         if let Some(fault) = fault {
@@ -72,8 +71,8 @@ impl Transport {
         match fault {
             Some(Fault::Delay(delay)) => sleep(delay).await,
             Some(Fault::Reject(code)) => return self.unless_ignored(rejection(code), &object),
-            Some(Fault::NoAnswer) => std::future::pending().await,
-            Some(Fault::LostAnswer) | None => {}
+            Some(Fault::NoResponse) => std::future::pending().await,
+            Some(Fault::LostResponse) | None => {}
         }
         if self.crashed.is_cancelled() {
             return Err("the process has crashed".into());
@@ -85,7 +84,7 @@ impl Transport {
             format!("{method} {path}: {}", response.status().as_u16()),
         );
         match (fault, class) {
-            (Some(Fault::LostAnswer), _) => Err("the connection was closed before the answer arrived".into()),
+            (Some(Fault::LostResponse), _) => Err("the connection was closed before the response arrived".into()),
             (_, RequestClass::Watch) if response.status().is_success() => Ok(self.watch(&path, response)),
             _ => self.unless_ignored(response, &object),
         }
@@ -108,7 +107,7 @@ impl Transport {
     }
 
     /// Returns what a controller with the planted mistake continues with, if it does not wait for the API server.
-    fn answer_of_mistake(&self, method: &Method) -> Option<Response<Body>> {
+    fn response_of_mistake(&self, method: &Method) -> Option<Response<Body>> {
         match self.mistake? {
             Mistake::NoPruning if *method == Method::DELETE => Some(success(&json!({"kind": "Status",
                 "apiVersion": "v1", "metadata": {}, "status": "Success"}))),
@@ -148,7 +147,7 @@ fn success(object: &Value) -> Response<Body> {
     Response::new(object.to_string().into())
 }
 
-/// Returns the answer of an API server that rejects a request.
+/// Returns the response of an API server that rejects a request.
 fn rejection(code: u16) -> Response<Body> {
     let reason = match code {
         409 => "Conflict",
@@ -164,6 +163,3 @@ fn rejection(code: u16) -> Response<Body> {
     *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
     response
 }
-
-/// Longest delay of the events of a watch that the models inject.
-pub(crate) const MAX_WATCH_DELAY: Duration = Duration::from_secs(5);

@@ -37,7 +37,7 @@ pub struct World {
     foreign: BTreeMap<Target, Value>,
     writes: Arc<AtomicUsize>,
     /// The first write outside of a term.
-    unlawful_write: Arc<Mutex<Option<String>>>,
+    write_without_lease: Arc<Mutex<Option<String>>>,
 }
 
 /// A replica of the operator.
@@ -58,7 +58,7 @@ struct Running {
     task: AbortOnDropHandle<()>,
 }
 
-/// UIDs and names derived from the seed.
+/// Random bits derived from the seed, also in the threads of the API server.
 struct SeededRandom(Mutex<fastrand::Rng>);
 
 // === impl World ===
@@ -76,7 +76,7 @@ impl World {
             mistake,
             foreign: BTreeMap::new(),
             writes: Arc::default(),
-            unlawful_write: Arc::default(),
+            write_without_lease: Arc::default(),
         }
     }
 
@@ -100,8 +100,8 @@ impl World {
 
     /// Returns the first write that a replica sent while the Lease had another holder.
     #[must_use]
-    pub fn unlawful_write(&self) -> Option<String> {
-        self.unlawful_write.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn write_without_lease(&self) -> Option<String> {
+        self.write_without_lease.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Records that an object belongs to a person: the operator must neither change nor delete it.
@@ -175,14 +175,15 @@ impl World {
     /// Returns the function that counts writes and checks that the sender holds the Lease.
     fn write_observer(&self) -> WriteObserver {
         let (server, writes) = (self.server.clone(), Arc::clone(&self.writes));
-        let unlawful_write = Arc::clone(&self.unlawful_write);
+        let write_without_lease = Arc::clone(&self.write_without_lease);
         Arc::new(move |process, path| {
             writes.fetch_add(1, Ordering::Relaxed);
             let lease = server.get(LEASES, "default", LEASE);
             let holder = lease.as_ref().and_then(|lease| lease["spec"]["holderIdentity"].as_str());
             if holder != Some(process) {
-                let text = format!("{process} wrote {path} while the Lease was held by {}", holder.unwrap_or("nobody"));
-                unlawful_write.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(text);
+                let holder = holder.map_or_else(|| "no replica".to_owned(), str::to_owned);
+                let text = format!("{process} sent a write of {path} while {holder} held the Lease");
+                write_without_lease.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(text);
             }
         })
     }
@@ -218,16 +219,8 @@ impl Process {
 // === impl SeededRandom ===
 
 impl Random for SeededRandom {
-    fn uuid(&self) -> String {
-        let bits = self.0.lock().unwrap_or_else(PoisonError::into_inner).u128(..);
-        let hex = format!("{bits:032x}");
-        format!("{}-{}-4{}-8{}-{}", &hex[..8], &hex[8..12], &hex[13..16], &hex[17..20], &hex[20..])
-    }
-
-    fn suffix(&self, len: usize) -> String {
-        const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-        let mut random = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        (0..len).map(|_| char::from(ALPHABET[random.usize(..ALPHABET.len())])).collect()
+    fn bits(&self) -> u128 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).u128(..)
     }
 }
 

@@ -5,10 +5,21 @@ const SUFFIX_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Source of random UIDs and name suffixes.
 pub trait Random: Send + Sync {
+    /// Returns random bits.
+    fn bits(&self) -> u128;
+
     /// Returns a version 4 UUID in lower case.
-    fn uuid(&self) -> String;
+    fn uuid(&self) -> String {
+        let bits = self.bits() & !(0xf << 76) & !(0b11 << 62) | (0x4 << 76) | (0b10 << 62);
+        let hex = format!("{bits:032x}");
+        format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    }
+
     /// Returns `len` characters of `bcdfghjklmnpqrstvwxz2456789`, the alphabet of generated names in Kubernetes.
-    fn suffix(&self, len: usize) -> String;
+    fn suffix(&self, len: usize) -> String {
+        let character = |_| char::from(SUFFIX_ALPHABET[(self.bits() % SUFFIX_ALPHABET.len() as u128) as usize]);
+        (0..len).map(character).collect()
+    }
 }
 
 /// The system's random number generator.
@@ -18,15 +29,8 @@ pub struct SystemRandom;
 // === impl SystemRandom ===
 
 impl Random for SystemRandom {
-    fn uuid(&self) -> String {
-        let bits = fastrand::u128(..);
-        let bits = bits & !(0xf << 76) & !(0b11 << 62) | (0x4 << 76) | (0b10 << 62);
-        let hex = format!("{bits:032x}");
-        format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
-    }
-
-    fn suffix(&self, len: usize) -> String {
-        (0..len).map(|_| char::from(SUFFIX_ALPHABET[fastrand::usize(..SUFFIX_ALPHABET.len())])).collect()
+    fn bits(&self) -> u128 {
+        fastrand::u128(..)
     }
 }
 

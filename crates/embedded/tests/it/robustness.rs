@@ -42,8 +42,8 @@ impl Random for NumberedUids {
         objects::uid(self.0.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn suffix(&self, len: usize) -> String {
-        SystemRandom.suffix(len)
+    fn bits(&self) -> u128 {
+        SystemRandom.bits()
     }
 }
 

@@ -16,6 +16,6 @@ impl Invariant for SingleWriter {
     }
 
     fn after_change(&mut self, world: &World, _change: &Change) -> Result<(), String> {
-        world.unlawful_write().map_or(Ok(()), Err)
+        world.write_without_lease().map_or(Ok(()), Err)
     }
 }

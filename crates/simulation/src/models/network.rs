@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use crate::faults::{Fault, RequestClass};
 use crate::model::Model;
-use crate::transport::MAX_WATCH_DELAY;
 use crate::world::World;
 
+/// Longest delay of the events of a watch.
+const MAX_WATCH_DELAY: Duration = Duration::from_secs(5);
 /// Status codes with which the API server may reject any request.
 const CODES: [u16; 5] = [409, 422, 429, 500, 504];
 /// Kinds whose watches fall behind those of other kinds.
@@ -47,8 +48,8 @@ impl Model for Network {
         let class = class[random.usize(..class.len())];
         let fault = match random.u8(..5) {
             0 => Fault::Delay(Duration::from_millis(random.u64(1..20_000))),
-            1 => Fault::LostAnswer,
-            2 => Fault::NoAnswer,
+            1 => Fault::LostResponse,
+            2 => Fault::NoResponse,
             _ => Fault::Reject(CODES[random.usize(..CODES.len())]),
         };
         let count = random.usize(1..5);

@@ -99,19 +99,19 @@ fn create_foreign(world: &mut World, service: &str, random: &mut fastrand::Rng) 
     let (resource, suffix) = COLLIDING[random.usize(..COLLIDING.len())];
     let name = format!("{service}{suffix}");
     world.remove_foreign(resource, "default", &name);
-    let replaced = world.server().delete(resource, "default", &name, None).is_ok();
+    let action = if world.server().delete(resource, "default", &name, None).is_ok() { "replace" } else { "create" };
+    let created = world.server().create(resource, foreign_object(resource, &name)).ok()?;
+    world.add_foreign(resource, &created);
+    Some(format!("{action} {resource}/{name} with an object of their own"))
+}
+
+fn foreign_object(resource: &str, name: &str) -> Value {
     let spec = match resource {
         "services" => json!({"ports": [{"port": 1234}], "selector": {"app": "mine"}}),
-        "backendpools.inference.networking.x-k8s.io" => {
-            json!({"selector": {"app": "mine"}, "targetPort": 1234})
-        }
-        _ => json!({"useCases": []}),
+        "backendpools.inference.networking.x-k8s.io" => json!({"selector": {"app": "mine"}, "targetPorts": [1234]}),
+        _ => json!({"poolRef": [{"name": "mine"}], "useCases": [{"modelName": "mine"}]}),
     };
-    let object = json!({"metadata": {"name": name, "namespace": "default", "labels": {"app": "mine"}}, "spec": spec});
-    let created = world.server().create(resource, object).ok()?;
-    world.add_foreign(resource, &created);
-    let action = if replaced { "replace" } else { "create" };
-    Some(format!("{action} {resource}/{name} with an object of their own"))
+    json!({"metadata": {"name": name, "namespace": "default", "labels": {"app": "mine"}}, "spec": spec})
 }
 
 /// Returns the runtime of all services.
@@ -120,4 +120,22 @@ pub(crate) fn runtime(port: u16) -> Value {
         "spec": {"supportedModelFormats": [{"modelFormat": {"name": "safetensors"}, "autoSelect": true}],
             "engineConfig": {"runner": {"name": "ome-container", "image": "example.com/any:1",
                 "args": [format!("--port={port}")]}}}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seed::Seed;
+
+    /// A rejected object would silently exempt its kind from the invariant about foreign objects.
+    #[tokio::test(start_paused = true)]
+    async fn foreign_objects_are_accepted() {
+        let world = World::start(Seed(0), None);
+        for definition in api::crds() {
+            world.server().create("customresourcedefinitions.apiextensions.k8s.io", definition).unwrap();
+        }
+        for (resource, _) in COLLIDING {
+            world.server().create(resource, foreign_object(resource, "chat")).unwrap();
+        }
+    }
 }

@@ -3,5 +3,6 @@
 // Test helpers may panic like tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod extension;
 mod mistakes;
 mod runs;
