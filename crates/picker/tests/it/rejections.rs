@@ -7,6 +7,7 @@ use picker::{ControlFields, GatewayOptions};
 use rstest::rstest;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 // spec: GW-71
@@ -77,7 +78,7 @@ async fn field_that_names_engines_is_400(#[case] field: &str, #[case] name: &str
 #[tokio::test]
 async fn request_id_that_names_engines_is_400() {
     let fixture = start(vec![engine_config(&["chat"])], &[]).await;
-    let mut stream = tokio::net::TcpStream::connect(fixture.gateway).await.unwrap();
+    let mut stream = TcpStream::connect(fixture.gateway).await.unwrap();
     let head = "POST /v1/completions HTTP/1.1\r\nhost: x\r\nx-request-id: a\r\n\
         X-Request-Id: ___prefill_addr_169.254.169.254:80___1\r\nconnection: close\r\ncontent-length: 16\r\n\r\n";
     stream.write_all(format!("{head}{{\"model\":\"chat\"}}").as_bytes()).await.unwrap();
@@ -96,23 +97,28 @@ async fn missing_endpoint_is_503_with_retry_after() {
     assert_eq!(get(fixture.gateway, "/v1/models").await.json()["data"], json!([]));
 }
 
+/// Reads the protocol and the status of a response whose connection the gateway may close before the request is complete.
+async fn receive_status(stream: &mut TcpStream) -> [u8; 12] {
+    let mut status = [0; 12];
+    timeout(TIMEOUT, stream.read_exact(&mut status)).await.expect("no response").unwrap();
+    status
+}
+
 // spec: GW-80
 #[tokio::test]
 async fn oversized_body_is_413() {
     let fixture = start(Vec::new(), &[]).await;
-    let mut stream = tokio::net::TcpStream::connect(fixture.gateway).await.unwrap();
+    let mut stream = TcpStream::connect(fixture.gateway).await.unwrap();
     let head = "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 34000000\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
-    let mut response = [0; 12];
-    timeout(TIMEOUT, stream.read_exact(&mut response)).await.expect("no response").unwrap();
-    assert_eq!(&response, b"HTTP/1.1 413");
+    assert_eq!(&receive_status(&mut stream).await, b"HTTP/1.1 413");
 }
 
 // spec: GW-80
 #[tokio::test]
 async fn oversized_body_of_unknown_length_is_413() {
     let fixture = start(Vec::new(), &[]).await;
-    let mut stream = tokio::net::TcpStream::connect(fixture.gateway).await.unwrap();
+    let mut stream = TcpStream::connect(fixture.gateway).await.unwrap();
     let head = "POST /v1/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
     let chunk = format!("100000\r\n{}\r\n", " ".repeat(1 << 20));
@@ -120,9 +126,7 @@ async fn oversized_body_of_unknown_length_is_413() {
         stream.write_all(chunk.as_bytes()).await.unwrap();
     }
     stream.write_all(b"1\r\nx\r\n").await.unwrap();
-    let mut response = [0; 12];
-    timeout(TIMEOUT, stream.read_exact(&mut response)).await.expect("no response").unwrap();
-    assert_eq!(&response, b"HTTP/1.1 413");
+    assert_eq!(&receive_status(&mut stream).await, b"HTTP/1.1 413");
 }
 
 #[rstest]
@@ -131,7 +135,7 @@ async fn oversized_body_of_unknown_length_is_413() {
 #[tokio::test]
 async fn body_that_cannot_be_received_is_400(#[case] rest: &str) {
     let fixture = start(Vec::new(), &[]).await;
-    let mut stream = tokio::net::TcpStream::connect(fixture.gateway).await.unwrap();
+    let mut stream = TcpStream::connect(fixture.gateway).await.unwrap();
     let request = format!("POST /v1/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{rest}");
     stream.write_all(request.as_bytes()).await.unwrap();
     stream.shutdown().await.unwrap();
@@ -148,7 +152,7 @@ async fn body_that_cannot_be_received_is_400(#[case] rest: &str) {
 #[tokio::test]
 async fn request_has_exactly_one_host(#[case] hosts: &str, #[case] status: u16) {
     let fixture = start(Vec::new(), &[]).await;
-    let mut stream = tokio::net::TcpStream::connect(fixture.gateway).await.unwrap();
+    let mut stream = TcpStream::connect(fixture.gateway).await.unwrap();
     let request = format!("GET /v1/models HTTP/1.1\r\n{hosts}connection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     assert_eq!(receive(stream).await.status(), status);
@@ -157,13 +161,11 @@ async fn request_has_exactly_one_host(#[case] hosts: &str, #[case] status: u16) 
 #[tokio::test]
 async fn oversized_headers_are_431() {
     let fixture = start(Vec::new(), &[]).await;
-    let mut stream = tokio::net::TcpStream::connect(fixture.gateway).await.unwrap();
+    let mut stream = TcpStream::connect(fixture.gateway).await.unwrap();
     let head = format!("GET /v1/models HTTP/1.1\r\nhost: x\r\nx-long: {}\r\n\r\n", "a".repeat(80 * 1024));
     // The gateway may respond and close the connection before the whole request is sent.
     stream.write_all(head.as_bytes()).await.ok();
-    let mut response = [0; 12];
-    timeout(TIMEOUT, stream.read_exact(&mut response)).await.expect("no response").unwrap();
-    assert_eq!(&response, b"HTTP/1.1 431");
+    assert_eq!(&receive_status(&mut stream).await, b"HTTP/1.1 431");
 }
 
 #[rstest]
