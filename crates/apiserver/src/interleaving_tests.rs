@@ -319,7 +319,8 @@ fn schema_changes_during_write_of_custom_resource(#[case] method: &str, #[case] 
     assert_eq!(send(server, "POST", uri, "application/json", &widget("existing")).0, 201);
     let change_schema = |server: &Server| {
         update(server, definition::STORAGE, "", "widgets.example.com", |definition| {
-            definition["spec"] = widget_definition("string")["spec"].clone();
+            let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+            schema["properties"]["spec"]["required"] = json!(["color"]);
         });
     };
     let (content_type, body, operation, name) = match method {

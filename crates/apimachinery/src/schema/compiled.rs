@@ -52,7 +52,12 @@ impl Schema {
 
     /// Validates types, required fields, enums, ranges, patterns and list types, but not CEL rules.
     pub fn validate(&self, object: &Value) -> Vec<SchemaViolation> {
-        validate::validate(&self.root, object)
+        validate::validate(&self.root, object, None)
+    }
+
+    /// Validates like [`Self::validate`], except for values that are equal in the stored object `old`.
+    pub fn validate_update(&self, new: &Value, old: &Value) -> Vec<SchemaViolation> {
+        validate::validate(&self.root, new, Some(old))
     }
 
     /// Evaluates `x-kubernetes-validations`; `old` is the stored object of an update, for rules that use `oldSelf`.

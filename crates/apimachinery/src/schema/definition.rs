@@ -77,7 +77,7 @@ fn validate_default(schema: &Value, default: &Value) -> Vec<StatusCause> {
     if pruned != *default {
         causes.push(StatusCause::invalid("", default, "must not have unknown fields"));
     }
-    let mut violations = validate::validate(&node, default);
+    let mut violations = validate::validate(&node, default, None);
     if violations.is_empty()
         && let Ok(rules) = Rules::compile(schema)
     {

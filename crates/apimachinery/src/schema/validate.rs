@@ -11,15 +11,16 @@ use super::paths::join;
 use super::violation::{Constraint, SchemaViolation};
 use crate::status::type_name;
 
-/// Returns the violations of `value`.
-pub(super) fn validate(node: &SchemaNode, value: &Value) -> Vec<SchemaViolation> {
+/// Returns the violations of `value`. Parts that are equal in `old` have none, as in kube-apiserver: an object that became
+/// invalid because its definition changed can still be updated.
+pub(super) fn validate(node: &SchemaNode, value: &Value, old: Option<&Value>) -> Vec<SchemaViolation> {
     let mut violations = Vec::new();
-    visit(node, value, "", &mut violations);
+    visit(node, value, old, "", &mut violations);
     violations
 }
 
-fn visit(node: &SchemaNode, value: &Value, path: &str, violations: &mut Vec<SchemaViolation>) {
-    if value.is_null() && node.nullable {
+fn visit(node: &SchemaNode, value: &Value, old: Option<&Value>, path: &str, violations: &mut Vec<SchemaViolation>) {
+    if value.is_null() && node.nullable || old == Some(value) {
         return;
     }
     if let Some(expected) = node.schema_type.filter(|schema_type| !schema_type.matches(value)) {
@@ -30,14 +31,14 @@ fn visit(node: &SchemaNode, value: &Value, path: &str, violations: &mut Vec<Sche
         return;
     }
     match value {
-        Value::Object(map) => object(node, map, path, violations),
-        Value::Array(list) => array(node, list, path, violations),
+        Value::Object(map) => object(node, map, old, path, violations),
+        Value::Array(list) => array(node, list, old, path, violations),
         Value::String(text) => string(node, text, path, violations),
         Value::Number(number) => numeric(node, number.as_f64().unwrap_or_default(), value, path, violations),
         _ => {}
     }
     enum_and_format(node, value, path, violations);
-    junctors(node, value, path, violations);
+    junctors(node, value, old, path, violations);
 }
 
 fn enum_and_format(node: &SchemaNode, value: &Value, path: &str, violations: &mut Vec<SchemaViolation>) {
@@ -50,7 +51,13 @@ fn enum_and_format(node: &SchemaNode, value: &Value, path: &str, violations: &mu
     }
 }
 
-fn object(node: &SchemaNode, map: &Map<String, Value>, path: &str, violations: &mut Vec<SchemaViolation>) {
+fn object(
+    node: &SchemaNode,
+    map: &Map<String, Value>,
+    old: Option<&Value>,
+    path: &str,
+    violations: &mut Vec<SchemaViolation>,
+) {
     for name in node.validations.required.iter().filter(|name| !map.contains_key(*name)) {
         violations.push(SchemaViolation::new(join(path, name), Value::Null, Constraint::Required));
     }
@@ -62,15 +69,16 @@ fn object(node: &SchemaNode, map: &Map<String, Value>, path: &str, violations: &
             (None, AdditionalProperties::Schema(child)) => child,
             (None, _) => continue,
         };
-        visit(child, value, &join(path, name), violations);
+        visit(child, value, old.and_then(|old| old.get(name)), &join(path, name), violations);
     }
 }
 
-fn array(node: &SchemaNode, list: &[Value], path: &str, violations: &mut Vec<SchemaViolation>) {
+fn array(node: &SchemaNode, list: &[Value], old: Option<&Value>, path: &str, violations: &mut Vec<SchemaViolation>) {
     count(node.validations.items, list.len(), "items", path, violations);
     if let Some(child) = &node.items {
         for (index, value) in list.iter().enumerate() {
-            visit(child, value, &format!("{path}[{index}]"), violations);
+            let old_element = old.and_then(|old| corresponding_element(&node.list_type, value, old.as_array()?));
+            visit(child, value, old_element, &format!("{path}[{index}]"), violations);
         }
     }
     match &node.list_type {
@@ -79,6 +87,13 @@ fn array(node: &SchemaNode, list: &[Value], path: &str, violations: &mut Vec<Sch
         ListType::Atomic if node.validations.unique_items => duplicates(list.iter().cloned(), path, violations),
         ListType::Atomic => {}
     }
+}
+
+/// Returns the element of `old` with the same keys. Elements of other lists do not correspond to each other.
+fn corresponding_element<'o>(list_type: &ListType, element: &Value, old: &'o [Value]) -> Option<&'o Value> {
+    let ListType::Map(keys) = list_type else { return None };
+    let key = element_key(keys, element);
+    old.iter().find(|candidate| element_key(keys, candidate) == key)
 }
 
 /// Returns the key fields of a list element.
@@ -138,9 +153,9 @@ fn count(range: CountRange, size: usize, unit: &'static str, path: &str, violati
     }
 }
 
-fn junctors(node: &SchemaNode, value: &Value, path: &str, violations: &mut Vec<SchemaViolation>) {
+fn junctors(node: &SchemaNode, value: &Value, old: Option<&Value>, path: &str, violations: &mut Vec<SchemaViolation>) {
     let junctors = &node.junctors;
-    let is_valid = |node: &SchemaNode| validate(node, value).is_empty();
+    let is_valid = |node: &SchemaNode| validate(node, value, None).is_empty();
     let mut require = |is_satisfied: bool, message: &'static str| {
         if !is_satisfied {
             violations.push(SchemaViolation::new(path, type_name(value), Constraint::Junctor(message)));
@@ -156,7 +171,7 @@ fn junctors(node: &SchemaNode, value: &Value, path: &str, violations: &mut Vec<S
     );
     require(!junctors.not.as_deref().is_some_and(is_valid), "must not validate the schema (not)");
     for node in &junctors.all_of {
-        visit(node, value, path, violations);
+        visit(node, value, old, path, violations);
     }
 }
 
@@ -197,6 +212,27 @@ mod tests {
            json!({"a": "", "b": ""}), r#"spec.x: Invalid value: "object": spec.x in body must validate one and only one schema (oneOf)"#)]
     fn reports_one_cause(#[case] field: Value, #[case] value: Value, #[case] expect: &str) {
         assert_eq!(causes(&field, value), [expect]);
+    }
+
+    /// The schema of an object that was created with other ones.
+    #[rstest]
+    #[case::unchanged(json!({"a": "x", "b": 1}), &[])]
+    #[case::other_field(json!({"a": "x", "b": 2}), &[])]
+    #[case::invalid_field(json!({"a": "y", "b": 1}), &["spec.a: Invalid value: \"string\": spec.a in body must be of type integer: \"string\""])]
+    #[case::element(json!({"b": 1, "list": [{"name": "new", "size": 1}, {"name": "old", "size": "x"}]}), &[])]
+    #[case::other_element(json!({"b": 1, "list": [{"name": "new", "size": "x"}]}),
+        &["spec.list[0].size: Invalid value: \"string\": spec.list[0].size in body must be of type integer: \"string\""])]
+    #[case::required_field(json!({"a": "x"}), &["spec.b: Required value"])]
+    fn unchanged_values_have_no_violations(#[case] spec: Value, #[case] expected: &[&str]) {
+        let element =
+            json!({"type": "object", "properties": {"name": {"type": "string"}, "size": {"type": "integer"}}});
+        let list = json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"], "items": element});
+        let properties = json!({"a": {"type": "integer"}, "b": {"type": "integer"}, "list": list});
+        let spec_schema = json!({"type": "object", "required": ["b"], "properties": properties});
+        let schema = json!({"type": "object", "properties": {"spec": spec_schema}});
+        let old = json!({"spec": {"a": "x", "b": 1, "list": [{"name": "old", "size": "x"}]}});
+        let violations = Schema::from_json(&schema).unwrap().validate_update(&json!({"spec": spec}), &old);
+        assert_eq!(violations.iter().map(ToString::to_string).collect::<Vec<_>>(), expected);
     }
 
     #[rstest]

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use crate::resources::{self, Resource};
 use crate::write::Subresource;
+use crate::write::prune::prune_to_schema;
 use apimachinery::object::{self, child_object, set_default, spec};
 pub(super) use namespace::namespace_defaults;
 
@@ -70,13 +71,14 @@ pub(super) fn apply_request_defaults(
     }
 }
 
-/// Returns a stored object with the defaults of the current schema, which may have been added after the object was
+/// Returns a stored object with the fields and defaults of the current schema, which may have changed after the object was
 /// stored.
-pub(super) fn with_schema_defaults(resource: &Resource, stored: &Arc<Value>) -> Arc<Value> {
-    if !resource.has_defaults {
+pub(super) fn with_current_schema(resource: &Resource, stored: &Arc<Value>) -> Arc<Value> {
+    if !resource.has_defaults && !resource.custom {
         return Arc::clone(stored);
     }
     let mut object = Value::clone(stored);
+    prune_to_schema(resource, &mut object);
     apply_defaults(resource, &mut object);
     Arc::new(object)
 }

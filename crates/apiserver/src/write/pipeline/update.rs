@@ -70,7 +70,7 @@ fn try_modify(
         };
     };
     offer_cpu();
-    let current = default::with_schema_defaults(resource, &stored);
+    let current = default::with_current_schema(resource, &stored);
     let (mut object, is_applied) = propose(&transaction, Some(&current))?.into_parts();
 
     offer_cpu();

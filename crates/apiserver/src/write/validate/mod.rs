@@ -22,7 +22,7 @@ pub(super) fn create(resource: &Resource, object: &Value) -> Result<(), Status> 
     let undecodable = |error: UndecodableObject| error.into_status(RequestBody::Object);
     let mut causes = metadata::causes(resource, object);
     kinds::check_decodable(resource, object).map_err(undecodable)?;
-    causes.extend(schema::causes(resource, Subresource::Main, object).map_err(undecodable)?);
+    causes.extend(schema::causes(resource, Subresource::Main, None, object).map_err(undecodable)?);
     causes.extend(kinds::causes(resource, object));
     if resource.storage == resources::definition::STORAGE {
         causes.extend(definition::causes(None, object));
@@ -38,7 +38,7 @@ pub(super) fn update(request: &WriteRequest<'_>, current: &Value, object: &Value
     let WriteRequest { resource, subresource, options, .. } = *request;
     let undecodable = |error: UndecodableObject| error.into_status(options.body);
     let mut causes = metadata::update_causes(resource, subresource, current, object);
-    causes.extend(schema::causes(resource, subresource, object).map_err(undecodable)?);
+    causes.extend(schema::causes(resource, subresource, Some(current), object).map_err(undecodable)?);
     if subresource == Subresource::Main {
         kinds::check_decodable(resource, object).map_err(undecodable)?;
         causes.extend(kinds::update_causes(resource, current, object));

@@ -9,18 +9,23 @@ use crate::write::{Subresource, UndecodableObject, prune};
 /// Built-in resources whose required fields only the schema validates.
 const REQUIRED_FIELDS_FROM_SCHEMA: [&str; 3] = ["events", "persistentvolumes", "priorityclasses.scheduling.k8s.io"];
 
-/// Returns the causes that the schema finds.
+/// Returns the causes that the schema finds. `current` is the stored object of an update.
 ///
 /// # Errors
 /// If a value in a built-in kind has the wrong type.
 pub(super) fn causes(
     resource: &Resource,
     subresource: Subresource,
+    current: Option<&Value>,
     object: &Value,
 ) -> Result<Vec<StatusCause>, UndecodableObject> {
     let Some(schema) = resource.schema() else { return Ok(Vec::new()) };
     if resource.custom {
-        let mut causes = custom_resource_causes(resource, subresource, &schema.validate(object));
+        let violations = match current {
+            Some(current) => schema.validate_update(object, current),
+            None => schema.validate(object),
+        };
+        let mut causes = custom_resource_causes(resource, subresource, &violations);
         causes.extend(replica_count_causes(resource, subresource, object));
         return Ok(causes);
     }
