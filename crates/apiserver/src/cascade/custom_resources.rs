@@ -41,7 +41,8 @@ fn is_unused(core: &Core, name: &str) -> bool {
     core.registry().by_name(name).is_none_or(|resource| core.store.count(&resource.storage) == 0)
 }
 
-/// Updates the status of a definition. Names that it no longer uses are now available to other definitions.
+/// Updates the status of a definition. Names that it no longer uses are now available to other definitions, and
+/// whether owners of its kinds exist is now known.
 pub(super) fn reconcile(core: &Core, name: &str) -> (Option<Committed>, Vec<Consequence>) {
     let committed = crd::reconcile_status(core, name);
     let accepted_names = |definition: &Value| definition.pointer("/status/acceptedNames").cloned();
@@ -50,7 +51,9 @@ pub(super) fn reconcile(core: &Core, name: &str) -> (Option<Committed>, Vec<Cons
         _ => false,
     });
     let is_waiting = |other: &Value| object::name(other) != name && !condition::is_true(other, "NamesAccepted");
-    let following = if is_changed { reconcile_others(core, is_waiting) } else { Vec::new() };
+    let mut following = if is_changed { reconcile_others(core, is_waiting) } else { Vec::new() };
+    let abandoned = core.store.dependents_of_absent_owners().into_iter();
+    following.extend(abandoned.map(|key| Consequence::DeleteWithoutOwners { key }));
     (committed, following)
 }
 

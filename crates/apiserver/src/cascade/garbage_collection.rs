@@ -153,16 +153,14 @@ fn finish_owners_of(object: &Value) -> impl Iterator<Item = Consequence> {
 }
 
 /// Returns the state of an owner, which is in the namespace of the dependent or cluster-scoped. As in the garbage collector of
-/// Kubernetes, an owner remains if its kind is not served.
+/// Kubernetes, an owner that is not found remains as long as its kind is not served.
 fn owner_state(core: &Core, namespace: &str, owner: &Value) -> OwnerState {
     let text = |field: &str| owner.get(field).and_then(Value::as_str).unwrap_or_default();
-    if core.registry().by_kind(text("apiVersion"), text("kind")).is_none() {
-        return OwnerState::Remains;
-    }
     match core.store.find_by_uid(text("uid")) {
         Some(owner) if !owner.key.namespace.is_empty() && owner.key.namespace != namespace => OwnerState::Absent,
         Some(owner) if owner.waits_for_dependents => OwnerState::Waiting,
         Some(_) => OwnerState::Remains,
+        None if core.registry().by_kind(text("apiVersion"), text("kind")).is_none() => OwnerState::Remains,
         None => OwnerState::Absent,
     }
 }

@@ -198,11 +198,15 @@ fn carry_out(core: &Core, consequence: &Consequence) -> Vec<Consequence> {
         Consequence::Delete { resource, object, propagation } => {
             following(writes::delete(core, resource, object, *propagation))
         }
-        Consequence::Terminate { key, object } => match key.resource.as_str() {
-            "namespaces" => namespace_contents::delete_next(core, key.name.clone(), None),
-            definition::STORAGE => custom_resources::delete_next(core, key.name.clone(), None),
-            _ => garbage_collection::process_dependents(core, key.clone(), object),
-        },
+        Consequence::Terminate { key, object } => {
+            let dependents = garbage_collection::process_dependents(core, key.clone(), object);
+            let contents = match key.resource.as_str() {
+                "namespaces" => namespace_contents::delete_next(core, key.name.clone(), None),
+                definition::STORAGE => custom_resources::delete_next(core, key.name.clone(), None),
+                _ => Vec::new(),
+            };
+            dependents.into_iter().chain(contents).collect()
+        }
         Consequence::ReleaseOwners { removed } => garbage_collection::release_owners(core, removed),
         Consequence::RemoveOwnerReference { key, owner_uid } => {
             following(garbage_collection::remove_owner_reference(core, key, owner_uid))
@@ -391,6 +395,65 @@ mod tests {
         }
         delete_in_foreground(&server, "0");
         assert_eq!(names(&server), [""; 0]);
+    }
+
+    /// Namespaces and definitions wait for their dependents as well as for their contents.
+    #[rstest]
+    #[case::namespace("namespaces", "Namespace", "v1", "full")]
+    #[case::definition(
+        definition::STORAGE,
+        "CustomResourceDefinition",
+        "apiextensions.k8s.io/v1",
+        "widgets.example.org"
+    )]
+    fn owner_with_contents_is_deleted_in_the_foreground(
+        #[case] resource: &str,
+        #[case] kind: &str,
+        #[case] api_version: &str,
+        #[case] name: &str,
+    ) {
+        let server = Server::new(&ServerPorts::default());
+        let widgets = define_widgets(&server);
+        server.create("namespaces", json!({"metadata": {"name": "full"}})).unwrap();
+        server.create(widgets, json!({"metadata": {"namespace": "full", "name": "w"}})).unwrap();
+        let uid = server.get(resource, "", name).unwrap()["metadata"]["uid"].clone();
+        let owner =
+            json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "blockOwnerDeletion": true});
+        create(&server, "dependent", Some(&owner));
+        let options = DeleteOptions { propagation: PropagationPolicy::Foreground, ..DeleteOptions::default() };
+        let resource = server.registry().by_name(resource).unwrap();
+        server.delete_object(&resource, "", name, &options).unwrap();
+        assert_eq!(names(&server), [""; 0]);
+        assert!(server.list(widgets).is_empty() && server.get(&resource.storage, "", name).is_none());
+    }
+
+    /// Whether an owner exists is known only once its kind is served.
+    #[test]
+    fn definition_that_becomes_served_shows_that_owners_are_absent() {
+        let server = Server::new(&ServerPorts::default());
+        let owner = json!({"apiVersion": "example.org/v1", "kind": "Widget", "name": "w", "uid": "absent"});
+        create(&server, "dependent", Some(&owner));
+        assert_eq!(names(&server), ["dependent"]);
+        define_widgets(&server);
+        assert_eq!(names(&server), [""; 0]);
+    }
+
+    /// The removal of a finalizer changes no field that the definition restricts.
+    #[test]
+    fn object_that_became_invalid_is_deleted_in_the_foreground() {
+        let server = Server::new(&ServerPorts::default());
+        let widgets = define_widgets(&server);
+        server
+            .create(widgets, json!({"metadata": {"namespace": "default", "name": "w"}, "spec": {"size": 1}}))
+            .unwrap();
+        let mut definition = Value::clone(&server.get(definition::STORAGE, "", "widgets.example.org").unwrap());
+        definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"] =
+            json!({"spec": {"type": "string"}});
+        server.update(definition::STORAGE, definition).unwrap();
+        let options = DeleteOptions { propagation: PropagationPolicy::Foreground, ..DeleteOptions::default() };
+        let resource = server.registry().by_name(widgets).unwrap();
+        server.delete_object(&resource, "default", "w", &options).unwrap();
+        assert!(server.list(widgets).is_empty());
     }
 
     /// Stores a terminating object without the consequences of its deletion, as after an interruption.

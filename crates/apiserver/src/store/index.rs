@@ -52,6 +52,12 @@ impl Index {
         self.dependents.get(uid).into_iter().flat_map(|dependents| dependents.blocks_deletion.keys())
     }
 
+    /// Returns the keys of the dependents of owners that do not exist. Takes linear time in the number of owners.
+    pub(super) fn dependents_of_absent_owners(&self) -> impl Iterator<Item = &ObjectKey> {
+        let absent = self.dependents.iter().filter(|(uid, _)| !self.by_uid.contains_key(*uid));
+        absent.flat_map(|(_, dependents)| dependents.blocks_deletion.keys())
+    }
+
     /// Reports whether an owner has dependents with `blockOwnerDeletion`.
     pub(super) fn has_blocking_dependents(&self, uid: &str) -> bool {
         self.dependents.get(uid).is_some_and(|dependents| dependents.blocking > 0)

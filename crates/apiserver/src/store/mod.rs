@@ -40,6 +40,7 @@ mod stored_object;
 mod tests;
 mod watch_cache;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use apimachinery::Status;
@@ -244,6 +245,12 @@ impl Store {
     #[must_use]
     pub(crate) fn dependents(&self, uid: &str) -> Vec<ObjectKey> {
         self.state().index.dependents(uid).cloned().collect()
+    }
+
+    /// Returns the keys of the objects with an owner that does not exist.
+    #[must_use]
+    pub(crate) fn dependents_of_absent_owners(&self) -> BTreeSet<ObjectKey> {
+        self.state().index.dependents_of_absent_owners().cloned().collect()
     }
 
     /// Reports whether objects have a reference with `uid` and `blockOwnerDeletion`.
