@@ -1,7 +1,8 @@
 //! Structural schemas of custom resources: pruning, defaulting, validation and CEL rules, applied in this order on write.
 //!
 //! Layers, from low to high:
-//! - the schema: `openapi` (its JSON form), `paths`, `node` (its compiled form), `parse`, which compiles it;
+//! - the schema: `openapi` (its JSON form), `paths`, `node` (its compiled form), `parse`, which compiles it with
+//!   its `patterns`;
 //! - operations on objects: `defaults`, `prune`, `typing`, and those that return a `violation`: `validate` (with `formats`),
 //!   `rules` (with `cost`, `optionals`, `rule_check`);
 //! - `compiled`: one type with all operations;
@@ -18,6 +19,7 @@ mod openapi;
 mod optionals;
 mod parse;
 mod paths;
+mod patterns;
 mod prune;
 mod rule_check;
 mod rules;

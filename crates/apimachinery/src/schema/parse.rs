@@ -1,14 +1,12 @@
 //! Compiles `openAPIV3Schema` JSON into [`SchemaNode`]s; rejects schemas that are not structural.
 
-use std::collections::HashMap;
-
-use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::node::{
     AdditionalProperties, CountRange, Junctors, ListType, NumericBound, SchemaNode, SchemaType, ValueValidations,
 };
 use super::paths::join;
+use super::patterns::Patterns;
 
 type ParseResult<T> = Result<T, String>;
 
@@ -20,10 +18,6 @@ enum Position {
     /// Within `allOf`, `anyOf`, `oneOf` or `not`.
     ValueValidation,
 }
-
-/// Compiled patterns of one schema: large definitions repeat a few patterns in hundreds of fields.
-#[derive(Default)]
-struct Patterns<'s>(HashMap<&'s str, Regex>);
 
 /// Compiles the schema at the root of an object.
 pub(super) fn root(schema: &Value) -> ParseResult<SchemaNode> {
@@ -155,19 +149,6 @@ fn object_entries<'a>(map: &'a Map<String, Value>, key: &str) -> impl Iterator<I
 fn strings(map: &Map<String, Value>, key: &str) -> Vec<String> {
     let list = map.get(key).and_then(Value::as_array).into_iter().flatten();
     list.filter_map(Value::as_str).map(str::to_owned).collect()
-}
-
-// === impl Patterns ===
-
-impl<'s> Patterns<'s> {
-    fn compile(&mut self, pattern: &'s str) -> Result<Regex, regex::Error> {
-        if let Some(regex) = self.0.get(pattern) {
-            return Ok(regex.clone());
-        }
-        let regex = Regex::new(pattern)?;
-        self.0.insert(pattern, regex.clone());
-        Ok(regex)
-    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::openapi::{SchemaObject, VALIDATION_RULES, fields, flag, preserve_unknown_fields, text};
+use super::patterns::Patterns;
 use crate::status::StatusCause;
 
 /// Position of a schema, named in the error of a missing type.
@@ -24,6 +25,13 @@ struct TypeExemption {
     any_of: bool,
     /// `anyOf` within the first element of `allOf`.
     first_of_all: bool,
+}
+
+/// What the checks of the nodes of a schema share.
+#[derive(Default)]
+struct Findings<'s> {
+    causes: Vec<StatusCause>,
+    patterns: Patterns<'s>,
 }
 
 /// Keywords that no structural schema may have; [`super::keywords`] reports them.
@@ -71,34 +79,35 @@ fn nested_schemas(schema: &SchemaObject) -> impl Iterator<Item = &Value> {
 /// Returns the violations of structural schema rules, sorted by path.
 pub(super) fn check(schema: &Value, path: &str) -> Vec<StatusCause> {
     let Some(schema) = schema.as_object() else { return Vec::new() };
-    let mut causes = Vec::new();
-    check_invariants(schema, Level::Root, path, &mut causes);
+    let mut findings = Findings::default();
+    check_invariants(schema, Level::Root, path, &mut findings);
+    let mut causes = findings.causes;
     check_completeness(schema, Some(schema), path, path, &mut causes);
     causes.sort_by_key(StatusCause::to_string);
     causes
 }
 
-fn check_invariants(schema: &SchemaObject, level: Level, path: &str, causes: &mut Vec<StatusCause>) {
+fn check_invariants<'s>(schema: &'s SchemaObject, level: Level, path: &str, findings: &mut Findings<'s>) {
     let items = schema.get("items").and_then(Value::as_object);
     if text(schema, "type") == "array" && items.is_none() {
-        causes.push(StatusCause::required(format!("{path}.items"), "must be specified"));
+        findings.causes.push(StatusCause::required(format!("{path}.items"), "must be specified"));
     }
     if let Some(items) = items {
-        check_invariants(items, Level::Item, &format!("{path}.items"), causes);
+        check_invariants(items, Level::Item, &format!("{path}.items"), findings);
     }
     for (name, field) in fields(schema) {
-        check_invariants(field, Level::Field, &format!("{path}.properties[{name}]"), causes);
+        check_invariants(field, Level::Field, &format!("{path}.properties[{name}]"), findings);
     }
     if let Some(additional) = schema.get("additionalProperties").filter(|value| !value.is_null()) {
         let field_path = format!("{path}.additionalProperties");
         if level == Level::Root {
-            causes.push(StatusCause::forbidden(field_path.as_str(), "must not be used at the root"));
+            findings.causes.push(StatusCause::forbidden(field_path.as_str(), "must not be used at the root"));
         }
         if let Some(additional) = additional.as_object() {
-            check_invariants(additional, Level::Field, &field_path, causes);
+            check_invariants(additional, Level::Field, &field_path, findings);
         }
     }
-    check_extensions(schema, path, causes);
+    check_extensions(schema, path, &mut findings.causes);
     let is_int_or_string_union =
         |schema: &SchemaObject| schema.get("anyOf") == Some(&json!([{"type": "integer"}, {"type": "string"}]));
     let first_of_all = list(schema, "allOf").next().and_then(Value::as_object);
@@ -106,9 +115,9 @@ fn check_invariants(schema: &SchemaObject, level: Level, path: &str, causes: &mu
         any_of: is_int_or_string_union(schema),
         first_of_all: first_of_all.is_some_and(is_int_or_string_union),
     };
-    check_value_validations(schema, exemption, path, causes);
-    check_type(schema, level, path, causes);
-    check_metadata(schema, level, path, causes);
+    check_value_validations(schema, exemption, path, findings);
+    check_type(schema, level, path, &mut findings.causes);
+    check_metadata(schema, level, path, &mut findings.causes);
 }
 
 fn check_extensions(schema: &SchemaObject, path: &str, causes: &mut Vec<StatusCause>) {
@@ -180,10 +189,15 @@ fn specifies_only_names(metadata: &SchemaObject) -> bool {
     fields(metadata).all(is_name) && metadata.iter().all(is_permitted)
 }
 
-fn check_value_validations(schema: &SchemaObject, exemption: TypeExemption, path: &str, causes: &mut Vec<StatusCause>) {
+fn check_value_validations<'s>(
+    schema: &'s SchemaObject,
+    exemption: TypeExemption,
+    path: &str,
+    findings: &mut Findings<'s>,
+) {
     if !exemption.any_of {
         for_each_junctor(schema, "anyOf", path, |schema, path, _| {
-            check_junctor(schema, TypeExemption::default(), path, causes);
+            check_junctor(schema, TypeExemption::default(), path, findings);
         });
     }
     for_each_junctor(schema, "allOf", path, |schema, path, index| {
@@ -191,41 +205,40 @@ fn check_value_validations(schema: &SchemaObject, exemption: TypeExemption, path
             schema,
             TypeExemption { any_of: exemption.first_of_all && index == 0, first_of_all: false },
             path,
-            causes,
+            findings,
         );
     });
     for_each_junctor(schema, "oneOf", path, |schema, path, _| {
-        check_junctor(schema, TypeExemption::default(), path, causes);
+        check_junctor(schema, TypeExemption::default(), path, findings);
     });
     if let Some(not) = schema.get("not").and_then(Value::as_object) {
-        check_junctor(not, TypeExemption::default(), &format!("{path}.not"), causes);
+        check_junctor(not, TypeExemption::default(), &format!("{path}.not"), findings);
     }
     let pattern = text(schema, "pattern");
-    // Most nodes have no pattern, and compiling even an empty one takes a while.
     if !pattern.is_empty()
-        && let Err(error) = regex::Regex::new(pattern)
+        && let Err(error) = findings.patterns.compile(pattern)
     {
         let hint = format!("must be a valid regular expression, but isn't: {error}");
-        causes.push(StatusCause::invalid(format!("{path}.pattern"), &json!(pattern), &hint));
+        findings.causes.push(StatusCause::invalid(format!("{path}.pattern"), &json!(pattern), &hint));
     }
 }
 
-fn check_junctor(schema: &SchemaObject, exemption: TypeExemption, path: &str, causes: &mut Vec<StatusCause>) {
-    check_value_validations(schema, exemption, path, causes);
+fn check_junctor<'s>(schema: &'s SchemaObject, exemption: TypeExemption, path: &str, findings: &mut Findings<'s>) {
+    check_value_validations(schema, exemption, path, findings);
     if let Some(items) = schema.get("items").and_then(Value::as_object) {
-        check_junctor(items, TypeExemption::default(), &format!("{path}.items"), causes);
+        check_junctor(items, TypeExemption::default(), &format!("{path}.items"), findings);
     }
     for (name, field) in fields(schema) {
-        check_junctor(field, TypeExemption::default(), &format!("{path}.properties[{name}]"), causes);
+        check_junctor(field, TypeExemption::default(), &format!("{path}.properties[{name}]"), findings);
     }
     for (keyword, hint) in FORBIDDEN_IN_JUNCTORS.iter().chain(&[(VALIDATION_RULES, "must be empty to be structural")]) {
         if schema.get(*keyword).is_some_and(|value| !is_zero(value)) {
-            causes.push(StatusCause::forbidden(format!("{path}.{keyword}"), hint));
+            findings.causes.push(StatusCause::forbidden(format!("{path}.{keyword}"), hint));
         }
     }
     if fields(schema).any(|(name, _)| name == "metadata") {
         let field_path = format!("{path}.properties[metadata]");
-        causes.push(StatusCause::forbidden(field_path, "must not be specified in a nested context"));
+        findings.causes.push(StatusCause::forbidden(field_path, "must not be specified in a nested context"));
     }
 }
 
@@ -284,7 +297,12 @@ fn check_nested_completeness(
     }
 }
 
-fn for_each_junctor(schema: &SchemaObject, name: &str, path: &str, mut visit: impl FnMut(&SchemaObject, &str, usize)) {
+fn for_each_junctor<'s>(
+    schema: &'s SchemaObject,
+    name: &str,
+    path: &str,
+    mut visit: impl FnMut(&'s SchemaObject, &str, usize),
+) {
     for (index, schema) in list(schema, name).enumerate() {
         if let Some(schema) = schema.as_object() {
             visit(schema, &format!("{path}.{name}[{index}]"), index);
