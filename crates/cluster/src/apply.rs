@@ -175,13 +175,23 @@ impl Applier {
     /// desired, and whose identity is recorded.
     ///
     /// # Errors
-    /// Returns the first request that failed because the API server was unreachable or an object changed in the meantime.
+    /// [`Error::Deleted`] if an object has to be created and `owner`, an object of `owner_kind`, no longer exists. Otherwise
+    /// returns the first request that failed because the API server was unreachable or an object changed in the meantime.
     /// Earlier writes are not rolled back; a retry applies the remaining objects. A rejection by the API server is an
     /// outcome of that object and stops only the objects that follow a [`DesiredObject::ApplyFirst`].
-    pub async fn converge<D: Into<DesiredObject>>(&self, owner: &Value, desired: Vec<D>) -> Result<Convergence, Error> {
+    pub async fn converge<D: Into<DesiredObject>>(
+        &self,
+        owner_kind: Kind,
+        owner: &Value,
+        desired: Vec<D>,
+    ) -> Result<Convergence, Error> {
+        let desired: Vec<DesiredObject> = desired.into_iter().map(Into::into).collect();
+        if desired.iter().any(|desired| self.is_missing(desired)) {
+            self.check_existence(owner_kind, owner).await?;
+        }
         let mut convergence = Convergence::default();
         let (mut retained, mut identified, mut blocked_by) = (BTreeSet::new(), BTreeSet::new(), None);
-        for desired in desired.into_iter().map(Into::into) {
+        for desired in desired {
             let kind = self.managed_kind(desired.object());
             let key = kind.map(|kind| (kind, NamespacedName::from_object(desired.object())));
             if let DesiredObject::Obsolete(_) = desired {
@@ -213,6 +223,25 @@ impl Applier {
             convergence.pruned.push(candidate.object);
         }
         Ok(convergence)
+    }
+
+    /// Returns whether an object has to be created as far as the caches know.
+    fn is_missing(&self, desired: &DesiredObject) -> bool {
+        let (DesiredObject::Apply(object) | DesiredObject::ApplyFirst(object)) = desired else { return false };
+        self.managed_kind(object).is_some_and(|kind| {
+            self.unlisted_outcome(kind).is_none()
+                && self.stores.get(kind, &NamespacedName::from_object(object)).is_none()
+        })
+    }
+
+    /// Checks that an object of the cache still exists. Garbage collection deletes the objects of a deleted owner, and as
+    /// long as the cache contains the owner, they would be created again.
+    async fn check_existence(&self, kind: Kind, cached: &Value) -> Result<(), Error> {
+        let uid = |object: &Value| object["metadata"]["uid"].clone();
+        match self.read_listed(kind, cached).await? {
+            Some(live) if uid(&live) == uid(cached) => Ok(()),
+            _ => Err(Error::Deleted { object: kind_and_name(cached) }),
+        }
     }
 
     pub(crate) fn managed_kind(&self, object: &Value) -> Option<Kind> {

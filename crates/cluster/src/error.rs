@@ -16,6 +16,12 @@ pub enum Error {
         #[source]
         source: Box<kube::Error>,
     },
+    /// The object was deleted although the cache still contains it, so that nothing was created for it.
+    #[error("{object} was deleted")]
+    Deleted {
+        /// `Kind namespace/name` of the object.
+        object: String,
+    },
     /// Another client created the object, so it was not modified.
     #[error("{object} was created by another client and is not modified; delete it to let ostler create it")]
     NotOwned {
@@ -37,10 +43,11 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns whether the object changed in the meantime (409): reading it again and retrying resolves the conflict.
+    /// Returns whether the object changed in the meantime (409) or was deleted: reading it again and retrying resolves the
+    /// conflict.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
-        self.status_code() == Some(409)
+        matches!(self, Error::Deleted { .. }) || self.status_code() == Some(409)
     }
 
     /// Returns whether the object does not exist (404).
@@ -90,7 +97,7 @@ impl Error {
                 kube::Error::Api(status) => Some(status),
                 _ => None,
             },
-            Error::NotOwned { .. } | Error::UndeclaredFields { .. } => None,
+            Error::Deleted { .. } | Error::NotOwned { .. } | Error::UndeclaredFields { .. } => None,
         }
     }
 }

@@ -109,7 +109,7 @@ async fn reconcile(context: &Context, kind: Kind, key: &NamespacedName) -> Resul
         Ok(selection) => selection,
         Err(obstacle) => return report_not_planned(context, kind, &service, &obstacle).await.map(|()| None),
     };
-    let applied = apply_plan(context, &service, &selection.plan).await?;
+    let applied = apply_plan(context, kind, &service, &selection.plan).await?;
     let report = report(context, kind, &service, &selection, &applied);
     context.publish_report(kind, &service, &report).await?;
     let AppliedPlan { convergence, rollouts, surge_replicas, .. } = applied;
@@ -240,15 +240,14 @@ async fn report_not_planned(
 
 /// Applies the objects of the plan. If the plan is infeasible, existing objects are retained: an invalid edit must not
 /// delete a working engine.
-async fn apply_plan(context: &Context, service: &Value, plan: &ServicePlan) -> Result<AppliedPlan, Error> {
+async fn apply_plan(context: &Context, kind: Kind, service: &Value, plan: &ServicePlan) -> Result<AppliedPlan, Error> {
     if !plan.feasible {
         let services = context.stores.list_owned_by(SERVICE, service);
         let services = services.iter().map(|existing| Value::clone(existing)).collect();
         return Ok(AppliedPlan { services, ..AppliedPlan::default() });
     }
     let existing_revisions = revisions::existing_revisions(&context.stores, service);
-    let is_ome = service["apiVersion"] == OME_SERVICE.api_version();
-    let templates = is_ome.then(|| revisions::pod_templates_fingerprint(&plan.objects));
+    let templates = (kind == OME_SERVICE).then(|| revisions::pod_templates_fingerprint(&plan.objects));
     let history = revisions::desired_revisions(service, templates.as_deref(), &existing_revisions);
     let DesiredObjects { objects, rollouts, waiting, replacement, surge_replicas } =
         desired_objects(context, service, plan);
@@ -258,7 +257,7 @@ async fn apply_plan(context: &Context, service: &Value, plan: &ServicePlan) -> R
     });
     let services = applied_services.collect();
     let desired: Vec<DesiredObject> = history.into_iter().map(DesiredObject::from).chain(objects).collect();
-    let convergence = context.applier.converge(service, desired).await?;
+    let convergence = context.applier.converge(kind, service, desired).await?;
     Ok(AppliedPlan { convergence, rollouts, waiting, replacement, surge_replicas, services })
 }
 

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use cluster::{
-    Applier, ApplyOutcome, Convergence, DesiredObject, IDENTITY_ANNOTATION, Kind, ObjectOwner, StatusWriter, Stores,
+    Applier, ApplyOutcome, Convergence, DesiredObject, Error, IDENTITY_ANNOTATION, Kind, ObjectOwner, StatusWriter,
+    Stores,
 };
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -19,6 +20,7 @@ use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
 const SERVICE: Kind = Kind::namespaced("", "v1", "Service", "services");
+const OWNER: Kind = Kind::namespaced("g", "v1", "Owner", "owners");
 const MANAGED_KINDS: &[Kind] = &[SERVICE];
 const MANAGER: &str = "us";
 
@@ -30,13 +32,23 @@ fn other_owner() -> ObjectOwner {
     ObjectOwner::Controller { kind: "Owner".to_owned(), name: "o".to_owned() }
 }
 
-/// Returns a client whose requests are all answered with `code`; 200 returns the request body.
+/// Returns a client whose writes are all answered with `code`; 200 returns the request body. The owner exists.
 fn client(code: u16) -> (kube::Client, RequestLog) {
+    client_with_owners(code, vec![owner()])
+}
+
+/// Returns a client like [`client`] to which the API server lists these owners.
+fn client_with_owners(code: u16, owners: Vec<Value>) -> (kube::Client, RequestLog) {
+    let owners = json!({"apiVersion": "g/v1", "kind": "OwnerList", "metadata": {}, "items": owners}).to_string();
     let requests = RequestLog::default();
     let recorded = requests.clone();
     let service = tower::service_fn(move |request: Request<Body>| {
-        let recorded = recorded.clone();
+        let (recorded, owners) = (recorded.clone(), owners.clone());
         async move {
+            if request.method() == Method::GET {
+                assert_eq!(request.uri(), "/apis/g/v1/namespaces/n/owners?&fieldSelector=metadata.name%3Do");
+                return Ok(Response::new(Full::new(Bytes::from(owners))));
+            }
             let request_line = format!("{} {}", request.method(), request.uri());
             let is_delete = request.method() == Method::DELETE;
             let body = request.into_body().collect().await.unwrap().to_bytes();
@@ -94,7 +106,7 @@ fn stores(objects: Vec<Value>) -> Stores {
 async fn converge(code: u16, cached: Vec<Value>, desired: Vec<Value>) -> (Convergence, Vec<(String, Value)>) {
     let (client, requests) = client(code);
     let result =
-        Applier::new(client, stores(cached), MANAGED_KINDS, MANAGER).converge(&owner(), desired).await.unwrap();
+        Applier::new(client, stores(cached), MANAGED_KINDS, MANAGER).converge(OWNER, &owner(), desired).await.unwrap();
     let requests = requests.lock().unwrap().clone();
     (result, requests)
 }
@@ -107,6 +119,19 @@ async fn creates_missing_object_with_owner_reference() {
     assert_eq!(request, "PATCH /api/v1/namespaces/n/services/a?&fieldManager=us");
     assert_eq!(body["metadata"]["ownerReferences"][0]["uid"], "owner-uid");
     assert_eq!(body["metadata"]["resourceVersion"], "1", "no object has this version");
+}
+
+/// The cache still contains an owner that was deleted, and perhaps created again.
+#[rstest::rstest]
+#[case::deleted(vec![])]
+#[case::recreated(vec![json!({"apiVersion": "g/v1", "kind": "Owner", "metadata": {"name": "o", "namespace": "n", "uid": "new"}})])]
+#[tokio::test]
+async fn creates_nothing_for_a_deleted_owner(#[case] owners: Vec<Value>) {
+    let (client, requests) = client_with_owners(200, owners);
+    let applier = Applier::new(client, stores(vec![]), MANAGED_KINDS, MANAGER);
+    let error = applier.converge(OWNER, &owner(), vec![desired(80)]).await.unwrap_err();
+    assert!(matches!(&error, Error::Deleted { object } if object == "Owner n/o"), "{error}");
+    assert!(error.is_conflict() && requests.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -134,14 +159,14 @@ async fn server_defaults_in_atomic_value_cause_one_apply() {
     });
     let applier = Applier::new(kube::Client::new(service, "default"), stores(vec![live]), MANAGED_KINDS, MANAGER);
     for port in [80, 80, 80] {
-        let result = applier.converge(&owner(), vec![desired(port)]).await.unwrap();
+        let result = applier.converge(OWNER, &owner(), vec![desired(port)]).await.unwrap();
         assert_eq!(result.results[0].outcome, ApplyOutcome::Unchanged);
     }
     assert_eq!(request_count.load(std::sync::atomic::Ordering::Relaxed), 1);
     let mut changed = desired(80);
     changed["spec"]["ports"][0]["weight"] = json!(1);
     changed["spec"]["ports"][0]["name"] = json!("http");
-    applier.converge(&owner(), vec![changed]).await.unwrap();
+    applier.converge(OWNER, &owner(), vec![changed]).await.unwrap();
     assert_eq!(request_count.load(std::sync::atomic::Ordering::Relaxed), 2);
 }
 
@@ -194,8 +219,14 @@ async fn objects_after_apply_first_are_deferred_until_it_is_applied() {
     let (client, requests) = client(200);
     let applier = Applier::new(client, stores(vec![not_owned]), MANAGED_KINDS, MANAGER);
     let objects = vec![DesiredObject::ApplyFirst(desired(81)), DesiredObject::Apply(second)];
-    let outcomes: Vec<ApplyOutcome> =
-        applier.converge(&owner(), objects).await.unwrap().results.into_iter().map(|result| result.outcome).collect();
+    let outcomes: Vec<ApplyOutcome> = applier
+        .converge(OWNER, &owner(), objects)
+        .await
+        .unwrap()
+        .results
+        .into_iter()
+        .map(|result| result.outcome)
+        .collect();
     assert_eq!(outcomes, [ApplyOutcome::NotOwned(other_owner()), ApplyOutcome::Deferred]);
     assert!(requests.lock().unwrap().is_empty());
 }
@@ -204,7 +235,7 @@ async fn objects_after_apply_first_are_deferred_until_it_is_applied() {
 async fn deferred_object_is_neither_changed_nor_pruned() {
     let (client, requests) = client(200);
     let applier = Applier::new(client, stores(vec![live_object()]), MANAGED_KINDS, MANAGER);
-    let result = applier.converge(&owner(), vec![DesiredObject::Defer(desired(81))]).await.unwrap();
+    let result = applier.converge(OWNER, &owner(), vec![DesiredObject::Defer(desired(81))]).await.unwrap();
     assert_eq!(result.results[0].outcome, ApplyOutcome::Deferred);
     assert!(result.pruned.is_empty() && requests.lock().unwrap().is_empty());
 }

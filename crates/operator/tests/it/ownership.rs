@@ -349,7 +349,7 @@ fn ignore_conflict(result: Result<(), Error>) {
 
 async fn converge(applier: &Applier, owner: &Value, desired_objects: &BTreeSet<(usize, usize)>, variant: u8) {
     let objects = desired_objects.iter().map(|(kind, name)| desired(MANAGED_KINDS[*kind], NAMES[*name], variant));
-    ignore_conflict(applier.converge(owner, objects.collect()).await.map(drop));
+    ignore_conflict(applier.converge(CONFIG_MAP, owner, objects.collect()).await.map(drop));
 }
 
 /// Runs the steps, and then checks that the applier still works once the user's objects are gone.
@@ -473,7 +473,8 @@ async fn stale_cache_does_not_adopt_a_users_service() {
     world.lock().unwrap().act((SERVICE, "a"), UserAction::Create(Shape::Different));
     let applier = Applier::new(client(&world), stores, MANAGED_KINDS, MANAGER);
     let owner = owner(&server, "owner");
-    let convergence = applier.converge(&owner, vec![desired(SERVICE, "a", 0), desired(SERVICE, "b", 0)]).await.unwrap();
+    let convergence =
+        applier.converge(CONFIG_MAP, &owner, vec![desired(SERVICE, "a", 0), desired(SERVICE, "b", 0)]).await.unwrap();
     let outcomes: Vec<_> = convergence.results.into_iter().map(|result| result.outcome).collect();
     let not_owned = cluster::ApplyOutcome::NotOwned(cluster::ObjectOwner::FieldManager);
     assert_eq!(outcomes, [not_owned, cluster::ApplyOutcome::Created]);

@@ -22,6 +22,16 @@ fn invariants_hold(#[case] remainder: u64) {
     (0..SEEDS).filter(|seed| seed % 2 == remainder).for_each(check);
 }
 
+/// The services are deleted while their watch is behind: their objects must not be created again and again.
+#[rstest::rstest]
+#[case(164)]
+#[case(295)]
+#[case(417)]
+#[case(433)]
+fn fixed_defect_stays_fixed(#[case] seed: u64) {
+    check(seed);
+}
+
 /// Two runs in different threads have the same journal, byte for byte, including all reads.
 #[test]
 fn a_seed_determines_the_journal() {
