@@ -107,7 +107,7 @@ impl ClaimState {
             self.other_services_version = self.version;
             self.last_changed = Some(key.clone());
         }
-        self.version += 1;
+        self.version = self.version.wrapping_add(1);
     }
 }
 

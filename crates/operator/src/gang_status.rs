@@ -2,6 +2,8 @@
 //!
 //! Applies to services of both kinds: a replica is either a LeaderWorkerSet or one group of a LeaderWorkerSet.
 
+use std::collections::BTreeSet;
+
 use cluster::{ApplyResult, Condition, EventPolicy, is_terminating, metadata_field};
 use plan::ServicePlan;
 use plan::labels::{GROUP_INDEX, GROUP_NAME, REPLICA_INDEX, ROLE_NAME, TASK_SPEC};
@@ -18,10 +20,18 @@ const CONDITION_TYPE: &str = "GangScheduled";
 /// Annotation that LeaderWorkerSet sets on every Pod: the number of Pods of its group.
 const GROUP_SIZE: &str = "leaderworkerset.sigs.k8s.io/size";
 
-/// Role of a gang, with its replicas.
+/// Role of a gang.
 struct GangRole<'a> {
     name: &'a str,
-    replicas: Vec<GangReplica>,
+    replicas: Replicas,
+}
+
+/// Replicas of a role.
+struct Replicas {
+    /// The replicas that have Pods, in order. A replica without Pods is not scheduled.
+    with_pods: Vec<GangReplica>,
+    /// Number of all replicas. A user may have scaled a LeaderWorkerSet to any number.
+    total: u64,
 }
 
 /// Replica whose Pods are scheduled together.
@@ -63,7 +73,7 @@ pub(crate) fn gang_condition(
         None => text,
     };
     Some(match () {
-        () if roles.iter().all(|role| role.scheduled() == role.replicas.len()) => {
+        () if roles.iter().all(|role| role.scheduled() == role.replicas.total) => {
             let message = format!("All replicas are scheduled: {}", scheduled_counts(&roles));
             ConditionReason::FullCapacity.condition(CONDITION_TYPE, true, message)
         }
@@ -103,7 +113,7 @@ fn gang_roles(workloads: &[PlannedWorkload]) -> Vec<GangRole<'_>> {
     for workload in workloads.iter().filter(|workload| is_in_gang(&workload.planned)) {
         let (name, replicas) = (role_name(&workload.planned), gang_replicas(workload));
         match roles.iter_mut().find(|role| role.name == name) {
-            Some(role) => role.replicas.extend(replicas),
+            Some(role) => role.replicas.append(replicas),
             None => roles.push(GangRole { name, replicas }),
         }
     }
@@ -125,11 +135,11 @@ fn role_name(set: &Value) -> &str {
     label.or_else(|| pod_annotations(set)[TASK_SPEC].as_str()).unwrap_or_else(|| metadata_field(set, "name"))
 }
 
-/// Returns the replicas of a LeaderWorkerSet in order: the set itself if it is one replica, otherwise its groups.
-fn gang_replicas(workload: &PlannedWorkload) -> Vec<GangReplica> {
+/// Returns the replicas of a LeaderWorkerSet: the set itself if it is one replica, otherwise its groups.
+fn gang_replicas(workload: &PlannedWorkload) -> Replicas {
     let planned = &workload.planned;
     if let Some(index) = planned["metadata"]["labels"][REPLICA_INDEX].as_str() {
-        return vec![GangReplica::new(workload, index, |_| true)];
+        return Replicas { with_pods: vec![GangReplica::new(workload, index, |_| true)], total: 1 };
     }
     let spec_replicas = |set: &Value| set["spec"]["replicas"].as_u64();
     // Only the live object has the replica count that an autoscaler set.
@@ -139,14 +149,18 @@ fn gang_replicas(workload: &PlannedWorkload) -> Vec<GangReplica> {
         .and_then(|live| spec_replicas(&live.object))
         .or_else(|| spec_replicas(planned))
         .unwrap_or(1);
+    let pods = workload.live.iter().flat_map(LiveWorkload::pods);
+    let indices: BTreeSet<u64> =
+        pods.filter_map(|pod| pod["metadata"]["labels"][GROUP_INDEX].as_str()?.parse().ok()).collect();
     let replica =
         |index: String| GangReplica::new(workload, &index, |pod| pod["metadata"]["labels"][GROUP_INDEX] == *index);
-    (0..count).map(|index| replica(index.to_string())).collect()
+    let with_pods = indices.range(..count).map(|index| replica(index.to_string())).collect();
+    Replicas { with_pods, total: count }
 }
 
 /// Formats the scheduled replicas: `prefill 1 of 1, decode 1 of 2`.
 fn scheduled_counts(roles: &[GangRole<'_>]) -> String {
-    let count = |role: &GangRole<'_>| format!("{} {} of {}", role.name, role.scheduled(), role.replicas.len());
+    let count = |role: &GangRole<'_>| format!("{} {} of {}", role.name, role.scheduled(), role.replicas.total);
     roles.iter().map(count).collect::<Vec<_>>().join(", ")
 }
 
@@ -154,22 +168,33 @@ fn scheduled_counts(roles: &[GangRole<'_>]) -> String {
 
 impl GangRole<'_> {
     /// Returns the number of fully scheduled replicas.
-    fn scheduled(&self) -> usize {
-        self.replicas.iter().filter(|replica| replica.placement == Placement::Full).count()
+    fn scheduled(&self) -> u64 {
+        let scheduled = self.replicas.with_pods.iter().filter(|replica| replica.placement == Placement::Full);
+        scheduled.count() as u64
     }
 
     /// Returns whether at least one replica is scheduled, or the role is scaled to zero.
     fn has_minimum(&self) -> bool {
-        self.scheduled() > 0 || self.replicas.is_empty()
+        self.scheduled() > 0 || self.replicas.total == 0
     }
 
     fn occupies_nodes(&self) -> bool {
-        self.replicas.iter().any(|replica| replica.placement != Placement::None)
+        self.replicas.with_pods.iter().any(|replica| replica.placement != Placement::None)
     }
 
     /// Returns the scheduler's message about the first waiting replica.
     fn waiting_message(&self) -> Option<String> {
-        self.replicas.iter().find_map(|replica| replica.waiting_message.clone())
+        self.replicas.with_pods.iter().find_map(|replica| replica.waiting_message.clone())
+    }
+}
+
+// === impl Replicas ===
+
+impl Replicas {
+    /// Appends the replicas of another workload of the role.
+    fn append(&mut self, others: Replicas) {
+        self.with_pods.extend(others.with_pods);
+        self.total = self.total.saturating_add(others.total);
     }
 }
 
@@ -202,6 +227,8 @@ impl GangReplica {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use rstest::rstest;
     use serde_json::json;
 
@@ -243,6 +270,17 @@ mod tests {
             (format!("{} {}", condition.status.as_str(), condition.reason).as_str(), condition.message.as_str()),
             (expect, message)
         );
+    }
+
+    /// An autoscaled role has no replica count of ours, so that a user's is not reverted.
+    #[test]
+    fn many_replicas_are_counted_without_a_list() {
+        let mut engine = engine(&[2, 0]);
+        engine.planned["spec"].as_object_mut().unwrap().remove("replicas");
+        Arc::make_mut(&mut engine.live.as_mut().unwrap().object)["spec"]["replicas"] = json!(u64::MAX);
+        let condition = gang_condition(&[engine], &[], None).unwrap();
+        let expected = format!("Scheduled replicas: engine 1 of {}; engine-1 is waiting: no capacity", u64::MAX);
+        assert_eq!(condition.message, expected);
     }
 
     #[test]

@@ -21,6 +21,7 @@
 //!   `service_conditions`
 //! - beside them: `admission` and its webhook; permissions: `rbac`, `admission_policies`, `user_roles`
 #![warn(missing_docs)]
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects, reason = "numbers of users enter most computations"))]
 
 mod admission;
 mod admission_policies;

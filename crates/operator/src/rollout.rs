@@ -117,7 +117,7 @@ impl Rollout {
         let updatable = updatable_replicas(&states, limits);
         let updates_no_outdated_replica = updatable.iter().all(|index| !is_outdated(states.get(*index)));
         if !waits && rollout.in_progress() && rollout.updating == 0 && updates_no_outdated_replica {
-            let required = (rollout.max_ready + 1).saturating_sub(max_unavailable);
+            let required = rollout.max_ready.saturating_add(1).saturating_sub(max_unavailable);
             rollout.ready_floor = Some(ReadyFloor { ready, required });
         }
         let set_name = |index: usize| {

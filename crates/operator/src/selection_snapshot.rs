@@ -98,14 +98,14 @@ impl SnapshotCache {
     pub(crate) fn invalidate(&self) {
         let mut state = self.lock();
         state.snapshot = None;
-        state.epoch += 1;
+        state.epoch = state.epoch.wrapping_add(1);
     }
 
     /// Releases the snapshot's inventory before a node or Pod changes, so that the inventory is updated in place
     /// instead of being copied.
     pub(crate) fn release_inventory(&self) {
         let mut state = self.lock();
-        state.epoch += 1;
+        state.epoch = state.epoch.wrapping_add(1);
         if std::mem::take(&mut state.has_inventory)
             && let Some(snapshot) = &mut state.snapshot
         {

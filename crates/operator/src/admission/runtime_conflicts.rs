@@ -71,9 +71,9 @@ impl RuntimeFormats {
                 others.filter_map(|other| Some((other, conflict_between(&entry, other)?))).collect();
             let most_severe =
                 conflicts.iter().find(|(_, conflict)| *conflict != Conflict::Overlap).or(conflicts.first());
-            findings.extend(
-                most_severe.map(|(other, conflict)| conflict_finding(&entry, other, *conflict, conflicts.len() - 1)),
-            );
+            findings.extend(most_severe.map(|(other, conflict)| {
+                conflict_finding(&entry, other, *conflict, conflicts.len().saturating_sub(1))
+            }));
         }
         findings
     }

@@ -184,6 +184,6 @@ fn ready_pods(workload: &PlannedWorkload) -> i64 {
 fn status(role: &Role, counts: Counts, phase: Phase) -> Value {
     json!({
         "desiredReplicas": counts.desired, "readyReplicas": counts.ready, "nodesPerReplica": role.nodes,
-        "totalPods": counts.desired * role.nodes, "readyPods": counts.ready_pods, "phase": phase.as_str(),
+        "totalPods": counts.desired.saturating_mul(role.nodes), "readyPods": counts.ready_pods, "phase": phase.as_str(),
     })
 }

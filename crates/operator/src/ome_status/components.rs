@@ -33,12 +33,17 @@ fn retained_component(observations: &OmeObservations<'_>, name: &str) -> Value {
         _ => json!({}),
     };
     let progress = component_progress(observations, name);
-    component["replicas"] = progress.iter().map(|replicas| replicas.desired).sum::<i64>().into();
-    component["readyReplicas"] = progress.iter().map(|replicas| replicas.ready).sum::<i64>().into();
+    component["replicas"] = sum(progress.iter().map(|replicas| replicas.desired)).into();
+    component["readyReplicas"] = sum(progress.iter().map(|replicas| replicas.ready)).into();
     if let Some(url) = component_url(observations, name) {
         component["url"] = url.into();
     }
     component
+}
+
+/// Adds counts of live objects, in which users may have written any number.
+fn sum(counts: impl Iterator<Item = i64>) -> i64 {
+    counts.fold(0, i64::saturating_add)
 }
 
 /// Returns the progress of each existing workload of a component.
@@ -60,11 +65,11 @@ fn component(observations: &OmeObservations<'_>, name: &str, decision: &Componen
     // Until the workloads exist, other services must know how many replicas will use accelerators.
     let desired = match progress.as_slice() {
         [] => i64::from(decision.replicas),
-        progress => progress.iter().map(|replicas| replicas.desired).sum(),
+        progress => sum(progress.iter().map(|replicas| replicas.desired)),
     };
     let obsolete = observations.replacement.retained().filter(|workload| is_of_component(&workload.object));
-    let ready_of_obsolete = obsolete.map(|workload| Progress::from_workload(&workload.object).ready).sum::<i64>();
-    let ready = progress.iter().map(|replicas| replicas.ready).sum::<i64>() + ready_of_obsolete;
+    let ready_of_obsolete = obsolete.map(|workload| Progress::from_workload(&workload.object).ready);
+    let ready = sum(progress.iter().map(|replicas| replicas.ready).chain(ready_of_obsolete));
     let mut component = json!({"replicas": desired, "readyReplicas": ready});
     if decision.nodes > 1 {
         component["nodes"] = decision.nodes.into();

@@ -20,15 +20,15 @@ pub fn error_line(log: &str) -> Option<String> {
     let lines: Vec<&str> = log.lines().map(str::trim).filter(has_text).collect();
     let explains = |line: &&&str| !REFERENCES.iter().any(|reference| line.contains(reference));
     let explaining = || lines.iter().enumerate().rev().filter(|(_, line)| explains(line));
-    let last_exception =
-        explaining().find_map(|(index, line)| {
-            let exception = exception(line)?;
-            // pydantic writes the cause into the lines after the exception.
-            let next = lines.get(index + 1).filter(|_| exception.contains(" validation error")).filter(explains);
-            Some(next.copied().map_or(exception, |next| {
-                lines.get(index + 2).filter(|_| is_field_name(next)).copied().unwrap_or(next)
-            }))
-        });
+    let last_exception = explaining().find_map(|(index, line)| {
+        let exception = exception(line)?;
+        // pydantic writes the cause into the lines after the exception.
+        let next =
+            lines.get(index.saturating_add(1)).filter(|_| exception.contains(" validation error")).filter(explains);
+        Some(next.copied().map_or(exception, |next| {
+            lines.get(index.saturating_add(2)).filter(|_| is_field_name(next)).copied().unwrap_or(next)
+        }))
+    });
     let names_failure = |line: &str| {
         let line = line.to_lowercase();
         FAILURES.iter().any(|failure| line.contains(failure))

@@ -57,7 +57,7 @@ impl Progress {
     /// Returns the number of replicas of earlier revisions. Such a replica may be ready although the current revision
     /// does not work.
     pub(crate) fn outdated(&self) -> i64 {
-        (self.existing - self.updated).max(0)
+        self.existing.saturating_sub(self.updated).max(0)
     }
 }
 

@@ -43,7 +43,8 @@ struct PodSet<'a> {
 impl PodSet<'_> {
     /// Places Pods on free accelerators until `count` have accelerators.
     fn place(&mut self, nodes: &mut [NodeInfo], count: u32) {
-        self.placed += place_pods(nodes, self.template, count.min(self.planned).saturating_sub(self.placed));
+        let placed = place_pods(nodes, self.template, count.min(self.planned).saturating_sub(self.placed));
+        self.placed = self.placed.saturating_add(placed);
     }
 }
 

@@ -122,7 +122,7 @@ impl<'a> RouteChange<'a> {
     pub(super) fn port_changes(&self) -> impl Iterator<Item = PortChange> {
         let has_switched = self.is_complete();
         self.components.values().filter_map(move |component| match component.deployments.as_slice() {
-            [deployment] if component.old.len() + component.others.len() > 0 => Some(PortChange {
+            [deployment] if !component.old.is_empty() || !component.others.is_empty() => Some(PortChange {
                 deployment: (*deployment).to_owned(),
                 old: component.old.len(),
                 new: component.new.len(),
@@ -181,7 +181,8 @@ pub(super) fn set_labels(name: &Value) -> Map<String, Value> {
 pub(super) fn template_labels<'a>(pods: impl IntoIterator<Item = &'a Value>) -> Option<Map<String, Value>> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for hash in pods.into_iter().filter_map(|pod| pod["metadata"]["labels"][POD_TEMPLATE_HASH].as_str()) {
-        *counts.entry(hash).or_default() += 1;
+        let count = counts.entry(hash).or_default();
+        *count = count.saturating_add(1);
     }
     let (hash, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;
     Some(Map::from_iter([(POD_TEMPLATE_HASH.to_owned(), json!(hash))]))

@@ -65,14 +65,14 @@ pub(super) fn updatable_replicas(replicas: &[ReplicaState], limits: UpdateLimits
     for index in indices_of(&|replica| is_outdated(replica) && replica.health == Health::Unready) {
         if updating < limits.max_unavailable {
             updatable.insert(index);
-            updating += 1;
+            updating = updating.saturating_add(1);
         }
     }
     for index in indices_of(&|replica| is_outdated(replica) && replica.health == Health::Ready) {
-        if updating < limits.max_unavailable && ready + limits.max_unavailable > limits.max_ready {
+        if updating < limits.max_unavailable && ready.saturating_add(limits.max_unavailable) > limits.max_ready {
             updatable.insert(index);
-            updating += 1;
-            ready -= 1;
+            updating = updating.saturating_add(1);
+            ready = ready.saturating_sub(1);
         }
     }
     updatable

@@ -19,6 +19,7 @@ mod leader_election;
 mod lifecycle;
 mod namespaces;
 mod node_changes;
+mod numbers;
 mod ome_lifecycle;
 mod ownership;
 mod planned_objects;
