@@ -1,7 +1,8 @@
 //! Runs the simulation with many seeds, and prints what it did, or the journal of the smallest failing schedule.
 //!
 //! `cargo xtask bench simulation`, or
-//! `cargo run --release -p simulation --example run_seeds [--small] [--seed=NUMBER] [--mistake=NAME]`.
+//! `cargo run --release -p simulation --example run_seeds [--small] [--seed=NUMBER] [--mistake=NAME]`. With
+//! a planted mistake, it ends at the first seeds that find it.
 
 use std::io::{Error, Result, Write};
 use std::process::ExitCode;
@@ -70,14 +71,16 @@ fn run(options: Options) -> Result<Totals> {
 /// Runs one seed after another until none is left.
 fn run_seeds(options: Options, next_seed: &AtomicU64) -> Result<Totals> {
     let mut totals = Totals::default();
+    let end = options.first_seed.saturating_add(options.seeds);
     loop {
         let seed = next_seed.fetch_add(1, Ordering::Relaxed);
-        if seed >= options.first_seed.saturating_add(options.seeds) {
+        if seed >= end {
             return Ok(totals);
         }
         let simulation = options.simulation(seed);
         let schedule = simulation.schedule();
         let report = simulation.run(&schedule)?;
+        let is_found = report.violation.is_some() && options.mistake.is_some();
         totals = totals.plus(Totals {
             schedules: 1,
             injections: schedule.len(),
@@ -86,6 +89,10 @@ fn run_seeds(options: Options, next_seed: &AtomicU64) -> Result<Totals> {
             checks: report.checks,
             failures: report.violation.map(|violation| (seed, violation)).into_iter().collect(),
         });
+        if is_found {
+            next_seed.store(end, Ordering::Relaxed);
+            return Ok(totals);
+        }
     }
 }
 

@@ -29,6 +29,8 @@ pub enum RequestClass {
     Watch,
     /// A write of the Lease.
     Lease,
+    /// The creation or repetition of an Event.
+    Event,
     /// Any other write.
     Write,
 }
@@ -71,6 +73,7 @@ impl RequestClass {
             Method::GET if uri.query().is_some_and(|query| query.contains("watch=true")) => Self::Watch,
             Method::GET => Self::Read,
             _ if uri.path().contains("/leases") => Self::Lease,
+            _ if uri.path().contains("/events") => Self::Event,
             _ => Self::Write,
         }
     }

@@ -1,7 +1,8 @@
 //! Mistakes of a controller, planted in its requests: the transport changes a request into the one that a controller with
 //! the mistake would send. Production code needs no switch for them. The tests show that the simulation finds each.
 
-use http::{Method, Request};
+use http::{Method, Request, Uri};
+use operator::FIELD_MANAGER;
 use serde_json::{Value, json};
 
 /// A mistake of the operator that a run plants.
@@ -21,13 +22,19 @@ pub enum Mistake {
     EarlyStatus,
     /// Obsolete objects are not deleted.
     NoPruning,
+    /// A new object takes the fields of an object that exists.
+    ForcedCreate,
+    /// An Event that could not be created counts as published.
+    UnacknowledgedEvent,
+    /// Objects are applied with another field manager than the one that they are compared with.
+    OtherFieldManager,
 }
 
 // === impl Mistake ===
 
 impl Mistake {
     /// All mistakes.
-    pub const ALL: [Mistake; 7] = [
+    pub const ALL: [Mistake; 10] = [
         Mistake::NoDeadline,
         Mistake::NoOwnerReference,
         Mistake::NoLeaderElection,
@@ -35,12 +42,17 @@ impl Mistake {
         Mistake::NoRelist,
         Mistake::EarlyStatus,
         Mistake::NoPruning,
+        Mistake::ForcedCreate,
+        Mistake::UnacknowledgedEvent,
+        Mistake::OtherFieldManager,
     ];
 
     /// Changes a request and its object into those of a controller with this mistake.
-    pub(crate) fn apply<B>(self, request: &Request<B>, object: &mut Value) {
-        let is_status = request.uri().path().ends_with("/status");
+    pub(crate) fn apply<B>(self, request: &mut Request<B>, object: &mut Value) {
+        let path = request.uri().path();
+        let is_status = path.ends_with("/status");
         let is_apply = *request.method() == Method::PATCH && !is_status;
+        let is_creation = is_apply && request.uri().query().is_some_and(|query| !query.contains("force=true"));
         let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
         match (self, metadata) {
             (Mistake::NoOwnerReference, Some(metadata)) if is_apply => {
@@ -51,7 +63,30 @@ impl Mistake {
                     condition["status"] = json!("True");
                 }
             }
+            (Mistake::ForcedCreate, Some(metadata)) if is_creation => {
+                metadata.remove("resourceVersion");
+                edit_uri(request, |uri| format!("{uri}&force=true"));
+            }
+            (Mistake::OtherFieldManager, _) if is_apply => {
+                edit_uri(request, |uri| uri.replace(FIELD_MANAGER, "other"));
+            }
             _ => {}
         }
+    }
+
+    /// Returns whether an error response to a request counts as success.
+    pub(crate) fn ignores_error<B>(self, request: &Request<B>, object: &Value) -> bool {
+        match self {
+            Mistake::IgnoredError => object["kind"].is_string(),
+            Mistake::UnacknowledgedEvent => object["kind"] == "Event" && *request.method() != Method::GET,
+            _ => false,
+        }
+    }
+}
+
+fn edit_uri<B>(request: &mut Request<B>, edit: impl FnOnce(String) -> String) {
+    let edited: Option<Uri> = edit(request.uri().to_string()).parse().ok();
+    if let Some(uri) = edited {
+        *request.uri_mut() = uri;
     }
 }

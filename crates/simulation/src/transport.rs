@@ -58,10 +58,19 @@ impl Transport {
         let class = RequestClass::of(&request);
         let (request, object) = self.with_mistake(request).await?;
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        if class == RequestClass::Write {
+        let ignores_error = self.mistake.is_some_and(|mistake| mistake.ignores_error(&request, &object));
+        let unless_ignored = |response: Response<Body>| match ignores_error && !response.status().is_success() {
+            true => success(&object),
+            false => response,
+        };
+        if matches!(class, RequestClass::Write | RequestClass::Event) {
             (self.on_write)(&self.process, &path);
         }
-        let fault = self.faults.take(class);
+        let fault = self.faults.take(class).map(|fault| match fault {
+            // The operator does not repeat an Event that is invalid.
+            Fault::Reject(422) if class == RequestClass::Event => Fault::Reject(500),
+            fault => fault,
+        });
         if let Some(response) = self.response_of_mistake(&method) {
             return Ok(response);
         }
@@ -70,7 +79,7 @@ impl Transport {
         }
         match fault {
             Some(Fault::Delay(delay)) => sleep(delay).await,
-            Some(Fault::Reject(code)) => return self.unless_ignored(rejection(code), &object),
+            Some(Fault::Reject(code)) => return Ok(unless_ignored(rejection(code))),
             Some(Fault::NoResponse) => std::future::pending().await,
             Some(Fault::LostResponse) | None => {}
         }
@@ -84,9 +93,10 @@ impl Transport {
             format!("{method} {path}: {}", response.status().as_u16()),
         );
         match (fault, class) {
+            (Some(Fault::LostResponse), _) if ignores_error => Ok(success(&object)),
             (Some(Fault::LostResponse), _) => Err("the connection was closed before the response arrived".into()),
             (_, RequestClass::Watch) if response.status().is_success() => Ok(self.watch(&path, response)),
-            _ => self.unless_ignored(response, &object),
+            _ => Ok(unless_ignored(response)),
         }
     }
 
@@ -100,7 +110,7 @@ impl Transport {
             *request.body_mut() = bytes.into();
             return Ok((request, object));
         };
-        mistake.apply(&request, &mut object);
+        mistake.apply(&mut request, &mut object);
         let body = if object.is_null() { bytes } else { Bytes::from(object.to_string()) };
         *request.body_mut() = body.into();
         Ok((request, object))
@@ -113,11 +123,6 @@ impl Transport {
                 "apiVersion": "v1", "metadata": {}, "status": "Success"}))),
             _ => None,
         }
-    }
-
-    fn unless_ignored(&self, response: Response<Body>, object: &Value) -> Result<Response<Body>, BoxError> {
-        let is_ignored = self.mistake == Some(Mistake::IgnoredError) && object["kind"].is_string();
-        Ok(if is_ignored && !response.status().is_success() { success(object) } else { response })
     }
 
     /// Delays and ends the events of a watch as the faults require.

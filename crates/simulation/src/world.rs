@@ -109,6 +109,13 @@ impl World {
         self.foreign.insert(target(resource, object), user_fields(object));
     }
 
+    /// Records a new version of an object if it belongs to a person.
+    pub fn update_foreign(&mut self, resource: &str, object: &Value) {
+        if let Some(fields) = self.foreign.get_mut(&target(resource, object)) {
+            *fields = user_fields(object);
+        }
+    }
+
     /// Records that a person deletes an object of theirs.
     pub fn remove_foreign(&mut self, resource: &str, namespace: &str, name: &str) {
         self.foreign.remove(&(resource.to_owned(), namespace.to_owned(), name.to_owned()));

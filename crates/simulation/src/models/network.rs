@@ -44,7 +44,8 @@ impl Model for Network {
             }
             _ => {}
         }
-        let class = [RequestClass::Read, RequestClass::Write, RequestClass::Write, RequestClass::Lease];
+        let class =
+            [RequestClass::Read, RequestClass::Write, RequestClass::Write, RequestClass::Lease, RequestClass::Event];
         let class = class[random.usize(..class.len())];
         let fault = match random.u8(..5) {
             0 => Fault::Delay(Duration::from_millis(random.u64(1..20_000))),

@@ -12,7 +12,8 @@ pub(crate) const MODELS: &str = "clusterbasemodels.ome.io";
 const RUNTIMES: &str = "clusterservingruntimes.ome.io";
 const NAMES: [&str; 2] = ["chat", "code"];
 /// Resources of which people create objects with the names of the operator's, and the suffix of these names.
-const COLLIDING: [(&str, &str); 3] = [
+const COLLIDING: [(&str, &str); 4] = [
+    ("deployments.apps", "-engine"),
     ("services", "-engine"),
     ("backendpools.inference.networking.x-k8s.io", ""),
     ("llmusecasesets.inference.networking.x-k8s.io", ""),
@@ -38,7 +39,12 @@ impl Model for People {
     fn act(&mut self, world: &mut World, random: &mut fastrand::Rng) -> Option<String> {
         let service = NAMES[random.usize(..NAMES.len())];
         match random.u8(..10) {
-            0..4 => Some(create_or_edit_service(world, service, random)),
+            0..4 => {
+                let text = create_or_edit_service(world, service, random);
+                // At the same time as the operator's object of that name.
+                let collision = random.bool().then(|| create_foreign(world, service, random)).flatten();
+                Some(collision.map_or_else(|| text.clone(), |collision| format!("{text}; {collision}")))
+            }
             4 => {
                 world.server().delete(SERVICES, "default", service, None).ok()?;
                 Some(format!("delete service {service}"))
@@ -76,13 +82,14 @@ fn edit_runtime(world: &World, random: &mut fastrand::Rng) -> Option<String> {
     Some(format!("edit runtime any: port {port}"))
 }
 
-fn edit_owned(world: &World, service: &str, random: &mut fastrand::Rng) -> Option<String> {
+fn edit_owned(world: &mut World, service: &str, random: &mut fastrand::Rng) -> Option<String> {
     let (resource, suffix) = OWNED[0];
     let mut object = Value::clone(&*world.server().get(resource, "default", &format!("{service}{suffix}"))?);
     let replicas = random.u8(1..9);
     object["spec"]["template"]["spec"]["containers"][0]["image"] = json!(format!("example.com/edited:{replicas}"));
     object["spec"]["replicas"] = json!(replicas);
-    world.server().update(resource, object).ok()?;
+    let edited = world.server().update(resource, object).ok()?;
+    world.update_foreign(resource, &edited);
     Some(format!("edit {resource}/{service}{suffix}: {replicas} replicas, another image"))
 }
 
@@ -107,6 +114,8 @@ fn create_foreign(world: &mut World, service: &str, random: &mut fastrand::Rng) 
 
 fn foreign_object(resource: &str, name: &str) -> Value {
     let spec = match resource {
+        "deployments.apps" => json!({"replicas": 1, "selector": {"matchLabels": {"app": "mine"}}, "template": {
+            "metadata": {"labels": {"app": "mine"}}, "spec": {"containers": [{"name": "main", "image": "example.com/mine"}]}}}),
         "services" => json!({"ports": [{"port": 1234}], "selector": {"app": "mine"}}),
         "backendpools.inference.networking.x-k8s.io" => json!({"selector": {"app": "mine"}, "targetPorts": [1234]}),
         _ => json!({"poolRef": [{"name": "mine"}], "useCases": [{"modelName": "mine"}]}),
