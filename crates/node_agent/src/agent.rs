@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::container;
 use crate::context::{HOST_IP, NodeContext, NodeDirectories};
 use crate::logs::ContainerLogs;
 use crate::network::Network;
@@ -183,7 +184,7 @@ impl NodeAgent {
         Some(self.panics.next_retry(now).map_or(Duration::ZERO, |at| at.saturating_duration_since(now)))
     }
 
-    /// Starts a worker for a bound Pod, or forwards its deletion to the worker.
+    /// Starts a worker for a bound Pod, or forwards its deletion and changes of the grace period to the worker.
     fn handle_pod(&mut self, pod: &Arc<Value>) {
         if object::text(pod, "/spec/nodeName").is_empty() {
             return;
@@ -192,7 +193,7 @@ impl NodeAgent {
         let is_deleting = object::is_deleting(pod);
         if let Some(signals) = self.pods.get(&uid) {
             if is_deleting {
-                signals.delete.cancel();
+                signals.delete(container::grace_period(pod));
             }
             return;
         }
@@ -206,7 +207,7 @@ impl NodeAgent {
 
     /// Spawns the worker of a Pod.
     fn start_worker(&mut self, uid: String, pod: Arc<Value>) {
-        let signals = PodSignals { shutdown: self.shutdown.clone(), ..PodSignals::default() };
+        let signals = PodSignals::new(self.shutdown.clone());
         self.pods.insert(uid.clone(), signals.clone());
         let worker = pod_lifecycle::run(Arc::clone(&self.context), pod, signals);
         self.tasks.spawn(async move {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::context::NodeContext;
 use crate::pod_signals::PodSignals;
-use crate::pod_termination::{self, TerminationReason, grace_period};
+use crate::pod_termination::{self, TerminationReason};
 use crate::pod_worker::PodWorker;
 use crate::restart::CrashLoopBackOff;
 
@@ -40,11 +40,11 @@ pub(crate) async fn run(context: Arc<NodeContext>, mut pod: Arc<Value>, signals:
             biased;
             () = signals.shutdown.cancelled() => break,
             () = signals.removed.cancelled() => {}
-            () = signals.delete.cancelled() => {}
+            _ = signals.deleted() => {}
             () = tokio::time::sleep(back_off.next_delay(started_at.elapsed())), if has_work => {}
         }
         let stored = context.stored_pod(&pod);
-        match stored.filter(|_| !signals.delete.is_cancelled() && !signals.removed.is_cancelled()) {
+        match stored.filter(|_| !signals.is_deleted() && !signals.removed.is_cancelled()) {
             Some(stored) => pod = stored,
             // The containers of the Pod have already been killed.
             None => {
@@ -69,7 +69,7 @@ async fn run_worker(
     let mut reason = run_until_termination(worker, signals).await;
     if matches!(reason, TerminationReason::DeadlineExceeded) {
         pod_termination::fail_on_deadline(worker, signals).await;
-        reason = wait_for_termination(worker, signals).await;
+        reason = wait_for_termination(signals).await;
     }
     pod_termination::terminate(worker, reason, signals).await;
 }
@@ -81,19 +81,19 @@ async fn run_until_termination(worker: &mut PodWorker, signals: &PodSignals) -> 
         biased;
         () = signals.removed.cancelled() => TerminationReason::Deleted { grace: Duration::ZERO },
         () = signals.shutdown.cancelled() => TerminationReason::Shutdown,
-        () = signals.delete.cancelled() => TerminationReason::Deleted { grace: grace_period(worker) },
+        grace = signals.deleted() => TerminationReason::Deleted { grace },
         () = tokio::time::sleep(deadline.unwrap_or_default()), if deadline.is_some() => TerminationReason::DeadlineExceeded,
         never = worker.run_containers() => match never {},
     }
 }
 
 /// Waits for the deletion of a Pod whose containers have stopped, or for the shutdown of the agent.
-async fn wait_for_termination(worker: &PodWorker, signals: &PodSignals) -> TerminationReason {
+async fn wait_for_termination(signals: &PodSignals) -> TerminationReason {
     tokio::select! {
         biased;
         () = signals.removed.cancelled() => TerminationReason::Deleted { grace: Duration::ZERO },
         () = signals.shutdown.cancelled() => TerminationReason::Shutdown,
-        () = signals.delete.cancelled() => TerminationReason::Deleted { grace: grace_period(worker) },
+        grace = signals.deleted() => TerminationReason::Deleted { grace },
     }
 }
 

@@ -29,13 +29,8 @@ pub(crate) async fn fail_on_deadline(worker: &mut PodWorker, signals: &PodSignal
         return;
     }
     worker.event("Normal", "DeadlineExceeded", DEADLINE_EXCEEDED_MESSAGE);
-    let grace = grace_period(worker);
-    tokio::select! {
-        () = terminate_containers(worker, grace) => {}
-        () = signals.removed.cancelled() => {}
-        () = signals.shutdown.cancelled() => stop_containers(worker, SHUTDOWN_GRACE_PERIOD).await,
-    }
-    kill_containers(worker).await;
+    let grace = container::grace_period(&worker.stored_pod().unwrap_or_else(|| Arc::clone(&worker.pod)));
+    terminate_containers(worker, grace, signals).await;
     worker.containers.iter_mut().for_each(|container| container.done = true);
     worker.placement.deadline_exceeded = true;
     worker.sync_status();
@@ -44,45 +39,49 @@ pub(crate) async fn fail_on_deadline(worker: &mut PodWorker, signals: &PodSignal
 /// Terminates the containers. If the Pod is being deleted, also removes it from the API.
 pub(crate) async fn terminate(worker: &mut PodWorker, reason: TerminationReason, signals: &PodSignals) {
     let TerminationReason::Deleted { grace } = reason else {
-        stop_containers(worker, SHUTDOWN_GRACE_PERIOD).await;
+        shut_down_containers(worker).await;
         kill_containers(worker).await;
         return;
     };
-    tokio::select! {
-        () = terminate_containers(worker, grace) => {}
-        () = signals.removed.cancelled() => {}
-        () = signals.shutdown.cancelled() => stop_containers(worker, SHUTDOWN_GRACE_PERIOD).await,
-    }
-    kill_containers(worker).await;
+    terminate_containers(worker, grace, signals).await;
     remove_pod(worker);
 }
 
-/// Returns the grace period of the deletion.
-pub(crate) fn grace_period(worker: &PodWorker) -> Duration {
-    container::grace_period(&worker.stored_pod().unwrap_or_else(|| Arc::clone(&worker.pod)))
+/// Terminates the containers within `grace`, or earlier if the Pod is deleted with a shorter grace period, the Pod is
+/// removed or the agent shuts down.
+async fn terminate_containers(worker: &mut PodWorker, grace: Duration, signals: &PodSignals) {
+    report_termination(worker);
+    tokio::select! {
+        biased;
+        () = stop_containers(worker) => {}
+        () = signals.grace_period_passed(grace) => {}
+        () = signals.removed.cancelled() => {}
+        () = signals.shutdown.cancelled() => shut_down_containers(worker).await,
+    }
+    kill_containers(worker).await;
 }
 
-/// Stops all containers and waits until they have exited, but no longer than the grace period.
-async fn terminate_containers(worker: &mut PodWorker, grace: Duration) {
+/// Reports that the containers are being stopped: with events and in the status.
+fn report_termination(worker: &mut PodWorker) {
     for name in worker.containers.iter().filter(|c| matches!(c.state, ContainerState::Running { .. })).map(|c| &c.name)
     {
         worker.event("Normal", "Killing", &format!("Stopping container {name}"));
     }
     worker.containers.iter_mut().for_each(|container| container.ready = false);
     worker.sync_status();
-    stop_containers(worker, grace).await;
 }
 
-/// Signals all containers to stop and waits until they have exited, but no longer than the grace period.
-async fn stop_containers(worker: &mut PodWorker, grace: Duration) {
+/// Signals all containers to stop and waits until they have exited. The caller kills those that run for too long.
+async fn stop_containers(worker: &mut PodWorker) {
     worker.stop.cancel();
-    let stop_all = async {
-        worker.join_containers().await;
-        // Sidecars are stopped after the main containers.
-        worker.join_sidecars().await;
-    };
-    // The caller kills the containers that still run after the grace period.
-    let _ = tokio::time::timeout(grace, stop_all).await;
+    worker.join_containers().await;
+    // Sidecars are stopped after the main containers.
+    worker.join_sidecars().await;
+}
+
+/// Stops the containers within the grace period of a shutdown.
+async fn shut_down_containers(worker: &mut PodWorker) {
+    let _ = tokio::time::timeout(SHUTDOWN_GRACE_PERIOD, stop_containers(worker)).await;
 }
 
 /// Kills all containers and handles their last events.

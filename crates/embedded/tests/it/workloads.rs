@@ -11,6 +11,9 @@ use std::time::Duration;
 use embedded::ports::{Clock, ContainerConfig, ContainerExit, ContainerRuntime, Network, NetworkStream, ServerPorts};
 use embedded::{NodeDirectories, Server};
 use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams};
+use rstest::rstest;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -386,6 +389,36 @@ async fn container_is_killed_after_grace_period() {
     cluster.server.delete("pods", "default", "p", None).unwrap();
     cluster.wait_for("the Pod is deleted", |s| s.list("pods").is_empty()).await;
     assert_eq!(start.elapsed().as_secs(), 7);
+    cluster.stop().await;
+}
+
+/// The container ignores the termination, and time does not reach the first grace period. Without `activeDeadlineSeconds`,
+/// the first deletion terminates the Pod.
+#[rstest]
+#[case::deleted(None)]
+#[case::deadline_exceeded(Some(20))]
+#[tokio::test(start_paused = true)]
+async fn repeated_deletion_shortens_the_termination(#[case] active_deadline_seconds: Option<i64>) {
+    let cluster = TestCluster::new(&[0]);
+    let spec = json!({
+        "terminationGracePeriodSeconds": 999_999_999_999_i64, "activeDeadlineSeconds": active_deadline_seconds,
+        "containers": [{"name": "c", "image": "stubborn"}],
+    });
+    cluster.server.create("pods", pod("p", spec)).unwrap();
+    cluster.wait_for("the Pod is ready", |s| is_ready(&s.list("pods")[0])).await;
+    if active_deadline_seconds.is_some() {
+        let has_event = |s: &Server| s.list("events").iter().any(|event| event["reason"] == "DeadlineExceeded");
+        cluster.wait_for("the deadline", has_event).await;
+    }
+    let pods = Api::<Pod>::namespaced(crate::client(&cluster.server), "default");
+    let delete = async |grace_period_seconds| {
+        pods.delete("p", &DeleteParams { grace_period_seconds, ..DeleteParams::default() }).await.unwrap();
+    };
+    delete(None).await;
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!(cluster.server.get("pods", "default", "p").is_some(), "its container ignores the termination");
+    delete(Some(1)).await;
+    cluster.wait_for("the Pod is deleted", |s| s.list("pods").is_empty()).await;
     cluster.stop().await;
 }
 
