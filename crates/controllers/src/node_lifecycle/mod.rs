@@ -50,8 +50,7 @@ struct NodeLifecycleController {
 /// key is due.
 pub async fn run_node_lifecycle_controller(server: Server, stop: CancellationToken) {
     let mut changes = server.subscribe();
-    let (queue, delayed, panics) = (BTreeSet::new(), BTreeMap::new(), PanicBackOff::default());
-    let mut controller = NodeLifecycleController { server, queue, delayed, panics };
+    let mut controller = NodeLifecycleController::new(server);
     controller.enqueue_all();
     loop {
         controller.process_queue().await;
@@ -70,10 +69,15 @@ pub async fn run_node_lifecycle_controller(server: Server, stop: CancellationTok
 // === impl NodeLifecycleController ===
 
 impl NodeLifecycleController {
-    /// Enqueues all nodes and Pods.
+    fn new(server: Server) -> Self {
+        Self { server, queue: BTreeSet::new(), delayed: BTreeMap::new(), panics: PanicBackOff::default() }
+    }
+
+    /// Enqueues all nodes and Pods, and the delayed keys, whose objects may be deleted.
     fn enqueue_all(&mut self) {
         self.queue.extend(self.server.list("nodes").iter().map(|node| QueueKey::Node(object::name(node).to_owned())));
         self.queue.extend(self.server.list("pods").iter().map(|pod| QueueKey::pod(pod)));
+        self.queue.extend(self.delayed.keys().cloned());
     }
 
     /// Enqueues the node or Pod that a change affects. If this panics, enqueues the changed object: its evaluation is
@@ -295,5 +299,33 @@ fn is_relevant(change: &Change) -> bool {
 impl QueueKey {
     fn pod(pod: &Value) -> Self {
         Self::Pod(object::namespace(pod).to_owned(), object::name(pod).to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use apiserver::ports::ServerPorts;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn deleted_pods_are_not_delayed_after_missed_changes() {
+        let server = Server::new(&ServerPorts::default());
+        let taint = json!({"key": "gone", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"});
+        server.create("nodes", json!({"metadata": {"name": "n"}, "spec": {"taints": [taint]}})).unwrap();
+        let toleration = json!({"key": "gone", "operator": "Exists", "effect": "NoExecute",
+            "tolerationSeconds": 999_999_999_999_i64});
+        let spec = json!({"nodeName": "n", "tolerations": [toleration], "containers": [{"name": "c", "image": "i"}]});
+        let pod = json!({"metadata": {"name": "p", "namespace": "default"}, "spec": spec});
+        server.create("pods", pod).unwrap();
+        let mut controller = NodeLifecycleController::new(server);
+        controller.enqueue_all();
+        controller.process_queue().await;
+        let key = QueueKey::Pod("default".to_owned(), "p".to_owned());
+        assert!(controller.delayed.contains_key(&key), "the end of the toleration");
+        controller.server.force_delete("pods", "default", "p", None).unwrap();
+        controller.enqueue_all();
+        controller.process_queue().await;
+        assert!(controller.delayed.is_empty(), "{:?}", controller.delayed);
     }
 }

@@ -200,7 +200,11 @@ impl ControllerManager {
     fn enqueue_affected(&mut self, change: Result<Change, Lagged>) {
         match change {
             Ok(change) => self.enqueue_affected_by(&change, enqueue::affected),
-            Err(_) => self.queue.extend(enqueue::all(&self.server)),
+            Err(Lagged) => {
+                self.queue.extend(enqueue::all(&self.server));
+                // Some of them may be deleted.
+                self.queue.extend(self.delayed.keys().cloned());
+            }
         }
     }
 
@@ -314,6 +318,26 @@ mod tests {
         assert_eq!(manager.server.list("pods").len(), 3);
         assert_eq!(quota.attempts.load(Ordering::Relaxed), 4);
         assert!(manager.delayed.contains_key(&key), "the controller retries later");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn deleted_objects_are_not_delayed_after_missed_changes() {
+        let quota = Arc::new(PodQuota { limit: usize::MAX, attempts: AtomicUsize::new(0) });
+        let mut manager = manager(&quota);
+        let key = create_job(&mut manager, 1);
+        let mut job = Value::clone(&manager.server.get(job::RESOURCE, "default", "once").unwrap());
+        job["spec"]["activeDeadlineSeconds"] = json!(999_999_999_999_i64);
+        manager.server.update(job::RESOURCE, job).unwrap();
+        // The first round sets the start time.
+        for _ in 0..2 {
+            manager.queue.insert(key.clone());
+            manager.process_queue().await;
+        }
+        assert!(manager.delayed.contains_key(&key), "the deadline of the Job");
+        manager.server.delete(job::RESOURCE, "default", "once", None).unwrap();
+        manager.enqueue_affected(Err(Lagged));
+        manager.process_queue().await;
+        assert!(manager.delayed.is_empty(), "{:?}", manager.delayed);
     }
 
     /// A clock that is set by the test.
