@@ -297,7 +297,7 @@ impl Store {
         }
     }
 
-    /// Returns the resources that have or had objects.
+    /// Returns the resources that have objects.
     #[must_use]
     pub(crate) fn resources(&self) -> Vec<String> {
         self.state().objects.keys().cloned().collect()

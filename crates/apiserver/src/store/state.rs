@@ -33,12 +33,12 @@ pub(super) struct State {
     rejects_writes: bool,
     /// Revisions up to this one are no longer in the history.
     compacted_revision: u64,
-    /// Objects by resource. A collection that a list is still reading is copied on the next write (copy-on-write), so
+    /// Objects by resource, without empty collections. A collection that a list is still reading is copied on the next write (copy-on-write), so
     /// lists themselves need no copy.
     pub(super) objects: BTreeMap<String, Arc<Collection>>,
     /// Number of changes of objects so far, including rollbacks.
     changes: u64,
-    /// The last change of each resource.
+    /// The last change of each resource that has objects.
     last_changes: BTreeMap<String, u64>,
     /// Resources whose parsed objects are always kept in memory.
     pinned_resources: BTreeSet<String>,
@@ -145,7 +145,8 @@ impl State {
         self.objects.get(&key.resource)?.get(&(key.namespace.clone(), key.name.clone()))
     }
 
-    /// Returns a number that differs after every change of an object of the resource.
+    /// Returns a number that differs after every change of an object of the resource, and is 0 without objects: an empty
+    /// collection that had objects in the meantime is unchanged.
     pub(super) fn last_change(&self, resource: &str) -> u64 {
         self.last_changes.get(resource).copied().unwrap_or_default()
     }
@@ -269,22 +270,42 @@ impl State {
         let (old_value, new_value) = (old.map(|old| old.value()), new.map(|new| new.value()));
         self.index.replace(key, old_value.as_deref(), new_value.as_deref());
         self.changes += 1;
-        match self.last_changes.get_mut(&key.resource) {
-            Some(last_change) => *last_change = self.changes,
-            None => drop(self.last_changes.insert(key.resource.clone(), self.changes)),
-        }
         let namespaced_name = (key.namespace.clone(), key.name.clone());
-        let objects = Arc::make_mut(self.objects.entry(key.resource.clone()).or_default());
-        match (new, objects.get_mut(&namespaced_name)) {
-            (Some(new), Some(entry)) => *entry = Arc::clone(new),
-            (Some(new), None) => drop(objects.insert(Arc::new(namespaced_name), Arc::clone(new))),
-            (None, _) => drop(objects.remove(&namespaced_name)),
+        match new {
+            Some(new) => self.insert(&key.resource, namespaced_name, new),
+            None => self.remove(&key.resource, &namespaced_name),
         }
         if let Some(old) = old {
             old.unpin();
         }
         if let Some(new) = new.filter(|_| self.pinned_resources.contains(&key.resource)) {
             new.pin();
+        }
+    }
+
+    /// Adds or replaces an object in its collection.
+    fn insert(&mut self, resource: &str, namespaced_name: NamespacedName, object: &Arc<StoredObject>) {
+        match self.last_changes.get_mut(resource) {
+            Some(last_change) => *last_change = self.changes,
+            None => drop(self.last_changes.insert(resource.to_owned(), self.changes)),
+        }
+        let objects = Arc::make_mut(self.objects.entry(resource.to_owned()).or_default());
+        match objects.get_mut(&namespaced_name) {
+            Some(entry) => *entry = Arc::clone(object),
+            None => drop(objects.insert(Arc::new(namespaced_name), Arc::clone(object))),
+        }
+    }
+
+    /// Removes an object from its collection, and an empty collection: its definition may be deleted.
+    fn remove(&mut self, resource: &str, namespaced_name: &NamespacedName) {
+        let Some(objects) = self.objects.get_mut(resource) else { return };
+        let collection = Arc::make_mut(objects);
+        collection.remove(namespaced_name);
+        if collection.is_empty() {
+            self.objects.remove(resource);
+            self.last_changes.remove(resource);
+        } else if let Some(last_change) = self.last_changes.get_mut(resource) {
+            *last_change = self.changes;
         }
     }
 

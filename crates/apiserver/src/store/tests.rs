@@ -153,3 +153,40 @@ fn iterates_over_a_namespace_in_order() {
     assert!(names("d").is_empty());
     assert!(store.is_namespace_empty("d") && !store.is_namespace_empty("c"));
 }
+
+/// Every deleted definition leaves such a collection.
+#[test]
+fn empty_collections_use_no_memory() {
+    let store = Store::new(DEFAULT_HISTORY_SIZE);
+    for resource in ["a.example.com", "b.example.com"] {
+        let key = ObjectKey { resource: resource.into(), ..key("o") };
+        let object = store.commit(&key, None, Some(config_map("o", "1"))).unwrap();
+        assert_eq!(store.resources(), [resource]);
+        store.commit(&key, Some(&object), None).unwrap();
+        assert!(store.resources().is_empty());
+        assert_eq!(store.state().last_change(resource), 0);
+    }
+}
+
+/// The check of the write saw one object; a deleted and recreated one is another, also as the only one of its resource.
+#[test]
+fn recreated_collection_is_a_change() {
+    let store = Store::new(DEFAULT_HISTORY_SIZE);
+    let commit = |name: &str, current: Option<&Arc<Value>>, value: &str, reads: &ReadSet| {
+        store.commit_after(&key(name), current, Some(config_map(name, value)), reads)
+    };
+    let reads_of_list = || {
+        let mut reads = ReadSet::default();
+        store.list_for_write("configmaps", &mut reads);
+        reads
+    };
+    let none = reads_of_list();
+    let first = commit("a", None, "1", &none).unwrap();
+    assert!(matches!(commit("b", None, "1", &none), Err(CommitError::Conflict)), "no longer empty");
+    let one = reads_of_list();
+    store.commit(&key("a"), Some(&first), None).unwrap();
+    assert!(matches!(commit("b", None, "1", &one), Err(CommitError::Conflict)), "empty");
+    commit("a", None, "1", &ReadSet::default()).unwrap();
+    assert!(matches!(commit("b", None, "1", &one), Err(CommitError::Conflict)), "recreated");
+    assert!(commit("b", None, "1", &reads_of_list()).is_ok());
+}
