@@ -180,6 +180,12 @@ fn server_config(
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        time::Instant,
+    };
+
     use super::*;
 
     fn write(directory: &Path) {
@@ -206,5 +212,20 @@ mod tests {
         let invalid = certificate.reload().unwrap_err().to_string();
         assert!(invalid.contains("tls.key: "), "{invalid}");
         assert!(Arc::ptr_eq(&second, &certificate.config()));
+    }
+
+    /// Neither a client that sends nothing nor one that sends the first byte of a TLS record occupies a connection.
+    #[rstest]
+    #[case::no_byte(&[])]
+    #[case::incomplete_record(&[22])]
+    #[tokio::test(start_paused = true)]
+    async fn silent_connection_times_out(#[case] sent: &[u8]) {
+        let certificate = ServingCertificate::self_signed().unwrap();
+        let (mut client, server) = tokio::io::duplex(64);
+        client.write_all(sent).await.unwrap();
+        let start = Instant::now();
+        assert!(certificate.accept(server).await.is_none());
+        assert_eq!(start.elapsed().as_secs(), 10);
+        assert_eq!(client.read(&mut [0]).await.unwrap(), 0, "the connection is closed");
     }
 }

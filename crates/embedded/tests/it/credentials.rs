@@ -213,14 +213,21 @@ async fn plain_http_gets_error_response() {
     server.stop_server().await;
 }
 
-/// Paused time advances automatically, because no other task is runnable.
+/// Neither a client that sends nothing nor one that sends the first byte of a TLS record occupies a connection.
+#[rstest]
+#[case::no_byte(&[])]
+#[case::incomplete_record(&[22])]
 #[tokio::test(start_paused = true)]
-async fn silent_connection_times_out() {
+async fn silent_connection_times_out(#[case] sent: &[u8]) {
     let server = TestServer::start();
-    let mut connection = tokio::net::TcpStream::connect(server.address).await.unwrap();
+    let start = tokio::time::Instant::now();
+    let mut socket = connect(server.address);
+    socket.write_all(sent).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let mut connection = tokio::net::TcpStream::from_std(socket).unwrap();
     let mut received = Vec::new();
     tokio::io::AsyncReadExt::read_to_end(&mut connection, &mut received).await.unwrap();
-    assert!(received.is_empty());
+    assert_eq!((start.elapsed().as_secs(), received), (10, Vec::new()));
     server.stop_server().await;
 }
 

@@ -198,6 +198,7 @@ mod tests {
     use std::net::SocketAddr;
 
     use futures::{StreamExt as _, stream};
+    use rstest::rstest;
     use rustls::pki_types::pem::PemObject as _;
     use rustls::pki_types::{CertificateDer, ServerName};
     use rustls::{ClientConfig, RootCertStore};
@@ -268,6 +269,28 @@ mod tests {
         config_sender.send_replace(config(&second_certificate));
         assert!(post_review(address, &second_certificate.trusted_certificates(), &review.to_string()).await.is_ok());
         assert!(post_review(address, &first_certificate.trusted_certificates(), &review.to_string()).await.is_err());
+        stop.cancel();
+        server.await.unwrap().unwrap();
+    }
+
+    /// Neither a client that sends nothing nor one that sends the first byte of a TLS record occupies a connection.
+    #[rstest]
+    #[case::no_byte(&[])]
+    #[case::incomplete_record(&[22])]
+    #[tokio::test(start_paused = true)]
+    async fn silent_connection_times_out(#[case] sent: &[u8]) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut socket = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        std::io::Write::write_all(&mut socket, sent).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let mut client = TcpStream::from_std(socket).unwrap();
+        let certificate = Certificate::new(vec!["127.0.0.1".to_owned()], jiff::Timestamp::now(), None).unwrap();
+        let (_sender, certificates) = watch::channel(Some(Arc::new(certificate.server_config().unwrap())));
+        let (start, stop) = (Instant::now(), CancellationToken::new());
+        let server = tokio::spawn(serve(listener, certificates, Arc::new(EmptyLister), stop.clone()));
+        let mut received = Vec::new();
+        client.read_to_end(&mut received).await.unwrap();
+        assert_eq!((start.elapsed().as_secs(), received), (10, Vec::new()));
         stop.cancel();
         server.await.unwrap().unwrap();
     }
