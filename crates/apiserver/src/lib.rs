@@ -11,7 +11,7 @@
 //!
 //! Layers, each of which uses only those to its left; a write returns what it stored, and an upper layer acts on it:
 //!
-//! `async_worker` ← `store` ← `resources` ← `core` (with `cascade_panics`, `cpu_threads`) ← `transaction` ← `write` ← `deletion`, `crd` ← `cascade` ← `server` ← `http` ← `secure_serving`
+//! `async_worker`, `parent_directory` ← `store` ← `resources` ← `core` (with `cascade_panics`, `cpu_threads`) ← `transaction` ← `write` ← `deletion`, `crd` ← `cascade` ← `server` ← `http` ← `secure_serving`
 
 #![warn(missing_docs)]
 
@@ -31,6 +31,7 @@ mod http;
 #[cfg(test)]
 mod interleaving_tests;
 mod openapi;
+mod parent_directory;
 pub mod ports;
 mod protobuf;
 mod resources;
@@ -45,6 +46,7 @@ mod watch;
 mod write;
 
 pub use http::router;
+pub use parent_directory::parent_directory;
 pub use secure_serving::credentials_file::{CredentialsError, load_or_generate_credentials};
 pub use secure_serving::{Credentials, ServeError, kubeconfig, serve, write_kubeconfig};
 pub use server::Server;

@@ -5,10 +5,12 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use crate::parent_directory::parent_directory;
+
 /// Atomically replaces the file at `path` with one of mode 600 that contains `text`.
 pub(super) fn write_private_file(path: &Path, text: &str) -> io::Result<()> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new().permissions(Permissions::from_mode(0o600)).tempfile_in(directory)?;
+    let directory = parent_directory(path);
+    let mut file = tempfile::Builder::new().permissions(Permissions::from_mode(0o600)).tempfile_in(&directory)?;
     file.write_all(text.as_bytes())?;
     file.as_file().sync_all()?;
     file.persist(path)?;

@@ -5,6 +5,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::parent_directory::parent_directory;
+
 /// A directory of files.
 pub trait Storage: Send + Sync {
     /// Reads a file; `None` when it does not exist.
@@ -103,10 +105,7 @@ impl Storage for StorageDirectory {
     }
 
     fn sync_directory(&self) -> io::Result<()> {
-        sync_directory(&self.0)?;
-        // The name of a directory is in its parent.
-        let parent = self.0.parent().filter(|parent| !parent.as_os_str().is_empty());
-        sync_directory(parent.unwrap_or(Path::new(".")))
+        directories_to_sync(&self.0).iter().try_for_each(|directory| File::open(directory)?.sync_all())
     }
 
     fn remove(&self, name: &str) {
@@ -119,9 +118,9 @@ impl Storage for StorageDirectory {
     }
 }
 
-/// Syncs a directory, which makes the names in it durable.
-fn sync_directory(directory: &Path) -> io::Result<()> {
-    File::open(directory)?.sync_all()
+/// Returns the directories whose names make `directory` and its files durable: the directory and its parent.
+fn directories_to_sync(directory: &Path) -> [PathBuf; 2] {
+    [directory.to_owned(), parent_directory(directory)]
 }
 
 impl AppendFile for File {
@@ -131,5 +130,29 @@ impl AppendFile for File {
 
     fn sync(&mut self) -> io::Result<()> {
         self.sync_data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::absolute("/a/b", ["/a/b", "/a"])]
+    #[case::name("b", ["b", "."])]
+    #[case::working_directory(".", [".", "./.."])]
+    fn syncs_the_directory_and_its_parent(#[case] directory: &str, #[case] expect: [&str; 2]) {
+        assert_eq!(directories_to_sync(Path::new(directory)), expect.map(PathBuf::from));
+    }
+
+    #[test]
+    fn fails_if_the_directory_cannot_be_synced() {
+        let temporary_directory = tempfile::tempdir().unwrap();
+        let storage = StorageDirectory(temporary_directory.path().join("store"));
+        assert_eq!(storage.sync_directory().unwrap_err().kind(), io::ErrorKind::NotFound);
+        fs::create_dir(&storage.0).unwrap();
+        storage.sync_directory().unwrap();
     }
 }

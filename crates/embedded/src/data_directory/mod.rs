@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use apiserver::{
-    Credentials, CredentialsError, StorageDirectory, Store, StoreOpenError, StoreSettings, load_or_generate_credentials,
+    Credentials, CredentialsError, StorageDirectory, Store, StoreOpenError, StoreSettings,
+    load_or_generate_credentials, parent_directory,
 };
 use node_agent::create_private_dir;
 
@@ -70,12 +71,48 @@ impl DataDirectory {
 /// # Errors
 /// When the directory does not exist and cannot be created.
 pub fn create_durable_dir(dir: &Path) -> io::Result<()> {
-    let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && !dir.exists();
-    let created: Vec<&Path> = dir.ancestors().take_while(is_missing).collect();
+    let directories = directories_to_sync(dir, |dir| !dir.exists());
     create_private_dir(dir)?;
-    for dir in created {
-        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
-        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
+    directories.iter().try_for_each(|directory| File::open(directory)?.sync_all())
+}
+
+/// Returns the directories that will contain the names of `dir` and its missing parents, the innermost first.
+fn directories_to_sync(dir: &Path, is_missing: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
+    let missing = dir.ancestors().take_while(|dir| !dir.as_os_str().is_empty() && is_missing(dir));
+    missing.map(parent_directory).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::existing("/a/b", &["/a/b", "/a", "/"], &[])]
+    #[case::absolute("/a/b", &["/a", "/"], &["/a"])]
+    #[case::missing_parents("/a/b/c", &["/"], &["/a/b", "/a", "/"])]
+    #[case::name("b", &[], &["."])]
+    #[case::relative_with_missing_parent("a/b", &[], &["a", "."])]
+    #[case::below_the_working_directory("./b", &["."], &["."])]
+    #[case::working_directory(".", &["."], &[])]
+    fn syncs_the_parents_of_created_directories(#[case] dir: &str, #[case] existing: &[&str], #[case] expect: &[&str]) {
+        let is_missing = |dir: &Path| !existing.iter().any(|existing| dir == Path::new(existing));
+        assert_eq!(
+            directories_to_sync(Path::new(dir), is_missing),
+            expect.iter().map(PathBuf::from).collect::<Vec<_>>()
+        );
     }
-    Ok(())
+
+    #[test]
+    fn creates_private_directories() {
+        let temporary_directory = tempfile::tempdir().unwrap();
+        let dir = temporary_directory.path().join("a/b");
+        for _ in 0..2 {
+            create_durable_dir(&dir).unwrap();
+            assert_eq!(dir.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        }
+    }
 }
