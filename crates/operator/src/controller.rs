@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::FIELD_MANAGER;
 use crate::admission::WebhookOptions;
-use crate::admission::webhook;
+use crate::admission::webhook::{self, ReviewContext};
 use crate::base_set;
 use crate::context::Context;
 use crate::control_loop::ControlLoop;
@@ -20,6 +20,7 @@ use crate::kinds::{
     ACCELERATOR_CLASS, BASE_SET_CONFIG_MAP, BUILTIN, CLUSTER_SERVING_RUNTIME, FUSIONINFER_SERVICE, LABEL_FILTERED,
     SERVING_RUNTIME, cache_policy,
 };
+use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::reconcilers::Reconcilers;
 
@@ -58,12 +59,15 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> R
         );
     }
     if let Some(webhook) = options.webhook.clone() {
-        let (clock, health) = (options.clock.clone(), Arc::clone(&options.health));
+        let (clock, health, metrics) =
+            (options.clock.clone(), Arc::clone(&options.health), Arc::clone(&options.metrics));
         // The operator is not ready before the task runs.
         health.set_not_ready(Part::WebhookServer, NO_CERTIFICATE);
         let (client, token) = (client.clone(), stop.clone());
-        let start =
-            move || run_webhook(client.clone(), clock.clone(), webhook.clone(), Arc::clone(&health), token.clone());
+        let start = move || {
+            let (health, metrics) = (Arc::clone(&health), Arc::clone(&metrics));
+            run_webhook(client.clone(), clock.clone(), webhook.clone(), health, metrics, token.clone())
+        };
         tokio::spawn(options.health.supervisor.supervise("admission webhook", stop.clone(), start));
     }
     if options.leader_election.is_some() {
@@ -98,6 +102,7 @@ async fn run_webhook(
     clock: Arc<dyn Clock>,
     options: WebhookOptions,
     health: Arc<Health>,
+    metrics: Arc<Metrics>,
     stop: CancellationToken,
 ) -> Result<(), String> {
     health.set_not_ready(Part::WebhookServer, NO_CERTIFICATE);
@@ -117,7 +122,8 @@ async fn run_webhook(
         }
         discard(&mut changes).await;
     };
-    let serve = webhook::run(client, stores, clock, options, &health, stop.clone());
+    let context = ReviewContext { lister: Arc::new(stores), metrics };
+    let serve = webhook::run(client, context, clock, options, &health, stop.clone());
     tokio::select! {
         result = serve => result.map_err(|error| cluster::error_chain(&error)),
         () = report_caches => Ok(()),

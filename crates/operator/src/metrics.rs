@@ -52,6 +52,8 @@ pub(crate) enum Operation {
     Change,
     /// A reconcile.
     Reconcile,
+    /// A review of the admission webhook.
+    Review,
 }
 
 /// Gauges that describe the cluster. A replica exports them only while it reconciles: dropping this value removes them.
@@ -75,7 +77,7 @@ impl Default for Metrics {
         let panics = Family::default();
         registry.register(
             "ostler_panics",
-            "Operations that an internal error has ended; they are retried",
+            "Operations that an internal error has ended; changes and reconciles are retried",
             panics.clone(),
         );
         Self { registry, selections, durations, accelerators, panics, classes: Mutex::default() }
@@ -96,6 +98,7 @@ impl Metrics {
         let operation = match operation {
             Operation::Change => "change",
             Operation::Reconcile => "reconcile",
+            Operation::Review => "review",
         };
         self.panics.get_or_create(&vec![("operation", operation.to_owned())]).inc();
     }

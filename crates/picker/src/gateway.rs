@@ -17,10 +17,12 @@ mod response_body;
 mod retry_copy;
 mod route;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
+use apimachinery::catch_future_panic;
+use http::{Request, Response};
 use http_server::{ConnectionLimits, Connections, Overload};
-use hyper::service::service_fn;
+use hyper::{body::Incoming, service::service_fn};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
@@ -29,8 +31,9 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 pub use options::GatewayOptions;
 
-use crate::{scheduler::Scheduler, serving_certificate::ServingCertificate};
+use crate::{openai_error::OpenAiError, scheduler::Scheduler, serving_certificate::ServingCertificate};
 use proxy::Proxy;
+use response_body::ResponseBody;
 
 /// Maximum number of client connections.
 const MAX_CONNECTIONS: usize = 16_384;
@@ -83,10 +86,31 @@ async fn serve_connection(
     proxy: Arc<Proxy>,
     shutdown: CancellationToken,
 ) {
-    let service = service_fn(move |request| {
+    let handle = move |request| {
         let proxy = Arc::clone(&proxy);
-        // The future is large, and the server moves it several times.
-        Box::pin(async move { Ok::<_, std::convert::Infallible>(proxy.handle(request).await) })
+        async move { proxy.handle(request).await }
+    };
+    serve_requests(stream, handle, shutdown).await;
+}
+
+/// Serves the requests of a connection with the responses of `handle`, or 500 if it panics: other requests of the connection
+/// continue.
+async fn serve_requests<F>(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    handle: impl Fn(Request<Incoming>) -> F + 'static,
+    shutdown: CancellationToken,
+) where
+    F: Future<Output = Response<ResponseBody>> + Send + 'static,
+{
+    let service = service_fn(move |request| {
+        // Boxed: the future is large, and the server moves it several times.
+        let response = catch_future_panic(handle(request));
+        async move {
+            Ok::<_, Infallible>(response.await.unwrap_or_else(|panic| {
+                tracing::error!(%panic, "failed to handle a request");
+                response::error(&OpenAiError::internal_error())
+            }))
+        }
     });
     http_server::serve_connection(stream, service, ConnectionLimits::default(), shutdown).await;
 }
@@ -114,5 +138,30 @@ pub(crate) fn check_path(path: &str) {
             path.starts_with("/v1/") && path.bytes().all(|byte| byte.is_ascii_lowercase() || b"/1".contains(&byte))
         );
         assert!(pool.is_none_or(|pool| !pool.namespace.contains('/') && !pool.name.contains('/')));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn request_that_panics_is_an_internal_error_and_the_connection_continues() {
+        let (mut client, server) = duplex(4096);
+        let handle = async |request: Request<Incoming>| {
+            assert_eq!(request.uri().path(), "/ok", "broken request");
+            Response::new(ResponseBody::full(Bytes::from_static(b"fine")))
+        };
+        tokio::spawn(serve_requests(server, handle, CancellationToken::new()));
+        client.write_all(b"GET /panic HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        client.write_all(b"GET /ok HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+        let mut responses = String::new();
+        client.read_to_string(&mut responses).await.unwrap();
+        let (error, ok) = responses.rsplit_once("HTTP/1.1 ").unwrap();
+        assert!(error.starts_with("HTTP/1.1 500 ") && error.contains(r#""code":"internal_error""#), "{responses}");
+        assert!(ok.starts_with("200 ") && ok.ends_with("fine"), "{responses}");
     }
 }

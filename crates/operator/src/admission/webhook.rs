@@ -14,6 +14,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
+use apimachinery::catch_future_panic;
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, FromRequest as _, Request, State};
 use axum::http::StatusCode;
@@ -35,6 +36,7 @@ use tokio_util::sync::CancellationToken;
 use super::object_lister::ObjectLister;
 use crate::FIELD_MANAGER;
 use crate::health::{Health, Part};
+use crate::metrics::{Metrics, Operation};
 use certificate::CertificateManager;
 pub(crate) use certificate::{CONFIGURATION, SECRET};
 pub(crate) use configuration::CONFIGURATION_NAME;
@@ -65,8 +67,14 @@ const REPAIR_DELAY: Duration = Duration::from_secs(1);
 /// Timeout of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Objects that reviews depend on.
-type Lister = Arc<dyn ObjectLister + Send + Sync>;
+/// What reviews need.
+#[derive(Clone)]
+pub(crate) struct ReviewContext {
+    /// Lists the objects that reviews depend on.
+    pub(crate) lister: Arc<dyn ObjectLister + Send + Sync>,
+    /// Counts panics.
+    pub(crate) metrics: Arc<Metrics>,
+}
 
 /// Serves reviews until `stop` is cancelled, and keeps certificate and configuration up to date. Requests that the API
 /// server rejects are retried.
@@ -75,7 +83,7 @@ type Lister = Arc<dyn ObjectLister + Send + Sync>;
 /// Returns an error if the listener fails.
 pub(crate) async fn run(
     client: Client,
-    stores: Stores,
+    context: ReviewContext,
     clock: Arc<dyn Clock>,
     webhook: WebhookOptions,
     health: &Health,
@@ -108,7 +116,7 @@ pub(crate) async fn run(
     };
     tokio::select! {
         () = update_loop => Ok(()),
-        result = serve(webhook.listener.try_clone()?, certificates, Arc::new(stores), stop) => result,
+        result = serve(webhook.listener.try_clone()?, certificates, context, stop) => result,
     }
 }
 
@@ -127,13 +135,13 @@ async fn wait_for_change(changes: &mut mpsc::Receiver<Change>, max_delay: Durati
 pub(crate) async fn serve(
     listener: TcpListener,
     certificates: watch::Receiver<Option<Arc<ServerConfig>>>,
-    lister: Lister,
+    context: ReviewContext,
     stop: CancellationToken,
 ) -> Result<(), WebhookError> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
     tracing::info!(address = %listener.local_addr()?, "serving the admission webhook");
-    let router = router(lister, BodyMemory::new(BODY_MEMORY));
+    let router = router(context, BodyMemory::new(BODY_MEMORY));
     let connection = |stream| {
         let (acceptor, router, stop) =
             (certificates.borrow().clone().map(TlsAcceptor::from), router.clone(), stop.clone());
@@ -154,12 +162,21 @@ async fn serve_connection(stream: TcpStream, acceptor: TlsAcceptor, router: Rout
     http_server::serve_connection(stream, service, ConnectionLimits::default(), stop).await;
 }
 
-fn router(lister: Lister, memory: BodyMemory) -> Router {
+fn router(context: ReviewContext, memory: BodyMemory) -> Router {
     // `http_server` limits the bodies.
-    Router::new().route(PATH, post(handle_review)).layer(DefaultBodyLimit::disable()).with_state((lister, memory))
+    Router::new().route(PATH, post(handle_review)).layer(DefaultBodyLimit::disable()).with_state((context, memory))
 }
 
-async fn handle_review(State((lister, memory)): State<(Lister, BodyMemory)>, request: Request) -> Response {
+/// Returns the response to a review. With 500, the API server ignores the webhook and logs the error.
+async fn handle_review(State((context, memory)): State<(ReviewContext, BodyMemory)>, request: Request) -> Response {
+    catch_future_panic(review(context.lister.as_ref(), memory, request)).await.unwrap_or_else(|panic| {
+        tracing::error!(%panic, "failed to review an object");
+        context.metrics.count_panic(Operation::Review);
+        (StatusCode::INTERNAL_SERVER_ERROR, format!("internal error: {panic}\n")).into_response()
+    })
+}
+
+async fn review(lister: &(dyn ObjectLister + Send + Sync), memory: BodyMemory, request: Request) -> Response {
     let (head, body) = request.into_parts();
     // Held until the response is known.
     let _head_reservation = match memory.reserve_head(&head) {
@@ -172,7 +189,7 @@ async fn handle_review(State((lister, memory)): State<(Lister, BodyMemory)>, req
     };
     match Json::<Value>::from_request(Request::from_parts(head, Body::from(bytes.clone())), &()).await {
         Ok(Json(review)) => {
-            let response = Json(review_response(&review, lister.as_ref())).into_response();
+            let response = Json(review_response(&review, lister)).into_response();
             // Until here, the memory is reserved.
             drop(bytes);
             response
@@ -215,6 +232,32 @@ mod tests {
         }
     }
 
+    /// Panics when a review lists objects.
+    struct BrokenLister;
+
+    impl ObjectLister for BrokenLister {
+        fn list(&self, _: cluster::Kind) -> Vec<Arc<Value>> {
+            panic!("broken lister")
+        }
+    }
+
+    fn context(lister: impl ObjectLister + Send + Sync + 'static) -> ReviewContext {
+        ReviewContext { lister: Arc::new(lister), metrics: Arc::default() }
+    }
+
+    #[tokio::test]
+    async fn review_that_panics_is_an_internal_error() {
+        let (context, memory) = (context(BrokenLister), BodyMemory::new(BODY_MEMORY));
+        let service =
+            json!({"apiVersion": "fusioninfer.io/v1alpha1", "kind": "InferenceService", "metadata": {"name": "a"}});
+        let review = json!({"request": {"uid": "u", "name": "a", "object": service}});
+        let (status, text, _) = post_to(router(context.clone(), memory.clone()), Body::from(review.to_string())).await;
+        assert_eq!((status, text.as_str()), (500, "internal error: panicked: broken lister\n"));
+        let metrics = context.metrics.render();
+        assert!(metrics.contains("ostler_panics_total{operation=\"review\"} 1\n"), "{metrics}");
+        assert_eq!(memory.available_bytes(), BODY_MEMORY, "the memory of the review is released");
+    }
+
     /// Returns a TLS client that trusts only the certificates of the webhook configuration.
     fn connector(trusted: &str) -> tokio_rustls::TlsConnector {
         let mut roots = RootCertStore::empty();
@@ -247,7 +290,7 @@ mod tests {
         let (first_certificate, stop) = (new_certificate(None), CancellationToken::new());
         let config = |certificate: &Certificate| Some(Arc::new(certificate.server_config().unwrap()));
         let (config_sender, certificates) = watch::channel(config(&first_certificate));
-        let server = tokio::spawn(serve(listener, certificates, Arc::new(EmptyLister), stop.clone()));
+        let server = tokio::spawn(serve(listener, certificates, context(EmptyLister), stop.clone()));
 
         let runtime = json!({"apiVersion": "ome.io/v1beta1", "kind": "ServingRuntime", "metadata": {"name": "a"},
             "spec": {"modelSizeRange": {"min": "9B", "max": "5B"}}});
@@ -287,7 +330,7 @@ mod tests {
         let certificate = Certificate::new(vec!["127.0.0.1".to_owned()], jiff::Timestamp::now(), None).unwrap();
         let (_sender, certificates) = watch::channel(Some(Arc::new(certificate.server_config().unwrap())));
         let (start, stop) = (Instant::now(), CancellationToken::new());
-        let server = tokio::spawn(serve(listener, certificates, Arc::new(EmptyLister), stop.clone()));
+        let server = tokio::spawn(serve(listener, certificates, context(EmptyLister), stop.clone()));
         let mut received = Vec::new();
         client.read_to_end(&mut received).await.unwrap();
         assert_eq!((start.elapsed().as_secs(), received), (10, Vec::new()));
@@ -297,7 +340,12 @@ mod tests {
 
     /// Posts a review and returns the status, the body and the seconds that the response took.
     async fn post_to_router(memory: &BodyMemory, body: Body) -> (u16, String, u64) {
-        let (start, router) = (Instant::now(), router(Arc::new(EmptyLister), memory.clone()));
+        post_to(router(context(EmptyLister), memory.clone()), body).await
+    }
+
+    /// Posts a review like [`post_to_router`].
+    async fn post_to(router: Router, body: Body) -> (u16, String, u64) {
+        let start = Instant::now();
         let request = Request::post(PATH).header("content-type", "application/json").body(body).unwrap();
         let response = router.oneshot(request).await.unwrap();
         let (status, seconds) = (response.status().as_u16(), start.elapsed().as_secs());
