@@ -24,4 +24,4 @@ pub use controllers::{
 pub use data_directory::{DataDirectory, DirectoryLock, DirectoryLockError, create_durable_dir};
 pub use failure::{ClusterFailure, NodeRegistrationError};
 pub use node_agent::{NodeDirectories, OrphanedProcesses, ProcessRuntime, ProcessTracker, run_node_agent};
-pub use supervisor::{TaskFailure, TaskState, TaskStatus, TaskStatuses};
+pub use supervisor::{TaskFailure, TaskId, TaskState, TaskStatus, TaskStatuses};

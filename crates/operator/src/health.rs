@@ -7,7 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cluster::UnsyncedWatch;
-use supervisor::Supervisor;
+use supervisor::{Supervisor, TaskStatuses};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::work_item::WorkItem;
@@ -92,6 +93,12 @@ impl Health {
         let mut reasons: Vec<String> = self.state().not_ready.values().cloned().collect();
         reasons.extend(self.supervisor.outages());
         if reasons.is_empty() { Ok(()) } else { Err(reasons.join("\n")) }
+    }
+
+    /// Returns a receiver of the states of the operator's background tasks. It is notified when a task fails or is restarted.
+    #[must_use]
+    pub fn task_statuses(&self) -> watch::Receiver<TaskStatuses> {
+        self.supervisor.statuses()
     }
 
     /// Reports that a part is not ready.

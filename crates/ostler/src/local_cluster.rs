@@ -20,7 +20,9 @@ use crate::background_tasks::BackgroundTasks;
 use crate::host_runtime::HostRuntime;
 use crate::node_groups;
 use crate::output;
+use crate::progress::TaskGroup;
 use crate::report::errors::error_with_hint;
+use crate::report::task_status::TaskOwner;
 use crate::start_nodes::StartNodes;
 use crate::state_directory::StateDirectory;
 
@@ -46,6 +48,8 @@ pub(crate) struct LocalCluster {
     pub api: SocketAddr,
     pub gateway: SocketAddr,
     pub metrics: SocketAddr,
+    operator_health: Arc<operator::Health>,
+    scheduler: Arc<picker::Scheduler>,
     shutdown: CancellationToken,
     gateway_shutdown: CancellationToken,
     /// Cancelled when the gateway has completed its requests.
@@ -97,17 +101,40 @@ impl LocalCluster {
         let mut tasks = BackgroundTasks::new(shutdown.clone());
         let token = shutdown.clone();
         tasks.spawn("API server", async move { embedded::serve(server, listeners.api, &credentials, token).await });
+        let operator_health = Arc::clone(&options.health);
         spawn_operator(&mut tasks, &client, options, TcpListener::from_std(listeners.metrics)?, &shutdown);
         let gateway_listener = TcpListener::from_std(listeners.gateway)?;
         let (gateway_shutdown, gateway_drained) = (shutdown.child_token(), CancellationToken::new());
         let scheduler = spawn_pool_watch(&mut tasks, &client, &shutdown);
-        let serve = picker::serve_gateway(gateway_listener, scheduler, gateway_options, gateway_shutdown.clone());
+        let serve =
+            picker::serve_gateway(gateway_listener, Arc::clone(&scheduler), gateway_options, gateway_shutdown.clone());
         let drained = gateway_drained.clone().drop_guard();
         tasks.spawn("gateway", async move {
             let _drained = drained;
             serve.await
         });
-        Ok((Self { cluster, client, api, gateway, metrics, shutdown, gateway_shutdown, gateway_drained }, tasks))
+        let local_cluster = Self {
+            cluster,
+            client,
+            api,
+            gateway,
+            metrics,
+            operator_health,
+            scheduler,
+            shutdown,
+            gateway_shutdown,
+            gateway_drained,
+        };
+        Ok((local_cluster, tasks))
+    }
+
+    /// Returns the background tasks of the embedded cluster, the operator and the gateway.
+    pub(crate) fn task_groups(&self) -> [TaskGroup; 3] {
+        [
+            TaskGroup { owner: TaskOwner::Cluster, statuses: self.cluster.task_statuses() },
+            TaskGroup { owner: TaskOwner::Operator, statuses: self.operator_health.task_statuses() },
+            TaskGroup { owner: TaskOwner::Gateway, statuses: self.scheduler.task_statuses() },
+        ]
     }
 
     /// Stops the gateway, and then all containers and tasks: engines complete the requests of the gateway while it drains.

@@ -1,19 +1,24 @@
-//! Shows the table of services and updates it when the cluster changes.
+//! Shows the table of services and updates it when the cluster changes, and messages about background tasks.
 
-use std::collections::BTreeMap;
-use std::io::{IsTerminal, Write};
+mod message_output;
+mod task_messages;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::Document;
 use cluster::{controller_of, find_condition, generation, metadata_field};
-use embedded::{Cluster, Server, TaskStatus, TaskStatuses};
+use embedded::Server;
 use serde_json::Value;
 
 use crate::host_runtime::SimulatedImages;
-use crate::output;
 use crate::report::service_table::{self, Row};
-use crate::report::task_status;
+
+pub(crate) use message_output::MessageOutput;
+#[cfg(test)]
+pub(crate) use message_output::tests::captured_output;
+pub(crate) use task_messages::{TaskGroup, watch_tasks};
 
 /// Resources of both InferenceService kinds.
 pub(crate) const SERVICES: [&str; 2] = ["inferenceservices.ome.io", "inferenceservices.fusioninfer.io"];
@@ -38,19 +43,11 @@ pub(crate) struct ServiceKey {
     pub name: String,
 }
 
-/// A line below the table.
-struct Notice {
-    /// What the line is about.
-    key: String,
-    line: String,
-}
-
-/// Prints the table, depending on whether standard error is a terminal.
-enum TableOutput {
-    /// Redraws the table in place; contains the text of the current table.
-    Terminal(String),
-    /// Prints a line per state transition; contains the last reported reason of each service and the last line of each notice.
-    Lines(BTreeMap<String, String>),
+/// Shows the services, depending on whether the output is a terminal.
+struct ServiceProgress<'a> {
+    output: &'a MessageOutput,
+    /// The last printed reason of each service, if the output is not a terminal.
+    printed: BTreeMap<String, String>,
 }
 
 // === impl ObjectNames ===
@@ -99,15 +96,15 @@ pub(crate) fn services(server: &Server) -> Vec<Arc<Value>> {
 
 /// Shows the table until the services are ready and the gateway has applied all routes of `names`. The final table remains
 /// on the output.
-pub(crate) async fn until_ready(server: &Server, names: &ObjectNames) {
+pub(crate) async fn until_ready(server: &Server, names: &ObjectNames, output: &MessageOutput) {
     let mut changes = server.subscribe();
-    let mut output = TableOutput::for_stderr();
+    let mut progress = ServiceProgress::new(output);
     loop {
         let rows = rows(server);
-        output.show(&rows, &[]);
+        progress.show(&rows);
         let ready = names.services.iter().all(|name| rows.iter().any(|row| row.ready && row.name == *name));
         if ready && are_routes_ready(server, names) {
-            output.finish(&rows);
+            progress.finish(&rows);
             return;
         }
         // Missing a change is harmless, since each iteration reads all services.
@@ -115,29 +112,22 @@ pub(crate) async fn until_ready(server: &Server, names: &ObjectNames) {
     }
 }
 
-/// Shows the table, the background tasks that failed, and the images that are simulated on the node of this host, until the
-/// future is dropped.
-pub(crate) async fn watch(cluster: &Cluster, simulated_images: &SimulatedImages) {
-    let (mut changes, mut statuses) = (cluster.server().subscribe(), cluster.task_statuses());
-    let mut output = TableOutput::for_stderr();
+/// Shows the table, and a message for each image that is simulated on the node of this host. Never returns.
+pub(crate) async fn watch(server: &Server, simulated_images: &SimulatedImages, output: &MessageOutput) {
+    let mut changes = server.subscribe();
+    let mut progress = ServiceProgress::new(output);
+    let mut printed_images = BTreeSet::new();
     loop {
-        let mut notices = task_notices(&statuses.borrow_and_update());
-        notices.extend(simulated_images.list().iter().map(|image| Notice::simulated_image(image)));
-        output.show(&rows(cluster.server()), &notices);
-        tokio::select! {
-            _ = changes.next() => {}
-            _ = statuses.changed() => {}
+        for image in simulated_images.list() {
+            if !printed_images.contains(&image) {
+                output.print(&format!(
+                    "  image {image}: simulated, because no program of this host is mapped to it; map one with --config"
+                ));
+                printed_images.insert(image);
+            }
         }
-    }
-}
-
-/// Prints a line when a background task fails or is restarted, until the future is dropped.
-pub(crate) async fn watch_tasks(cluster: &Cluster) {
-    let mut statuses = cluster.task_statuses();
-    let mut output = TableOutput::Lines(BTreeMap::new());
-    while statuses.changed().await.is_ok() {
-        let notices = task_notices(&statuses.borrow_and_update());
-        output.show(&[], &notices);
+        progress.show(&rows(server));
+        changes.next().await.ok();
     }
 }
 
@@ -155,81 +145,43 @@ fn are_routes_ready(server: &Server, names: &ObjectNames) -> bool {
     })
 }
 
-/// Returns a notice for each task that failed.
-fn task_notices(statuses: &TaskStatuses) -> Vec<Notice> {
-    let notice =
-        |status: &TaskStatus| Some(Notice { key: status.name.clone().into_owned(), line: task_status::line(status)? });
-    statuses.values().filter_map(notice).collect()
-}
-
 fn rows(server: &Server) -> Vec<Row> {
     services(server).iter().map(|service| service_table::row(service)).collect()
 }
 
-// === impl Notice ===
+// === impl ServiceProgress ===
 
-impl Notice {
-    fn simulated_image(image: &str) -> Self {
-        let line =
-            format!("image {image}: simulated, because no program of this host is mapped to it; map one with --config");
-        Self { key: format!("image {image}"), line }
-    }
-}
-
-// === impl TableOutput ===
-
-impl TableOutput {
-    fn for_stderr() -> Self {
-        if std::io::stderr().is_terminal() { Self::Terminal(String::new()) } else { Self::Lines(BTreeMap::new()) }
+impl<'a> ServiceProgress<'a> {
+    fn new(output: &'a MessageOutput) -> Self {
+        Self { output, printed: BTreeMap::new() }
     }
 
-    fn show(&mut self, rows: &[Row], notices: &[Notice]) {
-        match self {
-            Self::Terminal(current) => {
-                let notices = notices.iter().map(|notice| format!("\n  {}", notice.line));
-                let table = indent(&service_table::render(rows)) + &notices.collect::<String>();
-                if table != *current {
-                    redraw(&table, current);
-                    *current = table;
-                }
-            }
-            Self::Lines(reported) => {
-                rows.iter().for_each(|row| report_transition(row, reported));
-                notices.iter().for_each(|notice| report_notice(notice, reported));
-            }
+    /// Updates the table in place, or prints a line per state transition.
+    fn show(&mut self, rows: &[Row]) {
+        if self.output.is_terminal() {
+            self.output.show_table(&indent(&service_table::render(rows)));
+        } else {
+            rows.iter().for_each(|row| self.print_transition(row));
         }
     }
 
-    /// Prints the final table if standard error is not a terminal.
+    /// Prints the state of a service if its reason has changed. Messages change too often to print each of them.
+    fn print_transition(&mut self, row: &Row) {
+        if !row.reason.is_empty() && self.printed.get(&row.key) != Some(&row.reason) {
+            self.printed.insert(row.key.clone(), row.reason.clone());
+            let state = if row.ready { "ready".to_owned() } else { format!("not ready: {}", row.message) };
+            self.output.print(&format!("  {}: {state}", row.name));
+        }
+    }
+
+    /// Prints the final table if the output is not a terminal.
     fn finish(&self, rows: &[Row]) {
-        if let Self::Lines(_) = self {
-            output::print_message(&format!("\n{}", indent(&service_table::render(rows))));
+        if self.output.is_terminal() {
+            self.output.end_table();
+        } else {
+            self.output.print(&format!("\n{}", indent(&service_table::render(rows))));
         }
     }
-}
-
-/// Prints the state of a service if its reason has changed. Messages change too often to report each of them.
-fn report_transition(row: &Row, reported: &mut BTreeMap<String, String>) {
-    if !row.reason.is_empty() && reported.get(&row.key) != Some(&row.reason) {
-        reported.insert(row.key.clone(), row.reason.clone());
-        let state = if row.ready { "ready".to_owned() } else { format!("not ready: {}", row.message) };
-        output::print_message(&format!("  {}: {state}", row.name));
-    }
-}
-
-/// Prints a notice if its line has changed.
-fn report_notice(notice: &Notice, reported: &mut BTreeMap<String, String>) {
-    if reported.get(&notice.key) != Some(&notice.line) {
-        output::print_message(&format!("  {}", notice.line));
-        reported.insert(notice.key.clone(), notice.line.clone());
-    }
-}
-
-/// Replaces the previous table on the terminal. Lines that are too long are truncated, not wrapped.
-fn redraw(table: &str, previous: &str) {
-    let height = previous.lines().count();
-    let clear_sequence = if height == 0 { String::new() } else { format!("\x1b[{height}A\x1b[J") };
-    writeln!(std::io::stderr().lock(), "{clear_sequence}\x1b[?7l{table}\x1b[?7h").ok();
 }
 
 fn indent(table: &str) -> String {

@@ -14,8 +14,8 @@ use std::{
 };
 
 use fastrand::Rng;
-use supervisor::Supervisor;
-use tokio::time::Instant;
+use supervisor::{Supervisor, TaskStatuses};
+use tokio::{sync::watch, time::Instant};
 
 use crate::{
     endpoint::Endpoint,
@@ -188,6 +188,12 @@ impl Scheduler {
     /// Returns why tasks that keep the snapshot up to date do not run, one line per task.
     pub fn outages(&self) -> Vec<String> {
         self.supervisor.outages()
+    }
+
+    /// Returns a receiver of the states of the tasks that keep the snapshot up to date. It is notified when a task fails or is
+    /// restarted.
+    pub fn task_statuses(&self) -> watch::Receiver<TaskStatuses> {
+        self.supervisor.statuses()
     }
 
     /// Records which resources the snapshot lacks because their first lists are not complete.

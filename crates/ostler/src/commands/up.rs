@@ -17,7 +17,7 @@ use crate::host_runtime::{HostRuntime, SimulatedImages};
 use crate::images::Images;
 use crate::local_cluster::{Listeners, LocalCluster};
 use crate::output::{self, OutputFormat};
-use crate::progress::ServiceKey;
+use crate::progress::{MessageOutput, ServiceKey};
 use crate::report::demo::{ServiceOutcome, SessionInfo};
 use crate::report::errors::error_with_hint;
 use crate::shutdown::shutdown_token;
@@ -94,6 +94,7 @@ struct Session<'a> {
     /// Images whose containers on the node of this host are simulated.
     simulated_images: &'a SimulatedImages,
     start_time: Instant,
+    messages: MessageOutput,
 }
 
 pub(super) async fn run(args: UpArgs) -> Result<Exit> {
@@ -141,6 +142,7 @@ pub(super) async fn run(args: UpArgs) -> Result<Exit> {
         engines: engines.as_deref(),
         simulated_images: &simulated_images,
         start_time,
+        messages: MessageOutput::stderr(),
     };
     let result = tokio::select! {
         result = session.run() => result,
@@ -157,11 +159,19 @@ pub(super) async fn run(args: UpArgs) -> Result<Exit> {
 
 impl Session<'_> {
     /// Applies the manifests, runs the demo or shows the services, and then waits forever, unless the demo runs only once.
+    /// Meanwhile, shows background tasks that fail or are restarted.
     async fn run(&self) -> Result<()> {
+        tokio::select! {
+            result = self.run_steps() => result,
+            () = progress::watch_tasks(self.local_cluster.task_groups(), &self.messages) => Ok(()),
+        }
+    }
+
+    async fn run_steps(&self) -> Result<()> {
         self.print_cluster();
         apply::documents(&self.local_cluster.client, self.documents).await?;
         if self.args.demo {
-            demo::deploy(self.local_cluster).await?;
+            demo::deploy(self.local_cluster, &self.messages).await?;
         }
         self.print_addresses()?;
         if self.args.demo {
@@ -177,16 +187,16 @@ impl Session<'_> {
 
     fn print_cluster(&self) {
         let (version, data) = (env!("CARGO_PKG_VERSION"), self.state_directory.describe());
-        output::print_message(&format!("ostler {version} · embedded Kubernetes · data {data}"));
+        self.messages.print(&format!("ostler {version} · embedded Kubernetes · data {data}"));
         let nodes = self.local_cluster.cluster.server().list("nodes");
-        output::print_message(&format!("  nodes     {}", report::nodes::summary(&nodes)));
-        self.engines.into_iter().for_each(output::print_message);
+        self.messages.print(&format!("  nodes     {}", report::nodes::summary(&nodes)));
+        self.engines.into_iter().for_each(|text| self.messages.print(text));
     }
 
     /// Prints the addresses of the servers. Scripts wait for the line on standard output, which means that the cluster is ready.
     fn print_addresses(&self) -> Result<()> {
         let LocalCluster { api, gateway, metrics, .. } = self.local_cluster;
-        output::print_message(&format!("  metrics   http://{metrics}/metrics"));
+        self.messages.print(&format!("  metrics   http://{metrics}/metrics"));
         if self.args.output == OutputFormat::Json {
             return Ok(());
         }
@@ -203,23 +213,21 @@ impl Session<'_> {
         })
     }
 
-    /// Prints the decisions for the services of the manifests, example commands, and failures of background tasks. If
-    /// manifests were applied, also shows the table of services. Never returns.
+    /// Prints the decisions for the services of the manifests, and example commands. If manifests were applied, also shows the
+    /// table of services until the session ends.
     async fn show_services(&self) {
-        let cluster = &self.local_cluster.cluster;
+        let server = self.local_cluster.cluster.server();
         let keys: Vec<ServiceKey> = self.documents.iter().filter_map(ServiceKey::of_document).collect();
-        let services = progress::until_decided(cluster.server(), &keys, DECISION_TIMEOUT).await;
+        let services = progress::until_decided(server, &keys, DECISION_TIMEOUT).await;
         let outcomes: Vec<ServiceOutcome> =
             services.iter().map(|service| ServiceOutcome::from_service(service)).collect();
         let decided: Vec<ServiceOutcome> = outcomes.into_iter().filter(ServiceOutcome::has_decision).collect();
         if !decided.is_empty() {
-            output::print_message(&report::demo::decisions(&decided));
+            self.messages.print(&report::demo::decisions(&decided));
         }
-        output::print_message(&report::demo::next_steps(&self.info(), keys.first().map(|key| key.name.as_str())));
-        if self.documents.is_empty() {
-            progress::watch_tasks(cluster).await;
-        } else {
-            progress::watch(cluster, self.simulated_images).await;
+        self.messages.print(&report::demo::next_steps(&self.info(), keys.first().map(|key| key.name.as_str())));
+        if !self.documents.is_empty() {
+            progress::watch(server, self.simulated_images, &self.messages).await;
         }
     }
 
@@ -276,5 +284,117 @@ fn engine_summary(images: &Images) -> String {
         None => {
             "  engines   simulated unless --config maps their images: no `vllm` on PATH or in $OSTLER_VLLM".to_owned()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    use clap::Parser;
+    use cluster::{Clock, SystemClock};
+    use embedded::{DEFAULT_HISTORY_SIZE, Store, TaskStatuses};
+    use operator::{WebhookOptions, WebhookTarget};
+
+    use super::*;
+    use crate::background_tasks::BackgroundTasks;
+
+    /// After this time, a test that waits for a message fails.
+    const TIMEOUT: Duration = Duration::from_secs(120);
+
+    #[derive(clap::Parser)]
+    struct TestCli {
+        #[command(flatten)]
+        args: UpArgs,
+    }
+
+    /// A clock that panics until it is repaired.
+    #[derive(Default)]
+    struct BrokenClock {
+        is_repaired: AtomicBool,
+    }
+
+    impl Clock for BrokenClock {
+        fn now(&self) -> jiff::Timestamp {
+            assert!(self.is_repaired.load(Relaxed), "broken clock");
+            SystemClock.now()
+        }
+    }
+
+    fn loopback_listener() -> TcpListener {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        listener
+    }
+
+    /// Starts a cluster whose operator has `clock`. Its admission webhook is a supervised task that reads the clock.
+    async fn start(state_directory: &StateDirectory, clock: Arc<BrokenClock>) -> (LocalCluster, BackgroundTasks) {
+        let store = Store::new(DEFAULT_HISTORY_SIZE);
+        let start_nodes = StartNodes::new(None, &store).unwrap();
+        let webhook = loopback_listener();
+        let target = WebhookTarget::Url(webhook.local_addr().unwrap());
+        let webhook = Some(WebhookOptions { listener: Arc::new(webhook), target });
+        let options = operator::Options { clock, webhook, ..operator::Options::default() };
+        let [api, gateway, metrics] = [(); 3].map(|()| loopback_listener());
+        let (gateway_options, listeners) = (GatewayOptions::default(), Listeners { api, gateway, metrics });
+        let runtime = HostRuntime::default();
+        let started =
+            LocalCluster::start(store, start_nodes, options, gateway_options, listeners, state_directory, runtime)
+                .await;
+        started.unwrap()
+    }
+
+    #[tokio::test]
+    async fn restarted_task_is_shown_during_the_demo() {
+        let path = std::env::temp_dir().join(format!("ostler-up-test-{}", std::process::id()));
+        // An earlier process with this id may not have removed it.
+        std::fs::remove_dir_all(&path).ok();
+        let state_directory = state_directory::open(Some(path.clone())).unwrap();
+        let clock = Arc::new(BrokenClock::default());
+        let (local_cluster, tasks) = start(&state_directory, Arc::clone(&clock)).await;
+        let (messages, mut text) = progress::captured_output(false);
+        let session = Session {
+            args: &TestCli::parse_from(["up", "--demo", "--output=json"]).args,
+            local_cluster: &local_cluster,
+            documents: &[],
+            state_directory: &state_directory,
+            engines: None,
+            simulated_images: &SimulatedImages::default(),
+            start_time: Instant::now(),
+            messages,
+        };
+        let task = "admission webhook of the operator";
+        let shown = async {
+            // No service is ready before the clock is repaired.
+            let failure = format!("\n  {task}: panicked: broken clock; restarting in 1 s after 0 restarts\n");
+            text.wait_for(|text| text.contains(&failure)).await.unwrap();
+            clock.is_repaired.store(true, Relaxed);
+            let restart = format!("\n  {task}: running after 1 restart\n");
+            text.wait_for(|text| text.contains(&restart)).await.unwrap();
+        };
+        tokio::select! {
+            () = shown => {}
+            result = session.run() => panic!("the session ended: {result:?}"),
+            () = tokio::time::sleep(TIMEOUT) => panic!("not shown"),
+        }
+        local_cluster.stop(tasks).await;
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[tokio::test]
+    async fn tasks_of_cluster_operator_and_gateway_are_watched() {
+        let path = std::env::temp_dir().join(format!("ostler-up-tasks-test-{}", std::process::id()));
+        std::fs::remove_dir_all(&path).ok();
+        let state_directory = state_directory::open(Some(path.clone())).unwrap();
+        let clock = Arc::new(BrokenClock { is_repaired: AtomicBool::new(true) });
+        let (local_cluster, tasks) = start(&state_directory, clock).await;
+        let expected = ["scheduler", "watch of nodes", "update of the pools"];
+        for (mut group, expected) in local_cluster.task_groups().into_iter().zip(expected) {
+            let is_watched = |statuses: &TaskStatuses| statuses.values().any(|status| status.name == expected);
+            group.statuses.wait_for(is_watched).await.unwrap();
+        }
+        local_cluster.stop(tasks).await;
+        std::fs::remove_dir_all(path).unwrap();
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::apply;
 use crate::local_cluster::LocalCluster;
-use crate::progress::{self, ObjectNames};
+use crate::progress::{self, MessageOutput, ObjectNames};
 use crate::report::demo::{DemoOutcome, RequestOutcome, ServiceOutcome};
 
 const MODEL: &str = "chat";
@@ -33,13 +33,13 @@ struct EventParser {
 }
 
 /// Applies the sample manifests, and waits until the services are ready and the gateway serves them.
-pub(crate) async fn deploy(local_cluster: &LocalCluster) -> Result<()> {
+pub(crate) async fn deploy(local_cluster: &LocalCluster, output: &MessageOutput) -> Result<()> {
     let manifests = manifests()?;
     apply::documents(&local_cluster.client, &manifests).await?;
     let (services, routes) = manifests.iter().partition::<Vec<_>, _>(|document| document.kind() == "InferenceService");
     let [services, routes] =
         [services, routes].map(|documents| documents.iter().map(|document| document.name().to_owned()).collect());
-    progress::until_ready(local_cluster.cluster.server(), &ObjectNames { services, routes }).await;
+    progress::until_ready(local_cluster.cluster.server(), &ObjectNames { services, routes }, output).await;
     Ok(())
 }
 

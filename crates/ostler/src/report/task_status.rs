@@ -1,12 +1,25 @@
-//! Background tasks of the embedded cluster that failed.
+//! Background tasks of `ostler up` that failed.
 
 use embedded::{ClusterFailure, TaskState, TaskStatus};
 
 use super::errors::error_with_hint;
 
+/// The part of `ostler up` that a background task belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum TaskOwner {
+    Cluster,
+    Operator,
+    Gateway,
+}
+
 /// Describes a task that has failed; `None` for one that never has.
-pub(crate) fn line(status: &TaskStatus) -> Option<String> {
+pub(crate) fn line(owner: TaskOwner, status: &TaskStatus) -> Option<String> {
     let TaskStatus { name, restarts, state } = status;
+    let name = match owner {
+        TaskOwner::Cluster => name.clone().into_owned(),
+        TaskOwner::Operator => format!("{name} of the operator"),
+        TaskOwner::Gateway => format!("{name} of the gateway"),
+    };
     let count = if *restarts == 1 { "1 restart".to_owned() } else { format!("{restarts} restarts") };
     match state {
         TaskState::Running if *restarts == 0 => None,
@@ -50,7 +63,16 @@ mod tests {
     )]
     fn describes_failures(#[case] restarts: u32, #[case] state: TaskState, #[case] expect: Option<&str>) {
         let status = TaskStatus { name: "scheduler".into(), restarts, state };
-        assert_eq!(line(&status).as_deref(), expect);
+        assert_eq!(line(TaskOwner::Cluster, &status).as_deref(), expect);
+    }
+
+    #[rstest]
+    #[case(TaskOwner::Cluster, "watch of pods: running after 1 restart")]
+    #[case(TaskOwner::Operator, "watch of pods of the operator: running after 1 restart")]
+    #[case(TaskOwner::Gateway, "watch of pods of the gateway: running after 1 restart")]
+    fn names_the_owner(#[case] owner: TaskOwner, #[case] expect: &str) {
+        let status = TaskStatus { name: "watch of pods".into(), restarts: 1, state: TaskState::Running };
+        assert_eq!(line(owner, &status).as_deref(), Some(expect));
     }
 
     #[test]
