@@ -1,17 +1,20 @@
-//! Background tasks of the operator that panic.
+//! Background tasks of the operator that panic, and work that makes no progress.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::net::TcpListener;
-use std::sync::Arc;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::task::Poll;
+use std::sync::{Arc, OnceLock};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use cluster::Clock;
 use http::Response;
-use operator::{Options, WebhookOptions, WebhookTarget};
+use operator::{Health, Options, WebhookOptions, WebhookTarget};
 use serde_json::json;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
@@ -180,4 +183,83 @@ async fn changes_that_panic_are_handled_again() {
     test_cluster.wait_until_idle().await;
     assert_eq!(events("d"), [event("d")], "one event for all attempts");
     assert!(!operator.is_finished());
+}
+
+/// Advances the paused clock without returning to the runtime, as a computation that does not end.
+fn advance_in_one_poll(duration: Duration) {
+    let advance = pin!(tokio::time::advance(duration));
+    assert!(advance.poll(&mut std::task::Context::from_waker(Waker::noop())).is_pending());
+}
+
+/// A clock whose next read takes 181 s. It records the liveness of the operator at the end.
+struct SlowClock {
+    clock: PausedClock,
+    is_slow: AtomicBool,
+    health: Arc<Health>,
+    liveness: OnceLock<Result<(), String>>,
+}
+
+impl Clock for SlowClock {
+    fn now(&self) -> jiff::Timestamp {
+        if self.is_slow.swap(false, Relaxed) {
+            advance_in_one_poll(Duration::from_secs(181));
+            self.liveness.set(self.health.check_liveness()).unwrap();
+        }
+        self.clock.now()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn operator_is_not_alive_while_its_control_loop_makes_no_progress() {
+    let test_cluster = TestCluster::with_catalog();
+    let health = Arc::new(Health::default());
+    let clock = Arc::new(SlowClock {
+        clock: PausedClock::start(),
+        is_slow: AtomicBool::new(false),
+        health: Arc::clone(&health),
+        liveness: OnceLock::new(),
+    });
+    let options = Options { clock: Arc::<SlowClock>::clone(&clock), health: Arc::clone(&health), ..Options::default() };
+    let client = client(&test_cluster, |_| false);
+    tokio::spawn(operator::run(client, options, test_cluster.shutdown_token()));
+    test_cluster.wait_until_idle().await;
+    assert_eq!(health.check_liveness(), Ok(()));
+
+    clock.is_slow.store(true, Relaxed);
+    test_cluster.server.create(OME_SERVICES, minimal_service("chat", crate::MODEL)).unwrap();
+    test_cluster.wait_for_condition(OME_SERVICES, "chat", "RuntimeResolved", "True").await;
+    let stalled = Err("the control loop has made no progress for 181 s".to_owned());
+    assert_eq!(clock.liveness.get(), Some(&stalled));
+    assert_eq!(health.check_liveness(), Ok(()));
+}
+
+/// A request for the status of the service is never answered. The reconcile does not observe its deadline in time.
+#[tokio::test(start_paused = true)]
+async fn operator_is_not_alive_while_a_reconcile_makes_no_progress() {
+    let test_cluster = TestCluster::with_catalog();
+    let options = Options::default();
+    let (health, unanswered) = (Arc::clone(&options.health), Arc::new(Notify::new()));
+    let (router, notify) = (embedded::router(&test_cluster.server), Arc::clone(&unanswered));
+    let service = tower::service_fn(move |request: OperatorRequest| {
+        let (router, notify) = (router.clone(), Arc::clone(&notify));
+        async move {
+            if request.uri().path().ends_with("/chat/status") {
+                notify.notify_one();
+                pending::<()>().await;
+            }
+            router.oneshot(request.map(Body::new)).await.map_err(|error: Infallible| error)
+        }
+    });
+    test_cluster.start_operator_with_client(cluster::client_of_service(service, "default"), options);
+    test_cluster.server.create(OME_SERVICES, minimal_service("chat", crate::MODEL)).unwrap();
+    let wait_for_request =
+        async || tokio::time::timeout(TIMEOUT, unanswered.notified()).await.expect("the operator reported no status");
+    wait_for_request().await;
+    assert_eq!(health.check_liveness(), Ok(()));
+    advance_in_one_poll(Duration::from_secs(181));
+    let stalled = "the reconcile of InferenceService default/chat has made no progress for 181 s";
+    assert_eq!(health.check_liveness(), Err(stalled.to_owned()));
+    // The request fails at its deadline, and the operator retries it.
+    wait_for_request().await;
+    assert_eq!(health.check_liveness(), Ok(()));
 }
