@@ -51,10 +51,11 @@ pub(crate) fn row(service: &Value) -> Row {
 /// `desiredReplicas`.
 fn replicas(components: &Value) -> String {
     let components = components.as_object().into_iter().flatten().map(|(_, component)| component);
-    let (mut ready, mut desired) = (0, 0);
+    let (mut ready, mut desired) = (0_i64, 0_i64);
     for component in components {
-        ready += component["readyReplicas"].as_i64().unwrap_or(0);
-        desired += component["replicas"].as_i64().or_else(|| component["desiredReplicas"].as_i64()).unwrap_or(0);
+        let component_desired = component["replicas"].as_i64().or_else(|| component["desiredReplicas"].as_i64());
+        ready = ready.saturating_add(component["readyReplicas"].as_i64().unwrap_or(0));
+        desired = desired.saturating_add(component_desired.unwrap_or(0));
     }
     if desired == 0 { "–".to_owned() } else { format!("{ready}/{desired}") }
 }
@@ -112,5 +113,14 @@ mod tests {
         chat  llama-3-2-3b  srt-llama           nvidia-l40s  2/2
         pd    (roles)       prefill×2 decode×1  –            –      0 of 3 pods are ready
         ");
+    }
+
+    /// Anyone who may update a status chooses these numbers.
+    #[test]
+    fn extreme_numbers_of_replicas_are_limited() {
+        let ome_component = json!({"replicas": i64::MAX, "readyReplicas": i64::MAX});
+        let role = json!({"desiredReplicas": i64::MAX, "readyReplicas": i64::MAX});
+        let service = json!({"status": {"components": {"engine": ome_component, "decode": role}}});
+        assert_eq!(row(&service).replicas, "9223372036854775807/9223372036854775807");
     }
 }
