@@ -57,7 +57,10 @@ fn lock_directory(path: PathBuf) -> Result<DirectoryLock> {
         DirectoryLockError::InUse { .. } => {
             error_with_hint(error.to_string(), "choose another directory with --data-dir, or stop the other process")
         }
-        DirectoryLockError::Io { .. } => error.into(),
+        DirectoryLockError::Io { .. } => error_with_hint(
+            error.to_string(),
+            "free disk space or correct the permissions, or choose another directory with --data-dir",
+        ),
     })
 }
 
@@ -163,6 +166,21 @@ mod tests {
         lock_directory(path.clone()).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
         assert!(lock_directory(path.clone()).is_err());
+        fs::remove_dir_all(path).unwrap();
+    }
+
+    /// The superuser writes to a read-only directory, but not to a directory in place of the lock file.
+    #[test]
+    fn directory_that_cannot_be_locked_is_an_error_with_a_hint() {
+        let path = temporary_path("unwritable");
+        fs::create_dir_all(path.join("up.lock")).unwrap();
+        let error = lock_directory(path.clone()).unwrap_err();
+        let expected = format!(
+            "error: {}/up.lock: Is a directory (os error 21)\n\
+             hint: free disk space or correct the permissions, or choose another directory with --data-dir",
+            path.display()
+        );
+        assert_eq!(crate::report::errors::render(&error), expected);
         fs::remove_dir_all(path).unwrap();
     }
 
