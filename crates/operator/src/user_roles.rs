@@ -88,4 +88,22 @@ mod tests {
             assert!(!role["rules"].to_string().contains('*'), "{role}");
         }
     }
+
+    /// A controller of Kubernetes adds the rules of these roles to those of the label.
+    #[test]
+    fn roles_are_aggregated_by_label() {
+        let labels = |role: &Value| role["metadata"]["labels"].clone();
+        let actual: Vec<(Value, Value)> =
+            user_roles().iter().map(|role| (role["metadata"]["name"].clone(), labels(role))).collect();
+        let aggregated = |target: &str| json!({format!("rbac.authorization.k8s.io/aggregate-to-{target}"): "true"});
+        assert_eq!(
+            actual,
+            [
+                (json!("ostler-view"), aggregated("view")),
+                (json!("ostler-edit"), aggregated("edit")),
+                (json!("ostler-admin"), aggregated("admin")),
+                (json!("ostler-cluster-view"), Value::Null),
+            ]
+        );
+    }
 }

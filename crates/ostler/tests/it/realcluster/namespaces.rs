@@ -5,14 +5,16 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use kube::Client;
+use kube::api::{DynamicObject, PostParams};
 use realcluster::{AuditedRequest, Proxy};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::gangs::role;
 use super::permissions::{Permission, granted_permissions, is_allowed, is_tested, required_permissions};
 use super::routers::{BINDINGS, router};
 use super::serving::service;
-use super::test_cluster::{DEPLOYMENTS, OME, PODS, ROLES, SERVICES, SETS, TestCluster};
+use super::test_cluster::{CLASSES, DEPLOYMENTS, OME, PODS, ROLES, SERVICES, SETS, TestCluster};
 use crate::deploy;
 use crate::session::{TIMEOUT, ostler, outcome};
 
@@ -22,7 +24,7 @@ const CLUSTER_ROLES: (&str, &str) = ("clusterroles.rbac.authorization.k8s.io", "
 const CLUSTER_BINDINGS: (&str, &str) = ("clusterrolebindings.rbac.authorization.k8s.io", "v1");
 
 /// The operator serves two namespaces with their Roles, and does not send a request for another one. Users of a namespace
-/// get explanations and plans.
+/// get explanations and plans, and write services if their role permits it.
 pub(super) async fn operator_uses_only_its_namespaces(test_cluster: &mut TestCluster) {
     let start = Timestamp::now();
     let user = test_cluster.account.as_ref().unwrap().user.clone();
@@ -43,6 +45,9 @@ pub(super) async fn operator_uses_only_its_namespaces(test_cluster: &mut TestClu
         .wait_for("the RoleBinding of the router", BINDINGS, WATCHED[0], |found| found.contains_key("routed-epp"))
         .await;
     users_of_a_namespace_get_explanations(test_cluster).await;
+    for role in ["edit", "admin"] {
+        editors_of_a_namespace_write_services(test_cluster, role).await;
+    }
 
     let ignored = test_cluster.get(OME, OTHER, "chat").await;
     assert!(ignored["status"].is_null(), "{ignored}");
@@ -118,18 +123,9 @@ async fn check_requests(test_cluster: &TestCluster, user: &str, start: Timestamp
 /// A user with the role `view` in one namespace gets explanations and plans, with notes about what the user may not read.
 async fn users_of_a_namespace_get_explanations(test_cluster: &TestCluster) {
     let namespace = WATCHED[0];
-    let subjects = json!([{"kind": "ServiceAccount", "name": "jane", "namespace": namespace}]);
-    let role_ref = |name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name});
     let user = format!("system:serviceaccount:{namespace}:jane");
-    test_cluster
-        .cluster
-        .apply(&[
-            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "jane", "namespace": namespace}}),
-            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "jane", "namespace": namespace},
-                "roleRef": role_ref("view"), "subjects": subjects}),
-        ])
-        .await
-        .unwrap();
+    create_account(test_cluster, "jane").await;
+    test_cluster.apply(&binding("RoleBinding", "jane", "view")).await;
     // The controller that aggregates roles adds the permissions of `ostler-view` to `view`.
     let list_services = json!({"verbs": ["list"], "apiGroups": ["ome.io"], "resources": ["inferenceservices"]});
     test_cluster.wait_for_access(&user, &list_services, namespace, true).await;
@@ -163,9 +159,7 @@ async fn users_of_a_namespace_get_explanations(test_cluster: &TestCluster) {
     let shipped = "note: planning with the shipped ClusterServingRuntime, ClusterBaseModel, AcceleratorClass objects";
     assert!(notes.contains(shipped), "{notes}");
 
-    let cluster_view = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "jane"},
-        "roleRef": role_ref("ostler-cluster-view"), "subjects": subjects});
-    test_cluster.apply(&cluster_view).await;
+    test_cluster.apply(&binding("ClusterRoleBinding", "jane", "ostler-cluster-view")).await;
     let list_nodes = json!({"verbs": ["list"], "apiGroups": [""], "resources": ["nodes"]});
     test_cluster.wait_for_access(&user, &list_nodes, "", true).await;
     for command in [explain(), plan()] {
@@ -176,6 +170,61 @@ async fn users_of_a_namespace_get_explanations(test_cluster: &TestCluster) {
         );
     }
     test_cluster.delete(CLUSTER_BINDINGS, "", "jane").await;
+}
+
+/// A user with the role `edit` or `admin` in one namespace writes the services of this namespace and no cluster-scoped objects.
+/// For the whole cluster, `admin` includes these.
+async fn editors_of_a_namespace_write_services(test_cluster: &TestCluster, role: &str) {
+    let (namespace, user) = (WATCHED[0], format!("system:serviceaccount:{}:{role}", WATCHED[0]));
+    create_account(test_cluster, role).await;
+    test_cluster.apply(&binding("RoleBinding", role, role)).await;
+    // The controller that aggregates roles adds the permissions of `ostler-edit` to `edit`, and those of `edit` to `admin`.
+    let create_services = json!({"verbs": ["create"], "apiGroups": ["ome.io"], "resources": ["inferenceservices"]});
+    test_cluster.wait_for_access(&user, &create_services, namespace, true).await;
+    let client = test_cluster.cluster.service_account(namespace, role).await.unwrap().client;
+    let class = json!({"apiVersion": "ome.io/v1beta1", "kind": "AcceleratorClass", "metadata": {"name": "created"},
+        "spec": {"discovery": {"nodeSelector": {"acme.example/gpu": "created"}}, "capabilities": {}}});
+    assert_eq!(create_status(&client, OME, namespace, &service(namespace, "created", json!({}))).await, 201);
+    assert_eq!(create_status(&client, OME, OTHER, &service(OTHER, "created", json!({}))).await, 403);
+    assert_eq!(create_status(&client, CLASSES, "", &class).await, 403);
+
+    test_cluster.apply(&binding("ClusterRoleBinding", role, role)).await;
+    test_cluster.wait_for_access(&user, &create_services, OTHER, true).await;
+    if role == "admin" {
+        let create_classes = json!({"verbs": ["create"], "apiGroups": ["ome.io"], "resources": ["acceleratorclasses"]});
+        test_cluster.wait_for_access(&user, &create_classes, "", true).await;
+    }
+    let expected_status = if role == "admin" { 201 } else { 403 };
+    assert_eq!(create_status(&client, CLASSES, "", &class).await, expected_status);
+    test_cluster.delete(CLUSTER_BINDINGS, "", role).await;
+}
+
+/// Creates an object without persisting it, and returns the HTTP status.
+async fn create_status(client: &Client, (resource, version): (&str, &str), namespace: &str, object: &Value) -> u16 {
+    let api = realcluster::dynamic_api(client, resource, version, namespace);
+    let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
+    match api.create(&PostParams { dry_run: true, ..PostParams::default() }, &object).await {
+        Ok(_) => 201,
+        Err(kube::Error::Api(status)) if status.is_forbidden() => 403,
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+/// Creates a ServiceAccount in the first namespace.
+async fn create_account(test_cluster: &TestCluster, name: &str) {
+    let metadata = json!({"name": name, "namespace": WATCHED[0]});
+    test_cluster.apply(&json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})).await;
+}
+
+/// Returns a binding of the ServiceAccount `account` to a ClusterRole, in the first namespace or in the whole cluster.
+fn binding(kind: &str, account: &str, role: &str) -> Value {
+    let mut binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": account},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": WATCHED[0]}]});
+    if kind == "RoleBinding" {
+        binding["metadata"]["namespace"] = json!(WATCHED[0]);
+    }
+    binding
 }
 
 /// Runs a command that succeeds, and returns its output and its messages.
