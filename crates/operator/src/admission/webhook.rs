@@ -338,6 +338,50 @@ mod tests {
         server.await.unwrap().unwrap();
     }
 
+    /// Waits until `is_true`. Every I/O event of the runtime may change it.
+    async fn wait_until(is_true: impl Fn() -> bool) {
+        while !is_true() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn silent_clients_do_not_block_reviews() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let certificate = Certificate::new(vec!["127.0.0.1".to_owned()], jiff::Timestamp::now(), None).unwrap();
+        let (config, stop) = (Arc::new(certificate.server_config().unwrap()), CancellationToken::new());
+        let (_config_sender, certificates) = watch::channel(Some(config));
+        let server = tokio::spawn(serve(listener, certificates, context(EmptyLister), stop.clone()));
+        // The server is a task, and so is each connection.
+        let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        let check = async {
+            let mut silent_clients = Vec::new();
+            for _ in 0..MAX_CONNECTIONS {
+                silent_clients.push(tokio::net::TcpStream::connect(address).await.unwrap());
+            }
+            wait_until(|| tasks() == 1 + MAX_CONNECTIONS).await;
+            let trusted = certificate.trusted_certificates();
+            let review = tokio::spawn(async move { post_review(address, &trusted, r#"{"request": {}}"#).await });
+            for _ in 0..1000 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!((tasks(), review.is_finished()), (2 + MAX_CONNECTIONS, false), "the review waits");
+
+            tokio::time::pause();
+            tokio::time::advance(HANDSHAKE_TIMEOUT).await;
+            tokio::time::resume();
+            let response = review.await.unwrap().unwrap();
+            assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+            for client in &mut silent_clients {
+                assert_eq!(client.read(&mut [0]).await.unwrap(), 0, "the connection is closed");
+            }
+        };
+        timeout(Duration::from_secs(60), check).await.expect("silent clients block the review");
+        stop.cancel();
+        server.await.unwrap().unwrap();
+    }
+
     /// Posts a review and returns the status, the body and the seconds that the response took.
     async fn post_to_router(memory: &BodyMemory, body: Body) -> (u16, String, u64) {
         post_to(router(context(EmptyLister), memory.clone()), body).await
