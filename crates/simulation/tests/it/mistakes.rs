@@ -15,7 +15,7 @@ const MAX_SEEDS: u64 = 30;
 #[case(Mistake::NoRelist, 0)]
 #[case(Mistake::EarlyStatus, 0)]
 #[case(Mistake::NoPruning, 0)]
-#[case(Mistake::ForcedCreate, 0)]
+#[case(Mistake::ForcedCreate, 137)]
 #[case(Mistake::UnacknowledgedEvent, 60)]
 #[case(Mistake::OtherFieldManager, 0)]
 fn planted_mistake_is_found(#[case] mistake: Mistake, #[case] first_seed: u64) {
