@@ -1,7 +1,8 @@
 //! Server-side apply of an owner's objects: applies differences in order and prunes objects that are no longer desired.
 //!
 //! Caches may be outdated, so every write names the version of the object that it was decided for. The API server rejects it
-//! with a conflict if another object or another version exists; the object is then read and the decision repeated.
+//! with a conflict if another object or another version exists; the object is then read and the decision repeated. Objects are
+//! created only after a read of their owner, which the caches may contain although it was deleted.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

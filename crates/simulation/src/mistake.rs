@@ -68,7 +68,7 @@ impl Mistake {
                 edit_uri(request, |uri| format!("{uri}&force=true"));
             }
             (Mistake::OtherFieldManager, _) if is_apply => {
-                edit_uri(request, |uri| uri.replace(FIELD_MANAGER, "other"));
+                edit_uri(request, |uri| uri.replace(&format!("fieldManager={FIELD_MANAGER}"), "fieldManager=other"));
             }
             _ => {}
         }

@@ -66,11 +66,7 @@ impl Transport {
         if matches!(class, RequestClass::Write | RequestClass::Event) {
             (self.on_write)(&self.process, &path);
         }
-        let fault = self.faults.take(class).map(|fault| match fault {
-            // The operator does not repeat an Event that is invalid.
-            Fault::Reject(422) if class == RequestClass::Event => Fault::Reject(500),
-            fault => fault,
-        });
+        let fault = self.faults.take(class);
         if let Some(response) = self.response_of_mistake(&method) {
             return Ok(response);
         }

@@ -33,8 +33,8 @@ pub(super) struct State {
     rejects_writes: bool,
     /// Revisions up to this one are no longer in the history.
     compacted_revision: u64,
-    /// Objects by resource, without empty collections. A collection that a list is still reading is copied on the next write (copy-on-write), so
-    /// lists themselves need no copy.
+    /// Objects by resource, without empty collections. A collection that a list is still reading is copied on the next
+    /// write (copy-on-write), so lists themselves need no copy.
     pub(super) objects: BTreeMap<String, Arc<Collection>>,
     /// Number of changes of objects so far, including rollbacks.
     changes: u64,

@@ -8,8 +8,10 @@ use crate::world::World;
 
 /// Longest delay of the events of a watch.
 const MAX_WATCH_DELAY: Duration = Duration::from_secs(5);
-/// Status codes with which the API server may reject any request.
+/// Status codes with which the API server may reject a request.
 const CODES: [u16; 5] = [409, 422, 429, 500, 504];
+/// Those for Events: the operator does not repeat an Event that is invalid.
+const EVENT_CODES: [u16; 4] = [409, 429, 500, 504];
 /// Kinds whose watches fall behind those of other kinds.
 const WATCHED: [&str; 5] = ["/deployments", "/services", "/inferenceservices", "/backendpools", "/nodes"];
 
@@ -51,6 +53,7 @@ impl Model for Network {
             0 => Fault::Delay(Duration::from_millis(random.u64(1..20_000))),
             1 => Fault::LostResponse,
             2 => Fault::NoResponse,
+            _ if class == RequestClass::Event => Fault::Reject(EVENT_CODES[random.usize(..EVENT_CODES.len())]),
             _ => Fault::Reject(CODES[random.usize(..CODES.len())]),
         };
         let count = random.usize(1..5);

@@ -43,7 +43,7 @@ impl Model for People {
                 let text = create_or_edit_service(world, service, random);
                 // At the same time as the operator's object of that name.
                 let collision = random.bool().then(|| create_foreign(world, service, random)).flatten();
-                Some(collision.map_or_else(|| text.clone(), |collision| format!("{text}; {collision}")))
+                Some([Some(text), collision].into_iter().flatten().collect::<Vec<_>>().join("; "))
             }
             4 => {
                 world.server().delete(SERVICES, "default", service, None).ok()?;
