@@ -50,6 +50,12 @@ impl Error {
         matches!(self, Error::Deleted { .. }) || self.status_code() == Some(409)
     }
 
+    /// Returns whether an object of this name exists already. Other conflicts (409) of a creation, such as that of concurrent
+    /// updates of a quota, end by themselves.
+    pub(crate) fn is_already_existing(&self) -> bool {
+        self.status().is_some_and(|status| status.reason == "AlreadyExists")
+    }
+
     /// Returns whether the object does not exist (404).
     #[must_use]
     pub fn is_not_found(&self) -> bool {

@@ -80,7 +80,7 @@ impl EventRecorder {
         let namespace = event.metadata.namespace.clone().unwrap_or_default();
         let events = EVENT.api(self.client.clone(), &namespace);
         match events.create(&PostParams::default(), &event).await.map_err(request_error) {
-            Err(error) if !error.is_conflict() => Err(error),
+            Err(error) if !error.is_already_existing() => Err(error),
             _ => Ok(()),
         }
     }

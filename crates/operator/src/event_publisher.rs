@@ -113,7 +113,7 @@ impl EventPublisher {
         let namespace = metadata_field(object, "namespace");
         let mut outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
         match result {
-            Err(error) if error.is_transient() => {
+            Err(error) if error.is_transient() || error.is_conflict() => {
                 if !outages.record_failure(namespace, Instant::now()).is_long() {
                     return Err(error);
                 }

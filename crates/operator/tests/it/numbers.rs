@@ -51,6 +51,8 @@ fn edit_workloads(server: &embedded::Server, number: &Value) {
             let counts = ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "observedGeneration"];
             let mut edited = Value::clone(&object);
             edited["status"] = counts.into_iter().map(|name| (name.to_owned(), number.clone())).collect();
+            edited["status"]["updatedReplicas"] =
+                if number.as_i64() < Some(0) { json!(i64::MAX) } else { json!(i64::MIN) };
             server.update_status(resource, edited).ok();
             let mut edited = Value::clone(&object);
             edited["metadata"]["resourceVersion"] = Value::Null;

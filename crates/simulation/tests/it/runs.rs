@@ -32,6 +32,14 @@ fn fixed_defect_stays_fixed(#[case] seed: u64) {
     check(seed);
 }
 
+/// The creation of an Event conflicts with another request, although no Event of its name exists: it must be repeated.
+#[rstest::rstest]
+#[case(472)]
+#[case(532)]
+fn events_are_repeated_after_a_conflict(#[case] seed: u64) {
+    check(seed);
+}
+
 /// Two runs in different threads have the same journal, byte for byte, including all reads.
 #[test]
 fn a_seed_determines_the_journal() {
