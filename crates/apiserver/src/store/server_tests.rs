@@ -193,7 +193,7 @@ async fn deletions_are_resumed_after_a_rollback() {
 
     reviews.are_allowed.store(true, Ordering::Relaxed);
     disk.set_full(true);
-    // An error if the creation itself notices the full disk, which depends on the journal's thread.
+    // The journal may notice the full disk before the write.
     server.create("configmaps", json!({"metadata": metadata("lost")})).ok();
     let resumed = async {
         while server.get("configmaps", "default", "lost").is_some() {
