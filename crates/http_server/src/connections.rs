@@ -5,7 +5,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -44,7 +44,7 @@ impl Connections {
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => return Self(tasks),
-                Some(_) = tasks.join_next() => {}
+                Some(result) = tasks.join_next() => log_panic(result),
                 accepted = listener.accept(), if tasks.len() < limit || overload == Overload::CloseOldest => match accepted {
                     Ok((stream, _)) => {
                         if overload == Overload::CloseOldest {
@@ -82,10 +82,23 @@ impl Connections {
 
     /// Waits up to `grace_period` for the connections to close, then aborts the remaining ones.
     pub async fn drain(mut self, grace_period: Duration) {
-        let join_all = async { while self.0.join_next().await.is_some() {} };
+        let join_all = async {
+            while let Some(result) = self.0.join_next().await {
+                log_panic(result);
+            }
+        };
         if timeout(grace_period, join_all).await.is_err() {
             tracing::debug!("aborted connections that did not close within the grace period");
         }
+    }
+}
+
+/// Logs the panic of a connection's task, which closed the connection.
+fn log_panic(result: Result<(), JoinError>) {
+    if let Err(error) = result
+        && error.is_panic()
+    {
+        tracing::error!(%error, "failed to serve a connection");
     }
 }
 
