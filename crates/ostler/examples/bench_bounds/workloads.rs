@@ -1,12 +1,15 @@
 //! Deletions of many objects, and requests that need much CPU time.
 
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::response::Response;
 use embedded::{Server, router};
-use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
+use futures::{FutureExt, StreamExt};
 use http::Request;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -45,6 +48,12 @@ pub(crate) struct Workload {
 pub(crate) const WORKLOADS: &[Workload] = &[
     Workload { name: "idle", size: IDLE, prepare: |_, _| Ok(()), run: |_, size| idle(size).boxed() },
     Workload { name: "busy thread", size: IDLE, prepare: |_, _| Ok(()), run: |_, size| busy_thread(size).boxed() },
+    Workload {
+        name: "busy thread, disk",
+        size: IDLE,
+        prepare: |_, _| Ok(()),
+        run: |_, size| busy_thread_and_disk(size).boxed(),
+    },
     Workload {
         name: "namespace",
         size: OBJECTS,
@@ -107,17 +116,20 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     },
 ];
 
-/// Sends a request. The response is not parsed: that would take CPU time from the server.
-async fn send(server: &Server, method: &str, path: &str, content_type: &str, body: String) -> Result {
-    let request =
-        Request::builder().method(method).uri(path).header("content-type", content_type).body(Body::from(body))?;
+/// Sends a request. The response is neither collected nor parsed: that would take CPU time from the server.
+async fn send(server: &Server, method: &str, path: &str, content_type: &str, body: impl Into<Body>) -> Result {
+    let request = Request::builder().method(method).uri(path).header("content-type", content_type).body(body.into())?;
     // In a task of its own, as over HTTP: `block_on` does not run on an async worker.
     let response: Response = tokio::spawn(router(server).oneshot(request)).await??;
     let status = response.status();
-    let bytes = to_bytes(response.into_body(), usize::MAX).await?;
     if status.is_success() {
+        let mut frames = response.into_body().into_data_stream();
+        while let Some(frame) = frames.next().await {
+            frame?;
+        }
         Ok(())
     } else {
+        let bytes = to_bytes(response.into_body(), usize::MAX).await?;
         Err(format!("{method} {path}: {status} {}", String::from_utf8_lossy(&bytes)).into())
     }
 }
@@ -143,6 +155,35 @@ async fn busy_thread(milliseconds: usize) -> Result {
         ended.send(()).ok();
     });
     Ok(end.await?)
+}
+
+/// Computes in one thread and writes as much to the disk in another one as a journal that contains [large
+/// applies](expensive_apply), which shows what the operating system costs the gateway beside any such process.
+async fn busy_thread_and_disk(milliseconds: usize) -> Result {
+    let ended = Arc::new(AtomicBool::new(false));
+    let writer = std::thread::spawn({
+        let ended = Arc::clone(&ended);
+        move || write_and_sync_until(&ended)
+    });
+    busy_thread(milliseconds).await?;
+    ended.store(true, Ordering::Relaxed);
+    Ok(writer.join().map_err(|_| "the writer panicked")??)
+}
+
+/// Appends 640 KiB to a file and syncs it, every 12 milliseconds.
+fn write_and_sync_until(ended: &AtomicBool) -> std::io::Result<()> {
+    let path = std::env::current_exe()?.with_extension(format!("disk.{}", std::process::id()));
+    let mut file = std::fs::File::create(&path)?;
+    std::fs::remove_file(&path)?;
+    let part = vec![b'x'; 128 * 1024];
+    while !ended.load(Ordering::Relaxed) {
+        for _ in 0..5 {
+            file.write_all(&part)?;
+        }
+        file.sync_data()?;
+        std::thread::sleep(Duration::from_millis(12));
+    }
+    Ok(())
 }
 
 fn config_map(namespace: &str, name: &str, owner: Option<&Value>) -> Value {
@@ -216,22 +257,25 @@ async fn expensive_rules(server: Server, count: usize) -> Result {
     join_all((0..CLIENTS).map(client)).await.into_iter().collect()
 }
 
-/// Applies large ConfigMaps from several clients.
+/// Applies large ConfigMaps from several clients, alternating between two contents.
 async fn expensive_apply(server: Server, count: usize) -> Result {
     let client = async |client: usize| -> Result {
         let name = format!("large-{client}");
         let path = format!("{CONFIG_MAPS}/{name}?fieldManager=bench&force=true");
-        let value = format!("ROUND{}", "x".repeat(100));
-        let data: serde_json::Map<String, Value> = (0..5_000).map(|key| (format!("key-{key}"), json!(value))).collect();
-        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data});
-        let template = object.to_string();
-        for round in 0..count {
-            let body = template.replace("ROUND", &round.to_string());
-            send(&server, "PATCH", &path, "application/apply-patch+yaml", body).await?;
+        let bodies = ["x", "y"].map(|character| large_config_map(&name, character));
+        for body in bodies.iter().cycle().take(count) {
+            send(&server, "PATCH", &path, "application/apply-patch+yaml", body.clone()).await?;
         }
         Ok(())
     };
     join_all((0..CLIENTS).map(client)).await.into_iter().collect()
+}
+
+/// Returns a ConfigMap of 600 KiB.
+fn large_config_map(name: &str, character: &str) -> Bytes {
+    let value = character.repeat(100);
+    let data: serde_json::Map<String, Value> = (0..5_000).map(|key| (format!("key-{key}"), json!(value))).collect();
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}).to_string().into()
 }
 
 async fn list_with_selector(server: Server) -> Result {
