@@ -128,9 +128,18 @@ pub mod warning {
         MODEL_SIZE_UNSTATED = "ModelSizeUnstated":
             "The model does not set its number of parameters, so size ranges and memory were not checked.",
             "Set spec.modelParameterSize of the model, for example `7B`.";
+        MODEL_SIZE_INFERRED = "ModelSizeInferred":
+            "The model does not set its number of parameters, so the one in its name was used for size ranges and memory.",
+            "Set spec.modelParameterSize of the model, for example `7B`.";
+        RUNTIME_NAMED_FOR_ANOTHER_SIZE = "RuntimeNamedForAnotherSize":
+            "The selected runtime sets no size range, and its name indicates models of another size; no runtime suits the model better.",
+            "Set spec.modelSizeRange of the runtime, or spec.runtime.name of the service.";
         PARALLELISM_MISMATCH = "ParallelismMismatch":
             "Flags or environment variables set a parallelism that differs from the number of accelerators that the Pods request.",
             "Make --tensor-parallel-size and similar flags agree with resources.";
+        ACCELERATORS_ADDED = "AcceleratorsAdded":
+            "The model requires more accelerators than the runtime states, so more are used, and the flag or environment variable of tensor parallelism is replaced.",
+            "Raise the number in the runtime, or set resources or --tensor-parallel-size of the service.";
         AVAILABILITY_UNKNOWN = "AvailabilityUnknown":
             "The nodes of the selected class are unknown, so free capacity was not checked.",
             "Plan with nodes (`ostler plan --nodes`, `--cluster` or `--context`), or wait until the class has a status.";

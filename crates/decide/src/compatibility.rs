@@ -4,9 +4,7 @@ use api::Version;
 use serde_json::Value;
 
 use crate::demand::{Demand, Model, NamedVersion};
-use crate::naming;
 use crate::reason::{MissingField, ModelField, RuntimeRejection};
-use crate::size::SizeRange;
 use crate::supply::{Runtime, SupportedFormat, VersionOperator};
 
 /// Protocol of services and runtimes that do not set one.
@@ -25,7 +23,7 @@ pub fn check_compatibility<'a>(
     }
     // An engine that the service defines itself accepts any model (seed 000, Story 8).
     let model = demand.model.resolved().filter(|_| !runtime.is_custom_engine());
-    let size = model.map_or(Ok(()), |model| check_size(demand, model, runtime));
+    let size = model.map_or(Ok(()), |model| check_size(model, runtime));
     let matching = model.map(|model| matching_formats(model, runtime)).transpose();
     let matching =
         matching.map_err(|rejection| with_next_rejection(rejection, size.as_ref().err()))?.unwrap_or_default();
@@ -214,19 +212,11 @@ fn contains(value: Option<&Value>, subset: &Value) -> bool {
     }
 }
 
-/// Checks the model's size against the runtime's range. Without a range any size is accepted, but automatic selection
-/// rejects a runtime whose name indicates another size, such as `srt-qwen-14b` for a 72B model.
-fn check_size(demand: &Demand, model: &Model, runtime: &Runtime) -> Result<(), RuntimeRejection> {
-    let Some(parameters) = model.parameters else { return Ok(()) };
+/// Checks the size that the model states against the runtime's range. Without a range any size is accepted.
+fn check_size(model: &Model, runtime: &Runtime) -> Result<(), RuntimeRejection> {
     let range = runtime.size;
-    let is_below = range.min.is_some_and(|min| parameters < min);
-    let is_above = range.max.is_some_and(|max| parameters > max);
-    if is_below || is_above {
-        return Err(RuntimeRejection::SizeOutOfRange { parameters, range });
-    }
-    let uses_name = range == SizeRange::default() && demand.runtime.is_none();
-    match naming::contradicting_size(&runtime.name, parameters).filter(|_| uses_name) {
-        Some(size) => Err(RuntimeRejection::NamedForAnotherSize { parameters, size }),
+    match model.parameters.filter(|parameters| !model.is_size_inferred && !range.contains(*parameters)) {
+        Some(parameters) => Err(RuntimeRejection::SizeOutOfRange { parameters, range }),
         None => Ok(()),
     }
 }

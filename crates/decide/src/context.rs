@@ -192,7 +192,7 @@ impl DecisionContext {
             }
             let Some(candidate) = self.candidate(component, context, index, reservations) else { continue };
             match candidate.evaluate() {
-                Ok((fit, nodes)) if ranking::has_capacity(&nodes, fit, context.replicas()) => {
+                Ok((fit, nodes)) if ranking::has_capacity(&nodes, fit.shape, context.replicas()) => {
                     return Feasibility::Feasible { has_capacity: true };
                 }
                 Ok(_) => feasible_key = Some(key),

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::component::Component;
 use crate::configuration::ClassConfiguration;
+use crate::parallelism::Parallelism;
 use crate::reason::Warning;
 use crate::role_placement::RolePlacements;
 
@@ -66,6 +67,8 @@ pub struct Model {
     pub quantization: Option<String>,
     /// Number of parameters.
     pub parameters: Option<u64>,
+    /// Whether the number of parameters is the one in the name, because the model does not set it.
+    pub is_size_inferred: bool,
     /// `spec.diffusionPipeline`.
     pub pipeline: Option<Value>,
 }
@@ -88,8 +91,8 @@ pub struct ComponentDemand {
     pub selector: ClassSelector,
     /// Quantity by extended resource name: the greater of request and limit.
     pub resources: BTreeMap<String, u32>,
-    /// Tensor × pipeline parallelism set by a flag or an environment variable.
-    pub parallelism: Option<u32>,
+    /// Parallelism that flags or environment variables state.
+    pub parallelism: Parallelism,
     /// `worker.size + 1` if the service sets leader and worker.
     pub nodes: Option<u32>,
     /// Whether the service sets leader and worker.

@@ -1,29 +1,62 @@
 //! Number of accelerators of a replica, and whether the model fits into their memory.
 
+use std::fmt;
+use std::sync::Arc;
+
 use crate::capacity::PoolCapacity;
 use crate::configuration::ClassConfiguration;
 use crate::demand::Model;
 use crate::match_context::MatchContext;
 use crate::merge;
+use crate::merge::origin::{Origin, SettingField};
+use crate::parallelism::{Parallelism, StatedSize};
 use crate::quantization;
 use crate::reason::{ClassRejection, CountLimit};
 use crate::shape::ReplicaShape;
 use crate::supply::Class;
 
 /// The shape of a replica on a class, and what the manifests request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AcceleratorFit {
     pub(crate) shape: ReplicaShape,
     pub(crate) request: AcceleratorRequest,
 }
 
 /// Number of accelerators that runtime and service request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct AcceleratorRequest {
-    /// Tensor × pipeline parallelism of one replica, set by a flag or an environment variable.
-    pub parallelism: Option<u32>,
+    /// Parallelism of one replica that flags or environment variables state.
+    pub parallelism: Parallelism,
     /// Accelerators per node from resource requests: the maximum over all layers.
     pub per_node: Option<u32>,
+    /// Whether another number is permitted.
+    pub strength: RequestStrength,
+    /// What states the number; `None` if nothing does.
+    pub stated: Option<StatedCount>,
+}
+
+/// Whether a replica may have another number of accelerators than the stated one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RequestStrength {
+    /// A shell script of the service contains the number. The script is never changed, and may compute another number, so
+    /// it makes no class ineligible: Pods request at most what a node has.
+    Hint,
+    /// Only the runtime states the number: a larger one replaces it if the model requires it.
+    Minimum,
+    /// The service states the number, or a shell script of the runtime contains it.
+    #[default]
+    Exact,
+}
+
+/// A number of accelerators and its source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatedCount {
+    /// The flag, the environment variable or the resource.
+    pub field: Arc<SettingField>,
+    /// Its value.
+    pub value: u32,
+    /// Who sets the field.
+    pub origin: Origin,
 }
 
 // === impl AcceleratorRequest ===
@@ -32,14 +65,42 @@ impl AcceleratorRequest {
     /// Whether the manifests fix the number of accelerators.
     #[must_use]
     pub fn is_fixed(&self) -> bool {
-        self.parallelism.is_some() || self.per_node.is_some()
+        self.strength == RequestStrength::Exact && self.states_count()
     }
 
     /// Returns (parallelism, accelerators in resource requests) if both are set and differ on `nodes` nodes.
     #[must_use]
     pub fn mismatch(&self, nodes: u32) -> Option<(u32, u32)> {
-        let counts = (self.parallelism?, self.per_node?.saturating_mul(nodes));
+        let counts = (self.parallelism.accelerators()?, self.per_node?.saturating_mul(nodes));
         (counts.0 != counts.1).then_some(counts)
+    }
+
+    /// Returns what states a number that a replica of this shape exceeds.
+    pub(crate) fn exceeded_by(&self, shape: ReplicaShape) -> Option<&StatedCount> {
+        let requested = match self.parallelism.accelerators() {
+            Some(accelerators) => accelerators,
+            None => self.per_node?.saturating_mul(shape.nodes),
+        };
+        self.stated.as_ref().filter(|_| shape.accelerators() > requested)
+    }
+
+    fn states_count(&self) -> bool {
+        self.parallelism.accelerators().is_some() || self.per_node.is_some()
+    }
+}
+
+// === impl StatedCount ===
+
+impl fmt::Display for StatedCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { field, value, origin } = self;
+        let origin = origin.as_str();
+        match &**field {
+            SettingField::Flag(name) | SettingField::Env(name) | SettingField::Limit(name) => {
+                write!(f, "the {origin} sets {name} to {value}")
+            }
+            field => write!(f, "the {origin} sets {field} to {value}"),
+        }
     }
 }
 
@@ -48,9 +109,9 @@ const PER_NODE_COUNTS: [u32; 4] = [1, 2, 4, 8];
 /// Node counts per replica to try, in order.
 const NODES: [u32; 4] = [1, 2, 4, 8];
 
-/// Returns the requested shape; if none is requested, the smallest one that the model fits into. `limiting` contains
-/// the nodes that limit the accelerators of one Pod. They do not limit the current shape: its Pods run, although a node
-/// has lost an accelerator since they were scheduled.
+/// Returns the requested shape, or a larger one if the model requires it and the request permits it; if none is requested,
+/// the smallest one that the model fits into. `limiting` contains the nodes that limit the accelerators of one Pod. They do
+/// not limit the current shape: its Pods run, although a node has lost an accelerator since they were scheduled.
 ///
 /// # Errors
 /// `TooManyPerNode` if no node has the requested number; `ModelDoesNotFit` with the values of the largest shape.
@@ -60,119 +121,193 @@ pub(crate) fn fit(
     limiting: Option<&PoolCapacity>,
 ) -> Result<AcceleratorFit, ClassRejection> {
     let request = requested_accelerators(context, Some(class));
-    let fit = fit_on_nodes(context, request, class, limiting);
-    fit.or_else(|rejection| current_fit(context, request, class).ok_or(rejection))
+    let fit = fit_on_nodes(context, &request, class, limiting);
+    let shape = fit.or_else(|rejection| current_fit(context, &request, class).ok_or(rejection))?;
+    Ok(AcceleratorFit { shape, request })
 }
 
 /// Returns the current shape on `class` if nodes of any size would permit it.
-fn current_fit(context: &MatchContext<'_>, request: AcceleratorRequest, class: &Class) -> Option<AcceleratorFit> {
+fn current_fit(context: &MatchContext<'_>, request: &AcceleratorRequest, class: &Class) -> Option<ReplicaShape> {
     let shape = context.current?.shape_on(&class.name)?;
-    let permitted = fit_on_nodes(context, request, class, None).ok()?.shape;
+    let permitted = fit_on_nodes(context, request, class, None).ok()?;
     let is_permitted = match request.is_fixed() {
         true => shape == permitted,
         false => shape.accelerators() >= permitted.accelerators(),
     };
-    is_permitted.then_some(AcceleratorFit { shape, request })
+    is_permitted.then_some(shape)
 }
 
 fn fit_on_nodes(
     context: &MatchContext<'_>,
-    request: AcceleratorRequest,
+    request: &AcceleratorRequest,
     class: &Class,
     limiting: Option<&PoolCapacity>,
-) -> Result<AcceleratorFit, ClassRejection> {
+) -> Result<ReplicaShape, ClassRejection> {
     let (shapes, limit) = candidate_shapes(context, request, class, limiting);
-    let (shapes, largest) = placeable_shapes(shapes, limiting)?;
-    let (Some(required), Some(usable)) = (context.model_memory, class.memory.map(usable_memory)) else {
-        let shape = shapes.first().copied().unwrap_or(largest);
-        return Ok(AcceleratorFit { shape, request });
+    let (shapes, largest) = placeable_shapes(shapes, request, limiting)?;
+    let (Some(model), Some(usable)) = (context.model_memory, class.memory.map(usable_memory)) else {
+        return Ok(shapes.first().copied().unwrap_or(largest));
     };
+    let required = model.saturating_mul(u64::from(request.parallelism.copies()));
     let holds_model = |shape: &ReplicaShape| u64::from(shape.accelerators()).saturating_mul(usable) >= required;
-    let shape = shapes.iter().copied().find(holds_model).ok_or(ClassRejection::ModelDoesNotFit {
+    let rejection = || ClassRejection::ModelDoesNotFit {
         required,
         per_accelerator: usable,
         accelerators: largest.accelerators(),
         limit,
-    })?;
-    Ok(AcceleratorFit { shape, request })
+    };
+    match shapes.iter().copied().find(holds_model) {
+        None if request.strength == RequestStrength::Hint => Ok(largest),
+        shape => shape.ok_or_else(rejection),
+    }
 }
 
 /// Returns the shapes that an empty node could run, and the largest of them.
 fn placeable_shapes(
     mut shapes: Vec<ReplicaShape>,
+    request: &AcceleratorRequest,
     limiting: Option<&PoolCapacity>,
 ) -> Result<(Vec<ReplicaShape>, ReplicaShape), ClassRejection> {
     let requested = shapes.iter().map(|shape| shape.per_node).min().unwrap_or(1);
     // Ignore a maximum of 0: the device plugins of these nodes have not registered yet.
     let max_per_node = limiting.and_then(PoolCapacity::max_per_node).filter(|max| *max > 0);
     if let Some(largest) = max_per_node {
+        if request.strength == RequestStrength::Hint {
+            shapes.iter_mut().for_each(|shape| shape.per_node = shape.per_node.min(largest));
+        }
         shapes.retain(|shape| shape.per_node <= largest);
         if shapes.is_empty() {
-            return Err(ClassRejection::TooManyPerNode { requested, largest });
+            return Err(ClassRejection::TooManyPerNode { requested, largest, stated: request.stated.clone() });
         }
     }
     let largest = shapes.last().copied().unwrap_or(ReplicaShape { per_node: 1, nodes: 1 });
     Ok((shapes, largest))
 }
 
-/// Returns the shapes to try, smallest first.
+/// Returns the shapes to try, in order: the requested ones, then larger ones if the request permits them; without a request,
+/// the smallest first.
 fn candidate_shapes(
     context: &MatchContext<'_>,
-    request: AcceleratorRequest,
+    request: &AcceleratorRequest,
     class: &Class,
     limiting: Option<&PoolCapacity>,
 ) -> (Vec<ReplicaShape>, CountLimit) {
     let nodes = context.demand.nodes.or(context.runtime.nodes);
     let is_multi_node = nodes.is_none() && (context.demand.multi_node || context.runtime.multi_node);
     let nodes_to_try = if is_multi_node { &NODES[..] } else { &[1] };
-    let largest_node = limiting.and_then(PoolCapacity::largest_node).filter(|largest| *largest > 0);
-    if let Some(parallelism) = request.parallelism {
-        let shape = split_parallelism(parallelism, nodes, nodes_to_try, largest_node.unwrap_or(8));
-        return (vec![shape], CountLimit::Fixed);
+    let layout = NodeLayout {
+        nodes,
+        nodes_to_try,
+        largest_node: limiting.and_then(PoolCapacity::largest_node).filter(|largest| *largest > 0),
+    };
+    let mut shapes = layout.requested_shapes(request);
+    if !shapes.is_empty() && request.strength != RequestStrength::Minimum {
+        let limit = request.stated.clone().map_or(CountLimit::Maximum, CountLimit::Stated);
+        return (shapes, limit);
     }
-    if let Some(per_node) = request.per_node {
-        let shape = |nodes: u32| ReplicaShape { per_node, nodes };
-        return match nodes {
-            Some(nodes) => (vec![shape(nodes)], CountLimit::Fixed),
-            None => (nodes_to_try.iter().copied().map(shape).collect(), CountLimit::Fixed),
-        };
-    }
-    if class.is_fraction() {
-        return (vec![ReplicaShape { per_node: 1, nodes: nodes.unwrap_or(1) }], CountLimit::Fraction);
-    }
-    let per_node: Vec<u32> =
-        PER_NODE_COUNTS.into_iter().filter(|count| largest_node.is_none_or(|largest| *count <= largest)).collect();
-    let max_per_node = per_node.last().copied().unwrap_or(1);
-    let limit = if max_per_node < 8 { CountLimit::LargestNode } else { CountLimit::Maximum };
-    let single_node = per_node.iter().map(|count| ReplicaShape { per_node: *count, nodes: nodes.unwrap_or(1) });
-    let multi_node = nodes_to_try.iter().skip(1).map(|nodes| ReplicaShape { per_node: max_per_node, nodes: *nodes });
-    (single_node.chain(multi_node).collect(), limit)
+    let (free, limit) = layout.free_shapes(request.parallelism.tensor_groups(), class);
+    let largest_requested = shapes.iter().map(|shape| shape.accelerators()).max().unwrap_or(0);
+    shapes.extend(free.into_iter().filter(|shape| shape.accelerators() > largest_requested));
+    (shapes, limit)
 }
 
-/// Splits the requested parallelism over `nodes` nodes if set, otherwise over the fewest nodes with at most
-/// `max_per_node` accelerators each.
-fn split_parallelism(parallelism: u32, nodes: Option<u32>, nodes_to_try: &[u32], max_per_node: u32) -> ReplicaShape {
-    let is_sufficient = |nodes: &&u32| parallelism.div_ceil(**nodes) <= max_per_node;
-    let fewest_nodes = nodes_to_try.iter().find(is_sufficient).or(nodes_to_try.last()).copied().unwrap_or(1);
-    let nodes = nodes.unwrap_or(fewest_nodes).max(1);
-    ReplicaShape { per_node: parallelism.div_ceil(nodes), nodes }
+/// Nodes over which a replica may be distributed.
+struct NodeLayout<'a> {
+    /// Nodes of a replica, if the manifests state them.
+    nodes: Option<u32>,
+    /// Numbers of nodes to try otherwise.
+    nodes_to_try: &'a [u32],
+    /// Accelerators of the largest node, if known.
+    largest_node: Option<u32>,
+}
+
+// === impl NodeLayout ===
+
+impl NodeLayout<'_> {
+    /// Returns the shapes with the requested number of accelerators. Empty without a request.
+    fn requested_shapes(&self, request: &AcceleratorRequest) -> Vec<ReplicaShape> {
+        match (request.parallelism.accelerators(), request.per_node) {
+            (Some(accelerators), _) => vec![self.split(accelerators)],
+            (None, Some(per_node)) => {
+                let nodes = self.nodes.as_ref().map_or(self.nodes_to_try, std::slice::from_ref);
+                nodes.iter().map(|nodes| ReplicaShape { per_node, nodes: *nodes }).collect()
+            }
+            (None, None) => Vec::new(),
+        }
+    }
+
+    /// Returns the shapes with any number of accelerators that is divisible into `groups`, smallest first, and why there are
+    /// no larger ones.
+    fn free_shapes(&self, groups: u32, class: &Class) -> (Vec<ReplicaShape>, CountLimit) {
+        if class.is_fraction() {
+            return (vec![ReplicaShape { per_node: 1, nodes: self.nodes.unwrap_or(1) }], CountLimit::Fraction);
+        }
+        let is_available = |count: &u32| self.largest_node.is_none_or(|largest| *count <= largest);
+        let per_node: Vec<u32> = PER_NODE_COUNTS.into_iter().filter(is_available).collect();
+        let max_per_node = per_node.last().copied().unwrap_or(1);
+        let limit = if max_per_node < 8 { CountLimit::LargestNode } else { CountLimit::Maximum };
+        if groups > 1 {
+            let max_nodes = self.nodes.or(self.nodes_to_try.last().copied()).unwrap_or(1);
+            let max_per_node = self.largest_node.unwrap_or(max_per_node);
+            let max_accelerators = max_per_node.saturating_mul(max_nodes).max(groups);
+            let sizes = std::iter::successors(Some(groups), |count| count.checked_mul(2));
+            return (
+                sizes.take_while(|count| *count <= max_accelerators).map(|count| self.split(count)).collect(),
+                limit,
+            );
+        }
+        let single_node =
+            per_node.iter().map(|count| ReplicaShape { per_node: *count, nodes: self.nodes.unwrap_or(1) });
+        let multi_node =
+            self.nodes_to_try.iter().skip(1).map(|nodes| ReplicaShape { per_node: max_per_node, nodes: *nodes });
+        (single_node.chain(multi_node).collect(), limit)
+    }
+
+    /// Distributes accelerators over the stated number of nodes, otherwise over as few as possible.
+    fn split(&self, accelerators: u32) -> ReplicaShape {
+        let max_per_node = self.largest_node.unwrap_or(8);
+        let is_sufficient = |nodes: &&u32| accelerators.div_ceil(**nodes) <= max_per_node;
+        let fewest_nodes = self.nodes_to_try.iter().find(is_sufficient).or(self.nodes_to_try.last()).copied();
+        let nodes = self.nodes.or(fewest_nodes).unwrap_or(1).max(1);
+        ReplicaShape { per_node: accelerators.div_ceil(nodes), nodes }
+    }
 }
 
 /// Returns the number of accelerators that the manifests request on `class`, or without a class. Parallelism of the service
 /// takes precedence over the runtime's, and a configuration for the class over the runtime's own arguments.
 pub(crate) fn requested_accelerators(context: &MatchContext<'_>, class: Option<&Class>) -> AcceleratorRequest {
-    let configured_parallelism = |layers: &[&[ClassConfiguration]]| -> Option<u32> {
-        let all = layers.iter().rev().flat_map(|layer| layer.iter().rev());
-        let for_class = all.filter(|configuration| is_for_class(configuration, class));
-        for_class.into_iter().find_map(merge::parallelism)
+    let configured = |layers: &[&[ClassConfiguration]]| {
+        let strongest_first = layers.iter().rev().flat_map(|layer| layer.iter().rev());
+        let for_class = strongest_first.filter(|configuration| is_for_class(configuration, class));
+        for_class.map(merge::parallelism).fold(Parallelism::default(), Parallelism::or)
     };
     let [runtime @ .., service] = &context.configurations;
-    let service_parallelism = context.demand.parallelism.or_else(|| configured_parallelism(&[service]));
-    let runtime_parallelism = || configured_parallelism(runtime).or(context.runtime.parallelism);
+    let of_service = context.demand.parallelism.clone().or(configured(&[service]));
+    let requests_resources = service_requests_resources(context, class);
     // Resources of the service take precedence over the parallelism of weaker layers (seed 000, Story 5).
-    let parallelism = service_parallelism
-        .or_else(|| if service_requests_resources(context, class) { None } else { runtime_parallelism() });
-    AcceleratorRequest { parallelism, per_node: requested_per_node(context, class) }
+    let of_configurations = if requests_resources { Parallelism::default() } else { configured(runtime) };
+    let of_runtime = if requests_resources { Parallelism::default() } else { context.runtime.parallelism.clone() };
+    let strength = match (&of_service.tensor, &of_runtime.tensor) {
+        (Some(size), _) if size.in_script && !requests_resources => RequestStrength::Hint,
+        (None, Some(size)) if size.in_script && of_configurations.tensor.is_none() => RequestStrength::Exact,
+        (None, _) if !requests_resources => RequestStrength::Minimum,
+        _ => RequestStrength::Exact,
+    };
+    let origin_of_tensor = [
+        (of_service.tensor.is_some(), Origin::Service),
+        (of_configurations.tensor.is_some(), Origin::Configuration),
+        (of_runtime.tensor.is_some(), Origin::Runtime),
+    ];
+    let origin_of_tensor = origin_of_tensor.into_iter().find_map(|(is_stated, origin)| is_stated.then_some(origin));
+    let parallelism = of_service.or(of_configurations).or(of_runtime);
+    let per_node = requested_per_node(context, class);
+    let stated = match (&parallelism.tensor, origin_of_tensor) {
+        (Some(StatedSize { size, field, .. }), Some(origin)) => {
+            Some(StatedCount { field: Arc::clone(field), value: *size, origin })
+        }
+        _ => per_node.clone(),
+    };
+    AcceleratorRequest { parallelism, per_node: per_node.map(|stated| stated.value), strength, stated }
 }
 
 fn is_for_class(configuration: &ClassConfiguration, class: Option<&Class>) -> bool {
@@ -192,27 +327,32 @@ fn service_requests_resources(context: &MatchContext<'_>, class: Option<&Class>)
         || context.demand.resources.iter().any(is_accelerator_request)
 }
 
-fn requested_per_node(context: &MatchContext<'_>, class: Option<&Class>) -> Option<u32> {
+/// Returns the largest number of accelerators per node that resources request.
+fn requested_per_node(context: &MatchContext<'_>, class: Option<&Class>) -> Option<StatedCount> {
     let resource_names = context.accelerator_resources;
-    let requested_units = [&context.demand.resources, &context.runtime.resources].into_iter().flatten();
-    let requested_units = requested_units.filter(|(name, count)| resource_names.contains(*name) && **count > 0);
     // The resource names of all vendors count as accelerators; only the class's own resource may have several units per
     // accelerator.
     let units_per_accelerator = class.and_then(Class::resource).map_or(1, |resource| resource.quantity.max(1));
     let class_resource = class.and_then(Class::resource_name);
+    let requested = [(Origin::Service, &context.demand.resources), (Origin::Runtime, &context.runtime.resources)];
+    let requested = requested.into_iter().flat_map(|(origin, resources)| {
+        let accelerators = resources.iter().filter(|(name, count)| resource_names.contains(*name) && **count > 0);
+        accelerators.map(move |(name, count)| {
+            let is_class_resource = Some(name.as_str()) == class_resource;
+            let count = if is_class_resource { count.div_ceil(units_per_accelerator) } else { *count };
+            (count, name.as_str(), origin)
+        })
+    });
     let configured = context.configurations.iter().flat_map(|layer| layer.iter());
     let configured = configured
         .filter(|configuration| is_for_class(configuration, class))
         .flat_map(|configuration| [Some(&configuration.resources), configuration.runner.get("resources")])
-        .filter_map(|resources| merge::resources::accelerator_count(resources?, resource_names));
-    requested_units
-        .map(
-            |(name, count)| {
-                if Some(name.as_str()) == class_resource { count.div_ceil(units_per_accelerator) } else { *count }
-            },
-        )
-        .chain(configured.map(|count| count.div_ceil(units_per_accelerator)))
-        .max()
+        .filter_map(|resources| merge::resources::accelerator_count(resources?, resource_names))
+        .map(|count| {
+            (count.div_ceil(units_per_accelerator), class_resource.unwrap_or("accelerators"), Origin::Configuration)
+        });
+    let (value, resource, origin) = requested.chain(configured).max_by_key(|(count, _, origin)| (*count, *origin))?;
+    Some(StatedCount { field: Arc::new(SettingField::Limit(resource.to_owned())), value, origin })
 }
 
 /// Returns the estimated accelerator memory of `model` in bytes: its weights and 20 % for KV cache and activations. `None`

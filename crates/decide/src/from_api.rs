@@ -15,7 +15,8 @@ use serde_json::Value;
 
 use crate::configuration::ClassConfiguration;
 use crate::demand::{Capabilities, CustomContainer, NamedVersion, Performance};
-use crate::merge::args;
+use crate::merge::container_parallelism;
+use crate::parallelism::Parallelism;
 use crate::role_placement::{RolePlacement, RolePlacements};
 
 /// A field with an invalid value.
@@ -144,12 +145,12 @@ fn role_placements(component: &ComponentSpec) -> RolePlacements {
     }
 }
 
-/// Returns the parallelism that the command line or the environment of the component sets.
-fn parallelism(component: &ComponentSpec) -> Option<u32> {
-    let runner = engine_container(component)?;
+/// Returns the parallelism that the command line or the environment of the component states.
+fn parallelism(component: &ComponentSpec) -> Parallelism {
+    let Some(runner) = engine_container(component) else { return Parallelism::default() };
     let words = ["command", "args"].iter().flat_map(|field| runner[*field].as_array().into_iter().flatten());
     let env = runner["env"].as_array().map(Vec::as_slice).unwrap_or_default();
-    args::args_parallelism(words.filter_map(Value::as_str)).or_else(|| crate::merge::env::env_parallelism(env))
+    container_parallelism(words.filter_map(Value::as_str), env)
 }
 
 /// Returns the Pods of one replica, if the worker has a size.

@@ -40,6 +40,7 @@ mod merge;
 mod naming;
 mod node_pool;
 mod nodes;
+mod parallelism;
 mod preference;
 mod quantization;
 mod rank_reason;
@@ -69,7 +70,7 @@ pub use demand::{
     Capabilities, ClassSelector, ComponentDemand, CustomContainer, Demand, Model, ModelReference, NamedVersion,
     Performance, PreferenceSource, RankingPolicy,
 };
-pub use fit::{AcceleratorRequest, estimated_memory};
+pub use fit::{AcceleratorRequest, RequestStrength, StatedCount, estimated_memory};
 pub use from_api::{FieldError, FieldKind};
 pub use inventory::{
     BaseSet, BaseSetError, ClassTotals, FlavorError, FlavorLink, Inventory, NodeInfo, PROVENANCE_ANNOTATION,
@@ -80,15 +81,19 @@ pub use inventory::{
 pub use lazy_list::LazyList;
 pub use leader_worker::apply_role_placement;
 pub use merge::affinity::{MergedAffinity, TooManyTerms};
-pub use merge::args::{CommandLine, MergedCommandLine, args_parallelism, is_shell, merge_args, shell_script_index};
-pub use merge::env::{MergedEnv, env_parallelism, merge_env};
-pub use merge::merge_configurations;
+pub use merge::args::{
+    CommandLine, MergedCommandLine, is_shell, merge_args, replace_tensor_parallel_size, shell_script_index,
+};
+pub use merge::env::{MergedEnv, merge_env, replace_tensor_parallel_variable};
 pub use merge::origin::{Origin, OverriddenValue, Setting, SettingField, Sources};
 pub use merge::placement::{Placement, merge_placement};
 pub use merge::resources::{AcceleratorAllocation, MergedResources, merge_resources, overlay_resources};
+pub use merge::{container_parallelism, merge_configurations};
+pub use naming::NamedSize;
 pub use nodes::{
     Availability, ClassNode, Discovery, UnschedulableNodes, labels_match_selector, matches_discovery, term_matches,
 };
+pub use parallelism::{Parallelism, StatedSize};
 pub use preference::{ClassPreference, Comparison, ComparisonOperator, PreferenceCondition};
 pub use rank_reason::{ClassRankReason, OUTRANKED, RuntimeRankReason, SizeFit};
 pub use reason::{

@@ -12,11 +12,18 @@ pub(crate) mod resources;
 use serde_json::Value;
 
 use crate::configuration::ClassConfiguration;
+use crate::parallelism::Parallelism;
 
-/// Returns the accelerators of one replica that the arguments or the environment of `configuration` set.
-pub(crate) fn parallelism(configuration: &ClassConfiguration) -> Option<u32> {
-    let args = configuration.args();
-    args::args_parallelism(args.iter().map(String::as_str)).or_else(|| env::env_parallelism(&configuration.env))
+/// Returns the parallelism that a container states: by its command line, otherwise by its environment.
+#[must_use]
+pub fn container_parallelism<'a>(words: impl IntoIterator<Item = &'a str>, env: &[Value]) -> Parallelism {
+    let stated = args::args_parallelism(words);
+    if stated.is_empty() { env::env_parallelism(env) } else { stated }
+}
+
+/// Returns the parallelism that `configuration` states.
+pub(crate) fn parallelism(configuration: &ClassConfiguration) -> Parallelism {
+    container_parallelism(configuration.args().iter().map(String::as_str), &configuration.env)
 }
 
 /// Merges the configurations for `class` of all `layers`, weakest first: runtime, matching format entry, the runtime's

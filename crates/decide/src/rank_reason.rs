@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
+use crate::naming::NamedSize;
 use crate::reason::RenderedReason;
 use crate::size::DisplayCount;
 
@@ -17,9 +18,9 @@ pub enum SizeFit {
     TwoSided(u64),
     /// The range has one bound; the value is the distance to it.
     OneSided(u64),
-    /// The runtime has no size range.
-    Unbounded,
-    /// The model's size is unknown.
+    /// The runtime has no size range; its name may indicate a size.
+    Unbounded(NamedSize),
+    /// The runtime has a size range, and the model does not state that its size is within.
     Unknown,
 }
 
@@ -123,8 +124,12 @@ impl fmt::Display for SizeFit {
         match self {
             Self::TwoSided(distance) => write!(f, "a size range at distance {}", DisplayCount(*distance)),
             Self::OneSided(distance) => write!(f, "a one-sided size range at distance {}", DisplayCount(*distance)),
-            Self::Unbounded => f.write_str("no size range"),
-            Self::Unknown => f.write_str("any size"),
+            Self::Unbounded(NamedSize::Same) => f.write_str("the model's size in its name"),
+            Self::Unbounded(NamedSize::Unstated) => f.write_str("no size range"),
+            Self::Unbounded(NamedSize::Different { size, .. }) => {
+                write!(f, "the size {} in its name", DisplayCount(*size))
+            }
+            Self::Unknown => f.write_str("a size range that may not contain the model's size"),
         }
     }
 }

@@ -16,6 +16,14 @@ pub struct DisplayCount(pub u64);
 
 // === impl SizeRange ===
 
+impl SizeRange {
+    /// Returns whether the range contains this number of parameters.
+    #[must_use]
+    pub fn contains(&self, parameters: u64) -> bool {
+        self.min.is_none_or(|min| parameters >= min) && self.max.is_none_or(|max| parameters <= max)
+    }
+}
+
 impl fmt::Display for SizeRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.min, self.max) {

@@ -12,6 +12,7 @@ use crate::component::Component;
 use crate::configuration::ClassConfiguration;
 use crate::demand::{Capabilities, ComponentDemand, NamedVersion, Performance};
 use crate::nodes::{Availability, Discovery};
+use crate::parallelism::Parallelism;
 use crate::preference::ClassPreference;
 use crate::role_placement::RolePlacements;
 use crate::size::SizeRange;
@@ -119,8 +120,8 @@ pub struct ClassRequirements {
 pub struct RuntimeComponent {
     /// Quantity by extended resource name: the greater of request and limit.
     pub resources: BTreeMap<String, u32>,
-    /// Tensor × pipeline parallelism set by a flag or an environment variable.
-    pub parallelism: Option<u32>,
+    /// Parallelism that flags or environment variables state.
+    pub parallelism: Parallelism,
     /// Whether the component has leader and worker.
     pub multi_node: bool,
     /// `worker.size + 1` if the size is set.

@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 
 use crate::assessment::RuntimeAssessment;
 use crate::code;
+use crate::component::Component;
 use crate::context::ComponentEvaluation;
 use crate::demand::{ComponentDemand, Demand, ModelReference};
+use crate::fit::RequestStrength;
 use crate::merge::placement;
+use crate::naming::{self, NamedSize};
 use crate::ranking::RankedClass;
 use crate::reason::{Warning, WarningSubject};
+use crate::size::{DisplayCount, SizeRange};
 use crate::supply::{Runtime, RuntimeComponent, Supply};
 
 /// Returns all warnings of a decision that selects the runtime at `index`, without duplicates.
@@ -25,6 +29,7 @@ pub(crate) fn decision_warnings(
     warnings.extend(no_compatible_runtime(demand, assessments, selected));
     warnings.extend(stale_selection(assessments, selected));
     warnings.extend(model_unset(demand, selected));
+    warnings.extend(named_for_another_size(demand, selected.runtime));
     for component in components {
         warnings.extend(component_warnings(demand, supply, selected.runtime, component));
     }
@@ -120,6 +125,8 @@ fn component_warnings(
 ) -> Vec<Warning> {
     let mut warnings = Vec::new();
     warnings.extend(parallelism_mismatch(evaluation));
+    warnings
+        .extend(evaluation.selected_class().and_then(|selected| accelerators_added(evaluation.component, selected)));
     let Some(selected) = evaluation.selected_class() else { return warnings };
     let component_demand = demand.components.get(&evaluation.component);
     warnings.extend(model_size_unset(demand, selected));
@@ -134,22 +141,49 @@ fn component_warnings(
     warnings
 }
 
-/// Warns if the size of the model is unknown, because the smallest number of accelerators is used.
+/// Warns if the size of the model is unknown, because the smallest number of accelerators is used, or a guess.
 fn model_size_unset(demand: &Demand, selected: &RankedClass<'_>) -> Option<Warning> {
-    let model = demand.model.resolved().filter(|model| model.parameters.is_none())?;
+    let model = demand.model.resolved()?;
+    let (name, class) = (&model.name, &selected.class.name);
+    match model.parameters {
+        Some(size) if model.is_size_inferred => {
+            let size = DisplayCount(size);
+            let message = format!(
+                "Model {name} sets no modelParameterSize; its name indicates {size}, with which it fits on {class}"
+            );
+            Some(Warning::new(code::warning::MODEL_SIZE_INFERRED, message))
+        }
+        Some(_) => None,
+        None => {
+            let message =
+                format!("Model {name} sets no modelParameterSize; whether it fits on {class} was not checked");
+            Some(Warning::new(code::warning::MODEL_SIZE_UNSTATED, message))
+        }
+    }
+}
+
+/// Warns if the name of a runtime without a size range indicates another size than that of the model.
+fn named_for_another_size(demand: &Demand, runtime: &Runtime) -> Option<Warning> {
+    let is_selected_by_name = demand.runtime.is_some() || runtime.size != SizeRange::default();
+    let parameters = demand.model.resolved().filter(|_| !is_selected_by_name)?.parameters?;
+    let NamedSize::Different { size, .. } = naming::named_size(&runtime.name, parameters) else { return None };
+    let (size, parameters) = (DisplayCount(size), DisplayCount(parameters));
     let message = format!(
-        "Model {} sets no modelParameterSize; whether it fits on {} was not checked",
-        model.name, selected.class.name
+        "The name of runtime {} indicates models of {size}; the model has {parameters} parameters and the runtime sets no modelSizeRange",
+        runtime.name
     );
-    Some(Warning::new(code::warning::MODEL_SIZE_UNSTATED, message))
+    Some(Warning::new(code::warning::RUNTIME_NAMED_FOR_ANOTHER_SIZE, message))
 }
 
 fn parallelism_mismatch(evaluation: &ComponentEvaluation<'_>) -> Option<Warning> {
     let component = evaluation.component.as_str();
     let (request, nodes) = match evaluation.selected_class() {
-        Some(selected) => (selected.request, selected.eligibility.shape.nodes),
-        None => (evaluation.request, evaluation.nodes),
+        Some(selected) => (&selected.request, selected.eligibility.shape.nodes),
+        None => (&evaluation.request, evaluation.nodes),
     };
+    if let Some(selected) = evaluation.selected_class().filter(|_| request.strength == RequestStrength::Hint) {
+        return script_mismatch(evaluation.component, selected);
+    }
     let (parallelism, resources) = request.mismatch(nodes)?;
     let requested =
         if evaluation.selected_class().is_some() { format!("; Pods request {parallelism}") } else { String::new() };
@@ -158,6 +192,34 @@ fn parallelism_mismatch(evaluation: &ComponentEvaluation<'_>) -> Option<Warning>
         "Flags or environment variables of the {component} set a parallelism of {parallelism}, but resources request {resources} {noun}{requested}"
     );
     Some(Warning::new(code::warning::PARALLELISM_MISMATCH, message))
+}
+
+/// Warns if a shell script of the service states more accelerators than its Pods request.
+fn script_mismatch(component: Component, selected: &RankedClass<'_>) -> Option<Warning> {
+    let (stated, shape) = (selected.request.parallelism.accelerators()?, selected.eligibility.shape);
+    let component = component.as_str();
+    (stated != shape.accelerators()).then(|| {
+        let message = format!(
+            "The command of the {component} uses {stated} accelerators, but its Pods request {}, the most that a node of class {} has; to use several nodes, set {component}.leader and {component}.worker",
+            shape.accelerators(),
+            selected.class.name
+        );
+        Warning::new(code::warning::PARALLELISM_MISMATCH, message)
+    })
+}
+
+/// Warns if the model requires more accelerators than the runtime states.
+fn accelerators_added(component: Component, selected: &RankedClass<'_>) -> Option<Warning> {
+    let shape = selected.eligibility.shape;
+    let stated =
+        selected.request.exceeded_by(shape).filter(|_| selected.request.strength == RequestStrength::Minimum)?;
+    let message = format!(
+        "The model requires {} accelerators of class {}, so the {} uses them, although {stated}",
+        shape.accelerators(),
+        selected.class.name,
+        component.as_str()
+    );
+    Some(Warning::new(code::warning::ACCELERATORS_ADDED, message))
 }
 
 fn capacity_warning(evaluation: &ComponentEvaluation<'_>, selected: &RankedClass<'_>) -> Option<Warning> {

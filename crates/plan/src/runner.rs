@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use api::ome::Component;
 use decide::{
-    Class, ClassConfiguration, CommandLine, ComponentDemand, Origin, ReplicaShape, RuntimeComponent, Setting,
-    SettingField, Sources, Warning,
+    Class, ClassConfiguration, CommandLine, ComponentDemand, MergedCommandLine, MergedEnv, Origin, Parallelism,
+    ReplicaShape, RuntimeComponent, Setting, SettingField, Sources, Warning,
 };
 use serde_json::{Map, Value, json};
 
@@ -66,7 +66,7 @@ pub(crate) fn merge_container(layers: &Layers<'_>, warnings: &mut Vec<Warning>) 
         configuration: configuration_command_line(class_configuration),
         service: command_line(&service),
     };
-    let merged_command = decide::merge_args(&command_lines);
+    let mut merged_command = decide::merge_args(&command_lines);
     // Seed 000, Story 8, scenario 1: if accelerators are selected, warn about a command in the service, even without a
     // configuration for the class.
     if let (Some(accelerators), true, true) =
@@ -78,7 +78,7 @@ pub(crate) fn merge_container(layers: &Layers<'_>, warnings: &mut Vec<Warning>) 
         );
         warnings.push(Warning::new(decide::code::warning::ACCELERATOR_ARGS_NOT_APPLIED, message));
     }
-    warnings.extend(merged_command.warnings);
+    warnings.append(&mut merged_command.warnings);
     let CommandLine { command, args } = &merged_command.command_line;
     follow_port_flag(&mut runtime, &json!({"command": command, "args": args}));
     let (mut merged, mut settings) = merge_other_fields(&Sources {
@@ -86,13 +86,14 @@ pub(crate) fn merge_container(layers: &Layers<'_>, warnings: &mut Vec<Warning>) 
         configuration: &class_configuration.runner,
         service: &service,
     });
-    settings.extend(merged_command.settings);
     let (runtime_env, service_env) = (items(&runtime, "env"), items(&service, "env"));
-    let variables = decide::merge_env(&Sources {
+    let mut variables = decide::merge_env(&Sources {
         runtime: &runtime_env,
         configuration: class_configuration.env.as_slice(),
         service: &service_env,
     });
+    raise_tensor_parallelism(layers, &mut merged_command, &mut variables);
+    settings.extend(merged_command.settings);
     settings.extend(variables.settings);
     let resources = resource_sources(layers, &runtime, &service);
     warnings.extend(parallelism_mismatch(layers, &merged_command.command_line, &variables.variables));
@@ -134,13 +135,17 @@ pub(crate) fn merge_placement(layers: &Layers<'_>, warnings: &mut Vec<Warning>) 
     Ok(MergedPlacement { fields, settings: placement.settings })
 }
 
-/// Returns the number of accelerators of a replica. At least 1, so that `--tp-size $(PARALLELISM_SIZE)` is valid without
-/// accelerators.
-pub(crate) fn parallelism(container: &Value, accelerators: Option<&Accelerators>, nodes: u32) -> u32 {
-    match accelerators {
+/// Returns the accelerators of a replica that are left to tensor parallelism: those of one pipeline stage of one copy of the
+/// model. At least 1, so that `--tp-size $(PARALLELISM_SIZE)` is valid without accelerators.
+pub(crate) fn tensor_parallelism(container: &Value, accelerators: Option<&Accelerators>, nodes: u32) -> u32 {
+    let accelerators = match accelerators {
         Some(accelerators) => accelerators.shape.accelerators(),
         None => requested_accelerators(&container["resources"]).map_or(1, |(_, count)| count.saturating_mul(nodes)),
-    }
+    };
+    let words = ["command", "args"].iter().flat_map(|field| container[*field].as_array().into_iter().flatten());
+    let env = container["env"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let parallelism = decide::container_parallelism(words.filter_map(Value::as_str), env);
+    (accelerators / parallelism.tensor_groups().max(1)).max(1)
 }
 
 // === impl Accelerators ===
@@ -151,12 +156,37 @@ impl Accelerators {
     }
 }
 
+/// Replaces the size of tensor parallelism that the runtime or a configuration states if Pods request more accelerators,
+/// because the model or the service requires them.
+fn raise_tensor_parallelism(layers: &Layers<'_>, line: &mut MergedCommandLine, variables: &mut MergedEnv) {
+    let Some(accelerators) = layers.accelerators else { return };
+    let configured = configured_parallelism(&line.command_line, &variables.variables);
+    let size = accelerators.shape.accelerators() / configured.tensor_groups().max(1);
+    let Some(tensor) = configured.tensor.filter(|tensor| size > tensor.size && !tensor.in_script) else { return };
+    let settings = line.settings.iter_mut().chain(&mut variables.settings);
+    let is_weak = |setting: &&mut Setting| setting.field == *tensor.field && setting.origin < Origin::Service;
+    let Some(setting) = settings.into_iter().find(is_weak) else { return };
+    setting.override_with(size.to_string(), Origin::Ostler);
+    let CommandLine { command, args } = &mut line.command_line;
+    let in_command = decide::replace_tensor_parallel_size(command, size);
+    if !decide::replace_tensor_parallel_size(args, size) && !in_command {
+        decide::replace_tensor_parallel_variable(&mut variables.variables, size);
+    }
+}
+
+/// Returns the parallelism that the merged container states.
+fn configured_parallelism(line: &CommandLine, variables: &[Value]) -> Parallelism {
+    decide::container_parallelism(line.command.iter().chain(&line.args).map(String::as_str), variables)
+}
+
 /// Warns if the engine's parallelism differs from the accelerators that the Pods request. This happens only if the service
 /// requests accelerators by resource name; otherwise the parallelism determines the request.
 fn parallelism_mismatch(layers: &Layers<'_>, line: &CommandLine, variables: &[Value]) -> Option<Warning> {
     let requested = layers.accelerators?.shape.accelerators();
-    let words = line.command.iter().chain(&line.args).map(String::as_str);
-    let configured = decide::args_parallelism(words).or_else(|| decide::env_parallelism(variables))?;
+    let configured = configured_parallelism(line, variables);
+    // The decision warns about a script.
+    let is_script = configured.tensor.as_ref().is_some_and(|tensor| tensor.in_script);
+    let configured = configured.accelerators().filter(|_| !is_script)?;
     (configured != requested).then(|| {
         let message = format!(
             "The engine is configured for {configured} accelerator{}, but its Pods request {requested}",

@@ -16,6 +16,7 @@ use crate::demand::{
     Capabilities, ClassSelector, ComponentDemand, Demand, Model, ModelReference, Performance, PreferenceSource,
     RankingPolicy,
 };
+use crate::naming;
 use crate::reason::Warning;
 
 // Annotations of a service that take precedence over its fields.
@@ -63,6 +64,7 @@ impl Model {
     /// An invalid version or size.
     pub fn from_api(name: &str, spec: &BaseModelSpec) -> Result<Self, FieldError> {
         let format = spec.model_format.as_ref().map(|format| named_version("spec.modelFormat", format)).transpose()?;
+        let (stated_size, size_in_name) = (parameters(spec)?, naming::model_size(name));
         Ok(Self {
             name: name.to_owned(),
             format,
@@ -73,7 +75,8 @@ impl Model {
                 .transpose()?,
             architecture: super::non_blank(spec.model_architecture.as_ref()),
             quantization: super::non_blank(spec.quantization.as_ref()),
-            parameters: parameters(spec)?,
+            parameters: stated_size.or(size_in_name),
+            is_size_inferred: stated_size.is_none() && size_in_name.is_some(),
             pipeline: spec.diffusion_pipeline.clone(),
         })
     }

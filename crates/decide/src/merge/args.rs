@@ -6,13 +6,18 @@ mod segment;
 mod settings;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use segment::{FlagKey, keys, segments, without_keys};
 use settings::SettingRecorder;
 
 use super::origin::{Origin, Setting, SettingField, Sources};
 use crate::code;
+use crate::parallelism::{Parallelism, StatedSize};
 use crate::reason::Warning;
+
+/// Canonical name of the flag of tensor parallelism.
+const TENSOR_PARALLEL_SIZE: &str = "tensor-parallel-size";
 
 /// `command` and `args` of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -158,27 +163,57 @@ fn args_not_applied(args: &[String], reason: &str) -> Vec<Warning> {
     vec![Warning::new(code::warning::ACCELERATOR_ARGS_NOT_APPLIED, message)]
 }
 
-/// Returns the accelerators of one replica that arguments set: tensor × pipeline × data parallelism, by any alias. `None` if
-/// they set none of them.
-#[must_use]
-pub fn args_parallelism<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<u32> {
-    let words: Vec<String> = words.into_iter().flat_map(split_script).collect();
-    let segments = segments(&words);
+/// Returns the parallelism that arguments state, by any alias.
+pub(crate) fn args_parallelism<'a>(words: impl IntoIterator<Item = &'a str>) -> Parallelism {
+    let (mut line, mut scripts) = (Vec::new(), Vec::new());
+    for word in words {
+        if word.contains(char::is_whitespace) { scripts.extend(split_script(word)) } else { line.push(word.to_owned()) }
+    }
+    line_parallelism(&line, false).or(line_parallelism(&scripts, true))
+}
+
+fn line_parallelism(words: &[String], in_script: bool) -> Parallelism {
+    let segments = segments(words);
     let segment = |flag: &str| segments.iter().rev().find(|segment| segment.key == FlagKey::Flag(flag.to_owned()));
-    let number = |flag: &str| segment(flag)?.values().first()?.parse::<u32>().ok().filter(|count| *count > 0);
-    // With data-parallel attention, the data-parallel ranks share the tensor-parallel ranks' accelerators; otherwise
-    // each data-parallel rank requires its own.
-    let data_parallel_size = number("data-parallel-size").filter(|_| segment("enable-dp-attention").is_none());
-    let sizes = [number("tensor-parallel-size"), number("pipeline-parallel-size"), data_parallel_size];
-    sizes.iter().any(Option::is_some).then(|| sizes.into_iter().flatten().fold(1, u32::saturating_mul))
+    let stated = |flag: &str| {
+        let segment = segment(flag)?;
+        let size = segment.values().first()?.parse::<u32>().ok().filter(|size| *size > 0)?;
+        Some(StatedSize { size, field: Arc::new(SettingField::Flag(segment.name().to_owned())), in_script })
+    };
+    Parallelism {
+        tensor: stated(TENSOR_PARALLEL_SIZE),
+        pipeline: stated("pipeline-parallel-size"),
+        // With data-parallel attention, the data-parallel ranks share the tensor-parallel ranks' accelerators; otherwise
+        // each data-parallel rank requires its own.
+        data: stated("data-parallel-size").filter(|_| segment("enable-dp-attention").is_none()),
+    }
+}
+
+/// Replaces the size of tensor parallelism in arguments, which keep their form. Returns whether they state one.
+pub fn replace_tensor_parallel_size(args: &mut [String], size: u32) -> bool {
+    let key = FlagKey::Flag(TENSOR_PARALLEL_SIZE.to_owned());
+    let positions: Vec<usize> = {
+        let mut position = 0;
+        let segments = segments(args).into_iter();
+        let starts = segments.map(|segment| {
+            let start = position;
+            position += segment.words.len();
+            (start, segment.key == key)
+        });
+        starts.filter(|(_, is_size)| *is_size).map(|(start, _)| start).collect()
+    };
+    for &position in &positions {
+        match args[position].split_once('=') {
+            Some((name, _)) => args[position] = format!("{name}={size}"),
+            None => args.iter_mut().skip(position + 1).take(1).for_each(|value| *value = size.to_string()),
+        }
+    }
+    !positions.is_empty()
 }
 
 /// Splits a shell script into words.
-fn split_script(word: &str) -> Vec<String> {
-    if !word.contains(char::is_whitespace) {
-        return vec![word.to_owned()];
-    }
-    word.split_whitespace().map(|word| word.trim_matches(['"', '\'', '\\']).to_owned()).collect()
+fn split_script(word: &str) -> impl Iterator<Item = String> {
+    word.split_whitespace().map(|word| word.trim_matches(['"', '\'', '\\']).to_owned())
 }
 
 #[cfg(test)]

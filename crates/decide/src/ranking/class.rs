@@ -12,6 +12,7 @@ use crate::nodes::UnschedulableNodes;
 use crate::preference::{ClassPreference, preference_score};
 use crate::rank_reason::ClassRankReason;
 use crate::scoring::{self, Score, ScoringCandidate, ScoringNotes};
+use crate::shape::ReplicaShape;
 use crate::supply::Class;
 use crate::variants::{self, TokenRange};
 
@@ -71,8 +72,8 @@ pub(crate) fn rank_classes<'a>(
 }
 
 /// Whether enough accelerators are free for all replicas; true if the nodes are unknown.
-pub(crate) fn has_capacity(nodes: &EligibleNodes, fit: AcceleratorFit, replicas: u32) -> bool {
-    capacity(nodes, fit, replicas) != Capacity::Insufficient
+pub(crate) fn has_capacity(nodes: &EligibleNodes, shape: ReplicaShape, replicas: u32) -> bool {
+    capacity(nodes, shape, replicas) != Capacity::Insufficient
 }
 
 /// Returns the keys that rank classes before their capacity: the service's list and the runtime's preferences. `None` if a
@@ -165,19 +166,19 @@ fn ranked_class<'a>(
     context: &MatchContext<'_>,
     replicas: u32,
     class: &'a Class,
-    fit: AcceleratorFit,
+    AcceleratorFit { shape, request }: AcceleratorFit,
     nodes: EligibleNodes,
     score: Score,
 ) -> RankedClass<'a> {
     let selector = &context.demand.selector;
     let preferences = &context.requirements.preferences;
-    let capacity = capacity(&nodes, fit, replicas);
-    let price_per_hour = ScoringCandidate { class, shape: fit.shape }.price_per_hour();
+    let capacity = capacity(&nodes, shape, replicas);
+    let price_per_hour = ScoringCandidate { class, shape }.price_per_hour();
     let supported = context.requirements.supported_classes.as_deref();
     let listed_position = supported.map_or(usize::MAX, |names| position(names, &class.name));
     RankedClass {
         class,
-        request: fit.request,
+        request,
         cost_threshold: selector.cost_threshold,
         request_tokens: variants::request_tokens(preferences, &class.name, context.model),
         is_not_variant: false,
@@ -186,7 +187,7 @@ fn ranked_class<'a>(
         capacity,
         listed_position: if selector.ranking == RankingPolicy::FirstAvailable { listed_position } else { 0 },
         eligibility: Eligibility {
-            shape: fit.shape,
+            shape,
             ranking: selector.ranking.as_str(),
             score: round_score(score.total),
             cost_score: score.cost.map(round_score),
@@ -197,13 +198,13 @@ fn ranked_class<'a>(
             has_capacity: capacity != Capacity::Insufficient,
             has_capacity_with_running_pods: capacity != Capacity::Insufficient
                 || nodes.as_ref().is_some_and(|nodes| {
-                    nodes.has_capacity_with_running_pods(fit.shape.per_node, fit.shape.nodes, replicas.max(1))
+                    nodes.has_capacity_with_running_pods(shape.per_node, shape.nodes, replicas.max(1))
                 }),
             pods_without_room: nodes
                 .as_ref()
-                .map_or(0, |nodes| nodes.pods_without_room(fit.shape.per_node, fit.shape.nodes, replicas.max(1))),
+                .map_or(0, |nodes| nodes.pods_without_room(shape.per_node, shape.nodes, replicas.max(1))),
             unschedulable: match capacity {
-                Capacity::Insufficient => unschedulable_nodes(class, &nodes, fit, replicas),
+                Capacity::Insufficient => unschedulable_nodes(class, &nodes, shape, replicas),
                 Capacity::Sufficient | Capacity::Unknown => None,
             },
         },
@@ -214,17 +215,17 @@ fn ranked_class<'a>(
 fn unschedulable_nodes(
     class: &Class,
     nodes: &EligibleNodes,
-    fit: AcceleratorFit,
+    shape: ReplicaShape,
     replicas: u32,
 ) -> Option<UnschedulableNodes> {
-    let shape = (fit.shape.per_node, fit.shape.nodes, replicas.max(1));
-    nodes.as_ref()?.unschedulable_nodes(class.availability.as_ref()?, shape)
+    let pods = (shape.per_node, shape.nodes, replicas.max(1));
+    nodes.as_ref()?.unschedulable_nodes(class.availability.as_ref()?, pods)
 }
 
-fn capacity(nodes: &EligibleNodes, fit: AcceleratorFit, replicas: u32) -> Capacity {
+fn capacity(nodes: &EligibleNodes, shape: ReplicaShape, replicas: u32) -> Capacity {
     match nodes {
         None => Capacity::Unknown,
-        Some(nodes) if nodes.has_capacity(fit.shape.per_node, fit.shape.nodes, replicas.max(1)) => Capacity::Sufficient,
+        Some(nodes) if nodes.has_capacity(shape.per_node, shape.nodes, replicas.max(1)) => Capacity::Sufficient,
         Some(_) => Capacity::Insufficient,
     }
 }

@@ -4,8 +4,8 @@ use std::cmp::{Ordering, Reverse};
 
 use super::{RankingKey, compare, rank_reason};
 use crate::demand::{Demand, Model};
+use crate::naming::{self, NamedSize};
 use crate::rank_reason::{RuntimeRankReason, SizeFit};
-use crate::size::SizeRange;
 use crate::supply::{Runtime, Scope, SupportedFormat};
 
 /// The rank keys of a compatible runtime.
@@ -33,7 +33,7 @@ pub(crate) fn runtime_order<'a>(
     RuntimeOrder {
         scope: runtime.scope,
         architecture_unset: format.is_none_or(|format| format.architecture.is_none()),
-        size: size_fit(runtime.size, demand.model.resolved()),
+        size: size_fit(runtime, demand.model.resolved()),
         priority: format.filter(|format| format.auto_select).and_then(|format| format.priority),
         lacks_capacity,
         created: runtime.created.as_deref(),
@@ -110,11 +110,15 @@ pub(crate) fn runtime_rank_reason<'a>(candidate: &RuntimeOrder<'a>, selected: &R
     reason.unwrap_or(RuntimeRankReason::CurrentRetained)
 }
 
-fn size_fit(range: SizeRange, model: Option<&Model>) -> SizeFit {
-    let Some(size) = model.and_then(|model| model.parameters) else { return SizeFit::Unknown };
-    match (range.min, range.max) {
-        (Some(min), Some(max)) => SizeFit::TwoSided(size.abs_diff(min).saturating_add(size.abs_diff(max))),
-        (Some(bound), None) | (None, Some(bound)) => SizeFit::OneSided(size.abs_diff(bound)),
-        (None, None) => SizeFit::Unbounded,
+fn size_fit(runtime: &Runtime, model: Option<&Model>) -> SizeFit {
+    let size = model.and_then(|model| model.parameters);
+    match (runtime.size.min, runtime.size.max, size) {
+        // The size in the name of the model is outside of the range: otherwise the runtime would be rejected.
+        (Some(_), _, Some(size)) | (_, Some(_), Some(size)) if !runtime.size.contains(size) => SizeFit::Unknown,
+        (Some(min), Some(max), Some(size)) => SizeFit::TwoSided(size.abs_diff(min).saturating_add(size.abs_diff(max))),
+        (Some(bound), None, Some(size)) | (None, Some(bound), Some(size)) => SizeFit::OneSided(size.abs_diff(bound)),
+        (None, None, Some(size)) => SizeFit::Unbounded(naming::named_size(&runtime.name, size)),
+        (None, None, None) => SizeFit::Unbounded(NamedSize::Unstated),
+        (_, _, None) => SizeFit::Unknown,
     }
 }

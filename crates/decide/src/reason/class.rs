@@ -6,6 +6,7 @@ use api::Code;
 
 use super::format::{AbbreviatedList, DeclaredValue, Gibibytes, Gigabytes, or_unset};
 use crate::code;
+use crate::fit::StatedCount;
 
 /// Why a class is not eligible for a component. Memory is in bytes.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,6 +79,8 @@ pub enum ClassRejection {
         requested: u32,
         /// Accelerators of the largest node.
         largest: u32,
+        /// What states the number.
+        stated: Option<StatedCount>,
     },
     /// The model needs more memory than the largest shape provides.
     ModelDoesNotFit {
@@ -117,10 +120,10 @@ pub enum ExclusionReason {
 }
 
 /// Reason why a replica cannot have more accelerators.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CountLimit {
-    /// The runtime or the service sets the number.
-    Fixed,
+    /// The manifests set the number.
+    Stated(StatedCount),
     /// The largest node of the class has no more.
     LargestNode,
     /// Partitions of a device cannot be combined.
@@ -208,10 +211,14 @@ impl fmt::Display for ClassRejection {
             Self::PerformanceTooLow { precision, required, offered } => {
                 write!(f, "{required} {precision} TFLOPS are required; the class {}", DeclaredValue(*offered))
             }
-            Self::TooManyPerNode { requested, largest } => {
+            Self::TooManyPerNode { requested, largest, stated } => {
                 let accelerators_are =
                     if *requested == 1 { "accelerator per node is" } else { "accelerators per node are" };
-                write!(f, "{requested} {accelerators_are} requested; the largest node of the class has {largest}")
+                write!(f, "{requested} {accelerators_are} requested")?;
+                if let Some(stated) = stated {
+                    write!(f, " ({stated})")?;
+                }
+                write!(f, "; the largest node of the class has {largest}")
             }
             Self::ModelDoesNotFit { required, per_accelerator, accelerators, limit } => write!(
                 f,
@@ -247,12 +254,12 @@ impl fmt::Display for ExclusionReason {
 
 impl fmt::Display for CountLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Fixed => "the runtime or the service sets the number",
-            Self::LargestNode => "the largest node has no more",
-            Self::Fraction => "partitions of a device cannot be combined",
-            Self::Maximum => "larger numbers are not tried",
-        })
+        match self {
+            Self::Stated(stated) => stated.fmt(f),
+            Self::LargestNode => f.write_str("the largest node has no more"),
+            Self::Fraction => f.write_str("partitions of a device cannot be combined"),
+            Self::Maximum => f.write_str("larger numbers are not tried"),
+        }
     }
 }
 

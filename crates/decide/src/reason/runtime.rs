@@ -79,13 +79,6 @@ pub enum RuntimeRejection {
         /// Range of the runtime.
         range: SizeRange,
     },
-    /// The runtime has no `modelSizeRange`, and its name indicates another size.
-    NamedForAnotherSize {
-        /// Number of parameters of the model.
-        parameters: u64,
-        /// Number of parameters in the runtime's name.
-        size: u64,
-    },
     /// The runtime does not support the protocol.
     ProtocolUnsupported {
         /// Protocol of the service.
@@ -130,7 +123,6 @@ impl RuntimeRejection {
             Self::MissingFields { next, .. } => {
                 u64::from(next.as_ref().map_or(0, |next| Self::stages().saturating_sub(next.stage())))
             }
-            Self::NamedForAnotherSize { parameters, size } => parameters.abs_diff(*size),
             Self::SizeOutOfRange { parameters, range } => {
                 let below = range.min.map_or(0, |min| min.saturating_sub(*parameters));
                 let above = range.max.map_or(0, |max| parameters.saturating_sub(max));
@@ -164,7 +156,7 @@ impl RuntimeRejection {
             Self::ArchitectureMismatch { .. } => code::runtime::ARCHITECTURE_MISMATCH,
             Self::QuantizationMismatch { .. } => code::runtime::QUANTIZATION_MISMATCH,
             Self::PipelineMismatch { .. } => code::runtime::PIPELINE_MISMATCH,
-            Self::SizeOutOfRange { .. } | Self::NamedForAnotherSize { .. } => code::runtime::SIZE_OUT_OF_RANGE,
+            Self::SizeOutOfRange { .. } => code::runtime::SIZE_OUT_OF_RANGE,
             Self::ProtocolUnsupported { .. } => code::runtime::PROTOCOL_UNSUPPORTED,
             Self::AutoSelectDisabled => code::runtime::AUTO_SELECT_DISABLED,
             Self::NoEligibleAccelerator { .. } => code::runtime::NO_ELIGIBLE_ACCELERATOR,
@@ -211,13 +203,6 @@ impl fmt::Display for RuntimeRejection {
             }
             Self::SizeOutOfRange { parameters, range } => {
                 write!(f, "the model has {} parameters; the runtime supports {range}", DisplayCount(*parameters))
-            }
-            Self::NamedForAnotherSize { parameters, size } => {
-                let (parameters, size) = (DisplayCount(*parameters), DisplayCount(*size));
-                write!(
-                    f,
-                    "the model has {parameters} parameters; the runtime has no modelSizeRange and its name indicates {size}"
-                )
             }
             Self::ProtocolUnsupported { required, offered } => {
                 write!(f, "the service requires protocol {required}; the runtime supports {}", AbbreviatedList(offered))

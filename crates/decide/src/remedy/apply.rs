@@ -7,7 +7,9 @@ use crate::code;
 use crate::compatibility::{self, DEFAULT_PROTOCOL};
 use crate::demand::{Capabilities, ComponentDemand, Demand, Model, ModelReference};
 use crate::is_visible;
+use crate::merge::origin::SettingField;
 use crate::nodes::{Availability, ClassNode};
+use crate::parallelism::{Parallelism, StatedSize};
 use crate::reason::{MissingField, ModelField};
 use crate::supply::{Class, Runtime, RuntimeComponent, Supply, SupportedFormat, VersionOperator};
 
@@ -164,7 +166,7 @@ pub(super) fn remove_accelerator_count(demand: &mut Demand, supply: &mut Supply,
         ConstraintSource::Selector | ConstraintSource::Service => {
             demand.components.values_mut().for_each(|component| {
                 component.resources.clear();
-                component.parallelism = None;
+                component.parallelism = Parallelism::default();
                 component.configurations.clear();
             });
         }
@@ -173,7 +175,7 @@ pub(super) fn remove_accelerator_count(demand: &mut Demand, supply: &mut Supply,
             runtime.formats.iter_mut().for_each(|format| format.configurations.clear());
             runtime.components.values_mut().for_each(|component| {
                 component.resources.clear();
-                component.parallelism = None;
+                component.parallelism = Parallelism::default();
                 component.configurations.clear();
             });
             // Classes must still be considered after the configurations are removed, even if only the configurations
@@ -190,19 +192,24 @@ fn set_accelerator_count(
     per_node: u32,
     nodes: u32,
 ) {
-    let (parallelism, nodes) = (Some(per_node.saturating_mul(nodes)), (nodes > 1).then_some(nodes));
+    let (parallelism, nodes) = (tensor_parallelism(per_node.saturating_mul(nodes)), (nodes > 1).then_some(nodes));
     match source {
         ConstraintSource::Selector | ConstraintSource::Service => {
             demand.components.values_mut().for_each(|component| {
-                component.parallelism = parallelism;
+                component.parallelism = parallelism.clone();
                 component.nodes = nodes.or(component.nodes);
             });
         }
         ConstraintSource::Runtime(name) => edit_runtime_components(demand, supply, name, |component| {
-            component.parallelism = parallelism;
+            component.parallelism = parallelism.clone();
             component.nodes = nodes.or(component.nodes);
         }),
     }
+}
+
+fn tensor_parallelism(size: u32) -> Parallelism {
+    let field = Arc::new(SettingField::Flag("--tensor-parallel-size".to_owned()));
+    Parallelism { tensor: Some(StatedSize { size, field, in_script: false }), ..Parallelism::default() }
 }
 
 fn set_nodes(demand: &mut Demand, supply: &mut Supply, source: &ConstraintSource, nodes: u32) {

@@ -155,12 +155,6 @@ fn matching_field(
             },
             multi_node,
         },
-        // A range takes precedence over the size in the name.
-        RuntimeRejection::NamedForAnotherSize { parameters, .. } => RuntimeField::Size {
-            parameters: *parameters,
-            range: SizeRange { min: None, max: Some(*parameters) },
-            multi_node,
-        },
         RuntimeRejection::ProtocolUnsupported { .. } => RuntimeField::Protocol(demand.protocol.clone()),
         _ => return None,
     })

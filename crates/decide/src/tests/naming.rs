@@ -3,25 +3,47 @@
 use rstest::rstest;
 use serde_json::json;
 
+use super::fixture::warning_codes;
 use super::{class, class_code, decide, demand, demand_7b, rejection_code, runtimes};
+use crate::{Demand, Model, ModelReference};
 
-/// A runtime with 14B in its name and no size range is not selected for a 7B model unless the service names it or the
-/// runtime sets a range.
+/// The size in the name of a runtime without a size range only ranks it: the model's size before none before another one.
 #[rstest]
-#[case::other_size("qwen-14b", json!({}), None, "SizeOutOfRange")]
-#[case::same_size("qwen-7b", json!({}), None, "")]
-#[case::no_size("universal", json!({}), None, "")]
-#[case::range_before_name("qwen-14b", json!({"range": {"max": "20B"}}), None, "")]
-#[case::named_by_service("qwen-14b", json!({}), Some("qwen-14b"), "")]
-fn evaluates_size_in_runtime_name(
-    #[case] runtime: &str,
-    #[case] spec: serde_json::Value,
-    #[case] named: Option<&str>,
-    #[case] expected: &str,
-) {
-    let mut demand = demand_7b();
-    demand.runtime = named.map(str::to_owned);
-    assert_eq!(rejection_code(&decide(&demand, &runtimes(&[(runtime, spec)]), None), runtime), expected);
+#[case::same_size_first(&["universal", "qwen-14b", "a-7b"], "a-7b", false)]
+#[case::none_before_another(&["qwen-14b", "universal"], "universal", false)]
+#[case::another(&["qwen-14b"], "qwen-14b", true)]
+// spec: RT-60
+fn ranks_runtimes_by_the_size_in_their_names(#[case] names: &[&str], #[case] expected: &str, #[case] warns: bool) {
+    let runtimes_of = |spec: serde_json::Value| names.iter().map(|name| (*name, spec.clone())).collect::<Vec<_>>();
+    let decision = decide(&demand_7b(), &runtimes(&runtimes_of(json!({}))), None);
+    assert_eq!(decision.runtime.as_ref().unwrap().name, expected);
+    assert_eq!(warning_codes(&decision).contains(&"RuntimeNamedForAnotherSize"), warns);
+    let with_range = decide(&demand_7b(), &runtimes(&runtimes_of(json!({"range": {"max": "20B"}}))), None);
+    assert!(!warning_codes(&with_range).contains(&"RuntimeNamedForAnotherSize"), "a range takes precedence");
+}
+
+/// Returns a demand for a model that states no size.
+fn demand_without_size(model: &str) -> Demand {
+    let mut demand = demand("mistral-7b-instruct", json!({"acceleratorSelector": {"strategy": "cost"}}));
+    let spec = serde_json::from_value(json!({"modelFormat": {"name": "safetensors"}})).unwrap();
+    demand.model = ModelReference::Resolved(Model::from_api(model, &spec).unwrap());
+    demand
+}
+
+/// A model that states no size takes the one in its own name, which ranks runtimes but rejects none.
+#[rstest]
+#[case::in_range("chat-7b", "a", "ModelSizeInferred")]
+#[case::out_of_range("chat-70b", "z", "ModelSizeInferred")]
+#[case::unknown("chat", "z", "ModelSizeUnstated")]
+// spec: RT-60
+fn size_in_the_name_of_the_model_is_a_hint(#[case] model: &str, #[case] expected: &str, #[case] warning: &str) {
+    let mut supply = runtimes(&[("a", json!({"range": {"max": "8B"}})), ("z", json!({}))]);
+    let spec = json!({"vendor": "nvidia", "capabilities": {"memoryGB": "80Gi"}});
+    supply.classes = vec![class(&json!({"metadata": {"name": "big"}, "spec": spec}), None).into()];
+    let decision = decide(&demand_without_size(model), &supply, None);
+    assert_eq!(decision.runtime.as_ref().unwrap().name, expected);
+    assert_eq!(warning_codes(&decision).iter().find(|code| code.starts_with("ModelSize")), Some(&warning));
+    assert_eq!(rejection_code(&decision, "a"), "");
 }
 
 #[test]

@@ -467,10 +467,14 @@ fn fixture_with_four_free(runtime: &str, replicas: u32) -> fixture::Fixture {
 
 /// A count that no node provides is rejected; the remedy proposes a count that a node provides.
 #[rstest]
-#[case::by_flag("runner: {args: [--tp-size=16]}", "in the service")]
-#[case::by_resources("runner: {resources: {limits: {nvidia.com/gpu: 16}}}", "in the service")]
-#[case::in_the_runtime("", "in runtime srt")]
-fn proposes_count_that_a_node_provides(#[case] engine: &str, #[case] path: &str) {
+#[case::by_flag("runner: {args: [--tp-size=16]}", "in the service", "the service sets --tp-size to 16")]
+#[case::by_resources(
+    "runner: {resources: {limits: {nvidia.com/gpu: 16}}}",
+    "in the service",
+    "the service sets nvidia.com/gpu to 16"
+)]
+#[case::in_the_runtime("", "in runtime srt", "the runtime sets --tp to 16")]
+fn proposes_count_that_a_node_provides(#[case] engine: &str, #[case] path: &str, #[case] stated: &str) {
     let service = SERVICE.replace("model: {name: m}", &format!("model: {{name: m}}, engine: {{{engine}}}"));
     let runner = if engine.is_empty() { "runner: {image: i, args: [--tp=16]}" } else { "runner: {image: i}" };
     let runtime = RUNTIME.replace("runner: {image: i}", runner);
@@ -483,7 +487,9 @@ fn proposes_count_that_a_node_provides(#[case] engine: &str, #[case] path: &str)
         .collect();
     assert_eq!(
         classes[0],
-        "nvidia-a100-40gb TooManyPerNode: 16 accelerators per node are requested; the largest node of the class has 8"
+        format!(
+            "nvidia-a100-40gb TooManyPerNode: 16 accelerators per node are requested ({stated}); the largest node of the class has 8"
+        )
     );
     let remedies = remedies_for(MODEL, &runtime, &service, NODES);
     assert!(remedies[0].starts_with(&format!("request 8 accelerators per node {path} (")), "{remedies:#?}");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use api::ome::{InferenceService, ServingRuntimeSpec};
 use api::{Document, Finding};
-use decide::{ACCELERATOR_RESOURCES, AcceleratorRequest, Component, Demand, Runtime, Scope};
+use decide::{ACCELERATOR_RESOURCES, AcceleratorRequest, Component, Demand, Parallelism, Runtime, Scope};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ fn validate_runtime(object: &Value) -> Vec<Finding> {
         let nodes = nodes(component_spec.nodes, component_spec.multi_node)?;
         mismatch_finding(
             &format!("spec.{}Config", component.as_str()),
-            component_spec.parallelism,
+            &component_spec.parallelism,
             &component_spec.resources,
             nodes,
         )
@@ -39,7 +39,7 @@ fn validate_service(object: &Value) -> Vec<Finding> {
         let nodes = nodes(component_spec.nodes, component_spec.multi_node)?;
         mismatch_finding(
             &format!("spec.{}", component.as_str()),
-            component_spec.parallelism,
+            &component_spec.parallelism,
             &component_spec.resources,
             nodes,
         )
@@ -54,13 +54,15 @@ fn nodes(node_count: Option<u32>, is_multi_node: bool) -> Option<u32> {
 
 fn mismatch_finding(
     path: &str,
-    parallelism: Option<u32>,
+    parallelism: &Parallelism,
     resources: &BTreeMap<String, u32>,
     nodes: u32,
 ) -> Option<Finding> {
     let accelerators =
         resources.iter().filter(|(name, count)| ACCELERATOR_RESOURCES.contains(&name.as_str()) && **count > 0);
-    let accelerator_request = AcceleratorRequest { parallelism, per_node: accelerators.map(|(_, count)| *count).max() };
+    let per_node = accelerators.map(|(_, count)| *count).max();
+    let accelerator_request =
+        AcceleratorRequest { parallelism: parallelism.clone(), per_node, ..AcceleratorRequest::default() };
     let (parallelism, requested) = accelerator_request.mismatch(nodes)?;
     let noun = if parallelism == 1 { "accelerator" } else { "accelerators" };
     let message =

@@ -106,7 +106,7 @@ async fn lost_accelerator_stops_nothing_and_is_counted() {
 
     cluster.server.create(OME_SERVICES, service("more", 8)).unwrap();
     let message = wait_for_message(&cluster, "more", "TooManyPerNode").await;
-    let expected = "h100 TooManyPerNode: 8 accelerators per node are requested; the largest node of the class has 7";
+    let expected = "h100 TooManyPerNode: 8 accelerators per node are requested (the service sets nvidia.com/gpu to 8); the largest node of the class has 7";
     assert!(message.contains(expected), "{message}");
     cluster.test_cluster.wait_until_idle().await;
     assert_eq!(pods(&cluster.server), pods_before);

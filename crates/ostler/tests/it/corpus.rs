@@ -47,16 +47,16 @@ fn models_select_runtimes() {
 /// Plans models that have no manifest in the corpus and belong to a family with few runtimes.
 #[test]
 #[ignore = "needs the corpus: cargo xtask test --with corpus"]
-fn large_models_do_not_select_small_runtimes() {
+fn models_prefer_runtimes_named_for_their_size() {
     let sizes = ["7.6B", "14.8B", "32.8B", "72.7B"];
     let manifests: String = sizes.iter().map(|size| qwen_model_and_service(size)).collect();
     let rows: Vec<_> = plan(&manifests, &[]).iter().map(row).collect();
     let rows: Vec<_> = rows.iter().map(|(outcome, name)| format!("{name}: {outcome}")).collect();
     insta::assert_snapshot!(rows.join("\n"), @r"
-    qwen2-5-7-6b-instruct: SizeOutOfRange of srt-deepseek-r1-distill-qwen-14b: the model has 7.6B parameters; the runtime has no modelSizeRange and its name indicates 14B
+    qwen2-5-7-6b-instruct: srt-deepseek-r1-distill-qwen-14b
     qwen2-5-14-8b-instruct: srt-deepseek-r1-distill-qwen-14b
     qwen2-5-32-8b-instruct: srt-deepseek-r1-distill-qwen-32b
-    qwen2-5-72-7b-instruct: SizeOutOfRange of srt-deepseek-r1-distill-qwen-32b: the model has 72.7B parameters; the runtime has no modelSizeRange and its name indicates 32B
+    qwen2-5-72-7b-instruct: srt-deepseek-r1-distill-qwen-32b
     ");
 }
 
@@ -88,8 +88,7 @@ fn formats_select_their_runtime() {
     others.sort();
     others.dedup();
     insta::assert_snapshot!(format!("{matching} of {} select their own runtime\n{}", expected_runtimes.len(), others.join("\n")), @r"
-    51 of 58 select their own runtime
-    srt-deepseek-r1-distill-qwen-32b → srt-deepseek-r1-distill-qwen-14b (ambiguous)
+    52 of 58 select their own runtime
     srt-gpt-oss-20b-grpc → srt-gpt-oss-120b-grpc (ambiguous)
     srt-llama-2-7b → srt-llama-2-13b-chat-hf (ambiguous)
     srt-llama-2-7b-chat-hf → srt-llama-2-13b (ambiguous)

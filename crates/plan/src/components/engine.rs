@@ -242,7 +242,7 @@ impl RoleBuilder<'_> {
         }
         pod::substitute_container(container, self.owner, warnings);
         let files = self.model_files();
-        let parallelism = runner::parallelism(container, self.replica_set.accelerators.as_ref(), self.nodes);
+        let parallelism = runner::tensor_parallelism(container, self.replica_set.accelerators.as_ref(), self.nodes);
         let variables = [
             ("MODEL_PATH", files.map(|files| files.path)),
             ("INFERENCESERVICE_NAME", Some(self.owner.name.clone())),

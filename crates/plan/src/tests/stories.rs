@@ -126,6 +126,35 @@ fn story_4_merges_node_selectors() {
     assert!(!codes(&plan).contains(&"NodeSelectorOverridden"));
 }
 
+/// The configuration of the runtime for this class is meant for a smaller model.
+#[test]
+fn story_4_model_requires_more_accelerators_than_the_runtime_states() {
+    let service = include_str!("stories/story-4.yaml").split("---").last().unwrap();
+    let plan = plan_manifests(&[CLASSES, MODELS, UNIVERSAL, service]);
+    assert_eq!(code(&plan), (true, "Selected"), "{}", plan.message);
+    assert_eq!(
+        env(&plan, "-engine"),
+        "TENSOR_PARALLEL_SIZE=4 ENABLE_FP8=true GPU_MEMORY_UTILIZATION=0.95 MAX_MODEL_LEN=32768"
+    );
+    assert_eq!(container(&plan, "-engine")["resources"]["limits"]["nvidia.com/gpu"], "4");
+    assert!(codes(&plan).contains(&"AcceleratorsAdded"));
+}
+
+/// Flags of the runtime keep their form; the rest of the accelerators is left to tensor parallelism.
+#[rstest]
+#[case::flag("[--tp-size, \"1\", --pp-size, \"2\"]", "--tp-size 2 --pp-size 2")]
+#[case::variable("[--tp=$(PARALLELISM_SIZE), --pp=2]", "--tp=$(PARALLELISM_SIZE) --pp=2")]
+fn tensor_parallelism_uses_the_accelerators_of_a_stage(#[case] runtime_args: &str, #[case] expect: &str) {
+    let runtime = format!(
+        "{{apiVersion: ome.io/v1beta1, kind: ClusterServingRuntime, metadata: {{name: r}}, spec: {{supportedModelFormats: [{{modelFormat: {{name: safetensors}}, autoSelect: true}}], acceleratorRequirements: {{requiredCapabilities: {{features: [tensor-cores]}}}}, engineConfig: {{runner: {{image: i, args: {runtime_args}}}}}}}}}"
+    );
+    let plan = plan_manifests(&[CLASSES, MODELS, &runtime, &service_with_class("nvidia-h100-80gb", "llama-70b", "r")]);
+    assert_eq!(args(&plan), expect, "{}", plan.message);
+    assert_eq!(container(&plan, "-engine")["resources"]["limits"]["nvidia.com/gpu"], "4");
+    assert_eq!(variable(&plan, "PARALLELISM_SIZE"), "2");
+    assert!(!codes(&plan).contains(&"ParallelismMismatch"));
+}
+
 // spec: ACC-107
 // spec: ACC-123
 #[test]
@@ -249,6 +278,17 @@ fn story_8_custom_command_is_unchanged() {
     let product = &template(&plan, "-engine")["spec"]["nodeSelector"]["nvidia.com/gpu.product"];
     assert_eq!(product, "NVIDIA-H100-80GB-HBM3");
     assert!(codes(&plan).contains(&"AcceleratorArgsNotApplied"));
+}
+
+/// The number of accelerators in the user's script is more than a node has.
+#[test]
+fn story_8_custom_command_uses_what_a_node_has() {
+    let node = node("n", "NVIDIA-H100-80GB-HBM3");
+    let plan = plan_manifests(&[CLASSES, include_str!("stories/story-8-command.yaml"), &node]);
+    assert_eq!(class(&plan), Some("nvidia-h100-80gb"), "{}", plan.message);
+    assert_eq!(container(&plan, "-engine")["resources"]["limits"]["nvidia.com/gpu"], "8");
+    let warning = plan.warnings.iter().find(|warning| warning.code == "ParallelismMismatch").unwrap();
+    assert!(warning.message.contains("16 accelerators, but its Pods request 8"), "{}", warning.message);
 }
 
 // spec: ACC-119

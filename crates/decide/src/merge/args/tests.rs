@@ -184,6 +184,7 @@ fn reports_settings_as_written_by_their_source(#[case] runtime: &str, #[case] se
 
 #[rstest]
 #[case("vllm serve x --tensor-parallel-size=4 --pp 2", Some(8))]
+#[case::pipeline_only("--pp 2", None)]
 #[case("--tp-size 16", Some(16))]
 #[case("--tp-size $(PARALLELISM_SIZE)", None)]
 #[case("--port 80", None)]
@@ -191,8 +192,20 @@ fn reports_settings_as_written_by_their_source(#[case] runtime: &str, #[case] se
 #[case::data_parallel("--tp 2 --dp 4", Some(8))]
 #[case::data_parallel_attention("--tp 8 --dp 8 --enable-dp-attention", Some(8))]
 fn reads_parallelism(#[case] line: &str, #[case] expected: Option<u32>) {
-    assert_eq!(args_parallelism(line.split(' ')), expected);
-    assert_eq!(args_parallelism(["sh", "-c", line]), expected);
+    assert_eq!(args_parallelism(line.split(' ')).accelerators(), expected);
+    let script = args_parallelism(["sh", "-c", &format!("exec {line}")]);
+    assert_eq!(script.accelerators(), expected);
+    assert!(script.stated().all(|size| size.in_script));
+}
+
+#[rstest]
+#[case("--tp-size 1 --port 80", Some("--tp-size 8 --port 80"))]
+#[case("--port 80 -tp=1 --tensor-parallel-size=2", Some("--port 80 -tp=8 --tensor-parallel-size=8"))]
+#[case("--port 80", None)]
+fn replaces_tensor_parallel_size(#[case] line: &str, #[case] expected: Option<&str>) {
+    let mut args: Vec<String> = line.split(' ').map(str::to_owned).collect();
+    assert_eq!(replace_tensor_parallel_size(&mut args, 8), expected.is_some());
+    assert_eq!(args.join(" "), expected.unwrap_or(line));
 }
 
 /// Generates a flag with values. There are few flags with several spellings each, so that sources conflict.
