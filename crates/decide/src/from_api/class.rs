@@ -8,6 +8,9 @@ use crate::inventory::{self, Provenance};
 use crate::nodes::{Availability, ClassNode, Discovery};
 use crate::supply::{Class, ClassResource, Cost, CostTier};
 
+/// Maximum number of nodes that the status of a class adds to those that it names: more than any cluster has.
+const MAX_NODES: u32 = 10_000;
+
 impl Class {
     /// Converts a class. `availability` contains its nodes; `None` if no node is known.
     ///
@@ -66,12 +69,14 @@ fn is_discovered(class: &AcceleratorClass) -> bool {
 }
 
 impl Availability {
-    /// Returns the nodes from the status of a class, with the totals divided evenly among them.
+    /// Returns the nodes from the status of a class, with the totals divided evenly among them. Anybody may have written the
+    /// status, so that no more than [`MAX_NODES`] nodes are taken from their number.
     #[must_use]
     pub fn from_status(status: &api::ome::AcceleratorClassStatus) -> Self {
         let count = |number: Option<i32>| number.and_then(|number| u32::try_from(number).ok()).unwrap_or(0);
         // The list of names is truncated for large classes.
-        let nodes = u32::try_from(status.nodes.len()).unwrap_or(u32::MAX).max(count(status.available_nodes)).max(1);
+        let available = count(status.available_nodes).min(MAX_NODES);
+        let nodes = u32::try_from(status.nodes.len()).unwrap_or(u32::MAX).max(available).max(1);
         let share = |sum: u32, index: u32| sum / nodes + u32::from(index < sum % nodes);
         let (total, free) = (count(status.total_accelerators), count(status.available_accelerators));
         let node = |(index, name): (u32, &String)| ClassNode {

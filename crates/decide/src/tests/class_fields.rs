@@ -15,6 +15,18 @@ fn class_with_discovery(discovery: Value) -> Class {
     class(&json!({"metadata": {"name": "c"}, "spec": spec}), None)
 }
 
+/// Anybody may write the status.
+#[rstest]
+#[case::none(0, 1, 2)]
+#[case::more_than_named(1_000, 1_000, 1_000)]
+#[case::more_than_any_cluster_has(i32::MAX, 10_000, i32::MAX as u32)]
+fn number_of_nodes_in_a_status_is_limited(#[case] nodes: i32, #[case] expected: usize, #[case] accelerators: u32) {
+    let status = json!({"nodes": ["a"], "availableNodes": nodes, "totalAccelerators": accelerators});
+    let availability = Availability::from_status(&serde_json::from_value(status).unwrap());
+    assert_eq!(availability.nodes.len(), expected);
+    assert_eq!(availability.nodes.iter().map(|node| node.total).sum::<u32>(), accelerators);
+}
+
 fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
