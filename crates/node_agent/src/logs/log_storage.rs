@@ -52,12 +52,20 @@ pub(super) struct RingBuffer {
 /// Records in rotated files.
 #[derive(Debug)]
 pub(super) struct RotatedFiles {
+    files: LogFiles,
+    /// The last file, which lines are written to.
+    file: File,
+}
+
+/// The files of a log at one moment. They are read without holding up the writer; a file that was removed since is skipped.
+#[derive(Debug, Clone)]
+pub(super) struct LogFiles {
     dir: PathBuf,
     /// Number of the container run, which is part of the file names.
     run: u64,
-    /// The file that lines are written to; `current` is its number, and `size` its size in bytes.
-    file: File,
+    /// Number of the last file.
     current: u64,
+    /// Size of the last file in bytes.
     size: u64,
     /// Number of lines that end in each existing file, oldest first.
     lines: VecDeque<u64>,
@@ -87,7 +95,7 @@ impl LogStorage {
             Self::Memory(ring) => ring.push(record),
             Self::Files(files) => {
                 if let Err(error) = files.push(&record) {
-                    tracing::warn!(dir = %files.dir.display(), %error, "failed to write a log line of a container");
+                    tracing::warn!(dir = %files.files.dir.display(), %error, "failed to write a log line of a container");
                 }
             }
         }
@@ -95,10 +103,17 @@ impl LogStorage {
 
     /// Returns the position before the last `tail` lines, or before the first line.
     pub(super) fn start_position(&self, tail: Option<usize>) -> Position {
-        let tail = tail.and_then(|tail| u64::try_from(tail).ok()).unwrap_or(u64::MAX);
         match self {
-            Self::Memory(ring) => ring.start_position(tail),
-            Self::Files(files) => files.start_position(tail),
+            Self::Memory(ring) => ring.start_position(line_count(tail)),
+            Self::Files(files) => files.files.start_position(tail),
+        }
+    }
+
+    /// Returns the files of the log; `None` if it is in memory.
+    pub(super) fn files(&self) -> Option<LogFiles> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Files(files) => Some(files.files.clone()),
         }
     }
 
@@ -106,13 +121,13 @@ impl LogStorage {
     pub(super) fn read(&self, from: Position) -> (Vec<LogRecord>, Position) {
         match self {
             Self::Memory(ring) => ring.read(from),
-            Self::Files(files) => files.read(from),
+            Self::Files(files) => files.files.read(from),
         }
     }
 
     /// Removes the files.
     pub(super) fn remove(&self) {
-        if let Self::Files(files) = self {
+        if let Self::Files(RotatedFiles { files, .. }) = self {
             for number in files.oldest_number()..=files.current {
                 // The file may already have been removed.
                 let _ = fs::remove_file(files.path(number));
@@ -176,7 +191,8 @@ impl RotatedFiles {
     pub(super) fn create(dir: &Path, run: u64) -> io::Result<Self> {
         create_private_dir(dir)?;
         let file = open(&path(dir, run, 0))?;
-        Ok(Self { dir: dir.to_owned(), run, file, current: 0, size: 0, lines: VecDeque::from([0]) })
+        let files = LogFiles { dir: dir.to_owned(), run, current: 0, size: 0, lines: VecDeque::from([0]) };
+        Ok(Self { files, file })
     }
 
     /// Opens the log of the last container run in the directory and removes the logs of earlier runs. Returns `None`
@@ -203,22 +219,22 @@ impl RotatedFiles {
             size = bytes.len() as u64;
         }
         let file = open(&path(dir, run, current))?;
-        Ok(Some(Self { dir: dir.to_owned(), run, file, current, size, lines }))
+        Ok(Some(Self { files: LogFiles { dir: dir.to_owned(), run, current, size, lines }, file }))
     }
 
     /// Returns the number of the container run.
     pub(super) fn run(&self) -> u64 {
-        self.run
+        self.files.run
     }
 
     fn push(&mut self, record: &LogRecord) -> io::Result<()> {
         let bytes = record.encode();
-        if self.size + bytes.len() as u64 > MAX_FILE_BYTES {
+        if self.files.size + bytes.len() as u64 > MAX_FILE_BYTES {
             self.rotate()?;
         }
         self.file.write_all(&bytes)?;
-        self.size += bytes.len() as u64;
-        if let Some(last) = self.lines.back_mut().filter(|_| record.tag == LogTag::Full) {
+        self.files.size += bytes.len() as u64;
+        if let Some(last) = self.files.lines.back_mut().filter(|_| record.tag == LogTag::Full) {
             *last += 1;
         }
         Ok(())
@@ -226,27 +242,25 @@ impl RotatedFiles {
 
     /// Starts a new file and removes the oldest file if the maximum number of files is exceeded.
     fn rotate(&mut self) -> io::Result<()> {
-        self.file = open(&self.path(self.current + 1))?;
-        self.current += 1;
-        self.size = 0;
-        self.lines.push_back(0);
-        while self.lines.len() > MAX_FILES {
-            fs::remove_file(self.path(self.oldest_number()))?;
-            self.lines.pop_front();
+        let files = &mut self.files;
+        self.file = open(&files.path(files.current + 1))?;
+        files.current += 1;
+        files.size = 0;
+        files.lines.push_back(0);
+        while files.lines.len() > MAX_FILES {
+            fs::remove_file(files.path(files.oldest_number()))?;
+            files.lines.pop_front();
         }
         Ok(())
     }
+}
 
-    /// Returns the number of the oldest file.
-    fn oldest_number(&self) -> u64 {
-        self.current + 1 - self.lines.len() as u64
-    }
+// === impl LogFiles ===
 
-    fn path(&self, number: u64) -> PathBuf {
-        path(&self.dir, self.run, number)
-    }
-
-    fn start_position(&self, tail: u64) -> Position {
+impl LogFiles {
+    /// Returns the position before the last `tail` lines, or before the first line.
+    pub(super) fn start_position(&self, tail: Option<usize>) -> Position {
+        let tail = line_count(tail);
         if tail == 0 {
             return Position { file: self.current, offset: self.size };
         }
@@ -272,7 +286,17 @@ impl RotatedFiles {
         position
     }
 
-    fn read(&self, from: Position) -> (Vec<LogRecord>, Position) {
+    /// Returns the number of the oldest file.
+    fn oldest_number(&self) -> u64 {
+        self.current + 1 - self.lines.len() as u64
+    }
+
+    fn path(&self, number: u64) -> PathBuf {
+        path(&self.dir, self.run, number)
+    }
+
+    /// Returns the next records after `from` (none at the end of the log) and the position after them.
+    pub(super) fn read(&self, from: Position) -> (Vec<LogRecord>, Position) {
         let mut position = from;
         if position.file < self.oldest_number() {
             position = Position { file: self.oldest_number(), offset: 0 };
@@ -297,6 +321,11 @@ impl RotatedFiles {
         file.take(CHUNK_SIZE as u64).read_to_end(&mut chunk)?;
         Ok(chunk)
     }
+}
+
+/// Returns the number of lines to return, for `None` more than any log has.
+fn line_count(tail: Option<usize>) -> u64 {
+    tail.and_then(|tail| u64::try_from(tail).ok()).unwrap_or(u64::MAX)
 }
 
 /// Skips the records of the first `number` lines, or all complete records if the chunk has fewer lines.
@@ -381,7 +410,7 @@ mod tests {
             }
         }
         let reopened = RotatedFiles::open_last_run(&parent_dir.path().join("logs")).unwrap().unwrap();
-        assert_eq!(reopened.lines.iter().sum::<u64>(), 4);
+        assert_eq!(reopened.files.lines.iter().sum::<u64>(), 4);
     }
 
     #[test]

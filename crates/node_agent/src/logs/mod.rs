@@ -188,6 +188,8 @@ fn pod_uid(name: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use futures::StreamExt;
 
     use super::*;
@@ -278,6 +280,29 @@ mod tests {
         check_tail_follow_and_previous(&logs).await;
         let entries: Vec<_> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(entries, ["unrelated"], "only logs of deleted Pods are removed");
+    }
+
+    /// The file of the log is a pipe without a writer: opening it blocks.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn reading_files_occupies_neither_the_async_worker_nor_the_writer() {
+        const TIMEOUT: Duration = Duration::from_secs(600);
+        let temp_dir = tempfile::tempdir().unwrap();
+        let logs = ContainerLogs::new(Some(temp_dir.path().to_owned()), Arc::new(SystemClock), &BTreeSet::new());
+        logs.add_pod("n", "p", "1", &["c".to_owned()]);
+        let log = logs.start_container("n", "p", "c");
+        log.write_line("first");
+        let file = temp_dir.path().join("n_p_1/c/0.0.log");
+        fs::remove_file(&file).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+        let reader = tokio::spawn(text(logs.open("n", "p", PodLogOptions::default()).unwrap()));
+        let others = async {
+            tokio::spawn(async {}).await.unwrap();
+            tokio::task::spawn_blocking(move || log.write_line("second")).await.unwrap();
+        };
+        tokio::time::timeout(TIMEOUT, others).await.expect("the worker or the writer is blocked");
+        // The reader opens the pipe.
+        tokio::task::spawn_blocking(move || fs::write(file, "")).await.unwrap().unwrap();
+        reader.await.unwrap();
     }
 
     #[tokio::test]

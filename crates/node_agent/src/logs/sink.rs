@@ -6,6 +6,7 @@ use apiserver::ports::{Clock, PodLogOptions, SystemClock};
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
 use tokio::sync::Notify;
+use tokio::task::spawn_blocking;
 
 use super::log_storage::{LogStorage, Position, RingBuffer};
 use super::record::{LogRecord, LogTag};
@@ -31,7 +32,8 @@ struct SinkState {
 /// One reader of the log, such as a `kubectl logs` request.
 struct Reader {
     sink: LogSink,
-    position: Position,
+    /// `None` before the first read.
+    position: Option<Position>,
     options: PodLogOptions,
     /// Number of bytes that may still be returned (`limitBytes`).
     remaining: usize,
@@ -129,9 +131,8 @@ impl LogSink {
 
     /// Returns the selected lines; with `follow` also new lines until the container terminates.
     pub(super) fn stream(&self, options: PodLogOptions) -> BoxStream<'static, Bytes> {
-        let position = self.state().storage.start_position(options.tail_lines);
         let remaining = options.limit_bytes.unwrap_or(usize::MAX);
-        let reader = Reader { sink: self.clone(), position, options, remaining, is_line_start: true };
+        let reader = Reader { sink: self.clone(), position: None, options, remaining, is_line_start: true };
         stream::unfold(reader, |mut reader| async move {
             let batch = reader.next().await?;
             Some((stream::iter(batch), reader))
@@ -155,12 +156,7 @@ impl Reader {
             let changed = shared.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            let (records, closed) = {
-                let state = self.sink.state();
-                let (records, next) = state.storage.read(self.position);
-                self.position = next;
-                (records, state.closed)
-            };
+            let (records, closed) = self.read().await;
             if self.remaining == 0 {
                 return None;
             }
@@ -171,6 +167,31 @@ impl Reader {
                 return None;
             }
             changed.await;
+        }
+    }
+
+    /// Reads the next records. Returns them, and whether the log was complete before. Files are read on a blocking thread and
+    /// without the lock of the log: a request may select a few lines of 50 MiB.
+    async fn read(&mut self) -> (Vec<LogRecord>, bool) {
+        let (position, tail) = (self.position, self.options.tail_lines);
+        let (files, closed) = {
+            let state = self.sink.state();
+            let Some(files) = state.storage.files() else {
+                let position = position.unwrap_or_else(|| state.storage.start_position(tail));
+                let (records, next) = state.storage.read(position);
+                self.position = Some(next);
+                return (records, state.closed);
+            };
+            (files, state.closed)
+        };
+        let read = move || files.read(position.unwrap_or_else(|| files.start_position(tail)));
+        match spawn_blocking(read).await {
+            Ok((records, next)) => {
+                self.position = Some(next);
+                (records, closed)
+            }
+            // The runtime shuts down.
+            Err(_) => (Vec::new(), true),
         }
     }
 
