@@ -178,17 +178,13 @@ impl LeaderElector {
     /// Writes `spec` over the observed version of the Lease.
     async fn write(&self, observed: &mut ObservedLease, spec: &Value) -> Result<(), Error> {
         let params = PostParams::default();
-        let version = observed.resource_version();
-        let mut object = json!({"apiVersion": LEASE.api_version(), "kind": LEASE.kind, "spec": spec,
-            "metadata": {"namespace": self.namespace, "name": self.name}});
-        if let Some(version) = version {
-            object["metadata"]["resourceVersion"] = version.into();
-        }
+        let object = json!({"apiVersion": LEASE.api_version(), "kind": LEASE.kind, "spec": spec,
+            "metadata": observed.metadata(&self.namespace, &self.name)});
         let typed: DynamicObject = serde_json::from_value(object)
             .map_err(|error| self.request_error("write", kube::Error::SerdeError(error)))?;
-        let response = match version {
-            Some(_) => self.api().replace(&self.name, &params, &typed).await,
-            None => self.api().create(&params, &typed).await,
+        let response = match observed.exists() {
+            true => self.api().replace(&self.name, &params, &typed).await,
+            false => self.api().create(&params, &typed).await,
         };
         let written = response.map_err(|source| self.request_error("write", source))?;
         observed.observe(serde_json::to_value(written).ok().as_ref(), Instant::now());

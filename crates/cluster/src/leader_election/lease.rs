@@ -17,6 +17,8 @@ pub(super) struct ObservedLease {
     exists: bool,
     /// Last observed resource version.
     resource_version: String,
+    /// Labels and annotations of the observed Lease, which writes retain.
+    user_metadata: Value,
     /// The last observed `spec`. That of a deleted Lease is retained, since its holder may not have noticed the deletion.
     spec: Value,
     /// When `resource_version` was first observed, by the monotonic clock of this candidate.
@@ -45,6 +47,9 @@ impl ObservedLease {
             self.observed_at = Some(now);
             self.resource_version = resource_version.to_owned();
             self.spec = lease["spec"].clone();
+            let metadata = |field: &str| lease["metadata"][field].clone();
+            self.user_metadata = json!({"labels": metadata("labels"), "annotations": metadata("annotations"),
+                "ownerReferences": metadata("ownerReferences"), "finalizers": metadata("finalizers")});
         }
     }
 
@@ -83,9 +88,20 @@ impl ObservedLease {
         self.spec["holderIdentity"].as_str().unwrap_or_default()
     }
 
-    /// Returns the resource version to replace, or `None` if the Lease does not exist.
-    pub(super) fn resource_version(&self) -> Option<&str> {
-        self.exists.then_some(&*self.resource_version)
+    /// Returns whether the Lease exists.
+    pub(super) fn exists(&self) -> bool {
+        self.exists
+    }
+
+    /// Returns the metadata of the Lease to write: of a new one, or of the observed one with the version to replace.
+    pub(super) fn metadata(&self, namespace: &str, name: &str) -> Value {
+        let mut metadata = if self.exists { self.user_metadata.clone() } else { json!({}) };
+        metadata["namespace"] = namespace.into();
+        metadata["name"] = name.into();
+        if self.exists {
+            metadata["resourceVersion"] = self.resource_version.as_str().into();
+        }
+        metadata
     }
 
     /// Returns whether the holder has not renewed the Lease for the `leaseDurationSeconds` that it set.
@@ -109,6 +125,20 @@ fn different_time(time: Timestamp, previous: &Value) -> String {
 mod tests {
     use super::*;
     use rstest::rstest;
+
+    #[test]
+    fn writes_retain_the_metadata_of_users() {
+        let mut observed = ObservedLease::default();
+        assert_eq!(observed.metadata("ns", "l"), json!({"namespace": "ns", "name": "l"}));
+        let mut live = lease("other", 1);
+        live["metadata"]["labels"] = json!({"team": "a"});
+        live["metadata"]["uid"] = "1".into();
+        observed.observe(Some(&live), Instant::now());
+        let metadata = observed.metadata("ns", "l");
+        assert_eq!((&metadata["labels"], &metadata["resourceVersion"]), (&json!({"team": "a"}), &json!("1")));
+        observed.observe(None, Instant::now());
+        assert_eq!(observed.metadata("ns", "l"), json!({"namespace": "ns", "name": "l"}));
+    }
 
     fn timestamp(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
