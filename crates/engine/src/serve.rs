@@ -7,7 +7,7 @@ use axum::{
     body::Body,
     http::{Response, StatusCode},
 };
-use http_server::WriteTimeout;
+use http_server::{Connections, Overload, WriteTimeout};
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -15,8 +15,7 @@ use hyper_util::{
 };
 use tokio::{
     net::{TcpListener, TcpStream},
-    task::JoinSet,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -65,28 +64,12 @@ pub async fn serve(
         router: router(config, memory),
     };
     let handler = Arc::new(handler);
-    // Dropping the set on return aborts open connections.
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => break,
-            Some(_) = connections.join_next() => {}
-            accepted = listener.accept(), if connections.len() < max_connections => match accepted {
-                Ok((stream, _)) => {
-                    let handler = Arc::clone(&handler);
-                    connections.spawn(handler.handle(stream, stop.clone()));
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "failed to accept a connection");
-                    // Out of file descriptors: wait for other connections to close.
-                    sleep(Duration::from_millis(10)).await;
-                }
-            }
-        }
-    }
+    let connections = Connections::accept(&listener, max_connections, Overload::Wait, &stop, |stream| {
+        Arc::clone(&handler).handle(stream, stop.clone())
+    })
+    .await;
     drop(listener);
-    let completed = async { while connections.join_next().await.is_some() {} };
-    timeout(shutdown_timeout, completed).await.ok();
+    connections.drain(shutdown_timeout).await;
     Ok(())
 }
 
