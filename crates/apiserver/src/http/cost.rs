@@ -141,13 +141,18 @@ impl Work {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::thread::{self, ThreadId};
+
+    use axum::body::Body;
     use bytes::Bytes;
     use rstest::rstest;
     use serde_json::{Value, json};
+    use tower::ServiceExt as _;
 
     use super::*;
     use crate::http::path::RequestPath;
-    use crate::ports::ServerPorts;
+    use crate::ports::{Admission, AdmissionRequest, AdmissionResponse, ServerPorts};
 
     #[rstest]
     #[case::small_object(Work::Read { bytes: 100 }, false)]
@@ -219,5 +224,45 @@ mod tests {
         let request = http::Request::builder().method(method).header("Content-Type", "application/json");
         let request = ApiRequest::read(&request.body(()).unwrap(), Bytes::from_static(body.as_bytes()), "").unwrap();
         assert_eq!(is_expensive(&server, &target, &request), expected);
+    }
+
+    /// Records the threads that handle writes.
+    #[derive(Default)]
+    struct WritingThreads(Mutex<Vec<ThreadId>>);
+
+    impl Admission for WritingThreads {
+        fn review(&self, _: &AdmissionRequest<'_>) -> AdmissionResponse {
+            self.0.lock().unwrap().push(thread::current().id());
+            AdmissionResponse { allowed: true, ..AdmissionResponse::default() }
+        }
+    }
+
+    #[rstest]
+    #[case::small("POST", "configmaps", json!({"metadata": {"name": "new"}}), true)]
+    #[case::large("POST", "configmaps", json!({"metadata": {"name": "new"}, "data": {"a": "x".repeat(LARGE_OBJECT)}}), false)]
+    #[case::deletion("DELETE", "configmaps/existing", json!({}), false)]
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn expensive_requests_leave_the_async_worker(
+        #[case] method: &str,
+        #[case] path: &str,
+        #[case] body: Value,
+        #[case] on_worker: bool,
+    ) {
+        let threads = Arc::<WritingThreads>::default();
+        let ports = ServerPorts { admission: Arc::<WritingThreads>::clone(&threads), ..ServerPorts::default() };
+        let server = Server::new(&ports);
+        let existing = json!({"metadata": {"namespace": "default", "name": "existing"}});
+        server.create("configmaps", existing).unwrap();
+        threads.0.lock().unwrap().clear();
+        let request = http::Request::builder().method(method).uri(format!("/api/v1/namespaces/default/{path}"));
+        let request = request.header("Content-Type", "application/json").body(Body::from(body.to_string())).unwrap();
+        let handled = tokio::spawn(async move {
+            let response = crate::router(&server).oneshot(request).await.unwrap();
+            (response.status().is_success(), thread::current().id())
+        });
+        let (is_success, worker) = handled.await.unwrap();
+        let threads = threads.0.lock().unwrap();
+        assert!(is_success && !threads.is_empty());
+        assert_eq!(threads.iter().any(|thread| *thread == worker), on_worker);
     }
 }
