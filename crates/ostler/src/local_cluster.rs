@@ -191,11 +191,13 @@ fn delete_removed_nodes(server: &embedded::Server, node_names: &BTreeSet<String>
 }
 
 /// Returns whether an earlier start registered the simulated node. A user's copy has the same annotation, but another field
-/// manager.
+/// manager; a copy under another name with the field managers has another hostname.
 fn is_simulated_by_ostler(node: &Value) -> bool {
+    let metadata = &node["metadata"];
     let field = format!("f:{}", node_groups::SIMULATED_ANNOTATION);
     let mut entries = node["metadata"]["managedFields"].as_array().into_iter().flatten();
-    node["metadata"]["annotations"][node_groups::SIMULATED_ANNOTATION] == "true"
+    metadata["annotations"][node_groups::SIMULATED_ANNOTATION] == "true"
+        && metadata["labels"]["kubernetes.io/hostname"] == metadata["name"]
         && entries.any(|entry| {
             entry["manager"] == NODE_MANAGER && entry["fieldsV1"]["f:metadata"]["f:annotations"][&field].is_object()
         })
