@@ -40,7 +40,7 @@ pub mod warning {
             "Use the same port for all of them.";
         NODES_NOT_JOINED = "NodesNotJoined": "The commands of leader and workers do not join the nodes of a replica.",
             "Pass the rank and the leader's address to the engine ($(LWS_WORKER_INDEX), $(LWS_LEADER_ADDRESS)), or omit the worker's `command` and `args`.";
-        AUTOSCALER_UNAVAILABLE = "AutoscalerUnavailable": "The requested autoscaling is not available. A fixed number of replicas runs.",
+        AUTOSCALER_UNAVAILABLE = "AutoscalerUnavailable": "The requested autoscaling is not available. The message states the number of replicas instead.",
             "Set a fixed number of replicas, or provide what the message names.";
         PAIR_INCOMPLETE = "PairIncomplete": "The service has a prefiller without a decoder, or a decoder without a prefiller.",
             "Add the missing role, or change the component type to `worker`.";

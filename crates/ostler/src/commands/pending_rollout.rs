@@ -2,13 +2,13 @@
 //! the generation of the service, so its status may be older than the change.
 
 use cluster::{Kind, NamespacedName};
-use operator::{ClusterListing, Options, ServicePreview, kinds, preview_services};
+use operator::{ClusterListing, Options, ServicePreview, WorkloadReason, kinds, preview_services};
 use serde_json::Value;
 
 use super::rollout_change::has_plan;
 use super::target_service::Target;
 use crate::cluster_listing;
-use crate::report::rollout::RolloutPhase;
+use crate::report::rollout::{RolloutPhase, is_too_large};
 
 /// Kinds without which a plan may differ from that of the operator.
 const SUPPLY_KINDS: [Kind; 6] = [
@@ -98,6 +98,9 @@ fn unapplied_plan(phase: RolloutPhase, reason: &str, preview: &ServicePreview) -
         }
         Ok(_) if phase == RolloutPhase::Complete => preview.pending_rollout(),
         Ok(_) if !has_plan(reason) => Some("Waiting for the operator to deploy the service".to_owned()),
+        Ok(plan) if reason == WorkloadReason::Unschedulable.as_str() && !is_too_large(&plan.warnings) => {
+            Some("Waiting for the operator to observe the nodes".to_owned())
+        }
         Ok(_) | Err(_) => None,
     }
 }
@@ -111,6 +114,11 @@ mod tests {
 
     fn planned(feasible: bool, reason: &str) -> Result<ServicePlan, String> {
         Ok(ServicePlan { feasible, reason: reason.to_owned(), message: "m".to_owned(), ..ServicePlan::default() })
+    }
+
+    fn too_large() -> Result<ServicePlan, String> {
+        let warnings = vec![decide::Warning::new(decide::code::warning::TOO_FEW_NODES, "w")];
+        planned(true, "Kept").map(|plan| ServicePlan { warnings, ..plan })
     }
 
     /// Columns: phase and reason in the status, the current plan, what the operator has not done yet.
@@ -137,6 +145,13 @@ mod tests {
         Some("Waiting for the operator to report: m")
     )]
     #[case::class_filled_up(RolloutPhase::Degraded, "Unschedulable", planned(false, "NoEligibleAccelerator"), None)]
+    #[case::too_few_nodes(RolloutPhase::Failed, "Unschedulable", too_large(), None)]
+    #[case::node_added(
+        RolloutPhase::Failed,
+        "Unschedulable",
+        planned(true, "Kept"),
+        Some("Waiting for the operator to observe the nodes")
+    )]
     #[case::invalid_service(RolloutPhase::Failed, "InvalidSpec", Err("spec.model: …".to_owned()), None)]
     fn phase_is_confirmed_by_the_plan(
         #[case] phase: RolloutPhase,

@@ -2,7 +2,7 @@
 
 use cluster::{ConditionStatus, metadata_field};
 use jiff::Timestamp;
-use operator::{ConditionReason, revision_content, revision_number};
+use operator::{ConditionReason, WorkloadReason, revision_content, revision_number};
 use plan::DecisionRecord;
 use serde_json::Value;
 
@@ -42,6 +42,8 @@ pub(super) enum Remedy {
     RevertRuntime,
     /// Rename the service or delete an object of another owner.
     ResolveNameConflict,
+    /// Free accelerators, add nodes or make the service smaller.
+    FindCapacity,
     /// Correct the service or its runtime.
     Correct,
 }
@@ -77,6 +79,7 @@ impl FailedRollout<'_> {
             RolloutChange::Spec if self.is_undo_deployable && !self.is_rolled_out && !self.precedes_revision() => {
                 Remedy::Undo
             }
+            _ if self.ready["reason"] == WorkloadReason::Unschedulable.as_str() => Remedy::FindCapacity,
             RolloutChange::Runtime => Remedy::RevertRuntime,
             RolloutChange::Spec | RolloutChange::Created => Remedy::Correct,
         }
@@ -106,6 +109,7 @@ impl Remedy {
             Self::ResolveNameConflict => {
                 format!("{explain}, and rename the service or delete the object that the message names")
             }
+            Self::FindCapacity => format!("run `ostler explain {title}` to see what would help"),
             Self::Correct => format!("{explain}, and correct the service or its runtime"),
         }
     }
@@ -214,7 +218,10 @@ mod tests {
     #[case::failure_after_the_rollout(&["a", "b"], "ImagePullFailed", 30, (true, true), Remedy::Correct)]
     #[case::previous_spec_has_no_plan(&["a", "b"], "ImagePullFailed", 2, (false, false), Remedy::Correct)]
     #[case::rejected_runtime(&["a", "b", "b"], "ObjectRefused", 3, (false, true), Remedy::RevertRuntime)]
-    #[case::first_revision(&["a"], "Unschedulable", 1, (false, false), Remedy::Correct)]
+    #[case::first_revision(&["a"], "ImagePullFailed", 1, (false, false), Remedy::Correct)]
+    #[case::first_revision_does_not_fit(&["a"], "Unschedulable", 1, (false, false), Remedy::FindCapacity)]
+    #[case::edit_does_not_fit(&["a", "b"], "Unschedulable", 2, (false, true), Remedy::Undo)]
+    #[case::scaled_after_a_runtime_changed(&["a", "a"], "Unschedulable", 2, (true, false), Remedy::FindCapacity)]
     #[case::object_of_others(&["a", "b"], "ObjectNotOurs", 2, (false, false), Remedy::ResolveNameConflict)]
     #[case::edit_that_renames_an_object(&["a", "b"], "ObjectNotOurs", 2, (false, true), Remedy::Undo)]
     #[case::object_of_others_and_a_runtime(&["a", "a"], "ObjectNotOurs", 2, (false, false), Remedy::ResolveNameConflict)]

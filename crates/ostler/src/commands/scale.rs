@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use anyhow::Result;
 use api::MAX_REPLICAS;
+use cluster::kind_and_name;
 use serde_json::{Value, json};
 
 use super::object_reference::{AcceptedObjects, ObjectReference};
@@ -179,7 +180,7 @@ fn scale_role(service: &mut Value, Assignment { role: role_name, replicas }: &As
         return Ok(describe_change(role_name, &old_replicas.to_string(), &replicas.to_string()));
     }
     Err(error_with_hint(
-        format!("the service has no role `{role_name}`"),
+        format!("{} has no role `{role_name}`", kind_and_name(service)),
         format!("available roles: {}", names.join(", ")),
     ))
 }
@@ -193,7 +194,7 @@ fn scale_component(service: &mut Value, Assignment { role: component, replicas }
     let names: Vec<&str> = ["engine", "decoder", "router"].into_iter().filter(|name| exists(name)).collect();
     if !names.contains(&component.as_str()) {
         return Err(error_with_hint(
-            format!("the service has no component `{component}`"),
+            format!("{} has no component `{component}`", kind_and_name(service)),
             format!("available components: {}", names.join(", ")),
         ));
     }
@@ -253,12 +254,13 @@ mod tests {
     use super::*;
 
     fn role_based_service() -> Value {
-        json!({"spec": {"roles": [{"name": "prefill", "componentType": "prefiller"},
+        json!({"kind": "InferenceService", "metadata": {"namespace": "n", "name": "pair"}, "spec": {"roles": [{"name": "prefill", "componentType": "prefiller"},
             {"name": "decode", "componentType": "decoder", "replicas": 2}, {"name": "entry", "componentType": "router"}]}})
     }
 
     fn ome_service(min: i64, max: i64) -> Value {
-        json!({"spec": {"engine": {"minReplicas": min, "maxReplicas": max}}})
+        json!({"kind": "InferenceService", "metadata": {"namespace": "n", "name": "chat"},
+            "spec": {"engine": {"minReplicas": min, "maxReplicas": max}}})
     }
 
     #[rstest]
@@ -266,7 +268,7 @@ mod tests {
     #[case::default_is_one(role_based_service(), "prefill=0", "prefill 1 → 0")]
     #[case::unchanged(role_based_service(), "decode=2", "decode already has 2")]
     #[case::router(role_based_service(), "entry=2", "role entry is a router, which always has 1 replica")]
-    #[case::unknown_role(role_based_service(), "decoder=2", "the service has no role `decoder`")]
+    #[case::unknown_role(role_based_service(), "decoder=2", "InferenceService n/pair has no role `decoder`")]
     #[case::range_of_role(role_based_service(), "decode=1..3", "role decode does not support a range of replicas")]
     #[case::component(json!({"spec": {}}), "engine=2", "engine 1 → 2")]
     #[case::fixed_to_range(ome_service(2, 2), "engine=1..4", "engine 2 → 1..4")]
@@ -281,7 +283,7 @@ mod tests {
         "engine=0..0",
         "engine=0..0 is not supported: without an autoscaler, the component would stay at 0 replicas"
     )]
-    #[case::unknown_component(ome_service(1, 1), "decoder=2", "the service has no component `decoder`")]
+    #[case::unknown_component(ome_service(1, 1), "decoder=2", "InferenceService n/chat has no component `decoder`")]
     fn describes_changes_and_errors(#[case] mut service: Value, #[case] assignment: &str, #[case] expected: &str) {
         let message = scale(&mut service, &assignment.parse().unwrap()).unwrap_or_else(|error| error.to_string());
         assert_eq!(message, expected);

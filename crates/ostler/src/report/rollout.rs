@@ -1,7 +1,9 @@
 //! Renders the status of rollouts, and the changes between revisions.
 
 use cluster::{find_condition, find_current_condition, generation, metadata_field};
+use decide::Warning;
 use operator::{ConditionReason, WorkloadReason, is_rollout_paused, revision_number};
+use plan::DecisionRecord;
 use serde_json::Value;
 
 use super::ready_message::ready_message;
@@ -26,9 +28,10 @@ const TERMINAL_REASONS: [ConditionReason; 10] = [
     ConditionReason::RuntimeUnreadable,
     ConditionReason::ModelUnreadable,
 ];
-/// Reasons of decisions that require a change by the user. A lack of capacity is not among them, since capacity may become
+/// Reasons of decisions that require a change by the user. Decisions do not fail for lack of free capacity, which may become
 /// free.
-const TERMINAL_DECISIONS: [api::Code; 5] = [
+const TERMINAL_DECISIONS: [api::Code; 6] = [
+    decide::code::runtime::NO_ELIGIBLE_ACCELERATOR,
     decide::code::outcome::NO_COMPATIBLE_RUNTIME,
     decide::code::outcome::MODEL_NOT_FOUND,
     decide::code::outcome::MODEL_DISABLED,
@@ -80,7 +83,9 @@ pub(crate) fn progress(service: &Value) -> (RolloutPhase, String) {
             (RolloutPhase::Complete, "successfully rolled out".to_owned())
         }
         () if ready["status"] == "True" => (RolloutPhase::Complete, format!("successfully rolled out: {message}")),
-        () if has_failed || is_terminal(text("reason")) => (RolloutPhase::Failed, format!("rollout failed: {message}")),
+        () if has_failed || is_terminal(text("reason")) || lacks_nodes(service, text("reason")) => {
+            (RolloutPhase::Failed, format!("rollout failed: {message}"))
+        }
         () if is_rollout_paused(service) => (RolloutPhase::Paused, format!("rollout paused: {message}")),
         () if PROGRESSING_REASONS.iter().any(|reason| reason.as_str() == text("reason")) => {
             (RolloutPhase::Progressing, message)
@@ -92,6 +97,17 @@ pub(crate) fn progress(service: &Value) -> (RolloutPhase, String) {
 fn is_terminal(reason: &str) -> bool {
     let mut codes = TERMINAL_DECISIONS.iter().chain(plan::code::error::ALL);
     TERMINAL_REASONS.iter().any(|terminal| terminal.as_str() == reason) || codes.any(|code| code.as_str() == reason)
+}
+
+/// Returns whether the Pods of the service would not fit on its nodes even without other workloads. `reason` is that of `Ready`.
+fn lacks_nodes(service: &Value, reason: &str) -> bool {
+    let record = || DecisionRecord::from_status(&service["status"]);
+    reason == WorkloadReason::Unschedulable.as_str() && record().is_some_and(|record| is_too_large(&record.warnings))
+}
+
+/// Returns whether a service with these warnings requires more accelerators than its nodes have.
+pub(crate) fn is_too_large(warnings: &[Warning]) -> bool {
+    warnings.iter().any(|warning| warning.code == decide::code::warning::TOO_FEW_NODES.as_str())
 }
 
 /// Renders a row per revision, newest last.
@@ -229,6 +245,15 @@ mod tests {
                 {"type": "Ready", "status": status, "reason": reason, "message": "m", "observedGeneration": observed}]}})
     }
 
+    /// Returns a service with a Pod that cannot be scheduled and a warning of its decision.
+    fn unschedulable(code: &str) -> Value {
+        let mut service = service(4, "False", "Unschedulable", "False", false);
+        let warnings = json!([{"code": code, "message": "w"}]);
+        service["status"]["decision"] =
+            json!({"feasible": true, "reason": "Selected", "message": "s", "warnings": warnings});
+        service
+    }
+
     #[rstest]
     #[case::not_observed(
         service(3, "True", "Ready", "False", false),
@@ -243,9 +268,11 @@ mod tests {
     #[case::crashing(service(4, "False", "CrashLoop", "False", false), RolloutPhase::Degraded, "m")]
     #[case::no_eligible_class(
         service(4, "False", "NoEligibleAccelerator", "False", false),
-        RolloutPhase::Degraded,
-        "m"
+        RolloutPhase::Failed,
+        "rollout failed: m"
     )]
+    #[case::waits_for_free_accelerators(unschedulable("NoFreeCapacity"), RolloutPhase::Degraded, "m")]
+    #[case::too_few_nodes(unschedulable("TooFewNodes"), RolloutPhase::Failed, "rollout failed: m")]
     #[case::no_runtime(
         service(4, "False", "NoCompatibleRuntime", "False", false),
         RolloutPhase::Failed,

@@ -58,22 +58,26 @@ fn scales_services_of_both_groups_on_their_class() {
     for (assignment, expected) in [
         ("w=-1", "w cannot have -1 replicas; write a number from 0 to 10000"),
         ("w=1000000", "w cannot have 1000000 replicas; write a number from 0 to 10000"),
-        ("x=1", "the service has no role `x`\nhint: available roles: w"),
+        ("x=1", "InferenceService default/pd has no role `x`\nhint: available roles: w"),
         ("w=1..4", "role w does not support a range of replicas\nhint: write w=N"),
     ] {
         let output = scale(&session, &["fisvc/pd", assignment], 1);
         assert!(output.contains(expected), "{output}");
     }
     let output = scale(&session, &["isvc/chat", "decoder=1"], 1);
-    assert!(output.contains("has no component `decoder`\nhint: available components: engine"), "{output}");
+    assert!(
+        output.contains("InferenceService default/chat has no component `decoder`\nhint: available components: engine"),
+        "{output}"
+    );
     let output = scale(&session, &["isvc/chat", "engine=4..1"], 1);
     assert!(output.contains("the minimum 4 exceeds the maximum 1; write engine=1..4"), "{output}");
 
     assert_eq!(scale(&session, &["isvc/chat", "engine=2"], 0), format!("{chat}: engine 1 → 2\n"));
-    let output = rollout_status(&session, chat, &["--progress-deadline", "5s"], 1);
-    let expected = "Class nvidia-l40s is too small: the engine requires 2 accelerators and its nodes have 1 in total, enough \
+    // No other workload could make room, so there is nothing to wait for.
+    let output = rollout_status(&session, chat, &["--timeout", "10m"], 1);
+    let expected = "rollout failed: Class nvidia-l40s is too small: the engine requires 2 accelerators and its nodes have 1 in total, enough \
         for 1 of 2 Pods when empty; alternatives per replica: 1 × nvidia-h100-80gb for $";
-    assert!(output.contains(expected), "{output}");
+    assert!(output.contains(expected) && output.contains("hint: run `ostler explain "), "{output}");
     let history = run(&session, &mut ostler(&["rollout", "history", chat]), 0);
     assert_eq!(history.lines().count(), 2, "scaling creates no revision: {history}");
     assert_eq!(scale(&session, &["isvc/chat", "engine=1..4"], 0), format!("{chat}: engine 2 → 1..4\n"));
