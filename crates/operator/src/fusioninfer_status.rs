@@ -12,14 +12,15 @@ use decide::Warning;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::service_conditions::render_service_conditions;
+use crate::service_conditions::{ImpliedFields, render_service_conditions};
 use crate::status_report::StatusReport;
 pub(crate) use observations::FusionInferObservations;
 use role_state::RoleState;
 pub(crate) use spec_role::spec_roles;
 
-/// Conditions that are true once a stage is complete.
-const STAGES: [&str; 2] = ["Initialized", "Ready"];
+/// The counts of ready replicas are in `components`. Upstream's conditions have a reason.
+const IMPLIED_FIELDS: ImpliedFields =
+    ImpliedFields { message: &["Initialized", "Ready"], message_if_ready: &["Active", "GangScheduled"], reason: &[] };
 
 /// Computes status and events of the service.
 #[must_use]
@@ -37,7 +38,8 @@ pub(crate) fn report(observations: &FusionInferObservations<'_>, now: Timestamp)
     } else {
         old_status["observedGeneration"].clone()
     };
-    let rendered_conditions = render_service_conditions(service, &conditions, &STAGES, &observed_generation, now);
+    let rendered_conditions =
+        render_service_conditions(service, &conditions, &IMPLIED_FIELDS, &observed_generation, now);
     let mut status = json!({"conditions": rendered_conditions});
     if !observed_generation.is_null() {
         status["observedGeneration"] = observed_generation;

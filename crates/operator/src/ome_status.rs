@@ -17,7 +17,7 @@ use crate::gang_status;
 use crate::replacement::stop_messages;
 use crate::rollout::is_rollout_paused;
 use crate::rollout_strategy::interruptions;
-use crate::service_conditions::render_service_conditions;
+use crate::service_conditions::{ImpliedFields, render_service_conditions};
 use crate::status_inputs;
 use crate::status_report::StatusReport;
 use crate::workloads::PlannedWorkload;
@@ -27,8 +27,13 @@ pub(crate) use observations::OmeObservations;
 const ROUTER: &str = "router";
 /// Components that clients send requests to; the first one that exists.
 const ENTRY_COMPONENTS: [&str; 3] = [ROUTER, "decoder", "engine"];
-/// Conditions that are true once a stage is complete.
-const STAGES: [&str; 5] = ["RuntimeResolved", "AcceleratorResolved", "WorkloadsReady", "RouterReady", "Ready"];
+/// A condition that is true once a stage is complete needs no explanation, as in upstream OME. `Ready` has a reason because `kubectl
+/// get` shows it.
+const IMPLIED_FIELDS: ImpliedFields = ImpliedFields {
+    message: &["RuntimeResolved", "AcceleratorResolved", "WorkloadsReady", "RouterReady", "Ready"],
+    message_if_ready: &["GangScheduled"],
+    reason: &["RuntimeResolved", "AcceleratorResolved", "WorkloadsReady", "RouterReady"],
+};
 /// Condition type, and code of the warning that the condition repeats.
 const AUTOSCALER_UNAVAILABLE: api::Code = plan::code::warning::AUTOSCALER_UNAVAILABLE;
 
@@ -118,7 +123,7 @@ fn status(
     let observed_generation = json!(generation(service));
     let mut components = components::components(observations);
     let mut status = json!({
-        "conditions": render_service_conditions(service, conditions, &STAGES, &observed_generation, now),
+        "conditions": render_service_conditions(service, conditions, &IMPLIED_FIELDS, &observed_generation, now),
         "observedGeneration": observed_generation,
         "decision": record.to_json(),
     });
@@ -150,7 +155,8 @@ pub(crate) fn not_planned_report(
         status["observedGeneration"] = generation(service).into();
         status_inputs::remove_inputs(&mut status);
     }
-    status["conditions"] = render_service_conditions(service, &conditions, &STAGES, &status["observedGeneration"], now);
+    status["conditions"] =
+        render_service_conditions(service, &conditions, &IMPLIED_FIELDS, &status["observedGeneration"], now);
     StatusReport { conditions, status, events: Vec::new() }
 }
 

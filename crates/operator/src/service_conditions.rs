@@ -4,27 +4,39 @@ use cluster::{Condition, ConditionStatus, generation, render_conditions};
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// Renders the conditions of a service. `observed_generation` is the one of its status, which `kubectl wait` reads for conditions
-/// that have none. A complete one of `stages` has no message, since that would repeat the reason, and other true conditions have
-/// none if `Ready` is true and has the same.
+/// Types of conditions that omit fields while they are true, because the type or the condition `Ready` implies them.
+pub(crate) struct ImpliedFields {
+    /// Conditions without a message.
+    pub(crate) message: &'static [&'static str],
+    /// Conditions without a message while `Ready` is true.
+    pub(crate) message_if_ready: &'static [&'static str],
+    /// Conditions without a reason.
+    pub(crate) reason: &'static [&'static str],
+}
+
+/// Renders the conditions of a service without `implied` fields. `observed_generation` is the one of its status, which
+/// `kubectl wait` reads for conditions that have none.
 pub(crate) fn render_service_conditions(
     service: &Value,
     conditions: &[Condition],
-    stages: &[&str],
+    implied: &ImpliedFields,
     observed_generation: &Value,
     now: Timestamp,
 ) -> Value {
     let mut rendered = render_conditions(&service["status"]["conditions"], conditions, generation(service), now);
     let is_met = |condition: &Condition| condition.status == ConditionStatus::True;
-    let ready = conditions.iter().find(|condition| condition.type_ == "Ready" && is_met(condition));
+    let is_ready = conditions.iter().any(|condition| condition.type_ == "Ready" && is_met(condition));
     for (condition, fields) in conditions.iter().zip(rendered.as_array_mut().into_iter().flatten()) {
         let Some(fields) = fields.as_object_mut() else { continue };
         if fields.get("observedGeneration") == Some(observed_generation) {
             fields.remove("observedGeneration");
         }
-        let repeats_ready = || ready.is_some_and(|ready| ready.message == condition.message);
-        if is_met(condition) && (stages.contains(&condition.type_) || repeats_ready()) {
+        let is_implied = |types: &[&str]| is_met(condition) && types.contains(&condition.type_);
+        if is_implied(implied.message) || (is_ready && is_implied(implied.message_if_ready)) {
             fields.remove("message");
+        }
+        if is_implied(implied.reason) {
+            fields.remove("reason");
         }
     }
     rendered
@@ -37,30 +49,31 @@ mod tests {
 
     use super::*;
 
-    const STAGES: [&str; 3] = ["Initialized", "RuntimeResolved", "Ready"];
+    const IMPLIED: ImpliedFields =
+        ImpliedFields { message: &["Resolved", "Ready"], message_if_ready: &["Active"], reason: &["Resolved"] };
 
-    /// Columns: types and messages of true conditions, and of false ones; expected messages.
+    /// Columns: types of true conditions, and of false ones; their expected fields.
     #[rstest]
-    #[case::complete(&[("Initialized", "applied"), ("Ready", "all")], &[], &[None, None])]
-    #[case::other_conditions(&[("Active", "1 of 1"), ("GangScheduled", "all")], &[], &[Some("1 of 1"), Some("all")])]
-    #[case::repeats_complete_ready(&[("Active", "1 of 1"), ("Ready", "1 of 1")], &[], &[None, None])]
-    #[case::incomplete(&[("RuntimeResolved", "r")], &[("WorkloadsReady", "w"), ("Ready", "w")], &[None, Some("w"), Some("w")])]
-    #[case::differs_from_ready(&[], &[("AcceleratorResolved", "a"), ("Ready", "w")], &[Some("a"), Some("w")])]
-    fn messages_are_rendered_once(
-        #[case] met: &[(&'static str, &str)],
-        #[case] unmet: &[(&'static str, &str)],
-        #[case] expected: &[Option<&str>],
+    #[case::ready(&["Resolved", "Active", "Ready"], &[], &["", "reason", "reason"])]
+    #[case::not_ready(&["Resolved", "Active"], &["Ready"], &["", "reason message", "reason message"])]
+    #[case::not_resolved(&[], &["Resolved", "Ready"], &["reason message", "reason message"])]
+    #[case::other_condition(&["Degraded", "Ready"], &[], &["reason message", "reason"])]
+    fn implied_fields_of_true_conditions_are_omitted(
+        #[case] met: &[&'static str],
+        #[case] unmet: &[&'static str],
+        #[case] expected: &[&str],
     ) {
-        let condition = |status: bool| {
-            move |(type_, message): &(&'static str, &str)| Condition::with_reason(type_, status, "Reason", *message)
-        };
+        let condition = |status: bool| move |type_: &&'static str| Condition::with_reason(type_, status, "Reason", "m");
         let conditions: Vec<Condition> =
             met.iter().map(condition(true)).chain(unmet.iter().map(condition(false))).collect();
         let service = json!({"metadata": {"generation": 3}});
-        let rendered = render_service_conditions(&service, &conditions, &STAGES, &json!(3), Timestamp::UNIX_EPOCH);
-        let messages: Vec<Option<&str>> =
-            rendered.as_array().unwrap().iter().map(|condition| condition["message"].as_str()).collect();
-        assert_eq!(messages, expected);
+        let rendered = render_service_conditions(&service, &conditions, &IMPLIED, &json!(3), Timestamp::UNIX_EPOCH);
+        let fields = |condition: &Value| {
+            let present = ["reason", "message"].into_iter().filter(|field| condition[*field].is_string());
+            present.collect::<Vec<_>>().join(" ")
+        };
+        let fields: Vec<String> = rendered.as_array().unwrap().iter().map(fields).collect();
+        assert_eq!(fields, expected);
     }
 
     #[rstest]
@@ -70,7 +83,7 @@ mod tests {
     fn generation_is_rendered_if_the_status_has_another(#[case] of_status: Value, #[case] expected: Value) {
         let conditions = [Condition::with_reason("Active", true, "Reason", "")];
         let service = json!({"metadata": {"generation": 3}});
-        let rendered = render_service_conditions(&service, &conditions, &STAGES, &of_status, Timestamp::UNIX_EPOCH);
+        let rendered = render_service_conditions(&service, &conditions, &IMPLIED, &of_status, Timestamp::UNIX_EPOCH);
         assert_eq!(rendered[0]["observedGeneration"], expected);
     }
 }

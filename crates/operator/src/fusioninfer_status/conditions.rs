@@ -65,7 +65,12 @@ fn active(observations: &FusionInferObservations<'_>, states: &[RoleState], read
             let message = format!("{}; these replicas were planned before the last edit", ready_replicas(states));
             ConditionReason::MinimumReady.condition(TYPE, true, message)
         }
-        true => ConditionReason::MinimumReady.condition(TYPE, true, ready_replicas(states)),
+        true => {
+            let condition = ConditionReason::MinimumReady.condition(TYPE, true, ready_replicas(states));
+            // `Ready` emits the event if all replicas become ready at the same time.
+            let is_ready = ready.status == ConditionStatus::True;
+            if is_ready { condition.with_event_policy(EventPolicy::Suppressed) } else { condition }
+        }
         false => Condition { type_: TYPE, status: ConditionStatus::False, ..ready.clone() },
     }
 }

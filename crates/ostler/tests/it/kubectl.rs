@@ -50,6 +50,9 @@ spec:
     template: {spec: {containers: [{name: vllm, image: vllm/vllm-openai:v0.11.0, resources: {limits: {nvidia.com/gpu: 64}}}]}}
 ";
 
+/// The end of a container of [`PAIR`] that a node can run.
+const RUNNABLE: &str = "v0.11.0, args: [--model, m], resources: {limits: {nvidia.com/gpu: 1}}";
+
 /// Tests all versions of `$OSTLER_KUBECTL` concurrently.
 #[test]
 #[ignore = "needs kubectl: cargo xtask test --with kubectl"]
@@ -99,6 +102,9 @@ fn service_lifecycle(kubectl: &Kubectl) {
     let two_replicas = kubectl.file("two.yaml", &SERVICE.replace("spec:", "spec:\n  engine: {minReplicas: 2}"));
     kubectl.assert_contains(&["apply", "-f", &two_replicas], "configured");
     kubectl.run(&["wait", "--for=jsonpath={.status.readyReplicas}=2", "deployment/chat-engine", "--timeout=10m"]);
+    kubectl.run(&["wait", "--for=condition=Ready", "inferenceservice.ome.io/chat", "--timeout=10m"]);
+    let description = kubectl.run(&["describe", "inferenceservice.ome.io", "chat"]);
+    assert!(description.contains("Min Replicas:  2") && description.lines().count() < 60, "{description}");
     kubectl.assert_contains(&["apply", "--server-side", "--force-conflicts", "-f", &file], "serverside-applied");
 
     kubectl.run(&["delete", "inferenceservice.ome.io", "chat", "--timeout=10m"]);
@@ -106,14 +112,14 @@ fn service_lifecycle(kubectl: &Kubectl) {
     kubectl.wait_for_output(&["get", "deployments,services,backendpools,llmusecasesets,pods", "-o", "name"], "");
 }
 
-/// Checks the number of lines that `kubectl describe` prints for a service: at most 40 for the status, and less than 60 in total
-/// for one whose spec has less than 20.
-fn assert_short_description(kubectl: &Kubectl, service: &str) {
+/// Checks the number of lines that `kubectl describe` prints for a service: at most `max_status` for the status, and less than 60
+/// in total for one whose spec has less than 15.
+fn assert_short_description(kubectl: &Kubectl, service: &str, max_status: usize) {
     let description = kubectl.run(&["describe", service]);
     let start = |section: &str| description.lines().position(|line| line.starts_with(section)).unwrap();
     let (spec, status, events) = (start("Spec:"), start("Status:"), start("Events:"));
-    assert!(events - status <= 40, "{} lines of status: {description}", events - status);
-    assert!(status - spec >= 20 || description.lines().count() < 60, "{description}");
+    assert!(events - status <= max_status, "{} lines of status: {description}", events - status);
+    assert!(status - spec >= 15 || description.lines().count() < 60, "{description}");
 }
 
 /// Describes the services of the demo, and two roles that wait for nodes.
@@ -124,15 +130,23 @@ fn describe_services(kubectl: &Kubectl) {
         kubectl.run(&["wait", "--for=condition=Ready", service, "--timeout=10m"]);
         // An engine without a readiness probe must run for some time before its rollout ends.
         kubectl.wait_for_output(&["get", service, "-o", "jsonpath={.status.rollouts}"], "");
-        assert_short_description(kubectl, service);
+        assert_short_description(kubectl, service, 36);
     }
     kubectl.run(&["delete", "-f", &file, "--timeout=10m"]);
     let pair = kubectl.file("pair.yaml", PAIR);
     kubectl.run(&["apply", "-f", &pair]);
     let ready = "jsonpath={.status.conditions[?(@.type==\"Ready\")].reason}";
     kubectl.wait_for_output(&["get", "fisvc", "pair", "-o", ready], "Unschedulable");
-    assert_short_description(kubectl, "fisvc/pair");
+    assert_short_description(kubectl, "fisvc/pair", 40);
     kubectl.run(&["delete", "-f", &pair, "--timeout=10m"]);
+    let runnable = PAIR.replace("    multinode: {nodeCount: 2}\n", "");
+    let runnable = runnable.replace("v0.11.0, resources: {limits: {nvidia.com/gpu: 64}}", RUNNABLE);
+    let small_pair = kubectl.file("small-pair.yaml", &runnable);
+    kubectl.run(&["apply", "-f", &small_pair]);
+    kubectl.run(&["wait", "--for=condition=Ready", "fisvc/pair", "--timeout=1m"]);
+    kubectl.wait_for_output(&["get", "fisvc", "pair", "-o", "jsonpath={.status.rollouts}"], "");
+    assert_short_description(kubectl, "fisvc/pair", 36);
+    kubectl.run(&["delete", "-f", &small_pair, "--timeout=10m"]);
 }
 
 /// Adds a node to a full class with the command that `ostler explain` proposes, executed literally.

@@ -21,8 +21,7 @@ pub(super) async fn replicas_have_unique_names(test_cluster: &TestCluster) {
     test_cluster.cluster.apply(&realcluster::gpu_nodes(0, 10)).await.unwrap();
     test_cluster.apply(&service()).await;
     test_cluster.wait_for_condition(OME, NAMESPACE, "large", ("Ready", "True"), "").await;
-    let message = "All replicas are scheduled: engine 2 of 2";
-    test_cluster.wait_for_condition(OME, NAMESPACE, "large", ("GangScheduled", "True"), message).await;
+    test_cluster.wait_for_condition(OME, NAMESPACE, "large", ("GangScheduled", "True"), "FullCapacity").await;
     let services = test_cluster.wait_for("three Services", SERVICES, NAMESPACE, |objects| objects.len() == 3).await;
     let cluster_ip = |name: &str| services[name]["spec"]["clusterIP"].as_str().unwrap_or_default().to_owned();
     assert_ne!(cluster_ip("large-engine"), "None", "the Service of the component has a cluster IP");
