@@ -15,7 +15,7 @@ use crate::decision_record::{self, RecordedDecision};
 use crate::failures::{apply_failure, deferred_update, planned_workload_problem};
 use crate::gang_status;
 use crate::replacement::stop_messages;
-use crate::rollout::is_rollout_paused;
+use crate::rollout::{PAUSED, is_rollout_paused};
 use crate::rollout_strategy::interruptions;
 use crate::service_conditions::{ImpliedFields, render_service_conditions};
 use crate::status_inputs;
@@ -229,7 +229,7 @@ fn workloads_ready(
                 return ConditionReason::RolloutPaused.condition(type_, false, message);
             }
             match problem.reason == WorkloadReason::RollingOut && is_rollout_paused(observations.service) {
-                true => ConditionReason::RolloutPaused.condition(type_, false, message),
+                true => ConditionReason::RolloutPaused.condition(type_, false, format!("{message}; {PAUSED}")),
                 false => ConditionReason::from(&problem).condition(type_, false, message),
             }
         }

@@ -25,9 +25,9 @@ use plan::labels::{COMPONENT, GROUP_NAME};
 use serde_json::{Value, json};
 
 use crate::FIELD_MANAGER;
-use crate::kinds::{DEPLOYMENT, LLM_USE_CASE_SET, POD_GROUP};
+use crate::kinds::{DEPLOYMENT, LEADER_WORKER_SET, LLM_USE_CASE_SET, POD_GROUP};
 use crate::readiness::Progress;
-use crate::rollout::is_rollout_paused;
+use crate::rollout::{PAUSED, is_rollout_paused};
 use crate::workloads::{LiveWorkload, PlannedWorkload};
 #[cfg(test)]
 pub(crate) use capacity::Room;
@@ -181,6 +181,8 @@ impl Replacement {
         let port_changes: Vec<PortChange> =
             desired.iter().flat_map(|desired| routes.port_changes(desired.object(), planned)).collect();
         let retains_pool = desired.iter().any(|desired| routes.retains_pool(desired.object(), planned));
+        let is_workload =
+            |object: &Value| [DEPLOYMENT, LEADER_WORKER_SET].iter().any(|kind| object["kind"] == kind.kind);
         let exists = |object: &Value| routes.live.iter().any(|live| is_same(live, object));
         let step = |desired: DesiredObject| match desired {
             // The model names are those of the Pods.
@@ -189,7 +191,7 @@ impl Replacement {
             {
                 DesiredObject::Defer(object)
             }
-            DesiredObject::Apply(mut object) if object["kind"] == DEPLOYMENT.kind && !is_missing(&object) => {
+            DesiredObject::Apply(mut object) if is_workload(&object) && !is_missing(&object) => {
                 limit_rollout(&mut object, &port_changes);
                 DesiredObject::Apply(object)
             }
@@ -222,9 +224,7 @@ impl Replacement {
         let serve = if obsolete.len() == 1 { "serves" } else { "serve" };
         let obsolete = obsolete.join(" and ");
         if self.paused {
-            return Some(format!(
-                "{obsolete} {serve}: the rollout is paused, run `ostler rollout resume` to resume it"
-            ));
+            return Some(format!("{obsolete} {serve}: {PAUSED}"));
         }
         let are = if self.unready.len() == 1 { "is" } else { "are" };
         Some(format!("{obsolete} {serve} until {} {are} ready", self.unready.join(" and ")))

@@ -12,7 +12,7 @@ mod update_order;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cluster::{DesiredObject, is_spec_applied, is_terminating, metadata_field};
+use cluster::{DesiredObject, is_pod_template_applied, is_spec_applied, is_terminating, metadata_field};
 use jiff::{SignedDuration, Timestamp};
 use plan::labels::{GROUP_NAME, ROLE_NAME};
 use serde_json::{Value, json};
@@ -31,6 +31,9 @@ const MIN_READY_TIME: SignedDuration = SignedDuration::from_secs(10);
 
 /// Name part of the annotation that pauses rollouts if set to `"true"`; its prefix is the API group of the service.
 const PAUSED_ANNOTATION: &str = "rollout-paused";
+
+/// How a paused rollout continues, for messages.
+pub(crate) const PAUSED: &str = "the rollout is paused, run `ostler rollout resume` to resume it";
 
 /// Progress of the rollout of one role.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -297,7 +300,8 @@ fn desired_object(
         Some(rollout) => {
             !rollout.updatable.contains(metadata_field(&object, "name")) && !joins_at_once(&live.object, &object)
         }
-        None => paused && !is_spec_applied(&live.object, &object, FIELD_MANAGER),
+        // A paused LeaderWorkerSet still scales.
+        None => paused && !is_pod_template_applied(&live.object, &object, FIELD_MANAGER),
     };
     if is_deferred { DesiredObject::Defer(object) } else { DesiredObject::Apply(object) }
 }

@@ -21,7 +21,7 @@ use crate::kinds::{DEPLOYMENT, LEADER_WORKER_SET};
 use crate::readiness::{Progress, is_rollout_complete, pod_problem};
 use crate::workloads::{LiveWorkload, PlannedWorkload, template_revision};
 use capacity::{RolloutCapacity, rollout_capacity};
-use groups::stalled_groups;
+use groups::{paused_groups, stalled_groups};
 pub(crate) use strategy::RolloutStrategy;
 use strategy::strategy_field;
 
@@ -106,11 +106,13 @@ impl RolloutStrategy {
     }
 }
 
-/// Returns the strategy of each existing workload, except those in `user_strategies`, whose strategy a user sets.
+/// Returns the strategy of each existing workload, except those in `user_strategies`, whose strategy a user sets. If the rollout is
+/// `paused`, no further group of a LeaderWorkerSet is updated; a Deployment has a field of its own.
 pub(crate) fn rollout_strategies(
     workloads: &[PlannedWorkload],
     user_strategies: &BTreeSet<String>,
     inventory: &Inventory,
+    paused: bool,
 ) -> RolloutStrategies {
     let strategy = |(workload, live): (&PlannedWorkload, &LiveWorkload)| {
         let current = RolloutStrategy::from_workload(&live.object);
@@ -129,7 +131,8 @@ pub(crate) fn rollout_strategies(
                 RolloutStrategy::choose(current, phase, replicas, capacity)
             }
         };
-        let strategy = strategy.to_json(&workload.planned["kind"], desired);
+        let partition = if paused { paused_groups(&live.object) } else { 0 };
+        let strategy = strategy.to_json(&workload.planned["kind"], desired, partition);
         (metadata_field(&workload.planned, "name").to_owned(), strategy)
     };
     RolloutStrategies(chosen_by_operator(workloads, user_strategies).map(strategy).collect())
@@ -301,7 +304,7 @@ mod tests {
         let metadata = json!({
             "name": "chat", "namespace": "n", "generation": 2, "annotations": {DEPLOYMENT_REVISION: revision}
         });
-        let deployment = json!({"kind": "Deployment", "metadata": metadata, "spec": {"strategy": Recreate.to_json(&json!("Deployment"), 1)},
+        let deployment = json!({"kind": "Deployment", "metadata": metadata, "spec": {"strategy": Recreate.to_json(&json!("Deployment"), 1, 0)},
             "status": {"observedGeneration": observed_generation, "replicas": 1, "updatedReplicas": updated_replicas}});
         let workload = PlannedWorkload::new(deployment.clone(), Some(deployment), Vec::new());
         assert_eq!(!interruptions(&[workload], &BTreeSet::new()).is_empty(), expected);
@@ -316,7 +319,7 @@ mod tests {
         #[case] recreated: RolloutStrategy,
     ) {
         for strategy in [SURGE, Surge(1), InPlace(1), InPlace(2), Recreate] {
-            let workload = json!({"kind": kind, "spec": {field: strategy.to_json(&json!(kind), 3)}});
+            let workload = json!({"kind": kind, "spec": {field: strategy.to_json(&json!(kind), 3, 0)}});
             let expected = if strategy == Recreate { recreated } else { strategy };
             assert_eq!(RolloutStrategy::from_workload(&workload), expected);
         }
@@ -351,7 +354,7 @@ mod tests {
     ) {
         let kind = json!("LeaderWorkerSet");
         let set = json!({"kind": kind, "metadata": {"name": "chat", "namespace": "n"},
-            "spec": {"replicas": replicas, "rolloutStrategy": strategy.to_json(&kind, replicas)},
+            "spec": {"replicas": replicas, "rolloutStrategy": strategy.to_json(&kind, replicas, 0)},
             "status": {"conditions": [{"type": "UpdateInProgress", "status": is_updating}]}});
         let workload = PlannedWorkload::new(set.clone(), Some(set), Vec::new());
         let messages = interruptions(&[workload], &BTreeSet::new());

@@ -22,7 +22,7 @@ use crate::kinds::{
 };
 use crate::ome_status::OmeObservations;
 use crate::replacement::{Replacement, Routes};
-use crate::rollout::{Rollouts, WaitingUpdates};
+use crate::rollout::{Rollouts, WaitingUpdates, is_rollout_paused};
 use crate::rollout_strategy::rollout_strategies;
 use crate::route_status::{RouteStatus, route_status};
 use crate::selection::{self, Selection};
@@ -271,7 +271,7 @@ pub(crate) fn desired_objects(context: &Context, service: &Value, plan: &Service
     let waiting =
         WaitingUpdates { roles: surge_replicas.waiting_roles(), sets: routes.last_sets(&plan.objects, &workloads) };
     let rollouts = rollout::rollouts(service, &workloads, &waiting, context.now());
-    let strategies = rollout_strategies(&workloads, &plan.user_strategies, &inventory);
+    let strategies = rollout_strategies(&workloads, &plan.user_strategies, &inventory, is_rollout_paused(service));
     let mut objects = rollout::desired_objects(service, &plan.objects, &workloads, &rollouts, &strategies);
     objects.extend(surge_replicas.desired_objects(existing, &waiting));
     let obsolete = workload_reader(context).obsolete_workloads(service, &workloads);

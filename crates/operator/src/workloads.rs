@@ -14,7 +14,7 @@ use crate::kinds::{DEPLOYMENT, LEADER_WORKER_SET, OME_SERVICE, POD, POD_LABELS};
 pub(crate) const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// Label that LeaderWorkerSet adds to the Pods of each revision of its templates.
-const GROUP_TEMPLATE_HASH: &str = "leaderworkerset.sigs.k8s.io/template-revision-hash";
+pub(crate) const GROUP_TEMPLATE_HASH: &str = "leaderworkerset.sigs.k8s.io/template-revision-hash";
 
 /// An existing workload and its Pods, sorted by name.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use crate::failures::apply_failure;
 use crate::gang_status;
 use crate::kinds::{LEADER_WORKER_SET, POD_GROUP};
 use crate::readiness::{WorkloadProblem, replicas_are};
-use crate::rollout::{ReadyFloor, Rollout, is_rollout_paused};
+use crate::rollout::{PAUSED, ReadyFloor, Rollout, is_rollout_paused};
 use crate::route_status::RouteStatus;
 
 /// Returns all conditions. `Initialized`, `Active` and `Failed` are defined upstream. `GangScheduled` and `RouterReady`
@@ -152,7 +152,11 @@ fn ready(observations: &FusionInferObservations<'_>, states: &[RoleState], initi
             Some(progress) => format!("{progress}; {}", problem_message(problem)),
             None => problem_message(problem),
         };
-        return ConditionReason::from(problem).condition(TYPE, false, with_surge_replicas(message));
+        let message = with_surge_replicas(message);
+        return match problem.reason == WorkloadReason::RollingOut && is_rollout_paused(observations.service) {
+            true => ConditionReason::RolloutPaused.condition(TYPE, false, format!("{message}; {PAUSED}")),
+            false => ConditionReason::from(problem).condition(TYPE, false, message),
+        };
     }
     if states.iter().any(|state| state.ready < state.desired) {
         return ConditionReason::Workload(WorkloadReason::Starting).condition(TYPE, false, ready_replicas(states));
@@ -163,8 +167,7 @@ fn ready(observations: &FusionInferObservations<'_>, states: &[RoleState], initi
     }
     match rollout_progress(observations) {
         Some(progress) if is_rollout_paused(observations.service) => {
-            let message = format!("{progress}; the rollout is paused, run `ostler rollout resume` to resume it");
-            ConditionReason::RolloutPaused.condition(TYPE, false, message)
+            ConditionReason::RolloutPaused.condition(TYPE, false, format!("{progress}; {PAUSED}"))
         }
         Some(progress) => {
             let message = with_surge_replicas(progress);

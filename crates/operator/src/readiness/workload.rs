@@ -81,11 +81,6 @@ fn replica_failure(workload: &Value) -> Option<WorkloadProblem> {
 
 fn progress_problem(workload: &Value, progress: &Progress) -> WorkloadProblem {
     let Progress { desired, updated, ready, observed, .. } = progress;
-    let paused = if workload["spec"]["paused"] == true {
-        "; the rollout is paused, run `ostler rollout resume` to resume it"
-    } else {
-        ""
-    };
     let (reason, message) = match progress.outdated() {
         _ if !observed && workload["status"]["observedGeneration"].is_i64() => (
             WorkloadReason::Starting,
@@ -94,10 +89,10 @@ fn progress_problem(workload: &Value, progress: &Progress) -> WorkloadProblem {
         _ if !observed || ready < desired => {
             (WorkloadReason::Starting, format!("{ready} of {desired} {} ready", replicas_are(*desired)))
         }
-        0 => (WorkloadReason::RollingOut, format!("{updated} of {desired} {} updated{paused}", replicas_are(*desired))),
+        0 => (WorkloadReason::RollingOut, format!("{updated} of {desired} {} updated", replicas_are(*desired))),
         outdated => {
             let message = format!(
-                "{updated} of {desired} {} updated; {outdated} old {} pending termination{paused}",
+                "{updated} of {desired} {} updated; {outdated} old {} pending termination",
                 replicas_are(*desired),
                 replicas_are(outdated)
             );

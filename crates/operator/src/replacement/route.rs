@@ -5,10 +5,10 @@ use plan::labels::{LEADER_WORKER_SET_NAME, WORKER_INDEX};
 use serde_json::{Map, Value};
 
 use crate::kinds::{BACKEND_POOL, INFERENCE_POOL, SERVICE};
-use crate::workloads::POD_TEMPLATE_HASH;
+use crate::workloads::{GROUP_TEMPLATE_HASH, POD_TEMPLATE_HASH};
 
-/// Labels that restrict a selector to the Pods of one workload.
-const RESTRICTING_LABELS: [&str; 3] = [POD_TEMPLATE_HASH, LEADER_WORKER_SET_NAME, WORKER_INDEX];
+/// Labels that restrict a selector to the Pods of one workload or of one of its templates.
+const RESTRICTING_LABELS: [&str; 4] = [POD_TEMPLATE_HASH, GROUP_TEMPLATE_HASH, LEADER_WORKER_SET_NAME, WORKER_INDEX];
 
 /// Fields of a route that depend on the Pods that it routes to.
 const TARGET_FIELDS: [&str; 4] = ["selector", "ports", "targetPorts", "modelServer"];

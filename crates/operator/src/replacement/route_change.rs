@@ -12,9 +12,9 @@ use serde_json::{Map, Value, json};
 use super::port_change::PortChange;
 use super::route::{restrict, selects, target_port, unrestricted_selector, with_live_target};
 use super::serving::{engine_pods, has_port};
-use crate::kinds::{DEPLOYMENT, LEADER_WORKER_SET};
+use crate::kinds::LEADER_WORKER_SET;
 use crate::readiness::is_pod_ready;
-use crate::workloads::{POD_TEMPLATE_HASH, PlannedWorkload, pod_template};
+use crate::workloads::{GROUP_TEMPLATE_HASH, POD_TEMPLATE_HASH, PlannedWorkload, pod_template};
 
 /// A planned route, the live one, and the Pods of both.
 #[derive(Debug)]
@@ -30,8 +30,8 @@ pub(super) struct RouteChange<'a> {
 /// The Pods of one component that serve requests.
 #[derive(Debug, Default)]
 struct ComponentPods<'a> {
-    /// Names of its Deployments.
-    deployments: Vec<&'a str>,
+    /// Names of its workloads, except the replicas of roles.
+    workloads: Vec<&'a str>,
     /// Pods that the live route reaches, but not the planned one.
     old: Vec<&'a Value>,
     /// Pods that the planned route reaches.
@@ -70,10 +70,9 @@ impl<'a> RouteChange<'a> {
                 true => Some(change.components.entry(component_name(&workload.planned)).or_default()),
                 false => None,
             };
-            if let Some(component) = &mut component
-                && workload.planned["kind"] == DEPLOYMENT.kind
-            {
-                component.deployments.push(metadata_field(&workload.planned, "name"));
+            let is_replica = workload.planned["metadata"]["labels"][ROLE_NAME].is_string();
+            if let Some(component) = component.as_mut().filter(|_| !is_replica) {
+                component.workloads.push(metadata_field(&workload.planned, "name"));
             }
             for pod in workload.live.iter().flat_map(engine_pods) {
                 let is_new = reaches((&selector, port), pod);
@@ -118,12 +117,12 @@ impl<'a> RouteChange<'a> {
         route
     }
 
-    /// Returns the port change of each Deployment that is the only workload of its component.
+    /// Returns the port change of each workload that is the only one of its component.
     pub(super) fn port_changes(&self) -> impl Iterator<Item = PortChange> {
         let has_switched = self.is_complete();
-        self.components.values().filter_map(move |component| match component.deployments.as_slice() {
-            [deployment] if !component.old.is_empty() || !component.others.is_empty() => Some(PortChange {
-                deployment: (*deployment).to_owned(),
+        self.components.values().filter_map(move |component| match component.workloads.as_slice() {
+            [workload] if !component.old.is_empty() || !component.others.is_empty() => Some(PortChange {
+                workload: (*workload).to_owned(),
                 old: component.old.len(),
                 new: component.new.len(),
                 has_switched,
@@ -162,14 +161,19 @@ fn component_name(workload: &Value) -> &str {
 }
 
 /// Returns the labels that only these Pods have: those of the Pod template of a Deployment with the most of them, or those of the
-/// LeaderWorkerSet of all of them.
+/// LeaderWorkerSet of all of them and of its template with the most of them.
 fn distinguishing_labels(pods: &[&Value]) -> Option<Map<String, Value>> {
     if let Some(labels) = template_labels(pods.iter().copied()) {
         return Some(labels);
     }
     let set = |pod: &Value| pod["metadata"]["labels"][LEADER_WORKER_SET_NAME].as_str().map(str::to_owned);
     let name = set(pods.first()?)?;
-    pods.iter().all(|pod| set(pod).as_ref() == Some(&name)).then(|| set_labels(&json!(name)))
+    if pods.iter().any(|pod| set(pod).as_ref() != Some(&name)) {
+        return None;
+    }
+    let mut labels = set_labels(&json!(name));
+    labels.extend(most_common_label(pods.iter().copied(), GROUP_TEMPLATE_HASH));
+    Some(labels)
 }
 
 /// Returns the labels of the leaders of a LeaderWorkerSet.
@@ -179,11 +183,16 @@ pub(super) fn set_labels(name: &Value) -> Map<String, Value> {
 
 /// Returns the labels of the template of a Deployment with the most Pods among `pods`.
 pub(super) fn template_labels<'a>(pods: impl IntoIterator<Item = &'a Value>) -> Option<Map<String, Value>> {
+    most_common_label(pods, POD_TEMPLATE_HASH).map(|label| Map::from_iter([label]))
+}
+
+/// Returns the label with the value that most of the Pods have.
+fn most_common_label<'a>(pods: impl IntoIterator<Item = &'a Value>, label: &str) -> Option<(String, Value)> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for hash in pods.into_iter().filter_map(|pod| pod["metadata"]["labels"][POD_TEMPLATE_HASH].as_str()) {
-        let count = counts.entry(hash).or_default();
+    for value in pods.into_iter().filter_map(|pod| pod["metadata"]["labels"][label].as_str()) {
+        let count = counts.entry(value).or_default();
         *count = count.saturating_add(1);
     }
-    let (hash, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;
-    Some(Map::from_iter([(POD_TEMPLATE_HASH.to_owned(), json!(hash))]))
+    let (value, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+    Some((label.to_owned(), json!(value)))
 }

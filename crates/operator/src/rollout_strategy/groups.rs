@@ -1,11 +1,12 @@
-//! Groups of a LeaderWorkerSet that its rollout does not reach while they are not ready.
+//! Groups of a LeaderWorkerSet that its rollout does not reach: while they are not ready, or while it is paused.
 
 use std::collections::BTreeMap;
 
 use cluster::is_terminating;
 use plan::labels::GROUP_INDEX;
+use serde_json::Value;
 
-use crate::readiness::is_pod_ready;
+use crate::readiness::{Progress, is_pod_ready};
 use crate::workloads::LiveWorkload;
 
 /// Returns the number of desired groups that are not ready, but precede a ready one. LeaderWorkerSet updates the last group first
@@ -23,10 +24,22 @@ pub(super) fn stalled_groups(live: &LiveWorkload, desired: u32) -> u32 {
     last.saturating_sub(u32::try_from(ready().count().saturating_sub(1)).unwrap_or(u32::MAX))
 }
 
+/// Returns the number of groups of a LeaderWorkerSet whose update a pause prevents: when it begins, those that have not been updated.
+/// These are the first ones, because the last group is updated first. The number does not change until the pause ends, so
+/// that a group that is recreated meanwhile does not release another one.
+pub(super) fn paused_groups(set: &Value) -> u32 {
+    let partition = &set["spec"]["rolloutStrategy"]["rollingUpdateConfiguration"]["partition"];
+    let count = match partition.as_i64() {
+        Some(partition) if partition > 0 => partition,
+        _ => Progress::from_workload(set).outdated(),
+    };
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -48,5 +61,23 @@ mod tests {
         let pods = ready.chain(unready.iter().map(|index| pod(index, "False"))).map(Into::into).collect();
         let live = LiveWorkload { object: json!({}).into(), pods };
         assert_eq!(stalled_groups(&live, 3), expected);
+    }
+
+    /// Columns: partition, existing and updated groups, expected number of groups.
+    #[rstest]
+    #[case::no_rollout(0, (2, 2), 0)]
+    #[case::no_group_is_updated(0, (2, 0), 2)]
+    #[case::additional_group_is_updated(0, (3, 1), 2)]
+    #[case::half_is_updated(0, (3, 2), 1)]
+    #[case::group_is_recreated_during_the_pause(2, (2, 1), 2)]
+    #[case::number_of_a_user(0, (i64::MAX, 0), u32::MAX)]
+    fn groups_that_are_not_updated_are_paused(
+        #[case] partition: u32,
+        #[case] (existing, updated): (i64, i64),
+        #[case] expected: u32,
+    ) {
+        let set = json!({"spec": {"rolloutStrategy": {"rollingUpdateConfiguration": {"partition": partition}}},
+            "status": {"replicas": existing, "updatedReplicas": updated}});
+        assert_eq!(paused_groups(&set), expected);
     }
 }

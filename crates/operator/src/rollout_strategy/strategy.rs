@@ -39,8 +39,9 @@ impl RolloutStrategy {
         }
     }
 
-    /// Renders the strategy of a workload of this kind with `desired` replicas.
-    pub(super) fn to_json(self, kind: &Value, desired: u32) -> Value {
+    /// Renders the strategy of a workload of this kind with `desired` replicas. The groups of a LeaderWorkerSet before `partition`
+    /// are not updated.
+    pub(super) fn to_json(self, kind: &Value, desired: u32, partition: u32) -> Value {
         let (max_surge, max_unavailable) = match self {
             RolloutStrategy::Surge(unavailable) => (1, unavailable),
             RolloutStrategy::InPlace(unavailable) => (0, unavailable),
@@ -48,7 +49,7 @@ impl RolloutStrategy {
         };
         match self {
             _ if *kind == LEADER_WORKER_SET.kind => {
-                let limits = json!({"partition": 0, "maxSurge": max_surge, "maxUnavailable": max_unavailable});
+                let limits = json!({"partition": partition, "maxSurge": max_surge, "maxUnavailable": max_unavailable});
                 json!({"type": "RollingUpdate", "rollingUpdateConfiguration": limits})
             }
             RolloutStrategy::Recreate => json!({"type": "Recreate"}),

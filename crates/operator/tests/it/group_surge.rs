@@ -185,24 +185,119 @@ async fn update_survives_restarts_of_the_operator() {
     wait_for_groups(&cluster, "large:1", (4, 1), &assert_served).await;
 }
 
+fn set_paused(cluster: &SimulatedCluster, paused: &str) {
+    let annotation = rollout_pause_annotation("ome.io/v1beta1");
+    cluster.test_cluster.update_object(OME_SERVICES, "chat", |service| {
+        service["metadata"]["annotations"] = json!({&annotation: paused});
+    });
+}
+
+async fn wait_for_pause(cluster: &SimulatedCluster) -> Value {
+    let pause = |server: &Server| condition(server, "Ready").filter(|ready| ready["reason"] == "RolloutPaused");
+    let pause = cluster.wait_for_with_invariant("the pause", &pause, &assert_routed).await;
+    cluster.test_cluster.wait_until_idle().await;
+    pause
+}
+
 /// A rollout that is paused before it starts retains the strategy too.
 #[tokio::test(start_paused = true)]
 async fn paused_rollout_starts_no_additional_group() {
     let cluster = cluster_with(8 * 4, engine("large:1", 2, 1)).await;
-    let set_paused = |paused: &str| {
-        let annotation = rollout_pause_annotation("ome.io/v1beta1");
-        cluster.test_cluster.update_object(OME_SERVICES, "chat", |service| {
-            service["metadata"]["annotations"] = json!({&annotation: paused});
-        });
-    };
-    set_paused("true");
+    set_paused(&cluster, "true");
     set_engine(&cluster, &engine("large:2", 2, 1));
-    let is_paused = |server: &Server| (condition(server, "Ready")?["reason"] == "RolloutPaused").then_some(());
-    cluster.wait_for_with_invariant("the pause", &is_paused, &assert_served).await;
-    cluster.test_cluster.wait_until_idle().await;
+    wait_for_pause(&cluster).await;
     assert_eq!(groups(&cluster.server), BTreeMap::from([("0".to_owned(), ("large:1".to_owned(), 2))]));
-    set_paused("false");
+    set_paused(&cluster, "false");
     wait_for_groups(&cluster, "large:2", (2, 1), &assert_served).await;
+}
+
+/// A rollout that is paused while the additional group starts updates no other group until it is resumed, but scales.
+#[rstest]
+#[case::additional_group(6, "2")]
+#[case::in_place(4, "1")]
+#[tokio::test(start_paused = true)]
+async fn pause_stops_a_rollout_that_has_begun(#[case] nodes: usize, #[case] updated: &str) {
+    let mut cluster = cluster_with(8 * nodes, engine("large:1", 2, 2)).await;
+    set_engine(&cluster, &engine("large:2", 2, 2));
+    let is_updating = |server: &Server| groups(server).get(updated).is_some_and(|(image, _)| image == "large:2");
+    cluster.wait_for("the first updated group", &|server| is_updating(server).then_some(())).await;
+    set_paused(&cluster, "true");
+    let pause = wait_for_pause(&cluster).await;
+    let message = pause["message"].as_str().unwrap();
+    assert!(message.ends_with("; the rollout is paused, run `ostler rollout resume` to resume it"), "{message}");
+    let images = || groups(&cluster.server).into_iter().map(|(group, (image, _))| (group, image)).collect();
+    let paused: BTreeMap<String, String> = images();
+    assert_eq!(paused["0"], "large:1");
+    assert_eq!(paused[updated], "large:2");
+    assert_eq!(paused.get("1").map(String::as_str), Some(if updated == "1" { "large:2" } else { "large:1" }));
+
+    cluster.scale_nodes_to(8 * 8);
+    set_engine(&cluster, &engine("large:2", 2, 3));
+    let is_scaled = |server: &Server| groups(server).contains_key("2").then_some(());
+    cluster.wait_for_with_invariant("the third group", &is_scaled, &assert_routed).await;
+    cluster.test_cluster.wait_until_idle().await;
+    assert_eq!(groups(&cluster.server)["0"].0, "large:1");
+    set_paused(&cluster, "false");
+    wait_for_groups(&cluster, "large:2", (2, 3), &assert_routed).await;
+    assert_eq!(limits(&cluster.server)["partition"], 0);
+}
+
+/// Returns an engine with groups of two Pods that serves on the port.
+fn engine_on(port: u16, replicas: usize) -> Value {
+    let mut engine = engine("large:1", 2, replicas);
+    let leader = &mut engine["leader"]["runner"];
+    leader["ports"] = json!([{"containerPort": port}]);
+    leader["readinessProbe"]["httpGet"]["port"] = json!(port);
+    engine
+}
+
+/// Waits until every group serves on the port.
+async fn wait_for_port(cluster: &SimulatedCluster, port: u16, replicas: usize) {
+    let ports = |server: &Server| -> Vec<Value> {
+        let pods = server.list("pods");
+        let leaders =
+            pods.iter().filter(|pod| pod["metadata"]["labels"]["leaderworkerset.sigs.k8s.io/worker-index"] == "0");
+        leaders.map(|pod| pod["spec"]["containers"][0]["ports"][0]["containerPort"].clone()).collect()
+    };
+    let is_changed =
+        |server: &Server| (ports(server) == vec![json!(port); replicas]).then(|| is_ready(server)).flatten();
+    cluster.wait_for_with_invariant("the port", &is_changed, &assert_routed).await;
+    cluster.test_cluster.wait_until_idle().await;
+    assert_routed(&cluster.server);
+    assert_eq!(limits(&cluster.server)["partition"], 0);
+}
+
+/// A group serves on the port of the routes throughout.
+#[rstest]
+#[case::only_group(1, 4)]
+#[case::pair(2, 6)]
+#[case::pair_in_place(2, 4)]
+#[tokio::test(start_paused = true)]
+async fn changed_port_interrupts_nothing(#[case] replicas: usize, #[case] nodes: usize) {
+    let cluster = cluster_with(8 * nodes, engine_on(8080, replicas)).await;
+    set_engine(&cluster, &engine_on(9090, replicas));
+    wait_for_port(&cluster, 9090, replicas).await;
+    set_engine(&cluster, &engine_on(8080, replicas));
+    wait_for_port(&cluster, 8080, replicas).await;
+}
+
+/// The old group serves until an operator has changed the routes.
+#[tokio::test(start_paused = true)]
+async fn changed_port_of_a_group_waits_for_the_operator() {
+    let mut cluster = SimulatedCluster::without_operator([api::crds(), api::integrations::crds()].concat());
+    cluster.scale_nodes_to(8 * 4);
+    let operator = cluster.test_cluster.start_operator_until_dropped();
+    cluster.server.create(OME_SERVICES, chat(engine_on(8080, 1))).unwrap();
+    cluster.wait_for("chat to be ready", &is_ready).await;
+    set_engine(&cluster, &engine_on(9090, 1));
+    let exists = |server: &Server| groups(server).contains_key("1").then_some(());
+    cluster.wait_for_with_invariant("the additional group", &exists, &assert_routed).await;
+    drop(operator);
+    cluster.test_cluster.wait_until_idle().await;
+    assert_eq!(groups(&cluster.server).len(), 2);
+    assert_routed(&cluster.server);
+    let _operator = cluster.test_cluster.start_operator_until_dropped();
+    wait_for_port(&cluster, 9090, 1).await;
 }
 
 /// The strategy that the operator chose is no difference to the plan.
