@@ -21,7 +21,7 @@ use crate::FIELD_MANAGER;
 use crate::kinds::{DEPLOYMENT, LEADER_WORKER_SET, POD_GROUP};
 use crate::readiness::{Progress, pod_problem};
 use crate::rollout_strategy::RolloutStrategies;
-use crate::workloads::{LiveWorkload, PlannedWorkload};
+use crate::workloads::{LiveWorkload, PlannedWorkload, group_size};
 pub(crate) use update_order::ReplicaState;
 use update_order::{Health, TemplateState, UpdateLimits, updatable_replicas};
 
@@ -216,7 +216,13 @@ pub(crate) fn replica_state(workload: &PlannedWorkload, now: Timestamp) -> Repli
     let is_bound = |pod: &Value| pod["spec"]["nodeName"].is_string();
     let health = match () {
         () if is_complete && ready_at.is_none() => Health::Ready,
-        () if live.pods().any(is_unschedulable) && !live.pods().any(is_bound) => Health::Unschedulable,
+        // Until all Pods exist, the others wait for them and not for a node.
+        () if u64::try_from(live.pods.len()).is_ok_and(|pods| pods >= group_size(&live.object))
+            && live.pods().any(is_unschedulable)
+            && !live.pods().any(is_bound) =>
+        {
+            Health::Unschedulable
+        }
         () => Health::Unready,
     };
     ReplicaState { template, health, ready_at }
@@ -428,6 +434,22 @@ mod tests {
             None,
             "a paused rollout waits for nothing"
         );
+    }
+
+    /// LeaderWorkerSet creates the leader of a group first.
+    #[rstest]
+    #[case::leader(1, Health::Unready)]
+    #[case::all_pods(2, Health::Unschedulable)]
+    fn replica_lacks_nodes_once_all_its_pods_wait(#[case] pods: usize, #[case] expected: Health) {
+        let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{}]}, "status": {"conditions":
+            [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node"}]}});
+        let mut workload = ready_workload("s-w-0", set("s-w-0", "new", false), "new", false);
+        let live = workload.live.as_mut().unwrap();
+        live.pods = std::iter::repeat_n(std::sync::Arc::new(pod), pods).collect();
+        let object = std::sync::Arc::make_mut(&mut live.object);
+        object["spec"]["leaderWorkerTemplate"]["size"] = json!(2);
+        object["status"] = json!({"readyReplicas": 0, "updatedReplicas": 1});
+        assert_eq!(replica_state(&workload, Timestamp::UNIX_EPOCH).health, expected);
     }
 
     /// Columns: PodGroup, roles that wait for an additional replica, expected actions.

@@ -20,7 +20,7 @@ use crate::replacement::{
     PlannedState, ReplacementCapacity, ReplacementState, ReplacementStep, serving_pods, surge_capacity,
 };
 use crate::rollout::{WaitingUpdates, is_rollout_paused, joins_gang_of_all, replica_state};
-use crate::workloads::{PlannedWorkload, WorkloadReader, is_surge_replica, pod_template};
+use crate::workloads::{PlannedWorkload, WorkloadReader, group_size, is_surge_replica, pod_template};
 
 /// The roles that have or need an additional replica, by name.
 #[derive(Clone, Debug, Default)]
@@ -255,11 +255,6 @@ impl SurgeReplicas {
         let stops = self.0.get(role).is_some_and(|surge| surge.step == SurgeStep::NoCapacity);
         (stops || announced.contains(&message)).then_some(message)
     }
-}
-
-/// Returns the number of Pods of a replica.
-fn group_size(set: &Value) -> u64 {
-    set["spec"]["leaderWorkerTemplate"]["size"].as_u64().unwrap_or(1)
 }
 
 /// Returns whether a Pod of the replica serves requests.

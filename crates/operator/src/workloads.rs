@@ -167,10 +167,15 @@ pub(crate) fn pod_template(workload: &Value) -> &Value {
 /// workers of a group of a LeaderWorkerSet.
 pub(crate) fn replica_templates(workload: &Value) -> Vec<(&Value, u32)> {
     let group = &workload["spec"]["leaderWorkerTemplate"];
-    let size = group["size"].as_u64().and_then(|size| u32::try_from(size).ok()).unwrap_or(1);
+    let size = u32::try_from(group_size(workload)).unwrap_or(1);
     let workers = (&group["workerTemplate"], size.saturating_sub(1));
     let has_workers = workload["kind"] == LEADER_WORKER_SET.kind && workers.1 > 0;
     [(pod_template(workload), 1)].into_iter().chain(has_workers.then_some(workers)).collect()
+}
+
+/// Returns the number of Pods of each group of a LeaderWorkerSet.
+pub(crate) fn group_size(set: &Value) -> u64 {
+    set["spec"]["leaderWorkerTemplate"]["size"].as_u64().unwrap_or(1)
 }
 
 /// Returns a name for the revision of the Pod templates of a workload that a Pod was created from.

@@ -40,11 +40,10 @@ const TERMINAL_DECISIONS: [api::Code; 6] = [
 ];
 
 /// Reasons of `Ready` while the rollout proceeds normally.
-const PROGRESSING_REASONS: [ConditionReason; 4] = [
+const PROGRESSING_REASONS: [ConditionReason; 3] = [
     ConditionReason::Workload(WorkloadReason::Starting),
     ConditionReason::Workload(WorkloadReason::NotReadyYet),
     ConditionReason::Workload(WorkloadReason::RollingOut),
-    ConditionReason::RolloutPaused,
 ];
 
 /// Phase of a rollout.
@@ -87,6 +86,9 @@ pub(crate) fn progress(service: &Value) -> (RolloutPhase, String) {
             (RolloutPhase::Failed, format!("rollout failed: {message}"))
         }
         () if is_rollout_paused(service) => (RolloutPhase::Paused, format!("rollout paused: {message}")),
+        () if text("reason") == ConditionReason::RolloutPaused.as_str() => {
+            (RolloutPhase::Progressing, "Waiting for the operator to resume the rollout".to_owned())
+        }
         () if PROGRESSING_REASONS.iter().any(|reason| reason.as_str() == text("reason")) => {
             (RolloutPhase::Progressing, message)
         }
@@ -284,6 +286,11 @@ mod tests {
         "rollout failed: m"
     )]
     #[case::paused(service(4, "False", "RolloutPaused", "False", true), RolloutPhase::Paused, "rollout paused: m")]
+    #[case::resumed(
+        service(4, "False", "RolloutPaused", "False", false),
+        RolloutPhase::Progressing,
+        "Waiting for the operator to resume the rollout"
+    )]
     fn determines_phase_and_message(#[case] service: Value, #[case] phase: RolloutPhase, #[case] message: &str) {
         assert_eq!(progress(&service), (phase, message.to_owned()));
     }
