@@ -152,9 +152,9 @@ pub mod warning {
         COST_THRESHOLD_EXCEEDED = "CostThresholdExceeded":
             "No eligible class is within the cost threshold; the cheapest one is used.",
             "Raise the annotation ome.io/cost-threshold, or set the prices of classes.";
-        SCORE_TERM_DROPPED = "ScoreTermDropped":
-            "Not every eligible class declares a value that the score uses, so the scores of all classes ignore it.",
-            "Set the value in all classes.";
+        FIGURES_MISSING = "FiguresMissing":
+            "An eligible class does not declare a value that the strategy compares, and ranks below those that do.",
+            "Set capabilities.performance, memoryBandwidthGBps and memoryGB of the class.";
         PRICE_KINDS_DIFFER = "PriceKindsDiffer":
             "Classes declare different kinds of prices, which cannot be compared.", "Set the same kind of price in all classes.";
         NODE_SELECTOR_OVERRIDDEN = "NodeSelectorOverridden":

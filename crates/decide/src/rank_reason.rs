@@ -102,6 +102,10 @@ pub enum ClassRankReason {
     ListPosition,
     /// The class declares no price.
     Unpriced,
+    /// The class declares another kind of price.
+    OtherPriceKind,
+    /// The class does not declare compute, bandwidth or memory.
+    FiguresMissing,
     /// The score is lower.
     Score {
         /// Ranking policy that computed the scores.
@@ -188,6 +192,8 @@ impl fmt::Display for ClassRankReason {
             Self::Capacity { free: None } => f.write_str("the availability of its nodes is unknown"),
             Self::ListPosition => f.write_str("later in the runtime's list of classes"),
             Self::Unpriced => f.write_str("declares no price"),
+            Self::OtherPriceKind => f.write_str("declares another kind of price"),
+            Self::FiguresMissing => f.write_str("does not declare all of compute, bandwidth and memory"),
             Self::Score { ranking, candidate, selected } => write!(f, "{ranking} {candidate:.2} < {selected:.2}"),
             Self::Name => f.write_str("equal in all criteria; ordered by name"),
             Self::CurrentRetained => f.write_str("ranks higher, but the current selection is retained"),

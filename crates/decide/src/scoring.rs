@@ -1,9 +1,19 @@
-//! Scores of eligible classes by cost and performance. Every term is relative to the best eligible class.
+//! Scores of eligible classes by cost and performance. The order of two classes depends on nothing but these two: each term is
+//! proportional to a value of the class, terms are multiplied, and a class that lacks a value ranks below those that declare it.
 
 use crate::demand::{Model, RankingPolicy};
 use crate::quantization::{self, Precision};
 use crate::shape::ReplicaShape;
 use crate::supply::{Class, CostTier};
+
+/// Performance that is left of that of all accelerators whenever their number doubles, because they wait for each other: with
+/// a fast connection between those of a node, with another one, and between nodes. Assumptions that only rank classes.
+const EFFICIENCY_OF_FAST_CONNECTION: f64 = 0.9;
+const EFFICIENCY_OF_BUS: f64 = 0.8;
+const EFFICIENCY_BETWEEN_NODES: f64 = 0.7;
+
+/// Features of fast connections between all accelerators of a node.
+const FAST_CONNECTIONS: [&str; 6] = ["nvlink", "infinity-fabric", "ici", "neuron-link", "hccs", "roce"];
 
 /// An eligible class with the shape of one replica on it.
 #[derive(Clone, Copy)]
@@ -15,8 +25,10 @@ pub(crate) struct ScoringCandidate<'a> {
 /// Values that were not used for the scores.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ScoringNotes {
-    /// Terms that are dropped for all classes because at least one class does not declare them.
-    pub(crate) dropped_terms: Vec<&'static str>,
+    /// Values that the ranking compares and that some class does not declare.
+    pub(crate) missing_figures: Vec<&'static str>,
+    /// Names of these classes.
+    pub(crate) classes_without_figures: Vec<String>,
     /// The kind of price that is compared, and the number of classes that only declare another kind.
     pub(crate) other_prices: Option<(&'static str, usize)>,
 }
@@ -28,21 +40,37 @@ pub(crate) struct Scores {
     pub(crate) notes: ScoringNotes,
 }
 
-/// A score between 0 and 1 with its terms.
+/// A score between 0 and 1, relative to the best class, with its terms.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Score {
     pub(crate) total: f64,
     /// `None` if the class declares no comparable price.
     pub(crate) cost: Option<f64>,
     pub(crate) performance: f64,
-    /// Whether the class has no price while others have one; it then ranks below them.
-    pub(crate) unpriced: bool,
+    /// Kind of the price: classes with another kind, and then those without a price, rank below those with the first one. 0 if
+    /// the ranking does not compare prices.
+    pub(crate) price_kind: usize,
+    /// Whether the class lacks a value that the ranking compares; it then ranks below those that have it.
+    pub(crate) lacks_figures: bool,
 }
 
-struct CostTerms {
-    terms: Vec<Option<f64>>,
-    /// See [`ScoringNotes::other_prices`].
-    other_prices: Option<(&'static str, usize)>,
+/// A price of a replica. Prices of different kinds are not compared: classes with the first kind rank first.
+#[derive(Clone, Copy, PartialEq)]
+struct Price {
+    /// Index in [`PRICE_KINDS`].
+    kind: usize,
+    value: f64,
+}
+
+/// Values of a replica on a class that rankings compare, apart from its price.
+#[derive(Clone, Copy)]
+struct Figures {
+    /// TFLOPS at the model's precision, which determine the time per token of a prompt.
+    compute: Option<f64>,
+    /// GB/s, which determine the time per token of the output.
+    bandwidth: Option<f64>,
+    /// Bytes of memory.
+    memory: Option<f64>,
 }
 
 // === impl ScoringCandidate ===
@@ -52,9 +80,144 @@ impl ScoringCandidate<'_> {
         f64::from(self.shape.accelerators())
     }
 
+    /// Returns the number of accelerators that would have the same performance if they did not wait for each other.
+    fn effective_accelerators(&self) -> f64 {
+        let is_fast = FAST_CONNECTIONS.iter().any(|feature| self.class.features.contains(*feature));
+        let within_node = if is_fast { EFFICIENCY_OF_FAST_CONNECTION } else { EFFICIENCY_OF_BUS };
+        let doublings = |count: u32| f64::from(count.max(1)).log2();
+        let efficiency = within_node.powf(doublings(self.shape.per_node))
+            * EFFICIENCY_BETWEEN_NODES.powf(doublings(self.shape.nodes));
+        self.accelerators() * efficiency
+    }
+
     /// Returns the price of one replica in dollars per hour.
     pub(crate) fn price_per_hour(&self) -> Option<f64> {
         self.class.cost.per_accelerator_hour().map(|price| price * self.accelerators())
+    }
+
+    fn figures(&self, precision: Precision) -> Figures {
+        let positive = |value: Option<f64>| value.filter(|value| *value > 0.0);
+        let effective = self.effective_accelerators();
+        Figures {
+            compute: positive(throughput(precision, self.class)).map(|value| value * effective),
+            bandwidth: positive(self.class.bandwidth).map(|value| value * effective),
+            memory: positive(self.class.memory.map(|bytes| bytes as f64 * self.accelerators())),
+        }
+    }
+}
+
+// === impl Figures ===
+
+impl Figures {
+    /// Returns the inverse of the estimated time per token: the geometric mean of prompt and output, because the two have
+    /// different units.
+    fn performance(&self) -> Option<f64> {
+        Some((self.compute? * self.bandwidth?).sqrt())
+    }
+}
+
+/// An eligible class with the values that its ranking compares. `balanced` compares classes without a price by performance.
+struct RankedValues<'a> {
+    class: &'a Class,
+    ranking: RankingPolicy,
+    price: Option<Price>,
+    figures: Figures,
+}
+
+/// The best values of all classes, so that scores are between 0 and 1. They do not change the order of the scores.
+struct BestValues {
+    /// Least price of each kind.
+    prices: [f64; PRICE_KINDS.len()],
+    performance: f64,
+    /// Least memory: the class with the least memory that fits is the best.
+    memory: f64,
+}
+
+// === impl RankedValues ===
+
+impl<'a> RankedValues<'a> {
+    fn new(ranking: RankingPolicy, precision: Precision, candidate: &ScoringCandidate<'a>) -> Self {
+        let price = price(candidate);
+        let ranking = match (ranking, price) {
+            (RankingPolicy::Balanced, None) => RankingPolicy::Performance,
+            (ranking, _) => ranking,
+        };
+        Self { class: candidate.class, ranking, price, figures: candidate.figures(precision) }
+    }
+
+    /// Returns the names of the values that the ranking compares and the class does not declare.
+    fn missing_figures(&self) -> impl Iterator<Item = &'static str> {
+        let (speed, memory) = match self.ranking {
+            RankingPolicy::Performance => (true, false),
+            RankingPolicy::Balanced => (true, true),
+            RankingPolicy::BestFit => (false, true),
+            RankingPolicy::Cost | RankingPolicy::FirstAvailable => (false, false),
+        };
+        let values = [
+            ("compute", speed && self.figures.compute.is_none()),
+            ("bandwidth", speed && self.figures.bandwidth.is_none()),
+            ("memory", memory && self.figures.memory.is_none()),
+        ];
+        values.into_iter().filter_map(|(name, is_missing)| is_missing.then_some(name))
+    }
+
+    fn score(&self, best: &BestValues, ranks_by_price: bool) -> Score {
+        let relative_cost = |price: Price| if price.value > 0.0 { best.prices[price.kind] / price.value } else { 1.0 };
+        let cost = self.price.map(relative_cost);
+        let performance = self.figures.performance().map_or(0.0, |performance| performance / best.performance);
+        let memory_fit = self.figures.memory.map_or(0.0, |memory| best.memory / memory);
+        let lacks_figures = self.missing_figures().next().is_some();
+        let total = match self.ranking {
+            RankingPolicy::Performance => performance,
+            RankingPolicy::Cost => cost.unwrap_or_default(),
+            RankingPolicy::Balanced if lacks_figures => cost.unwrap_or_default(),
+            RankingPolicy::Balanced => (cost.unwrap_or_default() * performance * memory_fit).cbrt(),
+            RankingPolicy::BestFit => memory_fit,
+            RankingPolicy::FirstAvailable => 0.0,
+        };
+        let price_kind = if ranks_by_price { self.price.map_or(PRICE_KINDS.len(), |price| price.kind) } else { 0 };
+        Score { total, cost, performance, price_kind, lacks_figures }
+    }
+}
+
+// === impl BestValues ===
+
+impl BestValues {
+    fn of(values: &[RankedValues<'_>]) -> Self {
+        let least = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::INFINITY, f64::min);
+        let prices = std::array::from_fn(|kind| {
+            let of_kind = values.iter().filter_map(|values| values.price).filter(|price| price.kind == kind);
+            least(&mut of_kind.map(|price| price.value))
+        });
+        let performances = values.iter().filter_map(|values| values.figures.performance());
+        let memory = least(&mut values.iter().filter_map(|values| values.figures.memory));
+        Self { prices, performance: performances.fold(0.0, f64::max), memory }
+    }
+}
+
+// === impl ScoringNotes ===
+
+impl ScoringNotes {
+    fn new(values: &[RankedValues<'_>], ranks_by_price: bool) -> Self {
+        let mut notes = Self::default();
+        for class in values {
+            let before = notes.missing_figures.len();
+            notes.missing_figures.extend(class.missing_figures());
+            if notes.missing_figures.len() > before {
+                notes.classes_without_figures.push(class.class.name.clone());
+            }
+        }
+        let kinds = || values.iter().filter_map(|class| class.price).map(|price| price.kind);
+        let first = kinds().min().filter(|_| ranks_by_price);
+        if values.iter().any(|class| class.ranking == RankingPolicy::Cost) && first.is_none() {
+            notes.missing_figures.push("price");
+        }
+        notes.missing_figures.sort_unstable();
+        notes.missing_figures.dedup();
+        let others = kinds().filter(|kind| first.is_some_and(|first| *kind > first)).count();
+        let first_kind = first.and_then(|kind| PRICE_KINDS.get(kind)).map(|(name, _)| *name);
+        notes.other_prices = first_kind.filter(|_| others > 0).map(|name| (name, others));
+        notes
     }
 }
 
@@ -64,81 +227,13 @@ pub(crate) fn score_classes(
     model: Option<&Model>,
     candidates: &[ScoringCandidate<'_>],
 ) -> Scores {
-    let costs = cost_terms(candidates);
-    let ranking = match (ranking, &costs) {
-        (RankingPolicy::Balanced, None) => RankingPolicy::Performance,
-        (ranking, _) => ranking,
-    };
-    let mut notes =
-        ScoringNotes { dropped_terms: Vec::new(), other_prices: costs.as_ref().and_then(|costs| costs.other_prices) };
-    if costs.is_none() && ranking == RankingPolicy::Cost {
-        notes.dropped_terms.push("price");
-    }
-    let memory = match ranking {
-        RankingPolicy::Balanced | RankingPolicy::BestFit => memory_fit(candidates),
-        _ => relative_to_greatest(candidates.iter().map(memory)),
-    };
     let precision = quantization::precision(model.and_then(|model| model.quantization.as_deref()));
-    let compute = relative_to_greatest(
-        candidates.iter().map(|candidate| Some(throughput(precision, candidate.class)? * candidate.accelerators())),
-    );
-    let bandwidth = relative_to_greatest(
-        candidates.iter().map(|candidate| Some(candidate.class.bandwidth? * candidate.accelerators())),
-    );
-    let terms = [("compute", 0.4, compute), ("bandwidth", 0.4, bandwidth), ("memory", 0.2, memory.clone())];
-    let missing = terms.iter().filter(|(_, _, term)| term.is_none()).map(|(name, ..)| *name);
-    match ranking {
-        RankingPolicy::Balanced | RankingPolicy::Performance => notes.dropped_terms.extend(missing),
-        RankingPolicy::BestFit => notes.dropped_terms.extend(missing.filter(|name| *name == "memory")),
-        RankingPolicy::Cost | RankingPolicy::FirstAvailable => {}
-    }
-    let scores = (0..candidates.len())
-        .map(|index| {
-            let performance = weighted_mean(&terms, index);
-            let cost = costs.as_ref().map(|costs| costs.terms.get(index).copied().flatten());
-            score(ranking, performance, cost, memory.as_ref().and_then(|terms| terms.get(index)).copied())
-        })
-        .collect();
-    Scores { scores, notes }
-}
-
-/// Combines the terms of one class. `cost`: outer `None` if no class declares a price, inner `None` if this class does not.
-fn score(ranking: RankingPolicy, performance: f64, cost: Option<Option<f64>>, memory_fit: Option<f64>) -> Score {
-    let unpriced = matches!(cost, Some(None)) && matches!(ranking, RankingPolicy::Cost | RankingPolicy::Balanced);
-    let cost = cost.flatten();
-    let total = match ranking {
-        RankingPolicy::Performance => performance,
-        RankingPolicy::Cost => cost.unwrap_or(0.0),
-        RankingPolicy::Balanced => cost.map_or(performance, |cost| (cost * performance).sqrt()),
-        RankingPolicy::BestFit => memory_fit.unwrap_or(0.0),
-        RankingPolicy::FirstAvailable => 0.0,
-    };
-    Score { total, cost, performance, unpriced }
-}
-
-fn weighted_mean(terms: &[(&str, f64, Option<Vec<f64>>)], index: usize) -> f64 {
-    let declared = terms.iter().filter_map(|(_, weight, values)| Some((*weight, *values.as_ref()?.get(index)?)));
-    let (sum, weights) =
-        declared.fold((0.0, 0.0), |(sum, weights), (weight, value)| (sum + weight * value, weights + weight));
-    if weights > 0.0 { sum / weights } else { 0.0 }
-}
-
-/// Returns each value relative to the greatest; `None` if a class does not declare the value.
-fn relative_to_greatest(values: impl Iterator<Item = Option<f64>>) -> Option<Vec<f64>> {
-    let values: Vec<f64> = values.collect::<Option<_>>()?;
-    let greatest = values.iter().copied().fold(0.0, f64::max);
-    (greatest > 0.0).then(|| values.iter().map(|value| value / greatest).collect())
-}
-
-/// Returns the least memory relative to the memory of each class: the class with the least memory that fits is the best.
-fn memory_fit(candidates: &[ScoringCandidate<'_>]) -> Option<Vec<f64>> {
-    let replica_memories: Vec<f64> = candidates.iter().map(memory).collect::<Option<_>>()?;
-    let least = replica_memories.iter().copied().fold(f64::INFINITY, f64::min);
-    Some(replica_memories.iter().map(|total| if *total > 0.0 { least / total } else { 0.0 }).collect())
-}
-
-fn memory(candidate: &ScoringCandidate<'_>) -> Option<f64> {
-    candidate.class.memory.map(|bytes| bytes as f64 * candidate.accelerators())
+    let values: Vec<RankedValues<'_>> =
+        candidates.iter().map(|candidate| RankedValues::new(ranking, precision, candidate)).collect();
+    let ranks_by_price = matches!(ranking, RankingPolicy::Cost | RankingPolicy::Balanced);
+    let best = BestValues::of(&values);
+    let scores = values.iter().map(|values| values.score(&best, ranks_by_price)).collect();
+    Scores { scores, notes: ScoringNotes::new(&values, ranks_by_price) }
 }
 
 /// Returns the throughput at the model's precision. A device without FP8 or INT8 units runs such models at 16-bit precision.
@@ -160,20 +255,9 @@ const PRICE_KINDS: [PriceKind; 3] = [
     ("cost.tier", tier),
 ];
 
-/// Returns the cheapest price relative to each price, of the first kind of price that any class declares. A class that only
-/// declares another kind counts as unpriced.
-fn cost_terms(candidates: &[ScoringCandidate<'_>]) -> Option<CostTerms> {
-    let by_kind = PRICE_KINDS.iter().map(|(kind, price)| (*kind, candidates.iter().map(price).collect::<Vec<_>>()));
-    let (kind, prices) = by_kind.into_iter().find(|(_, prices)| prices.iter().any(Option::is_some))?;
-    let cheapest = prices.iter().flatten().copied().fold(f64::INFINITY, f64::min);
-    let relative = |price: f64| if price > 0.0 { cheapest / price } else { 1.0 };
-    let has_other_price =
-        |candidate: &ScoringCandidate<'_>| PRICE_KINDS.iter().any(|(_, price)| price(candidate).is_some());
-    let candidates_priced_by_other_kind =
-        candidates.iter().zip(&prices).filter(|(candidate, price)| price.is_none() && has_other_price(candidate));
-    let other_price_count = candidates_priced_by_other_kind.count();
-    let terms = prices.iter().map(|price| price.map(relative)).collect();
-    Some(CostTerms { terms, other_prices: (other_price_count > 0).then_some((kind, other_price_count)) })
+/// Returns the first kind of price that the class declares.
+fn price(candidate: &ScoringCandidate<'_>) -> Option<Price> {
+    PRICE_KINDS.iter().enumerate().find_map(|(kind, (_, price))| Some(Price { kind, value: price(candidate)? }))
 }
 
 fn tier(candidate: &ScoringCandidate<'_>) -> Option<f64> {
@@ -182,4 +266,67 @@ fn tier(candidate: &ScoringCandidate<'_>) -> Option<f64> {
         CostTier::Medium => 2.0,
         CostTier::High => 3.0,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Ordering;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_class() -> impl Strategy<Value = Class> {
+        let figure = || prop::option::weighted(0.8, 1.0..10_000.0_f64);
+        let feature = prop::sample::select(vec!["nvlink", "fp8"]);
+        (figure(), figure(), figure(), figure(), prop::option::of(1_u64 << 30..1 << 38), feature).prop_map(
+            |(fp16, bandwidth, per_hour, per_million_tokens, memory, feature)| {
+                let mut class = Class { bandwidth, memory, ..Class::default() };
+                class.performance.fp16 = fp16;
+                class.cost.per_hour = per_hour;
+                class.cost.per_million_tokens = per_million_tokens;
+                class.features.insert(feature.to_owned());
+                class
+            },
+        )
+    }
+
+    fn any_candidates() -> impl Strategy<Value = Vec<(Class, ReplicaShape)>> {
+        let shape = (prop::sample::select(vec![1, 2, 4, 8]), prop::sample::select(vec![1, 2]))
+            .prop_map(|(per_node, nodes)| ReplicaShape { per_node, nodes });
+        prop::collection::vec((any_class(), shape), 2..8)
+    }
+
+    fn any_ranking() -> impl Strategy<Value = RankingPolicy> {
+        prop::sample::select(vec![
+            RankingPolicy::Performance,
+            RankingPolicy::Cost,
+            RankingPolicy::Balanced,
+            RankingPolicy::BestFit,
+        ])
+    }
+
+    fn scores(ranking: RankingPolicy, candidates: &[(Class, ReplicaShape)]) -> Vec<Score> {
+        let candidates: Vec<ScoringCandidate<'_>> =
+            candidates.iter().map(|(class, shape)| ScoringCandidate { class, shape: *shape }).collect();
+        score_classes(ranking, None, &candidates).scores
+    }
+
+    /// Compares two scores; those that differ by rounding are equal.
+    fn order(a: &Score, b: &Score) -> Ordering {
+        let is_close = (a.total - b.total).abs() <= 1e-9 * a.total.max(b.total);
+        let totals = if is_close { Ordering::Equal } else { b.total.total_cmp(&a.total) };
+        (a.price_kind, a.lacks_figures).cmp(&(b.price_kind, b.lacks_figures)).then(totals)
+    }
+
+    proptest! {
+        #[test]
+        // spec: ACC-77
+        fn order_of_two_classes_does_not_depend_on_others(candidates in any_candidates(), ranking in any_ranking()) {
+            let all = scores(ranking, &candidates);
+            let pair = scores(ranking, &candidates[..2]);
+            prop_assert_eq!(order(&all[0], &all[1]), order(&pair[0], &pair[1]));
+            prop_assert!(all.iter().all(|score| (0.0..=1.0).contains(&score.total)), "{:?}", all);
+        }
+    }
 }

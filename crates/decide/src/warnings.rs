@@ -11,7 +11,8 @@ use crate::fit::RequestStrength;
 use crate::merge::placement;
 use crate::naming::{self, NamedSize};
 use crate::ranking::RankedClass;
-use crate::reason::{Warning, WarningSubject};
+use crate::reason::{AbbreviatedList, Warning, WarningSubject};
+use crate::scoring::ScoringNotes;
 use crate::size::{DisplayCount, SizeRange};
 use crate::supply::{Runtime, RuntimeComponent, Supply};
 
@@ -313,12 +314,17 @@ fn scoring_warnings(evaluation: &ComponentEvaluation<'_>) -> Vec<Warning> {
         return warnings;
     }
     let component = evaluation.component.as_str();
-    if !evaluation.notes.dropped_terms.is_empty() {
-        let terms = evaluation.notes.dropped_terms.join(", ");
-        let message = format!(
-            "Not every eligible class of the {component} declares {terms}; the scores of all classes ignore it"
-        );
-        warnings.push(Warning::new(code::warning::SCORE_TERM_DROPPED, message));
+    let ScoringNotes { missing_figures, classes_without_figures, .. } = &evaluation.notes;
+    if !missing_figures.is_empty() {
+        let figures = missing_figures.join(", ");
+        let message = match classes_without_figures.as_slice() {
+            [] => format!("No eligible class of the {component} declares {figures}"),
+            classes => format!(
+                "These eligible classes of the {component} do not declare {figures} and rank last: {}",
+                AbbreviatedList(classes)
+            ),
+        };
+        warnings.push(Warning::new(code::warning::FIGURES_MISSING, message));
     }
     if let Some((kind, others)) = evaluation.notes.other_prices {
         let (classes, declare) = if others == 1 { ("class", "declares") } else { ("classes", "declare") };

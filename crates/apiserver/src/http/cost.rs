@@ -263,6 +263,6 @@ mod tests {
         let (is_success, worker) = handled.await.unwrap();
         let threads = threads.0.lock().unwrap();
         assert!(is_success && !threads.is_empty());
-        assert_eq!(threads.iter().any(|thread| *thread == worker), on_worker);
+        assert_eq!(threads.contains(&worker), on_worker);
     }
 }

@@ -235,7 +235,7 @@ fn position(names: &[String], class: &str) -> usize {
 }
 
 /// The keys in order. An annotation takes precedence over fields, so the cost threshold precedes the preferred classes.
-fn keys<'a>() -> [RankingKey<RankedClass<'a>, ClassRankReason>; 10] {
+fn keys<'a>() -> [RankingKey<RankedClass<'a>, ClassRankReason>; 11] {
     [
         RankingKey {
             order: |a, b| a.is_not_variant.cmp(&b.is_not_variant),
@@ -275,7 +275,17 @@ fn keys<'a>() -> [RankingKey<RankedClass<'a>, ClassRankReason>; 10] {
             order: |a, b| a.listed_position.cmp(&b.listed_position),
             reason: |_, _| ClassRankReason::ListPosition,
         },
-        RankingKey { order: |a, b| a.score.unpriced.cmp(&b.score.unpriced), reason: |_, _| ClassRankReason::Unpriced },
+        RankingKey {
+            order: |a, b| a.score.price_kind.cmp(&b.score.price_kind),
+            reason: |candidate, _| match candidate.score.cost {
+                Some(_) => ClassRankReason::OtherPriceKind,
+                None => ClassRankReason::Unpriced,
+            },
+        },
+        RankingKey {
+            order: |a, b| a.score.lacks_figures.cmp(&b.score.lacks_figures),
+            reason: |_, _| ClassRankReason::FiguresMissing,
+        },
         RankingKey { order: |a, b| b.score.total.total_cmp(&a.score.total), reason: RankedClass::score_reason },
         RankingKey { order: |a, b| a.class.name.cmp(&b.class.name), reason: |_, _| ClassRankReason::Name },
     ]

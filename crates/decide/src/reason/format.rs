@@ -6,7 +6,7 @@ use std::fmt;
 pub(super) const MAX_LISTED: usize = 5;
 
 /// Formats a list as `a, b, c and 7 more`.
-pub(super) struct AbbreviatedList<'a>(pub(super) &'a [String]);
+pub(crate) struct AbbreviatedList<'a>(pub(crate) &'a [String]);
 
 /// Formats a list that is one of several as `a, b and 8 more`.
 pub(super) struct ShortList<'a>(pub(super) &'a [String]);

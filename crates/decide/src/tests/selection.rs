@@ -107,6 +107,39 @@ fn parallelism_sets_the_count(#[case] runner: &str, #[case] count: u32, #[case] 
     assert_eq!(warning_codes(&fixture.decide()).contains(&"ParallelismMismatch"), warns);
 }
 
+/// Classes of other vendors without figures, and classes that need more accelerators, do not displace the faster one.
+#[rstest]
+#[case::performance("70B", "strategy: performance", "nvidia-h100-80gb")]
+#[case::balanced("70B", "strategy: balanced", "nvidia-h100-80gb")]
+#[case::small_model("7B", "strategy: balanced", "nvidia-a100-40gb")]
+#[case::most_capable("13B", "policy: MostCapable", "nvidia-b200")]
+// spec: ACC-77
+fn classes_without_figures_change_nothing_among_the_others(
+    #[case] size: &str,
+    #[case] selector: &str,
+    #[case] expected: &str,
+) {
+    let class = |name: &str, capabilities: &str| {
+        format!(
+            "{{apiVersion: ome.io/v1beta1, kind: AcceleratorClass, metadata: {{name: {name}}}, spec: {{vendor: nvidia, discovery: {{nodeSelector: {{gpu: {name}}}}}, capabilities: {{{capabilities}, features: [tensor-cores]}}}}}}"
+        )
+    };
+    let b200 = class("nvidia-b200", "memoryGB: 180Gi, memoryBandwidthGBps: \"8000\", performance: {fp16TFLOPS: 2250}");
+    let other = class("other", "memoryGB: 48Gi");
+    let mut documents =
+        vec![model(size, ""), RUNTIME.to_owned(), service(&format!("acceleratorSelector: {{{selector}}}"), "")];
+    if expected == "nvidia-b200" {
+        documents.push(b200);
+    }
+    for others in [vec![], vec![other]] {
+        documents.extend(others);
+        let documents: Vec<&str> = documents.iter().map(String::as_str).collect();
+        let mut fixture = fixture_with_classes(&documents);
+        fixture.supply.classes.retain(|class| class.name != "nvidia-t4");
+        assert_eq!(selection(&fixture.decide()).1, expected);
+    }
+}
+
 /// A number of the runtime is a minimum; one of the service is only checked. The model requires four accelerators.
 #[rstest]
 #[case::flag("args: [--tp=1]", "", "the runtime sets --tp to 1")]
@@ -120,6 +153,7 @@ fn parallelism_sets_the_count(#[case] runner: &str, #[case] count: u32, #[case] 
     "(the service sets nvidia.com/gpu to 2)"
 )]
 #[case::script_of_the_runtime("command: [sh, -c, \"exec x --tp 2\"]", "", "(the runtime sets --tp to 2)")]
+// spec: ACC-83
 fn number_of_the_runtime_is_a_minimum(#[case] runtime: &str, #[case] service_runner: &str, #[case] expected: &str) {
     let runtime = RUNTIME.replace("image: i", &format!("image: i, {runtime}"));
     let spec = format!(
@@ -262,15 +296,15 @@ fn compares_only_prices_of_one_kind() {
         (selection(&mixed_price_kinds).1.as_str(), warning_codes(&mixed_price_kinds).contains(&"PriceKindsDiffer")),
         ("nvidia-a100-40gb", true)
     );
-    // A score term that one class lacks is dropped for all classes; a warning reports it.
-    let term = decide_with_edited_classes(with_strategy("performance"), |class| {
-        if class.name == "nvidia-t4" {
+    // A class that lacks a figure ranks last; a warning reports it.
+    let incomplete = decide_with_edited_classes(with_strategy("performance"), |class| {
+        if class.name == "nvidia-h100-80gb" {
             class.bandwidth = None;
         }
     });
-    assert!(
-        term.warnings.iter().any(|warning| warning.code == "ScoreTermDropped" && warning.message.contains("bandwidth"))
-    );
+    let warning = incomplete.warnings.iter().find(|warning| warning.code == "FiguresMissing").unwrap();
+    assert!(warning.message.ends_with("do not declare bandwidth and rank last: nvidia-h100-80gb"), "{warning:?}");
+    assert_eq!(selection(&incomplete).1, "nvidia-a100-40gb");
     // Cost tiers are used if no class has a price.
     let tiered = decide_with_edited_classes(with_strategy("cost"), |class| {
         class.cost = supply::Cost { tier: class.cost.tier, ..Default::default() }

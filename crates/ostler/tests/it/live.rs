@@ -23,8 +23,8 @@ fn plans_with_objects_of_the_cluster() {
     assert!(stdout.starts_with("inferenceservice default/late — feasible"), "{stdout}");
     let engine = stdout.lines().find(|line| line.trim_start().starts_with("engine ")).unwrap();
     let words: Vec<&str> = engine.split_whitespace().collect();
-    assert_eq!(words[2], "nvidia-l40s", "{stdout}");
-    assert_eq!(words[words.len() - 3..], ["4", "of", "4"], "{stdout}");
+    assert_eq!(words[2], "nvidia-a100-40gb", "{stdout}");
+    assert_eq!(words[words.len() - 3..], ["8", "of", "8"], "{stdout}");
     assert!(!stdout.contains("AvailabilityUnknown"), "{stdout}");
 }
 

@@ -23,7 +23,7 @@ fn demo_prints_json() {
 
     let chat = service(&demo, "chat");
     assert_eq!(chat["runtime"], "srt-llama-3-2-3b-instruct");
-    assert_eq!(chat["acceleratorClass"], "nvidia-l40s");
+    assert_eq!(chat["acceleratorClass"], "nvidia-a100-40gb");
     assert!(chat["runnerUp"]["code"].is_string(), "{chat}");
     assert_eq!(service(&demo, "summarise")["acceleratorClass"], "nvidia-h100-80gb");
     assert!(!demo["request"]["answer"].as_str().unwrap().is_empty());

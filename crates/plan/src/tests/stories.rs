@@ -140,6 +140,7 @@ fn story_4_model_requires_more_accelerators_than_the_runtime_states() {
     assert!(codes(&plan).contains(&"AcceleratorsAdded"));
 }
 
+// spec: ACC-84
 /// Flags of the runtime keep their form; the rest of the accelerators is left to tensor parallelism.
 #[rstest]
 #[case::flag("[--tp-size, \"1\", --pp-size, \"2\"]", "--tp-size 2 --pp-size 2")]

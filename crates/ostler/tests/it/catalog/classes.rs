@@ -110,14 +110,14 @@ spec: {modelFormat: {name: safetensors}, modelArchitecture: LlamaForCausalLM, mo
         })
     });
     insta::assert_snapshot!(rows.collect::<Vec<_>>().join("\n"), @r"
-    balanced  nvidia-a100-40gb  balanced 1.00 (cost 1.00, performance 1.00), ×1, $2.21/h, availability unknown
-    balanced  nvidia-h100-80gb  balanced 0.46 (cost 0.43, performance 0.50), ×1, $5.12/h, availability unknown
-    balanced  amd-mi250x        balanced 0.31 (performance 0.31), ×1, availability unknown
-    balanced  intel-max-1550    balanced 0.31 (performance 0.31), ×1, availability unknown
-    cheap     nvidia-a100-40gb  cost 1.00 (cost 1.00, performance 0.31), ×1, $2.21/h, availability unknown
-    cheap     nvidia-h100-80gb  cost 0.43 (cost 0.43, performance 0.62), ×1, $5.12/h, availability unknown
-    cheap     amd-mi250x        cost 0.00 (performance 1.00), ×1, availability unknown
-    cheap     intel-max-1550    cost 0.00 (performance 1.00), ×1, availability unknown
+    balanced  nvidia-a100-40gb  balanced 0.65 (cost 1.00, performance 0.27), ×1, $2.21/h, availability unknown
+    balanced  nvidia-h100-80gb  balanced 0.60 (cost 0.43, performance 1.00), ×1, $5.12/h, availability unknown
+    balanced  amd-mi250x        balanced 0.43 (performance 0.43), ×1, availability unknown
+    balanced  intel-max-1550    balanced 0.00 (performance 0.00), ×1, availability unknown
+    cheap     nvidia-a100-40gb  cost 1.00 (cost 1.00, performance 0.27), ×1, $2.21/h, availability unknown
+    cheap     nvidia-h100-80gb  cost 0.43 (cost 0.43, performance 1.00), ×1, $5.12/h, availability unknown
+    cheap     amd-mi250x        cost 0.00 (performance 0.43), ×1, availability unknown
+    cheap     intel-max-1550    cost 0.00 (performance 0.00), ×1, availability unknown
     ");
 }
 

@@ -43,7 +43,7 @@ fn models_select_matching_runtimes() {
     llama-3-1-405b-instruct-fp8              vllm-llama-3-1-405b-instruct-fp8            8×nvidia-h100-80gb, $40.96     –
     llama-3-2-1b-instruct                    srt-llama-3-2-1b-instruct                   1×nvidia-l4, $0.81             vllm-llama-3-2-1b-instruct
     llama-3-2-3b-instruct                    srt-llama-3-2-3b-instruct                   1×nvidia-l4, $0.81             vllm-llama-3-2-3b-instruct
-    llama-3-2-11b-vision-instruct            srt-llama-3-2-11b-vision-instruct           1×nvidia-l40s, $1.55           vllm-llama-3-2-11b-vision-instruct
+    llama-3-2-11b-vision-instruct            srt-llama-3-2-11b-vision-instruct           1×nvidia-a100-40gb, $2.21      vllm-llama-3-2-11b-vision-instruct
     llama-3-2-90b-vision-instruct            srt-llama-3-2-90b-vision-instruct           4×nvidia-h100-80gb, $20.48     –
     llama-3-3-70b-instruct                   srt-llama-3-3-70b-instruct                  1×nvidia-b200, $14.24          vllm-llama-3-3-70b-instruct
     llama-4-scout-17b-16e-instruct           srt-llama-4-scout-17b-16e-instruct          4×nvidia-h100-80gb, $20.48     vllm-llama-4-scout-17b-16e-instruct
@@ -52,7 +52,7 @@ fn models_select_matching_runtimes() {
     llama-guard-3-8b                         vllm-llama-3-1-nemotron-nano-8b-v1          1×nvidia-l4, $0.81             –
     mistral-7b-instruct                      srt-mistral-7b-instruct                     1×nvidia-l4, $0.81             vllm-mistral-7b-instruct
     mistral-7b-instruct-v0-3                 srt-mistral-7b-instruct                     1×nvidia-l4, $0.81             vllm-mistral-7b-instruct
-    mixtral-8x7b-instruct                    srt-mixtral-8x7b-instruct                   4×nvidia-l40s, $6.20           vllm-mixtral-8x7b-instruct
+    mixtral-8x7b-instruct                    srt-mixtral-8x7b-instruct                   2×nvidia-h100-80gb, $10.24     vllm-mixtral-8x7b-instruct
     llama-3-1-nemotron-nano-8b-v1            vllm-llama-3-1-nemotron-nano-8b-v1          1×nvidia-l4, $0.81             –
     llama-3-1-nemotron-70b-instruct          srt-llama-3-1-70b-instruct                  1×nvidia-b200, $14.24          srt-llama-3-3-70b-instruct
     llama-3-3-nemotron-super-49b-v1          vllm-llama-3-3-nemotron-super-49b-v1        2×nvidia-h100-80gb, $10.24     –
