@@ -14,8 +14,8 @@ struct NodeCapacity {
     free: u32,
     /// Free accelerators that new Pods cannot use because the node is unschedulable.
     withheld: u32,
-    /// Accelerators among `withheld` that running Pods of the service use.
-    used_despite_cordon: u32,
+    /// Accelerators that running Pods of the service use although new Pods could not.
+    used_beyond_available: u32,
 }
 
 /// Accelerators of a subset of one class's nodes, in the class's node order.
@@ -56,8 +56,8 @@ impl PoolCapacity {
         let capacity = |(index, node): (usize, &ClassNode)| {
             let free = node.available();
             let withheld = node.free.saturating_sub(free);
-            let used_despite_cordon = node.used_despite_cordon();
-            (NodeCapacity { index, total: node.total, free, withheld, used_despite_cordon }, node.labels.is_some())
+            let used_beyond_available = node.used_beyond_available();
+            (NodeCapacity { index, total: node.total, free, withheld, used_beyond_available }, node.labels.is_some())
         };
         let (nodes, exact): (Vec<NodeCapacity>, Vec<bool>) = accepted.map(capacity).unzip();
         Self { nodes, is_exact: exact.into_iter().all(|exact| exact) }
@@ -97,15 +97,15 @@ impl PoolCapacity {
         self.with_more_free(|node| node.withheld)
     }
 
-    /// Returns the same nodes with the accelerators that Pods of the service use on cordoned nodes.
+    /// Returns the same nodes with the accelerators that Pods of the service use although new Pods could not.
     fn with_running_pods(&self) -> Self {
-        self.with_more_free(|node| node.used_despite_cordon)
+        self.with_more_free(|node| node.used_beyond_available)
     }
 
     fn with_more_free(&self, additional: impl Fn(&NodeCapacity) -> u32) -> Self {
         let node = |node: &NodeCapacity| {
             let free = node.free.saturating_add(additional(node));
-            NodeCapacity { free, withheld: 0, used_despite_cordon: 0, ..*node }
+            NodeCapacity { free, withheld: 0, used_beyond_available: 0, ..*node }
         };
         Self { nodes: self.nodes.iter().map(node).collect(), is_exact: self.is_exact }
     }
@@ -177,7 +177,7 @@ impl ReplicaNodes {
         roles_fit && fits(&self.all, nodes.saturating_mul(replicas))
     }
 
-    /// Whether `replicas` replicas fit if Pods of the service on cordoned nodes count as theirs.
+    /// Whether `replicas` replicas fit if the accelerators of running Pods of the service count as free.
     pub(crate) fn has_capacity_with_running_pods(&self, per_node: u32, nodes: u32, replicas: u32) -> bool {
         self.map_pools(PoolCapacity::with_running_pods).has_capacity(per_node, nodes, replicas)
     }

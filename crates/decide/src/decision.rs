@@ -168,7 +168,8 @@ pub struct Eligibility {
     pub free_and_total: Option<(u32, u32)>,
     /// Whether enough accelerators are free for all replicas; true if the nodes are unknown.
     pub has_capacity: bool,
-    /// Whether the free accelerators suffice together with those of the service's running Pods on cordoned nodes.
+    /// Whether the free accelerators suffice together with those that running Pods of the service use although new Pods could
+    /// not: on cordoned nodes, and on nodes that have lost accelerators.
     pub has_capacity_with_running_pods: bool,
     /// Pods of all replicas for which the eligible nodes have no room, even if no accelerator is in use; 0 if the nodes are
     /// unknown.

@@ -24,7 +24,8 @@ pub struct ClassNode {
     pub total: u32,
     /// Allocatable accelerators that no Pod requests, also on an unschedulable node.
     pub free: u32,
-    /// Accelerators among `free` that running Pods of the service use for which a decision is made.
+    /// Accelerators that running Pods of the service use for which a decision is made; `free` contains them, unless the node
+    /// has lost accelerators.
     pub used_by_service: u32,
 }
 
@@ -66,10 +67,10 @@ impl ClassNode {
         if self.is_schedulable() { self.free } else { 0 }
     }
 
-    /// Returns the accelerators that running Pods of the service use although no new Pods are scheduled on the node: a cordon
-    /// does not stop Pods.
-    pub(crate) fn used_despite_cordon(&self) -> u32 {
-        if self.cordoned && !self.not_ready { self.used_by_service.min(self.free) } else { 0 }
+    /// Returns the accelerators that running Pods of the service use although new Pods could not: neither a cordon nor the loss
+    /// of an accelerator stops Pods.
+    pub(crate) fn used_beyond_available(&self) -> u32 {
+        if self.not_ready { 0 } else { self.used_by_service.saturating_sub(self.available()) }
     }
 }
 

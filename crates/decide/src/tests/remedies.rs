@@ -398,6 +398,37 @@ fn pods_on_a_cordoned_node_continue_to_run(
     assert_eq!(fixture.decide().warnings.len(), expected_warnings);
 }
 
+/// A node that loses an accelerator stops no Pod, so a service whose Pods run waits for nothing. Other services use `others` of
+/// the accelerators.
+#[rstest]
+#[case::all_replicas_run(8, 4, 4, 4, 0)]
+#[case::one_replica_has_no_accelerator(8, 5, 4, 4, 1)]
+#[case::running_replicas_of_a_smaller_node(7, 4, 4, 4, 0)]
+#[case::one_replica_does_not_run(7, 4, 4, 3, 1)]
+#[case::node_would_be_too_small(7, 8, 0, 8, 0)]
+#[case::pods_would_not_fit_on_the_empty_node(7, 8, 0, 7, 1)]
+fn pods_of_a_node_that_lost_an_accelerator_continue_to_run(
+    #[case] total: u32,
+    #[case] replicas: u32,
+    #[case] others: u32,
+    #[case] used_by_service: u32,
+    #[case] expected_warnings: usize,
+) {
+    let mut fixture = fixture_with_four_free(RUNTIME, replicas);
+    let labels = std::collections::BTreeMap::from([("gpu".to_owned(), "h100".to_owned())]);
+    let free = total.saturating_sub(others);
+    let node = ClassNode {
+        name: "a".to_owned(),
+        labels: Some(labels.into()),
+        total,
+        free,
+        used_by_service,
+        ..ClassNode::default()
+    };
+    set_h100_nodes(&mut fixture, vec![node]);
+    assert_eq!(fixture.decide().warnings.len(), expected_warnings);
+}
+
 /// A running service retains its class when nodes are added. Without it, a new service gets nodes of the class that ranks first.
 #[rstest]
 #[case::new_service(false, "add 1 node with 8 × nvidia-h100-80gb")]

@@ -12,7 +12,7 @@ use crate::test_cluster::{
 };
 
 /// Returns type and reason of the events about an object, in order.
-fn events(server: &Server, name: &str) -> Vec<String> {
+pub(crate) fn events(server: &Server, name: &str) -> Vec<String> {
     let mut events_of_object: Vec<_> =
         server.list("events").into_iter().filter(|event| event["involvedObject"]["name"] == name).collect();
     // Several events may have the same timestamp.

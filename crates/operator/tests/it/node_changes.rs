@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::accelerator_classes::gpu_node;
+use crate::events::events;
 use crate::kueue;
 use crate::scaling::add_node;
 use crate::simulated_cluster::SimulatedCluster;
@@ -115,6 +116,25 @@ async fn lost_accelerator_stops_nothing_and_is_counted() {
     set_allocatable(&cluster.server, "a", 8);
     wait_for_message(&cluster, "more", "Class h100 is full").await;
     assert_eq!(ready(&cluster.server, "chat").unwrap()["status"], "True");
+}
+
+/// The node has too few accelerators for the Pods of both services, but all of them run: neither service waits.
+#[tokio::test(start_paused = true)]
+async fn services_whose_pods_run_do_not_wait_for_a_lost_accelerator() {
+    let cluster = cluster_with_nodes(&[("a", 8)]);
+    for name in ["chat", "summarise"] {
+        cluster.server.create(OME_SERVICES, service(name, 4)).unwrap();
+        wait_until_ready(&cluster, name).await;
+    }
+    set_allocatable(&cluster.server, "a", 7);
+    cluster.test_cluster.wait_until_idle().await;
+    for name in ["chat", "summarise"] {
+        let status = &cluster.server.get(OME_SERVICES, "default", name).unwrap()["status"];
+        assert!(status["decision"]["warnings"].is_null(), "{:#}", status["decision"]);
+        assert_eq!(ready(&cluster.server, name).unwrap()["status"], "True");
+        let events = events(&cluster.server, name);
+        assert!(events.iter().all(|event| event.starts_with("Normal")), "{events:?}");
+    }
 }
 
 /// The status contains why the Pod can no longer be scheduled: the class has only a smaller node.
