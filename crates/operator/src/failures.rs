@@ -133,6 +133,9 @@ pub(crate) fn planned_workload_problem(workload: &PlannedWorkload) -> Option<Wor
         return Some(WorkloadProblem::new(WorkloadReason::Starting, object, "not created yet"));
     };
     let problem = workload_problem(&live.object, live.pods())?;
+    if problem.reason == WorkloadReason::Unschedulable && workload.gang_creation_end.is_some() {
+        return Some(WorkloadProblem { reason: WorkloadReason::Starting, ..problem });
+    }
     let crashes = i64::try_from(workload.recent_crashes).unwrap_or(i64::MAX);
     if crashes < RESTARTS_TO_FAIL || problem.failed || problem.is_waiting_for_node() {
         return Some(problem);

@@ -39,6 +39,8 @@ struct GangReplica {
     placement: Placement,
     /// Message of the scheduler about one of the unscheduled Pods.
     waiting_message: Option<String>,
+    /// Whether such a message is expected because the Pods are being created.
+    is_being_created: bool,
 }
 
 /// How many Pods of a replica are scheduled.
@@ -81,8 +83,8 @@ pub(crate) fn gang_condition(
             let message = with_waiting_message(format!("Scheduled replicas: {}", scheduled_counts(&roles)));
             ConditionReason::PartialCapacity.condition(CONDITION_TYPE, true, message)
         }
-        () if waiting_message.is_none() => {
-            let message = "Waiting for the scheduler to schedule the Pods";
+        () if !roles.iter().any(GangRole::is_rejected) => {
+            let message = with_waiting_message("Waiting for the scheduler to schedule the Pods".to_owned());
             ConditionReason::Workload(WorkloadReason::Starting).condition(CONDITION_TYPE, false, message)
         }
         () if roles.iter().any(GangRole::occupies_nodes) => {
@@ -182,6 +184,11 @@ impl GangRole<'_> {
         self.replicas.with_pods.iter().any(|replica| replica.placement != Placement::None)
     }
 
+    /// Returns whether the scheduler rejects a replica that is not being created.
+    fn is_rejected(&self) -> bool {
+        self.replicas.with_pods.iter().any(|replica| replica.waiting_message.is_some() && !replica.is_being_created)
+    }
+
     /// Returns the scheduler's message about the first waiting replica.
     fn waiting_message(&self) -> Option<String> {
         self.replicas.with_pods.iter().find_map(|replica| replica.waiting_message.clone())
@@ -221,7 +228,7 @@ impl GangReplica {
         let message = unschedulable.map(|problem| problem.message).min();
         let waiting_message =
             message.map(|message| format!("{}-{index} is waiting: {message}", role_name(&workload.planned)));
-        GangReplica { placement, waiting_message }
+        GangReplica { placement, waiting_message, is_being_created: workload.gang_creation_end.is_some() }
     }
 }
 
@@ -229,6 +236,7 @@ impl GangReplica {
 mod tests {
     use std::sync::Arc;
 
+    use jiff::Timestamp;
     use rstest::rstest;
     use serde_json::json;
 
@@ -269,6 +277,23 @@ mod tests {
         assert_eq!(
             (format!("{} {}", condition.status.as_str(), condition.reason).as_str(), condition.message.as_str()),
             (expect, message)
+        );
+    }
+
+    /// The scheduler rejects the first Pods of every gang.
+    #[rstest]
+    #[case::no_pod_is_bound(&[0, 0])]
+    #[case::pods_are_being_bound(&[1, 0])]
+    fn gang_that_is_being_created_is_starting(#[case] groups: &[usize]) {
+        let engine = PlannedWorkload { gang_creation_end: Some(Timestamp::MAX), ..engine(groups) };
+        let condition = gang_condition(&[engine], &[], None).unwrap();
+        assert_eq!(
+            (condition.reason.as_str(), condition.event_policy, condition.message.as_str()),
+            (
+                "Starting",
+                EventPolicy::Normal,
+                "Waiting for the scheduler to schedule the Pods; engine-0 is waiting: no capacity"
+            )
         );
     }
 

@@ -15,7 +15,7 @@
 //! - what they share: `context`, on top of the state derived from watch events (`cluster_state`: `service_index`,
 //!   `inventory`, `claims`, `crash_tracker`, `selection_snapshot`, `decision_cache`, `retained_objects`, `internal_errors`)
 //! - statuses, without I/O: `ome_status`, `fusioninfer_status`, on top of `gang_status`, `failures`, `surge_replicas`,
-//!   `replacement`, `rollout`, `readiness`
+//!   `replacement`, `rollout`, `readiness`, `gang_creation`
 //! - beside the loop: `health`, which observes it; `preview`, which predicts what reconciles would change
 //! - vocabulary: `work_item`, `kinds`, `condition_reason`, `relevant_fields`, `owning_service`, `status_inputs`,
 //!   `service_conditions`
@@ -42,6 +42,7 @@ mod event_publisher;
 mod failures;
 mod full_class;
 mod fusioninfer_status;
+mod gang_creation;
 mod gang_status;
 mod health;
 mod in_flight;

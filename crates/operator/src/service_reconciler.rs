@@ -85,6 +85,23 @@ struct AppliedPlan {
     services: Vec<Value>,
 }
 
+/// The workloads that a status describes.
+struct ReportedWorkloads {
+    /// The planned workloads, or the existing ones.
+    planned: Vec<PlannedWorkload>,
+    /// Additional replicas of the roles.
+    surge_replicas: Vec<PlannedWorkload>,
+}
+
+// === impl ReportedWorkloads ===
+
+impl ReportedWorkloads {
+    /// Returns when the creation of gangs ends, after which rejections of their Pods are problems.
+    fn gang_creation_ends(&self) -> impl Iterator<Item = Timestamp> {
+        self.planned.iter().chain(&self.surge_replicas).filter_map(|workload| workload.gang_creation_end)
+    }
+}
+
 /// Applies the planned objects of one service and reports its status. A terminating service is ignored because its
 /// objects are garbage collected. Returns when to reconcile again even if nothing changes.
 pub(crate) async fn reconcile_service(
@@ -110,12 +127,14 @@ async fn reconcile(context: &Context, kind: Kind, key: &NamespacedName) -> Resul
         Err(obstacle) => return report_not_planned(context, kind, &service, &obstacle).await.map(|()| None),
     };
     let applied = apply_plan(context, kind, &service, &selection.plan).await?;
-    let report = report(context, kind, &service, &selection, &applied);
+    let workloads = reported_workloads(context, kind, &service, &selection.plan);
+    let report = report(context, kind, &service, &selection, &applied, &workloads);
     context.publish_report(kind, &service, &report).await?;
     let AppliedPlan { convergence, rollouts, surge_replicas, .. } = applied;
     context.state.retained_objects.report(&convergence.unrecorded, &service, &context.event_publisher).await?;
     let requeue_times = rollouts.values().filter_map(|rollout| rollout.ready_at);
     let requeue_times = requeue_times.chain(surge_replicas.ready_at());
+    let requeue_times = requeue_times.chain(workloads.gang_creation_ends());
     let requeue_at = requeue_times.chain(recheck_at(context, &convergence)).min();
     convergence.rejection.map_or(Ok(requeue_at), Err)
 }
@@ -325,19 +344,27 @@ fn recheck_at(context: &Context, convergence: &Convergence) -> Option<Timestamp>
     if is_blocked { context.now().checked_add(NOT_OWNED_RECHECK_INTERVAL).ok() } else { None }
 }
 
+/// Reads the workloads that the status describes. With an infeasible plan, the existing workloads continue to run.
+fn reported_workloads(context: &Context, kind: Kind, service: &Value, plan: &ServicePlan) -> ReportedWorkloads {
+    let reader = workload_reader(context);
+    let planned = match plan.feasible {
+        true => reader.planned_workloads(service, &plan.objects),
+        false => reader.existing_workloads(service),
+    };
+    let surge_replicas =
+        if kind == FUSIONINFER_SERVICE { reader.surge_replicas(service, &planned) } else { Vec::new() };
+    ReportedWorkloads { planned, surge_replicas }
+}
+
 fn report(
     context: &Context,
     kind: Kind,
     service: &Value,
     selection: &Selection,
     applied_plan: &AppliedPlan,
+    workloads: &ReportedWorkloads,
 ) -> StatusReport {
     let plan = &selection.plan;
-    // With an infeasible plan, the existing workloads continue to run.
-    let workloads = match plan.feasible {
-        true => workload_reader(context).planned_workloads(service, &plan.objects),
-        false => workload_reader(context).existing_workloads(service),
-    };
     let (applied, now) = (applied_plan.convergence.results.as_slice(), context.now());
     if kind != FUSIONINFER_SERVICE {
         let better_plan = selection.better_plan.as_ref();
@@ -347,7 +374,7 @@ fn report(
             plan,
             better_plan,
             full_class,
-            workloads: &workloads,
+            workloads: &workloads.planned,
             applied,
             replacement: &applied_plan.replacement,
             services: &applied_plan.services,
@@ -357,9 +384,8 @@ fn report(
         return report;
     }
     let surge_replicas = &applied_plan.surge_replicas;
-    let rollouts_after = rollout::rollouts(service, &workloads, &applied_plan.waiting, now);
-    let existing_surge_replicas = workload_reader(context).surge_replicas(service, &workloads);
-    let workloads = [workloads, existing_surge_replicas].concat();
+    let rollouts_after = rollout::rollouts(service, &workloads.planned, &applied_plan.waiting, now);
+    let workloads = [workloads.planned.as_slice(), workloads.surge_replicas.as_slice()].concat();
     let observations = FusionInferObservations {
         service,
         plan: Some(plan),

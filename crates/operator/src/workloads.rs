@@ -8,6 +8,7 @@ use plan::labels::{COMPONENT, LEADER_WORKER_SET_NAME, SURGE_REPLICA};
 use serde_json::Value;
 
 use crate::crash_tracker::CrashTracker;
+use crate::gang_creation::creation_end;
 use crate::kinds::{DEPLOYMENT, LEADER_WORKER_SET, OME_SERVICE, POD, POD_LABELS};
 
 /// Label that the Deployment controller adds to the Pods of each Pod template.
@@ -34,6 +35,8 @@ pub(crate) struct PlannedWorkload {
     pub(crate) live: Option<LiveWorkload>,
     /// Number of Pods of the workload that crashed recently and were replaced.
     pub(crate) recent_crashes: usize,
+    /// Until when rejections of its Pods by the scheduler are part of the creation of its gang; `None` if they are a problem.
+    pub(crate) gang_creation_end: Option<Timestamp>,
 }
 
 /// Reads workloads from the stores.
@@ -56,7 +59,7 @@ impl PlannedWorkload {
     pub(crate) fn new(planned: Value, live: Option<Value>, pods: Vec<Value>) -> PlannedWorkload {
         let pods = pods.into_iter().map(Arc::new).collect();
         let live = live.map(|object| LiveWorkload { object: Arc::new(object), pods });
-        PlannedWorkload { planned, live, recent_crashes: 0 }
+        PlannedWorkload { planned, live, recent_crashes: 0, gang_creation_end: None }
     }
 }
 
@@ -141,11 +144,9 @@ impl WorkloadReader<'_> {
         let key = NamespacedName::new(metadata_field(service, "namespace"), metadata_field(planned, "name"));
         let recent_crashes =
             if kind == LEADER_WORKER_SET { self.crash_tracker.recent_crashes(&key, self.now) } else { 0 };
-        PlannedWorkload {
-            planned: planned.clone(),
-            live: live_workload(self.stores, service, kind, &key),
-            recent_crashes,
-        }
+        let live = live_workload(self.stores, service, kind, &key);
+        let gang_creation_end = creation_end(live.iter().flat_map(LiveWorkload::pods), self.now);
+        PlannedWorkload { planned: planned.clone(), live, recent_crashes, gang_creation_end }
     }
 }
 

@@ -45,6 +45,7 @@ fn workload(ready: i64, pods: Vec<Value>) -> PlannedWorkload {
         planned,
         live: Some(LiveWorkload { object: Arc::new(object), pods: pods.into_iter().map(Arc::new).collect() }),
         recent_crashes: 0,
+        gang_creation_end: None,
     }
 }
 

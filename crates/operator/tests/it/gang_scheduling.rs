@@ -4,6 +4,7 @@ use embedded::Server;
 use rstest::rstest;
 use serde_json::json;
 
+use crate::events::events;
 use crate::simulated_cluster::{SimulatedCluster, disaggregated_service, role, scheduled_pods, service_with_roles};
 use crate::test_cluster::FUSIONINFER_SERVICES;
 
@@ -94,6 +95,31 @@ async fn schedules_more_replicas_as_gpus_are_added() {
     cluster.wait_until_ready(NAME).await;
     let uids_after = scheduled_uids();
     assert!(uids_before.iter().all(|uid| uids_after.contains(uid)) && uids_after.len() == 10);
+}
+
+/// The scheduler rejects the first Pods of a gang until the last one exists: only rejections that last are a problem. Here, they
+/// end when nodes are added.
+#[rstest]
+#[case::rejections_end(80, "FullCapacity", &[])]
+#[case::rejections_last(16, "Blocked", &["Blocked", "Unschedulable"])]
+#[tokio::test(start_paused = true)]
+async fn only_rejections_that_last_emit_warnings(
+    #[case] gpus_after_two_seconds: usize,
+    #[case] reason: &str,
+    #[case] expected: &[&str],
+) {
+    let mut cluster = SimulatedCluster::with_gpus(16);
+    cluster.server.create(FUSIONINFER_SERVICES, disaggregated_service()).unwrap();
+    let message = wait_for_gang_reason(&cluster, "Starting").await;
+    assert!(message.starts_with("Waiting for the scheduler to schedule the Pods"), "{message}");
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    cluster.scale_nodes_to(gpus_after_two_seconds);
+    wait_for_gang_reason(&cluster, reason).await;
+    cluster.test_cluster.wait_until_idle().await;
+    let events = events(&cluster.server, NAME);
+    let mut warnings: Vec<&str> = events.iter().filter_map(|event| event.strip_prefix("Warning ")).collect();
+    warnings.sort_unstable();
+    assert_eq!(warnings, expected);
 }
 
 // spec: TOP-66
