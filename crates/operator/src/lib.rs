@@ -15,7 +15,7 @@
 //! - what they share: `context`, on top of the state derived from watch events (`cluster_state`: `service_index`,
 //!   `inventory`, `claims`, `crash_tracker`, `selection_snapshot`, `decision_cache`, `retained_objects`, `internal_errors`)
 //! - statuses, without I/O: `ome_status`, `fusioninfer_status`, on top of `gang_status`, `failures`, `surge_replicas`,
-//!   `replacement`, `rollout`, `readiness`, `gang_creation`
+//!   `replacement`, `rollout`, `readiness`, `gang_creation`, `shared_model_name`
 //! - beside the loop: `health`, which observes it; `preview`, which predicts what reconciles would change
 //! - vocabulary: `work_item`, `kinds`, `condition_reason`, `relevant_fields`, `owning_service`, `status_inputs`,
 //!   `service_conditions`
@@ -76,6 +76,7 @@ mod selection_snapshot;
 mod service_conditions;
 mod service_index;
 mod service_reconciler;
+mod shared_model_name;
 mod status_inputs;
 mod status_report;
 mod surge_replicas;

@@ -52,8 +52,8 @@ pub(crate) fn report(observations: &OmeObservations<'_>, now: Timestamp) -> Stat
 }
 
 /// Returns all conditions, `Ready` last. `GangScheduled` exists only for services with a gang; `Failed`,
-/// `AutoscalerUnavailable`, `DecisionStale` and `NoSurgeCapacity` exist only while they are true. None of these five affects
-/// `Ready`.
+/// `AutoscalerUnavailable`, `DecisionStale`, `NoSurgeCapacity` and `ModelNameShared` exist only while they are true. None of these
+/// six affects `Ready`.
 fn conditions(observations: &OmeObservations<'_>) -> Vec<Condition> {
     let mut required = vec![runtime_resolved(observations.plan), accelerator_resolved(observations.plan)];
     required.push(workloads_ready(observations, "WorkloadsReady", |component| component != ROUTER));
@@ -67,7 +67,7 @@ fn conditions(observations: &OmeObservations<'_>) -> Vec<Condition> {
     let gang = gang_status::gang_condition(observations.workloads, observations.applied, Some(observations.plan));
     let optional = failed(observations.workloads).into_iter().chain(gang);
     let optional = optional.chain(autoscaler_unavailable(observations.plan)).chain(decision_stale(observations));
-    let optional = optional.chain(no_surge_capacity(observations));
+    let optional = optional.chain(no_surge_capacity(observations)).chain(observations.shared_model_name.cloned());
     required.into_iter().chain(optional).chain([ready]).collect()
 }
 

@@ -27,6 +27,7 @@ use crate::rollout_strategy::rollout_strategies;
 use crate::route_status::{RouteStatus, route_status};
 use crate::selection::{self, Selection};
 use crate::selection_snapshot::{SelectionSnapshot, document, unlisted_selection_kinds};
+use crate::shared_model_name::shared_model_name;
 use crate::status_report::StatusReport;
 use crate::surge_replicas::SurgeReplicas;
 use crate::workloads::{PlannedWorkload, WorkloadReader};
@@ -250,6 +251,7 @@ async fn report_not_planned(
                 surge_replicas: &SurgeReplicas::default(),
                 route_status: &RouteStatus::NoParents,
                 unlisted,
+                shared_model_name: None,
             };
             fusioninfer_status::report(&observations, now)
         }
@@ -365,6 +367,8 @@ fn report(
     workloads: &ReportedWorkloads,
 ) -> StatusReport {
     let plan = &selection.plan;
+    let use_case_sets = context.stores.list_owned_by(LLM_USE_CASE_SET, service);
+    let shared_model_name = shared_model_name(use_case_sets.iter().map(AsRef::as_ref));
     let (applied, now) = (applied_plan.convergence.results.as_slice(), context.now());
     if kind != FUSIONINFER_SERVICE {
         let better_plan = selection.better_plan.as_ref();
@@ -378,6 +382,7 @@ fn report(
             applied,
             replacement: &applied_plan.replacement,
             services: &applied_plan.services,
+            shared_model_name: shared_model_name.as_ref(),
         };
         let mut report = ome_status::report(&observations, now);
         selection.versions.record(service, &mut report.status);
@@ -396,6 +401,7 @@ fn report(
         surge_replicas,
         route_status: &observed_route_status(context, service),
         unlisted: &[],
+        shared_model_name: shared_model_name.as_ref(),
     };
     fusioninfer_status::report(&observations, now)
 }

@@ -3,6 +3,7 @@
 api::codes! {
     ACCEPTED = "Accepted": "The use cases are active, or the EndpointPickerConfig selects endpoints.", "";
     MODEL_NAME_CONFLICT = "ModelNameConflict": "An older object declares the same model name; the use cases with this name are inactive.", "Use another modelName, or delete the older object.";
+    OLDER_USE_CASE = "OlderUseCase": "Requests to `/v1` with the model name go to the pool of an older use case, possibly of another namespace; the message contains the path of the newer one.", "Send requests to the path in the message, or use another modelName.";
     INVALID_WEIGHTS = "InvalidWeights": "All target weights of a use case are 0.", "Set at least one positive weight.";
     POOL_NOT_FOUND = "PoolNotFound": "A referenced BackendPool does not exist in the namespace.", "Create the BackendPool, or correct its name.";
     RESOLVED_REFS = "ResolvedRefs": "All referenced pools exist.", "";

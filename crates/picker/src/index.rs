@@ -25,6 +25,7 @@ use crate::{
     use_case::{TargetModel, UseCase},
 };
 use conditions::Activation;
+pub use conditions::MODEL_NAME_SHARED;
 use pod_selection::{PodSelection, PoolSelector};
 
 pub(crate) use picker_config::ParsedConfigs;

@@ -78,6 +78,7 @@ pub use endpoint_picker::{
 pub use endpoint_state::{EndpointState, InFlight};
 pub use endpoint_subset::EndpointSubset;
 pub use gateway::{GatewayOptions, serve_gateway};
+pub use index::MODEL_NAME_SHARED;
 pub use policy::SchedulingPolicy;
 pub use pool_scheduling::PoolScheduling;
 pub use request::{DEFAULT_REQUEST_MEMORY, MIN_GATEWAY_MEMORY};

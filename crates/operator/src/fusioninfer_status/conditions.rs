@@ -14,8 +14,8 @@ use crate::rollout::{PAUSED, ReadyFloor, Rollout, is_rollout_paused};
 use crate::route_status::RouteStatus;
 
 /// Returns all conditions. `Initialized`, `Active` and `Failed` are defined upstream. `GangScheduled` and `RouterReady`
-/// exist only for services with a gang or a router, `Failed` only while it is not false, and `NoSurgeCapacity` only while it is
-/// true.
+/// exist only for services with a gang or a router, `Failed` only while it is not false, and `NoSurgeCapacity` and
+/// `ModelNameShared` only while they are true.
 pub(super) fn conditions(observations: &FusionInferObservations<'_>, states: &[RoleState]) -> Vec<Condition> {
     let initialized = initialized(observations);
     let router = router_ready(observations, states);
@@ -26,6 +26,7 @@ pub(super) fn conditions(observations: &FusionInferObservations<'_>, states: &[R
     conditions.extend(observations.unlisted.is_empty().then(gang).flatten());
     conditions.extend(router);
     conditions.extend(no_surge_capacity(observations, states));
+    conditions.extend(observations.shared_model_name.cloned());
     conditions.push(ready);
     conditions
 }

@@ -1,6 +1,6 @@
 //! What one reconcile observed of a `fusioninfer.io` InferenceService.
 
-use cluster::ApplyResult;
+use cluster::{ApplyResult, Condition};
 use plan::ServicePlan;
 use serde_json::Value;
 
@@ -30,6 +30,8 @@ pub(crate) struct FusionInferObservations<'a> {
     pub(crate) route_status: &'a RouteStatus,
     /// Workload kinds that cannot be listed, so that the state is unknown.
     pub(crate) unlisted: &'a [String],
+    /// The condition about a model name that another service declares, too.
+    pub(crate) shared_model_name: Option<&'a Condition>,
 }
 
 // === impl FusionInferObservations ===

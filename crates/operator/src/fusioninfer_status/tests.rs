@@ -57,6 +57,7 @@ impl Scenario {
             surge_replicas: &SurgeReplicas::default(),
             route_status: self.route_status.as_ref().unwrap_or(&RouteStatus::NoParents),
             unlisted: &self.unlisted,
+            shared_model_name: None,
         };
         report(&observations, Timestamp::from_second(second).unwrap())
     }

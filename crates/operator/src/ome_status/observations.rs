@@ -1,6 +1,6 @@
 //! What one reconcile observed of an `ome.io` InferenceService.
 
-use cluster::ApplyResult;
+use cluster::{ApplyResult, Condition};
 use plan::ServicePlan;
 use serde_json::Value;
 
@@ -25,4 +25,6 @@ pub(crate) struct OmeObservations<'a> {
     pub(crate) replacement: &'a Replacement,
     /// The Services that were applied; the existing ones if the plan is infeasible.
     pub(crate) services: &'a [Value],
+    /// The condition about a model name that another service declares, too.
+    pub(crate) shared_model_name: Option<&'a Condition>,
 }

@@ -65,6 +65,7 @@ fn observations<'a>(
         applied: &[],
         replacement: &NO_REPLACEMENT,
         services: &[],
+        shared_model_name: None,
     }
 }
 

@@ -131,3 +131,31 @@ async fn teams_with_equal_names_do_not_affect_each_other() {
     assert_eq!(owned_objects(&cluster.server, "team-b"), objects_of_b);
     assert_eq!(generations("team-b"), generations_of_b);
 }
+
+/// The gateway reports that the model name of a use case set belongs to the older one of another team; the service repeats it as
+/// long as it is true.
+#[tokio::test(start_paused = true)]
+async fn service_reports_that_its_model_name_is_shared() {
+    const SETS: &str = "llmusecasesets.inference.networking.x-k8s.io";
+    const MESSAGE: &str = "`/v1` routes model chat to pool team-a/chat, whose use case is older; send requests for this one to \
+        `/default/chat/v1`.";
+    let cluster = SimulatedCluster::with_gpus(8);
+    create_supply(&cluster.server, &[("big", "80Gi", "5")]);
+    cluster.server.create(OME_SERVICES, minimal_service("chat", "small")).unwrap();
+    let set = cluster.wait_for("the use case set", &|server| server.get(SETS, "default", "chat")).await;
+    let report = |conditions: Value| {
+        let mut set = (*cluster.server.get(SETS, "default", "chat").unwrap()).clone();
+        set["status"]["conditions"] = conditions;
+        cluster.server.update_status(SETS, set).unwrap();
+    };
+    let condition = |server: &Server| {
+        let service = server.get(OME_SERVICES, "default", "chat")?;
+        cluster::find_condition(&service["status"]["conditions"], "ModelNameShared").cloned()
+    };
+    report(json!([{"type": "ModelNameShared", "status": "True", "reason": "OlderUseCase", "message": MESSAGE,
+        "observedGeneration": set["metadata"]["generation"], "lastTransitionTime": "2026-01-01T00:00:00Z"}]));
+    let reported = cluster.wait_for("the condition", &condition).await;
+    assert_eq!((&reported["reason"], &reported["message"]), (&json!("OlderUseCase"), &json!(MESSAGE)));
+    report(json!([]));
+    cluster.wait_for("the end of the condition", &|server| condition(server).is_none().then_some(())).await;
+}

@@ -31,6 +31,7 @@ mod rollout;
 mod routers;
 mod scaling;
 mod session;
+mod shared_names;
 mod shutdown;
 mod suites;
 mod up;

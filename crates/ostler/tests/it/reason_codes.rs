@@ -64,7 +64,11 @@ fn sections() -> Vec<Section> {
             "`AcceleratorClass`, role-based `InferenceService`, and the ConfigMap of the base set.",
             &[&codes(ConditionReason::OF_CLASSES_AND_ROLES)],
         ),
-        section("Conditions of pools and use cases", "`BackendPool` and `LLMUseCaseSet`.", &[picker::code::ALL]),
+        section(
+            "Conditions of pools and use cases",
+            "`BackendPool` and `LLMUseCaseSet`; condition `ModelNameShared` also of services.",
+            &[picker::code::ALL],
+        ),
     ]
 }
 

@@ -7,6 +7,9 @@ use cluster::{Condition, NamespacedName};
 use super::picker_config::PickerConfigError;
 use crate::{code, policy::SchedulingPolicy, snapshot::Pool};
 
+/// Condition type of use cases whose model name an older use case of another pool declares; it exists only while it is true.
+pub const MODEL_NAME_SHARED: &str = "ModelNameShared";
+
 /// Maximum number of model names that a message lists with their paths.
 const MAX_PATHS: usize = 3;
 
@@ -33,15 +36,15 @@ pub(super) fn use_case_conditions(
     activation: &Activation,
     by_model: &BTreeMap<&str, &NamespacedName>,
 ) -> Vec<Condition> {
-    let mut accepted = accepted_condition(activation);
-    if let Some(message) = path_message(activation, by_model) {
-        accepted.message = format!("{} {message}", accepted.message);
-    }
-    vec![accepted, resolved_refs_condition(activation)]
+    let shared = model_name_shared_condition(activation, by_model);
+    [accepted_condition(activation), resolved_refs_condition(activation)].into_iter().chain(shared).collect()
 }
 
-/// Returns the paths of active use cases whose model names an older use case of another pool declares.
-fn path_message(activation: &Activation, by_model: &BTreeMap<&str, &NamespacedName>) -> Option<String> {
+/// Returns a condition with the paths of active use cases whose model names an older use case of another pool declares.
+fn model_name_shared_condition(
+    activation: &Activation,
+    by_model: &BTreeMap<&str, &NamespacedName>,
+) -> Option<Condition> {
     let path = |(model, pools): (&String, &BTreeSet<NamespacedName>)| {
         let serving = by_model.get(model.as_str()).filter(|serving| !pools.contains(**serving))?;
         let paths: Vec<String> =
@@ -55,7 +58,8 @@ fn path_message(activation: &Activation, by_model: &BTreeMap<&str, &NamespacedNa
     let omitted = paths.len().saturating_sub(MAX_PATHS);
     paths.truncate(MAX_PATHS);
     let omitted = if omitted > 0 { format!("; the same applies to {omitted} more models") } else { String::new() };
-    (!paths.is_empty()).then(|| format!("{}{omitted}.", paths.join("; ")))
+    let message = || format!("{}{omitted}.", paths.join("; "));
+    (!paths.is_empty()).then(|| Condition::new(MODEL_NAME_SHARED, true, code::OLDER_USE_CASE, message()))
 }
 
 /// Returns the condition `Ready` of a BackendPool.

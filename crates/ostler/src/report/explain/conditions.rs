@@ -7,7 +7,7 @@ use super::fields::text;
 use crate::report::tree::TreeNode;
 
 /// Conditions that report a problem with status `True`.
-const NEGATIVE_CONDITIONS: [&str; 3] = ["Failed", "DecisionStale", "NoSurgeCapacity"];
+const NEGATIVE_CONDITIONS: [&str; 4] = ["Failed", "DecisionStale", "NoSurgeCapacity", picker::MODEL_NAME_SHARED];
 /// Reasons of conditions that only follow from an earlier condition.
 const DEPENDENT_REASONS: [&str; 2] = ["NotPlanned", "RuntimeNotResolved"];
 
