@@ -109,6 +109,53 @@ fn add_nodes(first: &Value, pods: &[&Value], snapshot: &SchedulingSnapshot) -> O
     Some(format!("add {} like {}{capacities}{command}", format_count(count, "node"), text(template, "/metadata/name")))
 }
 
+/// Returns whether all of `pods` can run at the same time after `changes`. Changes of anything but nodes and other Pods replace the
+/// Pods, so the result is true. `is_of_class` returns whether a node belongs to a class.
+pub(super) fn can_schedule_after(
+    changes: &[&ProposedChange],
+    pods: &[&Value],
+    snapshot: &SchedulingSnapshot,
+    is_of_class: impl Fn(&Value, &str) -> bool,
+) -> bool {
+    if snapshot.nodes.is_empty() {
+        // The user may not read them.
+        return true;
+    }
+    let mut changed = snapshot.clone();
+    let change_nodes = |nodes: &mut [Arc<Value>], names: &[String], change: fn(&Value) -> Value| {
+        let is_named = |node: &Arc<Value>| names.iter().any(|name| node["metadata"]["name"] == **name);
+        nodes.iter_mut().filter(|node| is_named(node)).for_each(|node| *node = Arc::new(change(node)));
+    };
+    let mut templates: Vec<(Arc<Value>, u32)> = Vec::new();
+    for change in changes {
+        match change {
+            ProposedChange::Uncordon { nodes } => change_nodes(&mut changed.nodes, nodes, uncordoned),
+            ProposedChange::RepairNodes { nodes } => change_nodes(&mut changed.nodes, nodes, repaired),
+            // At most the accelerators of all other Pods become free.
+            ProposedChange::FreeAccelerators { .. } => changed.pods.clear(),
+            ProposedChange::AddNodes { class, nodes, .. } => {
+                templates = snapshot
+                    .nodes
+                    .iter()
+                    .filter(|node| is_of_class(node, class))
+                    .map(|node| (Arc::clone(node), *nodes))
+                    .collect();
+                if templates.is_empty() {
+                    // The other resources of such nodes are unknown.
+                    return true;
+                }
+            }
+            _ => return true,
+        }
+    }
+    let with_copies = |(template, count): &(Arc<Value>, u32)| {
+        let mut changed = changed.clone();
+        changed.nodes.extend((0..*count as usize).map(|index| Arc::new(copy(template, index))));
+        can_schedule_all(pods, &changed)
+    };
+    if templates.is_empty() { can_schedule_all(pods, &changed) } else { templates.iter().any(with_copies) }
+}
+
 fn uncordoned(node: &Value) -> Value {
     let mut node = node.clone();
     if let Some(spec) = node["spec"].as_object_mut() {

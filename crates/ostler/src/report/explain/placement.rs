@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use decide::ProposedChange;
 use embedded::{SchedulingSnapshot, UnschedulableReason, filter_nodes};
 use serde_json::Value;
 
 use super::deletions::{self, Deletion};
 use super::fields::{text, text_of};
-use super::node_remedies::node_remedies;
+use super::node_remedies::{can_schedule_after, node_remedies};
 use super::scale_down::{self, ScaleDown};
 use super::service_pods::is_other_revision;
 use crate::report::tree::{Reason, TreeNode, group_by_reason};
@@ -141,6 +142,14 @@ impl PlacementAnalysis {
         let pods = self.snapshot.pods.iter().filter(|other| !is_other_revision(pod, other)).cloned().collect();
         let snapshot = SchedulingSnapshot { pods, ..self.snapshot.clone() };
         filter_nodes(pod, &snapshot).values().any(Vec::is_empty)
+    }
+
+    /// Returns whether all of the Pods run after `changes`.
+    pub(super) fn can_schedule_after(&self, changes: &[&ProposedChange], pods: &[&Value]) -> bool {
+        can_schedule_after(changes, pods, &self.snapshot, |node, class| {
+            let classes = self.node_classes.get(text(node, "/metadata/name"));
+            classes.is_some_and(|classes| classes.iter().any(|name| name == class))
+        })
     }
 
     /// Returns nodes to uncordon or to add, each of which lets all of the Pods run.

@@ -40,15 +40,34 @@ pub(crate) struct ServiceContext<'a> {
     objects: &'a ClusterObjects,
     pod_diagnostics: PodDiagnostics,
     /// Remedies found by repeating selection with one constraint lifted.
-    remedies: Vec<String>,
+    remedies: Vec<ServiceRemedy>,
     /// Remedies that state only how many accelerators to free. They are shown if no service is known that could free them.
-    capacity_remedies: Vec<String>,
+    capacity_remedies: Vec<ServiceRemedy>,
     /// The command that accepts another selection, if that one has capacity and the current one does not.
     redecide_remedy: Option<String>,
     /// The decision repeated with the current cluster, which retains the current selection; `None` if the cluster's runtimes,
     /// models or classes cannot be read.
     plan: Option<ServicePlan>,
     now: Timestamp,
+}
+
+/// A remedy of a service.
+struct ServiceRemedy {
+    /// The changes in their order; empty if the remedy is not one of `plan`.
+    changes: Vec<ProposedChange>,
+    /// The remedy as a sentence, with its command.
+    text: String,
+}
+
+// === impl ServiceRemedy ===
+
+impl ServiceRemedy {
+    /// Returns the text if the unschedulable `pods` run after the changes of nodes: selection considers only accelerators.
+    fn verified(self, placement: &PlacementAnalysis, pods: &[&Value]) -> Option<String> {
+        let changes: Vec<&ProposedChange> = self.changes.iter().collect();
+        let is_sufficient = pods.is_empty() || changes.is_empty() || placement.can_schedule_after(&changes, pods);
+        is_sufficient.then_some(self.text)
+    }
 }
 
 // === impl ServiceContext ===
@@ -89,11 +108,14 @@ impl<'a> ServiceContext<'a> {
                 _ => None,
             };
             let hint = hint.map(|command| format!("; run `{command}`")).unwrap_or_default();
+            let text = format!("{remedy}{hint}");
+            let changes = remedy.prerequisite.into_iter().chain([remedy.change]).collect();
             if frees_accelerators { &mut context.capacity_remedies } else { &mut context.remedies }
-                .push(format!("{remedy}{hint}"));
+                .push(ServiceRemedy { changes, text });
         }
         if context.remedies.is_empty() && !service_plan.feasible {
-            context.remedies.extend(model::other_models_remedy(&snapshot, service));
+            let remedy = model::other_models_remedy(&snapshot, service);
+            context.remedies.extend(remedy.map(|text| ServiceRemedy { changes: Vec::new(), text }));
         }
         if plan::waits_for_capacity(&service_plan.warnings) {
             context.redecide_remedy = redecide_remedy(service, &snapshot);
@@ -132,7 +154,8 @@ pub(crate) fn explain(service: &Value, context: ServiceContext<'_>) -> Explanati
     explanation.tree.extend(negative_conditions);
     explanation.tree.extend(context.plan.iter().flat_map(|plan| setting_branches(&plan.settings)));
     if !explanation.ready {
-        explanation.remedies = context.remedies;
+        let verified = |remedy: ServiceRemedy| remedy.verified(&placement, &problems.unschedulable);
+        explanation.remedies = context.remedies.into_iter().filter_map(verified).collect();
         explanation.remedies.extend(quota_remedies(&problems, &context.objects.pods));
         let first_unschedulable = problems.unschedulable.first();
         // The rollout stops the Pods of the earlier revision.
@@ -151,7 +174,7 @@ pub(crate) fn explain(service: &Value, context: ServiceContext<'_>) -> Explanati
                 capacity_remedies = deletion_remedies(service, objects, &deletions);
             }
             explanation.remedies.extend(match capacity_remedies.is_empty() {
-                true => context.capacity_remedies,
+                true => context.capacity_remedies.into_iter().filter_map(verified).collect(),
                 false => capacity_remedies,
             });
         }

@@ -164,6 +164,29 @@ fn proposes_only_what_suffices(#[case] accelerators: u32, #[case] is_only_model:
     }
 }
 
+/// If the Pod requests more CPUs than any node has, neither a further node nor free accelerators would help.
+#[rstest]
+#[case::sufficient_node("64", true)]
+#[case::too_many_cpus("65", false)]
+fn proposes_no_accelerators_to_a_pod_that_lacks_another_resource(#[case] cpus: &str, #[case] expected: bool) {
+    let mut objects = cluster();
+    objects.nodes.iter_mut().for_each(|node| node["status"]["allocatable"]["cpu"] = json!("64"));
+    let mut pod = pending_pod("chat-engine-0", "NVIDIA-H100-80GB-HBM3", 4);
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(cpus);
+    objects.pods.push(pod);
+    let message = "Pod chat-engine-0: 0/2 nodes are available: insufficient resources.";
+    let service = service(
+        json!({"model": {"name": "llama-3-3-70b-instruct"}}),
+        &objects,
+        &[("WorkloadsReady", "False", "Unschedulable", message), ("Ready", "False", "Unschedulable", message)],
+    );
+    let text = render_explanation(&service, &objects);
+    for remedy in ["add 1 node with 8 × h100", "free 2 more accelerators"] {
+        assert_eq!(text.contains(remedy), expected, "{text}");
+    }
+    assert!(!text.contains("kubectl delete"), "{text}");
+}
+
 /// `sum` uses six of eight H100s on the only node that `chat` accepts, so that a new node does not help.
 #[rstest]
 #[case::fewer_replicas(
