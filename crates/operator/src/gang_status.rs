@@ -227,7 +227,7 @@ impl GangReplica {
         let unschedulable = problems.filter(WorkloadProblem::is_waiting_for_node);
         let message = unschedulable.map(|problem| problem.message).min();
         let waiting_message =
-            message.map(|message| format!("{}-{index} is waiting: {message}", role_name(&workload.planned)));
+            message.map(|message| format!("{}-{index} is not scheduled: {message}", role_name(&workload.planned)));
         GangReplica { placement, waiting_message, is_being_created: workload.gang_creation_end.is_some() }
     }
 }
@@ -265,12 +265,12 @@ mod tests {
     #[rstest]
     #[case::full(&[2, 2], "True FullCapacity", "All replicas are scheduled: engine 2 of 2")]
     #[case::partial(&[2, 0], "True PartialCapacity",
-        "Scheduled replicas: engine 1 of 2; engine-1 is waiting: no capacity")]
+        "Scheduled replicas: engine 1 of 2; engine-1 is not scheduled: no capacity")]
     #[case::blocked(&[0, 0], "False Blocked",
-        "No Pod runs until one replica of each role can be scheduled; engine-0 is waiting: no capacity")]
+        "No Pod runs until one replica of each role can be scheduled; engine-0 is not scheduled: no capacity")]
     // A node was lost: the remaining Pod of the replica still occupies a node.
     #[case::lost_node(&[1, 0], "False BelowMinimum",
-        "Fully scheduled replicas: engine 0 of 2; engine-0 is waiting: no capacity")]
+        "Fully scheduled replicas: engine 0 of 2; engine-0 is not scheduled: no capacity")]
     #[case::scaled_to_zero(&[], "True FullCapacity", "All replicas are scheduled: engine 0 of 0")]
     fn counts_groups_of_one_set(#[case] groups: &[usize], #[case] expect: &str, #[case] message: &str) {
         let condition = gang_condition(&[engine(groups)], &[], None).unwrap();
@@ -292,7 +292,7 @@ mod tests {
             (
                 "Starting",
                 EventPolicy::Normal,
-                "Waiting for the scheduler to schedule the Pods; engine-0 is waiting: no capacity"
+                "Waiting for the scheduler to schedule the Pods; engine-0 is not scheduled: no capacity"
             )
         );
     }
@@ -304,7 +304,7 @@ mod tests {
         engine.planned["spec"].as_object_mut().unwrap().remove("replicas");
         Arc::make_mut(&mut engine.live.as_mut().unwrap().object)["spec"]["replicas"] = json!(u64::MAX);
         let condition = gang_condition(&[engine], &[], None).unwrap();
-        let expected = format!("Scheduled replicas: engine 1 of {}; engine-1 is waiting: no capacity", u64::MAX);
+        let expected = format!("Scheduled replicas: engine 1 of {}; engine-1 is not scheduled: no capacity", u64::MAX);
         assert_eq!(condition.message, expected);
     }
 

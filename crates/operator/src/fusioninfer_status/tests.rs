@@ -184,11 +184,11 @@ fn computes_phase(
 #[case::full(Pods::Ready(2), [Pods::Ready(4); 2], "True FullCapacity", "All replicas are scheduled: prefill 1 of 1, decode 2 of 2")]
 #[case::scheduled_but_not_ready(Pods::Ready(0), [Pods::Ready(0); 2], "True FullCapacity", "All replicas are scheduled: prefill 1 of 1, decode 2 of 2")]
 #[case::partial(Pods::Ready(2), [Pods::Ready(4), Pods::Unschedulable], "True PartialCapacity",
-    "Scheduled replicas: prefill 1 of 1, decode 1 of 2; decode-1 is waiting: 8 more GPUs are needed")]
+    "Scheduled replicas: prefill 1 of 1, decode 1 of 2; decode-1 is not scheduled: 8 more GPUs are needed")]
 #[case::blocked(Pods::Unschedulable, [Pods::Unschedulable; 2], "False Blocked",
-    "No Pod runs until one replica of each role can be scheduled; prefill-0 is waiting: 8 more GPUs are needed")]
+    "No Pod runs until one replica of each role can be scheduled; prefill-0 is not scheduled: 8 more GPUs are needed")]
 #[case::role_lost_its_nodes(Pods::Unschedulable, [Pods::Ready(4), Pods::Unschedulable], "False BelowMinimum",
-    "Fully scheduled replicas: prefill 0 of 1, decode 1 of 2; prefill-0 is waiting: 8 more GPUs are needed")]
+    "Fully scheduled replicas: prefill 0 of 1, decode 1 of 2; prefill-0 is not scheduled: 8 more GPUs are needed")]
 fn reports_scheduled_replicas_of_a_gang(
     #[case] prefill: Pods,
     #[case] decode: [Pods; 2],

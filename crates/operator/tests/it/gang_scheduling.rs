@@ -68,7 +68,7 @@ async fn schedules_more_replicas_as_gpus_are_added() {
     let blocked_message = wait_for_gang_reason(&cluster, "Blocked").await;
     assert!(
         blocked_message
-            .starts_with("No Pod runs until one replica of each role can be scheduled; prefill-0 is waiting: "),
+            .starts_with("No Pod runs until one replica of each role can be scheduled; prefill-0 is not scheduled: "),
         "{blocked_message}"
     );
     cluster.scale_nodes_to(32);
@@ -76,7 +76,7 @@ async fn schedules_more_replicas_as_gpus_are_added() {
     cluster.scale_nodes_to(48);
     let partial_message = wait_for_gang_reason(&cluster, "PartialCapacity").await;
     assert!(
-        partial_message.starts_with("Scheduled replicas: prefill 1 of 1, decode 1 of 2; decode-1 is waiting: "),
+        partial_message.starts_with("Scheduled replicas: prefill 1 of 1, decode 1 of 2; decode-1 is not scheduled: "),
         "{partial_message}"
     );
     let active_condition = cluster.wait_for_condition(NAME, "Active", "MinimumReady").await;
@@ -153,7 +153,7 @@ async fn schedules_one_complete_replica_if_two_do_not_fit() {
         let condition = crate::simulated_cluster::condition(server, "deepseek-r1", "GangScheduled")?;
         condition["message"]
             .as_str()?
-            .starts_with("Scheduled replicas: inference 1 of 2; inference-1 is waiting: ")
+            .starts_with("Scheduled replicas: inference 1 of 2; inference-1 is not scheduled: ")
             .then_some(condition)
     };
     let condition = cluster.wait_for("the second replica to wait", &has_waiting_replica).await;

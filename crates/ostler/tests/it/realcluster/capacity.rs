@@ -27,7 +27,7 @@ pub(super) async fn gang_recovers_after_node_loss(test_cluster: &TestCluster) {
     wait_for_gang_condition(
         test_cluster,
         "PartialCapacity",
-        "Scheduled replicas: prefill 1 of 1, decode 1 of 2; decode-1 is waiting: ",
+        "Scheduled replicas: prefill 1 of 1, decode 1 of 2; decode-1 is not scheduled: ",
     )
     .await;
     let remaining_pods = wait_for_scheduled_pods(test_cluster, &[("decode-0", 4), ("prefill-0", 2)]).await;
@@ -38,7 +38,7 @@ pub(super) async fn gang_recovers_after_node_loss(test_cluster: &TestCluster) {
         cordon(test_cluster, &node, true).await;
     }
     fail_worker(test_cluster, "prefill-0", 1).await;
-    let message = "Fully scheduled replicas: prefill 0 of 1, decode 1 of 2; prefill-0 is waiting: ";
+    let message = "Fully scheduled replicas: prefill 0 of 1, decode 1 of 2; prefill-0 is not scheduled: ";
     wait_for_gang_condition(test_cluster, "BelowMinimum", message).await;
     wait_for_scheduled_pods(test_cluster, &[("decode-0", 4)]).await;
     test_cluster.wait_for_condition(ROLES, NAMESPACE, NAME, ("Active", "False"), "Unschedulable").await;
