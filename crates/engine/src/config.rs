@@ -32,6 +32,8 @@ pub struct Config {
     pub block_size: usize,
     /// Number of blocks of the KV cache.
     pub num_gpu_blocks: usize,
+    /// Whether the routes of sleep mode are served (`VLLM_SERVER_DEV_MODE=1`).
+    pub dev_mode: bool,
     /// Simulated time for loading the weights.
     pub load_time: Duration,
     /// Idle connections are closed after this time (vLLM: 5 s), as are those that do not send the complete head of a request
@@ -61,6 +63,7 @@ impl Config {
             tensor_parallel_size: 1,
             block_size: 16,
             num_gpu_blocks: 16_384,
+            dev_mode: false,
             load_time: Duration::ZERO,
             keep_alive: Duration::from_secs(5),
             stall_timeout: Duration::from_secs(60),
@@ -81,6 +84,7 @@ impl Config {
             max_model_len: command.max_model_len.unwrap_or(defaults.max_model_len),
             tensor_parallel_size: command.tensor_parallel_size,
             block_size: command.block_size.unwrap_or(defaults.block_size),
+            dev_mode: command.dev_mode,
             shutdown_timeout: command.shutdown_timeout,
             ..defaults
         }

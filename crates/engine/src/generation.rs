@@ -11,6 +11,7 @@ use crate::{
     request::{Endpoint, GenerationRequest},
     response::{Finish, ResponseMetadata, Usage},
     simulator::Simulator,
+    sleep::{Aborted, Admission},
     stop_strings::{StopCheck, StopStrings},
     text_generator::TextGenerator,
 };
@@ -26,6 +27,8 @@ pub(crate) struct Generation {
     ignore_eos: bool,
     generated_tokens: usize,
     timestamps: Timestamps,
+    /// Present from the first step until the request finishes.
+    admission: Option<Admission>,
     sequence: Option<Sequence>,
     is_finished: bool,
 }
@@ -70,6 +73,7 @@ impl Generation {
             ignore_eos: request.ignore_eos,
             generated_tokens: 0,
             timestamps: Timestamps { arrived: now, scheduled: now, first_token: now, last_token: now },
+            admission: None,
             sequence: None,
             is_finished: false,
             prompt,
@@ -87,9 +91,10 @@ impl Generation {
         if self.is_finished {
             return None;
         }
-        match self.generated_tokens {
-            0 => self.prefill().await,
-            _ => self.decode().await,
+        if let Err(Aborted) = self.step().await {
+            self.finish("abort");
+            let finish = Some(Finish { reason: "abort", stop: None });
+            return Some(TokenOutput { text: self.stop.take_pending(), finish });
         }
         self.generated_tokens += 1;
         let token = self.text.next_token();
@@ -99,6 +104,28 @@ impl Generation {
             self.finish(finish.reason);
         }
         Some(output)
+    }
+
+    /// Waits for the end of the next prefill or decode step, also while the engine sleeps.
+    async fn step(&mut self) -> Result<(), Aborted> {
+        let mut admission = match self.admission.take() {
+            Some(admission) => admission,
+            None => self.engine.sleep_mode.enter().await,
+        };
+        let step = async {
+            match self.generated_tokens {
+                0 => self.prefill().await,
+                _ => self.decode().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            aborted = admission.aborted() => return Err(aborted),
+            () = step => {}
+        }
+        admission.runs().await?;
+        self.admission = Some(admission);
+        Ok(())
     }
 
     async fn prefill(&mut self) {
@@ -172,6 +199,7 @@ impl Generation {
     fn finish(&mut self, reason: &'static str) {
         self.is_finished = true;
         self.sequence = None;
+        self.admission = None;
         let Timestamps { arrived, scheduled, first_token, last_token } = self.timestamps;
         let seconds = |from: Instant, to: Instant| (to - from).as_secs_f64();
         let seconds_per_token =

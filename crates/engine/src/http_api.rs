@@ -8,7 +8,7 @@ use axum::{
     extract::{FromRequest, State},
     http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header},
     middleware::{self, Next},
-    routing::{get, post},
+    routing::{MethodRouter, get, post},
 };
 use futures::{Stream, stream};
 use serde::Serialize;
@@ -16,15 +16,14 @@ use serde::Serialize;
 use crate::{
     api_error::ApiError,
     generation::Generation,
+    http_response::{JSON, build_response, error_response},
     metrics_page,
     request::{Endpoint, GenerationRequest, StreamOptions},
     request_body::RequestBody,
     response::{ResponseMetadata, VLLM_VERSION, completion, event_stream, model_list},
     simulator::Simulator,
-    tokenizer,
+    sleep_api, tokenizer,
 };
-
-const JSON: &str = "application/json";
 
 /// A validated request that is ready for generation.
 struct AcceptedRequest {
@@ -54,18 +53,21 @@ impl FromRequest<Arc<Simulator>> for RequestBody {
 /// Returns the router with all routes of `engine`.
 pub(crate) fn router(engine: Arc<Simulator>) -> Router {
     // By default, axum accepts HEAD on GET routes; vLLM responds 405.
-    let get_only = |handler| get(handler).head(method_not_allowed);
+    let get_route = |route: MethodRouter<Arc<Simulator>>| route.head(method_not_allowed);
+    let get_only = |handler| get_route(get(handler));
+    let development_routes = if engine.config.dev_mode { sleep_api::routes(get_route) } else { Router::new() };
     Router::new()
         .route("/v1/chat/completions", post(|engine, headers, body| generate(engine, headers, body, Endpoint::Chat)))
         .route("/v1/completions", post(|engine, headers, body| generate(engine, headers, body, Endpoint::Completion)))
         .route("/tokenize", post(tokenize))
-        .route("/v1/models", get(models).head(method_not_allowed))
-        .route("/metrics", get(prometheus_metrics).head(method_not_allowed))
-        .route("/version", get(version).head(method_not_allowed))
+        .route("/v1/models", get_route(get(models)))
+        .route("/metrics", get_route(get(prometheus_metrics)))
+        .route("/version", get_route(get(version)))
         .route("/health", get_only(health))
         .route("/ping", get_only(health).post(health))
         // SGLang's check that the engine generates tokens.
         .route("/health_generate", get_only(health))
+        .merge(development_routes)
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn(common_headers))
@@ -217,19 +219,6 @@ async fn not_found() -> Response<Body> {
 
 async fn method_not_allowed() -> Response<Body> {
     build_response(StatusCode::METHOD_NOT_ALLOWED, Some(JSON), br#"{"detail":"Method Not Allowed"}"#.to_vec())
-}
-
-fn error_response(error: &ApiError) -> Response<Body> {
-    build_response(error.status, Some(JSON), error.to_json())
-}
-
-fn build_response(status: StatusCode, content_type: Option<&'static str>, body: Vec<u8>) -> Response<Body> {
-    let mut response = Response::new(Body::from(body));
-    *response.status_mut() = status;
-    if let Some(content_type) = content_type {
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    }
-    response
 }
 
 /// Sets the headers of vLLM's server in the recorded order.

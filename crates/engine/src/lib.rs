@@ -11,11 +11,11 @@
 //!
 //! Layers; each uses only those before it:
 //!
-//! 1. Parts of the model: `timing`, `batch`, `prefix_cache`, `tokenizer`, `text_generator`, `stop_strings`, `metrics`
-//!    (recording), `server_command`, `config`.
+//! 1. Parts of the model: `timing`, `batch`, `prefix_cache`, `tokenizer`, `text_generator`, `stop_strings`, `sleep`,
+//!    `metrics` (recording), `server_command`, `config`.
 //! 2. Formats and bodies: `api_error`, `request`, `request_body`, `prompt`, `response`.
 //! 3. The simulated engine: `simulator` (state that requests share) and `generation` (one request).
-//! 4. HTTP: `metrics_page`, `http_api`, `serve`. Only this layer opens sockets.
+//! 4. HTTP: `metrics_page`, `http_response`, `sleep_api`, `http_api`, `serve`. Only this layer opens sockets.
 //!
 //! vLLM does not listen until its weights are loaded, and neither does [`run`]. [`serve`] gets a listening socket; while
 //! loading, it responds 503 with an empty body to every request.
@@ -27,6 +27,7 @@ mod batch;
 mod config;
 mod generation;
 mod http_api;
+mod http_response;
 mod metrics;
 mod metrics_page;
 mod prefix_cache;
@@ -37,6 +38,8 @@ mod response;
 mod serve;
 mod server_command;
 mod simulator;
+mod sleep;
+mod sleep_api;
 mod stop_strings;
 mod text_generator;
 mod timing;

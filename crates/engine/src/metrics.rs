@@ -8,6 +8,7 @@ use std::{
 };
 
 use families::{FAMILIES, Family};
+use tokio::time::Instant;
 
 /// Counters and histograms since the start.
 pub(crate) struct Metrics(Mutex<MetricValues>);
@@ -15,6 +16,8 @@ pub(crate) struct Metrics(Mutex<MetricValues>);
 /// Recorded values; families without a record are absent.
 #[derive(Default)]
 pub(crate) struct MetricValues {
+    /// Sleep-mode operations by name; vLLM has the series of an operation from its first call.
+    pub(crate) sleep_operations: BTreeMap<&'static str, SleepOperations>,
     /// Counters by metric family and value of its additional label (`""` if it has none).
     pub(crate) counters: BTreeMap<(&'static str, &'static str), f64>,
     /// Histograms by metric family.
@@ -31,6 +34,35 @@ pub(crate) struct Histogram {
     /// Sum of the observed values.
     pub(crate) sum: f64,
 }
+
+/// An operation of sleep mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SleepOperation {
+    /// `/sleep`.
+    Sleep,
+    /// `/wake_up`.
+    Wake,
+}
+
+/// Calls of a sleep-mode operation.
+pub(crate) struct SleepOperations {
+    /// Number of calls that have not ended.
+    pub(crate) in_flight: usize,
+    /// Durations in seconds.
+    pub(crate) durations: Histogram,
+    /// Unix seconds of the first call.
+    pub(crate) created: i64,
+}
+
+/// Records the duration of a sleep-mode operation when it is dropped.
+pub(crate) struct SleepOperationGuard<'a> {
+    metrics: &'a Metrics,
+    name: &'static str,
+    started: Instant,
+}
+
+/// Bucket bounds of the durations of sleep-mode operations in seconds.
+pub(crate) const SLEEP_OPERATION_BUCKETS: &[f64] = &[0.01, 0.1, 1.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
 
 // === impl Metrics ===
 
@@ -75,17 +107,59 @@ impl Metrics {
     /// Adds an observation to a histogram; unknown names are ignored.
     pub(crate) fn observe(&self, name: &'static str, value: f64) {
         let Some(bounds) = FAMILIES.iter().find(|family| family.name == name).and_then(Family::bounds) else { return };
-        let mut values = self.values();
-        let histogram = values.histograms.entry(name).or_default();
-        histogram.buckets.resize(bounds.len() + 1, 0);
-        let bucket = bounds.iter().position(|bound| value <= *bound).unwrap_or(bounds.len());
-        histogram.buckets[bucket] += 1;
-        histogram.count += 1;
-        histogram.sum += value;
+        self.values().histograms.entry(name).or_default().observe(bounds, value);
+    }
+
+    /// Records the start of a sleep-mode operation.
+    pub(crate) fn start_sleep_operation(&self, operation: SleepOperation) -> SleepOperationGuard<'_> {
+        let name = operation.name();
+        let new = || SleepOperations {
+            in_flight: 0,
+            durations: Histogram::default(),
+            created: jiff::Timestamp::now().as_second(),
+        };
+        self.values().sleep_operations.entry(name).or_insert_with(new).in_flight += 1;
+        SleepOperationGuard { metrics: self, name, started: Instant::now() }
     }
 
     fn add(&self, name: &'static str, label: &'static str, value: f64) {
         let mut values = self.values();
         *values.counters.entry((name, label)).or_default() += value;
+    }
+}
+
+// === impl Histogram ===
+
+impl Histogram {
+    /// Adds an observation. `bounds` are the upper bounds of the buckets without `+Inf`.
+    fn observe(&mut self, bounds: &[f64], value: f64) {
+        self.buckets.resize(bounds.len() + 1, 0);
+        let bucket = bounds.iter().position(|bound| value <= *bound).unwrap_or(bounds.len());
+        self.buckets[bucket] += 1;
+        self.count += 1;
+        self.sum += value;
+    }
+}
+
+// === impl SleepOperation ===
+
+impl SleepOperation {
+    /// Returns the value of the label `operation`.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Sleep => "sleep",
+            Self::Wake => "wake",
+        }
+    }
+}
+
+// === impl SleepOperationGuard ===
+
+impl Drop for SleepOperationGuard<'_> {
+    fn drop(&mut self) {
+        if let Some(operations) = self.metrics.values().sleep_operations.get_mut(self.name) {
+            operations.in_flight -= 1;
+            operations.durations.observe(SLEEP_OPERATION_BUCKETS, self.started.elapsed().as_secs_f64());
+        }
     }
 }

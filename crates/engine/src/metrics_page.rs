@@ -4,10 +4,11 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use crate::{
     metrics::{
-        MetricValues,
+        Histogram, MetricValues, SLEEP_OPERATION_BUCKETS,
         families::{FAMILIES, Family, MetricType},
     },
     simulator::Simulator,
+    sleep::SleepLevel,
 };
 
 /// Renders all metrics of `engine` in the Prometheus text format.
@@ -18,6 +19,7 @@ pub(crate) fn render(engine: &Simulator) -> String {
         encoder.write_family(family);
     }
     encoder.write_cache_config();
+    encoder.write_sleep_operations();
     encoder.text
 }
 
@@ -72,15 +74,56 @@ impl TextEncoder<'_> {
 
     fn write_histogram(&mut self, name: &str, bounds: &[f64]) {
         let histogram = self.values.histograms.get(name).cloned().unwrap_or_default();
+        self.write_buckets(name, bounds, &histogram, |encoder, key, value| encoder.format_labels(name, key, value));
+    }
+
+    /// Writes the series of one histogram. `labels` returns its labels with an additional one unless the key is empty.
+    fn write_buckets(
+        &mut self,
+        name: &str,
+        bounds: &[f64],
+        histogram: &Histogram,
+        labels: impl Fn(&Self, &str, &str) -> String,
+    ) {
         let mut cumulative = 0;
         for (index, bound) in bounds.iter().copied().chain([f64::INFINITY]).enumerate() {
             cumulative += histogram.buckets.get(index).copied().unwrap_or(0);
-            let labels = self.format_labels(name, "le", &format_value(bound));
+            let labels = labels(self, "le", &format_value(bound));
             let _ = writeln!(self.text, "{name}_bucket{{{labels}}} {}", format_value(cumulative as f64));
         }
-        let labels = self.format_labels(name, "", "");
+        let labels = labels(self, "", "");
         let _ = writeln!(self.text, "{name}_count{{{labels}}} {}", format_value(histogram.count as f64));
         let _ = writeln!(self.text, "{name}_sum{{{labels}}} {}", format_value(histogram.sum));
+    }
+
+    /// Writes the metrics of sleep-mode operations, which have no labels of the engine. vLLM has them after the first
+    /// operation.
+    fn write_sleep_operations(&mut self) {
+        let operations = &self.values.sleep_operations;
+        if operations.is_empty() {
+            return;
+        }
+        let (durations, in_flight) =
+            ("vllm:sleep_mode_operation_duration_seconds", "vllm:sleep_mode_operations_in_flight");
+        let help = "Duration of one sleep-mode operation.";
+        self.write_header(durations, help, "histogram");
+        for (operation, calls) in operations {
+            self.write_buckets(durations, SLEEP_OPERATION_BUCKETS, &calls.durations, |_, key, value| match key {
+                "" => format!("operation=\"{operation}\""),
+                _ => format!("{key}=\"{value}\",operation=\"{operation}\""),
+            });
+        }
+        let created = format!("{durations}_created");
+        self.write_header(&created, help, "gauge");
+        for (operation, calls) in operations {
+            let created_at = format_value(calls.created as f64);
+            let _ = writeln!(self.text, "{created}{{operation=\"{operation}\"}} {created_at}");
+        }
+        self.write_header(in_flight, "Sleep-mode operations currently awaited.", "gauge");
+        for (operation, calls) in operations {
+            let count = format_value(calls.in_flight as f64);
+            let _ = writeln!(self.text, "{in_flight}{{operation=\"{operation}\"}} {count}");
+        }
     }
 
     /// Returns the labels sorted by name, as the Python client prints them. Admission counters have no `engine` label.
@@ -105,7 +148,15 @@ impl TextEncoder<'_> {
                 batch.waiting() as f64
             }
             ("vllm:kv_cache_usage_perc", _) => self.engine.kv_cache_usage(),
-            ("vllm:engine_sleep_state", "awake") => 1.0,
+            ("vllm:engine_sleep_state", state) => {
+                let current = match self.engine.sleep_mode.level() {
+                    None => "awake",
+                    Some(SleepLevel::Pause) => "",
+                    Some(SleepLevel::OffloadWeights) => "weights_offloaded",
+                    Some(SleepLevel::DiscardAll) => "discard_all",
+                };
+                if state == current { 1.0 } else { 0.0 }
+            }
             _ => 0.0,
         }
     }
@@ -139,7 +190,7 @@ fn format_value(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Config, RequestMemory};
+    use crate::{Config, RequestMemory, metrics::SleepOperation, sleep::InFlightPolicy};
     use std::{collections::BTreeSet, sync::Arc};
 
     const RECORDED: &str = include_str!("../tests/data/metrics-idle.txt");
@@ -166,6 +217,25 @@ mod tests {
         let engine = simulator(Config { served_model_names: vec!["tiny".to_owned()], ..Config::new("/models/base") });
         let (actual, recorded) = (series_and_types(&render(&engine)), series_and_types(RECORDED));
         assert_eq!(actual.symmetric_difference(&recorded).collect::<Vec<_>>(), Vec::<&String>::new());
+    }
+
+    #[tokio::test]
+    async fn sleeping_engine_has_the_recorded_series() {
+        let engine = simulator(Config { served_model_names: vec!["tiny".to_owned()], ..Config::new("/models/base") });
+        let recording = engine.metrics.start_sleep_operation(SleepOperation::Sleep);
+        assert!(render(&engine).contains("vllm:sleep_mode_operations_in_flight{operation=\"sleep\"} 1.0"));
+        engine.sleep_mode.fall_asleep(SleepLevel::OffloadWeights, InFlightPolicy::Abort).await;
+        drop(recording);
+        let (page, recorded) = (render(&engine), include_str!("../tests/data/metrics-asleep.txt"));
+        let difference: Vec<_> =
+            series_and_types(&page).symmetric_difference(&series_and_types(recorded)).cloned().collect();
+        assert!(difference.is_empty(), "{difference:?}");
+        let states = |page: &str| {
+            page.lines().filter(|l| l.starts_with("vllm:engine_sleep_state{")).map(str::to_owned).collect()
+        };
+        let (actual, recorded): (Vec<String>, Vec<String>) = (states(&page), states(recorded));
+        assert_eq!(actual, recorded);
+        assert!(page.contains("vllm:sleep_mode_operation_duration_seconds_count{operation=\"sleep\"} 1.0"));
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub struct ServerCommand {
     pub block_size: Option<usize>,
     /// Maximum time for completing requests after SIGTERM: vLLM's `--shutdown-timeout` in seconds; no limit for SGLang.
     pub shutdown_timeout: Duration,
+    /// Whether vLLM serves its development routes (`VLLM_SERVER_DEV_MODE=1`).
+    pub dev_mode: bool,
     /// Rank of this node within its replica (`--node-rank`); only rank 0 serves requests.
     pub node_rank: usize,
 }
@@ -112,6 +114,10 @@ fn from_flags(server: InferenceServer, flags: &Flags, env: &[(String, String)]) 
             InferenceServer::Vllm => Duration::from_secs(flags.number(&["shutdown-timeout"]).unwrap_or(0) as u64),
             InferenceServer::Sglang => Duration::MAX,
         },
+        dev_mode: server == InferenceServer::Vllm
+            && variable("VLLM_SERVER_DEV_MODE")
+                .and_then(|value| value.parse::<i64>().ok())
+                .is_some_and(|value| value != 0),
         node_rank: flags.number(&["node-rank"]).unwrap_or(0),
     })
 }
@@ -180,6 +186,16 @@ mod tests {
         let line = ServerCommand::parse(&command, &[], &env).unwrap();
         assert_eq!((line.model.as_str(), line.port), ("/mnt/llama", 8080));
         assert_eq!(line.served_model_names, ["my model"]);
+    }
+
+    #[rstest]
+    #[case::enabled("vllm serve m", "1", true)]
+    #[case::disabled("vllm serve m", "0", false)]
+    #[case::empty("vllm serve m", "", false)]
+    #[case::other_server("python3 -m sglang.launch_server --model m", "1", false)]
+    fn development_mode_is_a_variable_of_vllm(#[case] command: &str, #[case] value: &str, #[case] expected: bool) {
+        let env = [("VLLM_SERVER_DEV_MODE".to_owned(), value.to_owned())];
+        assert_eq!(ServerCommand::parse(&words(command), &[], &env).unwrap().dev_mode, expected);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::{
     request::{Endpoint, GenerationRequest},
     request_body::RequestMemory,
     response::{ResponseMetadata, VLLM_VERSION},
+    sleep::SleepMode,
 };
 
 /// A simulated engine: configuration, batch, prefix cache and metrics.
@@ -28,6 +29,8 @@ pub(crate) struct Simulator {
     pub(crate) metrics: Metrics,
     /// Memory for requests, which other engines may share.
     pub(crate) request_memory: RequestMemory,
+    /// Whether the engine sleeps.
+    pub(crate) sleep_mode: Arc<SleepMode>,
     prefix_cache: Mutex<PrefixCache>,
     response_count: AtomicU64,
     /// Start time in Unix seconds.
@@ -41,6 +44,7 @@ impl Simulator {
             batch: Batch::new(config.max_num_seqs),
             metrics: Metrics::new(),
             request_memory,
+            sleep_mode: SleepMode::new(),
             prefix_cache: Mutex::new(PrefixCache::new(config.block_size, config.num_gpu_blocks)),
             response_count: AtomicU64::new(0),
             started_at: unix_seconds(),
@@ -112,6 +116,12 @@ impl Simulator {
     /// Inserts `prompt` into the prefix cache.
     pub(crate) fn cache_prompt(&self, prompt: &[u32]) {
         self.prefix_cache.lock().unwrap_or_else(PoisonError::into_inner).insert(prompt);
+    }
+
+    /// Removes all prompts from the prefix cache.
+    pub(crate) fn clear_prefix_cache(&self) {
+        let (block_size, blocks) = (self.config.block_size, self.config.num_gpu_blocks);
+        *self.prefix_cache.lock().unwrap_or_else(PoisonError::into_inner) = PrefixCache::new(block_size, blocks);
     }
 
     /// Returns the fraction of the KV cache that running sequences use, from 0 to 1.

@@ -1,6 +1,7 @@
 //! Compares responses with recordings of vLLM, field by field and event by event.
 
 use crate::client::{Response, call, recorded_config, start};
+use engine::Config;
 use rstest::rstest;
 
 struct Recording {
@@ -51,7 +52,29 @@ async fn errors_equal_the_recordings(#[case] text: &str) {
     assert_eq!(actual.body, recorded.response.body);
 }
 
+/// The recordings are consecutive responses of one engine in development mode.
+#[tokio::test]
+async fn sleep_mode_responds_as_recorded() {
+    let engine = start(Config { dev_mode: true, ..recorded_config() }).await;
+    for text in [
+        include_str!("../data/sleep-1.http"),
+        include_str!("../data/sleep-is1.http"),
+        include_str!("../data/wake-weights.http"),
+        include_str!("../data/wake-all.http"),
+    ] {
+        let recorded = parse_recording(text);
+        let actual = call(engine.address, &recorded.method, &recorded.path, &recorded.body).await;
+        assert_eq!(actual.status(), recorded.response.status());
+        assert_eq!(headers(&actual), headers(&recorded.response));
+        assert_eq!(actual.body, recorded.response.body);
+    }
+    assert_eq!(call(engine.address, "GET", "/is_sleeping", "").await.body, r#"{"is_sleeping":false}"#);
+}
+
 #[rstest]
+#[case("POST", "/sleep", "404 Not Found", "{\"detail\":\"Not Found\"}")]
+#[case("POST", "/wake_up", "404 Not Found", "{\"detail\":\"Not Found\"}")]
+#[case("GET", "/is_sleeping", "404 Not Found", "{\"detail\":\"Not Found\"}")]
 #[case("GET", "/nothing", "404 Not Found", "{\"detail\":\"Not Found\"}")]
 #[case("GET", "/v1/completions", "405 Method Not Allowed", "{\"detail\":\"Method Not Allowed\"}")]
 #[case("OPTIONS", "/health", "405 Method Not Allowed", "{\"detail\":\"Method Not Allowed\"}")]
