@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::sync::Arc;
 
-use embedded::ports::{ContainerConfig, ContainerExit, ContainerRuntime, Ports, ServerPorts, TcpNetwork};
+use embedded::ports::{ContainerConfig, ContainerExit, ContainerRuntime, NoDevices, Ports, ServerPorts, TcpNetwork};
 use embedded::{Cluster, Credentials, Server, kubeconfig, serve, write_kubeconfig};
 use futures::future::BoxFuture;
 use mimalloc::MiMalloc;
@@ -30,7 +30,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let address = arguments.next().unwrap_or_else(|| "127.0.0.1:0".to_owned());
     let path = arguments.next().unwrap_or_else(|| "kubeconfig".to_owned());
-    let ports = Ports { server: ServerPorts::default(), runtime: Arc::new(IdleRuntime), network: Arc::new(TcpNetwork) };
+    let ports = Ports {
+        server: ServerPorts::default(),
+        runtime: Arc::new(IdleRuntime),
+        network: Arc::new(TcpNetwork),
+        devices: Arc::new(NoDevices),
+    };
     let listener = std::net::TcpListener::bind(address)?;
     let credentials = Credentials::generate()?;
     let url = format!("https://{}", listener.local_addr()?);

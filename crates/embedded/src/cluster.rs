@@ -128,8 +128,8 @@ fn spawn_tasks(server: &Server, ports: &Ports, directories: &NodeDirectories) ->
     tasks.spawn("scheduler", move |stop| controllers::run_scheduler(cloned_server.clone(), stop));
     let (cloned_server, ports, directories) = (server.clone(), ports.clone(), directories.clone());
     tasks.spawn("node agent", move |stop| {
-        let (runtime, network) = (ports.runtime.clone(), ports.network.clone());
-        node_agent::run_node_agent(cloned_server.clone(), runtime, network, directories.clone(), stop)
+        let Ports { runtime, network, devices, .. } = ports.clone();
+        node_agent::run_node_agent(cloned_server.clone(), runtime, network, devices, directories.clone(), stop)
     });
     let cloned_server = server.clone();
     tasks.spawn("garbage collector", move |stop| {

@@ -7,8 +7,8 @@ pub use apiserver::ports::{
     SystemClock, SystemRandom,
 };
 pub use node_agent::{
-    ContainerConfig, ContainerExit, ContainerPurpose, ContainerRuntime, LogSink, Mount, Network, NetworkStream,
-    TcpNetwork,
+    ContainerConfig, ContainerExit, ContainerPurpose, ContainerRuntime, Devices, LogSink, Mount, Network,
+    NetworkStream, NoDevices, TcpNetwork,
 };
 
 /// The ports of a cluster.
@@ -20,4 +20,6 @@ pub struct Ports {
     pub runtime: Arc<dyn ContainerRuntime>,
     /// Connects to Pods.
     pub network: Arc<dyn Network>,
+    /// Lists the devices of nodes.
+    pub devices: Arc<dyn Devices>,
 }

@@ -14,8 +14,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::container;
 use crate::context::{HOST_IP, NodeContext, NodeDirectories};
+use crate::device_manager::DeviceManager;
+use crate::devices::Devices;
 use crate::logs::ContainerLogs;
 use crate::network::Network;
+use crate::pod_admission;
 use crate::pod_ip_allocator::PodIpAllocator;
 use crate::pod_lifecycle;
 use crate::pod_signals::PodSignals;
@@ -47,6 +50,7 @@ pub async fn run_node_agent(
     server: Server,
     runtime: Arc<dyn ContainerRuntime>,
     network: Arc<dyn Network>,
+    devices: Arc<dyn Devices>,
     directories: NodeDirectories,
     stop: CancellationToken,
 ) {
@@ -55,7 +59,15 @@ pub async fn run_node_agent(
     let logs = ContainerLogs::new(directories.logs.clone(), Arc::clone(server.clock()), &pods);
     server.set_pod_logs(Arc::new(logs.clone()));
     let pod_ips = PodIpAllocator::new(server.random());
-    let context = Arc::new(NodeContext { server, runtime, network, logs, pod_ips, directories });
+    let context = Arc::new(NodeContext {
+        server,
+        runtime,
+        network,
+        devices: DeviceManager::new(devices),
+        logs,
+        pod_ips,
+        directories,
+    });
     let mut agent = NodeAgent {
         context,
         shutdown: CancellationToken::new(),
@@ -65,6 +77,7 @@ pub async fn run_node_agent(
         delayed: BTreeSet::new(),
     };
     agent.context.remove_orphaned_pod_dirs();
+    agent.restore_devices();
     agent.sync_all();
     loop {
         let retry_delay = agent.time_until_next_retry();
@@ -199,19 +212,32 @@ impl NodeAgent {
         }
         if is_deleting {
             // No worker exists that could terminate this Pod. An error means that the Pod no longer exists.
+            self.context.devices.release(pod);
             let _ = self.context.server.force_delete("pods", object::namespace(pod), object::name(pod), Some(&uid));
         } else if !pod::is_finished(pod) {
             self.start_worker(uid, Arc::clone(pod));
         }
     }
 
-    /// Spawns the worker of a Pod.
+    /// Restores the devices of Pods that an earlier agent admitted, before this one admits others.
+    fn restore_devices(&self) {
+        for pod in self.context.server.list("pods").iter().filter(|pod| !pod::is_finished(pod)) {
+            self.context.devices.restore(pod);
+        }
+    }
+
+    /// Spawns the worker of a Pod if the node admits it.
     fn start_worker(&mut self, uid: String, pod: Arc<Value>) {
+        if !pod_admission::admit(&self.context, &pod) {
+            return;
+        }
         let signals = PodSignals::new(self.shutdown.clone());
         self.pods.insert(uid.clone(), signals.clone());
-        let worker = pod_lifecycle::run(Arc::clone(&self.context), pod, signals);
+        let context = Arc::clone(&self.context);
+        let worker = pod_lifecycle::run(Arc::clone(&context), Arc::clone(&pod), signals);
         self.tasks.spawn(async move {
             worker.await;
+            context.devices.release(&pod);
             uid
         });
     }

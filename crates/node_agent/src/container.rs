@@ -20,7 +20,7 @@ use crate::probes::{ProbeEvent, ProbeTarget, Probes};
 use crate::restart::{CrashLoopBackOff, RestartPolicy};
 use crate::runtime::{ContainerConfig, ContainerExit, ContainerPurpose, Mount};
 use crate::sources::{self, NamespaceSources};
-use crate::status::{ContainerState, TerminatedState, TerminationObservation};
+use crate::status::{ContainerState, SIGKILL_EXIT_CODE, TerminatedState, TerminationObservation};
 use crate::status_recovery::UNKNOWN_EXIT_CODE;
 use crate::termination_message::TerminationMessage;
 use crate::volumes::paths;
@@ -63,9 +63,6 @@ struct CompletedRun {
 
 /// Simulated duration of a failed pull attempt.
 const PULL_ATTEMPT: Duration = Duration::from_secs(1);
-
-/// Exit code of a process that was killed with SIGKILL.
-const SIGKILL_EXIT_CODE: i32 = 137;
 
 // === impl ContainerEvent ===
 
@@ -309,6 +306,7 @@ impl ContainerSupervisor {
             working_dir: self.spec.get("workingDir").and_then(Value::as_str).map(str::to_owned),
             labels: object::labels(&self.pod),
             resources: self.spec.get("resources").cloned().unwrap_or_default(),
+            devices: self.context.devices.container_devices(&self.pod, name),
             log: self.context.logs.start_container(namespace, pod, name),
             default_working_dir: pod_dir.map(|pod_dir| pod_dir.join("containers").join(name)),
             mounts: mounts.unwrap_or_default(),

@@ -7,6 +7,7 @@ use apimachinery::{condition, object, persistent_volume};
 use apiserver::Server;
 use serde_json::Value;
 
+use crate::device_manager::DeviceManager;
 use crate::logs::ContainerLogs;
 use crate::network::Network;
 use crate::pod_ip_allocator::PodIpAllocator;
@@ -21,6 +22,7 @@ pub(crate) struct NodeContext {
     pub(crate) server: Server,
     pub(crate) runtime: Arc<dyn ContainerRuntime>,
     pub(crate) network: Arc<dyn Network>,
+    pub(crate) devices: DeviceManager,
     pub(crate) logs: ContainerLogs,
     pub(crate) pod_ips: PodIpAllocator,
     pub(crate) directories: NodeDirectories,

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use apimachinery::object;
+
 use crate::container;
 use crate::pod_signals::PodSignals;
 use crate::pod_worker::PodWorker;
@@ -31,7 +33,6 @@ pub(crate) async fn fail_on_deadline(worker: &mut PodWorker, signals: &PodSignal
     worker.event("Normal", "DeadlineExceeded", DEADLINE_EXCEEDED_MESSAGE);
     let grace = container::grace_period(&worker.stored_pod().unwrap_or_else(|| Arc::clone(&worker.pod)));
     terminate_containers(worker, grace, signals).await;
-    worker.containers.iter_mut().for_each(|container| container.done = true);
     worker.placement.deadline_exceeded = true;
     worker.sync_status();
 }
@@ -59,6 +60,7 @@ async fn terminate_containers(worker: &mut PodWorker, grace: Duration, signals: 
         () = signals.shutdown.cancelled() => shut_down_containers(worker).await,
     }
     kill_containers(worker).await;
+    end_containers(worker);
 }
 
 /// Reports that the containers are being stopped: with events and in the status.
@@ -88,6 +90,12 @@ async fn shut_down_containers(worker: &mut PodWorker) {
 async fn kill_containers(worker: &mut PodWorker) {
     worker.kill_containers().await;
     worker.drain_events();
+}
+
+/// Records the end of containers that were killed or have not started.
+fn end_containers(worker: &mut PodWorker) {
+    let now = object::format_time(worker.context.server.now());
+    worker.containers.iter_mut().for_each(|container| container.end(&now));
 }
 
 /// Updates the status one last time, then removes the Pod.

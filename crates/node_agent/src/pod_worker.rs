@@ -70,7 +70,10 @@ impl PodWorker {
             waiting_status(*role, spec, specs.len() > main_container_count(&pod))
         };
         let now = object::format_time(context.server.now());
-        let containers = status_recovery::recover_statuses(specs.iter().map(initial_status).collect(), &pod, &now);
+        let mut containers = status_recovery::recover_statuses(specs.iter().map(initial_status).collect(), &pod, &now);
+        for container in &mut containers {
+            container.devices = context.devices.container_devices(&pod, &container.name);
+        }
         let host_ip = context.host_ip(object::text(&pod, "/spec/nodeName"));
         let previous_start_time =
             Some(object::text(&pod, "/status/startTime").to_owned()).filter(|time| !time.is_empty());
@@ -312,13 +315,17 @@ impl PodWorker {
         self.context.stored_pod(&self.pod)
     }
 
-    /// Updates the status if it differs from the stored one. Retries on conflict.
+    /// Updates the status if it differs from the stored one. Retries on conflict. Devices are free before the phase
+    /// shows the end of the Pod, because the scheduler then assigns them to another one.
     pub(crate) fn sync_status(&mut self) {
         for _ in 0..5 {
             let Some(current) = self.stored_pod() else { return };
             self.placement.node_ready = self.context.is_node_ready(object::text(&current, "/spec/nodeName"));
             let now = object::format_time(self.context.server.now());
             let status = status::pod_status(&current, &self.containers, &self.placement, &now);
+            if matches!(object::text(&status, "/phase"), "Succeeded" | "Failed") {
+                self.context.devices.release(&self.pod);
+            }
             if current.get("status") == Some(&status) {
                 self.pod = current;
                 return;
@@ -358,6 +365,8 @@ mod tests {
 
     use super::*;
     use crate::context::NodeDirectories;
+    use crate::device_manager::DeviceManager;
+    use crate::devices::NoDevices;
     use crate::logs::ContainerLogs;
     use crate::network::TcpNetwork;
     use crate::pod_ip_allocator::PodIpAllocator;
@@ -393,6 +402,7 @@ mod tests {
         let context = NodeContext {
             runtime: Arc::<TestRuntime>::clone(runtime),
             network: Arc::new(TcpNetwork),
+            devices: DeviceManager::new(Arc::new(NoDevices)),
             logs: ContainerLogs::new(None, Arc::clone(server.clock()), &BTreeSet::new()),
             pod_ips: PodIpAllocator::new(server.random()),
             directories: NodeDirectories::default(),

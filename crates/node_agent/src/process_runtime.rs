@@ -220,6 +220,7 @@ mod tests {
             working_dir: None,
             labels: BTreeMap::new(),
             resources: serde_json::Value::Null,
+            devices: std::collections::BTreeMap::new(),
             log: LogSink::default(),
             default_working_dir: None,
             mounts: Vec::new(),

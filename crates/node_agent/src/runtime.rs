@@ -79,6 +79,8 @@ pub struct ContainerConfig {
     pub labels: BTreeMap<String, String>,
     /// `resources` of the container.
     pub resources: Value,
+    /// IDs of the devices of the container by resource.
+    pub devices: BTreeMap<String, Vec<String>>,
     /// Default working directory of containers that use the host file system.
     pub default_working_dir: Option<PathBuf>,
     /// The termination message file, then the volumes, sorted by descending length of their mount paths.

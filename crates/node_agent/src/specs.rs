@@ -1,5 +1,7 @@
 //! The container specs of a Pod and the initial status of its containers.
 
+use std::collections::BTreeMap;
+
 use apimachinery::object;
 use serde_json::Value;
 
@@ -30,6 +32,7 @@ pub(crate) fn waiting_status(role: ContainerRole, spec: &Value, has_init: bool) 
         state: ContainerState::Waiting { reason: reason.to_owned(), message: String::new() },
         last_termination: None,
         restart_count: 0,
+        devices: BTreeMap::new(),
         started: false,
         ready: false,
         done: false,

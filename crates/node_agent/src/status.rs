@@ -6,6 +6,8 @@ use apimachinery::condition::{self, Condition};
 use apimachinery::{object, pod};
 use serde_json::{Value, json};
 
+use crate::device_status::{ContainerDevices, allocated_resources_status};
+
 /// The status of one container.
 #[derive(Debug, Clone)]
 pub(crate) struct ContainerStatus {
@@ -15,6 +17,8 @@ pub(crate) struct ContainerStatus {
     pub(crate) state: ContainerState,
     pub(crate) last_termination: Option<TerminatedState>,
     pub(crate) restart_count: u32,
+    /// IDs of the devices of the container by resource.
+    pub(crate) devices: ContainerDevices,
     /// Whether the startup probe has succeeded, or there is none.
     pub(crate) started: bool,
     pub(crate) ready: bool,
@@ -51,6 +55,8 @@ pub(crate) enum TerminationObservation {
     Observed,
     /// The agent stopped while the container was running.
     Unobserved,
+    /// The Pod was terminated before the container started.
+    NotStarted,
 }
 
 /// State of a terminated container; times are RFC 3339 strings.
@@ -78,6 +84,12 @@ pub(crate) struct PodPlacement {
 
 /// The kubelet's message for a Pod that exceeded `activeDeadlineSeconds`.
 pub(crate) const DEADLINE_EXCEEDED_MESSAGE: &str = "Pod was active on the node longer than the specified deadline";
+
+/// The kubelet's message for a container that had not started when its Pod was terminated.
+const NOT_STARTED_MESSAGE: &str = "The container could not be located when the pod was terminated";
+
+/// Exit code of a process that was killed with SIGKILL.
+pub(crate) const SIGKILL_EXIT_CODE: i32 = 137;
 
 /// Maximum total size in bytes of the termination messages of a Pod (`MaxPodTerminationMessageLogLength` of the kubelet).
 const MAX_TERMINATION_MESSAGE_BYTES: usize = 12 << 10;
@@ -177,6 +189,29 @@ fn readiness_gates(pod: &Value) -> impl Iterator<Item = &str> {
 // === impl ContainerStatus ===
 
 impl ContainerStatus {
+    /// Records the end of a container that does not run any longer because its Pod was terminated. Without an observed
+    /// termination, its exit code is that of SIGKILL, as in the kubelet.
+    pub(crate) fn end(&mut self, now: &str) {
+        self.done = true;
+        let (observation, message, started_at) = match (&self.state, &self.last_termination) {
+            (ContainerState::Terminated(_), _) => return,
+            (ContainerState::Waiting { .. }, Some(terminated)) => {
+                self.state = ContainerState::Terminated(terminated.clone());
+                return;
+            }
+            (ContainerState::Running { started_at }, _) => {
+                (TerminationObservation::Observed, String::new(), started_at.clone())
+            }
+            (ContainerState::Waiting { .. }, None) => {
+                (TerminationObservation::NotStarted, NOT_STARTED_MESSAGE.to_owned(), String::new())
+            }
+        };
+        let finished_at = if started_at.is_empty() { String::new() } else { now.to_owned() };
+        let exit_code = SIGKILL_EXIT_CODE;
+        self.state =
+            ContainerState::Terminated(TerminatedState { exit_code, message, observation, started_at, finished_at });
+    }
+
     /// Whether the container is complete with regard to the condition `Initialized`.
     fn is_initialized(&self) -> bool {
         match self.role {
@@ -212,6 +247,9 @@ impl ContainerStatus {
         if self.last_termination.is_some() || !matches!(self.state, ContainerState::Waiting { .. }) {
             status["containerID"] = json!(container_id);
         }
+        if !self.devices.is_empty() {
+            status["allocatedResourcesStatus"] = allocated_resources_status(&self.devices);
+        }
         status
     }
 }
@@ -233,15 +271,17 @@ impl ContainerState {
 
 impl TerminatedState {
     fn state(&self, id: &str, max_message_bytes: usize) -> Value {
+        let time = |text: &str| if text.is_empty() { Value::Null } else { json!(text) };
         let mut state = json!({
             "exitCode": self.exit_code,
             "reason": match (self.observation, self.exit_code) {
                 (TerminationObservation::Unobserved, _) => "Unknown",
+                (TerminationObservation::NotStarted, _) => "ContainerStatusUnknown",
                 (TerminationObservation::Observed, 0) => "Completed",
                 (TerminationObservation::Observed, _) => "Error",
             },
-            "startedAt": self.started_at,
-            "finishedAt": self.finished_at,
+            "startedAt": time(&self.started_at),
+            "finishedAt": time(&self.finished_at),
             "containerID": id,
         });
         if !self.message.is_empty() {
@@ -266,6 +306,7 @@ mod tests {
             state,
             last_termination: None,
             restart_count: 0,
+            devices: ContainerDevices::new(),
             started,
             ready,
             done,

@@ -102,6 +102,7 @@ mod tests {
             state: ContainerState::Waiting { reason: "ContainerCreating".into(), message: String::new() },
             last_termination: None,
             restart_count: 0,
+            devices: std::collections::BTreeMap::new(),
             started: false,
             ready: false,
             done: false,

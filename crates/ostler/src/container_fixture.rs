@@ -23,6 +23,7 @@ pub(crate) fn container(args: &[&str]) -> ContainerConfig {
         working_dir: None,
         labels: BTreeMap::new(),
         resources: serde_json::Value::Null,
+        devices: BTreeMap::new(),
         log: LogSink::default(),
         default_working_dir: None,
         mounts: Vec::new(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use api::Document;
 use apimachinery::Status;
-use embedded::ports::{Ports, ServerPorts, TcpNetwork};
+use embedded::ports::{NoDevices, Ports, ServerPorts, TcpNetwork};
 use embedded::{Cluster, Store};
 use kube::Client;
 use picker::GatewayOptions;
@@ -176,6 +176,7 @@ fn ports(admission: Arc<OperatorAdmission>, runtime: HostRuntime) -> Ports {
         server: ServerPorts { admission, ..ServerPorts::default() },
         runtime: Arc::new(runtime),
         network: Arc::new(TcpNetwork),
+        devices: Arc::new(NoDevices),
     }
 }
 

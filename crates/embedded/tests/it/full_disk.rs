@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use embedded::ports::{
-    Admission, AdmissionRequest, AdmissionResponse, ContainerConfig, ContainerExit, ContainerRuntime, Ports,
+    Admission, AdmissionRequest, AdmissionResponse, ContainerConfig, ContainerExit, ContainerRuntime, NoDevices, Ports,
     ServerPorts, TcpNetwork,
 };
 use embedded::{Cluster, NodeDirectories, Store, StoreSettings};
@@ -79,6 +79,7 @@ async fn check_pod_phase_after_full_disk() {
         server: ServerPorts { admission: Arc::clone(&admission) as Arc<dyn Admission>, ..ServerPorts::default() },
         runtime: Arc::new(ExitOnCancel(exit.clone())),
         network: Arc::new(TcpNetwork),
+        devices: Arc::new(NoDevices),
     };
     let node = json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "1", "pods": "9"}}});
     let cluster = Cluster::start_with_store(store, ports, vec![node], NodeDirectories::default()).unwrap();

@@ -9,6 +9,7 @@
 mod clients;
 mod crash_recovery;
 mod credentials;
+mod devices;
 mod differential;
 mod faulty_storage;
 mod full_disk;
@@ -28,7 +29,7 @@ mod workloads;
 use std::sync::Arc;
 
 use embedded::Server;
-use embedded::ports::{ContainerConfig, ContainerExit, ContainerRuntime, Ports, ServerPorts, TcpNetwork};
+use embedded::ports::{ContainerConfig, ContainerExit, ContainerRuntime, NoDevices, Ports, ServerPorts, TcpNetwork};
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -48,7 +49,12 @@ impl ContainerRuntime for NoopRuntime {
 }
 
 fn ports() -> Ports {
-    Ports { server: ServerPorts::default(), runtime: Arc::new(NoopRuntime), network: Arc::new(TcpNetwork) }
+    Ports {
+        server: ServerPorts::default(),
+        runtime: Arc::new(NoopRuntime),
+        network: Arc::new(TcpNetwork),
+        devices: Arc::new(NoDevices),
+    }
 }
 
 fn server() -> Server {

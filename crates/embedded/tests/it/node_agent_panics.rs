@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use embedded::ports::{
-    Admission, AdmissionRequest, AdmissionResponse, ContainerConfig, ContainerExit, ContainerRuntime, ServerPorts,
-    TcpNetwork,
+    Admission, AdmissionRequest, AdmissionResponse, ContainerConfig, ContainerExit, ContainerRuntime, NoDevices,
+    ServerPorts, TcpNetwork,
 };
 use embedded::{NodeDirectories, Server};
 use futures::future::BoxFuture;
@@ -95,6 +95,7 @@ impl TestNode {
             server.clone(),
             Arc::new(runtime.clone()),
             Arc::new(TcpNetwork),
+            Arc::new(NoDevices),
             NodeDirectories::default(),
             stop.clone(),
         ));

@@ -9,7 +9,7 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use apiserver::StorageDirectory;
-use embedded::ports::{Admission, AdmissionRequest, AdmissionResponse, Ports, ServerPorts};
+use embedded::ports::{Admission, AdmissionRequest, AdmissionResponse, NoDevices, Ports, ServerPorts};
 use embedded::{Cluster, NodeDirectories, Server, Store, StoreSettings, TaskState};
 use http_body_util::BodyExt;
 use kube::client::Body;
@@ -70,6 +70,7 @@ fn ports() -> Ports {
         server: ServerPorts { clock, admission: Arc::new(PodQuota), ..ServerPorts::default() },
         runtime: Arc::new(SimulatedRuntime::default()),
         network: Arc::new(HealthyNetwork),
+        devices: Arc::new(NoDevices),
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use embedded::ports::{Admission, AdmissionRequest, AdmissionResponse, Ports, ServerPorts};
+use embedded::ports::{Admission, AdmissionRequest, AdmissionResponse, NoDevices, Ports, ServerPorts};
 use embedded::{Cluster, DEFAULT_HISTORY_SIZE, NodeDirectories, Server, Store, StoreSettings, TaskStatus};
 use http_body_util::BodyExt;
 use kube::client::Body;
@@ -46,7 +46,7 @@ fn start_with_store(store: Store, admission: Arc<dyn Admission>) -> Cluster {
     let server = ServerPorts { clock: Arc::new(PausedClock::new()), admission, ..ServerPorts::default() };
     let runtime = Arc::new(SimulatedRuntime::default());
     let node = json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "1", "pods": "9"}}});
-    let ports = Ports { server, runtime, network: Arc::new(HealthyNetwork) };
+    let ports = Ports { server, runtime, network: Arc::new(HealthyNetwork), devices: Arc::new(NoDevices) };
     Cluster::start_with_store(store, ports, vec![node], NodeDirectories::default()).unwrap()
 }
 

@@ -8,7 +8,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use embedded::ports::{Clock, ContainerConfig, ContainerExit, ContainerRuntime, Network, NetworkStream, ServerPorts};
+use embedded::ports::{
+    Clock, ContainerConfig, ContainerExit, ContainerRuntime, Devices, Network, NetworkStream, ServerPorts,
+};
 use embedded::{NodeDirectories, Server};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
@@ -30,7 +32,17 @@ pub(crate) struct PausedClock {
 pub(crate) struct SimulatedRuntime {
     /// Pod name and `NAME=value` of each environment variable of the started containers.
     started: Arc<Mutex<Vec<(String, String)>>>,
+    runs: Arc<Mutex<Vec<ContainerRun>>>,
 }
+
+/// A started container.
+struct ContainerRun {
+    pod: String,
+    gpus: Vec<String>,
+}
+
+/// GPUs `NODE/0`, `NODE/1`… of each node.
+pub(crate) struct NumberedGpus;
 
 /// Network in which every connection reaches a healthy HTTP server.
 pub(crate) struct HealthyNetwork;
@@ -68,6 +80,8 @@ impl ContainerRuntime for SimulatedRuntime {
     fn run(&self, container: ContainerConfig, stop: CancellationToken) -> BoxFuture<'static, ContainerExit> {
         let started = container.env.iter().map(|(name, value)| (container.pod.clone(), format!("{name}={value}")));
         self.started.lock().unwrap().extend(started);
+        let gpus = container.devices.get("nvidia.com/gpu").cloned().unwrap_or_default();
+        self.runs.lock().unwrap().push(ContainerRun { pod: container.pod.clone(), gpus });
         Box::pin(async move {
             match container.image.as_str() {
                 "crash" => return ContainerExit { code: 1, message: "it crashed".to_owned() },
@@ -77,6 +91,14 @@ impl ContainerRuntime for SimulatedRuntime {
             }
             ContainerExit { code: 0, message: String::new() }
         })
+    }
+}
+
+// === impl NumberedGpus ===
+
+impl Devices for NumberedGpus {
+    fn device_ids(&self, node: &str, resource: &str, allocatable: usize) -> Vec<String> {
+        (0..allocatable).filter(|_| resource == "nvidia.com/gpu").map(|number| format!("{node}/{number}")).collect()
     }
 }
 
@@ -129,6 +151,7 @@ impl TestCluster {
                 server.clone(),
                 Arc::new(runtime.clone()),
                 Arc::new(HealthyNetwork),
+                Arc::new(NumberedGpus),
                 NodeDirectories::default(),
                 stop.clone(),
             )),
@@ -136,8 +159,14 @@ impl TestCluster {
         Self { server, runtime, stop, tasks }
     }
 
+    /// Returns the GPUs of each run of the containers of a Pod.
+    pub(crate) fn gpus_of_runs(&self, pod: &str) -> Vec<Vec<String>> {
+        let runs = self.runtime.runs.lock().unwrap();
+        runs.iter().filter(|run| run.pod == pod).map(|run| run.gpus.clone()).collect()
+    }
+
     /// Restarts everything except the server.
-    async fn restart_controllers(self) -> Self {
+    pub(crate) async fn restart_controllers(self) -> Self {
         let (server, runtime) = (self.server.clone(), self.runtime.clone());
         self.stop().await;
         Self::start_controllers(server, runtime)

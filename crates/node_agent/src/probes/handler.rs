@@ -158,6 +158,7 @@ mod tests {
             working_dir: None,
             labels: BTreeMap::new(),
             resources: Value::Null,
+            devices: BTreeMap::new(),
             log: LogSink::default(),
             default_working_dir: None,
             mounts: Vec::new(),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use embedded::ports::{
-    ContainerConfig, ContainerExit, ContainerPurpose, ContainerRuntime, Network, NetworkStream, ServerPorts,
+    ContainerConfig, ContainerExit, ContainerPurpose, ContainerRuntime, Network, NetworkStream, NoDevices, ServerPorts,
 };
 use embedded::{NodeDirectories, Server};
 use futures::future::BoxFuture;
@@ -103,7 +103,8 @@ impl SimulatedCluster {
         tokio::spawn(embedded::run_workload_controllers(server.clone(), None, stop.clone()));
         tokio::spawn(embedded::run_scheduler(server.clone(), stop.clone()));
         tokio::spawn(embedded::run_node_lifecycle_controller(server.clone(), stop.clone()));
-        tokio::spawn(embedded::run_node_agent(server.clone(), runtime, network, NodeDirectories::default(), stop));
+        let (devices, directories) = (Arc::new(NoDevices), NodeDirectories::default());
+        tokio::spawn(embedded::run_node_agent(server.clone(), runtime, network, devices, directories, stop));
         SimulatedCluster { test_cluster, server, nodes: 0 }
     }
 
