@@ -305,7 +305,6 @@ impl ContainerSupervisor {
             ports: tcp_ports(&self.spec),
             working_dir: self.spec.get("workingDir").and_then(Value::as_str).map(str::to_owned),
             labels: object::labels(&self.pod),
-            resources: self.spec.get("resources").cloned().unwrap_or_default(),
             devices: self.context.devices.container_devices(&self.pod, name),
             log: self.context.logs.start_container(namespace, pod, name),
             default_working_dir: pod_dir.map(|pod_dir| pod_dir.join("containers").join(name)),

@@ -219,7 +219,6 @@ mod tests {
             ports: Vec::new(),
             working_dir: None,
             labels: BTreeMap::new(),
-            resources: serde_json::Value::Null,
             devices: std::collections::BTreeMap::new(),
             log: LogSink::default(),
             default_working_dir: None,

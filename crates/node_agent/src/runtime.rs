@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use futures::future::BoxFuture;
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::logs::LogSink;
@@ -77,8 +76,6 @@ pub struct ContainerConfig {
     pub working_dir: Option<String>,
     /// Labels of the Pod.
     pub labels: BTreeMap<String, String>,
-    /// `resources` of the container.
-    pub resources: Value,
     /// IDs of the devices of the container by resource.
     pub devices: BTreeMap<String, Vec<String>>,
     /// Default working directory of containers that use the host file system.

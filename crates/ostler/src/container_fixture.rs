@@ -22,7 +22,6 @@ pub(crate) fn container(args: &[&str]) -> ContainerConfig {
         ports: Vec::new(),
         working_dir: None,
         labels: BTreeMap::new(),
-        resources: serde_json::Value::Null,
         devices: BTreeMap::new(),
         log: LogSink::default(),
         default_working_dir: None,

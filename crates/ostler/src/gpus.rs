@@ -1,9 +1,8 @@
-//! The GPUs of this host, as `nvidia-smi` reports them, and their allocation to containers.
+//! The GPUs of this host, as `nvidia-smi` reports them.
 
-use std::collections::BTreeSet;
 use std::io::Read;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -31,77 +30,55 @@ pub(crate) struct Gpu {
     pub compute_capability: (u8, u8),
 }
 
-/// The GPUs of this host, and which of them are allocated.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct GpuInventory {
-    all: Arc<Vec<Gpu>>,
-    allocated: Arc<Mutex<BTreeSet<String>>>,
+/// The accelerators of this host, or simulated ones that it pretends to have.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct HostAccelerators {
+    /// Extended resource that Pods request.
+    pub resource: String,
+    /// IDs in the order of allocation.
+    pub ids: Vec<String>,
+    /// Node labels of the vendor's feature discovery.
+    pub labels: Map<String, Value>,
+    /// Shorthand of simulated accelerators, such as `2×L4`.
+    pub simulated: Option<String>,
 }
 
-/// The GPUs of a container. They are released when this value is dropped.
-#[derive(Debug)]
-pub(crate) struct GpuAllocation {
-    pub uuids: Vec<String>,
-    allocated: Arc<Mutex<BTreeSet<String>>>,
-}
+// === impl HostAccelerators ===
 
-// === impl GpuInventory ===
-
-impl GpuInventory {
-    /// Runs `nvidia-smi`. If it is not installed, the inventory is empty.
+impl HostAccelerators {
+    /// Runs `nvidia-smi`. If it is not installed, the host has no accelerators.
     pub(crate) fn discover() -> Self {
         let fields = "--query-gpu=uuid,name,memory.total,compute_cap";
         let mut command = Command::new("nvidia-smi");
         command.args([fields, "--format=csv,noheader,nounits"]);
         let text = command_output(command, NVIDIA_SMI_TIMEOUT).unwrap_or_default();
-        Self { all: Arc::new(text.lines().filter_map(Gpu::parse).collect()), allocated: Arc::default() }
+        Self::from_gpus(&text.lines().filter_map(Gpu::parse).collect::<Vec<_>>())
     }
 
-    /// Returns all GPUs, allocated or not.
-    pub(crate) fn all(&self) -> &[Gpu] {
-        &self.all
-    }
-
-    /// Returns the node labels of GPU feature discovery. With several products, they describe the first one.
-    pub(crate) fn labels(&self) -> Map<String, Value> {
-        let Some(first_gpu) = self.all.first() else { return Map::new() };
-        let label = |name: &str, value: String| (format!("nvidia.com/gpu.{name}"), json!(value));
-        let (major, minor) = first_gpu.compute_capability;
-        Map::from_iter([
-            label("present", "true".to_owned()),
-            label("product", first_gpu.product.replace(' ', "-")),
-            label("count", self.all.len().to_string()),
-            label("memory", first_gpu.memory_mib.to_string()),
-            label("family", family(first_gpu.compute_capability).to_owned()),
-            label("compute.major", major.to_string()),
-            label("compute.minor", minor.to_string()),
-        ])
-    }
-
-    /// Allocates `count` free GPUs, or returns `None` if fewer are free. The scheduler only counts GPUs: a terminating
-    /// container may still use some of them.
-    pub(crate) fn allocate(&self, count: usize) -> Option<GpuAllocation> {
-        let mut allocated = self.allocated.lock().unwrap_or_else(PoisonError::into_inner);
-        let free_uuids = self.all.iter().map(|gpu| gpu.uuid.clone()).filter(|uuid| !allocated.contains(uuid));
-        let uuids: Vec<String> = free_uuids.take(count).collect();
-        if uuids.len() < count {
-            return None;
+    fn from_gpus(gpus: &[Gpu]) -> Self {
+        Self {
+            resource: GPU_RESOURCE.to_owned(),
+            ids: gpus.iter().map(|gpu| gpu.uuid.clone()).collect(),
+            labels: labels(gpus),
+            simulated: None,
         }
-        allocated.extend(uuids.iter().cloned());
-        drop(allocated);
-        Some(GpuAllocation { uuids, allocated: Arc::clone(&self.allocated) })
     }
 }
 
-// === impl GpuAllocation ===
-
-impl Drop for GpuAllocation {
-    fn drop(&mut self) {
-        let mut allocated = self.allocated.lock().unwrap_or_else(PoisonError::into_inner);
-        for uuid in &self.uuids {
-            allocated.remove(uuid);
-        }
-    }
+/// Returns the node labels of GPU feature discovery. With several products, they describe the first one.
+fn labels(gpus: &[Gpu]) -> Map<String, Value> {
+    let Some(first_gpu) = gpus.first() else { return Map::new() };
+    let label = |name: &str, value: String| (format!("nvidia.com/gpu.{name}"), json!(value));
+    let (major, minor) = first_gpu.compute_capability;
+    Map::from_iter([
+        label("present", "true".to_owned()),
+        label("product", first_gpu.product.replace(' ', "-")),
+        label("count", gpus.len().to_string()),
+        label("memory", first_gpu.memory_mib.to_string()),
+        label("family", family(first_gpu.compute_capability).to_owned()),
+        label("compute.major", major.to_string()),
+        label("compute.minor", minor.to_string()),
+    ])
 }
 
 // === impl Gpu ===
@@ -166,9 +143,9 @@ fn family(compute_capability: (u8, u8)) -> &'static str {
 mod tests {
     use super::*;
 
-    fn two_gpus() -> GpuInventory {
+    fn two_gpus() -> HostAccelerators {
         let lines = "GPU-a, NVIDIA H100 80GB HBM3, 81559, 9.0\nGPU-b, NVIDIA H100 80GB HBM3, 81559, 9.0\nNo devices";
-        GpuInventory { all: Arc::new(lines.lines().filter_map(Gpu::parse).collect()), allocated: Arc::default() }
+        HostAccelerators::from_gpus(&lines.lines().filter_map(Gpu::parse).collect::<Vec<_>>())
     }
 
     fn shell(script: &str) -> Command {
@@ -192,22 +169,12 @@ mod tests {
 
     #[test]
     fn labels_match_gpu_feature_discovery() {
-        let labels = two_gpus().labels();
+        let HostAccelerators { ids, labels, .. } = two_gpus();
+        assert_eq!(ids, ["GPU-a", "GPU-b"]);
         assert_eq!(labels["nvidia.com/gpu.product"], "NVIDIA-H100-80GB-HBM3");
         assert_eq!(
             (&labels["nvidia.com/gpu.count"], &labels["nvidia.com/gpu.family"]),
             (&json!("2"), &json!("hopper"))
         );
-    }
-
-    #[test]
-    fn allocates_each_gpu_once() {
-        let gpus = two_gpus();
-        let first = gpus.allocate(1).unwrap();
-        assert_eq!(first.uuids, ["GPU-a"]);
-        assert_eq!(gpus.allocate(1).unwrap().uuids, ["GPU-b"]);
-        assert!(gpus.allocate(2).is_none());
-        drop(first);
-        assert_eq!(gpus.allocate(2).unwrap().uuids, ["GPU-a", "GPU-b"]);
     }
 }

@@ -2,21 +2,24 @@
 
 use serde_json::{Value, json};
 
-use crate::gpus::{self, GpuInventory};
+use crate::gpus::HostAccelerators;
 
 /// Annotation that marks the node of this host.
 pub(crate) const HOST_ANNOTATION: &str = "ostler.dev/this-machine";
+/// Annotation of the node of this host with the accelerators that it pretends to have, such as `2×L4`; empty if none.
+pub(crate) const SIMULATED_ACCELERATORS_ANNOTATION: &str = "ostler.dev/simulated-accelerators";
 /// Maximum number of Pods of a node: the default of the kubelet.
 const MAX_PODS: &str = "110";
 
-/// Returns the Node object with the CPUs, memory and GPUs of this host, named after the host.
-pub(crate) fn node(gpus: &GpuInventory) -> Value {
+/// Returns the Node object with the CPUs and memory of this host and `accelerators`, named after the host.
+pub(crate) fn node(accelerators: &HostAccelerators) -> Value {
     let name = node_name();
     let cpu = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut resources = json!({"cpu": cpu.to_string(), "memory": memory(), "pods": MAX_PODS});
-    if !gpus.all().is_empty() {
-        resources[gpus::GPU_RESOURCE] = json!(gpus.all().len().to_string());
+    if !accelerators.ids.is_empty() {
+        resources[&accelerators.resource] = json!(accelerators.ids.len().to_string());
     }
+    let simulated = accelerators.simulated.as_deref().unwrap_or_default();
     let mut node = json!({
         "apiVersion": "v1",
         "kind": "Node",
@@ -27,13 +30,13 @@ pub(crate) fn node(gpus: &GpuInventory) -> Value {
                 "kubernetes.io/os": std::env::consts::OS,
                 "kubernetes.io/arch": std::env::consts::ARCH.replace("x86_64", "amd64").replace("aarch64", "arm64"),
             },
-            "annotations": {HOST_ANNOTATION: "true"},
+            "annotations": {HOST_ANNOTATION: "true", SIMULATED_ACCELERATORS_ANNOTATION: simulated},
         },
         "spec": {},
         "status": {"capacity": resources, "allocatable": resources},
     });
     if let Some(labels) = node["metadata"]["labels"].as_object_mut() {
-        labels.extend(gpus.labels());
+        labels.extend(accelerators.labels.clone());
     }
     node
 }
@@ -49,7 +52,7 @@ pub(crate) fn is_host(node: &Value) -> bool {
 }
 
 /// Returns the host name, converted to a valid node name.
-fn node_name() -> String {
+pub(crate) fn node_name() -> String {
     let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let valid_character = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c.to_ascii_lowercase() } else { '-' };
     let name: String = hostname.trim().chars().take(63).map(valid_character).collect();

@@ -12,7 +12,7 @@ use futures::future::{BoxFuture, FutureExt, ready};
 use tokio_util::sync::CancellationToken;
 
 use crate::container_exit::failed;
-use crate::gpus::{self, GpuInventory};
+use crate::gpus::{GPU_RESOURCE, VISIBLE_DEVICES_ENV};
 use crate::images::{ImageFailure, ImageOverride, Images};
 use crate::simulated_container;
 
@@ -27,7 +27,6 @@ const MAX_LISTED_IMAGES: usize = 64;
 pub(crate) struct HostRuntime {
     /// Name of the node of this host, if there is one.
     pub node: Option<String>,
-    pub gpus: GpuInventory,
     pub images: Images,
     /// Images whose containers on the node of this host are simulated.
     pub simulated_images: SimulatedImages,
@@ -110,21 +109,7 @@ impl HostRuntime {
         program: &ImageOverride,
         shutdown: CancellationToken,
     ) -> BoxFuture<'static, ContainerExit> {
-        // Exec probes run in addition to the container and need no GPUs.
-        let allocation = match container.purpose {
-            ContainerPurpose::ExecProbe => None,
-            _ => match self.gpus.allocate(requested_gpus(&container)) {
-                Some(allocation) => Some(allocation),
-                None => {
-                    return ready(failed(&container, "the GPUs of this host are still in use by another container"))
-                        .boxed();
-                }
-            },
-        };
-        if let Some(allocation) = &allocation {
-            container.env.retain(|(name, _)| name != gpus::VISIBLE_DEVICES_ENV);
-            container.env.push((gpus::VISIBLE_DEVICES_ENV.to_owned(), allocation.uuids.join(",")));
-        }
+        set_visible_devices(&mut container);
         if container.command.is_empty() {
             container.command.clone_from(&program.entrypoint);
         }
@@ -138,13 +123,7 @@ impl HostRuntime {
             let message = format!("image {} runs as a process of this host: {}", container.image, args.join(" "));
             container.log.write_line(&message);
         }
-        let process = self.processes.run(container, shutdown);
-        async move {
-            let exit = process.await;
-            drop(allocation);
-            exit
-        }
-        .boxed()
+        self.processes.run(container, shutdown)
     }
 }
 
@@ -167,14 +146,16 @@ fn set_kubeconfig(container: &mut ContainerConfig, kubeconfig: Option<&Path>) {
     }
 }
 
-/// Returns the number of GPUs that the container requests.
-fn requested_gpus(container: &ContainerConfig) -> usize {
-    let quantities = ["limits", "requests"].map(|kind| &container.resources[kind][gpus::GPU_RESOURCE]);
-    let parse = |quantity: &serde_json::Value| match quantity {
-        serde_json::Value::String(text) => text.parse().ok(),
-        quantity => quantity.as_u64().and_then(|count| usize::try_from(count).ok()),
-    };
-    quantities.into_iter().find_map(parse).unwrap_or(0)
+/// Makes the GPUs of the container, and no others, visible to CUDA programs. A container without GPUs may set the variable
+/// itself, as one that shares the GPUs of another Pod does.
+fn set_visible_devices(container: &mut ContainerConfig) {
+    let gpus = container.devices.get(GPU_RESOURCE).map(|ids| ids.join(","));
+    let is_set = container.env.iter().any(|(name, _)| name == VISIBLE_DEVICES_ENV);
+    if gpus.is_none() && is_set {
+        return;
+    }
+    container.env.retain(|(name, _)| name != VISIBLE_DEVICES_ENV);
+    container.env.push((VISIBLE_DEVICES_ENV.to_owned(), gpus.unwrap_or_default()));
 }
 
 /// Makes an engine listen on the IP of its Pod. All Pods share this host, so an engine listening on all addresses would
@@ -250,6 +231,21 @@ mod tests {
             shutdown.cancel();
             engine.await.unwrap();
         }
+    }
+
+    #[rstest]
+    #[case::own_gpus(&["GPU-a", "GPU-b"], Some("3"), "GPU-a,GPU-b")]
+    #[case::gpus_of_another_pod(&[], Some("3"), "3")]
+    #[case::no_gpus(&[], None, "")]
+    fn visible_devices(#[case] gpus: &[&str], #[case] variable: Option<&str>, #[case] expected: &str) {
+        let mut container = container(&["vllm"]);
+        container.env.extend(variable.map(|value| (VISIBLE_DEVICES_ENV.to_owned(), value.to_owned())));
+        if !gpus.is_empty() {
+            let ids = gpus.iter().map(|id| (*id).to_owned()).collect();
+            container.devices.insert(GPU_RESOURCE.to_owned(), ids);
+        }
+        set_visible_devices(&mut container);
+        assert_eq!(container.env, [(VISIBLE_DEVICES_ENV.to_owned(), expected.to_owned())]);
     }
 
     #[rstest]

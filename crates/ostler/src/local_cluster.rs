@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use api::Document;
 use apimachinery::Status;
-use embedded::ports::{NoDevices, Ports, ServerPorts, TcpNetwork};
+use embedded::ports::{Ports, ServerPorts, TcpNetwork};
 use embedded::{Cluster, Store};
 use kube::Client;
 use picker::GatewayOptions;
@@ -17,7 +17,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admission::OperatorAdmission;
 use crate::background_tasks::BackgroundTasks;
+use crate::gpu_map;
+use crate::host_node;
 use crate::host_runtime::HostRuntime;
+use crate::node_devices::NodeDevices;
 use crate::node_groups;
 use crate::output;
 use crate::progress::TaskGroup;
@@ -71,12 +74,14 @@ impl LocalCluster {
         runtime: HostRuntime,
     ) -> Result<(Self, BackgroundTasks)> {
         let credentials = state_directory.credentials()?;
-        let StartNodes { nodes, retains_others, .. } = start_nodes;
+        let StartNodes { nodes, retains_others, accelerators } = start_nodes;
+        let devices = NodeDevices { host: host_node::find(&nodes).map(|host| (host.to_owned(), accelerators)) };
         let node_names: BTreeSet<String> = nodes.iter().map(object_name).collect();
         let admission = Arc::new(OperatorAdmission::default());
+        let devices = Arc::new(devices);
         let cluster = Cluster::start_with_store(
             store,
-            ports(admission.clone(), runtime),
+            ports(admission.clone(), runtime, Arc::clone(&devices)),
             nodes,
             state_directory.node_directories(),
         )
@@ -84,6 +89,9 @@ impl LocalCluster {
         let server = cluster.server().clone();
         if !retains_others {
             delete_removed_nodes(&server, &node_names);
+        }
+        if let Err(status) = gpu_map::update(&server, &devices) {
+            output::print_message(&format!("warning: ConfigMap default/gpu-map is not updated: {}", status.message));
         }
         admission.set_server(server.clone());
         let client = cluster::client_of_service(embedded::router(&server), "default");
@@ -171,12 +179,12 @@ fn spawn_pool_watch(
     scheduler
 }
 
-fn ports(admission: Arc<OperatorAdmission>, runtime: HostRuntime) -> Ports {
+fn ports(admission: Arc<OperatorAdmission>, runtime: HostRuntime, devices: Arc<NodeDevices>) -> Ports {
     Ports {
         server: ServerPorts { admission, ..ServerPorts::default() },
         runtime: Arc::new(runtime),
         network: Arc::new(TcpNetwork),
-        devices: Arc::new(NoDevices),
+        devices,
     }
 }
 

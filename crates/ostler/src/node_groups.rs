@@ -1,17 +1,18 @@
-//! Node groups in shorthand (`this, 8×H100-80G ×2, 4×MI300X`), converted to Node objects with the labels of the vendors'
+//! Node groups in shorthand (`this, 8×H100-80G ×2, this+2×L4`), converted to Node objects with the labels of the vendors'
 //! feature discovery.
 
 pub(crate) mod input;
 mod product;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-use crate::gpus::{GPU_RESOURCE, GpuInventory};
+use crate::gpus::{GPU_RESOURCE, HostAccelerators};
 use crate::host_node;
+use crate::simulated_devices::simulated_ids;
 use product::Product;
 
-pub(crate) use product::product_name;
+pub(crate) use product::{is_accelerator_resource, product_name};
 
 /// Annotation of simulated nodes with their accelerators, such as `8×h100`.
 pub(crate) const ACCELERATORS_ANNOTATION: &str = "ostler.dev/accelerators";
@@ -41,8 +42,10 @@ pub(crate) struct NodeGroup {
 /// An entry of the shorthand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NodeEntry {
-    /// `this`: the host that `ostler up` runs on.
+    /// `this`: the host that `ostler up` runs on, with its GPUs.
     Host,
+    /// `this+2×L4`: the host with simulated accelerators instead of its GPUs.
+    HostWith(NodeGroup),
     /// A group of equal simulated nodes.
     Simulated(NodeGroup),
 }
@@ -59,6 +62,9 @@ pub(crate) enum NodeShorthandError {
     /// A name is not valid as the name of a node.
     #[error("`{0}`: a node name may contain only a-z, 0-9 and -")]
     InvalidName(String),
+    /// The host is more than one node, or has another name.
+    #[error("`{0}` is not `this` or `this+COUNT×PRODUCT`, for example `this+2×L4`")]
+    InvalidHost(String),
     /// The product is not a known accelerator.
     #[error("unknown accelerator `{0}`; expected one of {known}, or a class of `ostler catalog list classes`", known = product::examples())]
     UnknownProduct(String),
@@ -71,7 +77,19 @@ pub(crate) fn parse(text: &str) -> Result<Vec<NodeEntry>, NodeShorthandError> {
 }
 
 fn parse_entry(item: &str) -> Result<NodeEntry, NodeShorthandError> {
-    if item == "this" { Ok(NodeEntry::Host) } else { parse_group(item).map(NodeEntry::Simulated) }
+    match item.strip_prefix("this").map(str::trim_start) {
+        Some("") => Ok(NodeEntry::Host),
+        Some(rest) if rest.starts_with('+') => parse_host_accelerators(item, &rest[1..]),
+        _ => parse_group(item).map(NodeEntry::Simulated),
+    }
+}
+
+fn parse_host_accelerators(item: &str, accelerators: &str) -> Result<NodeEntry, NodeShorthandError> {
+    let group = parse_group(accelerators.trim())?;
+    if group.nodes != 1 || accelerators.contains('=') {
+        return Err(NodeShorthandError::InvalidHost(item.to_owned()));
+    }
+    Ok(NodeEntry::HostWith(group))
 }
 
 fn parse_group(item: &str) -> Result<NodeGroup, NodeShorthandError> {
@@ -103,10 +121,11 @@ fn parse_group(item: &str) -> Result<NodeGroup, NodeShorthandError> {
 }
 
 /// Returns the Node objects `{name}-0`, `{name}-1`, … of all groups. Groups with the same name are numbered consecutively.
-pub(crate) fn to_nodes(entries: &[NodeEntry], gpus: &GpuInventory) -> Vec<Value> {
+/// `accelerators` are those of this host.
+pub(crate) fn to_nodes(entries: &[NodeEntry], accelerators: &HostAccelerators) -> Vec<Value> {
     let mut nodes = Vec::new();
-    if entries.contains(&NodeEntry::Host) {
-        nodes.push(host_node::node(gpus));
+    if entries.iter().any(|entry| matches!(entry, NodeEntry::Host | NodeEntry::HostWith(_))) {
+        nodes.push(host_node::node(accelerators));
     }
     let mut next_numbers = std::collections::BTreeMap::<&str, u32>::new();
     for entry in entries {
@@ -119,6 +138,41 @@ pub(crate) fn to_nodes(entries: &[NodeEntry], gpus: &GpuInventory) -> Vec<Value>
         }
     }
     nodes
+}
+
+/// Returns the accelerators of this host if it is one of the nodes.
+pub(crate) fn host_accelerators(entries: &[NodeEntry]) -> HostAccelerators {
+    let simulated = entries.iter().find_map(|entry| match entry {
+        NodeEntry::HostWith(group) => pretended_accelerators(group),
+        NodeEntry::Host | NodeEntry::Simulated(_) => None,
+    });
+    match simulated {
+        Some(accelerators) => accelerators,
+        None if entries.contains(&NodeEntry::Host) => HostAccelerators::discover(),
+        None => HostAccelerators::default(),
+    }
+}
+
+/// Returns the accelerators that the stored node of this host pretends to have.
+pub(crate) fn stored_accelerators(host: &Value) -> Option<HostAccelerators> {
+    let annotation = host["metadata"]["annotations"][host_node::SIMULATED_ACCELERATORS_ANNOTATION].as_str()?;
+    pretended_accelerators(&parse_group(annotation).ok()?)
+}
+
+fn pretended_accelerators(group: &NodeGroup) -> Option<HostAccelerators> {
+    let product = product::find(&group.product)?;
+    let count = group.accelerators;
+    let mut labels: Map<String, Value> =
+        product.labels.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+    if product.resource == GPU_RESOURCE {
+        labels.insert("nvidia.com/gpu.count".to_owned(), json!(count.to_string()));
+    }
+    Some(HostAccelerators {
+        ids: simulated_ids(&host_node::node_name(), &product.resource, count as usize),
+        resource: product.resource,
+        labels,
+        simulated: Some(format!("{count}×{}", group.product)),
+    })
 }
 
 fn simulated_node(name: &str, accelerators: u32, product: &Product) -> Value {
@@ -180,6 +234,9 @@ mod tests {
     )]
     #[case::no_accelerators("0×H100", "`0×H100`: invalid number of accelerators 0; expected 1 to 1000")]
     #[case::too_many_nodes("8×H100 ×20000", "`8×H100 ×20000`: invalid number of nodes 20000; expected 1 to 10000")]
+    #[case::two_hosts("this+2×L4 ×2", "`this+2×L4 ×2` is not `this` or `this+COUNT×PRODUCT`, for example `this+2×L4`")]
+    #[case::named_host("this+a=2×L4", "`this+a=2×L4` is not `this` or `this+COUNT×PRODUCT`, for example `this+2×L4`")]
+    #[case::other_host("thisone", "`thisone` is not `[NAME=]COUNT×PRODUCT [×NODES]`, for example `8×H100-80G ×2`")]
     #[case::negative("8×H100 ×-3", "`8×H100 ×-3`: invalid number of nodes -3; expected 1 to 10000")]
     fn reports_errors(#[case] text: &str, #[case] message: &str) {
         assert_eq!(parse(text).unwrap_err().to_string(), message);
@@ -187,15 +244,28 @@ mod tests {
 
     #[test]
     fn creates_host_node_once() {
-        let nodes = to_nodes(&parse("this, 8×H100, this").unwrap(), &GpuInventory::default());
+        let nodes = to_nodes(&parse("this, 8×H100, this").unwrap(), &HostAccelerators::default());
         let is_simulated = |node: &Value| node["metadata"]["annotations"][SIMULATED_ANNOTATION] == "true";
         assert_eq!(nodes.iter().map(is_simulated).collect::<Vec<_>>(), [false, true]);
         assert_ne!(nodes[0]["status"]["allocatable"]["memory"], "0Ki");
     }
 
     #[test]
+    fn host_pretends_to_have_accelerators() {
+        let entries = parse("this+2×L4").unwrap();
+        let accelerators = host_accelerators(&entries);
+        let node = to_nodes(&entries, &accelerators).remove(0);
+        assert_eq!(node["status"]["allocatable"]["nvidia.com/gpu"], "2");
+        assert_eq!(node["metadata"]["labels"]["nvidia.com/gpu.product"], "NVIDIA-L4");
+        assert_eq!(node["metadata"]["labels"]["nvidia.com/gpu.count"], "2");
+        assert_eq!(accelerators.ids.len(), 2);
+        assert_eq!(stored_accelerators(&node), Some(accelerators), "a start without --nodes restores them");
+        assert_eq!(stored_accelerators(&host_node::node(&HostAccelerators::default())), None);
+    }
+
+    #[test]
     fn numbers_nodes_per_name() {
-        let names: Vec<_> = to_nodes(&parse("8×H100 ×2, 4×H100").unwrap(), &GpuInventory::default())
+        let names: Vec<_> = to_nodes(&parse("8×H100 ×2, 4×H100").unwrap(), &HostAccelerators::default())
             .iter()
             .map(|node| node["metadata"]["name"].as_str().unwrap().to_owned())
             .collect();

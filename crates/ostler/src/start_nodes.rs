@@ -5,7 +5,7 @@ use anyhow::Result;
 use embedded::Store;
 use serde_json::Value;
 
-use crate::gpus::GpuInventory;
+use crate::gpus::HostAccelerators;
 use crate::{host_node, node_groups};
 
 /// Nodes with three kinds of accelerators, so that selection has alternatives.
@@ -17,33 +17,35 @@ pub(crate) struct StartNodes {
     pub nodes: Vec<Value>,
     /// Whether simulated nodes of an earlier start that are not among `nodes` remain.
     pub retains_others: bool,
-    /// The GPUs of this host if it is a node.
-    pub gpus: GpuInventory,
+    /// The accelerators of this host if it is a node.
+    pub accelerators: HostAccelerators,
 }
 
 // === impl StartNodes ===
 
 impl StartNodes {
-    /// Returns the `given` nodes of `--nodes`, with the GPUs of this host, or the nodes to use instead.
-    pub(crate) fn new(given: Option<(Vec<Value>, GpuInventory)>, store: &Store) -> Result<Self> {
+    /// Returns the `given` nodes of `--nodes`, with the accelerators of this host, or the nodes to use instead.
+    pub(crate) fn new(given: Option<(Vec<Value>, HostAccelerators)>, store: &Store) -> Result<Self> {
         let stored_nodes = store.objects("nodes");
         Ok(match given {
-            Some((nodes, gpus)) => Self { nodes, retains_others: false, gpus },
+            Some((nodes, accelerators)) => Self { nodes, retains_others: false, accelerators },
             None if stored_nodes.is_empty() => Self::default_nodes()?,
-            None => Self::stored(stored_nodes.iter().any(|node| host_node::is_host(node))),
+            None => Self::stored(stored_nodes.iter().find(|node| host_node::is_host(node)).map(|node| &**node)),
         })
     }
 
     fn default_nodes() -> Result<Self> {
-        let gpus = GpuInventory::default();
-        let nodes = node_groups::to_nodes(&node_groups::parse(DEFAULT_NODES)?, &gpus);
-        Ok(Self { nodes, retains_others: false, gpus })
+        let accelerators = HostAccelerators::default();
+        let nodes = node_groups::to_nodes(&node_groups::parse(DEFAULT_NODES)?, &accelerators);
+        Ok(Self { nodes, retains_others: false, accelerators })
     }
 
     /// Retains the stored nodes. The node of this host is registered again, because its GPUs may have changed.
-    fn stored(includes_host: bool) -> Self {
-        let gpus = if includes_host { GpuInventory::discover() } else { GpuInventory::default() };
-        let nodes = if includes_host { vec![host_node::node(&gpus)] } else { Vec::new() };
-        Self { nodes, retains_others: true, gpus }
+    fn stored(host: Option<&Value>) -> Self {
+        let Some(host) = host else {
+            return Self { nodes: Vec::new(), retains_others: true, accelerators: HostAccelerators::default() };
+        };
+        let accelerators = node_groups::stored_accelerators(host).unwrap_or_else(HostAccelerators::discover);
+        Self { nodes: vec![host_node::node(&accelerators)], retains_others: true, accelerators }
     }
 }

@@ -157,7 +157,6 @@ mod tests {
             ports: Vec::new(),
             working_dir: None,
             labels: BTreeMap::new(),
-            resources: Value::Null,
             devices: BTreeMap::new(),
             log: LogSink::default(),
             default_working_dir: None,

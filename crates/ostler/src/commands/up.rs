@@ -35,6 +35,7 @@ pub(crate) struct UpArgs {
     filenames: Vec<PathBuf>,
     /// Run these nodes: `this` host, simulated `8×H100-80G ×2`, or those of a file
     ///
+    /// `this+2×L4` is this host with two simulated GPUs instead of its own.
     /// A file contains such groups, one per line, or Node manifests. By default, the nodes of the data directory, or three
     /// simulated nodes.
     #[arg(long, value_name = "NODES")]
@@ -115,7 +116,6 @@ pub(super) async fn run(args: UpArgs) -> Result<Exit> {
     let start_nodes = StartNodes::new(given_nodes, &store)?;
     let runtime = HostRuntime {
         node: host_node::find(&start_nodes.nodes).map(str::to_owned),
-        gpus: start_nodes.gpus.clone(),
         images,
         simulated_images: SimulatedImages::default(),
         kubeconfig: std::path::absolute(&kubeconfig).ok(),

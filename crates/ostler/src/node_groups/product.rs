@@ -69,6 +69,12 @@ pub(crate) fn product_name(label: &str) -> &str {
     known_gpu.and_then(|gpu| gpu.names.last()).copied().unwrap_or(label)
 }
 
+/// Whether a class of the catalog has accelerators of this resource.
+pub(crate) fn is_accelerator_resource(resource: &str) -> bool {
+    let resources = CLASSES.iter().flat_map(|class| class["spec"]["resources"].as_array().into_iter().flatten());
+    resources.into_iter().any(|declared| declared["name"] == resource)
+}
+
 /// Lists the common product names, for error messages.
 pub(super) fn examples() -> String {
     KNOWN_GPUS.iter().filter_map(|gpu| gpu.names.last().copied()).collect::<Vec<_>>().join(", ")
