@@ -87,6 +87,12 @@ impl ApiError {
         Self::http(StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable", message)
     }
 
+    /// Returns the 500 error of an engine that has failed.
+    pub(crate) fn engine_failure() -> Self {
+        let message = "EngineCore encountered an issue. See stack trace (above) for the root cause.".to_owned();
+        Self::http(StatusCode::INTERNAL_SERVER_ERROR, "InternalServerError", message)
+    }
+
     /// Returns the 400 error for a body that is shorter than announced.
     pub(crate) fn incomplete_body() -> Self {
         Self::http(StatusCode::BAD_REQUEST, "Bad Request", "The request body ended early.".to_owned())

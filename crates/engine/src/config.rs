@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{ServerCommand, Timing};
+use crate::{EngineMemory, ServerCommand, Timing};
 
 /// Configuration of a simulated engine. `Config::new("m")` serves model `m` at 127.0.0.1:8000 with vLLM's defaults.
 #[derive(Debug, Clone)]
@@ -34,8 +34,16 @@ pub struct Config {
     pub num_gpu_blocks: usize,
     /// Whether the routes of sleep mode are served (`VLLM_SERVER_DEV_MODE=1`).
     pub dev_mode: bool,
+    /// Whether a sleeping engine releases memory (`--enable-sleep-mode`).
+    pub enable_sleep_mode: bool,
+    /// Simulated memory that the engine shares with others; `None` means that memory is unlimited.
+    pub memory: Option<EngineMemory>,
+    /// Fraction of the memory of each device that the engine allocates (`--gpu-memory-utilization`).
+    pub gpu_memory_utilization: f64,
     /// Simulated time for loading the weights.
     pub load_time: Duration,
+    /// Simulated time for copying the weights back from host memory when the engine wakes up.
+    pub wake_time: Duration,
     /// Idle connections are closed after this time (vLLM: 5 s), as are those that do not send the complete head of a request
     /// within it.
     pub keep_alive: Duration,
@@ -64,7 +72,11 @@ impl Config {
             block_size: 16,
             num_gpu_blocks: 16_384,
             dev_mode: false,
+            enable_sleep_mode: false,
+            memory: None,
+            gpu_memory_utilization: 0.92,
             load_time: Duration::ZERO,
+            wake_time: Duration::ZERO,
             keep_alive: Duration::from_secs(5),
             stall_timeout: Duration::from_secs(60),
             shutdown_timeout: Duration::ZERO,
@@ -85,6 +97,8 @@ impl Config {
             tensor_parallel_size: command.tensor_parallel_size,
             block_size: command.block_size.unwrap_or(defaults.block_size),
             dev_mode: command.dev_mode,
+            enable_sleep_mode: command.enable_sleep_mode,
+            gpu_memory_utilization: command.gpu_memory_utilization.unwrap_or(defaults.gpu_memory_utilization),
             shutdown_timeout: command.shutdown_timeout,
             ..defaults
         }

@@ -196,8 +196,9 @@ async fn version() -> Response<Body> {
     build_response(StatusCode::OK, Some(JSON), format!(r#"{{"version":"{VLLM_VERSION}"}}"#).into_bytes())
 }
 
-async fn health() -> Response<Body> {
-    build_response(StatusCode::OK, None, Vec::new())
+async fn health(State(engine): State<Arc<Simulator>>) -> Response<Body> {
+    let status = if engine.has_failed() { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+    build_response(status, None, Vec::new())
 }
 
 /// Tokenizes a prompt with the simulated tokenizer; token IDs are hashes.

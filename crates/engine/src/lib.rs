@@ -4,7 +4,8 @@
 //! Output: responses with the fields, error bodies, event order and metric names of vLLM 0.32. [`Timing`] computes latencies
 //! from queue, batch size and cached prefix, so that load and shared prefixes have a measurable effect.
 //!
-//! Engines that share a [`RequestMemory`] hold a limited amount of requests together, however many there are.
+//! Engines that share a [`RequestMemory`] hold a limited amount of requests together, however many there are. Engines that share
+//! a [`NodeMemory`] compete for simulated device and host memory, and fail without it as vLLM does.
 //!
 //! The crate does not depend on Kubernetes. Text is generated from seed and prompt. Features that are not simulated (`n > 1`,
 //! several prompts in one request, log probabilities) are rejected or `null`.
@@ -12,7 +13,7 @@
 //! Layers; each uses only those before it:
 //!
 //! 1. Parts of the model: `timing`, `batch`, `prefix_cache`, `tokenizer`, `text_generator`, `stop_strings`, `sleep`,
-//!    `metrics` (recording), `server_command`, `config`.
+//!    `memory`, `metrics` (recording), `server_command`, `config`.
 //! 2. Formats and bodies: `api_error`, `request`, `request_body`, `prompt`, `response`.
 //! 3. The simulated engine: `simulator` (state that requests share) and `generation` (one request).
 //! 4. HTTP: `metrics_page`, `http_response`, `sleep_api`, `http_api`, `serve`. Only this layer opens sockets.
@@ -28,6 +29,7 @@ mod config;
 mod generation;
 mod http_api;
 mod http_response;
+mod memory;
 mod metrics;
 mod metrics_page;
 mod prefix_cache;
@@ -46,6 +48,7 @@ mod timing;
 mod tokenizer;
 
 pub use config::Config;
+pub use memory::{EngineMemory, NodeMemory};
 pub use request_body::RequestMemory;
 pub use serve::{router, run, serve};
 pub use server_command::{InferenceServer, ServerCommand};

@@ -166,8 +166,9 @@ impl TextEncoder<'_> {
         self.write_header("vllm:cache_config_info", "Information of the LLMEngine CacheConfig", "gauge");
         let _ = writeln!(
             self.text,
-            "vllm:cache_config_info{{block_size=\"{}\",enable_prefix_caching=\"True\",engine=\"0\",kv_cache_size_tokens=\"{}\",num_gpu_blocks=\"{}\"}} 1.0",
+            "vllm:cache_config_info{{block_size=\"{}\",enable_prefix_caching=\"True\",engine=\"0\",gpu_memory_utilization=\"{}\",kv_cache_size_tokens=\"{}\",num_gpu_blocks=\"{}\"}} 1.0",
             config.block_size,
+            config.gpu_memory_utilization,
             config.kv_cache_tokens(),
             config.num_gpu_blocks,
         );
@@ -209,7 +210,7 @@ mod tests {
     }
 
     fn simulator(config: Config) -> Arc<Simulator> {
-        Simulator::new(config, RequestMemory::default())
+        Simulator::new(config, RequestMemory::default(), None)
     }
 
     #[test]
@@ -224,7 +225,7 @@ mod tests {
         let engine = simulator(Config { served_model_names: vec!["tiny".to_owned()], ..Config::new("/models/base") });
         let recording = engine.metrics.start_sleep_operation(SleepOperation::Sleep);
         assert!(render(&engine).contains("vllm:sleep_mode_operations_in_flight{operation=\"sleep\"} 1.0"));
-        engine.sleep_mode.fall_asleep(SleepLevel::OffloadWeights, InFlightPolicy::Abort).await;
+        engine.fall_asleep(SleepLevel::OffloadWeights, InFlightPolicy::Abort).await;
         drop(recording);
         let (page, recorded) = (render(&engine), include_str!("../tests/data/metrics-asleep.txt"));
         let difference: Vec<_> =

@@ -19,28 +19,40 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{Config, http_api, request_body::RequestMemory, simulator::Simulator};
+use crate::{Config, http_api, memory::Allocation, request_body::RequestMemory, simulator::Simulator};
+
+/// Time in which an engine that has failed completes responses before it exits, as recorded of vLLM.
+const FAILURE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Maximum size in bytes of the head of a request.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 
-/// Waits for [`Config::load_time`], then listens on [`Config::address`] and serves until `stop` is cancelled. As with
+/// Allocates [`Config::memory`], waits for [`Config::load_time`], then listens on [`Config::address`] and serves until `stop` is cancelled. As with
 /// vLLM, connections are refused while loading.
 ///
 /// # Errors
-/// The address cannot be bound.
+/// The address cannot be bound. [`io::ErrorKind::OutOfMemory`] with the message of vLLM: a device has too little free memory
+/// to start or to wake up, or the host to fall asleep.
 pub async fn run(config: Config, memory: RequestMemory, stop: CancellationToken) -> io::Result<()> {
+    let allocation = allocate(&config)?;
     tokio::select! {
         () = stop.cancelled() => return Ok(()),
         () = sleep(config.load_time) => {}
     }
     let listener = TcpListener::bind((config.address, config.port)).await?;
-    serve(listener, Config { load_time: Duration::ZERO, ..config }, memory, stop).await
+    let config = Config { load_time: Duration::ZERO, ..config };
+    serve_allocated(listener, config, memory, allocation, stop).await
 }
 
-/// Returns the routes of a loaded engine, for use without a socket.
+/// Returns the routes of a loaded engine with unlimited memory, for use without a socket.
 pub fn router(config: Config, memory: RequestMemory) -> Router {
-    http_api::router(Simulator::new(config, memory))
+    http_api::router(Simulator::new(config, memory, None))
+}
+
+/// Allocates the memory of an engine.
+fn allocate(config: &Config) -> io::Result<Option<Allocation>> {
+    let allocation = config.memory.as_ref().map(|memory| memory.allocate(config.gpu_memory_utilization));
+    allocation.transpose().map_err(|error| io::Error::new(io::ErrorKind::OutOfMemory, error))
 }
 
 /// Serves HTTP/1.1 on `listener` until `stop` is cancelled. It then refuses connections, completes requests for
@@ -48,29 +60,62 @@ pub fn router(config: Config, memory: RequestMemory) -> Router {
 /// an empty body.
 ///
 /// # Errors
-/// Currently none; failures to accept a connection are logged and retried.
+/// [`io::ErrorKind::OutOfMemory`] as in [`run`]; failures to accept a connection are logged and retried.
 pub async fn serve(
     listener: TcpListener,
     config: Config,
     memory: RequestMemory,
     stop: CancellationToken,
 ) -> io::Result<()> {
+    let allocation = allocate(&config)?;
+    serve_allocated(listener, config, memory, allocation, stop).await
+}
+
+async fn serve_allocated(
+    listener: TcpListener,
+    config: Config,
+    memory: RequestMemory,
+    allocation: Option<Allocation>,
+    stop: CancellationToken,
+) -> io::Result<()> {
     let (max_connections, shutdown_timeout) = (config.max_connections.max(1), config.shutdown_timeout);
+    let ready_at = Instant::now() + config.load_time;
+    let (keep_alive, stall_timeout) = (config.keep_alive, config.stall_timeout);
+    let engine = Simulator::new(config, memory, allocation);
+    let _process = EngineProcess(Arc::clone(&engine));
     let handler = ConnectionHandler {
-        ready_at: Instant::now() + config.load_time,
-        keep_alive: config.keep_alive,
-        stall_timeout: config.stall_timeout,
+        ready_at,
+        keep_alive,
+        stall_timeout,
         loading: Router::new().fallback(service_unavailable),
-        router: router(config, memory),
+        router: http_api::router(Arc::clone(&engine)),
     };
     let handler = Arc::new(handler);
-    let connections = Connections::accept(&listener, max_connections, Overload::Wait, &stop, |stream| {
-        Arc::clone(&handler).handle(stream, stop.clone())
-    })
-    .await;
+    let closing = stop.child_token();
+    let accept = Connections::accept(&listener, max_connections, Overload::Wait, &closing, |stream| {
+        Arc::clone(&handler).handle(stream, closing.clone())
+    });
+    let close_on_failure = async {
+        engine.failed().await;
+        closing.cancel();
+        std::future::pending().await
+    };
+    let connections = tokio::select! {
+        connections = accept => connections,
+        connections = close_on_failure => connections,
+    };
     drop(listener);
-    connections.drain(shutdown_timeout).await;
-    Ok(())
+    connections.drain(if engine.has_failed() { FAILURE_TIMEOUT } else { shutdown_timeout }).await;
+    engine.failure().map_or(Ok(()), |error| Err(io::Error::new(io::ErrorKind::OutOfMemory, error)))
+}
+
+/// The process of an engine, whose end frees its memory.
+struct EngineProcess(Arc<Simulator>);
+
+impl Drop for EngineProcess {
+    fn drop(&mut self) {
+        self.0.free_memory();
+    }
 }
 
 /// Serves the connections of one engine.

@@ -13,7 +13,7 @@ use std::{net::IpAddr, time::Duration};
 use flags::Flags;
 
 /// Parameters of the inference server that a command line starts.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ServerCommand {
     /// The program that the command line starts.
     pub server: InferenceServer,
@@ -37,6 +37,10 @@ pub struct ServerCommand {
     pub shutdown_timeout: Duration,
     /// Whether vLLM serves its development routes (`VLLM_SERVER_DEV_MODE=1`).
     pub dev_mode: bool,
+    /// `--enable-sleep-mode`.
+    pub enable_sleep_mode: bool,
+    /// `--gpu-memory-utilization`, more than 0 and at most 1.
+    pub gpu_memory_utilization: Option<f64>,
     /// Rank of this node within its replica (`--node-rank`); only rank 0 serves requests.
     pub node_rank: usize,
 }
@@ -118,6 +122,11 @@ fn from_flags(server: InferenceServer, flags: &Flags, env: &[(String, String)]) 
             && variable("VLLM_SERVER_DEV_MODE")
                 .and_then(|value| value.parse::<i64>().ok())
                 .is_some_and(|value| value != 0),
+        enable_sleep_mode: flags.is_set("enable-sleep-mode"),
+        gpu_memory_utilization: flags
+            .first_value(&["gpu-memory-utilization"])
+            .and_then(|text| text.parse().ok())
+            .filter(|utilization| *utilization > 0.0 && *utilization <= 1.0),
         node_rank: flags.number(&["node-rank"]).unwrap_or(0),
     })
 }
@@ -159,9 +168,10 @@ mod tests {
         let vllm = parse_line(
             "vllm serve m",
             "--served-model-name a b --host 0.0.0.0 -tp 4 --max_model_len 32K --max-num-seqs=64 --trust-remote-code \
-             --shutdown-timeout=120",
+             --shutdown-timeout=120 --enable-sleep-mode --gpu-memory-utilization 0.8",
         )
         .unwrap();
+        assert_eq!((vllm.enable_sleep_mode, vllm.gpu_memory_utilization), (true, Some(0.8)));
         assert_eq!(vllm.served_model_names, ["a", "b"]);
         assert_eq!(vllm.host, "0.0.0.0".parse().ok());
         assert_eq!((vllm.tensor_parallel_size, vllm.max_model_len, vllm.max_num_seqs), (4, Some(32_768), Some(64)));
@@ -173,6 +183,8 @@ mod tests {
         assert_eq!((sglang.tensor_parallel_size, sglang.max_model_len, sglang.max_num_seqs), (8, Some(4096), Some(32)));
         assert_eq!(sglang.node_rank, 1);
         let default = parse_line("vllm serve m", "").unwrap();
+        assert_eq!((default.enable_sleep_mode, default.gpu_memory_utilization), (false, None));
+        assert_eq!(parse_line("vllm serve m", "--gpu-memory-utilization=7").unwrap().gpu_memory_utilization, None);
         let shutdown_timeouts = [vllm, sglang, default].map(|command| command.shutdown_timeout);
         assert_eq!(shutdown_timeouts, [Duration::from_secs(120), Duration::MAX, Duration::ZERO]);
     }

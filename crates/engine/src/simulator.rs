@@ -5,19 +5,24 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
+use tokio::sync::{Semaphore, watch};
 use xxhash_rust::xxh64::xxh64;
 
 use crate::{
     Config,
     api_error::ApiError,
     batch::Batch,
+    memory::{Allocation, MemoryError},
     metrics::Metrics,
     prefix_cache::PrefixCache,
     request::{Endpoint, GenerationRequest},
     request_body::RequestMemory,
     response::{ResponseMetadata, VLLM_VERSION},
-    sleep::SleepMode,
+    sleep::{InFlightPolicy, MemoryPart, SleepLevel, SleepMode},
 };
+
+/// Maximum number of calls that put the engine to sleep or wake it up, whose clients may have disconnected; further ones wait.
+const MAX_TRANSITIONS: usize = 64;
 
 /// A simulated engine: configuration, batch, prefix cache and metrics.
 pub(crate) struct Simulator {
@@ -31,6 +36,12 @@ pub(crate) struct Simulator {
     pub(crate) request_memory: RequestMemory,
     /// Whether the engine sleeps.
     pub(crate) sleep_mode: Arc<SleepMode>,
+    /// Permits of the calls that put the engine to sleep or wake it up.
+    pub(crate) transitions: Arc<Semaphore>,
+    /// Why the engine can no longer serve.
+    failure: watch::Sender<Option<MemoryError>>,
+    /// Simulated device memory.
+    allocation: Mutex<Option<Allocation>>,
     prefix_cache: Mutex<PrefixCache>,
     response_count: AtomicU64,
     /// Start time in Unix seconds.
@@ -38,13 +49,16 @@ pub(crate) struct Simulator {
 }
 
 impl Simulator {
-    /// Returns an idle engine with an empty prefix cache.
-    pub(crate) fn new(config: Config, request_memory: RequestMemory) -> Arc<Self> {
+    /// Returns an idle engine with an empty prefix cache and this device memory.
+    pub(crate) fn new(config: Config, request_memory: RequestMemory, allocation: Option<Allocation>) -> Arc<Self> {
         Arc::new(Self {
             batch: Batch::new(config.max_num_seqs),
             metrics: Metrics::new(),
             request_memory,
             sleep_mode: SleepMode::new(),
+            transitions: Arc::new(Semaphore::new(MAX_TRANSITIONS)),
+            failure: watch::Sender::new(None),
+            allocation: Mutex::new(allocation),
             prefix_cache: Mutex::new(PrefixCache::new(config.block_size, config.num_gpu_blocks)),
             response_count: AtomicU64::new(0),
             started_at: unix_seconds(),
@@ -118,8 +132,66 @@ impl Simulator {
         self.prefix_cache.lock().unwrap_or_else(PoisonError::into_inner).insert(prompt);
     }
 
+    /// Puts the engine to sleep, which fails the engine if the host has too little memory.
+    pub(crate) async fn fall_asleep(&self, level: SleepLevel, policy: InFlightPolicy) {
+        let release = || {
+            if level > SleepLevel::Pause {
+                self.clear_prefix_cache();
+            }
+            self.change_memory(|allocation| allocation.release(level))
+        };
+        let result = self.sleep_mode.fall_asleep(level, policy, release).await;
+        self.record_failure(result);
+    }
+
+    /// Wakes the engine up, which fails the engine if a device has too little memory.
+    pub(crate) async fn wake_up(&self, parts: Option<&[MemoryPart]>) {
+        let restore = async |parts: &[MemoryPart]| {
+            self.change_memory(|allocation| allocation.restore(parts))?;
+            if parts.contains(&MemoryPart::Weights) {
+                tokio::time::sleep(self.config.wake_time).await;
+            }
+            Ok(())
+        };
+        let result = self.sleep_mode.wake_up(parts, restore).await;
+        self.record_failure(result);
+    }
+
+    /// Changes the memory of an engine that releases it while it sleeps.
+    fn change_memory(&self, change: impl FnOnce(&Allocation) -> Result<(), MemoryError>) -> Result<(), MemoryError> {
+        let allocation = self.allocation.lock().unwrap_or_else(PoisonError::into_inner);
+        allocation.as_ref().filter(|_| self.config.enable_sleep_mode).map_or(Ok(()), change)
+    }
+
+    /// Frees the memory, as the end of the process does, although requests may still refer to the engine.
+    pub(crate) fn free_memory(&self) {
+        self.allocation.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    fn record_failure(&self, result: Result<(), MemoryError>) {
+        if let Err(error) = result {
+            self.failure.send_replace(Some(error));
+        }
+    }
+
+    /// Whether the engine has failed and no longer serves.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failure.borrow().is_some()
+    }
+
+    /// Returns why the engine has failed.
+    pub(crate) fn failure(&self) -> Option<MemoryError> {
+        self.failure.borrow().clone()
+    }
+
+    /// Waits until the engine fails.
+    pub(crate) async fn failed(&self) {
+        // It fails only without a sender, but `self` is one.
+        let _ = self.failure.subscribe().wait_for(Option::is_some).await;
+    }
+
     /// Removes all prompts from the prefix cache.
-    pub(crate) fn clear_prefix_cache(&self) {
+    fn clear_prefix_cache(&self) {
         let (block_size, blocks) = (self.config.block_size, self.config.num_gpu_blocks);
         *self.prefix_cache.lock().unwrap_or_else(PoisonError::into_inner) = PrefixCache::new(block_size, blocks);
     }

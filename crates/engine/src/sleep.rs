@@ -157,32 +157,55 @@ impl SleepMode {
         }
     }
 
-    /// Puts the engine to sleep. A later call with another policy applies to the requests that an earlier one waits for.
-    pub(crate) async fn fall_asleep(&self, level: SleepLevel, policy: InFlightPolicy) {
+    /// Puts the engine to sleep: once its requests have stopped, calls `release`. A later call with another policy applies to
+    /// the requests that an earlier one waits for.
+    ///
+    /// # Errors
+    /// Those of `release`.
+    pub(crate) async fn fall_asleep<E>(
+        &self,
+        level: SleepLevel,
+        policy: InFlightPolicy,
+        release: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
         self.schedule.send_modify(|schedule| schedule.stop(policy));
         if policy != InFlightPolicy::Keep {
             let _ = self.in_flight.subscribe().wait_for(|count| *count == 0).await;
         }
         let _transition = self.transition.lock().await;
         self.schedule.send_modify(|schedule| schedule.phase = Phase::Paused);
+        release()?;
         let mut sleep = self.current();
         let mut released = sleep.take().map(|sleep| sleep.released).unwrap_or_default();
         released.extend(level.released());
         *sleep = Some(Sleep { level, released });
+        Ok(())
     }
 
-    /// Restores `parts` of the memory, or all of them. The engine is awake as soon as it has all.
-    pub(crate) async fn wake_up(&self, parts: Option<&[MemoryPart]>) {
+    /// Wakes the engine up: calls `restore` with those of `parts`, or of all parts, that were released. The engine is awake as
+    /// soon as it has all.
+    ///
+    /// # Errors
+    /// Those of `restore`.
+    pub(crate) async fn wake_up<E>(
+        &self,
+        parts: Option<&[MemoryPart]>,
+        restore: impl AsyncFnOnce(&[MemoryPart]) -> Result<(), E>,
+    ) -> Result<(), E> {
         let _transition = self.transition.lock().await;
+        let released = self.current().as_ref().map(|sleep| sleep.released.clone()).unwrap_or_default();
+        let (restored, remaining): (Vec<_>, Vec<_>) =
+            released.into_iter().partition(|part| parts.is_none_or(|parts| parts.contains(part)));
+        restore(&restored).await?;
         let mut current = self.current();
-        if let Some(sleep) = current.as_mut() {
-            sleep.released.retain(|part| parts.is_some_and(|parts| !parts.contains(part)));
-            if !sleep.released.is_empty() {
-                return;
+        match current.as_mut().filter(|_| !remaining.is_empty()) {
+            Some(sleep) => sleep.released = remaining,
+            None => {
+                *current = None;
+                self.schedule.send_modify(|schedule| schedule.phase = Phase::Running);
             }
         }
-        *current = None;
-        self.schedule.send_modify(|schedule| schedule.phase = Phase::Running);
+        Ok(())
     }
 
     fn current(&self) -> MutexGuard<'_, Option<Sleep>> {
@@ -247,16 +270,25 @@ mod tests {
 
     use super::*;
 
+    async fn fall_asleep(engine: &SleepMode, level: SleepLevel, policy: InFlightPolicy) {
+        engine.fall_asleep(level, policy, || Ok::<_, ()>(())).await.unwrap();
+    }
+
+    async fn wake_up(engine: &SleepMode, part: MemoryPart) {
+        let restore = async |parts: &[MemoryPart]| if parts == [part] { Ok(()) } else { Err(parts.to_vec()) };
+        engine.wake_up(Some(&[part]), restore).await.unwrap();
+    }
+
     #[tokio::test]
     async fn new_requests_wait_while_the_engine_sleeps() {
         let engine = SleepMode::new();
-        engine.fall_asleep(SleepLevel::OffloadWeights, InFlightPolicy::Abort).await;
+        fall_asleep(&engine, SleepLevel::OffloadWeights, InFlightPolicy::Abort).await;
         let mut request = Box::pin(engine.enter());
         assert!(poll!(&mut request).is_pending());
         assert_eq!(engine.level(), Some(SleepLevel::OffloadWeights));
-        engine.wake_up(Some(&[MemoryPart::Weights])).await;
+        wake_up(&engine, MemoryPart::Weights).await;
         assert!(poll!(&mut request).is_pending());
-        engine.wake_up(Some(&[MemoryPart::KvCache])).await;
+        wake_up(&engine, MemoryPart::KvCache).await;
         assert!(poll!(&mut request).is_ready());
         assert_eq!(engine.level(), None);
     }
@@ -273,7 +305,7 @@ mod tests {
     ) {
         let engine = SleepMode::new();
         let mut request = engine.enter().await;
-        let mut sleep = Box::pin(engine.fall_asleep(SleepLevel::Pause, policy));
+        let mut sleep = Box::pin(fall_asleep(&engine, SleepLevel::Pause, policy));
         assert_eq!(poll!(&mut sleep).is_ready(), sleeps);
         assert_eq!(request.runs().now_or_never(), runs);
         drop(request);
@@ -287,9 +319,9 @@ mod tests {
     async fn abort_ends_an_earlier_wait() {
         let engine = SleepMode::new();
         let mut request = engine.enter().await;
-        let mut wait = Box::pin(engine.fall_asleep(SleepLevel::OffloadWeights, InFlightPolicy::Wait));
+        let mut wait = Box::pin(fall_asleep(&engine, SleepLevel::OffloadWeights, InFlightPolicy::Wait));
         assert!(poll!(&mut wait).is_pending());
-        let mut abort = Box::pin(engine.fall_asleep(SleepLevel::OffloadWeights, InFlightPolicy::Abort));
+        let mut abort = Box::pin(fall_asleep(&engine, SleepLevel::OffloadWeights, InFlightPolicy::Abort));
         assert!(poll!(&mut abort).is_pending());
         assert_eq!(request.aborted().now_or_never(), Some(Aborted));
         drop(request);

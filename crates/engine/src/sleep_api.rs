@@ -65,14 +65,12 @@ async fn sleep(State(engine): State<Arc<Simulator>>, RawQuery(query): RawQuery) 
     let Some(policy) = policy else { return invalid("mode", "mode must be abort, wait or keep.") };
     let transition = {
         let engine = Arc::clone(&engine);
-        async move {
-            engine.sleep_mode.fall_asleep(level, policy).await;
-            if level > SleepLevel::Pause {
-                engine.clear_prefix_cache();
-            }
-        }
+        async move { engine.fall_asleep(level, policy).await }
     };
     complete(&engine, SleepOperation::Sleep, transition).await;
+    if engine.has_failed() {
+        return error_response(&ApiError::engine_failure());
+    }
     json_response(&SleepResponse { status: "sleeping", level: level.number() })
 }
 
@@ -84,9 +82,12 @@ async fn wake_up(State(engine): State<Arc<Simulator>>, RawQuery(query): RawQuery
         tags.as_ref().map(|tags| tags.iter().filter_map(|tag| MemoryPart::from_tag(tag)).collect());
     let transition = {
         let engine = Arc::clone(&engine);
-        async move { engine.sleep_mode.wake_up(parts.as_deref()).await }
+        async move { engine.wake_up(parts.as_deref()).await }
     };
     complete(&engine, SleepOperation::Wake, transition).await;
+    if engine.has_failed() {
+        return error_response(&ApiError::engine_failure());
+    }
     let status = if engine.sleep_mode.level().is_some() { "sleeping" } else { "awake" };
     json_response(&WakeResponse { status, tags })
 }
@@ -101,8 +102,11 @@ async fn complete(
     operation: SleepOperation,
     transition: impl Future<Output = ()> + Send + 'static,
 ) {
+    // The semaphore is never closed, so acquiring a permit does not fail.
+    let permit = Arc::clone(&engine.transitions).acquire_owned().await;
     let engine = Arc::clone(engine);
     let task = tokio::spawn(async move {
+        let _permit = permit;
         let recording = engine.metrics.start_sleep_operation(operation);
         transition.await;
         drop(recording);

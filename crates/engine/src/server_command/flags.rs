@@ -28,6 +28,11 @@ impl Flags {
         self.values.iter().rev().find(|(flag, _)| flag == name).map_or(&[], |(_, values)| values)
     }
 
+    /// Returns whether the flag `name` is present.
+    pub(super) fn is_set(&self, name: &str) -> bool {
+        self.values.iter().any(|(flag, _)| flag == name)
+    }
+
     /// Returns the first value of the first of `names` that has one.
     pub(super) fn first_value(&self, names: &[&str]) -> Option<&String> {
         names.iter().find_map(|name| self.values_of(name).first())

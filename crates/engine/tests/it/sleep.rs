@@ -5,13 +5,15 @@ use axum::{
     body::{Body, to_bytes},
     http::{Request, StatusCode},
 };
-use engine::{Config, RequestMemory, Timing};
+use engine::{Config, EngineMemory, NodeMemory, RequestMemory, Timing};
 use futures::poll;
 use rstest::rstest;
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
+use tokio::{net::TcpListener, time::timeout};
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use crate::client::recorded_config;
+use crate::client::{self, TIMEOUT, recorded_config};
 
 /// Returns an engine in development mode whose steps take 10 ms.
 fn engine() -> Router {
@@ -122,6 +124,21 @@ async fn sleep_discards_the_kv_cache(#[case] level: u8, #[case] discards: bool) 
     assert_eq!(metrics.contains(no_hits), discards);
 }
 
+/// Clients that disconnect leave calls behind, but only a limited number.
+#[tokio::test(start_paused = true)]
+async fn abandoned_calls_are_limited() {
+    let engine = engine();
+    let mut request = Box::pin(complete(&engine));
+    assert!(poll!(&mut request).is_pending());
+    for _ in 0..1000 {
+        let sleep = call(&engine, "POST", "/sleep?mode=wait", "");
+        let _ = tokio::time::timeout(Duration::from_micros(1), sleep).await;
+    }
+    let metrics = call(&engine, "GET", "/metrics", "").await.1;
+    assert!(metrics.contains("vllm:sleep_mode_operations_in_flight{operation=\"sleep\"} 64.0"), "{metrics}");
+    request.await;
+}
+
 #[rstest]
 #[case::level("/sleep?level=7", "level")]
 #[case::mode("/sleep?mode=later", "mode")]
@@ -131,5 +148,101 @@ async fn rejects_invalid_parameters(#[case] path: &str, #[case] param: &str) {
     let (status, body) = call(&engine, "POST", path, "").await;
     assert_eq!(status, 400);
     assert!(body.contains(&format!(r#""param":"{param}""#)), "{body}");
+    assert!(!is_sleeping(&engine).await);
+}
+
+const GIB: u64 = 1 << 30;
+
+/// An engine on a device of 80 GiB, with 20 GiB of weights and 60 GiB of host memory.
+fn config_on(node: &NodeMemory) -> Config {
+    let memory = EngineMemory { node: node.clone(), devices: vec!["gpu".to_owned()], weight_bytes: 20 * GIB };
+    Config { dev_mode: true, enable_sleep_mode: true, memory: Some(memory), ..recorded_config() }
+}
+
+type ServeTask = tokio::task::JoinHandle<std::io::Result<()>>;
+
+async fn serve(config: Config) -> (SocketAddr, ServeTask) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    (address, tokio::spawn(engine::serve(listener, config, RequestMemory::default(), CancellationToken::new())))
+}
+
+async fn error_of(task: ServeTask) -> String {
+    timeout(TIMEOUT, task).await.expect("the engine serves").unwrap().unwrap_err().to_string()
+}
+
+async fn post(address: SocketAddr, path: &str) -> String {
+    let response = client::call(address, "POST", path, "").await;
+    format!("{} {}", response.status(), response.body)
+}
+
+#[tokio::test]
+async fn engines_of_a_device_take_turns() {
+    let node = NodeMemory::new([("gpu".to_owned(), 80 * GIB)], 60 * GIB);
+    let (first, _first_task) = serve(config_on(&node)).await;
+    assert!(post(first, "/sleep").await.starts_with("200"));
+    let (second, second_task) = serve(config_on(&node)).await;
+    assert!(post(second, "/sleep").await.starts_with("200"));
+    assert!(post(first, "/wake_up").await.starts_with("200"));
+
+    // Two engines are awake at the same time.
+    let failure = "500 Internal Server Error {\"error\":{\"message\":\"EngineCore encountered an issue. See stack trace (above) \
+                   for the root cause.\",\"type\":\"InternalServerError\",\"param\":null,\"code\":500}}";
+    assert_eq!(post(second, "/wake_up").await, failure);
+    let message = "RuntimeError: CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:139";
+    assert_eq!(error_of(second_task).await, message);
+    let (_, third_task) = serve(config_on(&node)).await;
+    assert_eq!(
+        error_of(third_task).await,
+        "ValueError: Free memory on device cuda:0 (6.4/80.0 GiB) on startup is less than desired GPU memory utilization (0.92, \
+         73.6 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes."
+    );
+}
+
+/// A killed engine does not continue to wake up.
+#[tokio::test]
+async fn killed_engine_frees_its_memory() {
+    let node = NodeMemory::new([("gpu".to_owned(), 80 * GIB)], 60 * GIB);
+    let (first, first_task) = serve(Config { wake_time: Duration::from_secs(3600), ..config_on(&node) }).await;
+    post(first, "/sleep").await;
+    let _wake_up = client::send(first, "POST", "/wake_up", "").await;
+    let in_flight = "vllm:sleep_mode_operations_in_flight{operation=\"wake\"} 1.0";
+    while !client::call(first, "GET", "/metrics", "").await.body.contains(in_flight) {}
+    first_task.abort();
+    first_task.await.unwrap_err();
+    let (second, _second_task) = serve(config_on(&node)).await;
+    assert!(post(second, "/sleep").await.starts_with("200"));
+}
+
+/// As vLLM on a CPU.
+#[tokio::test]
+async fn engine_without_sleep_mode_releases_nothing() {
+    let node = NodeMemory::new([("gpu".to_owned(), 80 * GIB)], 60 * GIB);
+    let (first, _first_task) = serve(Config { enable_sleep_mode: false, ..config_on(&node) }).await;
+    assert!(post(first, "/sleep").await.starts_with("200"));
+    assert!(error_of(serve(config_on(&node)).await.1).await.starts_with("ValueError: Free memory on device cuda:0"));
+    assert!(post(first, "/wake_up").await.starts_with("200"));
+}
+
+#[tokio::test]
+async fn engine_that_cannot_offload_its_weights_fails() {
+    let node = NodeMemory::new([("gpu".to_owned(), 80 * GIB)], 10 * GIB);
+    let (engine, task) = serve(config_on(&node)).await;
+    assert!(post(engine, "/sleep").await.starts_with("500"));
+    assert_eq!(error_of(task).await, "RuntimeError: CUDA error: out of memory");
+}
+
+#[tokio::test(start_paused = true)]
+async fn waking_up_takes_the_time_for_copying_the_weights() {
+    let config = Config { dev_mode: true, wake_time: Duration::from_secs(3), ..recorded_config() };
+    let engine = engine::router(config, RequestMemory::default());
+    call(&engine, "POST", "/sleep", "").await;
+    let started = tokio::time::Instant::now();
+    let (_, is_asleep) = tokio::join!(call(&engine, "POST", "/wake_up", ""), async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        is_sleeping(&engine).await
+    });
+    assert!(is_asleep);
+    assert_eq!(started.elapsed().as_secs(), 3);
     assert!(!is_sleeping(&engine).await);
 }
