@@ -89,7 +89,7 @@ pub use merge::origin::{Origin, OverriddenValue, Setting, SettingField, Sources}
 pub use merge::placement::{Placement, merge_placement};
 pub use merge::resources::{AcceleratorAllocation, MergedResources, merge_resources, overlay_resources};
 pub use merge::{container_parallelism, merge_configurations};
-pub use naming::NamedSize;
+pub use naming::{NamedSize, model_size};
 pub use nodes::{
     Availability, ClassNode, Discovery, UnschedulableNodes, labels_match_selector, matches_discovery, term_matches,
 };

@@ -33,7 +33,7 @@ pub(crate) fn named_size(runtime: &str, parameters: u64) -> NamedSize {
 
 /// Returns the size in a model's name: the greatest that it may indicate, because a model that does not fit is the worse
 /// outcome.
-pub(crate) fn model_size(name: &str) -> Option<u64> {
+pub fn model_size(name: &str) -> Option<u64> {
     sizes(name).into_iter().max()
 }
 

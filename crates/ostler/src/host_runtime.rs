@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use embedded::ProcessRuntime;
 use embedded::ports::{ContainerConfig, ContainerExit, ContainerPurpose, ContainerRuntime};
-use engine::{RequestMemory, ServerCommand};
+use engine::ServerCommand;
 use futures::future::{BoxFuture, FutureExt, ready};
 use tokio_util::sync::CancellationToken;
 
 use crate::container_exit::failed;
 use crate::gpus::{GPU_RESOURCE, VISIBLE_DEVICES_ENV};
 use crate::images::{ImageFailure, ImageOverride, Images};
-use crate::simulated_container;
+use crate::simulated_container::{self, EngineEnvironment};
 
 /// Environment variable with the path of the kubeconfig.
 const KUBECONFIG_ENV: &str = "KUBECONFIG";
@@ -33,8 +33,7 @@ pub(crate) struct HostRuntime {
     /// Kubeconfig for containers of the image `ostler`, on any node.
     pub kubeconfig: Option<PathBuf>,
     pub processes: ProcessRuntime,
-    /// Memory for the requests of all simulated engines.
-    pub engine_memory: RequestMemory,
+    pub engines: EngineEnvironment,
 }
 
 /// Images that run on the node of this host, but have no program. Clones share the set.
@@ -81,7 +80,7 @@ impl ContainerRuntime for HostRuntime {
                     container.log.write_line(&message);
                     self.simulated_images.add(image);
                 }
-                simulated_container::run(container, &self.engine_memory, shutdown)
+                simulated_container::run(container, &self.engines, shutdown)
             }
         }
     }
@@ -192,6 +191,7 @@ fn listen_on_pod_ip(container: &mut ContainerConfig) {
 mod tests {
     use std::net::{IpAddr, SocketAddr};
 
+    use engine::RequestMemory;
     use rstest::rstest;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
@@ -209,7 +209,8 @@ mod tests {
     /// Two engines that have no memory for requests reject them: they share the memory of the runtime.
     #[tokio::test]
     async fn simulated_engines_share_their_memory() {
-        let runtime = HostRuntime { engine_memory: RequestMemory::new(0), ..HostRuntime::default() };
+        let engines = EngineEnvironment { request_memory: RequestMemory::new(0), ..EngineEnvironment::default() };
+        let runtime = HostRuntime { engines, ..HostRuntime::default() };
         for ip in [[127, 20, 0, 1], [127, 20, 0, 2]] {
             let port = std::net::TcpListener::bind((IpAddr::from(ip), 0)).unwrap().local_addr().unwrap().port();
             let (address, shutdown) = (SocketAddr::from((ip, port)), CancellationToken::new());

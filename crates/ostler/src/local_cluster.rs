@@ -22,6 +22,7 @@ use crate::host_node;
 use crate::host_runtime::HostRuntime;
 use crate::node_devices::NodeDevices;
 use crate::node_groups;
+use crate::node_memories::NodeMemories;
 use crate::output;
 use crate::progress::TaskGroup;
 use crate::report::errors::error_with_hint;
@@ -71,7 +72,7 @@ impl LocalCluster {
         gateway_options: GatewayOptions,
         listeners: Listeners,
         state_directory: &StateDirectory,
-        runtime: HostRuntime,
+        mut runtime: HostRuntime,
     ) -> Result<(Self, BackgroundTasks)> {
         let credentials = state_directory.credentials()?;
         let StartNodes { nodes, retains_others, accelerators } = start_nodes;
@@ -79,6 +80,8 @@ impl LocalCluster {
         let node_names: BTreeSet<String> = nodes.iter().map(object_name).collect();
         let admission = Arc::new(OperatorAdmission::default());
         let devices = Arc::new(devices);
+        let node_memories = Arc::new(NodeMemories::new(Arc::clone(&devices)));
+        runtime.engines.node_memories = Some(Arc::clone(&node_memories));
         let cluster = Cluster::start_with_store(
             store,
             ports(admission.clone(), runtime, Arc::clone(&devices)),
@@ -94,6 +97,7 @@ impl LocalCluster {
             output::print_message(&format!("warning: ConfigMap default/gpu-map is not updated: {}", status.message));
         }
         admission.set_server(server.clone());
+        node_memories.set_server(server.clone());
         let client = cluster::client_of_service(embedded::router(&server), "default");
         let catalog = crate::catalog::documents()?;
         let options = operator::Options { known_classes: crate::catalog::classes(&catalog), ..options };

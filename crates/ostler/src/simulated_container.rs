@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use embedded::ports::{ContainerConfig, ContainerExit, ContainerPurpose};
 use engine::{RequestMemory, ServerCommand};
@@ -9,12 +10,25 @@ use futures::future::{BoxFuture, FutureExt, ready};
 use tokio_util::sync::CancellationToken;
 
 use crate::container_exit::{exited, failed};
+use crate::model_weights;
+use crate::node_memories::NodeMemories;
 use crate::stub_container;
 
-/// Runs a simulated engine, or a stub for containers that are not a known engine. Engines read requests into `memory`.
+/// What simulated engines share.
+#[derive(Clone, Default)]
+pub(crate) struct EngineEnvironment {
+    /// Memory for requests.
+    pub request_memory: RequestMemory,
+    /// Memory of the nodes; `None` means that it is unlimited.
+    pub node_memories: Option<Arc<NodeMemories>>,
+    /// Whether engines take time to load their weights and to wake up.
+    pub load_times: bool,
+}
+
+/// Runs a simulated engine, or a stub for containers that are not a known engine.
 pub(crate) fn run(
     container: ContainerConfig,
-    memory: &RequestMemory,
+    environment: &EngineEnvironment,
     shutdown: CancellationToken,
 ) -> BoxFuture<'static, ContainerExit> {
     let command = ServerCommand::parse(&container.command, &container.args, &container.env);
@@ -28,7 +42,7 @@ pub(crate) fn run(
     }
     match (container.purpose, command) {
         (ContainerPurpose::Service, Some(command)) => {
-            serve_engine(container, command, memory.clone(), shutdown).boxed()
+            serve_engine(container, command, environment.clone(), shutdown).boxed()
         }
         (ContainerPurpose::Service, None) => stub_container::run(container, shutdown).boxed(),
         (ContainerPurpose::Init, _) => {
@@ -54,18 +68,27 @@ fn fixed_exit_code(container: &ContainerConfig) -> Option<i32> {
 async fn serve_engine(
     container: ContainerConfig,
     command: ServerCommand,
-    memory: RequestMemory,
+    environment: EngineEnvironment,
     shutdown: CancellationToken,
 ) -> ContainerExit {
-    let config = engine::Config::from_server_command(&command, container.pod_ip);
+    let mut config = engine::Config::from_server_command(&command, container.pod_ip);
+    if let Some(memories) = &environment.node_memories {
+        config.memory = memories.engine_memory(&container, &command).await;
+    }
+    if environment.load_times {
+        let weight_bytes = model_weights::weight_bytes(&command);
+        config.load_time = model_weights::load_time(weight_bytes);
+        config.wake_time = model_weights::wake_time(weight_bytes, command.tensor_parallel_size);
+    }
     let address = SocketAddr::new(config.address, config.port);
     container.log.write_line(&format!(
         "simulated engine for image {}: serving {} on {address}",
         container.image,
         config.default_model_name()
     ));
-    match engine::run(config, memory, shutdown).await {
+    match engine::run(config, environment.request_memory, shutdown).await {
         Ok(()) => exited(0),
+        Err(error) if error.kind() == io::ErrorKind::OutOfMemory => failed(&container, &error.to_string()),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => failed(&container, &format!("PortInUse: {address}")),
         Err(error) => failed(&container, &format!("{address}: {error}")),
     }
@@ -102,7 +125,7 @@ mod tests {
         let address: IpAddr = [127, 0, 0, 1].into();
         let task = tokio::spawn(run(
             ContainerConfig { pod_ip: address, ports: vec![port], ..container(&["nginx"]) },
-            &RequestMemory::default(),
+            &EngineEnvironment::default(),
             shutdown.clone(),
         ));
         let mut stream = loop {

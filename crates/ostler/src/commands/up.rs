@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use api::Document;
 use embedded::{ProcessRuntime, ProcessTracker};
-use engine::RequestMemory;
 use picker::GatewayOptions;
 
 use super::feature_gates::FeatureGates;
@@ -21,6 +20,7 @@ use crate::progress::{MessageOutput, ServiceKey};
 use crate::report::demo::{ServiceOutcome, SessionInfo};
 use crate::report::errors::error_with_hint;
 use crate::shutdown::shutdown_token;
+use crate::simulated_container::EngineEnvironment;
 use crate::start_nodes::StartNodes;
 use crate::state_directory::{self, StateDirectory};
 use crate::{apply, demo, files, host_node, listener, node_groups, progress, report};
@@ -68,6 +68,12 @@ pub(crate) struct UpArgs {
     /// The engines run until then. A second Ctrl-C ends `ostler up` immediately.
     #[arg(long, value_name = "DURATION", default_value = "2s")]
     drain_timeout: TimeLimit,
+    /// Let simulated engines take the time to load weights of their size
+    ///
+    /// An engine starts in 5 s plus its weights at 2 GB/s, and wakes up in the time that copying them takes. By default, engines
+    /// start and wake up immediately.
+    #[arg(long)]
+    load_times: bool,
     /// Do not create accelerator classes from node labels
     #[arg(long)]
     no_discovery: bool,
@@ -120,7 +126,7 @@ pub(super) async fn run(args: UpArgs) -> Result<Exit> {
         simulated_images: SimulatedImages::default(),
         kubeconfig: std::path::absolute(&kubeconfig).ok(),
         processes: ProcessRuntime { tracker: open_process_tracker(&state_directory)? },
-        engine_memory: RequestMemory::default(),
+        engines: EngineEnvironment { load_times: args.load_times, ..EngineEnvironment::default() },
     };
     let simulated_images = runtime.simulated_images.clone();
     let engines = runtime.node.is_some().then(|| engine_summary(&runtime.images));

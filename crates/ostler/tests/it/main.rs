@@ -33,6 +33,7 @@ mod scaling;
 mod session;
 mod shared_names;
 mod shutdown;
+mod sleep_mode;
 mod suites;
 mod up;
 mod vllm;
