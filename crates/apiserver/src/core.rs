@@ -43,6 +43,19 @@ pub(crate) struct Core {
 impl Core {
     /// Returns the state of a server with this store that serves the built-in resources.
     pub(crate) fn new(ports: &ServerPorts, store: Store) -> Self {
+        Self::with_registry(ports, store, Arc::new(Registry::builtin()))
+    }
+
+    /// Returns the state of an independent server with the same objects and resources.
+    pub(crate) fn fork(&self, ports: &ServerPorts) -> Self {
+        Self {
+            address_count: AtomicU32::new(self.address_count.load(Ordering::Relaxed)),
+            last_event_sweep: AtomicI64::new(self.last_event_sweep.load(Ordering::Relaxed)),
+            ..Self::with_registry(ports, self.store.fork(), self.registry())
+        }
+    }
+
+    fn with_registry(ports: &ServerPorts, store: Store, registry: Arc<Registry>) -> Self {
         Self {
             store,
             clock: Arc::clone(&ports.clock),
@@ -50,7 +63,7 @@ impl Core {
             admission: Arc::clone(&ports.admission),
             cpu_threads: CpuThreads::default(),
             cascade_panics: CascadePanics::default(),
-            registry: RwLock::new(Arc::new(Registry::builtin())),
+            registry: RwLock::new(registry),
             serving: Mutex::new(()),
             logs: RwLock::new(None),
             address_count: AtomicU32::new(0),

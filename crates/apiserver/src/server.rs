@@ -65,6 +65,14 @@ impl Server {
         server
     }
 
+    /// Returns an independent server in memory with the same objects at the same revision, without the history that watches
+    /// read. Unlike the start with an existing store, it compiles no definition. No deletion of this server must be in
+    /// progress.
+    #[must_use]
+    pub fn fork(&self, ports: &ServerPorts) -> Self {
+        Self { core: Arc::new(self.core.fork(ports)) }
+    }
+
     /// Restores the state that is derived from the store: served custom resources and unfinished deletions.
     pub(crate) fn resume(&self) {
         cascade::resume(&self.core);
@@ -396,5 +404,47 @@ impl Server {
     #[must_use]
     pub fn now(&self) -> jiff::Timestamp {
         self.core.now()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config_map(name: &str) -> Value {
+        json!({"metadata": {"name": name, "namespace": "default"}})
+    }
+
+    fn definition() -> Value {
+        let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+        json!({"metadata": {"name": "shirts.example.com"}, "spec": {"group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "shirts", "singular": "shirt", "kind": "Shirt", "listKind": "ShirtList"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}})
+    }
+
+    #[tokio::test]
+    async fn fork_serves_the_same_objects_and_changes_independently() {
+        let server = Server::new(&ServerPorts::default());
+        server.create("customresourcedefinitions.apiextensions.k8s.io", definition()).unwrap();
+        server.create("shirts.example.com", config_map("shared")).unwrap();
+        let fork = server.fork(&ServerPorts::default());
+        let mut changes = fork.subscribe();
+        assert_eq!(fork.list("shirts.example.com"), server.list("shirts.example.com"));
+        let created = fork.create("shirts.example.com", config_map("forked")).unwrap();
+        assert_eq!(object::resource_version(&created), (server.store().revision() + 1).to_string());
+        assert_eq!(changes.next().await.unwrap().name, "forked", "the first change is that of the fork");
+        fork.delete("shirts.example.com", "default", "shared", None).unwrap();
+        fork.delete("customresourcedefinitions.apiextensions.k8s.io", "", "shirts.example.com", None).unwrap();
+        assert_eq!(fork.group_resource("example.com/v1", "Shirt"), None);
+        assert_eq!(server.list("shirts.example.com").len(), 1);
+        server.create("shirts.example.com", config_map("original")).unwrap();
+    }
+
+    #[test]
+    fn watches_of_a_fork_start_at_its_revision() {
+        let server = Server::new(&ServerPorts::default());
+        let fork = server.fork(&ServerPorts::default());
+        let revision = server.store().revision();
+        assert!(fork.store().check_revision(revision).is_ok() && fork.store().check_revision(revision - 1).is_err());
     }
 }

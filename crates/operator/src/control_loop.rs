@@ -111,6 +111,8 @@ impl<'a> ControlLoop<'a> {
     async fn wait(&mut self, stop: &CancellationToken) {
         let delay = self.delay();
         tokio::select! {
+            // The order is fixed, so that a run on a virtual clock is reproducible.
+            biased;
             () = stop.cancelled() => {}
             () = tokio::time::sleep(delay.unwrap_or_default()), if delay.is_some() => {}
             Some(result) = self.in_flight.next() => self.handle_result(result),

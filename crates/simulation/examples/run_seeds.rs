@@ -1,7 +1,7 @@
 //! Runs the simulation with many seeds, and prints what it did, or the journal of the smallest failing schedule.
 //!
 //! `cargo xtask bench simulation`, or
-//! `cargo run --release -p simulation --example run_seeds [--small] [--seed=NUMBER] [--mistake=NAME]`. With
+//! `cargo run --release -p simulation --example run_seeds [--small] [--seed=NUMBER] [--seeds=FIRST..END] [--mistake=NAME]`. With
 //! a planted mistake, it ends at the first seeds that find it.
 
 use std::io::{Error, Result, Write};
@@ -106,13 +106,15 @@ impl Options {
                 options.seeds = SMALL_SEEDS;
             } else if let Some(seed) = argument.strip_prefix("--seed=").and_then(|seed| seed.parse().ok()) {
                 options = Self { first_seed: seed, seeds: 1, ..options };
+            } else if let Some((first, end)) = argument.strip_prefix("--seeds=").and_then(parse_range) {
+                options = Self { first_seed: first, seeds: end.saturating_sub(first), ..options };
             } else if let Some(name) = argument.strip_prefix("--mistake=") {
                 let mistake = Mistake::ALL.into_iter().find(|mistake| format!("{mistake:?}") == name);
                 let names = || Error::other(format!("unknown mistake {name:?}; known are {:?}", Mistake::ALL));
                 options.mistake = Some(mistake.ok_or_else(names)?);
             } else {
                 return Err(Error::other(format!(
-                    "unexpected argument {argument:?}; use --small, --seed=NUMBER or --mistake=NAME"
+                    "unexpected argument {argument:?}; use --small, --seed=NUMBER, --seeds=FIRST..END or --mistake=NAME"
                 )));
             }
         }
@@ -126,6 +128,11 @@ impl Options {
             None => simulation,
         }
     }
+}
+
+fn parse_range(range: &str) -> Option<(u64, u64)> {
+    let (first, end) = range.split_once("..")?;
+    Some((first.parse().ok()?, end.parse().ok()?))
 }
 
 // === impl Totals ===

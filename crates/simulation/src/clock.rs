@@ -9,7 +9,7 @@ use tokio::time::Instant;
 #[derive(Clone, Debug)]
 pub struct Clock {
     start: Instant,
-    offset: Arc<Mutex<SignedDuration>>,
+    error: Arc<Mutex<SignedDuration>>,
 }
 
 // === impl Clock ===
@@ -17,20 +17,19 @@ pub struct Clock {
 impl Clock {
     /// Returns a clock that shows 2026-01-01 at the start of the run.
     pub(crate) fn start() -> Self {
-        Self { start: Instant::now(), offset: Arc::default() }
+        Self { start: Instant::now(), error: Arc::default() }
     }
 
-    /// Sets the clock forward, or back if `step` is negative. Timers are not affected, as on a host.
-    pub fn step(&self, step: SignedDuration) {
-        let mut offset = self.offset.lock().unwrap_or_else(PoisonError::into_inner);
-        *offset = offset.saturating_add(step);
+    /// Sets the clock, which then differs by `error` from the correct time. Timers are not affected, as on a host.
+    pub fn set_error(&self, error: SignedDuration) {
+        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = error;
     }
 
     fn time(&self) -> Timestamp {
         const START: Timestamp = Timestamp::constant(1_767_225_600, 0);
-        let offset = *self.offset.lock().unwrap_or_else(PoisonError::into_inner);
+        let error = *self.error.lock().unwrap_or_else(PoisonError::into_inner);
         let elapsed = SignedDuration::try_from(self.start.elapsed()).unwrap_or_default();
-        START.checked_add(elapsed.saturating_add(offset)).unwrap_or(START)
+        START.checked_add(elapsed.saturating_add(error)).unwrap_or(START)
     }
 }
 

@@ -23,8 +23,10 @@ pub enum Fault {
 /// Requests that faults distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestClass {
-    /// A list or the read of one object.
+    /// The first page of a list, or the read of one object.
     Read,
+    /// A further page of a list.
+    NextPage,
     /// The start of a watch.
     Watch,
     /// A write of the Lease.
@@ -45,6 +47,8 @@ struct State {
     armed: Vec<(RequestClass, Fault)>,
     /// Delay of the events of the watches whose path contains the text.
     watch_delays: Vec<(&'static str, Duration)>,
+    /// Maximum number of objects in a page of a list.
+    page_size: Option<usize>,
     /// Ends the open watches.
     cut: CancellationToken,
 }
@@ -71,6 +75,7 @@ impl RequestClass {
         let uri = request.uri();
         match *request.method() {
             Method::GET if uri.query().is_some_and(|query| query.contains("watch=true")) => Self::Watch,
+            Method::GET if uri.query().is_some_and(|query| query.contains("continue=")) => Self::NextPage,
             Method::GET => Self::Read,
             _ if uri.path().contains("/leases") => Self::Lease,
             _ if uri.path().contains("/events") => Self::Event,
@@ -93,6 +98,11 @@ impl Faults {
         self.state().watch_delays.push((resource, delay));
     }
 
+    /// Divides lists into pages of `size` objects from now on.
+    pub fn limit_pages(&self, size: usize) {
+        self.state().page_size = Some(size);
+    }
+
     /// Ends all open watches.
     pub fn cut_watches(&self) {
         std::mem::take(&mut self.state().cut).cancel();
@@ -103,6 +113,7 @@ impl Faults {
         let mut state = self.state();
         state.armed.clear();
         state.watch_delays.clear();
+        state.page_size = None;
     }
 
     /// Returns the fault of the next request of `class`.
@@ -117,6 +128,11 @@ impl Faults {
         let state = self.state();
         let delays = state.watch_delays.iter().filter(|(resource, _)| path.contains(resource));
         delays.map(|(_, delay)| *delay).max().unwrap_or_default()
+    }
+
+    /// Returns the maximum number of objects in a page of a list.
+    pub(crate) fn page_size(&self) -> Option<usize> {
+        self.state().page_size
     }
 
     /// Returns the token that ends a watch that starts now.

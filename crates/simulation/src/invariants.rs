@@ -3,6 +3,8 @@
 mod desired_state;
 mod events;
 mod foreign_objects;
+mod gangs;
+mod gateway;
 mod orphans;
 mod single_writer;
 mod status;
@@ -10,6 +12,8 @@ mod status;
 pub(crate) use desired_state::DesiredState;
 pub(crate) use events::Events;
 pub(crate) use foreign_objects::ForeignObjects;
+pub(crate) use gangs::Gangs;
+pub(crate) use gateway::Gateway;
 pub(crate) use orphans::Orphans;
 pub(crate) use single_writer::SingleWriter;
 pub(crate) use status::Statuses;

@@ -8,22 +8,27 @@
 //!
 //! Layers, each of which uses only those to its left:
 //!
-//! `seed`, `journal`, `clock`, `mistake` ← `faults` ← `transport` ← `world` ← `model`, `invariant` ← `models`,
+//! `seed`, `journal`, `clock`, `mistake`, `initial_objects` ← `faults` ← `transport` ← `process`, `kubelet`,
+//! `term_check` ← `world` ← `model`, `invariant` ← `models`,
 //! `invariants` ← `simulation`; beside them `shrink`
 
 #![warn(missing_docs)]
 
 mod clock;
 mod faults;
+mod initial_objects;
 mod invariant;
 mod invariants;
 mod journal;
+mod kubelet;
 mod mistake;
 mod model;
 mod models;
+mod process;
 mod seed;
 mod shrink;
 mod simulation;
+mod term_check;
 mod transport;
 mod world;
 

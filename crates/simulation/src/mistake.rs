@@ -28,13 +28,19 @@ pub enum Mistake {
     UnacknowledgedEvent,
     /// Objects are applied with another field manager than the one that they are compared with.
     OtherFieldManager,
+    /// Changes of objects do not depend on the version that they were decided for.
+    UnconditionalApply,
+    /// Deletions do not depend on the object that they were decided for.
+    UnconditionalDeletion,
+    /// The Lease is written although another replica may have written it since it was read.
+    OverwrittenLease,
 }
 
 // === impl Mistake ===
 
 impl Mistake {
     /// All mistakes.
-    pub const ALL: [Mistake; 10] = [
+    pub const ALL: [Mistake; 13] = [
         Mistake::NoDeadline,
         Mistake::NoOwnerReference,
         Mistake::NoLeaderElection,
@@ -45,6 +51,9 @@ impl Mistake {
         Mistake::ForcedCreate,
         Mistake::UnacknowledgedEvent,
         Mistake::OtherFieldManager,
+        Mistake::UnconditionalApply,
+        Mistake::UnconditionalDeletion,
+        Mistake::OverwrittenLease,
     ];
 
     /// Changes a request and its object into those of a controller with this mistake.
@@ -52,6 +61,7 @@ impl Mistake {
         let path = request.uri().path();
         let is_status = path.ends_with("/status");
         let is_apply = *request.method() == Method::PATCH && !is_status;
+        let is_lease = path.contains("/leases");
         let is_creation = is_apply && request.uri().query().is_some_and(|query| !query.contains("force=true"));
         let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
         match (self, metadata) {
@@ -70,6 +80,18 @@ impl Mistake {
             (Mistake::OtherFieldManager, _) if is_apply => {
                 edit_uri(request, |uri| uri.replace(&format!("fieldManager={FIELD_MANAGER}"), "fieldManager=other"));
             }
+            (Mistake::UnconditionalApply, Some(metadata)) if is_apply && !is_creation => {
+                metadata.remove("resourceVersion");
+                metadata.remove("uid");
+            }
+            (Mistake::UnconditionalDeletion, None) if *request.method() == Method::DELETE => {
+                if let Some(options) = object.as_object_mut() {
+                    options.remove("preconditions");
+                }
+            }
+            (Mistake::OverwrittenLease, Some(metadata)) if is_lease => {
+                metadata.remove("resourceVersion");
+            }
             _ => {}
         }
     }
@@ -84,7 +106,8 @@ impl Mistake {
     }
 }
 
-fn edit_uri<B>(request: &mut Request<B>, edit: impl FnOnce(String) -> String) {
+/// Replaces the URI of a request.
+pub(crate) fn edit_uri<B>(request: &mut Request<B>, edit: impl FnOnce(String) -> String) {
     let edited: Option<Uri> = edit(request.uri().to_string()).parse().ok();
     if let Some(uri) = edited {
         *request.uri_mut() = uri;

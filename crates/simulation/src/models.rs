@@ -1,13 +1,16 @@
 //! The models of the control plane.
 
-mod deployments;
+mod definitions;
 mod machines;
 mod network;
 mod nodes;
 mod people;
+mod pods;
+mod user_objects;
 
-pub(crate) use deployments::Deployments;
+pub(crate) use definitions::Definitions;
 pub(crate) use machines::Machines;
 pub(crate) use network::Network;
-pub(crate) use nodes::{Nodes, add_node};
-pub(crate) use people::{MODELS, People, SERVICES, runtime};
+pub(crate) use nodes::Nodes;
+pub(crate) use people::{People, SERVICES};
+pub(crate) use pods::Pods;

@@ -4,17 +4,18 @@ use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
 use embedded::{Change, Subscription};
-use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
 use crate::invariant::Invariant;
-use crate::invariants::{DesiredState, Events, ForeignObjects, Orphans, SingleWriter, Statuses};
+use crate::invariants::{DesiredState, Events, ForeignObjects, Gangs, Gateway, Orphans, SingleWriter, Statuses};
 use crate::journal::{EntryKind, Journal};
 use crate::mistake::Mistake;
 use crate::model::Model;
-use crate::models::{self, Deployments, MODELS, Machines, Network, Nodes, People};
+use crate::models::{Definitions, Machines, Network, Nodes, People, Pods};
+use crate::process::Program;
 use crate::seed::Seed;
 use crate::shrink::shrink;
+use crate::term_check::LEASES;
 use crate::world::World;
 
 /// Time after which the replicas have started and one of them leads.
@@ -25,13 +26,19 @@ const MAX_INJECTIONS: usize = 30;
 /// The cluster is quiet once nothing but the Lease has changed for this time. Requests have a deadline of 30 s, and the
 /// longest back-off is a minute.
 const QUIET: Duration = Duration::from_secs(100);
+/// The same for replicas without a fault since their start: one of them leads once the Lease of the last leader has expired.
+const QUIET_AFTER_RESTART: Duration = Duration::from_secs(45);
+/// Time between changes that belong together.
+const BURST: Duration = Duration::from_secs(1);
 /// Time in which the cluster must become quiet after the last injection.
 const QUIET_DEADLINE: Duration = Duration::from_secs(1200);
 /// Writes of the operator per injection: all objects of both services, their statuses and Events, and retries of each.
 const MAX_WRITES_PER_INJECTION: usize = 60;
 /// Runs of a smaller schedule while a failure is reduced.
 const MAX_SHRINK_RUNS: usize = 150;
-const LEASES: &str = "leases.coordination.k8s.io";
+/// The processes of a run.
+const PROCESSES: [(&str, Program); 3] =
+    [("operator-a", Program::Operator), ("operator-b", Program::Operator), ("gateway", Program::Gateway)];
 
 /// One action of a model. What it does depends on its own seed and on the cluster, but on no other injection's draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +94,14 @@ impl Simulation {
     #[must_use]
     pub fn new(seed: Seed) -> Self {
         let models = || -> Vec<Box<dyn Model>> {
-            vec![Box::new(People), Box::new(Network), Box::new(Machines), Box::new(Nodes), Box::new(Deployments)]
+            vec![
+                Box::new(People),
+                Box::new(Network),
+                Box::new(Pods),
+                Box::new(Machines),
+                Box::new(Nodes),
+                Box::new(Definitions),
+            ]
         };
         let invariants = || -> Vec<Box<dyn Invariant>> {
             vec![
@@ -97,6 +111,8 @@ impl Simulation {
                 Box::new(DesiredState),
                 Box::new(Statuses),
                 Box::new(Events),
+                Box::new(Gangs),
+                Box::new(Gateway),
             ]
         };
         Self { seed, mistake: None, models: Box::new(models), invariants: Box::new(invariants) }
@@ -156,10 +172,23 @@ impl Simulation {
     }
 
     async fn run_schedule(&self, schedule: &[Injection]) -> Report {
-        let world = World::start(self.seed, self.mistake);
+        let world = match World::start(self.seed, self.mistake) {
+            Ok(world) => world,
+            Err(message) => return Report::unstarted(message),
+        };
         let mut run = Run { changes: world.server().subscribe(), world, invariants: (self.invariants)(), checks: 0 };
         let result = run.carry_out(schedule, &mut (self.models)()).await;
         Report { journal: run.world.journal().clone(), violation: result.err(), checks: run.checks }
+    }
+}
+
+// === impl Report ===
+
+impl Report {
+    /// Returns the report of a run whose cluster could not be created.
+    fn unstarted(message: String) -> Self {
+        let violation = Some(Violation::new("the cluster can be created", message));
+        Self { journal: Journal::start(), violation, checks: 0 }
     }
 }
 
@@ -168,7 +197,9 @@ impl Simulation {
 impl Run {
     async fn carry_out(&mut self, schedule: &[Injection], models: &mut [Box<dyn Model>]) -> Result<(), Violation> {
         let start = Instant::now();
-        self.create_cluster().map_err(|message| Violation::new("the cluster can be created", message))?;
+        for (name, program) in PROCESSES {
+            self.world.add_process(name, program);
+        }
         for injection in schedule {
             while self.next_change(start + injection.at).await?.is_some() {}
             let Some(model) = models.get_mut(injection.model) else { continue };
@@ -177,36 +208,10 @@ impl Run {
                 self.world.journal().record(EntryKind::Injection, model.name(), text);
             }
         }
-        self.wait_until_quiet(models).await?;
+        self.wait_until_quiet(QUIET, models).await?;
         self.check_quiet()?;
         self.check_writes(schedule.len())?;
         self.check_second_pass(models).await
-    }
-
-    /// Creates what services select from, and starts two replicas of the operator.
-    fn create_cluster(&mut self) -> Result<(), String> {
-        let server = self.world.server();
-        let create = |resource: &str, object| server.create(resource, object).map_err(|error| error.to_string());
-        for definition in api::crds() {
-            create("customresourcedefinitions.apiextensions.k8s.io", definition)?;
-        }
-        create(
-            MODELS,
-            json!({"apiVersion": "ome.io/v1beta1", "kind": "ClusterBaseModel", "metadata": {"name": "small"},
-            "spec": {"modelFormat": {"name": "safetensors"}, "modelParameterSize": "3B",
-                "storage": {"storageUri": "hf://example/model", "path": "/mnt/models/m"}}}),
-        )?;
-        create("clusterservingruntimes.ome.io", models::runtime(8080))?;
-        create(
-            "acceleratorclasses.ome.io",
-            json!({"apiVersion": "ome.io/v1beta1", "kind": "AcceleratorClass", "metadata": {"name": "big"},
-            "spec": {"vendor": "nvidia", "discovery": {"nodeSelector": {"nvidia.com/gpu.product": "big"}},
-                "capabilities": {"memoryGB": "80Gi", "computeCapability": "9.0"},
-                "resources": [{"name": "nvidia.com/gpu"}], "cost": {"perHour": "5"}}}),
-        )?;
-        models::add_node(&self.world, "gpu-a");
-        ["operator-a", "operator-b"].into_iter().for_each(|name| self.world.add_process(name));
-        Ok(())
     }
 
     /// Waits for a change other than of the Lease, and checks the invariants after it. Returns `None` at `deadline`.
@@ -225,20 +230,17 @@ impl Run {
         }
     }
 
-    /// Ends all faults and waits until nothing changes any more.
-    async fn wait_until_quiet(&mut self, models: &mut [Box<dyn Model>]) -> Result<(), Violation> {
+    /// Ends all faults and waits until nothing has changed for the time `quiet`.
+    async fn wait_until_quiet(&mut self, quiet: Duration, models: &mut [Box<dyn Model>]) -> Result<(), Violation> {
         let deadline = Instant::now() + QUIET_DEADLINE;
         self.world.journal().record(EntryKind::Injection, "simulation", "end all faults");
-        let mut is_settled = false;
         while Instant::now() < deadline {
             models.iter_mut().for_each(|model| model.settle(&mut self.world));
-            let has_changed = self.next_change(Instant::now() + QUIET).await?.is_some();
-            if !has_changed && is_settled {
+            if self.next_change(Instant::now() + quiet).await?.is_none() {
                 return Ok(());
             }
-            is_settled = !has_changed;
             // Take the changes that belong together, so that the models do not settle after each.
-            while has_changed && self.next_change(Instant::now() + Duration::from_secs(1)).await?.is_some() {}
+            while self.next_change(Instant::now() + BURST).await?.is_some() {}
         }
         Err(Violation::new("the cluster becomes quiet", format!("objects still change after {QUIET_DEADLINE:?}")))
     }
@@ -265,7 +267,7 @@ impl Run {
         self.world.crash_all();
         self.world.journal().record(EntryKind::Injection, "simulation", "restart all replicas");
         let writes = self.world.writes();
-        self.wait_until_quiet(models).await?;
+        self.wait_until_quiet(QUIET_AFTER_RESTART, models).await?;
         match self.world.writes() - writes {
             0 => Ok(()),
             count => Err(Violation::new("a second pass writes nothing", format!("it sent {count} writes"))),

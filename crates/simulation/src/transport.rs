@@ -17,7 +17,7 @@ use tower::{BoxError, ServiceExt};
 
 use crate::faults::{Fault, Faults, RequestClass};
 use crate::journal::{EntryKind, Journal};
-use crate::mistake::Mistake;
+use crate::mistake::{Mistake, edit_uri};
 
 /// Receives the process and the path of each write when it is sent.
 pub(crate) type WriteObserver = Arc<dyn Fn(&str, &str) + Send + Sync>;
@@ -26,7 +26,7 @@ pub(crate) type WriteObserver = Arc<dyn Fn(&str, &str) + Send + Sync>;
 #[derive(Clone)]
 pub(crate) struct Transport {
     pub(crate) server: Server,
-    pub(crate) process: String,
+    pub(crate) process: &'static str,
     pub(crate) faults: Faults,
     pub(crate) journal: Journal,
     pub(crate) mistake: Option<Mistake>,
@@ -56,7 +56,10 @@ impl Transport {
             return Err("the process has crashed".into());
         }
         let class = RequestClass::of(&request);
-        let (request, object) = self.with_mistake(request).await?;
+        let (mut request, object) = self.with_mistake(request).await?;
+        if let Some(size) = self.faults.page_size() {
+            edit_uri(&mut request, |uri| uri.replace("limit=100", &format!("limit={size}")));
+        }
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let ignores_error = self.mistake.is_some_and(|mistake| mistake.ignores_error(&request, &object));
         let unless_ignored = |response: Response<Body>| match ignores_error && !response.status().is_success() {
@@ -64,14 +67,14 @@ impl Transport {
             false => response,
         };
         if matches!(class, RequestClass::Write | RequestClass::Event) {
-            (self.on_write)(&self.process, &path);
+            (self.on_write)(self.process, &path);
         }
         let fault = self.faults.take(class);
         if let Some(response) = self.response_of_mistake(&method) {
             return Ok(response);
         }
         if let Some(fault) = fault {
-            self.journal.record(EntryKind::Fault, &self.process, format!("{method} {path}: {fault}"));
+            self.journal.record(EntryKind::Fault, self.process, format!("{method} {path}: {fault}"));
         }
         match fault {
             Some(Fault::Delay(delay)) => sleep(delay).await,
@@ -85,7 +88,7 @@ impl Transport {
         let response = embedded::router(&self.server).oneshot(request).await?;
         self.journal.record(
             EntryKind::Request,
-            &self.process,
+            self.process,
             format!("{method} {path}: {}", response.status().as_u16()),
         );
         match (fault, class) {

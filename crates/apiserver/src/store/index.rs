@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::ObjectKey;
 
 /// Index of the current objects.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Index {
     by_uid: BTreeMap<String, IndexedObject>,
     /// Owner UID → dependents.
@@ -26,7 +26,7 @@ pub(crate) struct IndexedObject {
 }
 
 /// The objects that have an owner in `ownerReferences`.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Dependents {
     /// Key of the dependent → whether its reference to the owner has `blockOwnerDeletion`.
     blocks_deletion: BTreeMap<ObjectKey, bool>,

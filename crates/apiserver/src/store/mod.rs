@@ -97,6 +97,15 @@ impl Store {
         Self { state: Arc::new(Mutex::new(State::new(limits, sender))), durable_revisions, journal: None }
     }
 
+    /// Returns an independent store in memory with the same objects at the same revision, and without their history.
+    #[must_use]
+    pub(crate) fn fork(&self) -> Self {
+        let state = self.state();
+        let (sender, durable_revisions) = watch::channel(state.revision);
+        let state = state.fork(sender);
+        Self { state: Arc::new(Mutex::new(state)), durable_revisions, journal: None }
+    }
+
     /// Opens the store in `storage`, or creates it if there is none.
     ///
     /// # Errors

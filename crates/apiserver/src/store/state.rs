@@ -108,6 +108,22 @@ impl State {
         }
     }
 
+    /// Returns a state with the same objects at the same revision, all of them durable, and without their history.
+    pub(super) fn fork(&self, durable_sender: watch::Sender<u64>) -> Self {
+        Self {
+            revision: self.revision,
+            last_assigned_revision: self.last_assigned_revision,
+            durable_revision: self.revision,
+            compacted_revision: self.revision,
+            objects: self.objects.clone(),
+            changes: self.changes,
+            last_changes: self.last_changes.clone(),
+            pinned_resources: self.pinned_resources.clone(),
+            index: self.index.clone(),
+            ..Self::new(self.history_limits, durable_sender)
+        }
+    }
+
     /// Restores an empty state from a journal file. The writes after the checkpoint become history, so that watches
     /// continue after a restart.
     pub(super) fn restore(&mut self, recovered: JournalContents) -> JournalLengths {

@@ -56,6 +56,8 @@ pub async fn run_node_lifecycle_controller(server: Server, stop: CancellationTok
         controller.process_queue().await;
         let delay = controller.time_until_next_delayed();
         tokio::select! {
+            // The order is fixed, so that a run on a virtual clock is reproducible.
+            biased;
             () = stop.cancelled() => return,
             () = tokio::time::sleep(delay.unwrap_or_default()), if delay.is_some() => controller.enqueue_due(),
             change = changes.next() => match change {

@@ -43,6 +43,8 @@ pub async fn run_scheduler(server: Server, stop: CancellationToken) {
         tokio::pin!(retry);
         loop {
             let change = tokio::select! {
+                // The order is fixed, so that a run on a virtual clock is reproducible.
+                biased;
                 () = stop.cancelled() => return,
                 () = &mut retry, if retry_delay.is_some() => break,
                 change = changes.next() => change,

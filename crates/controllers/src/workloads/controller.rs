@@ -53,6 +53,8 @@ pub async fn run_workload_controllers(server: Server, volumes_dir: Option<PathBu
         controller.process_queue().await;
         let delay = controller.time_until_next_delayed();
         tokio::select! {
+            // The order is fixed, so that a run on a virtual clock is reproducible.
+            biased;
             () = stop.cancelled() => return,
             () = tokio::time::sleep(delay.unwrap_or_default()), if delay.is_some() => controller.enqueue_due(),
             () = controller.collect_changes(&mut changes) => {}

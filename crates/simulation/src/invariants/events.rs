@@ -16,7 +16,7 @@ impl Invariant for Events {
 
     fn after_quiet(&mut self, world: &World) -> Result<(), String> {
         let events = world.server().list("events");
-        for service in world.server().list(SERVICES) {
+        for service in SERVICES.iter().flat_map(|resource| world.server().list(resource)) {
             if service["status"]["decision"]["reason"] != "Selected" {
                 continue;
             }

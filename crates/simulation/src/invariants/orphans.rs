@@ -19,7 +19,7 @@ impl Invariant for Orphans {
     }
 
     fn after_quiet(&mut self, world: &World) -> Result<(), String> {
-        let services = world.server().list(SERVICES);
+        let services: Vec<_> = SERVICES.iter().flat_map(|resource| world.server().list(resource)).collect();
         for kind in OWNED {
             let objects = world.server().list(&kind.group_resource());
             for object in objects.iter().filter(|object| cluster::is_managed_by(object, FIELD_MANAGER)) {

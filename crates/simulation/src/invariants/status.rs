@@ -1,12 +1,22 @@
 //! The status does not contradict the objects.
 
+use std::collections::BTreeMap;
+
+use apimachinery::object;
 use serde_json::Value;
 
 use crate::invariant::Invariant;
 use crate::models::SERVICES;
 use crate::world::World;
 
-/// A service is ready exactly if its Deployment is available, unless an object of a person is in its way.
+/// Resources of the workloads, and the field of their status with the number of available replicas.
+const WORKLOADS: [(&str, &str); 2] =
+    [("deployments.apps", "availableReplicas"), ("leaderworkersets.leaderworkerset.x-k8s.io", "readyReplicas")];
+/// Label of workloads with the role of a role-based service.
+const ROLE: &str = "fusioninfer.io/role-name";
+
+/// A service is ready if all its workloads are available, and not ready if an object of a person is in its way, or if none of
+/// the workloads of a role is available.
 pub(crate) struct Statuses;
 
 // === impl Invariant for Statuses ===
@@ -17,25 +27,39 @@ impl Invariant for Statuses {
     }
 
     fn after_quiet(&mut self, world: &World) -> Result<(), String> {
-        for service in world.server().list(SERVICES) {
-            let (name, status) = (cluster::metadata_field(&service, "name"), &service["status"]);
+        SERVICES.iter().flat_map(|resource| world.server().list(resource)).try_for_each(|service| {
+            let (name, status) = (object::name(&service), &service["status"]);
             let Some(ready) = cluster::find_condition(&status["conditions"], "Ready") else {
                 return Err(format!("service {name} has no condition Ready"));
             };
-            let deployment = world.server().get("deployments.apps", "default", &format!("{name}-engine"));
-            let is_available = deployment.as_deref().is_some_and(is_available);
             let is_blocked = world.foreign().keys().any(|(_, _, object)| object.starts_with(name));
-            let is_ready = ready["status"] == "True";
-            if is_ready && (!is_available || is_blocked) || !is_ready && is_available && !is_blocked {
-                return Err(format!(
-                    "service {name} reports {ready}, available: {is_available}, blocked: {is_blocked}"
-                ));
+            let roles = available_workloads(world, &service);
+            let is_available = !roles.is_empty() && roles.values().flatten().all(|is_available| *is_available);
+            let is_serving =
+                !roles.is_empty() && roles.values().all(|workloads| workloads.iter().any(|is_available| *is_available));
+            let is_consistent = match ready["status"] == "True" {
+                true => is_serving && !is_blocked,
+                false => is_blocked || !is_available,
+            };
+            if is_consistent {
+                return Ok(());
             }
-        }
-        Ok(())
+            Err(format!("service {name} reports {ready}, blocked: {is_blocked}, available workloads: {roles:?}"))
+        })
     }
 }
 
-fn is_available(deployment: &Value) -> bool {
-    deployment["status"]["availableReplicas"].as_i64() >= deployment["spec"]["replicas"].as_i64()
+/// Returns whether the workloads of a service are available, by role.
+fn available_workloads(world: &World, service: &Value) -> BTreeMap<String, Vec<bool>> {
+    let mut roles: BTreeMap<String, Vec<bool>> = BTreeMap::new();
+    for (resource, field) in WORKLOADS {
+        for workload in world.server().list(resource) {
+            if cluster::controller_uid(&workload) == Some(object::uid(service)) {
+                let role = object::label(&workload, ROLE).unwrap_or_default().to_owned();
+                let is_available = workload["status"][field].as_i64() >= workload["spec"]["replicas"].as_i64();
+                roles.entry(role).or_default().push(is_available);
+            }
+        }
+    }
+    roles
 }

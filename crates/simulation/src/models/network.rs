@@ -13,7 +13,19 @@ const CODES: [u16; 5] = [409, 422, 429, 500, 504];
 /// Those for Events: the operator does not repeat an Event that is invalid.
 const EVENT_CODES: [u16; 4] = [409, 429, 500, 504];
 /// Kinds whose watches fall behind those of other kinds.
-const WATCHED: [&str; 5] = ["/deployments", "/services", "/inferenceservices", "/backendpools", "/nodes"];
+const WATCHED: [&str; 9] = [
+    "/deployments",
+    "/services",
+    "/inferenceservices",
+    "/backendpools",
+    "/nodes",
+    "/pods",
+    "/leaderworkersets",
+    "/podgroups",
+    "/customresourcedefinitions",
+];
+/// Longest pages of lists that expire.
+const MAX_PAGE_SIZE: usize = 3;
 
 /// Breaks, delays and cuts the connections.
 pub(crate) struct Network;
@@ -28,7 +40,7 @@ impl Model for Network {
     fn act(&mut self, world: &mut World, random: &mut fastrand::Rng) -> Option<String> {
         let process = world.processes().get(random.usize(..world.processes().len().max(1)))?;
         let (name, faults) = (process.name(), &process.faults);
-        match random.u8(..8) {
+        match random.u8(..9) {
             0 => {
                 faults.cut_watches();
                 return Some(format!("end the watches of {name}"));
@@ -38,7 +50,17 @@ impl Model for Network {
                 faults.arm(RequestClass::Watch, Fault::Reject(410), 30);
                 return Some(format!("expire the watches of {name}"));
             }
-            2 | 3 => {
+            2 => {
+                let (size, count) = (random.usize(1..=MAX_PAGE_SIZE), random.usize(1..5));
+                faults.limit_pages(size);
+                faults.cut_watches();
+                faults.arm(RequestClass::Watch, Fault::Reject(410), 30);
+                faults.arm(RequestClass::NextPage, Fault::Reject(410), count);
+                return Some(format!(
+                    "expire the watches of {name}, and {count} lists of it after the first page of {size} objects"
+                ));
+            }
+            3 | 4 => {
                 let resource = WATCHED[random.usize(..WATCHED.len())];
                 let delay = MAX_WATCH_DELAY.mul_f64(random.f64());
                 faults.delay_watches(resource, delay);

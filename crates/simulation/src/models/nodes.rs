@@ -1,7 +1,6 @@
 //! Nodes with accelerators that join and leave.
 
-use serde_json::json;
-
+use crate::initial_objects::node;
 use crate::model::Model;
 use crate::world::World;
 
@@ -20,19 +19,10 @@ impl Model for Nodes {
     fn act(&mut self, world: &mut World, random: &mut fastrand::Rng) -> Option<String> {
         let name = NAMES[random.usize(1..NAMES.len())];
         if world.server().get("nodes", "", name).is_none() {
-            add_node(world, name);
+            world.server().create("nodes", node(name)).ok()?;
             return Some(format!("add node {name}"));
         }
         world.server().delete("nodes", "", name, None).ok()?;
         Some(format!("delete node {name}"))
     }
-}
-
-/// Adds a node with eight accelerators.
-pub(crate) fn add_node(world: &World, name: &str) {
-    let node = json!({"apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": name, "labels": {"nvidia.com/gpu.product": "big"}},
-        "status": {"allocatable": {"nvidia.com/gpu": "8", "cpu": "96", "memory": "1Ti"},
-            "capacity": {"nvidia.com/gpu": "8"}, "conditions": [{"type": "Ready", "status": "True"}]}});
-    world.server().create("nodes", node).ok();
 }

@@ -2,34 +2,53 @@
 
 use serde_json::{Value, json};
 
+use super::user_objects::{foreign_object, ome_spec, role_based_spec};
+use crate::initial_objects::{RUNTIMES, runtime};
 use crate::model::Model;
+use crate::process::LEASE_NAMESPACE;
+use crate::term_check::LEASES;
 use crate::world::World;
 
-/// Resource of the services.
-pub(crate) const SERVICES: &str = "inferenceservices.ome.io";
-/// Resource of the models.
-pub(crate) const MODELS: &str = "clusterbasemodels.ome.io";
-const RUNTIMES: &str = "clusterservingruntimes.ome.io";
-const NAMES: [&str; 2] = ["chat", "code"];
-/// Resources of which people create objects with the names of the operator's, and the suffix of these names.
-const COLLIDING: [(&str, &str); 4] = [
+/// Resources of the services.
+pub(crate) const SERVICES: [&str; 2] = ["inferenceservices.ome.io", "inferenceservices.fusioninfer.io"];
+
+/// A service that people create, edit and delete.
+pub(super) struct UserService {
+    /// One of [`SERVICES`].
+    resource: &'static str,
+    name: &'static str,
+    /// Returns a random specification, and its description.
+    spec: fn(&mut fastrand::Rng) -> (Value, String),
+    /// Resources of which people create objects with the names of the operator's, and the suffixes of these names. They
+    /// edit those of the first resource.
+    pub(super) objects: &'static [(&'static str, &'static str)],
+}
+
+const OME_OBJECTS: &[(&str, &str)] = &[
     ("deployments.apps", "-engine"),
     ("services", "-engine"),
     ("backendpools.inference.networking.x-k8s.io", ""),
     ("llmusecasesets.inference.networking.x-k8s.io", ""),
 ];
-/// Resources of the operator's objects that people edit and delete.
-const OWNED: [(&str, &str); 4] = [
-    ("deployments.apps", "-engine"),
-    ("services", "-engine"),
-    ("backendpools.inference.networking.x-k8s.io", ""),
-    ("llmusecasesets.inference.networking.x-k8s.io", ""),
+pub(super) const USER_SERVICES: [UserService; 3] = [
+    UserService { resource: SERVICES[0], name: "chat", spec: ome_spec, objects: OME_OBJECTS },
+    UserService { resource: SERVICES[0], name: "code", spec: ome_spec, objects: OME_OBJECTS },
+    UserService {
+        resource: SERVICES[1],
+        name: "split",
+        spec: role_based_spec,
+        objects: &[
+            ("leaderworkersets.leaderworkerset.x-k8s.io", "-decode-0"),
+            ("podgroups.scheduling.volcano.sh", ""),
+            ("backendpools.inference.networking.x-k8s.io", ""),
+        ],
+    },
 ];
 
-/// Creates, edits and deletes services, their objects, and objects with colliding names.
+/// Creates, edits and deletes services, their objects, objects with colliding names, and the Lease.
 pub(crate) struct People;
 
-// === impl People ===
+// === impl Model for People ===
 
 impl Model for People {
     fn name(&self) -> &'static str {
@@ -37,41 +56,26 @@ impl Model for People {
     }
 
     fn act(&mut self, world: &mut World, random: &mut fastrand::Rng) -> Option<String> {
-        let service = NAMES[random.usize(..NAMES.len())];
-        match random.u8(..10) {
+        let service = &USER_SERVICES[random.usize(..USER_SERVICES.len())];
+        match random.u8(..11) {
             0..4 => {
-                let text = create_or_edit_service(world, service, random);
+                let text = service.create_or_edit(world, random);
                 // At the same time as the operator's object of that name.
-                let collision = random.bool().then(|| create_foreign(world, service, random)).flatten();
-                Some([Some(text), collision].into_iter().flatten().collect::<Vec<_>>().join("; "))
+                let collision = random.bool().then(|| service.create_foreign(world, random)).flatten();
+                let texts: Vec<String> = [text, collision].into_iter().flatten().collect();
+                (!texts.is_empty()).then(|| texts.join("; "))
             }
             4 => {
-                world.server().delete(SERVICES, "default", service, None).ok()?;
-                Some(format!("delete service {service}"))
+                world.server().delete(service.resource, "default", service.name, None).ok()?;
+                Some(format!("delete service {}", service.name))
             }
             5 => edit_runtime(world, random),
-            6 => edit_owned(world, service, random),
-            7 => delete_owned(world, service, random),
-            _ => create_foreign(world, service, random),
+            6 => service.edit_object(world, random),
+            7 => service.delete_object(world, random),
+            8 => edit_lease(world, random),
+            _ => service.create_foreign(world, random),
         }
     }
-}
-
-fn create_or_edit_service(world: &World, name: &str, random: &mut fastrand::Rng) -> String {
-    let (image, replicas) = (random.u8(1..4), random.u8(1..4));
-    let engine = json!({"minReplicas": replicas, "maxReplicas": replicas,
-        "runner": {"image": format!("example.com/engine:{image}")}});
-    let text = format!("image {image}, {replicas} replicas");
-    if let Some(live) = world.server().get(SERVICES, "default", name) {
-        let mut service = Value::clone(&live);
-        service["spec"]["engine"] = engine;
-        world.server().update(SERVICES, service).ok();
-        return format!("edit service {name}: {text}");
-    }
-    let service = json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService",
-        "metadata": {"name": name, "namespace": "default"}, "spec": {"model": {"name": "small"}, "engine": engine}});
-    world.server().create(SERVICES, service).ok();
-    format!("create service {name}: {text}")
 }
 
 fn edit_runtime(world: &World, random: &mut fastrand::Rng) -> Option<String> {
@@ -82,53 +86,79 @@ fn edit_runtime(world: &World, random: &mut fastrand::Rng) -> Option<String> {
     Some(format!("edit runtime any: port {port}"))
 }
 
-fn edit_owned(world: &mut World, service: &str, random: &mut fastrand::Rng) -> Option<String> {
-    let (resource, suffix) = OWNED[0];
-    let mut object = Value::clone(&*world.server().get(resource, "default", &format!("{service}{suffix}"))?);
-    let replicas = random.u8(1..9);
-    object["spec"]["template"]["spec"]["containers"][0]["image"] = json!(format!("example.com/edited:{replicas}"));
-    object["spec"]["replicas"] = json!(replicas);
-    let edited = world.server().update(resource, object).ok()?;
-    world.update_foreign(resource, &edited);
-    Some(format!("edit {resource}/{service}{suffix}: {replicas} replicas, another image"))
-}
-
-fn delete_owned(world: &mut World, service: &str, random: &mut fastrand::Rng) -> Option<String> {
-    let (resource, suffix) = OWNED[random.usize(..OWNED.len())];
-    let name = format!("{service}{suffix}");
-    world.remove_foreign(resource, "default", &name);
-    world.server().delete(resource, "default", &name, None).ok()?;
-    Some(format!("delete {resource}/{name}"))
-}
-
-/// Creates an object with the name of one of the operator's, in place of that if it exists.
-fn create_foreign(world: &mut World, service: &str, random: &mut fastrand::Rng) -> Option<String> {
-    let (resource, suffix) = COLLIDING[random.usize(..COLLIDING.len())];
-    let name = format!("{service}{suffix}");
-    world.remove_foreign(resource, "default", &name);
-    let action = if world.server().delete(resource, "default", &name, None).is_ok() { "replace" } else { "create" };
-    let created = world.server().create(resource, foreign_object(resource, &name)).ok()?;
-    world.add_foreign(resource, &created);
-    Some(format!("{action} {resource}/{name} with an object of their own"))
-}
-
-fn foreign_object(resource: &str, name: &str) -> Value {
-    let spec = match resource {
-        "deployments.apps" => json!({"replicas": 1, "selector": {"matchLabels": {"app": "mine"}}, "template": {
-            "metadata": {"labels": {"app": "mine"}}, "spec": {"containers": [{"name": "main", "image": "example.com/mine"}]}}}),
-        "services" => json!({"ports": [{"port": 1234}], "selector": {"app": "mine"}}),
-        "backendpools.inference.networking.x-k8s.io" => json!({"selector": {"app": "mine"}, "targetPorts": [1234]}),
-        _ => json!({"poolRef": [{"name": "mine"}], "useCases": [{"modelName": "mine"}]}),
+fn edit_lease(world: &mut World, random: &mut fastrand::Rng) -> Option<String> {
+    let name = operator::LEASE_NAME;
+    let mut lease = Value::clone(&*world.server().get(LEASES, LEASE_NAMESPACE, name)?);
+    world.before_lease_edit();
+    let (field, value) = match random.u8(..5) {
+        0 => {
+            world.server().delete(LEASES, LEASE_NAMESPACE, name, None).ok()?;
+            return Some("delete the Lease".to_owned());
+        }
+        1 => ("leaseDurationSeconds", json!(random.u8(1..60))),
+        2 => ("holderIdentity", json!("")),
+        3 => ("holderIdentity", json!("somebody")),
+        _ => ("holderIdentity", json!(world.processes().first()?.name())),
     };
-    json!({"metadata": {"name": name, "namespace": "default", "labels": {"app": "mine"}}, "spec": spec})
+    let text = format!("edit the Lease: {field} {value}");
+    lease["spec"][field] = value;
+    world.server().update(LEASES, lease).ok()?;
+    Some(text)
 }
 
-/// Returns the runtime of all services.
-pub(crate) fn runtime(port: u16) -> Value {
-    json!({"apiVersion": "ome.io/v1beta1", "kind": "ClusterServingRuntime", "metadata": {"name": "any"},
-        "spec": {"supportedModelFormats": [{"modelFormat": {"name": "safetensors"}, "autoSelect": true}],
-            "engineConfig": {"runner": {"name": "ome-container", "image": "example.com/any:1",
-                "args": [format!("--port={port}")]}}}})
+// === impl UserService ===
+
+impl UserService {
+    fn create_or_edit(&self, world: &World, random: &mut fastrand::Rng) -> Option<String> {
+        let (spec, text) = (self.spec)(random);
+        if let Some(live) = world.server().get(self.resource, "default", self.name) {
+            let mut service = Value::clone(&live);
+            service["spec"] = spec;
+            world.server().update(self.resource, service).ok()?;
+            return Some(format!("edit service {}: {text}", self.name));
+        }
+        let service = json!({"metadata": {"name": self.name, "namespace": "default"}, "spec": spec});
+        world.server().create(self.resource, service).ok()?;
+        Some(format!("create service {}: {text}", self.name))
+    }
+
+    fn object(&self, index: usize) -> Option<(&'static str, String)> {
+        let (resource, suffix) = self.objects.get(index)?;
+        Some((resource, format!("{}{suffix}", self.name)))
+    }
+
+    fn edit_object(&self, world: &mut World, random: &mut fastrand::Rng) -> Option<String> {
+        let (resource, name) = self.object(0)?;
+        let mut object = Value::clone(&*world.server().get(resource, "default", &name)?);
+        let replicas = random.u8(1..4);
+        for template in ["/spec/template", "/spec/leaderWorkerTemplate/workerTemplate"] {
+            if let Some(image) = object.pointer_mut(&format!("{template}/spec/containers/0/image")) {
+                *image = json!(format!("example.com/edited:{replicas}"));
+            }
+        }
+        object["spec"]["replicas"] = json!(replicas);
+        let edited = world.server().update(resource, object).ok()?;
+        world.update_foreign(resource, &edited);
+        Some(format!("edit {resource}/{name}: {replicas} replicas, another image"))
+    }
+
+    fn delete_object(&self, world: &mut World, random: &mut fastrand::Rng) -> Option<String> {
+        let (resource, name) = self.object(random.usize(..self.objects.len()))?;
+        world.remove_foreign(resource, "default", &name);
+        world.server().delete(resource, "default", &name, None).ok()?;
+        Some(format!("delete {resource}/{name}"))
+    }
+
+    /// Creates an object with the name of one of the operator's, in place of that if it exists.
+    fn create_foreign(&self, world: &mut World, random: &mut fastrand::Rng) -> Option<String> {
+        let (resource, name) = self.object(random.usize(..self.objects.len()))?;
+        world.remove_foreign(resource, "default", &name);
+        let is_replaced = world.server().delete(resource, "default", &name, None).is_ok();
+        let created = world.server().create(resource, foreign_object(resource, &name)).ok()?;
+        world.add_foreign(resource, &created);
+        let action = if is_replaced { "replace" } else { "create" };
+        Some(format!("{action} {resource}/{name} with an object of their own"))
+    }
 }
 
 #[cfg(test)]
@@ -138,13 +168,14 @@ mod tests {
 
     /// A rejected object would silently exempt its kind from the invariant about foreign objects.
     #[tokio::test(start_paused = true)]
-    async fn foreign_objects_are_accepted() {
-        let world = World::start(Seed(0), None);
-        for definition in api::crds() {
-            world.server().create("customresourcedefinitions.apiextensions.k8s.io", definition).unwrap();
-        }
-        for (resource, _) in COLLIDING {
-            world.server().create(resource, foreign_object(resource, "chat")).unwrap();
+    async fn foreign_objects_and_services_are_accepted() {
+        let world = World::start(Seed(0), None).unwrap();
+        for service in &USER_SERVICES {
+            service.create_or_edit(&world, &mut fastrand::Rng::with_seed(0)).unwrap();
+            for (resource, suffix) in service.objects {
+                let name = format!("{}{suffix}", service.name);
+                world.server().create(resource, foreign_object(resource, &name)).unwrap();
+            }
         }
     }
 }

@@ -170,11 +170,13 @@ impl Watch {
             let deadline = if self.sends_bookmarks { self.next_bookmark.min(self.end) } else { self.end };
             let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
             tokio::select! {
+                // The order is fixed, so that a run on a virtual clock is reproducible.
+                biased;
+                () = timer => self.handle_timer(),
                 events = Self::next_batch(&mut self.cursor, self.batch_end) => match events {
                     Ok(batch) => self.handle_events(&batch).await,
                     Err(compacted) => self.send_expired(compacted.oldest),
                 },
-                () = timer => self.handle_timer(),
             }
         }
     }
