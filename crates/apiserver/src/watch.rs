@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::store::{CollectionKey, CompactedError, Epoch, EventBatch, Store, StoreEvent};
+use crate::store::{ChangeReceiver, CollectionKey, CompactedError, Epoch, EventBatch, Store, StoreEvent};
 
 /// Maximum number of events that a subscription buffers.
 const MAX_BUFFERED: usize = 1024;
@@ -39,7 +39,7 @@ pub struct Subscription {
 /// Position in the history of all resources; waits without polling.
 struct HistoryCursor {
     store: Store,
-    latest_revision: tokio::sync::watch::Receiver<u64>,
+    changes: ChangeReceiver,
     /// Set for subscribers that are notified of rolled-back writes.
     epoch: Option<Epoch>,
     position: u64,
@@ -49,7 +49,7 @@ struct HistoryCursor {
 pub(crate) struct CollectionCursor {
     store: Store,
     scope: CollectionKey,
-    latest_revision: tokio::sync::watch::Receiver<u64>,
+    changes: ChangeReceiver,
     position: u64,
     /// Set if the initial position had already been compacted.
     compacted: Option<CompactedError>,
@@ -91,19 +91,19 @@ impl Subscription {
 
 impl HistoryCursor {
     fn new(store: &Store, position: u64) -> Self {
-        Self { store: store.clone(), latest_revision: store.durable_revisions(), epoch: None, position }
+        Self { store: store.clone(), changes: store.durable_changes(), epoch: None, position }
     }
 
     /// Waits for events and returns between one and `limit` of them. Cancel-safe.
     async fn next(&mut self, limit: usize) -> Result<Vec<Arc<StoreEvent>>, CompactedError> {
         loop {
-            self.latest_revision.borrow_and_update();
+            self.changes.mark_seen();
             let EventBatch { events, .. } = self.store.events_after(self.position, self.epoch, limit)?;
             if let Some(last) = events.last() {
                 self.position = last.revision;
                 return Ok(events);
             }
-            wait_for_change(&mut self.latest_revision).await;
+            self.changes.changed().await;
         }
     }
 
@@ -118,9 +118,9 @@ impl HistoryCursor {
 impl CollectionCursor {
     /// Returns a cursor that reads the events of a collection after the revision `position`.
     pub(crate) fn new(store: &Store, scope: CollectionKey, position: u64) -> Self {
-        let latest_revision = store.subscribe(&scope);
+        let changes = store.subscribe(&scope);
         let compacted = store.check_revision(position).err();
-        Self { store: store.clone(), scope, latest_revision, position, compacted }
+        Self { store: store.clone(), scope, changes, position, compacted }
     }
 
     /// Waits for events of the collection and returns between one and `limit` of them. Cancel-safe.
@@ -129,13 +129,13 @@ impl CollectionCursor {
             return Err(error);
         }
         loop {
-            self.latest_revision.borrow_and_update();
+            self.changes.mark_seen();
             let (batch, revision) = self.store.collection_events_after(&self.scope, self.position, limit)?;
             self.position = revision;
             if !batch.events.is_empty() {
                 return Ok(batch);
             }
-            wait_for_change(&mut self.latest_revision).await;
+            self.changes.changed().await;
         }
     }
 
@@ -145,13 +145,6 @@ impl CollectionCursor {
             Ok((batch, revision)) if batch.events.is_empty() => revision,
             _ => self.position,
         }
-    }
-}
-
-async fn wait_for_change(latest_revision: &mut tokio::sync::watch::Receiver<u64>) {
-    if latest_revision.changed().await.is_err() {
-        // Unreachable: the cursor holds the store, which owns the sender.
-        std::future::pending::<()>().await;
     }
 }
 

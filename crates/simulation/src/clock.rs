@@ -5,6 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
+/// 2026-01-01, the time at the start of each run.
+const START: Timestamp = Timestamp::constant(1_767_225_600, 0);
+
+/// The clock before the start of a run, which does not advance.
+pub(crate) struct StoppedClock;
+
 /// Wall clock of one process. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Clock {
@@ -15,7 +21,7 @@ pub struct Clock {
 // === impl Clock ===
 
 impl Clock {
-    /// Returns a clock that shows 2026-01-01 at the start of the run.
+    /// Returns a clock that shows [`START`] at the start of the run.
     pub(crate) fn start() -> Self {
         Self { start: Instant::now(), error: Arc::default() }
     }
@@ -26,10 +32,15 @@ impl Clock {
     }
 
     fn time(&self) -> Timestamp {
-        const START: Timestamp = Timestamp::constant(1_767_225_600, 0);
         let error = *self.error.lock().unwrap_or_else(PoisonError::into_inner);
         let elapsed = SignedDuration::try_from(self.start.elapsed()).unwrap_or_default();
         START.checked_add(elapsed.saturating_add(error)).unwrap_or(START)
+    }
+}
+
+impl embedded::ports::Clock for StoppedClock {
+    fn now(&self) -> Timestamp {
+        START
     }
 }
 

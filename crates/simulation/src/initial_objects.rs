@@ -1,8 +1,14 @@
 //! The objects that exist when a run starts: definitions, and what services select from.
 
+use std::sync::{Arc, LazyLock};
+
 use apimachinery::Status;
 use embedded::Server;
+use embedded::ports::ServerPorts;
 use serde_json::{Value, json};
+
+use crate::clock::StoppedClock;
+use crate::seed::{Seed, SeededRandom};
 
 /// Resource of the definitions.
 pub(crate) const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
@@ -16,10 +22,24 @@ pub(crate) const CLASSES: &str = "acceleratorclasses.ome.io";
 /// Resource that only Pods of gangs request, so that Deployments do not compete with them.
 pub(crate) const GANG_RESOURCE: &str = "example.com/interconnect";
 
-/// Creates the initial objects.
-pub(crate) fn create_initial_objects(server: &Server) -> Result<(), Status> {
+/// Returns the API server with the initial objects, of which each run has a fork: compiling the definitions takes longer
+/// than a run.
+///
+/// # Errors
+/// The API server rejected an initial object.
+pub(crate) fn initial_server() -> Result<&'static Server, Status> {
+    static SERVER: LazyLock<Result<Server, Status>> = LazyLock::new(|| {
+        let (clock, random) = (Arc::new(StoppedClock), Arc::new(SeededRandom::new(Seed(0))));
+        let server = Server::new(&ServerPorts { clock, random, ..ServerPorts::default() });
+        create_initial_objects(&server)?;
+        Ok(server)
+    });
+    SERVER.as_ref().map_err(Status::clone)
+}
+
+fn create_initial_objects(server: &Server) -> Result<(), Status> {
     for definition in definitions() {
-        server.create(DEFINITIONS, definition)?;
+        server.create(DEFINITIONS, definition.clone())?;
     }
     for (resource, object) in supply() {
         server.create(resource, object)?;
@@ -27,10 +47,13 @@ pub(crate) fn create_initial_objects(server: &Server) -> Result<(), Status> {
     server.create("nodes", node("gpu-a")).map(drop)
 }
 
-/// Returns the definitions of ostler, LeaderWorkerSet and Volcano.
-pub(crate) fn definitions() -> Vec<Value> {
-    let integrations = [api::integrations::leader_worker_set_crd(), api::integrations::pod_group_crd()];
-    api::crds().into_iter().chain(integrations).collect()
+/// Returns the definitions of ostler, LeaderWorkerSet and Volcano, which are generated once.
+pub(crate) fn definitions() -> &'static [Value] {
+    static DEFINITIONS: LazyLock<Vec<Value>> = LazyLock::new(|| {
+        let integrations = [api::integrations::leader_worker_set_crd(), api::integrations::pod_group_crd()];
+        api::crds().into_iter().chain(integrations).collect()
+    });
+    &DEFINITIONS
 }
 
 /// Returns what services select from, with its resources.

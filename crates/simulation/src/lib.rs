@@ -8,7 +8,7 @@
 //!
 //! Layers, each of which uses only those to its left:
 //!
-//! `seed`, `journal`, `clock`, `mistake`, `initial_objects` ← `faults` ← `transport` ← `process`, `kubelet`,
+//! `seed`, `journal`, `clock`, `mistake` ← `initial_objects`, `faults` ← `transport` ← `process`, `kubelet`,
 //! `term_check` ← `world` ← `model`, `invariant` ← `models`,
 //! `invariants` ← `simulation`; beside them `shrink`
 

@@ -2,12 +2,17 @@
 
 use std::fmt::{self, Display, Formatter};
 use std::hash::Hasher;
+use std::sync::{Mutex, PoisonError};
 
+use embedded::ports::Random;
 use fnv::FnvHasher;
 
 /// Determines everything that happens in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seed(pub u64);
+
+/// Random bits of an API server, derived from a seed.
+pub(crate) struct SeededRandom(Mutex<fastrand::Rng>);
 
 // === impl Seed ===
 
@@ -26,5 +31,20 @@ impl Seed {
 impl Display for Seed {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         self.0.fmt(formatter)
+    }
+}
+
+// === impl SeededRandom ===
+
+impl SeededRandom {
+    /// Returns the random bits of the API server.
+    pub(crate) fn new(seed: Seed) -> Self {
+        Self(Mutex::new(seed.generator("API server")))
+    }
+}
+
+impl Random for SeededRandom {
+    fn bits(&self) -> u128 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).u128(..)
     }
 }

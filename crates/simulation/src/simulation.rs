@@ -3,9 +3,10 @@
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
-use embedded::{Change, Subscription};
+use embedded::{Change, Server, Subscription};
 use tokio::time::{Instant, timeout_at};
 
+use crate::initial_objects::initial_server;
 use crate::invariant::Invariant;
 use crate::invariants::{DesiredState, Events, ForeignObjects, Gangs, Gateway, Orphans, SingleWriter, Statuses};
 use crate::journal::{EntryKind, Journal};
@@ -154,12 +155,14 @@ impl Simulation {
     /// Runs a schedule on a runtime of its own.
     ///
     /// # Errors
-    /// The runtime could not be created.
+    /// The runtime or the initial objects could not be created.
     pub fn run(&self, schedule: &[Injection]) -> std::io::Result<Report> {
+        // Before the start: the first run must not differ from the others.
+        let server = initial_server().map_err(std::io::Error::other)?;
         // Back-offs of libraries draw from the generator of the thread.
         fastrand::seed(self.seed.0);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-        Ok(runtime.block_on(self.run_schedule(schedule)))
+        Ok(runtime.block_on(self.run_schedule(server, schedule)))
     }
 
     /// Returns the smallest schedule found that breaks the same invariant as `violation`.
@@ -171,24 +174,11 @@ impl Simulation {
         })
     }
 
-    async fn run_schedule(&self, schedule: &[Injection]) -> Report {
-        let world = match World::start(self.seed, self.mistake) {
-            Ok(world) => world,
-            Err(message) => return Report::unstarted(message),
-        };
+    async fn run_schedule(&self, server: &Server, schedule: &[Injection]) -> Report {
+        let world = World::start(server, self.seed, self.mistake);
         let mut run = Run { changes: world.server().subscribe(), world, invariants: (self.invariants)(), checks: 0 };
         let result = run.carry_out(schedule, &mut (self.models)()).await;
         Report { journal: run.world.journal().clone(), violation: result.err(), checks: run.checks }
-    }
-}
-
-// === impl Report ===
-
-impl Report {
-    /// Returns the report of a run whose cluster could not be created.
-    fn unstarted(message: String) -> Self {
-        let violation = Some(Violation::new("the cluster can be created", message));
-        Self { journal: Journal::start(), violation, checks: 0 }
     }
 }
 

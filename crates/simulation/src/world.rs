@@ -2,21 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use embedded::Server;
-use embedded::ports::{Random, ServerPorts};
+use embedded::ports::ServerPorts;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::clock::Clock;
-use crate::initial_objects::create_initial_objects;
 use crate::journal::Journal;
 use crate::kubelet::run_kubelets;
 use crate::mistake::Mistake;
 use crate::process::{Process, Program};
-use crate::seed::Seed;
+use crate::seed::{Seed, SeededRandom};
 use crate::term_check::TermCheck;
 use crate::transport::{Transport, WriteObserver};
 
@@ -39,21 +38,16 @@ pub struct World {
     _controllers: [AbortOnDropHandle<()>; 4],
 }
 
-/// Random bits derived from the seed, also in the threads of the API server.
-struct SeededRandom(Mutex<fastrand::Rng>);
-
 // === impl World ===
 
 impl World {
-    /// Starts an API server with the initial objects.
-    ///
-    /// # Errors
-    /// The API server rejected an initial object.
-    pub(crate) fn start(seed: Seed, mistake: Option<Mistake>) -> Result<Self, String> {
+    /// Starts the control plane with a fork of `initial_server`.
+    pub(crate) fn start(initial_server: &Server, seed: Seed, mistake: Option<Mistake>) -> Self {
         let clock = Clock::start();
-        let ports = ServerPorts { clock: Arc::new(clock.clone()), random: random(seed), ..ServerPorts::default() };
-        let server = initial_server()?.fork(&ports);
-        Ok(Self {
+        let (clock_port, random) = (Arc::new(clock.clone()), Arc::new(SeededRandom::new(seed)));
+        let ports = ServerPorts { clock: clock_port, random, ..ServerPorts::default() };
+        let server = initial_server.fork(&ports);
+        Self {
             _controllers: spawn_controllers(&server),
             server,
             clock,
@@ -63,7 +57,7 @@ impl World {
             foreign: BTreeMap::new(),
             writes: Arc::default(),
             terms: Arc::default(),
-        })
+        }
     }
 
     /// Returns the API server, for people and controllers beside the operator.
@@ -179,27 +173,6 @@ impl World {
     }
 }
 
-// === impl SeededRandom ===
-
-impl Random for SeededRandom {
-    fn bits(&self) -> u128 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).u128(..)
-    }
-}
-
-/// Returns the API server with the initial objects, of which each run has a fork: compiling the definitions takes longer
-/// than a run.
-fn initial_server() -> Result<&'static Server, String> {
-    static SERVER: OnceLock<Result<Server, String>> = OnceLock::new();
-    let server = SERVER.get_or_init(|| {
-        let ports = ServerPorts { clock: Arc::new(Clock::start()), random: random(Seed(0)), ..ServerPorts::default() };
-        let server = Server::new(&ports);
-        create_initial_objects(&server).map_err(|error| error.to_string())?;
-        Ok(server)
-    });
-    server.as_ref().map_err(String::clone)
-}
-
 /// Starts the controllers of Kubernetes and the kubelets.
 fn spawn_controllers(server: &Server) -> [AbortOnDropHandle<()>; 4] {
     let (server, stop) = (|| server.clone(), CancellationToken::new());
@@ -210,10 +183,6 @@ fn spawn_controllers(server: &Server) -> [AbortOnDropHandle<()>; 4] {
         tokio::spawn(run_kubelets(server())),
     ]
     .map(AbortOnDropHandle::new)
-}
-
-fn random(seed: Seed) -> Arc<SeededRandom> {
-    Arc::new(SeededRandom(Mutex::new(seed.generator("API server"))))
 }
 
 fn target(resource: &str, object: &Value) -> Target {

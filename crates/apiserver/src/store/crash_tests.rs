@@ -238,9 +238,9 @@ fn full_disk_rejects_writes_until_space_is_free() {
     assert!(store.events_after(1, Some(epoch), 1).is_err(), "watchers of the rolled-back write relist");
 
     disk.set_full(false);
-    let mut revisions = store.durable_revisions();
+    let mut changes = store.durable_changes();
     while store.epoch() == new_epoch {
-        block_on_with_timeout(revisions.changed()).unwrap();
+        block_on_with_timeout(changes.changed());
     }
     let second = store.commit(&key("a"), Some(&first), Some(config_map("a", 3))).unwrap();
     assert_eq!(object::resource_version(&second), "3", "2 was assigned to a write that was rolled back");
@@ -349,9 +349,9 @@ fn writes_during_a_checkpoint_are_limited_in_bytes() {
         let name = format!("c{n}");
         store.commit(&key(&name), None, Some(large_config_map(&name))).unwrap();
     }
-    let mut revisions = store.durable_revisions();
+    let mut changes = store.durable_changes();
     while disk.0.bytes(JOURNAL_FILE).len() < LIMIT {
-        block_on_with_timeout(revisions.changed()).unwrap();
+        block_on_with_timeout(changes.changed());
     }
     disk.continue_checkpoints();
     wait_durable(&store, epoch).unwrap();

@@ -9,6 +9,7 @@
 //! client, it waits for [`Store::wait_durable`]. Writes that cannot be persisted are rolled back, and further writes
 //! are rejected until the journal can be written again.
 
+mod change_signal;
 mod collection;
 mod commit_error;
 #[cfg(test)]
@@ -45,11 +46,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use apimachinery::Status;
 use serde_json::Value;
-use tokio::sync::watch;
 
 use crate::async_worker;
 use crate::cpu_threads::offer_cpu;
 
+pub(crate) use change_signal::ChangeReceiver;
 pub(crate) use collection::{Collection, CollectionSnapshot, ListPage};
 pub(crate) use commit_error::CommitError;
 pub(crate) use epoch::Epoch;
@@ -76,8 +77,8 @@ const MAX_QUEUED_BYTES: usize = 16 * 1024 * 1024;
 #[derive(Clone)]
 pub struct Store {
     state: Arc<Mutex<State>>,
-    /// The newest durable revision. Receivers are also notified after a rollback.
-    durable_revisions: watch::Receiver<u64>,
+    /// Changes of the newest durable revision, and rollbacks.
+    durable_changes: ChangeReceiver,
     /// `None` in memory. Dropping the last handle waits until all writes are persisted.
     journal: Option<Arc<Journal>>,
 }
@@ -93,17 +94,18 @@ impl Store {
 
     /// Returns an empty store in memory with a limited history.
     fn with_history(limits: HistoryLimits) -> Self {
-        let (sender, durable_revisions) = watch::channel(0);
-        Self { state: Arc::new(Mutex::new(State::new(limits, sender))), durable_revisions, journal: None }
+        Self::in_memory(State::new(limits))
+    }
+
+    fn in_memory(state: State) -> Self {
+        let durable_changes = state.durable_changes();
+        Self { state: Arc::new(Mutex::new(state)), durable_changes, journal: None }
     }
 
     /// Returns an independent store in memory with the same objects at the same revision, and without their history.
     #[must_use]
     pub(crate) fn fork(&self) -> Self {
-        let state = self.state();
-        let (sender, durable_revisions) = watch::channel(state.revision);
-        let state = state.fork(sender);
-        Self { state: Arc::new(Mutex::new(state)), durable_revisions, journal: None }
+        Self::in_memory(self.state().fork())
     }
 
     /// Opens the store in `storage`, or creates it if there is none.
@@ -111,14 +113,14 @@ impl Store {
     /// # Errors
     /// When the files cannot be read or written, are corrupt or have a newer format.
     pub fn open(storage: Arc<dyn Storage>, settings: StoreSettings) -> Result<Self, StoreOpenError> {
-        let (sender, durable_revisions) = watch::channel(0);
         let limits = HistoryLimits { events: settings.history_size, bytes: settings.history_bytes };
-        let mut state = State::new(limits, sender);
+        let mut state = State::new(limits);
         let recovered = recovery::load(storage.as_ref())?;
+        let durable_changes = state.durable_changes();
         let lengths = recovered.map(|recovered| state.restore(recovered));
         let state = Arc::new(Mutex::new(state));
         let journal = Journal::start(storage, Arc::clone(&state), settings, lengths)?;
-        Ok(Self { state, durable_revisions, journal: Some(Arc::new(journal)) })
+        Ok(Self { state, durable_changes, journal: Some(Arc::new(journal)) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -142,16 +144,13 @@ impl Store {
             return Ok(());
         }
         let revision = self.revision();
-        let mut durable_revision = self.durable_revisions.clone();
+        let mut durable_changes = self.durable_changes.clone();
         loop {
-            durable_revision.borrow_and_update();
+            durable_changes.mark_seen();
             if self.state().is_durable(revision, epoch)? {
                 return Ok(());
             }
-            if durable_revision.changed().await.is_err() {
-                // Unreachable: the state owns the sender, and this handle keeps the state alive.
-                std::future::pending::<()>().await;
-            }
+            durable_changes.changed().await;
         }
     }
 
@@ -172,17 +171,14 @@ impl Store {
     /// Waits until writes have been rolled back since `epoch`, or are accepted again after a failure; returns the current
     /// epoch. Never returns for a store in memory. Cancel-safe.
     pub(crate) async fn rolled_back(&self, epoch: Epoch) -> Epoch {
-        let mut durable_revision = self.durable_revisions.clone();
+        let mut durable_changes = self.durable_changes.clone();
         while self.journal.is_some() {
-            durable_revision.borrow_and_update();
+            durable_changes.mark_seen();
             let current = self.epoch();
             if current != epoch {
                 return current;
             }
-            if durable_revision.changed().await.is_err() {
-                // Unreachable: the state owns the sender, and this handle keeps the state alive.
-                break;
-            }
+            durable_changes.changed().await;
         }
         std::future::pending().await
     }
@@ -198,8 +194,8 @@ impl Store {
 
     /// Returns a receiver that is notified of every new durable revision.
     #[must_use]
-    pub(crate) fn durable_revisions(&self) -> watch::Receiver<u64> {
-        self.durable_revisions.clone()
+    pub(crate) fn durable_changes(&self) -> ChangeReceiver {
+        self.durable_changes.clone()
     }
 
     /// Returns the revision of the newest visible write.
@@ -364,7 +360,7 @@ impl Store {
 
     /// Returns a receiver that is notified of every new durable event of a collection.
     #[must_use]
-    pub(crate) fn subscribe(&self, collection: &CollectionKey) -> watch::Receiver<u64> {
+    pub(crate) fn subscribe(&self, collection: &CollectionKey) -> ChangeReceiver {
         self.state().subscribe(collection)
     }
 

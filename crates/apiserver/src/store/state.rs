@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use apimachinery::object;
 use serde_json::Value;
-use tokio::sync::watch;
 
+use super::change_signal::{ChangeReceiver, ChangeSignal};
 use super::format::{CheckpointEnd, JournalEntry};
 use super::index::Index;
 use super::recovery::JournalContents;
@@ -49,8 +49,8 @@ pub(super) struct State {
     /// The durable events by collection.
     watch_cache: WatchCache,
     history_limits: HistoryLimits,
-    /// Sends the newest durable revision. Receivers are also notified after a rollback.
-    durable_sender: watch::Sender<u64>,
+    /// Reports changes of the newest durable revision, and rollbacks.
+    durable_changed: ChangeSignal,
 }
 
 /// A write of an object.
@@ -86,7 +86,7 @@ pub(super) struct JournalLengths {
 // === impl State ===
 
 impl State {
-    pub(super) fn new(history_limits: HistoryLimits, durable_sender: watch::Sender<u64>) -> Self {
+    pub(super) fn new(history_limits: HistoryLimits) -> Self {
         Self {
             revision: 0,
             last_assigned_revision: 0,
@@ -104,12 +104,12 @@ impl State {
             history_bytes: 0,
             watch_cache: WatchCache::default(),
             history_limits,
-            durable_sender,
+            durable_changed: ChangeSignal::default(),
         }
     }
 
     /// Returns a state with the same objects at the same revision, all of them durable, and without their history.
-    pub(super) fn fork(&self, durable_sender: watch::Sender<u64>) -> Self {
+    pub(super) fn fork(&self) -> Self {
         Self {
             revision: self.revision,
             last_assigned_revision: self.last_assigned_revision,
@@ -120,8 +120,13 @@ impl State {
             last_changes: self.last_changes.clone(),
             pinned_resources: self.pinned_resources.clone(),
             index: self.index.clone(),
-            ..Self::new(self.history_limits, durable_sender)
+            ..Self::new(self.history_limits)
         }
+    }
+
+    /// Returns a receiver of the changes of the newest durable revision, and of rollbacks.
+    pub(super) fn durable_changes(&self) -> ChangeReceiver {
+        self.durable_changed.subscribe()
     }
 
     /// Restores an empty state from a journal file. The writes after the checkpoint become history, so that watches
@@ -207,7 +212,7 @@ impl State {
         self.history.partition_point(|event| event.revision <= revision)
     }
 
-    pub(super) fn subscribe(&mut self, collection: &CollectionKey) -> watch::Receiver<u64> {
+    pub(super) fn subscribe(&mut self, collection: &CollectionKey) -> ChangeReceiver {
         let durable = self.index_after(self.durable_revision);
         self.watch_cache.subscribe(collection, self.history.range(..durable))
     }
@@ -345,7 +350,7 @@ impl State {
             self.compacted_revision = oldest.revision;
             self.watch_cache.remove_oldest(&oldest);
         }
-        self.durable_sender.send_replace(self.durable_revision);
+        self.durable_changed.send();
     }
 
     fn exceeds_history_limits(&self) -> bool {
@@ -363,7 +368,7 @@ impl State {
         self.revision = self.durable_revision;
         self.reject_writes(failure);
         self.rollbacks += 1;
-        self.durable_sender.send_replace(self.durable_revision);
+        self.durable_changed.send();
     }
 
     /// Rejects writes from now on because of this failure.
@@ -376,7 +381,7 @@ impl State {
     pub(super) fn accept_writes(&mut self) {
         self.rejects_writes = false;
         self.rollbacks += 1;
-        self.durable_sender.send_replace(self.durable_revision);
+        self.durable_changed.send();
     }
 
     /// Returns all objects for a checkpoint.

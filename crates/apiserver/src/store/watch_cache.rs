@@ -4,8 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use tokio::sync::watch;
-
+use super::change_signal::{ChangeReceiver, ChangeSignal};
 use super::{CollectionKey, StoreEvent};
 
 /// Number of collections below which those without receivers are not removed.
@@ -24,7 +23,7 @@ struct CollectionEvents {
     events: VecDeque<Arc<StoreEvent>>,
     /// The newest revision that was removed from `events`. A watch at an older revision has missed events.
     compacted_revision: u64,
-    latest_revision: watch::Sender<u64>,
+    changed: ChangeSignal,
 }
 
 // === impl WatchCache ===
@@ -36,27 +35,27 @@ impl WatchCache {
         &mut self,
         collection: &CollectionKey,
         history: impl Iterator<Item = &'a Arc<StoreEvent>>,
-    ) -> watch::Receiver<u64> {
+    ) -> ChangeReceiver {
         if self.collections.len() >= self.max_collections {
             // Collections without events, such as those of deleted namespaces, are not visited by `push`.
-            self.collections.retain(|_, events| events.latest_revision.receiver_count() > 0);
+            self.collections.retain(|_, events| events.changed.receiver_count() > 0);
             self.max_collections = self.collections.len().saturating_mul(2).max(MIN_COLLECTIONS);
         }
         let collection_events = self.collections.entry(collection.clone()).or_insert_with(|| CollectionEvents {
             events: history.filter(|event| collection.contains(&event.key)).cloned().collect(),
             compacted_revision: 0,
-            latest_revision: watch::channel(0).0,
+            changed: ChangeSignal::default(),
         });
-        collection_events.latest_revision.subscribe()
+        collection_events.changed.subscribe()
     }
 
     /// Adds a durable event. Collections without receivers are dropped.
     pub(super) fn push(&mut self, event: &Arc<StoreEvent>) {
         for collection in CollectionKey::containing(&event.key) {
             match self.collections.get_mut(&collection) {
-                Some(collection_events) if collection_events.latest_revision.receiver_count() > 0 => {
+                Some(collection_events) if collection_events.changed.receiver_count() > 0 => {
                     collection_events.events.push_back(Arc::clone(event));
-                    collection_events.latest_revision.send_replace(event.revision);
+                    collection_events.changed.send();
                 }
                 Some(_) => drop(self.collections.remove(&collection)),
                 None => {}
@@ -103,6 +102,6 @@ mod tests {
             drop(cache.subscribe(&collection(index), std::iter::empty()));
             assert!(cache.collections.len() <= MIN_COLLECTIONS);
         }
-        assert!(cache.collections.contains_key(&collection(0)) && !watched.has_changed().unwrap());
+        assert!(cache.collections.contains_key(&collection(0)) && !watched.has_changed());
     }
 }

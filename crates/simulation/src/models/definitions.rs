@@ -31,7 +31,7 @@ impl Model for Definitions {
         for definition in definitions() {
             let name = definition["metadata"]["name"].as_str().unwrap_or_default();
             if world.server().get(DEFINITIONS, "", name).is_none() {
-                world.server().create(DEFINITIONS, definition).ok();
+                world.server().create(DEFINITIONS, definition.clone()).ok();
             }
         }
         for (resource, object) in supply() {

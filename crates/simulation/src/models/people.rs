@@ -164,12 +164,13 @@ impl UserService {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::initial_objects::initial_server;
     use crate::seed::Seed;
 
     /// A rejected object would silently exempt its kind from the invariant about foreign objects.
     #[tokio::test(start_paused = true)]
     async fn foreign_objects_and_services_are_accepted() {
-        let world = World::start(Seed(0), None).unwrap();
+        let world = World::start(initial_server().unwrap(), Seed(0), None);
         for service in &USER_SERVICES {
             service.create_or_edit(&world, &mut fastrand::Rng::with_seed(0)).unwrap();
             for (resource, suffix) in service.objects {

@@ -43,7 +43,7 @@ fn events_are_repeated_after_a_conflict(#[case] seed: u64) {
 /// Two runs in different threads have the same journal, byte for byte, including all reads.
 #[test]
 fn a_seed_determines_the_journal() {
-    for seed in 0..5 {
+    for seed in 0..10 {
         let journal = move || {
             let simulation = Simulation::new(Seed(seed));
             format!("{:#}", simulation.run(&simulation.schedule()).unwrap().journal)
@@ -51,7 +51,8 @@ fn a_seed_determines_the_journal() {
         let other = std::thread::spawn(journal).join().unwrap();
         let this = journal();
         if let Some((left, right)) = this.lines().zip(other.lines()).find(|(left, right)| left != right) {
-            panic!("seed {seed}: {left}\n{right}");
+            let before: Vec<&str> = this.lines().take_while(|line| *line != left).collect();
+            panic!("seed {seed}:\n{}\n{left}\n{right}", before[before.len().saturating_sub(12)..].join("\n"));
         }
         assert_eq!(this, other);
     }
