@@ -1,6 +1,7 @@
 //! The wall clock of a run. It follows the paused time of Tokio, and may be set.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
@@ -15,7 +16,14 @@ pub(crate) struct StoppedClock;
 #[derive(Clone, Debug)]
 pub struct Clock {
     start: Instant,
-    error: Arc<Mutex<SignedDuration>>,
+    error: Arc<Mutex<ClockError>>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct ClockError {
+    current: SignedDuration,
+    /// The largest one so far, without its sign.
+    largest: Duration,
 }
 
 // === impl Clock ===
@@ -28,11 +36,17 @@ impl Clock {
 
     /// Sets the clock, which then differs by `error` from the correct time. Timers are not affected, as on a host.
     pub fn set_error(&self, error: SignedDuration) {
-        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = error;
+        let mut state = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        *state = ClockError { current: error, largest: state.largest.max(error.unsigned_abs()) };
+    }
+
+    /// Returns the largest difference from the correct time so far. Times in objects may be wrong by it.
+    pub(crate) fn largest_error(&self) -> Duration {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).largest
     }
 
     fn time(&self) -> Timestamp {
-        let error = *self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        let error = self.error.lock().unwrap_or_else(PoisonError::into_inner).current;
         let elapsed = SignedDuration::try_from(self.start.elapsed()).unwrap_or_default();
         START.checked_add(elapsed.saturating_add(error)).unwrap_or(START)
     }

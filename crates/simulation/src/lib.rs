@@ -8,9 +8,8 @@
 //!
 //! Layers, each of which uses only those to its left:
 //!
-//! `seed`, `journal`, `clock`, `mistake` ← `initial_objects`, `faults` ← `transport` ← `process`, `kubelet`,
-//! `term_check` ← `world` ← `model`, `invariant` ← `models`,
-//! `invariants` ← `simulation`; beside them `shrink`
+//! `seed`, `journal`, `clock`, `term_check` ← `initial_objects`, `mistake` ← `faults` ← `transport` ← `process`, `kubelet` ←
+//! `world` ← `model`, `invariant` ← `models`, `invariants` ← `simulation`; beside them `shrink`
 
 #![warn(missing_docs)]
 

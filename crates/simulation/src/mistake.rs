@@ -1,9 +1,12 @@
 //! Mistakes of a controller, planted in its requests: the transport changes a request into the one that a controller with
 //! the mistake would send. Production code needs no switch for them. The tests show that the simulation finds each.
 
+use embedded::Server;
 use http::{Method, Request, Uri};
 use operator::FIELD_MANAGER;
 use serde_json::{Value, json};
+
+use crate::term_check::{LEASE_NAMESPACE, LEASES};
 
 /// A mistake of the operator that a run plants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,11 +31,9 @@ pub enum Mistake {
     UnacknowledgedEvent,
     /// Objects are applied with another field manager than the one that they are compared with.
     OtherFieldManager,
-    /// Changes of objects do not depend on the version that they were decided for.
-    UnconditionalApply,
-    /// Deletions do not depend on the object that they were decided for.
-    UnconditionalDeletion,
-    /// The Lease is written although another replica may have written it since it was read.
+    /// Only the first page of a list is read.
+    FirstPageOnly,
+    /// The Lease is read again before it is written, but not evaluated again.
     OverwrittenLease,
 }
 
@@ -40,7 +41,7 @@ pub enum Mistake {
 
 impl Mistake {
     /// All mistakes.
-    pub const ALL: [Mistake; 13] = [
+    pub const ALL: [Mistake; 12] = [
         Mistake::NoDeadline,
         Mistake::NoOwnerReference,
         Mistake::NoLeaderElection,
@@ -51,13 +52,12 @@ impl Mistake {
         Mistake::ForcedCreate,
         Mistake::UnacknowledgedEvent,
         Mistake::OtherFieldManager,
-        Mistake::UnconditionalApply,
-        Mistake::UnconditionalDeletion,
+        Mistake::FirstPageOnly,
         Mistake::OverwrittenLease,
     ];
 
     /// Changes a request and its object into those of a controller with this mistake.
-    pub(crate) fn apply<B>(self, request: &mut Request<B>, object: &mut Value) {
+    pub(crate) fn apply<B>(self, request: &mut Request<B>, object: &mut Value, server: &Server) {
         let path = request.uri().path();
         let is_status = path.ends_with("/status");
         let is_apply = *request.method() == Method::PATCH && !is_status;
@@ -80,17 +80,10 @@ impl Mistake {
             (Mistake::OtherFieldManager, _) if is_apply => {
                 edit_uri(request, |uri| uri.replace(&format!("fieldManager={FIELD_MANAGER}"), "fieldManager=other"));
             }
-            (Mistake::UnconditionalApply, Some(metadata)) if is_apply && !is_creation => {
-                metadata.remove("resourceVersion");
-                metadata.remove("uid");
-            }
-            (Mistake::UnconditionalDeletion, None) if *request.method() == Method::DELETE => {
-                if let Some(options) = object.as_object_mut() {
-                    options.remove("preconditions");
-                }
-            }
             (Mistake::OverwrittenLease, Some(metadata)) if is_lease => {
-                metadata.remove("resourceVersion");
+                if let Some(lease) = server.get(LEASES, LEASE_NAMESPACE, operator::LEASE_NAME) {
+                    metadata.insert("resourceVersion".to_owned(), lease["metadata"]["resourceVersion"].clone());
+                }
             }
             _ => {}
         }

@@ -14,10 +14,8 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::clock::Clock;
 use crate::faults::Faults;
 use crate::mistake::Mistake;
+use crate::term_check::LEASE_NAMESPACE;
 use crate::transport::Transport;
-
-/// Namespace of the Lease.
-pub(crate) const LEASE_NAMESPACE: &str = "default";
 
 /// A configuration without metrics of engines, because there are no engines.
 const GATEWAY_CONFIG: &str = "{apiVersion: inference.networking.x-k8s.io/v1alpha1, kind: EndpointPickerConfig,

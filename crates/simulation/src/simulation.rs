@@ -6,6 +6,7 @@ use std::time::Duration;
 use embedded::{Change, Server, Subscription};
 use tokio::time::{Instant, timeout_at};
 
+use crate::clock::Clock;
 use crate::initial_objects::initial_server;
 use crate::invariant::Invariant;
 use crate::invariants::{DesiredState, Events, ForeignObjects, Gangs, Gateway, Orphans, SingleWriter, Statuses};
@@ -25,7 +26,7 @@ const FIRST_INJECTION: Duration = Duration::from_secs(5);
 const MAX_PAUSE: Duration = Duration::from_secs(8);
 const MAX_INJECTIONS: usize = 30;
 /// The cluster is quiet once nothing but the Lease has changed for this time. Requests have a deadline of 30 s, and the
-/// longest back-off is a minute.
+/// longest back-off is a minute. Waits for a time in an object also last as long as a clock was wrong.
 const QUIET: Duration = Duration::from_secs(100);
 /// The same for replicas without a fault since their start: one of them leads once the Lease of the last leader has expired.
 const QUIET_AFTER_RESTART: Duration = Duration::from_secs(45);
@@ -198,7 +199,8 @@ impl Run {
                 self.world.journal().record(EntryKind::Injection, model.name(), text);
             }
         }
-        self.wait_until_quiet(QUIET, models).await?;
+        let clock_error = self.world.clocks().map(Clock::largest_error).max().unwrap_or_default();
+        self.wait_until_quiet(QUIET + clock_error, models).await?;
         self.check_quiet()?;
         self.check_writes(schedule.len())?;
         self.check_second_pass(models).await

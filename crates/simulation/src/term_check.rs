@@ -5,9 +5,10 @@ use std::time::Duration;
 use embedded::Server;
 use tokio::time::Instant;
 
-use crate::process::LEASE_NAMESPACE;
-
+/// Resource of the Lease.
 pub(crate) const LEASES: &str = "leases.coordination.k8s.io";
+/// Namespace of the Lease.
+pub(crate) const LEASE_NAMESPACE: &str = "default";
 /// Longest time until a leader observes that a person has edited or deleted the Lease: the duration of the Lease.
 const TERM: Duration = Duration::from_secs(15);
 

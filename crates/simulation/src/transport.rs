@@ -94,6 +94,9 @@ impl Transport {
         match (fault, class) {
             (Some(Fault::LostResponse), _) if ignores_error => Ok(success(&object)),
             (Some(Fault::LostResponse), _) => Err("the connection was closed before the response arrived".into()),
+            (_, RequestClass::Read) if self.mistake == Some(Mistake::FirstPageOnly) => {
+                without_next_page(response).await
+            }
             (_, RequestClass::Watch) if response.status().is_success() => Ok(self.watch(&path, response)),
             _ => Ok(unless_ignored(response)),
         }
@@ -109,7 +112,7 @@ impl Transport {
             *request.body_mut() = bytes.into();
             return Ok((request, object));
         };
-        mistake.apply(&mut request, &mut object);
+        mistake.apply(&mut request, &mut object, &self.server);
         let body = if object.is_null() { bytes } else { Bytes::from(object.to_string()) };
         *request.body_mut() = body.into();
         Ok((request, object))
@@ -145,6 +148,16 @@ impl Transport {
         let events = events.take_until(cut.cancelled_owned());
         Response::from_parts(head, Body::from_stream(events))
     }
+}
+
+/// Returns a page of a list as if it was the last one.
+async fn without_next_page(response: Response<Body>) -> Result<Response<Body>, BoxError> {
+    let (head, body) = response.into_parts();
+    let mut list: Value = serde_json::from_slice(&body.collect().await?.to_bytes())?;
+    if let Some(metadata) = list.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("continue");
+    }
+    Ok(Response::from_parts(head, list.to_string().into()))
 }
 
 fn success(object: &Value) -> Response<Body> {

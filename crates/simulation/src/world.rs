@@ -78,6 +78,11 @@ impl World {
         &self.clock
     }
 
+    /// Returns the clocks of the API server and of the processes.
+    pub(crate) fn clocks(&self) -> impl Iterator<Item = &Clock> {
+        self.processes.iter().map(|process| &process.clock).chain([&self.clock])
+    }
+
     /// Returns the number of writes that the processes have sent, without those of the Lease.
     #[must_use]
     pub fn writes(&self) -> usize {

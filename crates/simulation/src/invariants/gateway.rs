@@ -7,6 +7,7 @@ use apimachinery::{condition, object};
 use serde_json::Value;
 
 use crate::invariant::Invariant;
+use crate::process::Process;
 use crate::world::World;
 
 const POOLS: &str = "backendpools.inference.networking.x-k8s.io";
@@ -23,7 +24,7 @@ impl Invariant for Gateway {
 
     fn after_quiet(&mut self, world: &World) -> Result<(), String> {
         let pools = world.server().list(POOLS);
-        for snapshot in world.processes().iter().filter_map(|process| process.pools()) {
+        for snapshot in world.processes().iter().filter_map(Process::pools) {
             let names: BTreeSet<&str> = snapshot.pools.keys().map(|key| key.name.as_str()).collect();
             let expected: BTreeSet<&str> = pools.iter().map(|pool| object::name(pool)).collect();
             if names != expected {

@@ -46,6 +46,7 @@ impl Model for Machines {
             world.start_process(index);
         }
         world.processes().iter().for_each(|process| process.crash_after(None));
+        world.clocks().for_each(|clock| clock.set_error(SignedDuration::ZERO));
     }
 }
 

@@ -5,8 +5,7 @@ use serde_json::{Value, json};
 use super::user_objects::{foreign_object, ome_spec, role_based_spec};
 use crate::initial_objects::{RUNTIMES, runtime};
 use crate::model::Model;
-use crate::process::LEASE_NAMESPACE;
-use crate::term_check::LEASES;
+use crate::term_check::{LEASE_NAMESPACE, LEASES};
 use crate::world::World;
 
 /// Resources of the services.

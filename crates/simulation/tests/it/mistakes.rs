@@ -15,12 +15,11 @@ const MAX_SEEDS: u64 = 30;
 #[case(Mistake::NoRelist, 0)]
 #[case(Mistake::EarlyStatus, 0)]
 #[case(Mistake::NoPruning, 0)]
-#[case(Mistake::ForcedCreate, 137)]
+#[case(Mistake::ForcedCreate, 10)]
 #[case(Mistake::UnacknowledgedEvent, 60)]
 #[case(Mistake::OtherFieldManager, 0)]
-#[case(Mistake::UnconditionalApply, 0)]
-#[case(Mistake::UnconditionalDeletion, 0)]
-#[case(Mistake::OverwrittenLease, 0)]
+#[case(Mistake::FirstPageOnly, 0)]
+#[case(Mistake::OverwrittenLease, 25)]
 fn planted_mistake_is_found(#[case] mistake: Mistake, #[case] first_seed: u64) {
     let violation = |simulation: Simulation| simulation.run(&simulation.schedule()).unwrap().violation;
     let found = (first_seed..first_seed + MAX_SEEDS)
