@@ -89,7 +89,8 @@ mod tests {
         assert_eq!(first.changed().now_or_never(), None, "earlier changes are not reported");
         let mut second = first.clone();
         assert_eq!(signal.receiver_count(), 2);
-        (signal.send(), signal.send());
+        signal.send();
+        signal.send();
         assert_eq!((first.changed().now_or_never(), first.changed().now_or_never()), (Some(()), None));
         second.mark_seen();
         assert_eq!(second.changed().now_or_never(), None);

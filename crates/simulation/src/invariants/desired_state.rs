@@ -38,6 +38,10 @@ impl Invariant for DesiredState {
         let mut snapshot = snapshot.map_err(|error| error.to_string())?;
         snapshot.autoscaler_support = AutoscalerSupport::HpaAndKeda;
         plan::plan(&snapshot).services.iter().filter(|plan| plan.feasible).try_for_each(|plan| {
+            // The rollout of a role waits for the replica in whose place an object of a person is.
+            if plan.objects.iter().any(|planned| planned["kind"] == "LeaderWorkerSet" && is_foreign(world, planned)) {
+                return Ok(());
+            }
             // Nothing that follows the PodGroup of a gang is applied without it.
             let is_blocking = |planned: &&Value| planned["kind"] == "PodGroup" && is_foreign(world, planned);
             let mut objects = plan.objects.iter().take_while(|planned| !is_blocking(planned));

@@ -8,15 +8,14 @@ const MAX_SEEDS: u64 = 30;
 
 /// A seed fails with the mistake and passes without it. The first seed is that of the search.
 #[rstest]
-#[case(Mistake::NoDeadline, 0)]
+#[case(Mistake::NoDeadline, 11)]
 #[case(Mistake::NoOwnerReference, 0)]
 #[case(Mistake::NoLeaderElection, 0)]
 #[case(Mistake::IgnoredError, 0)]
 #[case(Mistake::NoRelist, 0)]
 #[case(Mistake::EarlyStatus, 0)]
-#[case(Mistake::NoPruning, 0)]
+#[case(Mistake::NoPruning, 14)]
 #[case(Mistake::ForcedCreate, 10)]
-#[case(Mistake::UnacknowledgedEvent, 60)]
 #[case(Mistake::OtherFieldManager, 0)]
 #[case(Mistake::FirstPageOnly, 0)]
 #[case(Mistake::OverwrittenLease, 25)]
