@@ -9,11 +9,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
+use crate::accelerator_request::AcceleratorRequest;
 use crate::component::Component;
 use crate::decision::CurrentSelection;
 use crate::demand::{Capabilities, ComponentDemand, Demand};
 use crate::eligibility::Candidate;
-use crate::fit::{self, AcceleratorRequest};
+use crate::fit;
 use crate::match_context::MatchContext;
 use crate::node_pool::{NodePool, Reservation};
 use crate::ranking::{self, PreCapacityKeys, RankedClass};

@@ -21,6 +21,7 @@
 
 pub mod code;
 
+mod accelerator_request;
 mod assessment;
 mod capacity;
 mod compatibility;
@@ -59,6 +60,7 @@ mod units;
 mod variants;
 mod warnings;
 
+pub use accelerator_request::{AcceleratorRequest, RequestStrength, StatedCount};
 pub use compatibility::check_compatibility;
 pub use component::Component;
 pub use configuration::ClassConfiguration;
@@ -70,7 +72,7 @@ pub use demand::{
     Capabilities, ClassSelector, ComponentDemand, CustomContainer, Demand, Model, ModelReference, NamedVersion,
     Performance, PreferenceSource, RankingPolicy,
 };
-pub use fit::{AcceleratorRequest, RequestStrength, StatedCount, estimated_memory};
+pub use fit::estimated_memory;
 pub use from_api::{FieldError, FieldKind};
 pub use inventory::{
     BaseSet, BaseSetError, ClassTotals, FlavorError, FlavorLink, Inventory, NodeInfo, PROVENANCE_ANNOTATION,

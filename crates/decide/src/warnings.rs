@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use crate::accelerator_request::RequestStrength;
 use crate::assessment::RuntimeAssessment;
 use crate::code;
 use crate::component::Component;
 use crate::context::ComponentEvaluation;
 use crate::demand::{ComponentDemand, Demand, ModelReference};
-use crate::fit::RequestStrength;
 use crate::merge::placement;
 use crate::naming::{self, NamedSize};
 use crate::ranking::RankedClass;

@@ -3,10 +3,11 @@
 use std::cmp::Reverse;
 
 use super::{RankingKey, compare, rank_reason, round_score};
+use crate::accelerator_request::AcceleratorRequest;
 use crate::capacity::EligibleNodes;
 use crate::decision::Eligibility;
 use crate::demand::{Model, RankingPolicy};
-use crate::fit::{AcceleratorFit, AcceleratorRequest};
+use crate::fit::AcceleratorFit;
 use crate::match_context::MatchContext;
 use crate::nodes::UnschedulableNodes;
 use crate::preference::{ClassPreference, preference_score};

@@ -5,8 +5,8 @@ use std::fmt;
 use api::Code;
 
 use super::format::{AbbreviatedList, DeclaredValue, Gibibytes, Gigabytes, or_unset};
+use crate::accelerator_request::StatedCount;
 use crate::code;
-use crate::fit::StatedCount;
 
 /// Why a class is not eligible for a component. Memory is in bytes.
 #[derive(Clone, Debug, PartialEq)]
