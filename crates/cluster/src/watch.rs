@@ -22,9 +22,9 @@ use crate::integrations::CUSTOM_RESOURCE_DEFINITION;
 use crate::namespaced_name::NamespacedName;
 use crate::stores::{Change, Changes, ListError, Stores};
 
-/// Maximum number of changes that are buffered for the receiver. When the buffer is full, the watches wait for the
-/// receiver; no change is lost.
-const CHANNEL_CAPACITY: usize = 256;
+/// Maximum number of changes that are buffered for the receiver: 48 MiB, since etcd limits an object to 1.5 MiB. When the buffer
+/// is full, the watches wait for the receiver; no change is lost.
+const CHANNEL_CAPACITY: usize = 32;
 /// Objects per page of a list. A whole page is held in memory as parsed JSON.
 const PAGE_SIZE: u32 = 100;
 /// CustomResourceDefinitions per page: they are hundreds of times larger than other objects.
