@@ -1,5 +1,6 @@
 //! Table tests of the acceptance criteria on the nodes of the demo: 8×H100-80G, 8×A100-40G, 4×L40S.
 
+mod accelerator_counts;
 mod class_fields;
 mod feasibility;
 mod fields;

@@ -27,8 +27,8 @@ const FAILURE_TIMEOUT: Duration = Duration::from_millis(100);
 /// Maximum size in bytes of the head of a request.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 
-/// Allocates [`Config::memory`], waits for [`Config::load_time`], then listens on [`Config::address`] and serves until `stop` is cancelled. As with
-/// vLLM, connections are refused while loading.
+/// Allocates [`Config::memory`], waits for [`Config::load_time`], then listens on [`Config::address`] and serves until `stop` is
+/// cancelled. As with vLLM, connections are refused while loading.
 ///
 /// # Errors
 /// The address cannot be bound. [`io::ErrorKind::OutOfMemory`] with the message of vLLM: a device has too little free memory

@@ -1,4 +1,5 @@
-//! The weights of simulated models: their size, and how long it takes to load them.
+//! The weights of simulated models: their size, and how long it takes to load them. The bandwidths and the start time are
+//! assumptions about a typical machine, not measurements.
 
 use std::time::Duration;
 

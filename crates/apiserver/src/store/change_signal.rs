@@ -1,4 +1,4 @@
-//! Tells any number of tasks that something has changed.
+//! Notifies any number of tasks of a change.
 //!
 //! Unlike `tokio::sync::watch`, which wakes its receivers in random order, tasks wake in the order in which they wait: the runs of a
 //! simulation on one thread are reproducible.

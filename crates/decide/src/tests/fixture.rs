@@ -89,3 +89,25 @@ pub(super) fn selection(decision: &Decision) -> (String, String, u32, u32) {
 pub(super) fn warning_codes(decision: &Decision) -> Vec<&str> {
     decision.warnings.iter().map(|warning| warning.code.as_str()).collect()
 }
+
+/// A runtime for models of any size.
+pub(super) const RUNTIME: &str = "{apiVersion: ome.io/v1beta1, kind: ClusterServingRuntime, metadata: {name: srt}, spec: {supportedModelFormats: [{modelFormat: {name: safetensors}, autoSelect: true}], acceleratorRequirements: {requiredCapabilities: {features: [tensor-cores]}}, engineConfig: {runner: {image: i}}}}";
+
+/// Returns a model of this size and quantization.
+pub(super) fn model(size: &str, quantization: &str) -> String {
+    format!(
+        "{{apiVersion: ome.io/v1beta1, kind: ClusterBaseModel, metadata: {{name: m}}, spec: {{modelFormat: {{name: safetensors}}, modelParameterSize: {size}, quantization: \"{quantization}\"}}}}"
+    )
+}
+
+/// Returns a service of the model with these further fields of its spec, and annotations.
+pub(super) fn service(spec: &str, annotations: &str) -> String {
+    format!(
+        "{{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {{name: s, annotations: {{{annotations}}}}}, spec: {{model: {{name: m}}, {spec}}}}}"
+    )
+}
+
+/// Returns the documents and the classes of the specification.
+pub(super) fn fixture_with_classes(documents: &[&str]) -> Fixture {
+    fixture(&[CLASSES, &documents.join("\n---\n")])
+}

@@ -93,9 +93,9 @@ impl LogStorage {
     pub(super) fn push(&mut self, record: LogRecord) {
         match self {
             Self::Memory(ring) => ring.push(record),
-            Self::Files(files) => {
-                if let Err(error) = files.push(&record) {
-                    tracing::warn!(dir = %files.files.dir.display(), %error, "failed to write a log line of a container");
+            Self::Files(rotated) => {
+                if let Err(error) = rotated.push(&record) {
+                    tracing::warn!(dir = %rotated.files.dir.display(), %error, "failed to write a log line of a container");
                 }
             }
         }
@@ -105,7 +105,7 @@ impl LogStorage {
     pub(super) fn start_position(&self, tail: Option<usize>) -> Position {
         match self {
             Self::Memory(ring) => ring.start_position(line_count(tail)),
-            Self::Files(files) => files.files.start_position(tail),
+            Self::Files(rotated) => rotated.files.start_position(tail),
         }
     }
 
@@ -113,7 +113,7 @@ impl LogStorage {
     pub(super) fn files(&self) -> Option<LogFiles> {
         match self {
             Self::Memory(_) => None,
-            Self::Files(files) => Some(files.files.clone()),
+            Self::Files(rotated) => Some(rotated.files.clone()),
         }
     }
 
@@ -121,7 +121,7 @@ impl LogStorage {
     pub(super) fn read(&self, from: Position) -> (Vec<LogRecord>, Position) {
         match self {
             Self::Memory(ring) => ring.read(from),
-            Self::Files(files) => files.files.read(from),
+            Self::Files(rotated) => rotated.files.read(from),
         }
     }
 

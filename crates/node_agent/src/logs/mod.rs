@@ -299,9 +299,10 @@ mod tests {
             tokio::spawn(async {}).await.unwrap();
             tokio::task::spawn_blocking(move || log.write_line("second")).await.unwrap();
         };
-        tokio::time::timeout(TIMEOUT, others).await.expect("the worker or the writer is blocked");
-        // The reader opens the pipe.
+        let others = tokio::time::timeout(TIMEOUT, others).await;
+        // The reader opens the pipe, also if it occupies the worker.
         tokio::task::spawn_blocking(move || fs::write(file, "")).await.unwrap().unwrap();
+        others.expect("the worker or the writer is blocked");
         reader.await.unwrap();
     }
 

@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use apimachinery::object;
 use embedded::Change;
+use plan::labels::GROUP_NAME;
 use serde_json::Value;
 
 use crate::invariant::Invariant;
 use crate::world::World;
 
 const POD_GROUPS: &str = "podgroups.scheduling.volcano.sh";
-/// Annotation with the PodGroup of a Pod.
-const GROUP_NAME: &str = "scheduling.k8s.io/group-name";
 /// Labels that a replica's Pods share.
 const REPLICA: [&str; 2] = ["leaderworkerset.sigs.k8s.io/name", "leaderworkerset.sigs.k8s.io/group-index"];
 

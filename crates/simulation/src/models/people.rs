@@ -96,7 +96,7 @@ fn edit_lease(world: &mut World, random: &mut fastrand::Rng) -> Option<String> {
         }
         1 => ("leaseDurationSeconds", json!(random.u8(1..60))),
         2 => ("holderIdentity", json!("")),
-        3 => ("holderIdentity", json!("somebody")),
+        3 => ("holderIdentity", json!("another-candidate")),
         _ => ("holderIdentity", json!(world.processes().first()?.name())),
     };
     let text = format!("edit the Lease: {field} {value}");

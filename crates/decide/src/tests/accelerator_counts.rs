@@ -1,0 +1,113 @@
+//! Tests of the number of accelerators of a replica: what runtime and service state, and what the model requires.
+
+use rstest::rstest;
+
+use super::fixture::{RUNTIME, fixture_with_classes, model, selection, service, warning_codes};
+
+#[rstest]
+// spec: ACC-82
+#[case::two_nodes("405B", "leader: {runner: {image: i}}, worker: {runner: {image: i}}", (8, 2))]
+#[case::eight_nodes("1.6T", "leader: {runner: {image: i}}, worker: {runner: {image: i}}", (8, 8))]
+#[case::fewest_nodes_that_fit("70B", "leader: {runner: {image: i}}, worker: {runner: {image: i}}", (4, 1))]
+#[case::stated_worker_size("70B", "leader: {runner: {image: i}}, worker: {size: 1, runner: {image: i}}", (2, 2))]
+#[case::fixed_per_node("405B", "leader: {runner: {image: i, resources: {limits: {nvidia.com/gpu: 4}}}}, worker: {runner: {image: i}}", (4, 4))]
+#[case::flag_split_over_nodes("405B", "leader: {runner: {image: i, args: [--tp=16]}}, worker: {runner: {image: i}}", (8, 2))]
+#[case::without_workers("405B", "runner: {image: i}", (0, 0))]
+fn spans_several_nodes(#[case] size: &str, #[case] engine: &str, #[case] expected: (u32, u32)) {
+    let runtime = RUNTIME.replace("runner: {image: i}", engine);
+    let selector = "acceleratorSelector: {preferredClasses: [nvidia-h100-80gb]}";
+    let decision = fixture_with_classes(&[&model(size, ""), &runtime, &service(selector, "")]).decide();
+    let engine = decision.components.get("engine").cloned().unwrap_or_default();
+    assert_eq!((engine.accelerators_per_node, engine.nodes), expected, "{}", decision.message);
+    assert_eq!(decision.feasible, expected != (0, 0));
+}
+
+#[rstest]
+// spec: ACC-83
+#[case::flag_agrees_with_resources("args: [--tp-size, \"4\"], resources: {limits: {nvidia.com/gpu: 4}}", 4, false)]
+#[case::flag_takes_precedence("args: [--tp-size, \"4\"], resources: {limits: {nvidia.com/gpu: 2}}", 4, true)]
+#[case::tensor_times_pipeline("args: [--tp=4, --pp=2]", 8, false)]
+#[case::by_environment(
+    "env: [{name: TENSOR_PARALLEL_SIZE, value: \"4\"}], resources: {limits: {nvidia.com/gpu: 8}}",
+    4,
+    true
+)]
+fn parallelism_sets_the_count(#[case] runner: &str, #[case] count: u32, #[case] warns: bool) {
+    let runtime = RUNTIME.replace("image: i", &format!("image: i, {runner}"));
+    let mut fixture = fixture_with_classes(&[&model("13B", ""), &runtime]);
+    let decision = fixture.decide();
+    assert_eq!(selection(&decision).2, count);
+    assert_eq!(warning_codes(&decision).contains(&"ParallelismMismatch"), warns, "{:?}", decision.warnings);
+    // Without a class the Pods are unchanged, but the mismatch is reported.
+    fixture.supply.accelerator_aware = false;
+    assert_eq!(warning_codes(&fixture.decide()).contains(&"ParallelismMismatch"), warns);
+}
+
+/// A number of the runtime is a minimum; one of the service is only checked. The model requires four accelerators.
+#[rstest]
+#[case::flag("args: [--tp=1]", "", "the runtime sets --tp to 1")]
+#[case::variable("env: [{name: TENSOR_PARALLEL_SIZE, value: \"2\"}]", "", "the runtime sets TENSOR_PARALLEL_SIZE to 2")]
+#[case::resources("resources: {limits: {nvidia.com/gpu: 2}}", "", "the runtime sets nvidia.com/gpu to 2")]
+#[case::sufficient("args: [--tp=8]", "", "8")]
+#[case::flag_of_the_service("", "args: [--tp-size, \"1\"]", "(the service sets --tp-size to 1)")]
+#[case::resources_of_the_service(
+    "args: [--tp=8]",
+    "resources: {limits: {nvidia.com/gpu: 2}}",
+    "(the service sets nvidia.com/gpu to 2)"
+)]
+#[case::script_of_the_runtime("command: [sh, -c, \"exec x --tp 2\"]", "", "(the runtime sets --tp to 2)")]
+// spec: ACC-83
+fn number_of_the_runtime_is_a_minimum(#[case] runtime: &str, #[case] service_runner: &str, #[case] expected: &str) {
+    let runtime = RUNTIME.replace("image: i", &format!("image: i, {runtime}"));
+    let spec = format!(
+        "acceleratorSelector: {{preferredClasses: [nvidia-h100-80gb]}}, engine: {{runner: {{{service_runner}}}}}"
+    );
+    let decision = fixture_with_classes(&[&model("70B", ""), &runtime, &service(&spec, "")]).decide();
+    let Some(engine) = decision.components.get("engine").filter(|_| decision.feasible) else {
+        let class = decision.candidates[0].accelerators.iter().find(|class| class.class == "nvidia-h100-80gb").unwrap();
+        assert_eq!(class.evaluation.code(), "ModelDoesNotFit");
+        let message = class.evaluation.to_string();
+        return assert!(message.ends_with(expected), "{message}");
+    };
+    let added = decision.warnings.iter().find(|warning| warning.code == "AcceleratorsAdded");
+    match added {
+        Some(warning) => {
+            assert_eq!(engine.accelerators_per_node, 4);
+            assert!(warning.message.ends_with(expected), "{}", warning.message);
+        }
+        None => assert_eq!(engine.accelerators_per_node.to_string(), expected),
+    }
+}
+
+/// Sizes that are not stated follow from the memory of the model, for each copy of it.
+#[rstest]
+#[case::pipeline("--pp-size=2", 4)]
+#[case::three_stages("--pp-size=3", 3)]
+#[case::copies("--dp-size=2", 8)]
+#[case::copies_of_stated_size("--dp-size=2, --tp-size=4", 8)]
+fn number_is_divisible_by_stated_sizes(#[case] args: &str, #[case] expected: u32) {
+    let spec = format!(
+        "acceleratorSelector: {{preferredClasses: [nvidia-h100-80gb]}}, engine: {{runner: {{args: [{args}]}}}}"
+    );
+    let decision = fixture_with_classes(&[&model("70B", ""), RUNTIME, &service(&spec, "")]).decide();
+    assert_eq!(selection(&decision).2, expected);
+}
+
+/// A number in a shell script of the service does not make a class ineligible.
+#[rstest]
+#[case::more_than_a_node_has("13B", 16, 8, true)]
+#[case::too_few_for_the_model("70B", 2, 2, false)]
+#[case::sufficient("13B", 4, 4, false)]
+fn number_in_a_script_of_the_service_is_a_hint(
+    #[case] size: &str,
+    #[case] stated: u32,
+    #[case] expected: u32,
+    #[case] warns: bool,
+) {
+    let runner = format!("{{image: i, command: [sh, -c, \"python3 -m sglang.launch_server --tp-size {stated}\"]}}");
+    let spec = format!("acceleratorSelector: {{preferredClasses: [nvidia-h100-80gb]}}, engine: {{runner: {runner}}}");
+    let nodes = "{apiVersion: v1, kind: Node, metadata: {name: n, labels: {gpu: h100}}, status: {allocatable: {nvidia.com/gpu: 8}, conditions: [{type: Ready, status: \"True\"}]}}";
+    let decision = fixture_with_classes(&[&model(size, ""), RUNTIME, nodes, &service(&spec, "")]).decide();
+    assert_eq!(selection(&decision).2, expected, "{}", decision.message);
+    assert_eq!(warning_codes(&decision).contains(&"ParallelismMismatch"), warns);
+}
