@@ -117,10 +117,14 @@ impl ContainerSupervisor {
         self.report(ContainerEvent::Running).await;
         let exit = self.run_once(container).await;
         drop(closes_log);
-        let message = Some(self.termination_message().read(exit.code, &log)).filter(|message| !message.is_empty());
+        // The runtime explains why the container did not start, which the log of an engine that never ran cannot.
+        let message = match exit.message.is_empty() {
+            true => self.termination_message().read(exit.code, &log),
+            false => exit.message,
+        };
         let terminated = TerminatedState {
             exit_code: exit.code,
-            message: message.unwrap_or(exit.message),
+            message,
             observation: TerminationObservation::Observed,
             started_at: started_time,
             finished_at: self.now(),

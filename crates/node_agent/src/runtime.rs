@@ -100,6 +100,7 @@ pub struct Mount {
 pub struct ContainerExit {
     /// Exit code.
     pub code: i32,
-    /// Termination message; may be empty.
+    /// Why the container could not be started or observed. Empty if it ran: its termination message is then the file at
+    /// `terminationMessagePath`, or the end of its log.
     pub message: String,
 }

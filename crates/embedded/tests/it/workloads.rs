@@ -84,7 +84,10 @@ impl ContainerRuntime for SimulatedRuntime {
         self.runs.lock().unwrap().push(ContainerRun { pod: container.pod.clone(), gpus });
         Box::pin(async move {
             match container.image.as_str() {
-                "crash" => return ContainerExit { code: 1, message: "it crashed".to_owned() },
+                "crash" => {
+                    container.log.write_line("starting");
+                    return ContainerExit { code: 1, message: "it crashed".to_owned() };
+                }
                 "job" => return ContainerExit { code: 0, message: String::new() },
                 "stubborn" => std::future::pending::<()>().await,
                 _ => stop.cancelled().await,
@@ -339,7 +342,7 @@ async fn unschedulable_pod_reports_reason_until_resources_are_available() {
 async fn crashing_container_backs_off() {
     let cluster = TestCluster::new(&[0]);
     let start = Instant::now();
-    cluster.server.create("pods", pod("bad", json!({"containers": [{"name": "c", "image": "crash"}]}))).unwrap();
+    cluster.server.create("pods", pod("bad", json!({"containers": [{"name": "c", "image": "crash", "terminationMessagePolicy": "FallbackToLogsOnError"}]}))).unwrap();
     let restarted =
         |times: i64| move |s: &Server| s.list("pods")[0]["status"]["containerStatuses"][0]["restartCount"] == times;
     cluster.wait_for("the first restart", restarted(1)).await;
@@ -351,7 +354,8 @@ async fn crashing_container_backs_off() {
     assert!(start.elapsed() < Duration::from_secs(1), "the first restart is immediate");
     let status = cluster.pods()[0]["status"].clone();
     assert_eq!(status["phase"], "Running");
-    assert_eq!(status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"], 1);
+    let terminated = &status["containerStatuses"][0]["lastState"]["terminated"];
+    assert_eq!((&terminated["exitCode"], &terminated["message"]), (&json!(1), &json!("it crashed")));
     let message = status["containerStatuses"][0]["state"]["waiting"]["message"].as_str().unwrap();
     assert!(message.starts_with("back-off 10s restarting failed container=c pod=bad_default("), "{message}");
     cluster.wait_for("the third restart", restarted(3)).await;

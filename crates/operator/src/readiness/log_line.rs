@@ -1,5 +1,7 @@
 //! Finds the line of a log that explains why a container crashed.
 
+use std::borrow::Cow;
+
 /// Maximum length of a quoted log line, in characters.
 const MAX_LENGTH: usize = 200;
 /// Texts of lines that refer to an explanation instead of containing it.
@@ -25,8 +27,9 @@ pub fn error_line(log: &str) -> Option<String> {
         // pydantic writes the cause into the lines after the exception.
         let next =
             lines.get(index.saturating_add(1)).filter(|_| exception.contains(" validation error")).filter(explains);
-        Some(next.copied().map_or(exception, |next| {
-            lines.get(index.saturating_add(2)).filter(|_| is_field_name(next)).copied().unwrap_or(next)
+        Some(next.map_or(Cow::Borrowed(exception), |next| {
+            let cause = lines.get(index.saturating_add(2)).filter(|_| is_field_name(next));
+            cause.map_or(Cow::Borrowed(*next), |cause| Cow::Owned(format!("{next}: {cause}")))
         }))
     });
     let names_failure = |line: &str| {
@@ -34,9 +37,9 @@ pub fn error_line(log: &str) -> Option<String> {
         FAILURES.iter().any(|failure| line.contains(failure))
     };
     let line = last_exception
-        .or_else(|| explaining().map(|(_, line)| *line).find(|line| names_failure(line)))
-        .or_else(|| explaining().map(|(_, line)| *line).next())
-        .or_else(|| lines.last().copied())?;
+        .or_else(|| explaining().map(|(_, line)| *line).find(|line| names_failure(line)).map(Cow::Borrowed))
+        .or_else(|| explaining().map(|(_, line)| *line).next().map(Cow::Borrowed))
+        .or_else(|| lines.last().copied().map(Cow::Borrowed))?;
     let shortened: String = line.chars().take(MAX_LENGTH).collect();
     Some(if shortened.len() < line.len() { format!("{shortened}…") } else { shortened })
 }
@@ -109,7 +112,9 @@ INFO shutting down
     )]
     #[case::pydantic_field(
         PYDANTIC_FIELD,
-        Some("Input should be greater than 0 [type=greater_than, input_value=0, input_type=int]")
+        Some(
+            "tensor_parallel_size: Input should be greater than 0 [type=greater_than, input_value=0, input_type=int]"
+        )
     )]
     #[case::root_cause_of_engine_core(
         ENGINE_CORE,

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
-use cluster::find_condition;
+use cluster::{error_chain, find_condition};
 use futures::{StreamExt, pin_mut};
 use kube::api::{ListParams, Patch, PatchParams};
+use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::watch_object;
 use operator::{
     ConditionReason, ServicePreview, is_rollout_paused, kinds, restore_revision, revision_content, revision_number,
@@ -124,8 +125,9 @@ async fn status(args: StatusArgs) -> Result<Exit> {
 /// Prints each new status of the rollout until it ends or makes no progress for `deadline`. A status that was printed before
 /// does not count as progress, so an engine that repeatedly starts and crashes reaches the deadline.
 async fn watch_rollout(target: &Target, deadline: TimeLimit) -> Result<Exit> {
-    let updates = watch_object(target.api.clone(), &target.name);
+    let updates = watch_object(target.api.clone(), &target.name).default_backoff();
     pin_mut!(updates);
+    let mut last_error = String::new();
     let (mut last_message, mut messages, mut last_progress) = (String::new(), BTreeSet::new(), Instant::now());
     let (mut service, mut pending_since) = (target.service.clone(), None);
     loop {
@@ -136,15 +138,33 @@ async fn watch_rollout(target: &Target, deadline: TimeLimit) -> Result<Exit> {
             }
         };
         let Some(next) = deadline.apply(last_progress, next).await else {
+            if !last_error.is_empty() {
+                return Err(error_with_hint(
+                    format!("{}: no status was received for {deadline}: {last_error}", target.display_name),
+                    "check the connection to the API server; set --progress-deadline to wait longer",
+                ));
+            }
             return Err(progress_deadline_exceeded(target, &service, deadline, &last_message).await);
         };
         match next {
-            Some(Some(Ok(Some(object)))) => service = serde_json::to_value(&object)?,
+            Some(Some(Ok(Some(object)))) => {
+                service = serde_json::to_value(&object)?;
+                last_error.clear();
+            }
             Some(Some(Ok(None))) => {
                 return Err(error_with_hint(format!("{} was deleted", target.display_name), "apply the service again"));
             }
-            // `watch_object` recovers from errors by itself.
-            Some(Some(Err(_))) => continue,
+            Some(Some(Err(error))) => {
+                let error = error_chain(&error);
+                if error != last_error {
+                    output::print_message(&format!(
+                        "warning: failed to watch {}, retrying: {error}",
+                        target.display_name
+                    ));
+                }
+                last_error = error;
+                continue;
+            }
             Some(None) => return Ok(Exit::Failure),
             None => {}
         }
@@ -376,4 +396,47 @@ fn select_revision<'a>(target: &Target, revisions: &'a [Value], to_revision: Opt
             },
         ),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use kube::client::Body;
+
+    use super::*;
+
+    /// Returns a service on an API server that refuses all connections, and the number of requests that it refused.
+    fn unreachable_service() -> (Target, Arc<AtomicU32>) {
+        let requests = Arc::new(AtomicU32::new(0));
+        let counter = Arc::clone(&requests);
+        let refuse = tower::service_fn(move |_: http::Request<Body>| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            std::future::ready(Err::<http::Response<Body>, _>(std::io::Error::from(
+                std::io::ErrorKind::ConnectionRefused,
+            )))
+        });
+        let client = kube::Client::new(refuse, "default");
+        let kind = kinds::OME_SERVICE;
+        let target = Target {
+            kind,
+            api: kind.api(client.clone(), "default"),
+            client,
+            namespace: "default".to_owned(),
+            name: "chat".to_owned(),
+            display_name: "inferenceservice.ome.io/chat".to_owned(),
+            service: json!({"metadata": {"name": "chat", "namespace": "default"}, "spec": {}}),
+        };
+        (target, requests)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn backs_off_from_an_unreachable_api_server() {
+        let (target, requests) = unreachable_service();
+        let error = watch_rollout(&target, "5m".parse().unwrap()).await.err().unwrap();
+        assert!(error.to_string().contains("no status was received for 5 min: "), "{error}");
+        let requests = requests.load(Ordering::Relaxed);
+        assert!((5..100).contains(&requests), "{requests} requests in 5 min");
+    }
 }
