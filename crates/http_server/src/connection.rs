@@ -18,6 +18,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::activity::{ActiveRequest, ConnectionActivity};
+use crate::client_stream::{ClientStream, ErrorBody};
 use crate::stream_timeout::{Piece, StreamBody, StreamExecutor};
 use crate::write_timeout::WriteTimeout;
 
@@ -40,10 +41,19 @@ pub struct ConnectionLimits {
     pub max_concurrent_requests: u32,
 }
 
+/// How a connection is served.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ConnectionOptions {
+    /// Limits of the connection.
+    pub limits: ConnectionLimits,
+    /// Returns the body of responses to HTTP/1 requests that cannot be parsed: 400, 414 or 431. Without it, they have none.
+    pub error_body: Option<ErrorBody>,
+}
+
 /// Body of a response. The request counts as active until the body is sent.
 struct ActiveBody<B> {
     body: StreamBody<B>,
-    _active: ActiveRequest,
+    active: ActiveRequest,
 }
 
 // === impl ConnectionLimits ===
@@ -62,12 +72,22 @@ impl Default for ConnectionLimits {
     }
 }
 
+impl From<ConnectionLimits> for ConnectionOptions {
+    fn from(limits: ConnectionLimits) -> Self {
+        Self { limits, error_body: None }
+    }
+}
+
 /// Serves HTTP/1.1 or HTTP/2 on `stream` until the client closes it, it exceeds a limit, or `shutdown`. Requests in
 /// progress are completed after a shutdown; the caller limits how long that may take.
+///
+/// A client of HTTP/1.1 that ends its half of the connection after a request receives the response. A request whose client closes
+/// the connection is dropped if the service has recorded with [`RequestProgress`](crate::RequestProgress), an extension of the
+/// request, that the request was complete. Requests without a body always are.
 pub async fn serve_connection<S, B>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     service: S,
-    limits: ConnectionLimits,
+    options: impl Into<ConnectionOptions>,
     shutdown: CancellationToken,
 ) where
     S: Service<Request<Incoming>, Response = Response<B>> + 'static,
@@ -76,15 +96,24 @@ pub async fn serve_connection<S, B>(
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
+    let ConnectionOptions { limits, error_body } = options.into();
     let activity = ConnectionActivity::new();
-    let service = service_fn(|request| {
-        let (active, response) = (activity.begin_request(), service.call(request));
+    let service = service_fn(|mut request: Request<Incoming>| {
+        let active = activity.begin_request(request.version());
+        match active.progress() {
+            Some(progress) if request.body().is_end_stream() => progress.record_received(),
+            Some(progress) => drop(request.extensions_mut().insert(progress)),
+            None => {}
+        }
+        let response = service.call(request);
         async move {
             let response = response.await?;
-            Ok::<_, S::Error>(response.map(|body| ActiveBody { body: StreamBody::new(body), _active: active }))
+            active.record_response();
+            Ok::<_, S::Error>(response.map(|body| ActiveBody { body: StreamBody::new(body), active }))
         }
     });
-    let stream = TokioIo::new(WriteTimeout::new(stream, limits.stall_timeout));
+    let stream = WriteTimeout::new(stream, limits.stall_timeout);
+    let stream = TokioIo::new(ClientStream::new(stream, Arc::clone(&activity), error_body));
     let builder = builder(limits);
     let mut connection = pin!(builder.serve_connection(stream, service));
     let result = tokio::select! {
@@ -110,7 +139,7 @@ fn builder(limits: ConnectionLimits) -> Builder<StreamExecutor> {
     let mut builder = Builder::new(StreamExecutor { stall_timeout: limits.stall_timeout });
     let (timeout, max_header_bytes) = (limits.idle_timeout, limits.max_header_bytes);
     let buffer_size = usize::try_from(max_header_bytes).unwrap_or(usize::MAX);
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(timeout).max_buf_size(buffer_size);
+    builder.http1().half_close(true).timer(TokioTimer::new()).header_read_timeout(timeout).max_buf_size(buffer_size);
     let mut http2 = builder.http2();
     let timeout = limits.stall_timeout;
     http2.timer(TokioTimer::new()).keep_alive_interval(timeout / 2).keep_alive_timeout(timeout);
@@ -140,6 +169,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for ActiveBody<B> {
     type Error = B::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Piece>, B::Error>>> {
+        self.active.record_output();
         Pin::new(&mut self.body).poll_frame(context)
     }
 

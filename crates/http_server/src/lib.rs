@@ -6,21 +6,24 @@
 //! time and memory ([`BodyMemory`]), which also limits the heads of requests. [`WriteTimeout`] fails writes to a peer that does
 //! not read, also for clients. What a request does is up to the caller; the crate knows neither TLS nor routes.
 //!
-//! Layers: `activity`, `write_timeout`, `stream_timeout` → `connection`; `body_memory` → `request_body`; beside them
-//! `connections`.
+//! Layers: `activity` → `client_stream`, beside it `write_timeout` and `stream_timeout` → `connection`; `body_memory` → `request_body`;
+//! beside them `connections`.
 
 #![warn(missing_docs)]
 
 mod activity;
 mod body_memory;
+mod client_stream;
 mod connection;
 mod connections;
 mod request_body;
 mod stream_timeout;
 mod write_timeout;
 
+pub use activity::RequestProgress;
 pub use body_memory::{BodyMemory, BodyReservation, HeadMemoryExhausted, HeadReservation};
-pub use connection::{ConnectionLimits, serve_connection};
+pub use client_stream::{ErrorBody, ErrorContent};
+pub use connection::{ConnectionLimits, ConnectionOptions, serve_connection};
 pub use connections::{Connections, Overload};
 pub use request_body::{BodyBuffer, BodyError, BodyLimits, BodyReader, ReservedBody, read_body};
 pub use write_timeout::WriteTimeout;

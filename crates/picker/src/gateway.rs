@@ -21,7 +21,7 @@ use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
 use apimachinery::catch_future_panic;
 use http::{Request, Response};
-use http_server::{ConnectionLimits, Connections, Overload};
+use http_server::{ConnectionOptions, Connections, Overload};
 use hyper::{body::Incoming, service::service_fn};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -112,7 +112,8 @@ async fn serve_requests<F>(
             }))
         }
     });
-    http_server::serve_connection(stream, service, ConnectionLimits::default(), shutdown).await;
+    let options = ConnectionOptions { error_body: Some(response::invalid_http), ..ConnectionOptions::default() };
+    http_server::serve_connection(stream, service, options, shutdown).await;
 }
 
 /// Panics unless an event stream is forwarded completely and in order, in chunks of any size.

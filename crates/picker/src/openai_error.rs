@@ -48,6 +48,16 @@ impl OpenAiError {
         }
     }
 
+    /// Returns the error for a request that is not valid HTTP, of which the HTTP library has chosen the status.
+    pub(crate) fn invalid_http(status: StatusCode) -> Self {
+        let message = match status {
+            StatusCode::URI_TOO_LONG => "The URL of the request is too long.",
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => "The headers of the request are too large or too many.",
+            _ => "The request line or a header of the request is not valid HTTP.",
+        };
+        Self::new(status, message)
+    }
+
     /// Returns the error for a request with no or several `Host` headers.
     pub(crate) fn invalid_host() -> Self {
         Self::new(StatusCode::BAD_REQUEST, "The request must have exactly one `Host` header.")

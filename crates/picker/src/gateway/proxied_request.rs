@@ -6,7 +6,7 @@ use bytes::Bytes;
 use cluster::NamespacedName;
 use http::{HeaderMap, Request, header};
 use http_body::Body;
-use http_server::{BodyMemory, HeadReservation, read_body};
+use http_server::{BodyMemory, HeadReservation, RequestProgress, read_body};
 
 use super::forwarded_headers::remove_unforwarded_headers;
 use crate::{
@@ -61,6 +61,9 @@ where
         return Err(OpenAiError::body_too_large());
     }
     let body = read_body(body, BODY_LIMITS, Some(memory.clone())).await?.into_bytes();
+    if let Some(progress) = head.extensions.remove::<RequestProgress>() {
+        progress.record_received();
+    }
     let mut info = request::parse_request(&body)?;
     let model = info.model.take().filter(|model| !model.name.is_empty()).ok_or_else(OpenAiError::missing_model)?;
     remove_unforwarded_headers(&mut head.headers);

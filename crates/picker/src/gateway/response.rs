@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use http_server::ErrorContent;
 use serde_json::Value;
 
 use super::response_body::ResponseBody;
@@ -23,6 +24,12 @@ pub(super) fn json(status: StatusCode, value: &Value) -> Response<ResponseBody> 
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+/// Returns the body of the response to a request that is not valid HTTP.
+pub(super) fn invalid_http(status: StatusCode) -> ErrorContent {
+    let body = OpenAiError::invalid_http(status).body();
+    ErrorContent { content_type: "application/json", bytes: Bytes::from(body.to_string()) }
 }
 
 /// Returns the response for an error.

@@ -302,6 +302,24 @@ async fn disconnect_before_response_aborts_request() {
     assert_aborted_on_disconnect(r#"{"model":"chat","prompt":"x","max_tokens":3000,"ignore_eos":true}"#).await;
 }
 
+#[tokio::test]
+async fn client_that_ends_its_half_of_the_connection_receives_the_response() {
+    let timing = Timing { decode_step: Duration::from_millis(50), ..Timing::instant() };
+    let fixture = start(vec![Config { timing, ..engine_config(&["chat"]) }], &[]).await;
+    for stream in ["true", "false"] {
+        let body = format!(r#"{{"model":"chat","prompt":"x","max_tokens":4,"ignore_eos":true,"stream":{stream}}}"#);
+        let mut client = send(fixture.gateway, "POST", "/v1/completions", &body).await;
+        client.shutdown().await.unwrap();
+        let mut response = String::new();
+        client.read_to_string(&mut response).await.unwrap();
+        let response = response.replace("HTTP/1.1 100 Continue\r\n\r\n", "");
+        assert!(
+            response.starts_with("HTTP/1.1 200 ") && response.contains("\"finish_reason\":\"length\""),
+            "{response}"
+        );
+    }
+}
+
 /// Requests avoid an endpoint that cannot be connected to, except for one probe after a second.
 #[tokio::test]
 async fn unreachable_endpoint_is_skipped() {

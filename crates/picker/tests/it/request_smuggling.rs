@@ -31,6 +31,14 @@ async fn serve_engine(listener: TcpListener, received: mpsc::UnboundedSender<Str
     }
 }
 
+/// Returns whether all responses are errors in OpenAI's format.
+fn is_openai_error(responses: &str) -> bool {
+    responses.split("HTTP/1.1 ").skip(1).all(|response| {
+        let body = response.split_once("\r\n\r\n").and_then(|(_, body)| serde_json::from_str(body).ok());
+        body.is_some_and(|body: serde_json::Value| body["error"]["message"].is_string())
+    })
+}
+
 /// Columns: lines of the head after `host`, body, expected status, whether the engine receives a request.
 #[rstest]
 #[case::length_and_chunked("content-length: 5\r\ntransfer-encoding: chunked\r\n", "CHUNKED", 200, true)]
@@ -82,6 +90,7 @@ async fn ambiguous_request_smuggles_no_other_request(
     let response = String::from_utf8_lossy(&response).into_owned();
     let statuses: Vec<&str> = response.split("HTTP/1.1 ").skip(1).map(|response| &response[..3]).collect();
     assert_eq!(statuses.first().copied(), Some(status.to_string().as_str()), "{response}");
+    assert!(is_forwarded || is_openai_error(&response), "{response}");
     let forwarded: Vec<String> = std::iter::from_fn(|| received.try_recv().ok()).collect();
     assert_eq!(forwarded.len(), usize::from(is_forwarded), "{forwarded:?}");
     for request in forwarded {
@@ -90,6 +99,22 @@ async fn ambiguous_request_smuggles_no_other_request(
         let framing = |line: &&str| line.starts_with("content-length:") || line.starts_with("transfer-encoding:");
         assert_eq!(head.lines().filter(framing).collect::<Vec<_>>(), ["content-length: 16"], "{head}");
     }
+}
+
+#[rstest]
+#[case::no_http("hello\r\n\r\n")]
+#[case::tls("\x16\x03\x01\x02\0\x01\0\x01\u{7c}\x03\x03")]
+#[case::version("POST /v1/completions HTTP/9.9\r\n\r\n")]
+#[case::path("POST /v1/\u{7f} completions HTTP/1.1\r\n\r\n")]
+#[tokio::test]
+async fn request_that_is_not_http_is_400(#[case] request: &str) {
+    let fixture = start_with_listeners(&[]).await;
+    let mut client = TcpStream::connect(fixture.gateway).await.unwrap();
+    client.write_all(request.as_bytes()).await.unwrap();
+    client.shutdown().await.unwrap();
+    let mut response = String::new();
+    timeout(TIMEOUT, client.read_to_string(&mut response)).await.expect("the response does not end").unwrap();
+    assert!(response.starts_with("HTTP/1.1 400 ") && is_openai_error(&response), "{response}");
 }
 
 /// Columns: number of headers, expected status.
@@ -103,7 +128,9 @@ async fn number_of_headers_is_limited(#[case] count: usize, #[case] status: u16)
     let headers: String = (0..count).map(|index| format!("x-{index}: 1\r\n")).collect();
     let head = format!("GET /v1/models HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}\r\n");
     client.write_all(head.as_bytes()).await.ok();
-    let mut response = [0; 12];
-    timeout(TIMEOUT, client.read_exact(&mut response)).await.expect("no response").unwrap();
-    assert_eq!(String::from_utf8_lossy(&response), format!("HTTP/1.1 {status}"));
+    let mut response = Vec::new();
+    timeout(TIMEOUT, client.read_to_end(&mut response)).await.expect("the response does not end").unwrap();
+    let response = String::from_utf8(response).unwrap();
+    assert!(response.starts_with(&format!("HTTP/1.1 {status}")), "{response}");
+    assert!(status == 200 || is_openai_error(&response), "{response}");
 }
