@@ -274,6 +274,21 @@ mod tests {
         assert_eq!([closed.recv().await, closed.recv().await], [Some(1), Some(1)]);
     }
 
+    #[tokio::test]
+    async fn engine_that_switches_the_protocol_fails() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (client, target) = (EngineClient::new(), target(listener.local_addr().unwrap()));
+        let engine = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.read_u8().await.unwrap();
+            stream.write_all(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\n\r\n").await.unwrap();
+            stream
+        };
+        let request = Request::post("/v1/completions").body(EngineRequestBody::from(Bytes::new())).unwrap();
+        let (_stream, result) = tokio::join!(engine, client.send(request, target));
+        assert_eq!(result.unwrap_err().to_string(), "the engine responded with status 101 Switching Protocols");
+    }
+
     /// The rest of the request would be read as the next one.
     #[tokio::test]
     async fn connection_whose_request_was_not_read_is_closed() {

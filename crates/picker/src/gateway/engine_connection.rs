@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll, Waker, ready},
 };
 
-use http::{HeaderValue, Request, Response, header};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_server::WriteTimeout;
 use hyper::{
     body::Incoming,
@@ -42,6 +42,9 @@ pub(super) enum ConnectionError {
     /// The engine closed the connection.
     #[error("the engine closed the connection")]
     Closed,
+    /// The engine switched to another protocol, although the request did not ask for it.
+    #[error("the engine responded with status {0}")]
+    UnexpectedStatus(StatusCode),
 }
 
 // === impl EngineConnection ===
@@ -71,7 +74,12 @@ impl EngineConnection {
             match response.as_mut().poll(context) {
                 Poll::Pending if is_closed => Poll::Ready(Err(ConnectionError::Closed)),
                 Poll::Pending => Poll::Pending,
-                Poll::Ready(response) => Poll::Ready(Ok(response?)),
+                Poll::Ready(response) => {
+                    let response = response?;
+                    let status = response.status();
+                    let is_final = !status.is_informational();
+                    Poll::Ready(if is_final { Ok(response) } else { Err(ConnectionError::UnexpectedStatus(status)) })
+                }
             }
         })
         .await

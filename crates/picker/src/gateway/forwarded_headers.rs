@@ -17,8 +17,11 @@ const HOP_BY_HOP_HEADERS: &[&str] = &[
     "upgrade",
 ];
 
-/// Removes hop-by-hop headers, and those of gateways and pickers.
+/// Removes hop-by-hop headers, and those of gateways and pickers. `transfer-encoding` overrides a `content-length` (RFC 9112 §6.3).
 pub(super) fn remove_unforwarded_headers(headers: &mut HeaderMap) {
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        headers.remove(header::CONTENT_LENGTH);
+    }
     let connection = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let connection_headers: Vec<String> =
         connection.flat_map(|list| list.split(',')).map(|name| name.trim().to_ascii_lowercase()).collect();
@@ -37,6 +40,20 @@ pub(super) fn remove_unforwarded_headers(headers: &mut HeaderMap) {
 mod tests {
     use super::*;
     use http::HeaderValue;
+
+    #[test]
+    fn length_of_a_chunked_message_is_removed() {
+        let headers = |names: &[HeaderName]| -> HeaderMap {
+            let value = |name: &HeaderName| if name == header::CONTENT_LENGTH { "3" } else { "chunked" };
+            names.iter().map(|name| (name.clone(), HeaderValue::from_static(value(name)))).collect()
+        };
+        let mut message = headers(&[header::CONTENT_LENGTH, header::TRANSFER_ENCODING]);
+        remove_unforwarded_headers(&mut message);
+        assert_eq!(message, HeaderMap::new());
+        let mut message = headers(&[header::CONTENT_LENGTH]);
+        remove_unforwarded_headers(&mut message);
+        assert_eq!(message, headers(&[header::CONTENT_LENGTH]));
+    }
 
     #[test]
     fn removes_hop_by_hop_and_internal_headers() {

@@ -215,11 +215,15 @@ impl Proxy {
     }
 }
 
-/// Checks `Host` (RFC 9112 §3.2). The gateway does not read it, but a proxy in front of it may, and choose another one of several.
-fn check_host(request: &Request<Incoming>) -> Result<(), OpenAiError> {
-    let count = request.headers().get_all(header::HOST).iter().count();
-    let is_required = request.version() == Version::HTTP_11;
-    if count > 1 || is_required && count == 0 { Err(OpenAiError::invalid_host()) } else { Ok(()) }
+/// Checks `Host` (RFC 9112 §3.2, RFC 9113 §8.3.1). The gateway does not read it, but a proxy in front of it may, and choose another
+/// one of several.
+fn check_host<B>(request: &Request<B>) -> Result<(), OpenAiError> {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let (host, is_required) = (hosts.next(), request.version() == Version::HTTP_11);
+    let authority = request.uri().authority().filter(|_| request.version() == Version::HTTP_2);
+    let differs = |host: &HeaderValue| authority.is_some_and(|authority| authority.as_str() != host);
+    let is_invalid = hosts.next().is_some() || host.map_or(is_required, differs);
+    if is_invalid { Err(OpenAiError::invalid_host()) } else { Ok(()) }
 }
 
 fn outcome(result: &Result<Response<EngineResponseBody>, EngineError>) -> RequestOutcome {
@@ -294,6 +298,26 @@ mod tests {
         policy::tests::policy_without_metrics,
         snapshot::{self, Pool},
     };
+
+    #[rstest]
+    #[case::one(Version::HTTP_11, "/", &["a"], true)]
+    #[case::none(Version::HTTP_11, "/", &[], false)]
+    #[case::two(Version::HTTP_11, "/", &["a", "a"], false)]
+    #[case::absolute_url(Version::HTTP_11, "http://b/", &["a"], true)]
+    #[case::old_version(Version::HTTP_10, "/", &[], true)]
+    #[case::authority(Version::HTTP_2, "http://a/", &[], true)]
+    #[case::same_authority(Version::HTTP_2, "http://a/", &["a"], true)]
+    #[case::other_authority(Version::HTTP_2, "http://a/", &["b"], false)]
+    fn request_names_one_host(
+        #[case] version: Version,
+        #[case] url: &str,
+        #[case] hosts: &[&str],
+        #[case] is_valid: bool,
+    ) {
+        let request =
+            hosts.iter().fold(Request::get(url).version(version), |request, host| request.header("host", *host));
+        assert_eq!(check_host(&request.body(()).unwrap()).is_ok(), is_valid);
+    }
 
     /// Size in bytes of the body and of the memory.
     const BODY_BYTES: usize = 32 * 1024;
