@@ -5,6 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
+use api::inference::ModelServer;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -12,6 +13,7 @@ use crate::{
     endpoint_health::EndpointHealth,
     engine_metrics::{EngineMetrics, parse_metrics},
     prefix_index::{PrefixCache, PrefixConfig, PrefixIndex},
+    served_models::ServedModels,
 };
 
 /// State of one endpoint, which is retained when its Pod object changes.
@@ -30,6 +32,10 @@ pub struct EndpointState {
     pub(crate) health: EndpointHealth,
     /// Cancelled when the Pod of the endpoint was deleted: no response of its engine will continue.
     pub(crate) pod_deleted: CancellationToken,
+    /// Models that the engine lists.
+    pub(crate) served_models: ServedModels,
+    /// Model server of the Pod, whose metrics are read.
+    model_server: Mutex<ModelServer>,
     /// Whether the endpoint is being scraped.
     is_scraped: AtomicBool,
     /// Prompts that the endpoint has presumably cached, by configuration of the pools that select it.
@@ -132,7 +138,17 @@ impl EndpointState {
 
     /// Records the metrics of a scrape, in the Prometheus text format.
     pub fn record_metrics_page(&self, page: &str, now: Instant) {
-        self.record_metrics(parse_metrics(page), now);
+        self.record_metrics(parse_metrics(page, self.model_server()), now);
+    }
+
+    /// Returns the model server of the Pod.
+    pub(crate) fn model_server(&self) -> ModelServer {
+        *self.model_server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the model server of the Pod.
+    pub(crate) fn set_model_server(&self, model_server: ModelServer) {
+        *self.model_server.lock().unwrap_or_else(PoisonError::into_inner) = model_server;
     }
 
     /// Records the metrics of a scrape.

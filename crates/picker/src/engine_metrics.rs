@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use api::inference::ModelServer;
+
 /// Metrics of one engine. Metrics that the engine does not expose are `None`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct EngineMetrics {
@@ -30,13 +32,19 @@ pub(crate) struct LoraAdapters {
     pub(crate) waiting: BTreeSet<String>,
 }
 
-/// Parses the metrics of vLLM, SGLang, TensorRT-LLM or Triton. For several engines in one process (`engine="0"`,
-/// `engine="1"`), returns the sums of their requests and the maximum of their KV cache usage.
-pub(crate) fn parse_metrics(text: &str) -> EngineMetrics {
+/// Parses the metrics of `model_server`; those of any model server if the page contains none of it. For several engines in one
+/// process (`engine="0"`, `engine="1"`), returns the sums of their requests and the maximum of their KV cache usage.
+pub(crate) fn parse_metrics(text: &str, model_server: ModelServer) -> EngineMetrics {
+    let metrics = parse_series(text, &[metric_prefix(model_server)]);
+    if metrics == EngineMetrics::default() { parse_series(text, &METRIC_PREFIXES) } else { metrics }
+}
+
+/// Parses the metrics whose names have one of `prefixes`.
+fn parse_series(text: &str, prefixes: &[&str]) -> EngineMetrics {
     let mut metrics = EngineMetrics::default();
     let mut newest_timestamp = f64::NEG_INFINITY;
     for line in text.lines() {
-        let Some((name, labels, value)) = parse_sample(line) else { continue };
+        let Some((name, labels, value)) = parse_sample(line, prefixes) else { continue };
         match name {
             "vllm:num_requests_waiting" | "sglang:num_queue_reqs" | "trtllm_num_requests_waiting" => {
                 add_to_sum(&mut metrics.waiting, value);
@@ -75,9 +83,20 @@ pub(crate) fn parse_metrics(text: &str) -> EngineMetrics {
 /// Prefixes of the parsed metric names.
 const METRIC_PREFIXES: [&str; 4] = ["vllm:", "sglang:", "trtllm_", "nv_trt_llm_"];
 
+/// Returns the prefix of the metrics of a model server.
+fn metric_prefix(model_server: ModelServer) -> &'static str {
+    let [vllm, sglang, trtllm, triton] = METRIC_PREFIXES;
+    match model_server {
+        ModelServer::Vllm => vllm,
+        ModelServer::Sglang => sglang,
+        ModelServer::Trtllm => trtllm,
+        ModelServer::Triton => triton,
+    }
+}
+
 /// Returns the name, the labels (without braces) and the value of one line.
-fn parse_sample(line: &str) -> Option<(&str, &str, f64)> {
-    if !METRIC_PREFIXES.iter().any(|prefix| line.starts_with(prefix)) {
+fn parse_sample<'a>(line: &'a str, prefixes: &[&str]) -> Option<(&'a str, &'a str, f64)> {
+    if !prefixes.iter().any(|prefix| line.starts_with(prefix)) {
         return None;
     }
     let (name, labels, rest) = match line.split_once('{') {
@@ -126,6 +145,8 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
+    const VLLM: ModelServer = ModelServer::Vllm;
+
     fn names(names: &[&str]) -> BTreeSet<String> {
         names.iter().map(|name| (*name).to_owned()).collect()
     }
@@ -133,7 +154,7 @@ mod tests {
     // spec: GW-26
     #[test]
     fn parses_vllm_metrics() {
-        let metrics = parse_metrics(include_str!("../../engine/tests/data/metrics-loaded.txt"));
+        let metrics = parse_metrics(include_str!("../../engine/tests/data/metrics-loaded.txt"), VLLM);
         assert_eq!((metrics.waiting, metrics.running), (Some(16.0), Some(8.0)));
         assert!((metrics.kv_cache_usage.unwrap() - 0.046_920_821).abs() < 1e-6);
         // According to the newest of three series, no adapter is loaded.
@@ -160,7 +181,21 @@ mod tests {
     )]
     // spec: GW-26
     fn parses_metrics(#[case] text: &str, #[case] expect: EngineMetrics) {
-        assert_eq!(parse_metrics(text), expect);
+        assert_eq!(parse_metrics(text, VLLM), expect);
+    }
+
+    /// A proxy may add the metrics of other processes to the page of an engine.
+    // spec: GW-26
+    #[rstest]
+    #[case(ModelServer::Vllm, 1.0)]
+    #[case(ModelServer::Sglang, 2.0)]
+    #[case(ModelServer::Trtllm, 3.0)]
+    #[case(ModelServer::Triton, 4.0)]
+    fn metrics_of_other_model_servers_are_ignored(#[case] model_server: ModelServer, #[case] waiting: f64) {
+        let page = "vllm:num_requests_waiting 1\nsglang:num_queue_reqs 2\ntrtllm_num_requests_waiting 3\n\
+            nv_trt_llm_request_metrics{request_type=\"waiting\"} 4";
+        assert_eq!(parse_metrics(page, model_server).waiting, Some(waiting));
+        assert_eq!(parse_metrics("sglang:num_queue_reqs 5", model_server).waiting, Some(5.0), "none of its metrics");
     }
 
     #[rstest]
@@ -173,7 +208,7 @@ mod tests {
              vllm:engine_sleep_state{{engine=\"0\",model_name=\"tiny\",sleep_state=\"weights_offloaded\"}} {offloaded}.0\n\
              vllm:engine_sleep_state{{engine=\"0\",model_name=\"tiny\",sleep_state=\"discard_all\"}} {discarded}.0\n"
         );
-        assert_eq!(parse_metrics(&text).is_asleep, expect);
+        assert_eq!(parse_metrics(&text, VLLM).is_asleep, expect);
     }
 
     #[test]
@@ -181,6 +216,6 @@ mod tests {
         let text = "vllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"a,b\",waiting_lora_adapters=\"c\"} 20.5\n\
             vllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"z\",waiting_lora_adapters=\"\"} 3.5";
         let expect = LoraAdapters { slots: 2, running: names(&["a", "b"]), waiting: names(&["c"]) };
-        assert_eq!(parse_metrics(text).lora_adapters, Some(expect));
+        assert_eq!(parse_metrics(text, VLLM).lora_adapters, Some(expect));
     }
 }

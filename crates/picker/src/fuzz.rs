@@ -1,6 +1,7 @@
 //! Properties of the functions that process bytes of clients and engines. Each function panics if its property does not hold.
 //! `fuzz/` contains a target of `cargo fuzz` for each, and the corpora, which also run as ordinary tests.
 
+use api::inference::ModelServer;
 use bytes::Bytes;
 use prost::Message as _;
 use serde_json::Value;
@@ -76,7 +77,7 @@ pub fn process_ext_proc_messages(messages: &[u8]) {
 
 /// Parses a page of metrics: values are finite.
 pub fn parse_metrics_page(page: &[u8]) {
-    let metrics = parse_metrics(&String::from_utf8_lossy(page));
+    let metrics = parse_metrics(&String::from_utf8_lossy(page), ModelServer::Vllm);
     let values = [metrics.waiting, metrics.running, metrics.kv_cache_usage];
     assert!(values.into_iter().flatten().all(|value| value >= 0.0), "{metrics:?}");
     assert!(metrics.kv_cache_usage.is_none_or(|usage| usage <= 1.0), "{metrics:?}");

@@ -14,8 +14,11 @@ use std::{
     sync::Arc,
 };
 
-use api::inference::{BackendPool, ImplicitUseCases, LLMUseCase, LLMUseCaseSet, PoolRef, UseCase as ApiUseCase};
+use api::inference::{
+    BackendPool, ImplicitUseCases, LLMUseCase, LLMUseCaseSet, ModelServer, PoolRef, UseCase as ApiUseCase,
+};
 use cluster::{Condition, Kind, NamespacedName, metadata_field};
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::{
@@ -141,26 +144,35 @@ fn pool_definitions(objects: &WatchedObjects, configs: &mut ParsedConfigs) -> BT
 
 fn backend_pool(object: &Value) -> Option<PoolDefinition> {
     let BackendPool { spec, .. } = parse_object(object)?;
-    let ports = spec.target_ports.iter().copied().collect();
-    let allows_implicit_use_cases = spec.implicit_use_cases == Some(ImplicitUseCases::Allow);
-    Some(new_definition(object, spec.selector, ports, allows_implicit_use_cases))
+    let selector = PoolSelector {
+        namespace: metadata_field(object, "namespace").to_owned(),
+        labels: spec.selector,
+        ports: spec.target_ports.iter().copied().collect(),
+        model_server: spec.model_server.unwrap_or_default(),
+    };
+    Some(new_definition(object, selector, spec.implicit_use_cases == Some(ImplicitUseCases::Allow)))
 }
 
-/// Clients of an InferencePool may use any model, unless `settings`, the BackendPool of the same name, denies it.
+/// Clients of an InferencePool may use any model, unless `settings`, the BackendPool of the same name, denies it. That pool also
+/// states the model server.
 fn inference_pool(object: &Value, settings: Option<&Value>) -> PoolDefinition {
     let allows_implicit_use_cases = settings.is_none_or(|settings| settings["spec"]["implicitUseCases"] == "Allow");
     let spec = &object["spec"];
-    new_definition(object, inference_pool::selector(spec), inference_pool::ports(spec), allows_implicit_use_cases)
+    let model_server = settings
+        .and_then(|settings| ModelServer::deserialize(&settings["spec"]["modelServer"]).ok())
+        .unwrap_or_default();
+    let selector = PoolSelector {
+        namespace: metadata_field(object, "namespace").to_owned(),
+        labels: inference_pool::selector(spec),
+        ports: inference_pool::ports(spec),
+        model_server,
+    };
+    new_definition(object, selector, allows_implicit_use_cases)
 }
 
-fn new_definition(
-    object: &Value,
-    labels: BTreeMap<String, String>,
-    ports: BTreeSet<u16>,
-    allows_implicit_use_cases: bool,
-) -> PoolDefinition {
+fn new_definition(object: &Value, selector: PoolSelector, allows_implicit_use_cases: bool) -> PoolDefinition {
     PoolDefinition {
-        selector: PoolSelector { namespace: metadata_field(object, "namespace").to_owned(), labels, ports },
+        selector,
         allows_implicit_use_cases,
         creation_timestamp: metadata_field(object, "creationTimestamp").to_owned(),
         policy: None,
@@ -215,15 +227,14 @@ fn activate_use_cases(pools: &mut BTreeMap<NamespacedName, Pool>, source: &UseCa
                 activation.conflicting_use_cases.insert(conflict);
             } else {
                 activation.active_pools.entry(use_case.model_name.clone()).or_default().insert(key.clone());
-                pool.use_cases
-                    .insert(use_case.model_name.clone(), active_use_case(use_case, &source.creation_timestamp));
+                pool.use_cases.insert(use_case.model_name.clone(), active_use_case(use_case, source));
             }
         }
     }
     activation
 }
 
-fn active_use_case(use_case: &ApiUseCase, creation_timestamp: &str) -> UseCase {
+fn active_use_case(use_case: &ApiUseCase, source: &UseCaseSource) -> UseCase {
     let target = |target: &api::inference::TargetModel| TargetModel {
         model: target.target_model_name.clone(),
         weight: target.weight.unwrap_or(1),
@@ -232,7 +243,8 @@ fn active_use_case(use_case: &ApiUseCase, creation_timestamp: &str) -> UseCase {
         model_name: use_case.model_name.clone(),
         critical: use_case.objective.is_some(),
         targets: use_case.target_models.iter().map(target).collect(),
-        creation_timestamp: creation_timestamp.to_owned(),
+        creation_timestamp: source.creation_timestamp.clone(),
+        declared_by: format!("{} {}", source.kind.kind, source.key),
     }
 }
 

@@ -11,7 +11,7 @@
 //! 1. Bodies: `json_scanner` finds the fields of an object; `control_fields` names those that clients must not set; `request`
 //!    finds `model`, `stream`, `max_tokens` and the prompt in a request body; `model_rewrite` changes only the bytes of a
 //!    `model` value.
-//! 2. Decision: `endpoint`, `endpoint_state`, `endpoint_health` and `engine_metrics` are its state, `prefix_index`, `endpoint_facts`, `candidate`, `endpoint_subset` and `scheduling_request`
+//! 2. Decision: `endpoint`, `endpoint_state`, `endpoint_health`, `engine_metrics` and `served_models` are its state, `prefix_index`, `endpoint_facts`, `candidate`, `endpoint_subset` and `scheduling_request`
 //!    its input; `filter`, `score`, `profile` and `policy` select endpoints, and `config` builds a policy;
 //!    `control_headers` passes the selection to engines.
 //! 3. Pools: `kinds`, `use_case`, `pool_scheduling` and `snapshot`; `index` builds pools and status conditions from the watched
@@ -62,6 +62,7 @@ mod scheduler;
 mod scheduling_request;
 mod score;
 mod scrape;
+mod served_models;
 mod serving_certificate;
 mod snapshot;
 mod use_case;

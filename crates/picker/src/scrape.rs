@@ -1,8 +1,9 @@
-//! Scrapes the metrics of every endpoint: frequently while it is busy, rarely while it is idle. The task of an endpoint that
-//! panics is restarted.
+//! Scrapes the metrics of every endpoint: frequently while it is busy, rarely while it is idle. Reads the list of its models too.
+//! The task of an endpoint that panics is restarted.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
+use api::inference::ModelServer;
 use apimachinery::catch_panic;
 use bytes::Bytes;
 use http::{Request, Uri};
@@ -18,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     endpoint_state::EndpointState,
     engine_metrics::{EngineMetrics, parse_metrics},
+    served_models::parse_model_list,
 };
 
 /// Interval between scrapes of a busy engine.
@@ -39,8 +41,8 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// differs from one that is too busy to respond.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(750);
 
-/// Maximum size of a metrics response in bytes.
-const MAX_METRICS_BYTES: usize = 4 * 1024 * 1024;
+/// Maximum size of a response in bytes.
+const MAX_RESPONSE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Scrapes metrics over pooled connections.
 pub(crate) struct Scraper {
@@ -55,6 +57,25 @@ enum ScrapeResult {
     NotConnected,
     /// The scrape timed out or did not return metrics: the engine may be too busy to respond.
     Failed,
+}
+
+/// Why a request to an engine returned nothing.
+enum GetError {
+    /// No connection was established.
+    NotConnected,
+    /// The engine did not respond, or with an error.
+    Failed,
+}
+
+// === impl ScrapeResult ===
+
+impl From<GetError> for ScrapeResult {
+    fn from(error: GetError) -> Self {
+        match error {
+            GetError::NotConnected => Self::NotConnected,
+            GetError::Failed => Self::Failed,
+        }
+    }
 }
 
 // === impl Scraper ===
@@ -75,10 +96,20 @@ impl Scraper {
     /// Scrapes `address` and records the results, until nothing else refers to `state`. Failures of the task are outages of
     /// `supervisor`.
     pub(crate) fn start(&self, address: SocketAddr, state: &Arc<EndpointState>, supervisor: &Supervisor) {
-        let client = self.client.clone();
+        let (client, weak_state) = (self.client.clone(), Arc::downgrade(state));
         let scrape = move || {
-            let client = client.clone();
-            async move { timeout(TIMEOUT, scrape(&client, address)).await.unwrap_or(ScrapeResult::Failed) }
+            let (client, state) = (client.clone(), weak_state.clone());
+            async move {
+                // Without a state, the result has no effect.
+                let Some(state) = state.upgrade() else { return ScrapeResult::Failed };
+                let result = timeout(TIMEOUT, scrape(&client, address, state.model_server())).await;
+                let (result, now) = (result.unwrap_or(ScrapeResult::Failed), Instant::now());
+                if matches!(result, ScrapeResult::Metrics(_)) && state.served_models.is_due(now) {
+                    let models = timeout(TIMEOUT, list_models(&client, address)).await;
+                    state.served_models.record(models.ok().flatten(), now);
+                }
+                result
+            }
         };
         tokio::spawn(supervise(scrape, address, state, supervisor));
     }
@@ -141,32 +172,47 @@ fn is_busy(metrics: &EngineMetrics) -> bool {
     metrics.running.unwrap_or(0.0) + metrics.waiting.unwrap_or(0.0) > 0.0
 }
 
-async fn scrape(client: &Client<HttpConnector, Empty<Bytes>>, address: SocketAddr) -> ScrapeResult {
-    let uri = Uri::builder().scheme("http").authority(address.to_string()).path_and_query("/metrics").build();
-    let Ok(request) = Request::get(uri.unwrap_or_default()).body(Empty::new()) else { return ScrapeResult::Failed };
-    let response = match client.request(request).await {
-        Ok(response) if response.status().is_success() => response,
-        Ok(response) => {
-            tracing::debug!(%address, status = %response.status(), "failed to scrape metrics");
-            return ScrapeResult::Failed;
-        }
-        Err(error) => {
-            tracing::debug!(%address, %error, "failed to scrape metrics");
-            return if error.is_connect() { ScrapeResult::NotConnected } else { ScrapeResult::Failed };
-        }
+async fn scrape(
+    client: &Client<HttpConnector, Empty<Bytes>>,
+    address: SocketAddr,
+    model_server: ModelServer,
+) -> ScrapeResult {
+    let text = match get(client, address, "/metrics").await {
+        Ok(text) => text,
+        Err(error) => return error.into(),
     };
-    let Ok(body) = Limited::new(response.into_body(), MAX_METRICS_BYTES).collect().await else {
-        return ScrapeResult::Failed;
-    };
-    let text = body.to_bytes();
     // A defect of the parser must not end the scrapes of this engine.
-    match catch_panic(|| parse_metrics(&String::from_utf8_lossy(&text))) {
+    match catch_panic(|| parse_metrics(&String::from_utf8_lossy(&text), model_server)) {
         Ok(metrics) => ScrapeResult::Metrics(metrics),
         Err(panic) => {
             tracing::error!(%address, %panic, "failed to parse metrics");
             ScrapeResult::Failed
         }
     }
+}
+
+/// Returns the models that the engine lists, `None` if it returns no list.
+async fn list_models(client: &Client<HttpConnector, Empty<Bytes>>, address: SocketAddr) -> Option<BTreeSet<String>> {
+    parse_model_list(&get(client, address, "/v1/models").await.ok()?)
+}
+
+/// Returns the body of a successful response.
+async fn get(client: &Client<HttpConnector, Empty<Bytes>>, address: SocketAddr, path: &str) -> Result<Bytes, GetError> {
+    let uri = Uri::builder().scheme("http").authority(address.to_string()).path_and_query(path).build();
+    let request = Request::get(uri.unwrap_or_default()).body(Empty::new()).map_err(|_| GetError::Failed)?;
+    let response = match client.request(request).await {
+        Ok(response) if response.status().is_success() => response,
+        Ok(response) => {
+            tracing::debug!(%address, path, status = %response.status(), "request to an engine failed");
+            return Err(GetError::Failed);
+        }
+        Err(error) => {
+            tracing::debug!(%address, path, %error, "request to an engine failed");
+            return Err(if error.is_connect() { GetError::NotConnected } else { GetError::Failed });
+        }
+    };
+    let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect().await.map_err(|_| GetError::Failed)?;
+    Ok(body.to_bytes())
 }
 
 #[cfg(test)]

@@ -32,8 +32,8 @@ pub struct Pool {
 pub struct Snapshot {
     /// Pools by namespace and name.
     pub pools: BTreeMap<Arc<NamespacedName>, Arc<Pool>>,
-    /// Pool that serves a model name: the pool of the oldest use case.
-    pub by_model: Arc<BTreeMap<String, NamespacedName>>,
+    /// Pools that serve a model name for requests that address no pool: those of the oldest object that declares it.
+    pub by_model: Arc<BTreeMap<String, Vec<NamespacedName>>>,
     /// Pool that serves models without a use case.
     implicit_pool: Option<NamespacedName>,
 }
@@ -93,6 +93,16 @@ impl Pool {
         self.serving_endpoints().next().is_some()
     }
 
+    /// Returns the number of endpoints that may serve `model`: their engines list it, or what they serve is unknown.
+    pub(crate) fn endpoints_serving(&self, model: &str) -> usize {
+        self.serving_endpoints().filter(|endpoint| endpoint.state.served_models.may_contain(model)).count()
+    }
+
+    /// Returns whether an endpoint may serve `model`.
+    pub(crate) fn may_serve(&self, model: &str) -> bool {
+        self.serving_endpoints().any(|endpoint| endpoint.state.served_models.may_contain(model))
+    }
+
     /// Returns whether requests may name `model` as their target: any one if the pool serves models without a use case,
     /// otherwise only targets of use cases.
     fn has_target(&self, model: &str) -> bool {
@@ -106,7 +116,8 @@ impl Snapshot {
     /// Returns the snapshot of `pools`.
     pub(crate) fn new(pools: Vec<Arc<Pool>>) -> Self {
         let by_model = pools_by_model(pools.iter().map(Arc::as_ref));
-        let by_model = by_model.into_iter().map(|(model, key)| (model.to_owned(), key.clone())).collect();
+        let owned = |keys: Vec<&NamespacedName>| keys.into_iter().cloned().collect();
+        let by_model = by_model.into_iter().map(|(model, keys)| (model.to_owned(), owned(keys))).collect();
         let pools: BTreeMap<_, _> = pools.into_iter().map(|pool| (Arc::new(pool.key.clone()), pool)).collect();
         Self { by_model: Arc::new(by_model), implicit_pool: implicit_pool(&pools), pools }
     }
@@ -124,14 +135,20 @@ impl Snapshot {
         Self { by_model: Arc::clone(&self.by_model), implicit_pool, pools: all }
     }
 
-    /// Returns the pool that serves `model`, and its use case if one is declared; searches only `pool` if one is given.
-    pub fn find(&self, pool: Option<&NamespacedName>, model: &str) -> Option<(&Arc<Pool>, Option<&UseCase>)> {
-        let declaring_pool = pool.or_else(|| self.by_model.get(model)).and_then(|key| self.pools.get(key));
-        if let Some((pool, use_case)) = declaring_pool.and_then(|pool| Some((pool, pool.use_cases.get(model)?))) {
-            return Some((pool, Some(use_case)));
-        }
-        let pool = self.pools.get(pool.or(self.implicit_pool.as_ref())?)?;
-        pool.allows_implicit_use_cases.then_some((pool, None))
+    /// Returns the pools that declare `model`, with its use case; searches only `pool` if one is given.
+    pub fn declaring_pools<'a: 'b, 'b>(
+        &'a self,
+        pool: Option<&'b NamespacedName>,
+        model: &'b str,
+    ) -> impl Iterator<Item = (&'a Arc<Pool>, &'a UseCase)> + use<'a, 'b> {
+        let keys = pool.map_or_else(|| self.by_model.get(model).map_or(&[][..], Vec::as_slice), std::slice::from_ref);
+        let pools = keys.iter().filter_map(|key| self.pools.get(key));
+        pools.filter_map(move |pool| Some((pool, pool.use_cases.get(model)?)))
+    }
+
+    /// Returns the pool that serves models without a use case; only `pool` if one is given.
+    pub fn implicit_pool(&self, pool: Option<&NamespacedName>) -> Option<&Arc<Pool>> {
+        self.pools.get(pool.or(self.implicit_pool.as_ref())?).filter(|pool| pool.allows_implicit_use_cases)
     }
 
     /// Returns the pool with this name, if requests may name `target` as their target.
@@ -140,17 +157,22 @@ impl Snapshot {
     }
 }
 
-/// Returns the pool of the oldest use case of each model name, which serves the requests that address no pool. Namespace and name
-/// break ties, so that all replicas agree.
-pub(crate) fn pools_by_model<'a>(pools: impl Iterator<Item = &'a Pool>) -> BTreeMap<&'a str, &'a NamespacedName> {
-    let mut oldest: BTreeMap<&str, (&str, &NamespacedName)> = BTreeMap::new();
+/// Returns the pools of the oldest object that declares each model name, which serve the requests that address no pool. The
+/// namespace and name of their first pool break ties, so that all replicas agree.
+pub(crate) fn pools_by_model<'a>(pools: impl Iterator<Item = &'a Pool>) -> BTreeMap<&'a str, Vec<&'a NamespacedName>> {
+    let mut declarations: BTreeMap<&str, Vec<(&UseCase, &NamespacedName)>> = BTreeMap::new();
     for pool in pools {
         for (model, use_case) in &pool.use_cases {
-            let candidate = (use_case.creation_timestamp.as_str(), &pool.key);
-            oldest.entry(model).and_modify(|oldest| *oldest = candidate.min(*oldest)).or_insert(candidate);
+            declarations.entry(model).or_default().push((use_case, &pool.key));
         }
     }
-    oldest.into_iter().map(|(model, (_, key))| (model, key)).collect()
+    let oldest = |mut declarations: Vec<(&'a UseCase, &'a NamespacedName)>| {
+        declarations.sort_by_key(|(use_case, key)| (&use_case.creation_timestamp, *key));
+        let object = declarations.first().map(|(use_case, _)| (&use_case.creation_timestamp, &use_case.declared_by));
+        let is_oldest = |use_case: &UseCase| Some((&use_case.creation_timestamp, &use_case.declared_by)) == object;
+        declarations.iter().filter(|(use_case, _)| is_oldest(use_case)).map(|(_, key)| *key).collect()
+    };
+    declarations.into_iter().map(|(model, declarations)| (model, oldest(declarations))).collect()
 }
 
 /// Returns the pool for models without a use case. The models of such pools are unknown: the first choice is a pool with ready
@@ -191,7 +213,7 @@ pub(crate) mod tests {
         let routing = Snapshot::new(pools.map(Arc::new).into());
         let serving_pool = |pool: Option<&str>, model: &str| {
             let key = pool.map(|name| NamespacedName { namespace: "ns".to_owned(), name: name.to_owned() });
-            routing.find(key.as_ref(), model).map(|(pool, _)| pool.key.name.clone())
+            routing.declaring_pools(key.as_ref(), model).next().map(|(pool, _)| pool.key.name.clone())
         };
         assert_eq!(serving_pool(None, "m").as_deref(), Some("b"));
         assert_eq!(serving_pool(Some("a"), "m").as_deref(), Some("a"));
@@ -221,9 +243,8 @@ pub(crate) mod tests {
         let pools = [pool_of("a", "1", &["m"]), implicit("b", "2"), implicit("c", "3")];
         let routing = Snapshot::new(pools.map(Arc::new).into());
         let serving_pool = |routing: &Snapshot| {
-            let (pool, use_case) = routing.find(None, "free").unwrap();
-            assert_eq!(use_case, None);
-            pool.key.name.clone()
+            assert_eq!(routing.declaring_pools(None, "free").count(), 0);
+            routing.implicit_pool(None).unwrap().key.name.clone()
         };
         assert_eq!(serving_pool(&routing), "b");
         let ready = implicit("c", "3").with_endpoints(vec![Arc::new(endpoint(1))], 1);

@@ -1,6 +1,7 @@
 //! Use cases: model names of clients and the engine models that serve them.
 
 use fastrand::Rng;
+use smallvec::SmallVec;
 
 /// A model name that a pool serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub struct UseCase {
     pub targets: Vec<TargetModel>,
     /// Creation timestamp (RFC 3339) of the object that declares the use case.
     pub creation_timestamp: String,
+    /// Kind, namespace and name of this object.
+    pub declared_by: String,
 }
 
 /// Target model of an engine with its weight.
@@ -34,6 +37,7 @@ impl UseCase {
             critical: false,
             targets: Vec::new(),
             creation_timestamp: String::new(),
+            declared_by: String::new(),
         }
     }
 
@@ -45,14 +49,21 @@ impl UseCase {
         }
     }
 
-    /// Selects the target model of one request at random, with probabilities proportional to the weights.
-    pub fn draw_target(&self, rng: &mut Rng) -> &str {
-        let total: u64 = self.targets.iter().map(|target| u64::from(target.weight)).sum();
+    /// Selects the target model of one request at random, with probabilities proportional to the weights, among the targets that
+    /// are served. If none of those with a weight is, among all.
+    pub fn draw_target(&self, rng: &mut Rng, is_served: impl Fn(&str) -> bool) -> &str {
+        let weighted = || self.targets.iter().filter(|target| target.weight > 0);
+        let served: SmallVec<[&TargetModel; 8]> = match weighted().nth(1) {
+            Some(_) => weighted().filter(|target| is_served(&target.model)).collect(),
+            None => SmallVec::new(),
+        };
+        let candidates = if served.is_empty() { weighted().collect() } else { served };
+        let total: u64 = candidates.iter().map(|target| u64::from(target.weight)).sum();
         if total == 0 {
             return &self.model_name;
         }
         let mut remaining = rng.u64(..total);
-        for target in &self.targets {
+        for target in candidates {
             match remaining.checked_sub(u64::from(target.weight)) {
                 Some(rest) => remaining = rest,
                 None => return &target.model,
@@ -78,11 +89,24 @@ mod tests {
     fn targets_are_drawn_by_weight() {
         let use_case = use_case(&[("a", 20), ("never", 0), ("b", 80)]);
         let mut rng = Rng::with_seed(7);
-        let drawn: Vec<&str> = (0..10_000).map(|_| use_case.draw_target(&mut rng)).collect();
+        let drawn: Vec<&str> = (0..10_000).map(|_| use_case.draw_target(&mut rng, |_| true)).collect();
         let count = |model| drawn.iter().filter(|drawn| **drawn == model).count();
         assert_eq!(count("never"), 0);
         assert!((1_850..2_150).contains(&count("a")), "{}", count("a"));
         assert_eq!(count("a") + count("b"), 10_000);
+    }
+
+    // spec: GW-41
+    #[test]
+    fn targets_that_are_not_served_are_not_drawn() {
+        let (use_case, mut rng) = (use_case(&[("a", 20), ("b", 80), ("c", 100), ("d", 0)]), Rng::with_seed(7));
+        let mut count = |served: &[&str], model: &str| {
+            let drawn = (0..10_000).map(|_| use_case.draw_target(&mut rng, |target| served.contains(&target)));
+            drawn.filter(|drawn| *drawn == model).count()
+        };
+        assert_eq!((count(&["b"], "b"), count(&["d", "a"], "a")), (10_000, 10_000));
+        assert!((1_850..2_150).contains(&count(&["a", "b"], "a")));
+        assert!((4_850..5_150).contains(&count(&["d", "x"], "c")), "none is served");
     }
 
     #[test]
@@ -90,7 +114,7 @@ mod tests {
         let use_case = use_case(&[("a", 1), ("b", 1)]);
         let draw = |seed| {
             let mut rng = Rng::with_seed(seed);
-            (0..32).map(|_| use_case.draw_target(&mut rng).to_owned()).collect::<Vec<_>>()
+            (0..32).map(|_| use_case.draw_target(&mut rng, |_| true).to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(draw(1), draw(1));
         assert_ne!(draw(1), draw(2));
@@ -105,9 +129,9 @@ mod tests {
         for seed in 0..100 {
             let mut rng = Rng::with_seed(seed);
             let unused = rng.clone();
-            assert_eq!(without_targets.draw_target(&mut rng), "chat");
+            assert_eq!(without_targets.draw_target(&mut rng, |_| true), "chat");
             assert_eq!(rng, unused, "nothing is drawn");
-            assert_eq!(finished.draw_target(&mut rng), "chat");
+            assert_eq!(finished.draw_target(&mut rng, |_| true), "chat");
         }
     }
 }

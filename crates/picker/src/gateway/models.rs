@@ -49,9 +49,10 @@ fn visible_models<'a>(
     let pools = snapshot.pools.values().filter(|candidate| pool.is_none_or(|key| candidate.key == *key));
     for candidate in pools.filter(|candidate| candidate.is_serving()) {
         for (model, use_case) in candidate.use_cases.iter().filter(|(model, _)| access.allows(model)) {
-            // The pool of the oldest use case serves the model, whether it is ready or not.
-            if pool.is_some() || snapshot.by_model.get(model) == Some(&candidate.key) {
-                models.insert(model.as_str(), (&candidate.key, use_case.creation_timestamp.as_str()));
+            // The pools of the oldest use case serve the model, whether they are ready or not.
+            if pool.is_some() || snapshot.by_model.get(model).is_some_and(|keys| keys.contains(&candidate.key)) {
+                let model = models.entry(model.as_str());
+                model.or_insert((&candidate.key, use_case.creation_timestamp.as_str()));
             }
         }
     }

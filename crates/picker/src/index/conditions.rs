@@ -30,11 +30,11 @@ pub(super) struct Activation {
     pub(super) zero_weight_use_cases: BTreeSet<String>,
 }
 
-/// Returns the conditions of an LLMUseCaseSet or LLMUseCase. `by_model` contains the pool that serves the requests for a model name
+/// Returns the conditions of an LLMUseCaseSet or LLMUseCase. `by_model` contains the pools that serve the requests for a model name
 /// that address no pool.
 pub(super) fn use_case_conditions(
     activation: &Activation,
-    by_model: &BTreeMap<&str, &NamespacedName>,
+    by_model: &BTreeMap<&str, Vec<&NamespacedName>>,
 ) -> Vec<Condition> {
     let shared = model_name_shared_condition(activation, by_model);
     [accepted_condition(activation), resolved_refs_condition(activation)].into_iter().chain(shared).collect()
@@ -43,10 +43,10 @@ pub(super) fn use_case_conditions(
 /// Returns a condition with the paths of active use cases whose model names an older use case of another pool declares.
 fn model_name_shared_condition(
     activation: &Activation,
-    by_model: &BTreeMap<&str, &NamespacedName>,
+    by_model: &BTreeMap<&str, Vec<&NamespacedName>>,
 ) -> Option<Condition> {
     let path = |(model, pools): (&String, &BTreeSet<NamespacedName>)| {
-        let serving = by_model.get(model.as_str()).filter(|serving| !pools.contains(**serving))?;
+        let serving = by_model.get(model.as_str())?.first().filter(|serving| !pools.contains(**serving))?;
         let paths: Vec<String> =
             pools.iter().map(|NamespacedName { namespace, name }| format!("`/{namespace}/{name}/v1`")).collect();
         Some(format!(

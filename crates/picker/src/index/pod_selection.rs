@@ -6,13 +6,14 @@ use std::{
     sync::Arc,
 };
 
+use api::inference::ModelServer;
 use cluster::{NamespacedName, metadata_field};
 use serde_json::Value;
 
 use super::pool_states::PoolStates;
 use crate::{
     endpoint::Endpoint,
-    pod::{is_active, prompt_token_range, ready_address},
+    pod::{is_active, model_server, prompt_token_range, ready_address},
 };
 
 /// Labels that select Pods. As for a Service, an empty selector selects nothing.
@@ -27,6 +28,8 @@ pub(super) struct PoolSelector {
     pub(super) labels: Selector,
     /// Ports: each is an endpoint.
     pub(super) ports: BTreeSet<u16>,
+    /// Model server of Pods without a label that states one.
+    pub(super) model_server: ModelServer,
 }
 
 /// Which Pods each pool selects. Pools are identified by their position.
@@ -96,7 +99,7 @@ impl PodSelection {
         }
         for (position, pod) in selecting.iter().flat_map(|position| pod.map(|pod| (*position, pod))) {
             let Some(pool) = self.pools.get_mut(position) else { continue };
-            let endpoints = endpoints_of(pod, &pool.selector.ports, states);
+            let endpoints = endpoints_of(pod, &pool.selector, states);
             if !pool.pods.get(&key.name).is_some_and(|old| old.is_same(&endpoints)) {
                 pool.pods.insert(key.name.clone(), endpoints);
                 changed.insert(position);
@@ -144,19 +147,25 @@ impl Endpoints {
     }
 }
 
-fn endpoints_of(pod: &Value, ports: &BTreeSet<u16>, states: &impl PoolStates) -> Endpoints {
+fn endpoints_of(
+    pod: &Value,
+    PoolSelector { ports, model_server: default_server, .. }: &PoolSelector,
+    states: &impl PoolStates,
+) -> Endpoints {
     let mut endpoints = Endpoints { ready: Vec::new(), count: ports.len() };
     let Some(ip) = ready_address(pod) else { return endpoints };
     let (labels, uid) = (labels(pod), metadata_field(pod, "uid"));
     endpoints.ready.extend(ports.iter().map(|port| {
         let address = SocketAddr::new(ip, *port);
+        let state = states.endpoint(address, uid);
+        state.set_model_server(model_server(pod).unwrap_or(*default_server));
         Arc::new(Endpoint {
             address,
             pod: metadata_field(pod, "name").to_owned(),
             uid: uid.to_owned(),
             labels: labels.clone(),
             prompt_tokens: prompt_token_range(pod),
-            state: states.endpoint(address, uid),
+            state,
         })
     }));
     endpoints
@@ -211,6 +220,7 @@ mod tests {
             namespace: namespace.to_owned(),
             labels: serde_json::from_value(labels.clone()).unwrap(),
             ports: [8000, 8001].into(),
+            model_server: ModelServer::default(),
         };
         ["n", "m"]
             .iter()

@@ -39,6 +39,36 @@ fn every_port_of_every_pod_is_an_endpoint() {
     assert_eq!(pool.ready_endpoints[1].address.to_string(), "10.0.0.1:8001");
 }
 
+/// Columns: model server of the pool, labels of the Pod.
+// spec: GW-26
+#[rstest]
+#[case::default(json!(null), json!({}), ModelServer::Vllm)]
+#[case::pool(json!("sglang"), json!({}), ModelServer::Sglang)]
+#[case::label(json!("sglang"), json!({"llm-d.ai/engine-type": "triton-tensorrt-llm"}), ModelServer::Triton)]
+#[case::old_label(json!(null), json!({"inference.networking.k8s.io/engine-type": "trtllm-serve"}), ModelServer::Trtllm)]
+#[case::unknown_label(json!("sglang"), json!({"llm-d.ai/engine-type": "x"}), ModelServer::Sglang)]
+fn label_of_a_pod_overrides_the_model_server_of_its_pool(
+    #[case] model_server: Value,
+    #[case] labels: Value,
+    #[case] expect: ModelServer,
+    #[values(false, true)] is_inference_pool: bool,
+) {
+    let (mut settings, mut worker) = ((*pool("p", &[8000])).clone(), (*pod("a", "10.0.0.1", true)).clone());
+    settings["spec"]["modelServer"] = model_server;
+    worker["metadata"]["labels"].as_object_mut().unwrap().extend(labels.as_object().unwrap().clone());
+    let mut objects = WatchedObjects { pods: vec![Arc::new(worker)], ..WatchedObjects::default() };
+    if is_inference_pool {
+        let mut inference_pool = settings.clone();
+        inference_pool["spec"] =
+            json!({"selector": {"matchLabels": {"app": "llama"}}, "targetPorts": [{"number": 8000}]});
+        objects.inference_pools = vec![Arc::new(inference_pool)];
+        objects.pool_settings = vec![Arc::new(settings)];
+    } else {
+        objects.backend_pools = vec![Arc::new(settings)];
+    }
+    assert_eq!(index(&objects).pools[0].ready_endpoints[0].state.model_server(), expect);
+}
+
 #[rstest]
 #[case::prefiller(&["prefiller"], "False NoReadyEndpoints: No selected Pod that serves requests is ready; 1 of 1 endpoints only computes prompts.")]
 #[case::prefillers(&["prefiller", "prefiller"], "False NoReadyEndpoints: No selected Pod that serves requests is ready; 2 of 2 endpoints only compute prompts.")]
@@ -132,7 +162,7 @@ fn newer_use_case_names_its_path(#[case] models: &[&str], #[case] expect: Option
     let message = shared(of_new).unwrap_or_default();
     assert!(message.ends_with(expect.unwrap_or_default()), "{message}");
     let snapshot = crate::snapshot::Snapshot::new(index.pools);
-    assert_eq!(snapshot.by_model.get("chat").map(|key| key.namespace.as_str()), Some("ns"));
+    assert_eq!(snapshot.by_model["chat"][0].namespace, "ns");
 }
 
 // spec: GW-29

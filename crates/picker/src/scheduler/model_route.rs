@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fastrand::Rng;
+use smallvec::SmallVec;
 use tokio::time::Instant;
 use xxhash_rust::xxh64::xxh64;
 
@@ -76,6 +77,30 @@ impl ModelRoute {
     }
 }
 
+/// Selects one of `pools` at random, with probabilities proportional to the number of endpoints that may serve `target`; if there
+/// are none, to the number of endpoints; without any endpoint, the first pool.
+fn draw_pool<'a>(pools: impl Iterator<Item = &'a Arc<Pool>>, target: &str, rng: &mut Rng) -> Option<&'a Arc<Pool>> {
+    let pools: SmallVec<[&Arc<Pool>; 4]> = pools.collect();
+    if let [pool] = pools[..] {
+        return Some(pool);
+    }
+    let weights = |weight: &dyn Fn(&Pool) -> usize| -> Option<SmallVec<[usize; 4]>> {
+        let weights: SmallVec<[usize; 4]> = pools.iter().map(|pool| weight(pool)).collect();
+        weights.iter().any(|weight| *weight > 0).then_some(weights)
+    };
+    let weights =
+        weights(&|pool| pool.endpoints_serving(target)).or_else(|| weights(&|pool| pool.serving_endpoints().count()));
+    let Some(weights) = weights else { return pools.first().copied() };
+    let mut remaining = rng.usize(..weights.iter().sum::<usize>());
+    pools.iter().zip(weights).find_map(|(pool, weight)| match remaining.checked_sub(weight) {
+        Some(rest) => {
+            remaining = rest;
+            None
+        }
+        None => Some(*pool),
+    })
+}
+
 /// Returns the hash of a target model and a path.
 fn served_key(target_model: &str, path: &str) -> u64 {
     xxh64(target_model.as_bytes(), xxh64(path.as_bytes(), 0))
@@ -89,9 +114,13 @@ fn find_target<'a>(
 ) -> Option<(&'a Arc<Pool>, String)> {
     match request.model {
         RequestedModel::Name(model) => {
-            let (pool, use_case) = snapshot.find(request.pool, model)?;
-            let target = use_case.map_or(model, |use_case| use_case.draw_target(rng));
-            Some((pool, target.to_owned()))
+            let declaring_pools = || snapshot.declaring_pools(request.pool, model);
+            let Some((_, use_case)) = declaring_pools().next() else {
+                return Some((snapshot.implicit_pool(request.pool)?, model.to_owned()));
+            };
+            let is_served = |target: &str| declaring_pools().any(|(pool, _)| pool.may_serve(target));
+            let target = use_case.draw_target(rng, is_served);
+            Some((draw_pool(declaring_pools().map(|(pool, _)| pool), target, rng)?, target.to_owned()))
         }
         RequestedModel::Target(model) => Some((snapshot.find_target(request.pool?, model)?, model.to_owned())),
         RequestedModel::Unknown => Some((snapshot.pools.get(request.pool?)?, String::new())),

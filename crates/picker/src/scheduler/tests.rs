@@ -1,4 +1,7 @@
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use cluster::NamespacedName;
 use http::StatusCode;
@@ -10,6 +13,7 @@ use crate::{
     endpoint_health::RequestOutcome,
     engine_metrics::EngineMetrics,
     request, snapshot,
+    use_case::{TargetModel, UseCase},
 };
 
 /// Returns a scheduler with a pool of `endpoints` and the default policy. Tests record the metrics of the endpoints.
@@ -331,4 +335,68 @@ async fn state_of_an_endpoint_survives_replacement() {
     assert_eq!((state("uid").requests(), state("uid").tokens(), state("other").requests()), (1, 10, 0));
     drop(running);
     assert_eq!((state("uid").requests(), state("uid").tokens()), (0, 0));
+}
+
+/// Two pools of one use case, whose engines list different models.
+// spec: GW-41
+#[test]
+fn target_is_drawn_among_those_that_the_pool_serves() {
+    let lists = [("a", 1, &["x"][..]), ("b", 2, &["y", "z"])];
+    let pools = lists.map(|(name, number, models)| {
+        let models = models.iter().map(|model| (*model).to_owned()).collect();
+        let endpoint = Arc::new(endpoint(number));
+        endpoint.state.served_models.record(Some(models), Instant::now());
+        let targets = [("x", 20), ("y", 60), ("z", 20), ("absent", 100)]
+            .map(|(model, weight)| TargetModel { model: model.to_owned(), weight });
+        let use_case = UseCase { targets: targets.to_vec(), ..UseCase::implicit("chat") };
+        let pool = snapshot::tests::pool(NamespacedName::new("ns", name), vec![endpoint]);
+        Pool { use_cases: [("chat".to_owned(), use_case)].into(), ..pool }
+    });
+    let scheduler = Scheduler::new(SchedulingPolicy::default(), 1);
+    scheduler.replace(pools.into());
+    let draws = |pool: Option<&str>| {
+        let (key, info) = (pool.map(|name| NamespacedName::new("ns", name)), request::RequestInfo::default());
+        let request = AdmissionRequest {
+            pool: key.as_ref(),
+            model: RequestedModel::Name("chat"),
+            body: b"",
+            info: &info,
+            path: "/v1/completions",
+            subset: None,
+        };
+        let mut counts = BTreeMap::new();
+        for _ in 0..1_000 {
+            let permit = scheduler.admit(&request).unwrap();
+            let served = (permit.route.pool.key.name.clone(), permit.route.target_model.clone());
+            *counts.entry(served).or_insert(0) += 1;
+        }
+        counts
+    };
+    let route = |pool: &str, target: &str| (pool.to_owned(), target.to_owned());
+    assert_eq!(draws(Some("a")), [(route("a", "x"), 1_000)].into());
+    let addressed = draws(Some("b"));
+    assert_eq!(addressed.keys().collect::<Vec<_>>(), [&route("b", "y"), &route("b", "z")]);
+    assert!((700..800).contains(&addressed[&route("b", "y")]), "60 to 20: {addressed:?}");
+    let all = draws(None);
+    assert_eq!(all.keys().collect::<Vec<_>>(), [&route("a", "x"), &route("b", "y"), &route("b", "z")]);
+    assert!((150..250).contains(&all[&route("a", "x")]) && (550..650).contains(&all[&route("b", "y")]), "{all:?}");
+}
+
+/// Pools that serve the same target have requests in proportion to their endpoints.
+// spec: GW-41
+#[test]
+fn pools_of_a_use_case_share_its_requests() {
+    let pool = |name: &str, endpoints: std::ops::Range<u8>| {
+        let endpoints = endpoints.map(|number| Arc::new(endpoint(number))).collect();
+        let pool = snapshot::tests::pool(NamespacedName::new("ns", name), endpoints);
+        Pool { use_cases: [("m".to_owned(), UseCase::implicit("m"))].into(), ..pool }
+    };
+    let scheduler = Scheduler::new(SchedulingPolicy::default(), 1);
+    scheduler.replace(vec![pool("a", 1..2), pool("b", 2..5), pool("empty", 0..0)]);
+    let count = |name| {
+        let served = (0..1_000).map(|_| admit(&scheduler, 10).unwrap().route.pool.key.name.clone());
+        served.filter(|served| served == name).count()
+    };
+    assert!((200..300).contains(&count("a")));
+    assert_eq!(count("empty"), 0);
 }

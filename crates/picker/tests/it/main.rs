@@ -19,4 +19,5 @@ mod proxy;
 mod rejections;
 mod request_smuggling;
 mod strategies;
+mod target_models;
 mod watch;

@@ -107,7 +107,7 @@ async fn pool_becomes_routable_and_its_status_is_written() {
 
     gateway_fixture::wait_until("both statuses", async || api.written_statuses.lock().unwrap().len() >= 2).await;
     let table = scheduler.snapshot();
-    let (pool, _) = table.find(None, "chat").unwrap();
+    let (pool, _) = table.declaring_pools(None, "chat").next().unwrap();
     assert_eq!(pool.ready_endpoints[0].address.to_string(), "127.0.0.9:8000");
     shutdown.cancel();
     watch_task.await.unwrap().unwrap();
@@ -148,7 +148,7 @@ async fn unanswered_status_writes_do_not_delay_the_snapshot() {
     let watch_task = tokio::spawn(watch_backend_pools(client, Arc::clone(&scheduler), shutdown.clone()));
     tokio::time::sleep(Duration::from_secs(10)).await;
     let table = scheduler.snapshot();
-    let (pool, _) = table.find(None, "chat").unwrap();
+    let (pool, _) = table.declaring_pools(None, "chat").next().unwrap();
     assert_eq!(pool.ready_endpoints[0].address.to_string(), "127.0.0.10:8000");
     shutdown.cancel();
     watch_task.await.unwrap().unwrap();
@@ -211,7 +211,8 @@ async fn gateway_recovers_from_a_panic() {
     );
     let (scheduler, shutdown) = (Arc::new(Scheduler::new(SchedulingPolicy::default(), 0)), CancellationToken::new());
     let watch_task = tokio::spawn(watch_backend_pools(client, Arc::clone(&scheduler), shutdown.clone()));
-    let endpoint = || scheduler.snapshot().find(None, "chat").unwrap().0.ready_endpoints[0].address.to_string();
+    let endpoint =
+        || scheduler.snapshot().declaring_pools(None, "chat").next().unwrap().0.ready_endpoints[0].address.to_string();
     tokio::time::sleep(Duration::from_millis(900)).await;
     assert_eq!(scheduler.outages(), ["the update of the pools panicked: broken body; it restarts after 1 s"]);
     assert_eq!(endpoint(), "127.0.0.10:8000", "the gateway uses the last snapshot");
