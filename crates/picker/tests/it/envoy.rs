@@ -160,6 +160,32 @@ async fn requests_are_sent_to_the_selected_endpoint() {
     assert_eq!(envoy.ext_proc_stat("streams_failed").await, 0);
 }
 
+/// Without its body, the picker does not know the model of a request: nothing is replaced.
+#[rstest::rstest]
+#[case::no_body(false)]
+#[case::body_of_the_response(true)]
+#[tokio::test]
+#[ignore = "needs Envoy: cargo xtask test --with envoy"]
+async fn request_whose_body_is_not_sent_to_the_picker_reaches_an_endpoint(#[case] sends_response_body: bool) {
+    let fixture = PickerFixture::start("").await;
+    fixture.create_pool();
+    let _engines = [2, 3].map(|host| fixture.start_server(host, "worker", echo_server(host)));
+    wait_for_endpoints(&fixture, 2).await;
+    let config = EnvoyConfig::new(vec![fixture.ext_proc_address]);
+    let envoy = Envoy::start(&EnvoyConfig { sends_request_body: false, sends_response_body, ..config }).await;
+    let body = json!({"model": "m", "prompt": "x".repeat(200_000)}).to_string();
+    for host in [2, 3] {
+        let endpoint = fixture.address(host).to_string();
+        let subset = ("x-gateway-destination-endpoint-subset", endpoint.as_str());
+        let forged = ("x-prefiller-host-port", "127.0.0.1:1");
+        let echo = post(envoy.address, &[subset, forged], &body).await.json();
+        assert_eq!((&echo["host"], &echo["body"]), (&json!(host), &json!(body)));
+        assert_eq!(echo["headers"]["x-prefiller-host-port"], Value::Null);
+    }
+    fixture.wait_until_idle().await;
+    assert_eq!(envoy.ext_proc_stat("streams_failed").await, 0);
+}
+
 const QUEUE_CONFIG: &str = "
 apiVersion: inference.networking.x-k8s.io/v1alpha1
 kind: EndpointPickerConfig

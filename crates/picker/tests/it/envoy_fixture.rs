@@ -38,7 +38,9 @@ pub(crate) struct EnvoyConfig {
     pub(crate) picker_ca: Option<String>,
     /// Whether requests are sent to an engine that Envoy selects while no picker is available.
     pub(crate) fail_open: bool,
-    /// Whether responses pass the picker.
+    /// Whether the bodies of requests pass the picker.
+    pub(crate) sends_request_body: bool,
+    /// Whether the bodies of responses pass the picker.
     pub(crate) sends_response_body: bool,
     /// Engines that Envoy selects by the destination header in order, and by itself without that header. If there are none,
     /// the header states the only engine (`ORIGINAL_DST`).
@@ -75,7 +77,14 @@ pub(crate) struct Load {
 impl EnvoyConfig {
     /// Returns the configuration of a gateway that fails closed and follows the header of the pickers.
     pub(crate) fn new(pickers: Vec<SocketAddr>) -> Self {
-        Self { pickers, picker_ca: None, fail_open: false, sends_response_body: false, engines: Vec::new() }
+        Self {
+            pickers,
+            picker_ca: None,
+            fail_open: false,
+            sends_request_body: true,
+            sends_response_body: false,
+            engines: Vec::new(),
+        }
     }
 
     fn bootstrap(&self) -> Value {
@@ -113,14 +122,15 @@ impl EnvoyConfig {
     }
 
     fn ext_proc(&self) -> Value {
-        let response_body_mode = if self.sends_response_body { "FULL_DUPLEX_STREAMED" } else { "NONE" };
+        let mode = |is_sent| if is_sent { "FULL_DUPLEX_STREAMED" } else { "NONE" };
+        let (request_body_mode, response_body_mode) = (mode(self.sends_request_body), mode(self.sends_response_body));
         json!({
             "@type": format!("{TYPES}.filters.http.ext_proc.v3.ExternalProcessor"),
             "grpc_service": {"envoy_grpc": {"cluster_name": "pickers"}},
             "failure_mode_allow": self.fail_open,
             "message_timeout": "60s",
             "processing_mode": {
-                "request_header_mode": "SEND", "request_body_mode": "FULL_DUPLEX_STREAMED", "request_trailer_mode": "SEND",
+                "request_header_mode": "SEND", "request_body_mode": request_body_mode, "request_trailer_mode": "SEND",
                 "response_header_mode": "SEND", "response_body_mode": response_body_mode, "response_trailer_mode": "SEND",
             },
             "metadata_options": {
