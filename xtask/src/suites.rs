@@ -129,8 +129,13 @@ fn vllm() -> Result<()> {
         );
     };
     eprintln!("suite vllm: {}", vllm.display());
-    for test in ["vllm::real_engine_serves_requests", "vllm::prefixes_and_adapters_stay_on_their_engines"] {
-        process::run(ostler_suite(test).env("OSTLER_VLLM", &vllm))?;
+    let tests = [
+        "real_engine_serves_requests",
+        "prefixes_and_adapters_stay_on_their_engines",
+        "metrics_of_a_real_engine_reappear_per_pool",
+    ];
+    for test in tests.map(|test| format!("vllm::{test}")) {
+        process::run(ostler_suite(&test).env("OSTLER_VLLM", &vllm))?;
     }
     Ok(())
 }

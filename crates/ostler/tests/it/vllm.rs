@@ -3,15 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 use std::sync::mpsc::{self, Receiver};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::session::{Session, TIMEOUT, TempDirectory, wait_until};
+use crate::session::{Session, TIMEOUT, TempDirectory, ostler, wait_until};
 use crate::suites::required_variable;
 
 const MANIFEST: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples/vllm-cpu.yaml"));
@@ -92,6 +92,86 @@ fn prefixes_and_adapters_stay_on_their_engines() {
     assert_eq!((engines("alpha").len(), engines("beta").len()), (1, 1), "{requests:?}");
 }
 
+/// The engine runs eight requests at a time.
+// spec: GW-26
+// spec: GW-56
+#[test]
+#[ignore = "needs a vLLM: cargo xtask test --with vllm"]
+fn metrics_of_a_real_engine_reappear_per_pool() {
+    let directory = TempDirectory::new();
+    let manifest = directory.file("service.yaml", &(manifest(&directory, &[]) + INFERENCE_POOL));
+    let session = start(&manifest, 1);
+    let picker = PickerProcess::start(&session.kubeconfig);
+    let has_values = |ready: f64, is_loaded: bool| {
+        let values =
+            ["ready_pods", "average_kv_cache_utilization", "average_queue_size"].map(|name| picker.metric(name));
+        let [Some(pods), Some(usage), Some(queue)] = values else { return None };
+        (pods == ready && (usage > 0.0) == is_loaded && (queue > 0.0) == is_loaded).then_some(())
+    };
+    wait_until("metrics of the idle engine", || has_values(1.0, false));
+    let gateway = session.gateway.clone();
+    let clients: Vec<_> = (0..16)
+        .map(|number| {
+            let (gateway, content) = (gateway.clone(), format!("Client {number}"));
+            std::thread::spawn(move || {
+                complete(&gateway, &ChatRequest { content, max_tokens: 900, ..ChatRequest::default() })
+            })
+        })
+        .collect();
+    wait_until("metrics of the loaded engine", || has_values(1.0, true));
+    assert!(clients.iter().any(|client| !client.is_finished()));
+    clients.into_iter().for_each(|client| drop(client.join().unwrap()));
+    wait_until("metrics of the idle engine", || has_values(1.0, false));
+}
+
+/// The engines as endpoints of an endpoint picker.
+const INFERENCE_POOL: &str = "---
+apiVersion: inference.networking.k8s.io/v1
+kind: InferencePool
+metadata: {name: engines}
+spec:
+  selector: {matchLabels: {ome.io/inferenceservice: tiny, component: engine}}
+  targetPorts: [{number: 8080}]
+  endpointPickerRef: {name: picker, port: {number: 9002}}
+";
+
+/// `ostler picker` for the InferencePool `engines`.
+struct PickerProcess {
+    child: Child,
+    metrics: SocketAddr,
+}
+
+// === impl PickerProcess ===
+
+impl PickerProcess {
+    fn start(kubeconfig: &str) -> Self {
+        let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [metrics, grpc, health] = listeners.map(|listener| listener.local_addr().unwrap());
+        let mut command = ostler(&["picker", "--kubeconfig", kubeconfig, "--pool-name", "engines"]);
+        for (flag, address) in [("--metrics-port", metrics), ("--grpc-port", grpc), ("--grpc-health-port", health)] {
+            command.args([flag, &address.port().to_string()]);
+        }
+        Self { child: command.args(["--pool-namespace", "default"]).spawn().unwrap(), metrics }
+    }
+
+    /// Returns the value of `inference_pool_NAME`, if the picker serves it.
+    fn metric(&self, name: &str) -> Option<f64> {
+        let mut connection = TcpStream::connect(self.metrics).ok()?;
+        connection.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+        let mut page = String::new();
+        connection.read_to_string(&mut page).unwrap();
+        let series = format!("inference_pool_{name}{{name=\"engines\"}} ");
+        page.lines().find_map(|line| line.strip_prefix(&series))?.parse().ok()
+    }
+}
+
+impl Drop for PickerProcess {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
 /// A use case that draws one of two adapters.
 const CANARY: &str = "---
 apiVersion: inference.networking.x-k8s.io/v1alpha1
@@ -149,10 +229,11 @@ fn wait_for_message(messages: &Receiver<String>, expected: &str) {
     panic!("`ostler up` did not print {expected:?}:\n{}", received.join("\n"));
 }
 
-/// A chat completion of 16 tokens.
+/// A chat completion.
 struct ChatRequest {
     model: &'static str,
     content: String,
+    max_tokens: u32,
     stream: bool,
 }
 
@@ -171,7 +252,7 @@ fn complete(gateway: &str, request: &ChatRequest) -> HttpResponse {
 fn try_complete(gateway: &str, request: &ChatRequest) -> HttpResponse {
     let body = json!({
         "model": request.model, "messages": [{"role": "user", "content": request.content}],
-        "max_tokens": 16, "temperature": 0, "ignore_eos": true, "stream": request.stream,
+        "max_tokens": request.max_tokens, "temperature": 0, "ignore_eos": true, "stream": request.stream,
     })
     .to_string();
     let host = gateway.trim_start_matches("http://");
@@ -192,7 +273,7 @@ fn try_complete(gateway: &str, request: &ChatRequest) -> HttpResponse {
 
 impl Default for ChatRequest {
     fn default() -> Self {
-        Self { model: "tiny", content: "Why do horses sleep standing?".to_owned(), stream: false }
+        Self { model: "tiny", content: "Why do horses sleep standing?".to_owned(), max_tokens: 16, stream: false }
     }
 }
 
