@@ -100,7 +100,7 @@ pub mod class {
             "Lower --tensor-parallel-size or resources, or set leader and worker to use several nodes.";
         MODEL_DOES_NOT_FIT = "ModelDoesNotFit":
             "The model requires more accelerator memory than the largest possible shape provides.",
-            "Allow more accelerators or nodes, use a class with more memory, or use a quantized or smaller model.";
+            "Allow more accelerators or nodes, use a class with more memory, set a shorter --max-model-len, or use a quantized or smaller model.";
         NODE_SELECTOR_CONFLICT = "NodeSelectorConflict":
             "No node of the class satisfies the merged node selectors and affinities of class, runtime and service.",
             "Relax the node selector or affinity of the service, or label a node.";

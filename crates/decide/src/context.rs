@@ -16,6 +16,7 @@ use crate::demand::{Capabilities, ComponentDemand, Demand};
 use crate::eligibility::Candidate;
 use crate::fit;
 use crate::match_context::MatchContext;
+use crate::memory_budget::ModelMemory;
 use crate::node_pool::{NodePool, Reservation};
 use crate::ranking::{self, PreCapacityKeys, RankedClass};
 use crate::reason::ClassRejection;
@@ -73,8 +74,8 @@ pub(crate) struct DecisionContext {
     classes_by_name: Vec<usize>,
     /// Names of accelerator resources.
     accelerator_resources: BTreeSet<String>,
-    /// Estimated accelerator memory of the model in bytes.
-    model_memory: Option<u64>,
+    /// Memory that the model requires.
+    model_memory: Option<ModelMemory>,
     node_pools: [(Component, NodePool); 2],
     /// Whether a component names a preferred class.
     names_class: bool,
@@ -132,7 +133,7 @@ impl DecisionContext {
             supply: supply.clone(),
             custom_engine: Arc::new(custom_engine),
             accelerator_resources: supply.accelerator_resources(),
-            model_memory: demand.model.resolved().and_then(fit::estimated_memory),
+            model_memory: demand.model.resolved().and_then(ModelMemory::of),
             node_pools: Component::ALL.map(|component| (component, NodePool::new(supply.classes.len()))),
             names_class: demand.components.values().any(|component| !component.selector.preferred.is_empty()),
             current: current.cloned(),
@@ -234,7 +235,7 @@ impl DecisionContext {
         let runtime_only = *service_capabilities == Capabilities::default();
         MatchContext {
             model: self.demand.model.resolved().filter(|_| !runtime.is_custom_engine()),
-            model_memory: self.model_memory.filter(|_| !runtime.is_custom_engine()),
+            model_memory: self.model_memory.as_ref().filter(|_| !runtime.is_custom_engine()),
             demand,
             requirements: &runtime.requirements,
             runtime: runtime_component,

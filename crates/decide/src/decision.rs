@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::code;
 use crate::lazy_list::LazyList;
+use crate::memory_budget::MemoryBudget;
 use crate::nodes::UnschedulableNodes;
 use crate::rank_reason::{ClassRankReason, RuntimeRankReason};
 use crate::reason::{ClassRejection, RenderedReason, RuntimeRejection, Warning};
@@ -160,6 +161,8 @@ pub struct Eligibility {
     pub cost_score: Option<f64>,
     /// Performance term of the score.
     pub performance_score: f64,
+    /// Memory of one accelerator; `None` if the memory of the model or the class is unknown.
+    pub memory: Option<MemoryBudget>,
     /// US dollars per replica and hour.
     pub price_per_hour: Option<f64>,
     /// Initial number of replicas, at least 1.
@@ -187,6 +190,27 @@ pub struct CurrentSelection {
     pub components: BTreeMap<String, ComponentDecision>,
 }
 
+/// JSON representation of an evaluation.
+#[derive(Serialize)]
+struct EvaluationRecord<'a> {
+    #[serde(flatten)]
+    reason: RenderedReason<'a>,
+    /// Memory of one accelerator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<Vec<MemoryPart>>,
+}
+
+/// JSON representation of a part of a [`MemoryBudget`].
+#[derive(Serialize)]
+struct MemoryPart {
+    bytes: u64,
+    purpose: String,
+}
+
+fn memory_parts(budget: &MemoryBudget) -> Vec<MemoryPart> {
+    budget.parts().into_iter().map(|(bytes, purpose)| MemoryPart { bytes, purpose }).collect()
+}
+
 // === impl ClassEvaluation ===
 
 impl ClassEvaluation {
@@ -211,7 +235,12 @@ impl std::fmt::Display for ClassEvaluation {
 
 impl Serialize for ClassEvaluation {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        RenderedReason { code: self.code(), message: self.to_string() }.serialize(serializer)
+        let memory = match self {
+            Self::Eligible(eligibility) => eligibility.memory.as_ref().map(memory_parts),
+            Self::Rejected(_) => None,
+        };
+        let reason = RenderedReason { code: self.code(), message: self.to_string() };
+        EvaluationRecord { reason, memory }.serialize(serializer)
     }
 }
 

@@ -7,6 +7,8 @@ use serde_json::Value;
 
 use crate::component::Component;
 use crate::configuration::ClassConfiguration;
+use crate::engine::EngineSettings;
+use crate::model_architecture::ModelArchitecture;
 use crate::parallelism::Parallelism;
 use crate::reason::Warning;
 use crate::role_placement::RolePlacements;
@@ -71,6 +73,23 @@ pub struct Model {
     pub is_size_inferred: bool,
     /// `spec.diffusionPipeline`.
     pub pipeline: Option<Value>,
+    /// Facts that determine the memory of the model.
+    pub memory: ModelFacts,
+}
+
+/// Facts of a model that determine its memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelFacts {
+    /// Bytes of the files with the weights: `total_size` in `spec.additionalMetadata`.
+    pub stored_bytes: Option<u64>,
+    /// Dimensions of the model, from `spec.modelConfiguration`.
+    pub architecture: Option<ModelArchitecture>,
+    /// Quantization in `spec.modelConfiguration`, if the model sets none.
+    pub quantization: Option<String>,
+    /// Weights that share a scale.
+    pub group_size: Option<u32>,
+    /// `spec.maxTokens`.
+    pub max_tokens: Option<u64>,
 }
 
 /// Name of a format or framework with an optional version.
@@ -93,6 +112,8 @@ pub struct ComponentDemand {
     pub resources: BTreeMap<String, u32>,
     /// Parallelism that flags or environment variables state.
     pub parallelism: Parallelism,
+    /// Settings that determine the memory of the engine.
+    pub engine: EngineSettings,
     /// `worker.size + 1` if the service sets leader and worker.
     pub nodes: Option<u32>,
     /// Whether the service sets leader and worker.

@@ -7,10 +7,11 @@ use crate::capacity::PoolCapacity;
 use crate::configuration::ClassConfiguration;
 use crate::demand::Model;
 use crate::match_context::MatchContext;
+use crate::memory_budget::{EngineOnClass, MemoryBudget, ModelMemory};
+use crate::model_architecture::ParallelSizes;
 use crate::merge;
 use crate::merge::origin::{Origin, SettingField};
 use crate::parallelism::{Parallelism, StatedSize};
-use crate::quantization;
 use crate::reason::{ClassRejection, CountLimit};
 use crate::shape::ReplicaShape;
 use crate::supply::Class;
@@ -63,21 +64,40 @@ fn fit_on_nodes(
 ) -> Result<ReplicaShape, ClassRejection> {
     let (shapes, limit) = candidate_shapes(context, request, class, limiting);
     let (shapes, largest) = placeable_shapes(shapes, request, limiting)?;
-    let (Some(model), Some(usable)) = (context.model_memory, class.memory.map(usable_memory)) else {
+    let (Some(model), Some(memory)) = (context.model_memory, class.memory) else {
         return Ok(shapes.first().copied().unwrap_or(largest));
     };
-    let required = model.saturating_mul(u64::from(request.parallelism.copies()));
-    let holds_model = |shape: &ReplicaShape| u64::from(shape.accelerators()).saturating_mul(usable) >= required;
-    let rejection = || ClassRejection::ModelDoesNotFit {
-        required,
-        per_accelerator: usable,
-        accelerators: largest.accelerators(),
-        limit,
-    };
-    match shapes.iter().copied().find(holds_model) {
+    let settings = context.engine_settings(class);
+    let engine = EngineOnClass { settings: &settings, memory, family: class.family.as_deref() };
+    let budget = |shape: ReplicaShape| model.budget(&engine, parallel_sizes(request, shape));
+    match shapes.iter().copied().find(|shape| budget(*shape).fits()) {
         None if request.strength == RequestStrength::Hint => Ok(largest),
-        shape => shape.ok_or_else(rejection),
+        shape => shape.ok_or_else(|| ClassRejection::ModelDoesNotFit {
+            budget: budget(largest),
+            fitting_tokens: model.fitting_tokens(&engine, parallel_sizes(request, largest)),
+            accelerators: largest.accelerators(),
+            limit,
+        }),
     }
+}
+
+/// Returns the memory budget of one accelerator of a replica; `None` if the memory of the model or the class is unknown.
+pub(crate) fn memory_budget(
+    context: &MatchContext<'_>,
+    class: &Class,
+    AcceleratorFit { shape, request }: &AcceleratorFit,
+) -> Option<MemoryBudget> {
+    let settings = context.engine_settings(class);
+    let engine = EngineOnClass { settings: &settings, memory: class.memory?, family: class.family.as_deref() };
+    Some(context.model_memory?.budget(&engine, parallel_sizes(request, *shape)))
+}
+
+/// Returns the accelerators over which one copy of the model is distributed: stated pipeline stages, and the other
+/// accelerators of the copy for tensor parallelism.
+fn parallel_sizes(request: &AcceleratorRequest, shape: ReplicaShape) -> ParallelSizes {
+    let groups = u64::from(request.parallelism.tensor_groups().max(1));
+    let pipeline = (groups / u64::from(request.parallelism.copies().max(1))).max(1);
+    ParallelSizes { tensor: (u64::from(shape.accelerators()) / groups).max(1), pipeline }
 }
 
 /// Returns the shapes that an empty node could run, and the largest of them.
@@ -274,15 +294,8 @@ fn requested_per_node(context: &MatchContext<'_>, class: Option<&Class>) -> Opti
 }
 
 /// Returns the estimated accelerator memory of `model` in bytes: its weights and 20 % for KV cache and activations. `None`
-/// if the number of parameters is unknown.
+/// if neither the size of its files nor the number of parameters is known.
 #[must_use]
 pub fn estimated_memory(model: &Model) -> Option<u64> {
-    let bits = quantization::bits_per_parameter(model.quantization.as_deref());
-    // parameters × bits / 8 × 1.2, in integer arithmetic.
-    model.parameters.map(|count| count.saturating_mul(u64::from(bits) * 3) / 20)
-}
-
-/// Returns the bytes of accelerator memory that an engine may use: 90 %.
-fn usable_memory(memory: u64) -> u64 {
-    memory / 10 * 9
+    ModelMemory::of(model).map(|memory| memory.estimate())
 }

@@ -14,6 +14,7 @@ use api::ome::{
 use serde_json::Value;
 
 use crate::configuration::ClassConfiguration;
+use crate::engine::EngineSettings;
 use crate::demand::{Capabilities, CustomContainer, NamedVersion, Performance};
 use crate::merge::container_parallelism;
 use crate::parallelism::Parallelism;
@@ -151,6 +152,11 @@ fn parallelism(component: &ComponentSpec) -> Parallelism {
     let words = ["command", "args"].iter().flat_map(|field| runner[*field].as_array().into_iter().flatten());
     let env = runner["env"].as_array().map(Vec::as_slice).unwrap_or_default();
     container_parallelism(words.filter_map(Value::as_str), env)
+}
+
+/// Returns the settings of the component's engine that determine its memory.
+fn engine_settings(component: &ComponentSpec) -> EngineSettings {
+    engine_container(component).map(EngineSettings::of_container).unwrap_or_default()
 }
 
 /// Returns the Pods of one replica, if the worker has a size.

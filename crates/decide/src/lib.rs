@@ -31,13 +31,16 @@ mod context;
 mod decision;
 mod demand;
 mod eligibility;
+mod engine;
 mod fit;
 mod from_api;
 mod inventory;
 mod lazy_list;
 mod leader_worker;
 mod match_context;
+mod memory_budget;
 mod merge;
+mod model_architecture;
 mod naming;
 mod node_pool;
 mod nodes;
@@ -69,9 +72,10 @@ pub use decision::{
     Eligibility, RankBasis, RuntimeCandidate, RuntimeRef,
 };
 pub use demand::{
-    Capabilities, ClassSelector, ComponentDemand, CustomContainer, Demand, Model, ModelReference, NamedVersion,
-    Performance, PreferenceSource, RankingPolicy,
+    Capabilities, ClassSelector, ComponentDemand, CustomContainer, Demand, Model, ModelFacts, ModelReference,
+    NamedVersion, Performance, PreferenceSource, RankingPolicy,
 };
+pub use engine::{Engine, EngineSettings};
 pub use fit::estimated_memory;
 pub use from_api::{FieldError, FieldKind};
 pub use inventory::{
@@ -82,6 +86,7 @@ pub use inventory::{
 };
 pub use lazy_list::LazyList;
 pub use leader_worker::apply_role_placement;
+pub use memory_budget::{MemoryBudget, Reserve};
 pub use merge::affinity::{MergedAffinity, TooManyTerms};
 pub use merge::args::{
     CommandLine, MergedCommandLine, is_shell, merge_args, replace_tensor_parallel_size, shell_script_index,
@@ -91,6 +96,7 @@ pub use merge::origin::{Origin, OverriddenValue, Setting, SettingField, Sources}
 pub use merge::placement::{Placement, merge_placement};
 pub use merge::resources::{AcceleratorAllocation, MergedResources, merge_resources, overlay_resources};
 pub use merge::{container_parallelism, merge_configurations};
+pub use model_architecture::ModelArchitecture;
 pub use naming::{NamedSize, model_size};
 pub use nodes::{
     Availability, ClassNode, Discovery, UnschedulableNodes, labels_match_selector, matches_discovery, term_matches,

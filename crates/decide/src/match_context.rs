@@ -6,14 +6,16 @@ use std::collections::BTreeSet;
 use crate::configuration::ClassConfiguration;
 use crate::decision::ComponentDecision;
 use crate::demand::{Capabilities, ComponentDemand, Model};
-use crate::supply::{ClassRequirements, RuntimeComponent};
+use crate::engine::LayeredSettings;
+use crate::memory_budget::ModelMemory;
+use crate::supply::{Class, ClassRequirements, RuntimeComponent};
 
 /// Requirements that classes are evaluated against, for one component on one runtime.
 pub(crate) struct MatchContext<'a> {
     /// `None` if the model is unknown, or if the service runs its own engine (seed 000, Story 8).
     pub(crate) model: Option<&'a Model>,
-    /// Estimated accelerator memory of the model in bytes; `None` if it is not checked.
-    pub(crate) model_memory: Option<u64>,
+    /// Memory that the model requires; `None` if it is not checked.
+    pub(crate) model_memory: Option<&'a ModelMemory>,
     /// The component as the service defines it.
     pub(crate) demand: &'a ComponentDemand,
     /// `acceleratorRequirements` of the runtime.
@@ -35,5 +37,13 @@ impl MatchContext<'_> {
     /// Returns the initial number of replicas.
     pub(crate) fn replicas(&self) -> u32 {
         self.demand.min_replicas.or(self.runtime.min_replicas).unwrap_or(1)
+    }
+
+    /// Returns the settings of the engine on `class`.
+    pub(crate) fn engine_settings(&self, class: &Class) -> LayeredSettings<'_> {
+        let layers = self.configurations.iter().flat_map(|layer| layer.iter());
+        let for_class: Vec<&ClassConfiguration> =
+            layers.filter(|configuration| configuration.class == class.name).collect();
+        LayeredSettings::new(&self.runtime.engine, for_class.into_iter(), &self.demand.engine)
     }
 }

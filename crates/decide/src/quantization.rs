@@ -13,6 +13,24 @@ pub(crate) fn bits_per_parameter(name: Option<&str>) -> u32 {
         .unwrap_or(UNQUANTIZED_BITS)
 }
 
+/// Whether the name is a type of GGUF, which quantizes all tensors and whose bits per parameter include the scales.
+pub(crate) fn is_gguf(name: Option<&str>) -> bool {
+    let name = name.unwrap_or_default().to_ascii_lowercase();
+    name.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| gguf_bits(word).is_some())
+}
+
+/// Returns the thousandths of a bit per parameter that scales and zero points add to weights: 16-bit scales and 4-bit zero points
+/// of groups of weights, by default of 128. NVFP4 has an 8-bit scale for 16 weights, MXFP4 for 32.
+pub(crate) fn scale_millibits(name: Option<&str>, group_size: Option<u32>) -> u32 {
+    let lower_case = name.unwrap_or_default().to_ascii_lowercase();
+    match bits_per_parameter(name) {
+        5.. => 0,
+        _ if lower_case.contains("mxfp4") => 250,
+        _ if ["nvfp4", "modelopt_fp4"].iter().any(|kind| lower_case.contains(kind)) => 500,
+        _ => 20_000 / group_size.filter(|size| *size > 0).unwrap_or(128),
+    }
+}
+
 /// Precision of the arithmetic units that a model uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Precision {

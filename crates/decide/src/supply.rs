@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::component::Component;
 use crate::configuration::ClassConfiguration;
 use crate::demand::{Capabilities, ComponentDemand, NamedVersion, Performance};
+use crate::engine::EngineSettings;
 use crate::nodes::{Availability, Discovery};
 use crate::parallelism::Parallelism;
 use crate::preference::ClassPreference;
@@ -122,6 +123,8 @@ pub struct RuntimeComponent {
     pub resources: BTreeMap<String, u32>,
     /// Parallelism that flags or environment variables state.
     pub parallelism: Parallelism,
+    /// Settings that determine the memory of the engine.
+    pub engine: EngineSettings,
     /// Whether the component has leader and worker.
     pub multi_node: bool,
     /// `worker.size + 1` if the size is set.

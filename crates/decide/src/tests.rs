@@ -7,6 +7,7 @@ mod fields;
 mod fixture;
 mod formats;
 mod leader_worker;
+mod memory;
 mod naming;
 mod properties;
 mod remedies;
@@ -263,7 +264,7 @@ fn fixed_count_is_only_checked() {
 #[case(3_200_000_000, None, 7_680_000_000)]
 #[case(70_000_000_000, None, 168_000_000_000)]
 #[case(70_000_000_000, Some("fp8"), 84_000_000_000)]
-#[case(70_000_000_000, Some("awq"), 42_000_000_000)]
+#[case::with_scales(70_000_000_000, Some("awq"), 47_250_000_000)]
 fn computes_model_weights(#[case] parameters: u64, #[case] quantization: Option<&str>, #[case] bytes: u64) {
     let model =
         Model { parameters: Some(parameters), quantization: quantization.map(str::to_owned), ..Model::default() };

@@ -91,6 +91,7 @@ mod tests {
             score: 0.5,
             cost_score: None,
             performance_score: 0.5,
+            memory: None,
             price_per_hour: price,
             replicas: 3,
             free_and_total,

@@ -194,6 +194,7 @@ fn component(spec: &ServingRuntimeSpec, component: &ComponentSpec) -> RuntimeCom
     RuntimeComponent {
         resources: super::resources(&component),
         parallelism: super::parallelism(&component),
+        engine: super::engine_settings(&component),
         multi_node: super::is_multi_node(&component),
         nodes: super::nodes(&component),
         min_replicas: super::non_negative(component.min_replicas),

@@ -6,6 +6,7 @@ use api::ome::{
     AcceleratorConstraints, AcceleratorSelector, BaseModelSpec, Component as ComponentSpec, InferenceService,
     SelectionPolicy, SelectionStrategy,
 };
+use serde_json::Value;
 
 use super::runtime::{gibibytes, tflops};
 use super::{FieldError, capabilities, compute_capability, configurations, named_version};
@@ -13,9 +14,10 @@ use crate::code;
 use crate::compatibility::DEFAULT_PROTOCOL;
 use crate::component::Component;
 use crate::demand::{
-    Capabilities, ClassSelector, ComponentDemand, Demand, Model, ModelReference, Performance, PreferenceSource,
-    RankingPolicy,
+    Capabilities, ClassSelector, ComponentDemand, Demand, Model, ModelFacts, ModelReference, Performance,
+    PreferenceSource, RankingPolicy,
 };
+use crate::model_architecture::ModelArchitecture;
 use crate::naming;
 use crate::reason::Warning;
 
@@ -78,8 +80,33 @@ impl Model {
             parameters: stated_size.or(size_in_name),
             is_size_inferred: stated_size.is_none() && size_in_name.is_some(),
             pipeline: spec.diffusion_pipeline.clone(),
+            memory: model_facts(spec),
         })
     }
+}
+
+/// Key of `additionalMetadata` with the bytes of the weights, named as in the index file of safetensors.
+const TOTAL_SIZE: &str = "total_size";
+
+/// Reads the facts that determine the memory of a model. Unusable values are ignored, because other programs write them.
+fn model_facts(spec: &BaseModelSpec) -> ModelFacts {
+    let null = Value::Null;
+    let config = spec.model_configuration.as_ref().unwrap_or(&null);
+    let quantization = &config["quantization_config"];
+    let bits = quantization["bits"].as_u64().map(|bits| format!("-int{bits}")).unwrap_or_default();
+    let group_size = quantization["group_size"].as_u64().or_else(|| compressed_group_size(quantization));
+    ModelFacts {
+        stored_bytes: spec.additional_metadata.get(TOTAL_SIZE).and_then(|size| size.parse().ok()).filter(|size| *size > 0),
+        architecture: ModelArchitecture::from_config(config),
+        quantization: quantization["quant_method"].as_str().map(|method| format!("{method}{bits}")),
+        group_size: group_size.and_then(|size| u32::try_from(size).ok()),
+        max_tokens: spec.max_tokens.and_then(|tokens| u64::try_from(tokens).ok()).filter(|tokens| *tokens > 0),
+    }
+}
+
+/// Returns the group size in the format of compressed-tensors: that of the first group of layers.
+fn compressed_group_size(quantization: &Value) -> Option<u64> {
+    quantization["config_groups"].as_object()?.values().next()?["weights"]["group_size"].as_u64()
 }
 
 /// Returns the number of parameters. Zero is invalid, because such a model would fit on every class.
@@ -146,6 +173,7 @@ fn component(
         selector: selector(service, component.accelerator_override.as_ref(), annotations)?,
         resources: super::resources(&component),
         parallelism: super::parallelism(&component),
+        engine: super::engine_settings(&component),
         nodes: super::nodes(&component),
         min_replicas: super::non_negative(component.min_replicas),
         max_replicas: super::non_negative(component.max_replicas),

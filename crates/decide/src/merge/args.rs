@@ -5,7 +5,7 @@
 mod segment;
 mod settings;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use segment::{FlagKey, keys, segments, without_keys};
@@ -161,6 +161,27 @@ fn args_not_applied(args: &[String], reason: &str) -> Vec<Warning> {
     let message =
         format!("{reason}, so these arguments of the accelerator configuration are not applied: {}", args.join(" "));
     vec![Warning::new(code::warning::ACCELERATOR_ARGS_NOT_APPLIED, message)]
+}
+
+/// Returns the first values of those of `flags` that arguments or a shell script state, by canonical name. The last occurrence
+/// of a flag takes precedence, as in argparse.
+pub(crate) fn stated_flags<'a>(
+    words: impl IntoIterator<Item = &'a str>,
+    flags: &[&'static str],
+) -> BTreeMap<&'static str, String> {
+    let words: Vec<String> = words
+        .into_iter()
+        .flat_map(|word| {
+            if word.contains(char::is_whitespace) { split_script(word).collect() } else { vec![word.to_owned()] }
+        })
+        .collect();
+    let mut stated = BTreeMap::new();
+    for segment in segments(&words) {
+        let FlagKey::Flag(name) = &segment.key else { continue };
+        let value = segment.values().first().map(|value| (*value).to_owned());
+        stated.extend(flags.iter().find(|flag| *flag == name).copied().zip(value));
+    }
+    stated
 }
 
 /// Returns the parallelism that arguments state, by any alias.

@@ -7,7 +7,7 @@ use crate::accelerator_request::AcceleratorRequest;
 use crate::capacity::EligibleNodes;
 use crate::decision::Eligibility;
 use crate::demand::{Model, RankingPolicy};
-use crate::fit::AcceleratorFit;
+use crate::fit::{self, AcceleratorFit};
 use crate::match_context::MatchContext;
 use crate::nodes::UnschedulableNodes;
 use crate::preference::{ClassPreference, preference_score};
@@ -167,10 +167,12 @@ fn ranked_class<'a>(
     context: &MatchContext<'_>,
     replicas: u32,
     class: &'a Class,
-    AcceleratorFit { shape, request }: AcceleratorFit,
+    fit: AcceleratorFit,
     nodes: EligibleNodes,
     score: Score,
 ) -> RankedClass<'a> {
+    let memory = fit::memory_budget(context, class, &fit);
+    let AcceleratorFit { shape, request } = fit;
     let selector = &context.demand.selector;
     let preferences = &context.requirements.preferences;
     let capacity = capacity(&nodes, shape, replicas);
@@ -193,6 +195,7 @@ fn ranked_class<'a>(
             score: round_score(score.total),
             cost_score: score.cost.map(round_score),
             performance_score: round_score(score.performance),
+            memory,
             price_per_hour: price_per_hour.map(round_score),
             replicas: replicas.max(1),
             free_and_total: nodes.as_ref().map(|nodes| (nodes.all.free(), nodes.all.total())),

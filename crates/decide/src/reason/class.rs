@@ -7,6 +7,7 @@ use api::Code;
 use super::format::{AbbreviatedList, DeclaredValue, Gibibytes, Gigabytes, or_unset};
 use crate::accelerator_request::StatedCount;
 use crate::code;
+use crate::memory_budget::{MemoryBudget, Reserve};
 
 /// Why a class is not eligible for a component. Memory is in bytes.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,10 +85,10 @@ pub enum ClassRejection {
     },
     /// The model needs more memory than the largest shape provides.
     ModelDoesNotFit {
-        /// Estimated bytes of the model.
-        required: u64,
-        /// Usable bytes per accelerator.
-        per_accelerator: u64,
+        /// Memory of one accelerator of the largest shape.
+        budget: MemoryBudget,
+        /// Tokens of the longest sequence that would fit, if the weights do.
+        fitting_tokens: Option<u64>,
         /// Accelerators of the largest shape.
         accelerators: u32,
         /// Why no larger shape is possible.
@@ -220,15 +221,45 @@ impl fmt::Display for ClassRejection {
                 }
                 write!(f, "; the largest node of the class has {largest}")
             }
-            Self::ModelDoesNotFit { required, per_accelerator, accelerators, limit } => write!(
-                f,
-                "the model requires {} of accelerator memory; {accelerators} × {} are usable ({limit})",
-                Gigabytes(*required),
-                Gigabytes(*per_accelerator)
-            ),
+            Self::ModelDoesNotFit { budget, fitting_tokens, accelerators, limit } => {
+                does_not_fit(f, budget, *accelerators, limit)?;
+                match fitting_tokens {
+                    Some(tokens) => write!(f, "; a context of {tokens} tokens would fit"),
+                    None => Ok(()),
+                }
+            }
             Self::NodeSelectorConflict { nodes } => {
                 write!(f, "0 of {nodes} nodes of the class satisfy the merged node selector and affinity")
             }
+        }
+    }
+}
+
+fn does_not_fit(
+    f: &mut fmt::Formatter<'_>,
+    budget: &MemoryBudget,
+    accelerators: u32,
+    limit: &CountLimit,
+) -> fmt::Result {
+    let usable = Gigabytes(budget.usable);
+    match budget.reserve {
+        Reserve::Estimated { .. } => {
+            let required = budget.required().saturating_mul(u64::from(accelerators));
+            write!(f, "the model requires {} of accelerator memory; ", Gigabytes(required))?;
+            write!(f, "{accelerators} × {usable} are usable ({limit})")
+        }
+        Reserve::Computed { kv_cache, tokens, activations, .. } => {
+            let (required, weights) = (Gigabytes(budget.required()), Gigabytes(budget.weights));
+            match accelerators {
+                1 => f.write_str("one accelerator"),
+                _ => write!(f, "each of {accelerators} accelerators"),
+            }?;
+            write!(f, " requires {required}: {weights} for weights, ")?;
+            write!(f, "{} for the KV cache of {tokens} tokens", Gigabytes(kv_cache))?;
+            if activations > 0 {
+                write!(f, ", {} for activations", Gigabytes(activations))?;
+            }
+            write!(f, "; {usable} are usable ({limit})")
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Renders plans as text: per service the outcome, the reasons, warnings and objects.
 
 use decide::{
-    AcceleratorCandidate, ClassEvaluation, ClassRankReason, ComponentDecision, RuntimeCandidate, RuntimeRejection,
+    AcceleratorCandidate, ClassEvaluation, ClassRankReason, ComponentDecision, Eligibility, RuntimeCandidate, RuntimeRejection,
     Setting, Variant,
 };
 use plan::{Plan, ServicePlan};
@@ -35,6 +35,9 @@ fn section(service: &ServicePlan, all: bool) -> String {
     lines.extend(block("Why this runtime", runtime_lines(service, all)));
     for (title, class_lines) in class_blocks(service, all) {
         lines.extend(block(&title, class_lines));
+    }
+    for (title, memory_lines) in memory_blocks(service) {
+        lines.extend(block(&title, memory_lines));
     }
     let warnings = service.warnings.iter().map(|warning| format!("{}: {}", warning.code, warning.message));
     lines.extend(block("Warnings", warnings.collect()));
@@ -129,16 +132,38 @@ fn variant_row(component: &str, runtime: &str, variant: &Variant) -> Vec<String>
 
 /// Formats the free and total accelerators of the class, `6 of 8`, if the nodes are known.
 fn free_accelerators(service: &ServicePlan, name: &str, component: &ComponentDecision) -> Option<String> {
+    let (free, total) = selected_class(service, name, component)?.free_and_total?;
+    Some(format!("{free} of {total}"))
+}
+
+/// Returns the evaluation of the class that a component uses.
+fn selected_class<'a>(
+    service: &'a ServicePlan,
+    name: &str,
+    component: &ComponentDecision,
+) -> Option<&'a Eligibility> {
     let selected = service.candidates.iter().find(|candidate| candidate.selected)?;
     let is_selected = |candidate: &&AcceleratorCandidate| {
         candidate.component == name && Some(&candidate.class) == component.accelerator_class.as_ref()
     };
     match &selected.accelerators.iter().find(is_selected)?.evaluation {
-        ClassEvaluation::Eligible(eligibility) => {
-            eligibility.free_and_total.map(|(free, total)| format!("{free} of {total}"))
-        }
+        ClassEvaluation::Eligible(eligibility) => Some(eligibility),
         ClassEvaluation::Rejected(_) => None,
     }
+}
+
+/// Returns the memory of one accelerator by purpose: one block per component.
+fn memory_blocks(service: &ServicePlan) -> Vec<(String, Vec<String>)> {
+    let has_several_components = service.components.len() > 1;
+    let block = |(name, component): (&String, &ComponentDecision)| {
+        let budget = selected_class(service, name, component)?.memory?;
+        let title = if has_several_components { format!("Memory ({name})") } else { "Memory per GPU".to_owned() };
+        let gigabytes = |bytes: u64| format!("{:>6.1} GB", bytes as f64 / 1e9);
+        let parts = budget.parts().into_iter().map(|(bytes, purpose)| format!("{}  {purpose}", gigabytes(bytes)));
+        let total = format!("{}  memory of {}", gigabytes(budget.memory), component.accelerator_class.as_ref()?);
+        Some((title, std::iter::once(total).chain(parts).collect()))
+    };
+    service.components.iter().filter_map(block).collect()
 }
 
 /// Returns the ranked runtimes, then the rejected ones. A rejection for the reason in the headline is shortened to its code.

@@ -26,7 +26,7 @@ pub(crate) fn inspect(container: &Value) -> LaunchInfo {
     let image = container["image"].as_str().unwrap_or_default();
     let flag = |names: &[&str]| names.iter().find_map(|name| flag_value(&words, name));
     LaunchInfo {
-        engine: engine(image, &words),
+        engine: decide::Engine::detect(image, words.iter().map(String::as_str)).map(decide::Engine::as_str),
         port: flag(&["--port"]).and_then(|port| port.parse().ok()),
         served_model: flag(&["--served-model-name", "--model-path", "--model"])
             .or_else(|| positional_model(&words))
@@ -55,15 +55,6 @@ pub(crate) fn default_port(container: &Value) -> Option<u16> {
         "sglang" => 30000,
         _ => return None,
     })
-}
-
-fn engine(image: &str, words: &[String]) -> Option<&'static str> {
-    const ENGINES: &[(&str, &str)] =
-        &[("sglang", "sglang"), ("vllm", "vllm"), ("trtllm", "trtllm"), ("tensorrt", "trtllm"), ("triton", "triton")];
-    let find_engine = |text: &str| ENGINES.iter().find(|(marker, _)| text.contains(marker)).map(|(_, engine)| *engine);
-    // The program takes precedence over the image. Flag values, such as model names, are ignored.
-    let program = words.iter().take_while(|word| !word.starts_with("--")).find_map(|word| find_engine(word));
-    program.or_else(|| find_engine(image))
 }
 
 /// Returns the model argument of `vllm serve MODEL`.

@@ -1,0 +1,292 @@
+//! The properties of a model that determine its memory, from its `config.json`.
+
+use serde_json::Value;
+
+/// Dimensions of a model, from `spec.modelConfiguration`: the contents of its `config.json`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ModelArchitecture {
+    /// Attention layers with a KV cache for the whole context.
+    pub full_layers: u64,
+    /// Attention layers with a KV cache for `window` tokens.
+    pub windowed_layers: u64,
+    /// Tokens that windowed layers attend to.
+    pub window: u64,
+    /// Attention heads.
+    pub attention_heads: u64,
+    /// Heads of keys and values.
+    pub kv_heads: u64,
+    /// Elements of one head.
+    pub head_size: u64,
+    /// Elements per token and layer of the compressed KV cache of multi-head latent attention, which every accelerator stores.
+    pub latent_size: Option<u64>,
+    /// Size of the hidden state.
+    pub hidden_size: u64,
+    /// Size of the hidden state of the feed-forward layers.
+    pub intermediate_size: u64,
+    /// Tokens in the vocabulary.
+    pub vocabulary: u64,
+    /// Whether input embeddings and output head are the same tensor.
+    pub tied_embeddings: bool,
+    /// Tokens of the longest context.
+    pub max_context: Option<u64>,
+}
+
+/// Longest dimension that is accepted, so that products of all dimensions do not overflow.
+const MAX_DIMENSION: u64 = 1 << 32;
+
+// === impl ModelArchitecture ===
+
+impl ModelArchitecture {
+    /// Reads the contents of a `config.json`; `None` without the dimensions that the KV cache depends on. Models with several
+    /// modalities have the dimensions of the language model in `text_config`.
+    #[must_use]
+    pub fn from_config(config: &Value) -> Option<Self> {
+        const NESTED: [&str; 3] = ["text_config", "llm_config", "language_config"];
+        let nested = NESTED.iter().filter_map(|name| config.get(*name)).find(|nested| layers(nested).is_some());
+        let config = nested.unwrap_or(config);
+        let layers = layers(config)?;
+        let hidden_size = number(config, &["hidden_size", "n_embd", "d_model"])?;
+        let attention_heads = number(config, &["num_attention_heads", "n_head", "n_heads"])?;
+        let head_size = number(config, &["head_dim"]).unwrap_or(hidden_size / attention_heads);
+        let kv_heads = number(config, &["num_key_value_heads", "num_kv_heads", "n_head_kv"]);
+        let is_multi_query = config["multi_query"].as_bool().unwrap_or(false);
+        let latent = number(config, &["kv_lora_rank"]);
+        let rope_part = number(config, &["qk_rope_head_dim"]).unwrap_or(0);
+        let (windowed_layers, window) = windowed_layers(config, layers);
+        Some(Self {
+            full_layers: full_layers(config, layers).saturating_sub(windowed_layers),
+            windowed_layers,
+            window,
+            attention_heads,
+            kv_heads: kv_heads.unwrap_or(if is_multi_query { 1 } else { attention_heads }),
+            head_size,
+            latent_size: latent.map(|rank| rank.saturating_add(rope_part)),
+            hidden_size,
+            intermediate_size: number(config, &["intermediate_size", "ffn_dim"]).unwrap_or(hidden_size * 4),
+            vocabulary: number(config, &["vocab_size"]).unwrap_or(0),
+            tied_embeddings: config["tie_word_embeddings"].as_bool().unwrap_or(false),
+            max_context: max_context(config),
+        })
+    }
+
+    /// Returns the number of parameters of input embeddings and output head, which quantization methods for safetensors do not
+    /// quantize.
+    pub(crate) fn embedding_parameters(&self) -> u64 {
+        let tensors = if self.tied_embeddings { 1 } else { 2 };
+        self.vocabulary.saturating_mul(self.hidden_size).saturating_mul(tensors)
+    }
+
+    /// Returns the bytes of the KV cache of one token in one layer on one of `tensor_parallel` accelerators. Engines replicate
+    /// the heads if there are fewer than accelerators.
+    fn bytes_per_token_and_layer(&self, tensor_parallel: u64, element: u64) -> u64 {
+        match self.latent_size {
+            Some(latent) => latent.saturating_mul(element),
+            None => {
+                let heads = self.kv_heads.div_ceil(tensor_parallel.max(1)).max(1);
+                heads.saturating_mul(self.head_size).saturating_mul(2).saturating_mul(element)
+            }
+        }
+    }
+
+    /// Returns the KV cache of one sequence of `tokens` on one accelerator: (bytes per token, bytes of windowed layers).
+    pub(crate) fn kv_cache(&self, parallel: &ParallelSizes, element: u64, batched_tokens: u64) -> KvCache {
+        let per_layer = self.bytes_per_token_and_layer(parallel.tensor, element);
+        let stages = parallel.pipeline.max(1);
+        // A windowed layer also stores the tokens of the current step (vllm 0.32, SlidingWindowSpec).
+        let window = self.window.saturating_add(batched_tokens);
+        KvCache {
+            per_token: per_layer.saturating_mul(self.full_layers.div_ceil(stages)),
+            per_windowed_token: per_layer.saturating_mul(self.windowed_layers.div_ceil(stages)),
+            window,
+        }
+    }
+}
+
+/// Accelerators over which one copy of a model is distributed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ParallelSizes {
+    pub(crate) tensor: u64,
+    pub(crate) pipeline: u64,
+}
+
+/// Size of the KV cache of one sequence on one accelerator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KvCache {
+    /// Bytes per token of layers that store the whole context.
+    per_token: u64,
+    /// Bytes per token of windowed layers.
+    per_windowed_token: u64,
+    /// Tokens that windowed layers store.
+    window: u64,
+}
+
+// === impl KvCache ===
+
+impl KvCache {
+    /// Returns the bytes for a sequence of `tokens`.
+    pub(crate) fn bytes(&self, tokens: u64) -> u64 {
+        let windowed = self.per_windowed_token.saturating_mul(tokens.min(self.window));
+        self.per_token.saturating_mul(tokens).saturating_add(windowed)
+    }
+
+    /// Returns the tokens of the longest sequence that fits into `bytes`; `None` if any does.
+    pub(crate) fn tokens(&self, bytes: u64) -> Option<u64> {
+        let both = self.per_token.saturating_add(self.per_windowed_token);
+        let within_window = bytes.checked_div(both)?;
+        if within_window < self.window {
+            return Some(within_window);
+        }
+        let windowed = self.per_windowed_token.saturating_mul(self.window);
+        bytes.saturating_sub(windowed).checked_div(self.per_token)
+    }
+}
+
+fn number(config: &Value, names: &[&str]) -> Option<u64> {
+    names.iter().find_map(|name| config[*name].as_u64()).filter(|number| (1..=MAX_DIMENSION).contains(number))
+}
+
+fn layers(config: &Value) -> Option<u64> {
+    number(config, &["num_hidden_layers", "n_layer", "n_layers", "num_layers"])
+}
+
+/// Returns the attention layers with a KV cache. Layers of state space models and linear attention have none.
+fn full_layers(config: &Value, layers: u64) -> u64 {
+    if let Some(pattern) = config["hybrid_override_pattern"].as_str() {
+        return count(pattern.chars().filter(|kind| *kind == '*').count());
+    }
+    match config["layer_types"].as_array() {
+        Some(kinds) => count(kinds.iter().filter(|kind| is_attention(kind)).count()),
+        None => layers,
+    }
+}
+
+fn is_attention(kind: &Value) -> bool {
+    kind.as_str().is_none_or(|kind| kind.ends_with("attention") && kind != "linear_attention")
+}
+
+/// Returns the layers with a window, and its tokens.
+fn windowed_layers(config: &Value, layers: u64) -> (u64, u64) {
+    let window = number(config, &["sliding_window", "attention_chunk_size"]);
+    let Some(window) = window.filter(|_| config["use_sliding_window"] != false) else { return (0, 0) };
+    let windowed = match (config["layer_types"].as_array(), number(config, &["sliding_window_pattern"])) {
+        (Some(kinds), _) => {
+            let is_windowed = |kind: &&Value| matches!(kind.as_str(), Some("sliding_attention" | "chunked_attention"));
+            count(kinds.iter().filter(is_windowed).count())
+        }
+        // Every last layer of a group attends to the whole context (Gemma 3).
+        (None, Some(pattern)) => layers - layers / pattern,
+        (None, None) if config["model_type"] == "gemma2" => layers.div_ceil(2),
+        (None, None) if config.get("sliding_window").is_some_and(Value::is_u64) => {
+            layers.saturating_sub(number(config, &["max_window_layers"]).unwrap_or(0))
+        }
+        (None, None) => 0,
+    };
+    (windowed, window)
+}
+
+/// Returns the longest context as vLLM derives it (vllm 0.32, config/model.py, `_get_and_verify_max_len`): scaled by a factor
+/// of linear or dynamic RoPE scaling; other kinds state the scaled value, or for LongRoPE start with the original one.
+fn max_context(config: &Value) -> Option<u64> {
+    const NAMES: [&str; 6] =
+        ["max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length", "n_ctx"];
+    let stated = NAMES.iter().filter_map(|name| number(config, &[name])).min()?;
+    let rope = ["rope_scaling", "rope_parameters"].iter().map(|name| &config[*name]).find(|rope| rope.is_object());
+    let Some(rope) = rope else { return Some(stated) };
+    let kind = rope["rope_type"].as_str().or(rope["type"].as_str()).unwrap_or_default();
+    match kind {
+        "longrope" | "su" => Some(number(config, &["original_max_position_embeddings"]).unwrap_or(stated)),
+        "linear" | "dynamic" => {
+            let factor = rope["factor"].as_f64().filter(|factor| *factor > 0.0 && *factor <= 1024.0).unwrap_or(1.0);
+            Some((stated as f64 * factor) as u64)
+        }
+        _ => Some(stated),
+    }
+}
+
+fn count(items: usize) -> u64 {
+    u64::try_from(items).unwrap_or(MAX_DIMENSION)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    fn kv_cache(config: &Value, tensor: u64, tokens: u64) -> u64 {
+        let architecture = ModelArchitecture::from_config(config).unwrap();
+        architecture.kv_cache(&ParallelSizes { tensor, pipeline: 1 }, 2, 2048).bytes(tokens)
+    }
+
+    fn llama_8b() -> Value {
+        json!({"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "hidden_size": 4096,
+            "intermediate_size": 14336, "vocab_size": 128_256, "max_position_embeddings": 131_072,
+            "rope_scaling": {"rope_type": "llama3", "factor": 8.0}})
+    }
+
+    fn with(mut config: Value, fields: Value) -> Value {
+        config.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        config
+    }
+
+    #[rstest]
+    #[case::grouped_query(llama_8b(), 1, 131_072, 17_179_869_184)]
+    #[case::distributed(llama_8b(), 8, 131_072, 2_147_483_648)]
+    #[case::heads_are_replicated(llama_8b(), 16, 131_072, 2_147_483_648)]
+    #[case::multi_head(with(llama_8b(), json!({"num_key_value_heads": null})), 1, 1024, 536_870_912)]
+    #[case::nested(json!({"text_config": llama_8b(), "vision_config": {"num_hidden_layers": 5}}), 1, 131_072, 17_179_869_184)]
+    // DeepSeek-V3: 61 layers × (512 + 64) elements × 2 bytes, on every accelerator.
+    #[case::latent(
+        with(llama_8b(), json!({"num_hidden_layers": 61, "num_attention_heads": 128, "kv_lora_rank": 512, "qk_rope_head_dim": 64})),
+        8, 1000, 70_272_000
+    )]
+    // All layers of Mistral 7B v0.1 have a window of 4,096 tokens.
+    #[case::window(with(llama_8b(), json!({"sliding_window": 4096})), 1, 131_072, 131_072 * (4096 + 2048))]
+    #[case::unused_window(with(llama_8b(), json!({"sliding_window": 4096, "use_sliding_window": false})), 1, 131_072, 17_179_869_184)]
+    #[case::alternating_layers(
+        with(llama_8b(), json!({"num_hidden_layers": 2, "sliding_window": 1024, "layer_types": ["sliding_attention", "full_attention"]})),
+        1, 100_000, 4096 * 100_000 + 4096 * 3072
+    )]
+    #[case::linear_attention(
+        with(llama_8b(), json!({"num_hidden_layers": 4, "layer_types": ["linear_attention", "linear_attention", "linear_attention", "full_attention"]})),
+        1, 1000, 4_096_000
+    )]
+    fn sizes_the_kv_cache(
+        #[case] config: Value,
+        #[case] tensor: u64,
+        #[case] tokens: u64,
+        #[case] expected: u64,
+    ) {
+        assert_eq!(kv_cache(&config, tensor, tokens), expected);
+    }
+
+    #[rstest]
+    #[case::scaled_value(json!({}), Some(131_072))]
+    #[case::linear(json!({"rope_scaling": {"type": "linear", "factor": 2.0}}), Some(262_144))]
+    #[case::yarn(json!({"rope_scaling": {"type": "yarn", "factor": 4.0}}), Some(131_072))]
+    #[case::longrope(json!({"rope_scaling": {"type": "longrope"}, "original_max_position_embeddings": 4096}), Some(4096))]
+    #[case::unknown(json!({"max_position_embeddings": null}), None)]
+    fn derives_the_longest_context(#[case] fields: Value, #[case] expected: Option<u64>) {
+        assert_eq!(ModelArchitecture::from_config(&with(llama_8b(), fields)).unwrap().max_context, expected);
+    }
+
+    #[rstest]
+    #[case(json!({}))]
+    #[case(json!({"num_hidden_layers": 0, "hidden_size": 1, "num_attention_heads": 1}))]
+    #[case(json!({"num_hidden_layers": -1, "hidden_size": 1, "num_attention_heads": 1}))]
+    #[case(json!({"num_hidden_layers": 32, "hidden_size": "4096", "num_attention_heads": 1}))]
+    fn ignores_unusable_configurations(#[case] config: Value) {
+        assert_eq!(ModelArchitecture::from_config(&config), None);
+    }
+
+    #[test]
+    fn inverts_the_size_of_the_kv_cache() {
+        let config = with(llama_8b(), json!({"sliding_window": 4096, "sliding_window_pattern": 2}));
+        let architecture = ModelArchitecture::from_config(&config).unwrap();
+        let cache = architecture.kv_cache(&ParallelSizes { tensor: 2, pipeline: 2 }, 2, 2048);
+        for tokens in [1, 100, 6144, 6145, 100_000] {
+            assert_eq!(cache.tokens(cache.bytes(tokens)), Some(tokens));
+        }
+    }
+}
