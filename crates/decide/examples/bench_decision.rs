@@ -137,6 +137,7 @@ fn supply(vary: Variation) -> Result<Supply, Box<dyn std::error::Error>> {
     Ok(Supply {
         runtimes: (0..RUNTIMES).map(|index| runtime(index, vary)).collect::<Result<_, _>>()?,
         classes: (0..CLASSES).map(class).collect::<Result<_, _>>()?,
+        nodes: None,
         accelerator_aware: true,
     })
 }

@@ -112,6 +112,10 @@ fn assess_classes<'a>(
     let (mut feasibilities, mut reservations) = (Vec::new(), Vec::new());
     let mut targets = component_targets(&context.demand, runtime, format).peekable();
     while let Some(target) = targets.next() {
+        if let Some(accelerators) = context.unavailable_accelerators(target) {
+            let component = target.component.as_str();
+            return AssessmentOutcome::rejected(RuntimeRejection::AcceleratorUnavailable { component, accelerators });
+        }
         let feasibility = if targets.peek().is_some() {
             let evaluation = context.evaluate(target, &reservations);
             reservations.extend(evaluation.reservation());

@@ -1,10 +1,20 @@
-//! Total and free accelerators on sets of nodes of one class.
+//! Total and free accelerators, CPU and memory on sets of nodes of one class.
 
 use std::sync::Arc;
 
+use crate::compute_request::{ComputeRequest, ComputeShortage, NodeCompute};
 use crate::nodes::{Availability, ClassNode, UnschedulableNodes};
 
-/// Accelerators of one node.
+/// What one Pod of a replica requests of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PodShape {
+    /// Accelerators.
+    pub(crate) accelerators: u32,
+    /// CPU and memory.
+    pub(crate) compute: ComputeRequest,
+}
+
+/// Accelerators, CPU and memory of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct NodeCapacity {
     /// Index of the node among the nodes of its class.
@@ -16,6 +26,10 @@ struct NodeCapacity {
     withheld: u32,
     /// Accelerators that running Pods of the service use although new Pods could not.
     used_beyond_available: u32,
+    /// Allocatable CPU and memory.
+    compute: NodeCompute,
+    /// CPU and memory that no Pod requests.
+    free_compute: NodeCompute,
 }
 
 /// Accelerators of a subset of one class's nodes, in the class's node order.
@@ -57,10 +71,18 @@ impl PoolCapacity {
             let free = node.available();
             let withheld = node.free.saturating_sub(free);
             let used_beyond_available = node.used_beyond_available();
-            (NodeCapacity { index, total: node.total, free, withheld, used_beyond_available }, node.labels.is_some())
+            let (compute, free_compute) = (node.compute, node.free_compute);
+            let capacity =
+                NodeCapacity { index, total: node.total, free, withheld, used_beyond_available, compute, free_compute };
+            (capacity, node.labels.is_some())
         };
         let (nodes, exact): (Vec<NodeCapacity>, Vec<bool>) = accepted.map(capacity).unzip();
         Self { nodes, is_exact: exact.into_iter().all(|exact| exact) }
+    }
+
+    /// Returns the nodes among those of the class.
+    pub(crate) fn nodes_of<'a>(&self, availability: &'a Availability) -> impl Iterator<Item = &'a ClassNode> {
+        self.nodes.iter().filter_map(|node| availability.nodes.get(node.index))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -87,9 +109,15 @@ impl PoolCapacity {
         if self.is_exact { self.largest_node() } else { Some(self.total()) }
     }
 
-    /// Returns how many Pods with `per_node` accelerators fit on the free accelerators of the nodes.
-    pub(crate) fn slots(&self, per_node: u32) -> u32 {
-        self.nodes.iter().map(|node| node.free / per_node.max(1)).fold(0, u32::saturating_add)
+    /// Returns how many Pods fit on what is free on the nodes.
+    pub(crate) fn slots(&self, pod: &PodShape) -> u32 {
+        self.nodes.iter().map(|node| pod.pods_in(node.free, node.free_compute)).fold(0, u32::saturating_add)
+    }
+
+    /// Returns the resource of which no node that has the accelerators has enough for a Pod, if there is one.
+    pub(crate) fn compute_shortage(&self, pod: &PodShape) -> Option<ComputeShortage> {
+        let nodes = self.nodes.iter().filter(|node| node.total >= pod.accelerators);
+        pod.compute.shortage(nodes.map(|node| node.compute))
     }
 
     /// Returns the same nodes as if all of them were schedulable.
@@ -110,19 +138,33 @@ impl PoolCapacity {
         Self { nodes: self.nodes.iter().map(node).collect(), is_exact: self.is_exact }
     }
 
-    /// Returns how many Pods with `per_node` accelerators fit on the nodes if no accelerator is in use.
-    fn slots_when_empty(&self, per_node: u32) -> u32 {
-        self.nodes.iter().map(|node| node.total / per_node.max(1)).fold(0, u32::saturating_add)
+    /// Returns how many Pods fit on the nodes if nothing on them is in use.
+    fn slots_when_empty(&self, pod: &PodShape) -> u32 {
+        self.nodes.iter().map(|node| pod.pods_in(node.total, node.compute)).fold(0, u32::saturating_add)
     }
 
-    /// Reserves `per_node` accelerators for each of `pods` Pods, using best fit: on the node with the fewest free
-    /// accelerators that suffice.
-    pub(crate) fn reserve(&mut self, per_node: u32, pods: u32) {
+    /// Reserves what each of `pods` Pods requests, using best fit: on the node with the fewest free accelerators that suffice.
+    pub(crate) fn reserve(&mut self, pod: &PodShape, pods: u32) {
         for _ in 0..pods.min(MAX_RESERVED_PODS) {
-            let fitting = self.nodes.iter_mut().filter(|node| node.free >= per_node.max(1));
+            let fitting = self.nodes.iter_mut().filter(|node| pod.pods_in(node.free, node.free_compute) > 0);
             let Some(node) = fitting.min_by_key(|node| node.free) else { return };
-            node.free -= per_node;
+            node.free = node.free.saturating_sub(pod.accelerators);
+            node.free_compute = node.free_compute.without(&pod.compute);
         }
+    }
+}
+
+// === impl PodShape ===
+
+impl PodShape {
+    /// Returns a Pod that requests accelerators only.
+    pub(crate) fn accelerators(accelerators: u32) -> Self {
+        Self { accelerators, compute: ComputeRequest::default() }
+    }
+
+    /// Returns how many such Pods fit into these accelerators, CPU and memory.
+    fn pods_in(&self, accelerators: u32, compute: NodeCompute) -> u32 {
+        (accelerators / self.accelerators.max(1)).min(self.compute.pods_in(compute))
     }
 }
 
@@ -166,10 +208,15 @@ impl ReplicaNodes {
         self.pools().any(PoolCapacity::is_empty)
     }
 
-    /// Whether `replicas` replicas of `nodes` Pods with `per_node` accelerators each fit on the free accelerators. Leaders,
-    /// workers and both together must fit, which by Hall's theorem suffices for two roles.
-    pub(crate) fn has_capacity(&self, per_node: u32, nodes: u32, replicas: u32) -> bool {
-        let fits = |pool: &PoolCapacity, pods: u32| pool.slots(per_node) >= pods;
+    /// Returns the resource of which no node of a Pod has enough, if there is one.
+    pub(crate) fn compute_shortage(&self, pod: &PodShape) -> Option<ComputeShortage> {
+        self.pools().find_map(|pool| pool.compute_shortage(pod))
+    }
+
+    /// Whether `replicas` replicas of `nodes` Pods each fit on what is free. Leaders, workers and both together must fit, which
+    /// by Hall's theorem suffices for two roles.
+    pub(crate) fn has_capacity(&self, pod: &PodShape, nodes: u32, replicas: u32) -> bool {
+        let fits = |pool: &PoolCapacity, pods: u32| pool.slots(pod) >= pods;
         let workers_per_replica = nodes.saturating_sub(1);
         let roles_fit = self.by_role.as_ref().is_none_or(|(leaders, workers)| {
             fits(leaders, replicas) && fits(workers, workers_per_replica.saturating_mul(replicas))
@@ -178,8 +225,8 @@ impl ReplicaNodes {
     }
 
     /// Whether `replicas` replicas fit if the accelerators of running Pods of the service count as free.
-    pub(crate) fn has_capacity_with_running_pods(&self, per_node: u32, nodes: u32, replicas: u32) -> bool {
-        self.map_pools(PoolCapacity::with_running_pods).has_capacity(per_node, nodes, replicas)
+    pub(crate) fn has_capacity_with_running_pods(&self, pod: &PodShape, nodes: u32, replicas: u32) -> bool {
+        self.map_pools(PoolCapacity::with_running_pods).has_capacity(pod, nodes, replicas)
     }
 
     fn map_pools(&self, change: impl Fn(&PoolCapacity) -> PoolCapacity) -> Self {
@@ -187,19 +234,19 @@ impl ReplicaNodes {
         Self { all: change(&self.all), by_role }
     }
 
-    /// Returns the nodes that accept no new Pods, if more Pods with `per_node` accelerators would fit without that restriction.
-    /// `availability` contains all nodes of the class.
+    /// Returns the nodes that accept no new Pods, if more Pods would fit without that restriction. `availability` contains all
+    /// nodes of the class.
     pub(crate) fn unschedulable_nodes(
         &self,
         availability: &Availability,
-        (per_node, nodes, replicas): (u32, u32, u32),
+        (pod, nodes, replicas): (&PodShape, u32, u32),
     ) -> Option<UnschedulableNodes> {
         let schedulable = self.map_pools(PoolCapacity::if_schedulable);
-        if schedulable.all.slots(per_node) <= self.all.slots(per_node) {
+        if schedulable.all.slots(pod) <= self.all.slots(pod) {
             return None;
         }
         let eligible: Vec<&ClassNode> =
-            self.all.nodes.iter().filter_map(|node| availability.nodes.get(node.index)).collect();
+            self.all.nodes_of(availability).collect();
         let names = |is_listed: &dyn Fn(&ClassNode) -> bool| {
             eligible.iter().filter(|node| is_listed(node)).map(|node| node.name.clone()).collect()
         };
@@ -207,13 +254,13 @@ impl ReplicaNodes {
             eligible: eligible.len(),
             cordoned: names(&|node| node.cordoned && !node.not_ready),
             not_ready: names(&|node| node.not_ready),
-            would_suffice: schedulable.has_capacity(per_node, nodes, replicas),
+            would_suffice: schedulable.has_capacity(pod, nodes, replicas),
         })
     }
 
-    /// Returns for how many Pods of `replicas` replicas the nodes have no room, even if no accelerator is in use.
-    pub(crate) fn pods_without_room(&self, per_node: u32, nodes: u32, replicas: u32) -> u32 {
-        let missing = |pool: &PoolCapacity, pods: u32| pods.saturating_sub(pool.slots_when_empty(per_node));
+    /// Returns for how many Pods of `replicas` replicas the nodes have no room, even if nothing on them is in use.
+    pub(crate) fn pods_without_room(&self, pod: &PodShape, nodes: u32, replicas: u32) -> u32 {
+        let missing = |pool: &PoolCapacity, pods: u32| pods.saturating_sub(pool.slots_when_empty(pod));
         let missing_by_role = self.by_role.as_ref().map_or(0, |(leaders, workers)| {
             let worker_count = nodes.saturating_sub(1).saturating_mul(replicas);
             missing(leaders, replicas).saturating_add(missing(workers, worker_count))

@@ -57,6 +57,9 @@ pub mod runtime {
         NO_ELIGIBLE_ACCELERATOR = "NoEligibleAccelerator":
             "The runtime is compatible, but no accelerator class is eligible; each class has its own code.",
             "Resolve the rejection of the first class. `ostler explain` shows which single change helps.";
+        ACCELERATOR_UNAVAILABLE = "AcceleratorUnavailable":
+            "Neither the runtime nor the service selects a class, and no known node has the accelerators that the Pods request.",
+            "Add nodes with the resource, request fewer accelerators, or set spec.acceleratorSelector to select a class that exists.";
     }
 }
 
@@ -104,6 +107,15 @@ pub mod class {
         NODE_SELECTOR_CONFLICT = "NodeSelectorConflict":
             "No node of the class satisfies the merged node selectors and affinities of class, runtime and service.",
             "Relax the node selector or affinity of the service, or label a node.";
+        TAINT_NOT_TOLERATED = "TaintNotTolerated":
+            "All nodes of the class that the placement allows have a taint that the Pods do not tolerate. The taint of the accelerator resource, such as nvidia.com/gpu, is always tolerated.",
+            "Add the toleration to spec.engine.tolerations of the service or to engineConfig.tolerations of the runtime, or remove the taint.";
+        INSUFFICIENT_NODE_RESOURCES = "InsufficientNodeResources":
+            "A Pod requests more CPU or memory than any node of the class has, even if nothing runs on it.",
+            "Lower requests.cpu or requests.memory of the service or the runtime, or add larger nodes.";
+        VENDOR_MISMATCH = "VendorMismatch":
+            "The runtime requests accelerators of another vendor, or its image is built for one, and it declares no configuration for this vendor.",
+            "Use a runtime for the vendor, or add an entry for the class with a suitable image to acceleratorConfigurations.";
     }
 }
 
@@ -137,8 +149,11 @@ pub mod warning {
         PARALLELISM_MISMATCH = "ParallelismMismatch":
             "Flags or environment variables set a parallelism that differs from the number of accelerators that the Pods request.",
             "Make --tensor-parallel-size and similar flags agree with resources.";
+        ATTENTION_HEADS_NOT_DIVISIBLE = "AttentionHeadsNotDivisible":
+            "The size of tensor parallelism does not divide the attention heads of the model. vLLM and SGLang then fail to start.",
+            "Use a number of accelerators that divides the heads, or set --pipeline-parallel-size.";
         ACCELERATORS_ADDED = "AcceleratorsAdded":
-            "The model requires more accelerators than the runtime states, so more are used, and the flag or environment variable of tensor parallelism is replaced.",
+            "The model or the service requires more accelerators than the runtime states, so more are used, and the flag or environment variable of tensor parallelism is replaced.",
             "Raise the number in the runtime, or set resources or --tensor-parallel-size of the service.";
         AVAILABILITY_UNKNOWN = "AvailabilityUnknown":
             "The nodes of the selected class are unknown, so free capacity was not checked.",

@@ -6,10 +6,11 @@
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
-use std::sync::{Arc, LazyLock};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use crate::accelerator_request::AcceleratorRequest;
+use crate::capacity::PodShape;
 use crate::component::Component;
 use crate::decision::CurrentSelection;
 use crate::demand::{Capabilities, ComponentDemand, Demand};
@@ -20,6 +21,7 @@ use crate::memory_budget::ModelMemory;
 use crate::node_pool::{NodePool, Reservation};
 use crate::ranking::{self, PreCapacityKeys, RankedClass};
 use crate::reason::ClassRejection;
+use crate::reason::UnavailableAccelerators;
 use crate::scoring::ScoringNotes;
 use crate::supply::{Runtime, RuntimeComponent, Supply, SupportedFormat};
 
@@ -74,6 +76,10 @@ pub(crate) struct DecisionContext {
     classes_by_name: Vec<usize>,
     /// Names of accelerator resources.
     accelerator_resources: BTreeSet<String>,
+    /// Vendors of the classes, by name.
+    class_vendors: BTreeMap<String, String>,
+    /// Units of the largest node by accelerator resource, computed on first access; `None` if the nodes are unknown.
+    largest_nodes: OnceLock<Option<BTreeMap<String, u32>>>,
     /// Memory that the model requires.
     model_memory: Option<ModelMemory>,
     node_pools: [(Component, NodePool); 2],
@@ -98,7 +104,8 @@ impl<'a> ComponentEvaluation<'a> {
         let selected = self.selected_class()?;
         let shape = selected.eligibility.shape;
         let pods = shape.nodes.saturating_mul(self.replicas);
-        Some(Reservation { class: &selected.class.name, per_node: shape.per_node, pods })
+        let pod = PodShape { accelerators: shape.per_node, compute: selected.eligibility.compute };
+        Some(Reservation { class: &selected.class.name, pod, pods })
     }
 }
 
@@ -133,6 +140,12 @@ impl DecisionContext {
             supply: supply.clone(),
             custom_engine: Arc::new(custom_engine),
             accelerator_resources: supply.accelerator_resources(),
+            class_vendors: supply
+                .classes
+                .iter()
+                .filter_map(|class| Some((class.name.clone(), class.resource_vendor()?.to_owned())))
+                .collect(),
+            largest_nodes: OnceLock::new(),
             model_memory: demand.model.resolved().and_then(ModelMemory::of),
             node_pools: Component::ALL.map(|component| (component, NodePool::new(supply.classes.len()))),
             names_class: demand.components.values().any(|component| !component.selector.preferred.is_empty()),
@@ -194,7 +207,7 @@ impl DecisionContext {
             }
             let Some(candidate) = self.candidate(component, context, index, reservations) else { continue };
             match candidate.evaluate() {
-                Ok((fit, nodes)) if ranking::has_capacity(&nodes, fit.shape, context.replicas()) => {
+                Ok((fit, nodes)) if ranking::has_capacity(&nodes, &fit, context.replicas()) => {
                     return Feasibility::Feasible { has_capacity: true };
                 }
                 Ok(_) => feasible_key = Some(key),
@@ -206,6 +219,38 @@ impl DecisionContext {
         } else {
             Feasibility::Infeasible { furthest_stage }
         }
+    }
+
+    /// Returns the accelerators that Pods of a component request although no known node has as many. Classes are checked
+    /// otherwise.
+    pub(crate) fn unavailable_accelerators(&self, target: ComponentTarget<'_>) -> Option<UnavailableAccelerators> {
+        if self.considers_classes(target.runtime) || !self.supply.accelerator_aware {
+            return None;
+        }
+        let nodes = self.largest_nodes.get_or_init(|| self.largest_nodes()).as_ref()?;
+        let runtime = target.runtime.components.get(&target.component).unwrap_or(&EMPTY_RUNTIME_COMPONENT);
+        let demand = self.demand.components.get(&target.component).unwrap_or(&EMPTY_DEMAND);
+        let requested = runtime.resources.keys().chain(demand.resources.keys());
+        let requested = requested.filter(|name| self.accelerator_resources.contains(*name));
+        requested.into_iter().find_map(|name| {
+            // Without a class, the quantity of the service replaces that of the runtime.
+            let requested = *demand.resources.get(name).or(runtime.resources.get(name))?;
+            let largest = nodes.get(name).copied().unwrap_or(0);
+            let resource = name.clone();
+            (largest < requested).then_some(UnavailableAccelerators { resource, requested, largest })
+        })
+    }
+
+    fn largest_nodes(&self) -> Option<BTreeMap<String, u32>> {
+        let nodes = self.supply.nodes.as_ref().filter(|inventory| inventory.has_nodes())?;
+        let mut largest: BTreeMap<String, u32> = BTreeMap::new();
+        for (name, units) in nodes.nodes().flat_map(|node| &node.allocatable) {
+            if self.accelerator_resources.contains(name) {
+                let known = largest.entry(name.clone()).or_default();
+                *known = units.max(known).to_owned();
+            }
+        }
+        Some(largest)
     }
 
     fn class_index(&self, name: &str) -> Option<usize> {
@@ -246,6 +291,7 @@ impl DecisionContext {
                 Cow::Owned(runtime_capabilities.combine(service_capabilities))
             },
             accelerator_resources: &self.accelerator_resources,
+            class_vendors: &self.class_vendors,
             current: self
                 .current
                 .as_ref()

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::code;
+use crate::compute_request::ComputeRequest;
 use crate::lazy_list::LazyList;
 use crate::memory_budget::MemoryBudget;
 use crate::nodes::UnschedulableNodes;
@@ -163,6 +164,10 @@ pub struct Eligibility {
     pub performance_score: f64,
     /// Memory of one accelerator; `None` if the memory of the model or the class is unknown.
     pub memory: Option<MemoryBudget>,
+    /// CPU and memory that a Pod requests.
+    pub compute: ComputeRequest,
+    /// Whether enough accelerators are free, but not the CPU or memory of their nodes.
+    pub lacks_only_compute: bool,
     /// US dollars per replica and hour.
     pub price_per_hour: Option<f64>,
     /// Initial number of replicas, at least 1.
@@ -263,6 +268,9 @@ impl std::fmt::Display for Eligibility {
         match self.free_and_total {
             None => f.write_str(", availability unknown"),
             Some((free, total)) if self.has_capacity => write!(f, ", {free} of {total} free"),
+            Some(_) if self.lacks_only_compute => {
+                write!(f, ", no free capacity: {} per Pod required on the nodes with free accelerators", self.compute)
+            }
             Some((free, _)) => {
                 let required = self.shape.accelerators().saturating_mul(self.replicas);
                 let fragmented = if free >= required { ", but not enough on one node" } else { "" };

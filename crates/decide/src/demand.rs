@@ -6,12 +6,14 @@ use api::{ComputeCapability, Version};
 use serde_json::Value;
 
 use crate::component::Component;
+use crate::compute_request::PodRequests;
 use crate::configuration::ClassConfiguration;
 use crate::engine::EngineSettings;
 use crate::model_architecture::ModelArchitecture;
 use crate::parallelism::Parallelism;
 use crate::reason::Warning;
 use crate::role_placement::RolePlacements;
+use crate::taint::Toleration;
 
 /// Requirements of one service.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +30,8 @@ pub struct Demand {
     pub protocol: String,
     /// Requirements of the components that use accelerators; the router is not one of them.
     pub components: BTreeMap<Component, ComponentDemand>,
+    /// Whether the service sets `spec.router`.
+    pub wants_router: bool,
     /// Whether the service sets an accelerator field, so that classes are considered for every runtime.
     pub uses_accelerators: bool,
     /// Warnings from reading the service, added to the decision's warnings.
@@ -114,6 +118,12 @@ pub struct ComponentDemand {
     pub parallelism: Parallelism,
     /// Settings that determine the memory of the engine.
     pub engine: EngineSettings,
+    /// CPU and memory of the containers.
+    pub compute: PodRequests,
+    /// Tolerations of the Pods.
+    pub tolerations: Vec<Toleration>,
+    /// The vendor that the image of the component names.
+    pub image_vendor: Option<&'static str>,
     /// `worker.size + 1` if the service sets leader and worker.
     pub nodes: Option<u32>,
     /// Whether the service sets leader and worker.
@@ -153,6 +163,8 @@ pub struct ClassSelector {
     pub preferred: Vec<String>,
     /// The field or annotation that lists the preferred classes.
     pub preference_source: PreferenceSource,
+    /// Whether the first preferred class is selected even if another one has free capacity.
+    pub wait_for_preferred: bool,
     /// Excluded classes.
     pub excluded: BTreeSet<String>,
     /// Allowed families (`hopper` or `nvidia-hopper`); empty allows any family.

@@ -89,9 +89,32 @@ impl Candidate<'_> {
         let limiting = placeable.or(all.as_deref()).map(ReplicaNodes::smallest_pool);
         let fit = fit::fit(context, class, limiting).map_err(FailedCheck::Rejection)?;
         let eligible = capacity::nodes_for_replica(eligible, fit.shape.nodes);
-        match node_selector_conflict(&eligible, class) {
+        match self.unsuitable_nodes(&eligible, &fit).or_else(|| self.vendor_mismatch()) {
             Some(rejection) => Err(FailedCheck::Rejection(rejection)),
             None => Ok((fit, eligible)),
+        }
+    }
+
+    /// Returns a rejection if the runtime is for accelerators of another vendor and declares nothing for that of the class.
+    fn vendor_mismatch(&self) -> Option<ClassRejection> {
+        let (required, offered) = (self.context.bound_vendors()?, self.class.resource_vendor()?);
+        let is_suitable = required.contains(&offered) || self.context.declares_vendor(offered);
+        (!is_suitable)
+            .then(|| ClassRejection::VendorMismatch { required: required.to_vec(), offered: offered.to_owned() })
+    }
+
+    /// Returns a rejection if no node of the class can ever run a Pod of the component.
+    fn unsuitable_nodes(&self, eligible: &EligibleNodes, fit: &AcceleratorFit) -> Option<ClassRejection> {
+        let nodes = eligible.as_ref()?;
+        if !nodes.is_missing_nodes() {
+            let shortage = nodes.compute_shortage(&fit.pod())?;
+            let names = nodes.all.nodes_of(self.class.availability.as_ref()?).map(|node| node.name.clone()).collect();
+            return Some(ClassRejection::InsufficientNodeResources { shortage, nodes: names });
+        }
+        let class = (self.index, self.class);
+        match self.node_pool.untolerated_taint(class, self.context.runtime, self.context.demand) {
+            Some((taint, nodes)) => Some(ClassRejection::TaintNotTolerated { taint, nodes }),
+            None => node_selector_conflict(eligible, self.class),
         }
     }
 }

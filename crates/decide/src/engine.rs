@@ -124,7 +124,7 @@ impl EngineSettings {
             engine: Engine::detect(image.unwrap_or_default(), words.clone().flat_map(str::split_whitespace)),
             has_command: false,
             flags: stated_flags(words, &FLAGS),
-            variables: env.iter().filter_map(literal).collect(),
+            variables: env.iter().filter_map(literal).filter(|(_, value)| is_setting(value)).collect(),
         }
     }
 }
@@ -195,6 +195,11 @@ impl<'a> LayeredSettings<'a> {
             None => Some(value),
         }
     }
+}
+
+/// Whether a flag of [`FLAGS`] accepts the value, so that edits of other variables do not change the settings.
+fn is_setting(value: &str) -> bool {
+    parse_tokens(value).is_some() || value.parse::<f64>().is_ok() || value == "auto" || value.starts_with("fp8")
 }
 
 /// Parses a number of tokens: `8192`, and as in vLLM `32k` (thousands) and `32K` (multiples of 1,024), also with decimals.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::accelerator_request::{AcceleratorRequest, RequestStrength, StatedCount};
-use crate::capacity::PoolCapacity;
+use crate::capacity::{PodShape, PoolCapacity};
+use crate::compute_request::ComputeRequest;
 use crate::configuration::ClassConfiguration;
 use crate::demand::Model;
 use crate::match_context::MatchContext;
@@ -21,6 +22,17 @@ use crate::supply::Class;
 pub(crate) struct AcceleratorFit {
     pub(crate) shape: ReplicaShape,
     pub(crate) request: AcceleratorRequest,
+    /// CPU and memory that a Pod requests.
+    pub(crate) compute: ComputeRequest,
+}
+
+// === impl AcceleratorFit ===
+
+impl AcceleratorFit {
+    /// Returns what one Pod requests of a node.
+    pub(crate) fn pod(&self) -> PodShape {
+        PodShape { accelerators: self.shape.per_node, compute: self.compute }
+    }
 }
 
 /// Accelerator counts per node to try, in order.
@@ -42,7 +54,7 @@ pub(crate) fn fit(
     let request = requested_accelerators(context, Some(class));
     let fit = fit_on_nodes(context, &request, class, limiting);
     let shape = fit.or_else(|rejection| current_fit(context, &request, class).ok_or(rejection))?;
-    Ok(AcceleratorFit { shape, request })
+    Ok(AcceleratorFit { shape, request, compute: context.compute_request(class) })
 }
 
 /// Returns the current shape on `class` if nodes of any size would permit it.
@@ -85,7 +97,7 @@ fn fit_on_nodes(
 pub(crate) fn memory_budget(
     context: &MatchContext<'_>,
     class: &Class,
-    AcceleratorFit { shape, request }: &AcceleratorFit,
+    AcceleratorFit { shape, request, .. }: &AcceleratorFit,
 ) -> Option<MemoryBudget> {
     let settings = context.engine_settings(class);
     let engine = EngineOnClass { settings: &settings, memory: class.memory?, family: class.family.as_deref() };

@@ -13,12 +13,15 @@ use api::ome::{
 };
 use serde_json::Value;
 
+use crate::compute_request::PodRequests;
 use crate::configuration::ClassConfiguration;
-use crate::engine::EngineSettings;
+use crate::engine::{Engine, EngineSettings};
 use crate::demand::{Capabilities, CustomContainer, NamedVersion, Performance};
 use crate::merge::container_parallelism;
 use crate::parallelism::Parallelism;
 use crate::role_placement::{RolePlacement, RolePlacements};
+use crate::taint::Toleration;
+use crate::vendor;
 
 /// A field with an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -103,7 +106,11 @@ fn custom_container(component: &ComponentSpec) -> CustomContainer {
     let Some(runner) = engine_container(component) else { return CustomContainer::None };
     let has_command =
         ["command", "args"].iter().any(|field| runner[*field].as_array().is_some_and(|line| !line.is_empty()));
+    let command = runner["command"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let engine = Engine::detect("", command.flat_map(str::split_whitespace));
     match runner["image"].as_str() {
+        // The shipped image of the engine is used.
+        None | Some("") if matches!(engine, Some(Engine::Vllm | Engine::Sglang)) => CustomContainer::Complete,
         None | Some("") => CustomContainer::None,
         Some(_) if has_command => CustomContainer::Complete,
         Some(_) => CustomContainer::ImageOnly,
@@ -138,6 +145,7 @@ fn role_placements(component: &ComponentSpec) -> RolePlacements {
     let placement = |group: &NodeGroup| RolePlacement {
         node_selector: group.node_selector.clone(),
         affinity: group.affinity.clone(),
+        tolerations: Toleration::read_all(&group.tolerations),
         has_command: group.runner.as_ref().is_some_and(has_command),
     };
     RolePlacements {
@@ -152,6 +160,32 @@ fn parallelism(component: &ComponentSpec) -> Parallelism {
     let words = ["command", "args"].iter().flat_map(|field| runner[*field].as_array().into_iter().flatten());
     let env = runner["env"].as_array().map(Vec::as_slice).unwrap_or_default();
     container_parallelism(words.filter_map(Value::as_str), env)
+}
+
+/// Returns CPU and memory of the component's containers. Those of the engine container take precedence over `resources`.
+fn pod_requests(component: &ComponentSpec) -> PodRequests {
+    let engine = engine_container(component);
+    let resources = component.resources.iter().chain(engine.and_then(|container| container.get("resources")));
+    let sidecars = component.pod.get("containers").and_then(Value::as_array).into_iter().flatten();
+    let is_engine = |container: &&Value| {
+        engine.is_some_and(|engine| std::ptr::eq(engine, *container) || engine["name"] == container["name"])
+    };
+    PodRequests::new(resources, sidecars.filter(|container| !is_engine(container)))
+}
+
+/// Returns the vendor that the image of the engine container names.
+fn image_vendor(component: &ComponentSpec) -> Option<&'static str> {
+    vendor::of_image(engine_container(component)?["image"].as_str()?)
+}
+
+/// Returns the vendors whose accelerators the component requests, otherwise the one that its image names.
+fn vendors(component: &ComponentSpec) -> Vec<&'static str> {
+    let requested = resources(component).into_iter().filter(|(_, count)| *count > 0);
+    let mut vendors: Vec<&'static str> = requested.filter_map(|(name, _)| vendor::of_resource(&name)).collect();
+    if vendors.is_empty() {
+        vendors.extend(image_vendor(component));
+    }
+    vendors
 }
 
 /// Returns the settings of the component's engine that determine its memory.

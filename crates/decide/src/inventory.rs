@@ -48,6 +48,9 @@ fn class_node(class: &Class, node: &NodeInfo) -> ClassNode {
         not_ready: node.not_ready,
         total: accelerators(&|resource| node.allocatable.get(resource).copied().unwrap_or(0)),
         free: accelerators(&|resource| node.unrequested(resource)),
+        taints: Arc::clone(&node.taints),
+        compute: node.compute(),
+        free_compute: node.unrequested_compute(),
         used_by_service: accelerators(&|resource| node.requested_by_service.get(resource).copied().unwrap_or(0)),
     }
 }

@@ -17,10 +17,12 @@ pub fn apply_role_placement(
     for placement in runtime.roles.clone().for_role(role, workers_inherit_leader) {
         runtime.node_selector.extend(placement.node_selector.clone());
         runtime.affinities.extend(placement.affinity.clone());
+        runtime.tolerations.extend(placement.tolerations.clone());
     }
     for placement in demand.roles.clone().for_role(role, workers_inherit_leader) {
         demand.node_selector.extend(placement.node_selector.clone());
         demand.affinity = placement.affinity.clone().or(demand.affinity);
+        demand.tolerations.extend(placement.tolerations.clone());
     }
     (runtime, demand)
 }

@@ -26,6 +26,7 @@ mod assessment;
 mod capacity;
 mod compatibility;
 mod component;
+mod compute_request;
 mod configuration;
 mod context;
 mod decision;
@@ -59,13 +60,16 @@ mod shape;
 mod size;
 mod suggestion;
 mod supply;
+mod taint;
 mod units;
 mod variants;
+mod vendor;
 mod warnings;
 
 pub use accelerator_request::{AcceleratorRequest, RequestStrength, StatedCount};
 pub use compatibility::check_compatibility;
 pub use component::Component;
+pub use compute_request::{ComputeRequest, ComputeShortage, NodeCompute, PodRequests};
 pub use configuration::ClassConfiguration;
 pub use decision::{
     AcceleratorCandidate, AcceleratorCandidates, ClassEvaluation, ComponentDecision, CurrentSelection, Decision,
@@ -105,7 +109,8 @@ pub use parallelism::{Parallelism, StatedSize};
 pub use preference::{ClassPreference, Comparison, ComparisonOperator, PreferenceCondition};
 pub use rank_reason::{ClassRankReason, OUTRANKED, RuntimeRankReason, SizeFit};
 pub use reason::{
-    ClassRejection, CountLimit, ExclusionReason, MissingField, ModelField, RuntimeRejection, Warning, WarningSubject,
+    ClassRejection, CountLimit, ExclusionReason, MissingField, ModelField, RuntimeRejection, UnavailableAccelerators, Warning,
+    WarningSubject,
     is_capacity_shortage,
 };
 pub use remedy::{
@@ -120,6 +125,7 @@ pub use supply::{
     ACCELERATOR_RESOURCES, Class, ClassRequirements, ClassResource, Cost, CostTier, Runtime, RuntimeComponent, Scope,
     Supply, SupportedFormat,
 };
+pub use taint::{Taint, Toleration};
 pub use units::extended_resources;
 pub use variants::{TokenRange, Variant};
 

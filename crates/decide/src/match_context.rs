@@ -1,8 +1,9 @@
 //! Input of the class checks: one component of a service on one runtime.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use crate::compute_request::{ComputeRequest, PodRequests};
 use crate::configuration::ClassConfiguration;
 use crate::decision::ComponentDecision;
 use crate::demand::{Capabilities, ComponentDemand, Model};
@@ -29,6 +30,8 @@ pub(crate) struct MatchContext<'a> {
     pub(crate) required: Cow<'a, Capabilities>,
     /// Names of accelerator resources.
     pub(crate) accelerator_resources: &'a BTreeSet<String>,
+    /// Vendors of the classes, by name.
+    pub(crate) class_vendors: &'a BTreeMap<String, String>,
     /// The component in the current selection, if the service uses this runtime.
     pub(crate) current: Option<&'a ComponentDecision>,
 }
@@ -37,6 +40,31 @@ impl MatchContext<'_> {
     /// Returns the initial number of replicas.
     pub(crate) fn replicas(&self) -> u32 {
         self.demand.min_replicas.or(self.runtime.min_replicas).unwrap_or(1)
+    }
+
+    /// Returns the vendors to which the runtime binds the component; `None` if it runs on those of any vendor. An image of the
+    /// service replaces that of the runtime.
+    pub(crate) fn bound_vendors(&self) -> Option<&[&'static str]> {
+        let vendors = self.demand.image_vendor.as_ref().map_or(self.runtime.vendors.as_slice(), std::slice::from_ref);
+        (!vendors.is_empty()).then_some(vendors)
+    }
+
+    /// Whether the runtime has a configuration for, supports by name or prefers a class of `vendor`.
+    pub(crate) fn declares_vendor(&self, vendor: &str) -> bool {
+        let configured = self.configurations.iter().flat_map(|layer| layer.iter()).map(|entry| &entry.class);
+        let supported = self.requirements.supported_classes.iter().flatten();
+        let preferred = self.requirements.preferences.iter().map(|preference| &preference.class);
+        let mut declared = configured.chain(supported).chain(preferred);
+        declared.any(|class| self.class_vendors.get(class).is_some_and(|known| known == vendor))
+    }
+
+    /// Returns the CPU and memory that a Pod requests on `class`.
+    pub(crate) fn compute_request(&self, class: &Class) -> ComputeRequest {
+        let layers = self.configurations.iter().flat_map(|layer| layer.iter());
+        let resources = layers
+            .filter(|configuration| configuration.class == class.name)
+            .flat_map(|configuration| configuration.runner.get("resources").into_iter().chain([&configuration.resources]));
+        PodRequests::merge(&self.runtime.compute, resources, &self.demand.compute)
     }
 
     /// Returns the settings of the engine on `class`.

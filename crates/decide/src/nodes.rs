@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::compute_request::NodeCompute;
+use crate::taint::Taint;
+
 pub use matching::{Discovery, labels_match_selector, matches_discovery, term_matches};
 pub(crate) use matching::{MEMORY_TOLERANCE, bytes_per_label_unit, label_value_matches, term_matches_node};
 
@@ -24,6 +27,12 @@ pub struct ClassNode {
     pub total: u32,
     /// Allocatable accelerators that no Pod requests, also on an unschedulable node.
     pub free: u32,
+    /// Taints that keep Pods without a matching toleration off the node.
+    pub taints: Arc<[Taint]>,
+    /// Allocatable CPU and memory.
+    pub compute: NodeCompute,
+    /// Allocatable CPU and memory that no Pod requests.
+    pub free_compute: NodeCompute,
     /// Accelerators that running Pods of the service use for which a decision is made; `free` contains them, unless the node
     /// has lost accelerators.
     pub used_by_service: u32,
@@ -106,7 +115,7 @@ impl fmt::Display for UnschedulableNodes {
 }
 
 /// Lists the first names: `a, b, c, d, e and 3 more`.
-fn list_names(names: &[String]) -> String {
+pub(crate) fn list_names(names: &[String]) -> String {
     let listed = names.iter().take(MAX_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(MAX_NAMES) {
         0 => listed,

@@ -31,6 +31,8 @@ pub enum RuntimeRankReason {
     Scope,
     /// The matching format entry sets no architecture.
     ArchitectureUnset,
+    /// The service has a router, and the runtime sets no `routerConfig`.
+    RouterConfigMissing,
     /// The size range is further from the model's size.
     Size {
         /// Distance of this runtime.
@@ -144,6 +146,7 @@ impl fmt::Display for RuntimeRankReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Scope => f.write_str("runtimes of the namespace rank before cluster runtimes"),
+            Self::RouterConfigMissing => f.write_str("no routerConfig for the router of the service"),
             Self::ArchitectureUnset => f.write_str("sets no modelArchitecture; the selected runtime does"),
             Self::Size { candidate: SizeFit::TwoSided(candidate), selected: SizeFit::TwoSided(selected) }
             | Self::Size { candidate: SizeFit::OneSided(candidate), selected: SizeFit::OneSided(selected) } => {

@@ -19,7 +19,7 @@ pub use class::{ClassRejection, CountLimit, ExclusionReason};
 pub(crate) use format::AbbreviatedList;
 pub(crate) use missing_field::field_assignments;
 pub use missing_field::{MissingField, ModelField};
-pub use runtime::RuntimeRejection;
+pub use runtime::{RuntimeRejection, UnavailableAccelerators};
 
 /// Code and message of a reason: its JSON representation.
 #[derive(Serialize)]

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::taint::Toleration;
+
 /// Role of a Pod within a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodRole {
@@ -20,6 +22,8 @@ pub struct RolePlacement {
     pub node_selector: BTreeMap<String, String>,
     /// Affinity of the role.
     pub affinity: Option<Value>,
+    /// Tolerations of the role.
+    pub tolerations: Vec<Toleration>,
     /// Whether the layer sets a command or arguments for the role.
     pub has_command: bool,
 }
@@ -36,10 +40,11 @@ pub struct RolePlacements {
 // === impl RolePlacements ===
 
 impl RolePlacements {
-    /// Whether leader or workers have a node selector or an affinity.
+    /// Whether leader or workers have a node selector, an affinity or tolerations.
     pub(crate) fn constrain_nodes(&self) -> bool {
-        let constrains =
-            |placement: &RolePlacement| !placement.node_selector.is_empty() || placement.affinity.is_some();
+        let constrains = |placement: &RolePlacement| {
+            !placement.node_selector.is_empty() || placement.affinity.is_some() || !placement.tolerations.is_empty()
+        };
         self.leader.iter().chain(&self.worker).any(constrains)
     }
 

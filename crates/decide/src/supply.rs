@@ -9,14 +9,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::component::Component;
+use crate::compute_request::PodRequests;
 use crate::configuration::ClassConfiguration;
 use crate::demand::{Capabilities, ComponentDemand, NamedVersion, Performance};
 use crate::engine::EngineSettings;
+use crate::inventory::Inventory;
 use crate::nodes::{Availability, Discovery};
 use crate::parallelism::Parallelism;
 use crate::preference::ClassPreference;
 use crate::role_placement::RolePlacements;
 use crate::size::SizeRange;
+use crate::taint::Toleration;
+use crate::vendor;
 
 /// Available runtimes and classes, shared by the decisions of many services.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +29,8 @@ pub struct Supply {
     pub runtimes: Vec<Arc<Runtime>>,
     /// Accelerator classes.
     pub classes: Vec<Arc<Class>>,
+    /// All nodes; `None` if no node is known, as in a plan without a cluster.
+    pub nodes: Option<Arc<Inventory>>,
     /// Feature gate `AcceleratorAwareScheduling`: if off, runtimes are selected without classes.
     pub accelerator_aware: bool,
 }
@@ -74,6 +80,8 @@ pub struct Runtime {
     pub requirements: ClassRequirements,
     /// `spec.acceleratorConfigurations`.
     pub configurations: Vec<ClassConfiguration>,
+    /// Whether the runtime sets `spec.routerConfig`.
+    pub has_router: bool,
     /// The components that the runtime defines.
     pub components: BTreeMap<Component, RuntimeComponent>,
 }
@@ -125,6 +133,12 @@ pub struct RuntimeComponent {
     pub parallelism: Parallelism,
     /// Settings that determine the memory of the engine.
     pub engine: EngineSettings,
+    /// CPU and memory of the containers.
+    pub compute: PodRequests,
+    /// Tolerations of the Pods.
+    pub tolerations: Vec<Toleration>,
+    /// Vendors whose accelerators the component requests, otherwise the one that its image names; empty if it states none.
+    pub vendors: Vec<&'static str>,
     /// Whether the component has leader and worker.
     pub multi_node: bool,
     /// `worker.size + 1` if the size is set.
@@ -247,6 +261,7 @@ impl Runtime {
             protocols: Vec::new(),
             requirements: ClassRequirements::default(),
             configurations: Vec::new(),
+            has_router: false,
             components: BTreeMap::new(),
         }
     }
@@ -291,6 +306,14 @@ impl Class {
     pub fn resource_name(&self) -> Option<&str> {
         let declared = self.resource().map(|resource| resource.name.as_str());
         declared.or_else(|| ome::vendor_resource(self.effective_vendor()))
+    }
+
+    /// Returns the vendor whose device plugin advertises the resource of the class; if it is unknown, the declared vendor or the
+    /// domain of the resource.
+    pub(crate) fn resource_vendor(&self) -> Option<&str> {
+        let resource = self.resource_name()?;
+        let domain = || resource.split('/').next();
+        vendor::of_resource(resource).or(self.vendor.as_deref()).or_else(domain)
     }
 
     /// Returns the declared vendor, otherwise the vendor of the node labels in the class's selector, otherwise the

@@ -9,12 +9,14 @@ mod formats;
 mod leader_worker;
 mod memory;
 mod naming;
+mod node_resources;
 mod properties;
 mod remedies;
 mod request_sizes;
 mod selection;
 mod upstream;
 mod upstream_regressions;
+mod vendors;
 
 use std::collections::BTreeMap;
 
@@ -70,6 +72,7 @@ fn catalog(nodes: Option<&[NodeInfo]>) -> Supply {
             .iter()
             .map(|value| class(value, nodes).into())
             .collect(),
+        nodes: None,
         accelerator_aware: true,
     }
 }
@@ -289,6 +292,7 @@ fn runtimes(specs: &[(&str, Value)]) -> Supply {
     Supply {
         runtimes: specs.iter().map(|spec| object(spec).into()).collect(),
         classes: Vec::new(),
+        nodes: None,
         accelerator_aware: true,
     }
 }
@@ -436,5 +440,5 @@ fn compares_memory_labels(#[case] operator: &str, #[case] value: &str, #[case] l
 fn counts_replica_slots_per_node() {
     let nodes = [3, 3].map(|free| nodes::ClassNode { free, ..Default::default() });
     let availability = Availability { nodes: nodes.to_vec() };
-    assert_eq!(capacity::PoolCapacity::all_nodes(&availability).slots(2), 2);
+    assert_eq!(capacity::PoolCapacity::all_nodes(&availability).slots(&capacity::PodShape::accelerators(2)), 2);
 }

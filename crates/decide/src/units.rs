@@ -1,4 +1,4 @@
-//! Extended resources, which are counted in whole units.
+//! Resources in whole units: extended resources, CPU in thousandths, and memory in MiB.
 
 use std::collections::BTreeMap;
 
@@ -16,6 +16,19 @@ pub fn extended_resources(resources: &Value) -> BTreeMap<String, u32> {
         }
     }
     units
+}
+
+/// Name of the resource of CPUs, counted in thousandths.
+pub(crate) const CPU: &str = "cpu";
+/// Name of the resource of memory, counted in MiB.
+pub(crate) const MEMORY: &str = "memory";
+
+/// Returns the CPU or memory in a map of quantities, in thousandths or MiB, rounded up; `None` if it is not set or invalid.
+pub(crate) fn compute_units(quantities: &Value, resource: &str) -> Option<u32> {
+    let amount = value_text(quantities.get(resource)?).parse::<Quantity>().ok()?.as_f64();
+    let units = if resource == CPU { amount * 1000.0 } else { amount / f64::from(1 << 20) };
+    // The conversion saturates.
+    (units >= 0.0).then(|| units.ceil() as u32)
 }
 
 /// Returns the units of each quantity whose name has the form `domain/name`.

@@ -131,6 +131,7 @@ fn component_warnings(
     let Some(selected) = evaluation.selected_class() else { return warnings };
     let component_demand = demand.components.get(&evaluation.component);
     warnings.extend(model_size_unset(demand, selected));
+    warnings.extend(heads_not_divisible(demand, evaluation.component, selected));
     warnings.extend(capacity_warning(evaluation, selected));
     warnings.extend(component_demand.and_then(|demand| cost_threshold_exceeded(demand, selected)));
     let defaults = (ComponentDemand::default(), RuntimeComponent::default());
@@ -223,6 +224,20 @@ fn accelerators_added(component: Component, selected: &RankedClass<'_>) -> Optio
     Some(Warning::new(code::warning::ACCELERATORS_ADDED, message))
 }
 
+/// Warns if tensor parallelism does not divide the attention heads of the model, because engines then fail to start.
+fn heads_not_divisible(demand: &Demand, component: Component, selected: &RankedClass<'_>) -> Option<Warning> {
+    let heads = demand.model.resolved()?.memory.architecture?.attention_heads;
+    let accelerators = selected.eligibility.shape.accelerators();
+    let size = (accelerators / selected.request.parallelism.tensor_groups().max(1)).max(1);
+    (!heads.is_multiple_of(u64::from(size))).then(|| {
+        let message = format!(
+            "The {} uses a tensor parallelism of {size}, which does not divide the {heads} attention heads of the model; use a number that does, or pipeline parallelism",
+            component.as_str()
+        );
+        Warning::new(code::warning::ATTENTION_HEADS_NOT_DIVISIBLE, message)
+    })
+}
+
 fn capacity_warning(evaluation: &ComponentEvaluation<'_>, selected: &RankedClass<'_>) -> Option<Warning> {
     let (class, eligibility) = (selected.class, &selected.eligibility);
     let Some((free, total)) = eligibility.free_and_total else {
@@ -247,6 +262,16 @@ fn capacity_warning(evaluation: &ComponentEvaluation<'_>, selected: &RankedClass
             pods.saturating_sub(eligibility.pods_without_room)
         );
         let warning = Warning::new(code::warning::TOO_FEW_NODES, message);
+        return Some(warning.with_subject(WarningSubject::Component(component)));
+    }
+    if eligibility.lacks_only_compute {
+        let message = format!(
+            "Waiting for free CPU or memory: each Pod of the {} requests {}, and the nodes with free accelerators of class {} have less",
+            component.as_str(),
+            eligibility.compute,
+            class.name
+        );
+        let warning = Warning::new(code::warning::NO_FREE_CAPACITY, message);
         return Some(warning.with_subject(WarningSubject::Component(component)));
     }
     let fragmented = if free >= required { format!(", but not {} on one node", shape.per_node) } else { String::new() };

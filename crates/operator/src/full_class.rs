@@ -92,6 +92,8 @@ mod tests {
             cost_score: None,
             performance_score: 0.5,
             memory: None,
+            compute: decide::ComputeRequest::default(),
+            lacks_only_compute: false,
             price_per_hour: price,
             replicas: 3,
             free_and_total,

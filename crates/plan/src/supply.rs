@@ -18,7 +18,11 @@ pub(crate) fn read_supply(snapshot: &Snapshot, claims: &[Claim], owner: &Owner) 
     let mut warn_invalid = |code: Code, message: String, subject: WarningSubject| {
         warnings.push(Warning::new(code, message).with_subject(subject));
     };
-    let mut supply = Supply { accelerator_aware: snapshot.accelerator_aware, ..Supply::default() };
+    let mut supply = Supply {
+        nodes: snapshot.inventory.has_nodes().then(|| Arc::clone(&snapshot.inventory)),
+        accelerator_aware: snapshot.accelerator_aware,
+        ..Supply::default()
+    };
     for runtime in &snapshot.runtimes {
         match runtime.parsed() {
             Ok(parsed) => supply.runtimes.push(Arc::clone(parsed)),

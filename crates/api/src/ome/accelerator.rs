@@ -17,6 +17,9 @@ pub struct AcceleratorSelector {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), inner(length(max = 253)))]
     pub preferred_classes: Vec<String>,
+    /// Whether to wait for the first preferred class if another one has free accelerators; false if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait_for_preferred: Option<bool>,
     /// Accelerator classes that must not be used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), inner(length(max = 253)))]

@@ -16,6 +16,7 @@ use crate::configuration::ClassConfiguration;
 use crate::demand::{Capabilities, Performance};
 use crate::preference::{ClassPreference, Comparison, ComparisonOperator, PreferenceCondition};
 use crate::size::SizeRange;
+use crate::taint::Toleration;
 use crate::supply::{ClassRequirements, Runtime, RuntimeComponent, Scope, SupportedFormat};
 
 impl Runtime {
@@ -43,6 +44,7 @@ impl Runtime {
             protocols: spec.protocol_versions.clone(),
             requirements: requirements(spec.accelerator_requirements.as_ref())?,
             configurations: configurations(&spec.accelerator_configurations),
+            has_router: spec.router_config.is_some(),
             components: components(spec),
         })
     }
@@ -185,6 +187,9 @@ fn components(spec: &ServingRuntimeSpec) -> BTreeMap<Component, RuntimeComponent
 
 /// Converts a component, with the defaults of the runtime for all components.
 fn component(spec: &ServingRuntimeSpec, component: &ComponentSpec) -> RuntimeComponent {
+    // A runtime with `engineConfig` ignores the deprecated fields of its spec.
+    let tolerations = if spec.engine_config.is_some() { &component.tolerations } else { &spec.tolerations };
+    let tolerations = Toleration::read_all(tolerations);
     let mut component = component.clone();
     if super::engine_container(&component).is_none() {
         component.runner = spec.containers.first().cloned();
@@ -195,6 +200,9 @@ fn component(spec: &ServingRuntimeSpec, component: &ComponentSpec) -> RuntimeCom
         resources: super::resources(&component),
         parallelism: super::parallelism(&component),
         engine: super::engine_settings(&component),
+        compute: super::pod_requests(&component),
+        vendors: super::vendors(&component),
+        tolerations,
         multi_node: super::is_multi_node(&component),
         nodes: super::nodes(&component),
         min_replicas: super::non_negative(component.min_replicas),

@@ -20,6 +20,7 @@ use crate::demand::{
 use crate::model_architecture::ModelArchitecture;
 use crate::naming;
 use crate::reason::Warning;
+use crate::taint::Toleration;
 
 // Annotations of a service that take precedence over its fields.
 const CLASS_ANNOTATION: &str = "ome.io/accelerator-class";
@@ -53,6 +54,7 @@ impl Demand {
             runtime: spec.runtime.as_ref().map(|runtime| runtime.name.clone()),
             protocol: protocol.unwrap_or_else(|| DEFAULT_PROTOCOL.to_owned()),
             components,
+            wants_router: spec.router.is_some(),
             uses_accelerators: spec.accelerator_selector.is_some() || has_accelerator_field || has_annotation,
             warnings,
         })
@@ -174,6 +176,9 @@ fn component(
         resources: super::resources(&component),
         parallelism: super::parallelism(&component),
         engine: super::engine_settings(&component),
+        compute: super::pod_requests(&component),
+        image_vendor: super::image_vendor(&component),
+        tolerations: Toleration::read_all(&component.tolerations),
         nodes: super::nodes(&component),
         min_replicas: super::non_negative(component.min_replicas),
         max_replicas: super::non_negative(component.max_replicas),
@@ -204,6 +209,7 @@ fn selector(
             merged.preferred = preferred.into_iter().map(str::to_owned).collect();
             merged.preference_source = source;
         }
+        merged.wait_for_preferred = layer.wait_for_preferred.unwrap_or(merged.wait_for_preferred);
         merged.excluded.extend(layer.all_excluded_classes().map(str::to_owned));
         merged.node_selector.extend(layer.node_selector.clone());
         if let Some(required) = &layer.required_capabilities {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::units::{extended_resources, value_text, whole_units};
+use crate::compute_request::NodeCompute;
+use crate::taint::Taint;
+use crate::units::{CPU, MEMORY, compute_units, extended_resources, value_text, whole_units};
 
 /// Label of a Pod with the name of its `ome.io` service.
 pub const SERVICE_LABEL: &str = "ome.io/inferenceservice";
@@ -21,9 +23,11 @@ pub struct NodeInfo {
     pub cordoned: bool,
     /// Whether the condition `Ready` of the node is not true.
     pub not_ready: bool,
-    /// Allocatable units per extended resource.
+    /// Taints that keep Pods without a matching toleration off the node.
+    pub taints: Arc<[Taint]>,
+    /// Allocatable units per extended resource; CPU in thousandths, memory in MiB.
     pub allocatable: BTreeMap<String, u32>,
-    /// Units that non-terminal Pods on the node request, by extended resource.
+    /// Units that non-terminal Pods on the node request, by resource.
     pub requested: BTreeMap<String, u32>,
     /// Units that Pods of the service request for which a decision is made. They are not part of `requested`.
     pub requested_by_service: BTreeMap<String, u32>,
@@ -40,6 +44,18 @@ impl NodeInfo {
     pub(super) fn unrequested(&self, resource: &str) -> u32 {
         let total = self.allocatable.get(resource).copied().unwrap_or(0);
         total.saturating_sub(self.requested.get(resource).copied().unwrap_or(0))
+    }
+
+    /// Returns the CPU and memory of the node.
+    pub(super) fn compute(&self) -> NodeCompute {
+        let amount = |resource: &str| self.allocatable.get(resource).copied();
+        NodeCompute { millicpu: amount(CPU), mebibytes: amount(MEMORY) }
+    }
+
+    /// Returns the CPU and memory that no Pod requests.
+    pub(super) fn unrequested_compute(&self) -> NodeCompute {
+        let amount = |resource: &str| self.allocatable.contains_key(resource).then(|| self.unrequested(resource));
+        NodeCompute { millicpu: amount(CPU), mebibytes: amount(MEMORY) }
     }
 }
 
@@ -89,10 +105,18 @@ pub fn node_info(node: &Value) -> NodeInfo {
         labels: Arc::new(labels_of(node)),
         cordoned,
         not_ready,
-        allocatable: allocatable.map(whole_units).unwrap_or_default(),
+        taints: Taint::of_node(node).into(),
+        allocatable: allocatable.map(allocatable_units).unwrap_or_default(),
         requested: BTreeMap::new(),
         requested_by_service: BTreeMap::new(),
     }
+}
+
+/// Returns extended resources, CPU and memory of a node.
+fn allocatable_units(quantities: &Value) -> BTreeMap<String, u32> {
+    let mut units = whole_units(quantities);
+    units.extend([CPU, MEMORY].iter().filter_map(|name| Some(((*name).to_owned(), compute_units(quantities, name)?))));
+    units
 }
 
 pub(super) fn labels_of(object: &Value) -> BTreeMap<String, String> {
@@ -108,8 +132,8 @@ pub fn is_pod_terminal(pod: &Value) -> bool {
     matches!(pod.pointer("/status/phase").and_then(Value::as_str), Some("Succeeded" | "Failed"))
 }
 
-/// Returns the requests of a Pod: the sum over its containers, or the largest request of an init container if that is
-/// greater.
+/// Returns the requests of a Pod by resource: the sum over its containers, or the largest request of an init container if that
+/// is greater.
 pub(super) fn pod_requests(pod: &Value) -> BTreeMap<String, u32> {
     let mut requests = BTreeMap::new();
     for (name, units) in containers(pod, "containers").flat_map(container_requests) {
@@ -128,5 +152,11 @@ fn containers<'a>(pod: &'a Value, field: &str) -> impl Iterator<Item = &'a Value
 }
 
 fn container_requests(container: &Value) -> BTreeMap<String, u32> {
-    container.get("resources").map(extended_resources).unwrap_or_default()
+    let Some(resources) = container.get("resources") else { return BTreeMap::new() };
+    let mut requests = extended_resources(resources);
+    for name in [CPU, MEMORY] {
+        let amount = compute_units(&resources["requests"], name).or_else(|| compute_units(&resources["limits"], name));
+        requests.extend(amount.map(|amount| (name.to_owned(), amount)));
+    }
+    requests
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::node_info::{NodeInfo, pod_requests};
+use crate::taint::{Taint, Toleration};
 use crate::nodes::{labels_match_selector, term_matches_node};
 
 /// Returns how many further replicas, at most `limit`, fit on the extended resources that are free on nodes matching the node
@@ -45,24 +46,31 @@ pub fn place_pods(nodes: &mut [NodeInfo], template: &Value, count: u32) -> u32 {
     count.saturating_sub(remaining)
 }
 
-/// Returns the extended resources that a Pod of `template` requests.
+/// Returns the resources that a Pod of `template` requests; empty if it requests no extended resource.
 fn positive_requests(template: &Value) -> BTreeMap<String, u32> {
-    pod_requests(template).into_iter().filter(|(_, units)| *units > 0).collect()
+    let requests: BTreeMap<String, u32> = pod_requests(template).into_iter().filter(|(_, units)| *units > 0).collect();
+    if requests.keys().any(|name| name.contains('/')) { requests } else { BTreeMap::new() }
 }
 
 /// Returns how many further Pods with these requests fit on the node.
 fn slots_on(node: &NodeInfo, requests: &BTreeMap<String, u32>) -> u32 {
-    requests.iter().map(|(resource, units)| node.free(resource) / units).min().unwrap_or(0)
+    let is_stated = |resource: &String| resource.contains('/') || node.allocatable.contains_key(resource);
+    let requests = requests.iter().filter(|(resource, _)| is_stated(resource));
+    requests.map(|(resource, units)| node.free(resource) / units).min().unwrap_or(0)
 }
 
-/// Returns whether node selector and required node affinity of a Pod spec accept the node.
+/// Returns whether node selector, required node affinity and tolerations of a Pod spec accept the node.
 fn accepts(node: &NodeInfo, pod_spec: &Value) -> bool {
     let selector: BTreeMap<String, String> =
         serde_json::from_value(pod_spec["nodeSelector"].clone()).unwrap_or_default();
     let terms =
         pod_spec.pointer("/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms");
     let terms = terms.and_then(Value::as_array);
-    labels_match_selector(&node.labels, &selector)
+    let tolerations =
+        Toleration::read_all(pod_spec["tolerations"].as_array().map(Vec::as_slice).unwrap_or_default());
+    let is_tolerated = |taint: &Taint| tolerations.iter().any(|toleration| toleration.tolerates(taint));
+    node.taints.iter().all(is_tolerated)
+        && labels_match_selector(&node.labels, &selector)
         && terms.is_none_or(|terms| terms.iter().any(|term| term_matches_node(term, &node.name, &node.labels)))
 }
 

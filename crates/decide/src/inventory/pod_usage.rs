@@ -1,4 +1,4 @@
-//! Extended resources that Pods use, by node and by service.
+//! Resources that Pods use, by node and by service.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,12 +7,12 @@ use serde_json::Value;
 use super::NodeInfo;
 use super::node_info::{self, SERVICE_LABEL};
 
-/// Quantity by extended resource name.
+/// Quantity by resource name; CPU in thousandths, memory in MiB.
 type Units = BTreeMap<String, u32>;
 /// Namespace and name.
 type PodKey = (String, String);
 
-/// Pods that use extended resources, with sums by node and by service.
+/// Pods that use resources, with sums by node and by service.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PodUsageIndex {
     pods: BTreeMap<PodKey, PodUsage>,
@@ -59,7 +59,7 @@ impl PodUsageIndex {
         nodes
     }
 
-    /// Returns the extended resources that all Pods on a node use.
+    /// Returns the resources that all Pods on a node use.
     pub(super) fn requested(&self, node: &str) -> Units {
         let to_u32 = |units: &u64| u32::try_from(*units).unwrap_or(u32::MAX);
         self.node_usage.get(node).into_iter().flatten().map(|(name, units)| (name.clone(), to_u32(units))).collect()
@@ -131,7 +131,10 @@ impl PodUsage {
     fn from_pod(pod: &Value) -> Option<Self> {
         let node = pod.pointer("/spec/nodeName")?.as_str().filter(|_| !node_info::is_pod_terminal(pod))?;
         let units: Units = node_info::pod_requests(pod).into_iter().filter(|(_, units)| *units > 0).collect();
-        (!units.is_empty()).then(|| Self { node: node.to_owned(), units, labels: node_info::labels_of(pod) })
+        let uses_accelerators = units.keys().any(|name| name.contains('/'));
+        // The labels of other Pods are not needed, and most Pods of a cluster use no accelerators.
+        let labels = if uses_accelerators { node_info::labels_of(pod) } else { BTreeMap::new() };
+        (!units.is_empty()).then(|| Self { node: node.to_owned(), units, labels })
     }
 }
 

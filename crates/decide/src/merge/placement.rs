@@ -13,6 +13,7 @@ use crate::demand::ComponentDemand;
 use crate::nodes::{self, ClassNode, Discovery, MEMORY_TOLERANCE};
 use crate::reason::Warning;
 use crate::supply::{Class, RuntimeComponent};
+use crate::taint::{Taint, Toleration};
 
 /// Merged node selector and affinity of the Pods of a component.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,6 +42,15 @@ pub(crate) struct PlacementFilter<'a> {
     selectors: [&'a BTreeMap<String, String>; 4],
     /// Lists of terms; at least one term of each list must match.
     required: Vec<&'a [Value]>,
+    /// Tolerations of all layers; `None` accepts every taint.
+    tolerations: Option<Tolerations<'a>>,
+}
+
+/// Tolerations of the Pods of a component.
+struct Tolerations<'a> {
+    runtime: &'a [Toleration],
+    service: &'a [Toleration],
+    resource: Toleration,
 }
 
 // === impl Placement ===
@@ -76,14 +86,36 @@ impl<'a> PlacementFilter<'a> {
             [&component.node_selector, &component.selector.node_selector, &runtime.node_selector, &class.node_selector];
         let required =
             runtime.affinities.iter().chain(&component.affinity).filter_map(affinity::required_terms).collect();
-        Self { selectors, required }
+        Self { selectors, required, tolerations: None }
     }
 
-    /// Whether the placement allows the node. A node without known labels is always allowed.
+    /// Also requires that the Pods tolerate the taints of the node. They tolerate that of their accelerator `resource`.
+    #[must_use]
+    pub(crate) fn with_taints(
+        self,
+        runtime: &'a RuntimeComponent,
+        component: &'a ComponentDemand,
+        resource: &str,
+    ) -> Self {
+        let resource = Toleration::of_resource(resource);
+        let tolerations = Tolerations { runtime: &runtime.tolerations, service: &component.tolerations, resource };
+        Self { tolerations: Some(tolerations), ..self }
+    }
+
+    /// Whether the placement allows the node. Labels that are not known are always allowed.
     pub(crate) fn accepts(&self, node: &ClassNode) -> bool {
+        // A new taint does not stop the Pods of the service that already run on the node.
+        if node.used_by_service == 0 && !node.taints.iter().all(|taint| self.tolerates(taint)) {
+            return false;
+        }
         let Some(labels) = &node.labels else { return true };
         let matches = |terms: &&[Value]| terms.iter().any(|term| nodes::term_matches_node(term, &node.name, labels));
         self.matches_selectors(labels) && self.required.iter().all(matches)
+    }
+
+    /// Whether the Pods tolerate the taint; true if taints are not considered.
+    pub(crate) fn tolerates(&self, taint: &Taint) -> bool {
+        self.tolerations.as_ref().is_none_or(|known| known.tolerate(taint))
     }
 
     fn matches_selectors(&self, labels: &BTreeMap<String, String>) -> bool {
@@ -94,6 +126,15 @@ impl<'a> PlacementFilter<'a> {
                     || labels.get(key).is_some_and(|label| nodes::label_value_matches(key, label, value))
             })
         })
+    }
+}
+
+// === impl Tolerations ===
+
+impl Tolerations<'_> {
+    fn tolerate(&self, taint: &Taint) -> bool {
+        let mut all = self.runtime.iter().chain(self.service).chain([&self.resource]);
+        all.any(|toleration| toleration.tolerates(taint))
     }
 }
 

@@ -4,16 +4,15 @@ use std::cmp::Reverse;
 
 use super::{RankingKey, compare, rank_reason, round_score};
 use crate::accelerator_request::AcceleratorRequest;
-use crate::capacity::EligibleNodes;
+use crate::capacity::{EligibleNodes, PodShape};
 use crate::decision::Eligibility;
-use crate::demand::{Model, RankingPolicy};
+use crate::demand::{ClassSelector, Model, RankingPolicy};
 use crate::fit::{self, AcceleratorFit};
 use crate::match_context::MatchContext;
 use crate::nodes::UnschedulableNodes;
 use crate::preference::{ClassPreference, preference_score};
 use crate::rank_reason::ClassRankReason;
 use crate::scoring::{self, Score, ScoringCandidate, ScoringNotes};
-use crate::shape::ReplicaShape;
 use crate::supply::Class;
 use crate::variants::{self, TokenRange};
 
@@ -29,6 +28,8 @@ pub(crate) struct RankedClass<'a> {
     pub(crate) request_tokens: Option<TokenRange>,
     /// True if other classes are variants and this one is not.
     is_not_variant: bool,
+    /// Whether the free accelerators do not suffice, and the service prefers to use another class of its list now.
+    is_full: bool,
     /// Position in `preferredClasses` of the service.
     preferred_position: usize,
     /// Score in `preferenceOrder` of the runtime.
@@ -51,6 +52,8 @@ enum Capacity {
 /// Rank keys that are known before a class is evaluated, see [`pre_capacity_keys`].
 pub(crate) struct PreCapacityKeys<'a> {
     preferred: &'a [String],
+    /// Whether capacity ranks before the position in the list and the preferences.
+    is_capacity_first: bool,
     preferences: &'a [ClassPreference],
     model: Option<&'a Model>,
 }
@@ -73,8 +76,8 @@ pub(crate) fn rank_classes<'a>(
 }
 
 /// Whether enough accelerators are free for all replicas; true if the nodes are unknown.
-pub(crate) fn has_capacity(nodes: &EligibleNodes, shape: ReplicaShape, replicas: u32) -> bool {
-    capacity(nodes, shape, replicas) != Capacity::Insufficient
+pub(crate) fn has_capacity(nodes: &EligibleNodes, fit: &AcceleratorFit, replicas: u32) -> bool {
+    capacity(nodes, &fit.pod(), fit.shape.nodes, replicas) != Capacity::Insufficient
 }
 
 /// Returns the keys that rank classes before their capacity: the service's list and the runtime's preferences. `None` if a
@@ -86,7 +89,8 @@ pub(crate) fn pre_capacity_keys<'a>(context: &'a MatchContext<'_>) -> Option<Pre
     let preferred = &context.demand.selector.preferred;
     let ranks_by_price = context.demand.selector.cost_threshold.is_some();
     let is_known = !ranks_by_price && !preferences.iter().any(has_request_size);
-    is_known.then(|| PreCapacityKeys { preferred, preferences, model: context.model })
+    let is_capacity_first = yields_to_free_classes(&context.demand.selector);
+    is_known.then(|| PreCapacityKeys { preferred, is_capacity_first, preferences, model: context.model })
 }
 
 /// Position in the service's list, then score of the runtime's preference; the smallest key ranks first.
@@ -115,6 +119,9 @@ impl PreCapacityKeys<'_> {
     }
 
     fn key(&self, class: &str) -> PreCapacityKey {
+        if self.is_capacity_first {
+            return if self.preferred.iter().any(|name| name == class) { (0, Reverse(0)) } else { UNNAMED };
+        }
         (position(self.preferred, class), Reverse(preference_score(self.preferences, class, self.model)))
     }
 }
@@ -172,10 +179,11 @@ fn ranked_class<'a>(
     score: Score,
 ) -> RankedClass<'a> {
     let memory = fit::memory_budget(context, class, &fit);
-    let AcceleratorFit { shape, request } = fit;
+    let pod = fit.pod();
+    let AcceleratorFit { shape, request, compute } = fit;
     let selector = &context.demand.selector;
     let preferences = &context.requirements.preferences;
-    let capacity = capacity(&nodes, shape, replicas);
+    let capacity = capacity(&nodes, &pod, shape.nodes, replicas);
     let price_per_hour = ScoringCandidate { class, shape }.price_per_hour();
     let supported = context.requirements.supported_classes.as_deref();
     let listed_position = supported.map_or(usize::MAX, |names| position(names, &class.name));
@@ -185,6 +193,7 @@ fn ranked_class<'a>(
         cost_threshold: selector.cost_threshold,
         request_tokens: variants::request_tokens(preferences, &class.name, context.model),
         is_not_variant: false,
+        is_full: capacity == Capacity::Insufficient && yields_to_free_classes(selector),
         preferred_position: position(&selector.preferred, &class.name),
         preference_score: preference_score(preferences, &class.name, context.model),
         capacity,
@@ -196,19 +205,24 @@ fn ranked_class<'a>(
             cost_score: score.cost.map(round_score),
             performance_score: round_score(score.performance),
             memory,
+            compute,
+            lacks_only_compute: capacity == Capacity::Insufficient
+                && nodes.as_ref().is_some_and(|nodes| {
+                    nodes.has_capacity(&PodShape::accelerators(shape.per_node), shape.nodes, replicas.max(1))
+                }),
             price_per_hour: price_per_hour.map(round_score),
             replicas: replicas.max(1),
             free_and_total: nodes.as_ref().map(|nodes| (nodes.all.free(), nodes.all.total())),
             has_capacity: capacity != Capacity::Insufficient,
             has_capacity_with_running_pods: capacity != Capacity::Insufficient
                 || nodes.as_ref().is_some_and(|nodes| {
-                    nodes.has_capacity_with_running_pods(shape.per_node, shape.nodes, replicas.max(1))
+                    nodes.has_capacity_with_running_pods(&pod, shape.nodes, replicas.max(1))
                 }),
             pods_without_room: nodes
                 .as_ref()
-                .map_or(0, |nodes| nodes.pods_without_room(shape.per_node, shape.nodes, replicas.max(1))),
+                .map_or(0, |nodes| nodes.pods_without_room(&pod, shape.nodes, replicas.max(1))),
             unschedulable: match capacity {
-                Capacity::Insufficient => unschedulable_nodes(class, &nodes, shape, replicas),
+                Capacity::Insufficient => unschedulable_nodes(class, &nodes, (&pod, shape.nodes, replicas.max(1))),
                 Capacity::Sufficient | Capacity::Unknown => None,
             },
         },
@@ -219,19 +233,22 @@ fn ranked_class<'a>(
 fn unschedulable_nodes(
     class: &Class,
     nodes: &EligibleNodes,
-    shape: ReplicaShape,
-    replicas: u32,
+    pods: (&PodShape, u32, u32),
 ) -> Option<UnschedulableNodes> {
-    let pods = (shape.per_node, shape.nodes, replicas.max(1));
     nodes.as_ref()?.unschedulable_nodes(class.availability.as_ref()?, pods)
 }
 
-fn capacity(nodes: &EligibleNodes, shape: ReplicaShape, replicas: u32) -> Capacity {
+fn capacity(nodes: &EligibleNodes, pod: &PodShape, pods_per_replica: u32, replicas: u32) -> Capacity {
     match nodes {
         None => Capacity::Unknown,
-        Some(nodes) if nodes.has_capacity(shape.per_node, shape.nodes, replicas.max(1)) => Capacity::Sufficient,
+        Some(nodes) if nodes.has_capacity(pod, pods_per_replica, replicas.max(1)) => Capacity::Sufficient,
         Some(_) => Capacity::Insufficient,
     }
+}
+
+/// Whether a full class of the service's list ranks below the other ones: the service does not wait for it.
+fn yields_to_free_classes(selector: &ClassSelector) -> bool {
+    !selector.preferred.is_empty() && !selector.wait_for_preferred
 }
 
 fn position(names: &[String], class: &str) -> usize {
@@ -239,7 +256,7 @@ fn position(names: &[String], class: &str) -> usize {
 }
 
 /// The keys in order. An annotation takes precedence over fields, so the cost threshold precedes the preferred classes.
-fn keys<'a>() -> [RankingKey<RankedClass<'a>, ClassRankReason>; 11] {
+fn keys<'a>() -> [RankingKey<RankedClass<'a>, ClassRankReason>; 12] {
     [
         RankingKey {
             order: |a, b| a.is_not_variant.cmp(&b.is_not_variant),
@@ -254,6 +271,12 @@ fn keys<'a>() -> [RankingKey<RankedClass<'a>, ClassRankReason>; 11] {
         RankingKey {
             order: |a, b| a.price_over_threshold().total_cmp(&b.price_over_threshold()),
             reason: RankedClass::price_reason,
+        },
+        RankingKey {
+            order: |a, b| a.is_full.cmp(&b.is_full),
+            reason: |candidate, _| ClassRankReason::Capacity {
+                free: candidate.eligibility.free_and_total.map(|(free, _)| free),
+            },
         },
         RankingKey {
             order: |a, b| a.preferred_position.cmp(&b.preferred_position),

@@ -13,6 +13,7 @@ use crate::supply::{Runtime, Scope, SupportedFormat};
 pub(crate) struct RuntimeOrder<'a> {
     scope: Scope,
     architecture_unset: bool,
+    lacks_router: bool,
     size: SizeFit,
     pub(crate) priority: Option<i32>,
     lacks_capacity: bool,
@@ -33,6 +34,7 @@ pub(crate) fn runtime_order<'a>(
     RuntimeOrder {
         scope: runtime.scope,
         architecture_unset: format.is_none_or(|format| format.architecture.is_none()),
+        lacks_router: demand.wants_router && !runtime.has_router,
         size: size_fit(runtime, demand.model.resolved()),
         priority: format.filter(|format| format.auto_select).and_then(|format| format.priority),
         lacks_capacity,
@@ -55,12 +57,16 @@ impl RuntimeOrder<'_> {
 }
 
 /// Keys that compare how well runtimes suit the model. Set priorities rank before unset ones, higher ones first.
-fn suitability_keys<'a>() -> [RankingKey<RuntimeOrder<'a>, RuntimeRankReason>; 4] {
+fn suitability_keys<'a>() -> [RankingKey<RuntimeOrder<'a>, RuntimeRankReason>; 5] {
     [
         RankingKey { order: |a, b| a.scope.cmp(&b.scope), reason: |_, _| RuntimeRankReason::Scope },
         RankingKey {
             order: |a, b| a.architecture_unset.cmp(&b.architecture_unset),
             reason: |_, _| RuntimeRankReason::ArchitectureUnset,
+        },
+        RankingKey {
+            order: |a, b| a.lacks_router.cmp(&b.lacks_router),
+            reason: |_, _| RuntimeRankReason::RouterConfigMissing,
         },
         RankingKey {
             order: |a, b| a.size.cmp(&b.size),

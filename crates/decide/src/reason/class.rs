@@ -7,7 +7,10 @@ use api::Code;
 use super::format::{AbbreviatedList, DeclaredValue, Gibibytes, Gigabytes, or_unset};
 use crate::accelerator_request::StatedCount;
 use crate::code;
+use crate::compute_request::ComputeShortage;
 use crate::memory_budget::{MemoryBudget, Reserve};
+use crate::nodes::list_names;
+use crate::taint::Taint;
 
 /// Why a class is not eligible for a component. Memory is in bytes.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,6 +97,27 @@ pub enum ClassRejection {
         /// Why no larger shape is possible.
         limit: CountLimit,
     },
+    /// No node that the placement allows has taints that the Pods tolerate.
+    TaintNotTolerated {
+        /// A taint that the Pods do not tolerate.
+        taint: Taint,
+        /// Names of the nodes.
+        nodes: Vec<String>,
+    },
+    /// No node has the CPU or memory that a Pod requests, even if nothing runs on it.
+    InsufficientNodeResources {
+        /// The resource with the requested and the largest amount.
+        shortage: ComputeShortage,
+        /// Names of the nodes.
+        nodes: Vec<String>,
+    },
+    /// The runtime is for accelerators of other vendors.
+    VendorMismatch {
+        /// Vendors that the runtime is for.
+        required: Vec<&'static str>,
+        /// Vendor of the class.
+        offered: String,
+    },
     /// No node satisfies node selectors and affinities of class, runtime and service together.
     NodeSelectorConflict {
         /// Number of nodes of the class.
@@ -170,6 +194,9 @@ impl ClassRejection {
             Self::TooManyPerNode { .. } => code::class::TOO_MANY_PER_NODE,
             Self::ModelDoesNotFit { .. } => code::class::MODEL_DOES_NOT_FIT,
             Self::NodeSelectorConflict { .. } => code::class::NODE_SELECTOR_CONFLICT,
+            Self::VendorMismatch { .. } => code::class::VENDOR_MISMATCH,
+            Self::TaintNotTolerated { .. } => code::class::TAINT_NOT_TOLERATED,
+            Self::InsufficientNodeResources { .. } => code::class::INSUFFICIENT_NODE_RESOURCES,
         }
     }
 }
@@ -230,6 +257,17 @@ impl fmt::Display for ClassRejection {
             }
             Self::NodeSelectorConflict { nodes } => {
                 write!(f, "0 of {nodes} nodes of the class satisfy the merged node selector and affinity")
+            }
+            Self::TaintNotTolerated { taint, nodes } => {
+                let noun = if nodes.len() == 1 { "node" } else { "nodes" };
+                write!(f, "the Pods do not tolerate taint {taint} of {noun} {}", list_names(nodes))
+            }
+            Self::VendorMismatch { required, offered } => {
+                let required = required.join(" or ");
+                write!(f, "the runtime is for {required} accelerators and declares nothing for vendor {offered}")
+            }
+            Self::InsufficientNodeResources { shortage, nodes } => {
+                write!(f, "{shortage} ({})", list_names(nodes))
             }
         }
     }
@@ -317,8 +355,11 @@ mod tests {
             ("TooManyPerNode", 11),
             ("ModelDoesNotFit", 12),
             ("NodeSelectorConflict", 13),
+            ("TaintNotTolerated", 14),
+            ("InsufficientNodeResources", 15),
+            ("VendorMismatch", 16),
         ];
         assert_eq!(stages, expected);
-        assert_eq!(ClassRejection::stages(), 14);
+        assert_eq!(ClassRejection::stages(), 17);
     }
 }

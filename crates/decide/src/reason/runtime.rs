@@ -97,6 +97,24 @@ pub enum RuntimeRejection {
         /// Rejected classes, in the order of the record.
         classes: LazyList<(String, ClassRejection)>,
     },
+    /// Classes are not considered, and no known node has the accelerators that Pods of a component request.
+    AcceleratorUnavailable {
+        /// The component.
+        component: &'static str,
+        /// The accelerators.
+        accelerators: UnavailableAccelerators,
+    },
+}
+
+/// Accelerators that Pods request although no known node has as many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnavailableAccelerators {
+    /// Name of the resource.
+    pub resource: String,
+    /// Units that a Pod requests.
+    pub requested: u32,
+    /// Units of the largest node; 0 if no node has the resource.
+    pub largest: u32,
 }
 
 impl RuntimeRejection {
@@ -160,6 +178,7 @@ impl RuntimeRejection {
             Self::ProtocolUnsupported { .. } => code::runtime::PROTOCOL_UNSUPPORTED,
             Self::AutoSelectDisabled => code::runtime::AUTO_SELECT_DISABLED,
             Self::NoEligibleAccelerator { .. } => code::runtime::NO_ELIGIBLE_ACCELERATOR,
+            Self::AcceleratorUnavailable { .. } => code::runtime::ACCELERATOR_UNAVAILABLE,
         }
     }
 }
@@ -211,6 +230,14 @@ impl fmt::Display for RuntimeRejection {
                 f.write_str("the runtime matches, but autoSelect is off; set spec.runtime.name to use it")
             }
             Self::NoEligibleAccelerator { component, classes, .. } => fmt_no_eligible_class(f, component, classes),
+            Self::AcceleratorUnavailable { component, accelerators } => {
+                let UnavailableAccelerators { resource, requested, largest } = accelerators;
+                write!(f, "the {component} requests {requested} × {resource} per Pod; ")?;
+                match largest {
+                    0 => f.write_str("no node has this resource"),
+                    _ => write!(f, "the largest node has {largest}"),
+                }
+            }
         }
     }
 }
@@ -278,9 +305,10 @@ mod tests {
             ("ProtocolUnsupported", 9),
             ("AutoSelectDisabled", 10),
             ("NoEligibleAccelerator", 11),
+            ("AcceleratorUnavailable", 12),
         ];
         assert_eq!(stages, expected);
-        assert_eq!(RuntimeRejection::stages(), 12);
+        assert_eq!(RuntimeRejection::stages(), 13);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::merge::origin::SettingField;
 use crate::nodes::{Availability, ClassNode};
 use crate::parallelism::{Parallelism, StatedSize};
 use crate::reason::{MissingField, ModelField};
+use crate::taint::Toleration;
 use crate::supply::{Class, Runtime, RuntimeComponent, Supply, SupportedFormat, VersionOperator};
 
 /// Applies `change` to `demand` and `supply`.
@@ -32,6 +33,13 @@ pub(super) fn apply_change(demand: &mut Demand, supply: &mut Supply, change: &Pr
             edit_capabilities(demand, supply, source, |required| change_capability(required, capability));
         }
         ProposedChange::RemoveNodeSelector { source, key, .. } => remove_node_selector(demand, supply, source, key),
+        ProposedChange::AddToleration(taint) => {
+            let toleration = Toleration::of_taint(taint);
+            demand.components.values_mut().for_each(|component| component.tolerations.push(toleration.clone()));
+        }
+        ProposedChange::LowerRequest { resource, amount } => {
+            demand.components.values_mut().for_each(|component| component.compute.set(resource, *amount));
+        }
         ProposedChange::RemoveAffinity(source) => remove_affinity(demand, supply, source),
         ProposedChange::SetAcceleratorCount { source, per_node, nodes } => {
             remove_accelerator_count(demand, supply, source);

@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use crate::compute_request::format_amount;
 use crate::reason::{MissingField, field_assignments};
 use crate::size::{DisplayCount, SizeRange};
+use crate::taint::Taint;
 
 /// One change of a manifest, the model or the cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +49,15 @@ pub enum ProposedChange {
     AllowFamilies(Vec<String>),
     /// Sets the protocol.
     SetProtocol(String),
+    /// Tolerates a taint.
+    AddToleration(Taint),
+    /// Lowers the CPU or memory that the engine container requests.
+    LowerRequest {
+        /// `cpu` or `memory`.
+        resource: &'static str,
+        /// Thousandths of a CPU, or MiB.
+        amount: u32,
+    },
     // Changes of the service or a runtime.
     /// Relaxes a required capability.
     RelaxCapability {
@@ -272,6 +283,18 @@ impl fmt::Display for ProposedChange {
                 write!(f, "remove {key}: {value} from {}, or add the label to nodes", source.node_selector_field())
             }
             Self::RemoveAffinity(source) => write!(f, "remove the node affinity of {}", source.object()),
+            Self::AddToleration(taint) => {
+                write!(f, "add to spec.engine.tolerations: {{key: {}", taint.key)?;
+                if !taint.value.is_empty() {
+                    write!(f, ", value: {}", taint.value)?;
+                }
+                let exists = if taint.value.is_empty() { ", operator: Exists" } else { "" };
+                write!(f, "{exists}, effect: {}}}", taint.effect)
+            }
+            Self::LowerRequest { resource, amount } => {
+                let amount = format_amount(resource, *amount);
+                write!(f, "lower requests.{resource} in spec.engine.runner.resources to at most {amount}")
+            }
             Self::SetAcceleratorCount { source, per_node, .. } => {
                 let (count, object) = (pluralize(*per_node, "accelerator"), source.object());
                 write!(f, "request {count} per node in {object} (by --tensor-parallel-size or resources)")

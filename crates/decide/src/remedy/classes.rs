@@ -8,7 +8,8 @@ use serde_json::Value;
 use super::apply;
 use super::change::{CapabilityChange, ConstraintSource, ProposedChange};
 use super::what_if::{WhatIf, selected_classes};
-use crate::capacity::PoolCapacity;
+use crate::capacity::{PodShape, PoolCapacity};
+use crate::compute_request::ComputeRequest;
 use crate::component::Component;
 use crate::decision::{AcceleratorCandidate, ClassEvaluation, ComponentDecision, RuntimeCandidate};
 use crate::demand::{Capabilities, ClassSelector, Demand};
@@ -42,7 +43,8 @@ pub(super) fn capacity_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
         }
         let not_ready = unschedulable.map(|nodes| nodes.not_ready.as_slice()).unwrap_or_default();
         changes.extend(recovery(what_if, component, not_ready, |nodes| ProposedChange::RepairNodes { nodes }));
-        let changes_of_supply = supply_changes(what_if.supply, component);
+        let compute = current.and_then(requested_compute).unwrap_or_default();
+        let changes_of_supply = supply_changes(what_if.supply, component, compute);
         let requires_named_nodes = requires_named_nodes(what_if);
         let is_possible =
             |change: &ProposedChange| !matches!(change, ProposedChange::AddNodes { .. }) || !requires_named_nodes;
@@ -60,6 +62,13 @@ fn use_class_outside_preferred(what_if: &WhatIf<'_>) -> Option<ProposedChange> {
 
 fn has_capacity(class: &AcceleratorCandidate) -> bool {
     matches!(&class.evaluation, ClassEvaluation::Eligible(eligibility) if eligibility.has_capacity)
+}
+
+fn requested_compute(class: &AcceleratorCandidate) -> Option<ComputeRequest> {
+    match &class.evaluation {
+        ClassEvaluation::Eligible(eligibility) => Some(eligibility.compute),
+        ClassEvaluation::Rejected(_) => None,
+    }
 }
 
 fn unschedulable_nodes(class: &AcceleratorCandidate) -> Option<&UnschedulableNodes> {
@@ -120,14 +129,16 @@ fn names_nodes(term: &Value) -> bool {
 
 /// Returns the accelerators to free, and the nodes to add, either of which suffices for all replicas of the component. The
 /// nodes to add are as large as the largest node of the class.
-fn supply_changes(supply: &Supply, component: &ComponentDecision) -> Vec<ProposedChange> {
+fn supply_changes(supply: &Supply, component: &ComponentDecision, compute: ComputeRequest) -> Vec<ProposedChange> {
     let class = component.accelerator_class.as_deref().and_then(|name| supply.class(name));
     let Some(class) = class else { return Vec::new() };
     let (per_node, pods) = (component.accelerators_per_node, component.nodes.saturating_mul(component.replicas.max(1)));
     let availability = class.availability.clone().unwrap_or_default();
-    let missing_slots = pods.saturating_sub(PoolCapacity::all_nodes(&availability).slots(per_node));
+    let free = PoolCapacity::all_nodes(&availability);
+    let missing_accelerators = pods.saturating_sub(free.slots(&PodShape::accelerators(per_node)));
+    let missing_slots = pods.saturating_sub(free.slots(&PodShape { accelerators: per_node, compute }));
     let class = class.name.clone();
-    let to_free = accelerators_to_free(&availability, per_node.max(1), missing_slots).ok();
+    let to_free = accelerators_to_free(&availability, per_node.max(1), missing_accelerators).ok().filter(|count| *count > 0);
     let free = to_free.map(|count| ProposedChange::FreeAccelerators { class: class.clone(), count });
     let largest_node = availability.nodes.iter().map(|node| node.total).max().unwrap_or_default();
     let node_size = largest_node.max(per_node);
@@ -161,6 +172,7 @@ pub(super) fn eligibility_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
     changes.extend(selector_changes(what_if));
     changes.extend(capability_changes(what_if, &ConstraintSource::Selector));
     changes.extend(placement_changes(what_if));
+    changes.extend(rejections(what_if).filter_map(node_change));
     changes.extend(count_changes(what_if, &ConstraintSource::Service));
     for runtime in compatible_runtimes(what_if) {
         changes.extend(runtime_changes(what_if, runtime));
@@ -171,6 +183,17 @@ pub(super) fn eligibility_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
     }
     changes.extend(nodes_to_add(what_if));
     changes
+}
+
+/// Returns the change that lets Pods run on nodes with a taint, or with less CPU or memory than requested.
+fn node_change(rejection: &ClassRejection) -> Option<ProposedChange> {
+    match rejection {
+        ClassRejection::TaintNotTolerated { taint, .. } => Some(ProposedChange::AddToleration(taint.clone())),
+        ClassRejection::InsufficientNodeResources { shortage, .. } if shortage.largest > 0 => {
+            Some(ProposedChange::LowerRequest { resource: shortage.resource, amount: shortage.largest })
+        }
+        _ => None,
+    }
 }
 
 /// Maximum number of runtimes whose constraints are relaxed.

@@ -21,7 +21,8 @@ pub(super) fn fixture(texts: &[&str]) -> Fixture {
     let objects: Vec<Value> = texts.iter().flat_map(|text| documents(text)).collect();
     let objects_of_kind = |kind: &str| objects.iter().filter(|value| value["kind"] == kind).collect::<Vec<_>>();
     let nodes: Vec<Value> = objects_of_kind("Node").into_iter().cloned().collect();
-    let infos = inventory::node_infos(&nodes, &[]);
+    let pods: Vec<Value> = objects_of_kind("Pod").into_iter().cloned().collect();
+    let infos = inventory::node_infos(&nodes, &pods);
     let runtimes = [objects_of_kind("ServingRuntime"), objects_of_kind("ClusterServingRuntime")].concat();
     let classes = objects_of_kind("AcceleratorClass")
         .into_iter()
@@ -29,6 +30,7 @@ pub(super) fn fixture(texts: &[&str]) -> Fixture {
     let supply = Supply {
         runtimes: runtimes.into_iter().map(|value| runtime(value).into()).collect(),
         classes: classes.map(Into::into).collect(),
+        nodes: (!nodes.is_empty()).then(|| std::sync::Arc::new(inventory_of(&nodes))),
         accelerator_aware: true,
     };
     let services = objects_of_kind("InferenceService");
@@ -43,6 +45,15 @@ pub(super) fn fixture(texts: &[&str]) -> Fixture {
     let service: api::ome::InferenceService = serde_json::from_value(service).unwrap();
     let name = model.map(|model| model["metadata"]["name"].as_str().unwrap());
     Fixture { supply, demand: Demand::from_api(&service, name.zip(spec.as_ref())).unwrap() }
+}
+
+fn inventory_of(nodes: &[Value]) -> Inventory {
+    let mut inventory = Inventory::default();
+    for node in nodes {
+        // In YAML, the name `n` is a boolean.
+        inventory.set_node(node["metadata"]["name"].as_str().unwrap_or("n"), Some(node));
+    }
+    inventory
 }
 
 /// Parses manifests; the default classes are cached.

@@ -129,3 +129,30 @@ fn budget_lists_all_parts() {
     ");
     assert!(!warning_codes(&decision).contains(&"ModelSizeUnstated"));
 }
+
+const QWEN_7B: &str = "num_hidden_layers: 28, num_attention_heads: 28, num_key_value_heads: 4, hidden_size: 3584, intermediate_size: 18944, vocab_size: 152064, max_position_embeddings: 32768, tie_word_embeddings: false";
+const QWEN_14B: &str = "num_hidden_layers: 48, num_attention_heads: 40, num_key_value_heads: 8, hidden_size: 5120, intermediate_size: 13824, vocab_size: 152064, max_position_embeddings: 32768, tie_word_embeddings: false";
+
+/// A number that does not divide the attention heads causes a warning.
+#[rstest]
+#[case::divides(QWEN_14B, "14.8B", "--max-model-len=8192", 4, false)]
+#[case::stated_number_divides(QWEN_7B, "7.6B", "--tensor-parallel-size=4", 4, false)]
+#[case::stated_number_does_not_divide(QWEN_7B, "7.6B", "--tensor-parallel-size=8", 8, true)]
+#[case::pipeline(QWEN_7B, "7.6B", "--pp=2", 2, false)]
+#[case::heads_of_three(LLAMA_8B_OF_24_HEADS, "8.03B", "--tp=16", 16, true)]
+#[case::unknown_heads("", "7B", "--tp=3", 3, false)]
+// spec: ACC-84
+fn tensor_parallelism_divides_the_heads(
+    #[case] config: &str,
+    #[case] size: &str,
+    #[case] flag: &str,
+    #[case] expected: u32,
+    #[case] warns: bool,
+) {
+    let runner = format!("image: vllm, args: [{flag}]");
+    let decision = decide_on("small", "12Gi", &model(size, "", config, ""), &runner, "");
+    assert_eq!(selection(&decision).2, expected, "{}", decision.message);
+    assert_eq!(warning_codes(&decision).contains(&"AttentionHeadsNotDivisible"), warns, "{:?}", decision.warnings);
+}
+
+const LLAMA_8B_OF_24_HEADS: &str = "num_hidden_layers: 32, num_attention_heads: 24, num_key_value_heads: 8, hidden_size: 3072, vocab_size: 128256, max_position_embeddings: 4096";

@@ -219,8 +219,9 @@ fn proposes_additional_nodes() {
 fn proposes_free_capacity() {
     let all = [MODEL, RUNTIME, SERVICE, NODES].join("\n---\n");
     let mut fixture = fixture(&[CLASSES, &all]);
-    fixture.demand.components.get_mut(&Component::Engine).unwrap().selector.preferred =
-        vec!["nvidia-a100-40gb".to_owned(), "nvidia-h100-80gb".to_owned()];
+    let selector = &mut fixture.demand.components.get_mut(&Component::Engine).unwrap().selector;
+    selector.preferred = vec!["nvidia-a100-40gb".to_owned(), "nvidia-h100-80gb".to_owned()];
+    selector.wait_for_preferred = true;
     for class in &mut fixture.supply.classes {
         let is_in_use = class.name == "nvidia-a100-40gb";
         let class = std::sync::Arc::make_mut(class);
@@ -351,7 +352,7 @@ fn proposes_to_uncordon_nodes(
             not_ready: fields[1].contains("not-ready"),
             total: 8,
             free: fields[2].parse().unwrap(),
-            used_by_service: 0,
+            ..ClassNode::default()
         }
     };
     set_h100_nodes(&mut fixture, nodes.split(' ').map(node).collect());
@@ -393,6 +394,7 @@ fn pods_on_a_cordoned_node_continue_to_run(
         total: 8,
         free: 8,
         used_by_service,
+        ..ClassNode::default()
     };
     set_h100_nodes(&mut fixture, vec![node]);
     assert_eq!(fixture.decide().warnings.len(), expected_warnings);

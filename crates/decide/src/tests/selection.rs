@@ -446,7 +446,9 @@ fn warns_about_replaced_resource(#[case] name: &str, #[case] warns: bool) {
 #[case::resource_of_the_class("nvidia.com/gpu", "", false)]
 #[case::service_prefers_class("amd.com/gpu", "acceleratorSelector: {preferredClasses: [nvidia-h100-80gb]}", false)]
 fn warns_about_replaced_resource_of_the_runtime(#[case] name: &str, #[case] spec: &str, #[case] warns: bool) {
+    let configuration = "acceleratorConfigurations: [{selector: {acceleratorClass: nvidia-h100-80gb}, env: []}], engineConfig";
     let runtime = RUNTIME.replace("{image: i}", &format!("{{image: i, resources: {{limits: {{{name}: 1}}}}}}"));
+    let runtime = runtime.replace("engineConfig", configuration);
     let mut fixture = fixture_with_classes(&[&model("13B", ""), &runtime, &service(spec, "")]);
     fixture.supply.classes.retain(|class| class.name.starts_with("nvidia-"));
     let decision = fixture.decide();
@@ -481,4 +483,39 @@ fn selects_node_by_name(#[case] name: &str, #[case] feasible: bool) {
     );
     let decision = fixture_with_classes(&[&model("13B", ""), RUNTIME, NODES, &service(&spec, "")]).decide();
     assert_eq!(decision.feasible, feasible, "{}", decision.message);
+}
+
+/// The first class of the list has eight accelerators, of which one is free; the model requires four of it, or eight of the second.
+#[rstest]
+#[case::second_has_capacity("preferredClasses: [nvidia-h100-80gb, nvidia-a100-40gb]", 8, "nvidia-a100-40gb")]
+#[case::waits("preferredClasses: [nvidia-h100-80gb, nvidia-a100-40gb], waitForPreferred: true", 8, "nvidia-h100-80gb")]
+#[case::both_are_full("preferredClasses: [nvidia-h100-80gb, nvidia-a100-40gb]", 2, "nvidia-h100-80gb")]
+#[case::only_class("preferredClasses: [nvidia-h100-80gb]", 8, "nvidia-h100-80gb")]
+#[case::order_of_free_classes("preferredClasses: [nvidia-a100-40gb, nvidia-h100-80gb]", 8, "nvidia-a100-40gb")]
+#[case::not_allowed("preferredClasses: [nvidia-h100-80gb, nvidia-t4]", 8, "nvidia-h100-80gb")]
+// spec: ACC-76
+fn does_not_wait_for_a_full_class(#[case] selector: &str, #[case] free_a100: u32, #[case] expected: &str) {
+    let node = |name: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{gpu: {name}}}}}, status: {{allocatable: {{nvidia.com/gpu: 8}}}}}}"
+        )
+    };
+    let pod = |node: &str, gpus: u32| {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {node}}}, spec: {{nodeName: {node}, containers: [{{name: c, resources: {{limits: {{nvidia.com/gpu: {gpus}}}}}}}]}}}}"
+        )
+    };
+    let documents = [
+        model("70B", ""),
+        RUNTIME.to_owned(),
+        service(&format!("acceleratorSelector: {{{selector}}}"), ""),
+        node("h100"),
+        node("a100"),
+        pod("h100", 7),
+        pod("a100", 8 - free_a100),
+    ];
+    let decision = fixture_with_classes(&documents.iter().map(String::as_str).collect::<Vec<_>>()).decide();
+    assert_eq!(selection(&decision).1, expected, "{}", decision.message);
+    let waits = expected == "nvidia-h100-80gb" || free_a100 < 8;
+    assert_eq!(warning_codes(&decision).contains(&"NoFreeCapacity"), waits, "{:?}", decision.warnings);
 }

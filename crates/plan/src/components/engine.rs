@@ -8,6 +8,7 @@ use super::layout_input::{LayoutInput, ReplicaSet};
 use super::metadata::{self, selector};
 use super::pod_spec;
 use super::scaling::ScalingInput;
+use crate::accelerator_request::requested_accelerators;
 use crate::code;
 use crate::gang::{self, VOLCANO};
 use crate::labels::{self, Labels};
@@ -153,6 +154,9 @@ impl RoleBuilder<'_> {
             self.join_nodes(&mut container, role)?;
         }
         let mut spec = pod_spec::merge_fields(&layers, &mut settings, warnings)?;
+        if let Some(resource) = self.accelerator_resource(&container) {
+            pod_spec::tolerate_resource(&mut spec, &resource);
+        }
         self.mount_model(&mut spec, &mut container);
         let spec = pod_spec::assemble(container, spec, owner, warnings);
         let runtime = self.input.runtime.map(|runtime| runtime.name);
@@ -163,6 +167,13 @@ impl RoleBuilder<'_> {
         let mut template = json!({"metadata": metadata, "spec": spec});
         self.set_scheduler(&mut template)?;
         Ok(PodTemplate { template, port, settings })
+    }
+
+    /// Returns the accelerator resource that the container requests.
+    fn accelerator_resource(&self, container: &Value) -> Option<String> {
+        let class = self.replica_set.accelerators.as_ref().and_then(|accelerators| accelerators.class.resource_name());
+        let requested = || requested_accelerators(&container["resources"]).map(|(resource, _)| resource);
+        class.map(str::to_owned).or_else(requested)
     }
 
     /// Returns the serving port, and completes port and probe of leaders. Workers keep the probes of their specification.

@@ -51,6 +51,23 @@ pub(super) fn merge_fields(
     Ok(Value::Object(spec))
 }
 
+/// Adds the toleration of the taint that dedicates nodes to an accelerator resource, as the admission plugin
+/// `ExtendedResourceToleration` of Kubernetes does on GKE. An existing toleration that suffices is preserved.
+pub(super) fn tolerate_resource(spec: &mut Value, resource: &str) {
+    let suffices = |toleration: &Value| {
+        let matches_key = toleration["key"] == resource || toleration["key"].as_str().is_none_or(str::is_empty);
+        let matches_effect = toleration["effect"].as_str().is_none_or(|effect| ["", "NoSchedule"].contains(&effect));
+        matches_key && matches_effect && toleration["operator"] == "Exists"
+    };
+    let Some(fields) = spec.as_object_mut() else { return };
+    let tolerations = fields.entry("tolerations").or_insert_with(|| json!([]));
+    if let Some(tolerations) = tolerations.as_array_mut()
+        && !tolerations.iter().any(suffices)
+    {
+        tolerations.push(json!({"key": resource, "operator": "Exists", "effect": "NoSchedule"}));
+    }
+}
+
 /// Completes the PodSpec: adds the main container as the first one, and expands template variables of the others.
 pub(super) fn assemble(container: Value, mut spec: Value, owner: &Owner, warnings: &mut Vec<Warning>) -> Value {
     pod::set_main_container(&mut spec, container);
@@ -118,4 +135,29 @@ fn pod_spec_fields(component: &api::ome::Component) -> Map<String, Value> {
         }
     }
     fields
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::added(json!([]), json!([{"key": "amd.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]))]
+    #[case::of_another_resource(
+        json!([{"key": "nvidia.com/gpu", "operator": "Exists"}]),
+        json!([{"key": "nvidia.com/gpu", "operator": "Exists"}, {"key": "amd.com/gpu", "operator": "Exists", "effect": "NoSchedule"}])
+    )]
+    #[case::of_one_value(
+        json!([{"key": "amd.com/gpu", "value": "present"}]),
+        json!([{"key": "amd.com/gpu", "value": "present"}, {"key": "amd.com/gpu", "operator": "Exists", "effect": "NoSchedule"}])
+    )]
+    #[case::any_effect(json!([{"key": "amd.com/gpu", "operator": "Exists"}]), json!([{"key": "amd.com/gpu", "operator": "Exists"}]))]
+    #[case::any_taint(json!([{"operator": "Exists"}]), json!([{"operator": "Exists"}]))]
+    fn tolerates_the_accelerator_resource(#[case] tolerations: Value, #[case] expected: Value) {
+        let mut spec = json!({"tolerations": tolerations});
+        tolerate_resource(&mut spec, "amd.com/gpu");
+        assert_eq!(spec["tolerations"], expected);
+    }
 }

@@ -50,7 +50,7 @@ fn pods_request_only_the_resource_of_the_class(#[case] class: &str, #[case] reso
     let plan = plan_manifests(&[
         CLASSES,
         ACME,
-        &runtime("acceleratorRequirements: {}", engine),
+        &runtime(&configuration_for(class, "env: []"), engine),
         &service_with_class(class, ""),
     ]);
     let resources = json!({"limits": {resource: "2"}, "requests": {resource: "2"}});
