@@ -6,8 +6,6 @@ pub mod error {
         INVALID_SERVICE = "InvalidService": "A field of the service has an invalid value. The message names the field.",
             "Correct the field. `ostler lint -f FILE` reports it before you apply the file.";
         INVALID_ANNOTATION = "InvalidAnnotation": "An annotation of the service has an invalid value. The message names the annotation.", "Correct or remove the annotation.";
-        NO_ROUTER_CONTAINER = "NoRouterContainer": "The router has no container image.",
-            "Set `spec.router.runner.image`, or use a runtime with `routerConfig`.";
         BACKEND_UNSUPPORTED = "BackendUnsupported": "The engine does not support the requested multi-node backend.",
             "Remove `multinode.backend`, or set the backend that the message names.";
         INVALID_TEMPLATE = "InvalidTemplate": "A Pod template is incomplete, or its command cannot run on several nodes.",
@@ -34,6 +32,11 @@ pub mod warning {
     api::codes! {
         TEMPLATE_VALUE_MISSING = "TemplateValueMissing": "A template variable refers to a label or annotation that the service does not have. It expands to an empty string.",
             "Set the label or annotation, or remove the variable.";
+        ENGINE_IMAGE_UNSET = "EngineImageUnset": "Neither the service nor a runtime sets an image; the command starts a known engine, so its shipped image is used.",
+            "Set `spec.engine.runner.image`.";
+        NO_ROUTER_CONTAINER = "NoRouterContainer":
+            "The router of the service has no image, and the default router does not support the engines. The engines run without a router.",
+            "Set `spec.router.runner.image`, or use a runtime with `routerConfig`.";
         ROUTER_MISSING = "RouterMissing": "The service has an engine and a decoder but no router.",
             "Add a router to the service, or use a runtime with `routerConfig`.";
         PORTS_DIFFER = "PortsDiffer": "Replica sets or roles serve on different ports. Requests are routed only to the port of the first one.",

@@ -2,6 +2,7 @@
 //! accelerator configuration of the class, and the service (selection.md, Merging).
 
 mod component_input;
+mod default_router;
 mod engine;
 mod layout_input;
 mod metadata;
@@ -84,7 +85,7 @@ pub(crate) fn topology(
     for component in &components {
         roles.extend(engine::roles(&owner, input, component, gang_scope.contains(component), &mut warnings)?);
     }
-    roles.extend(router::router_role(&owner, input, &mut warnings)?);
+    roles.extend(router::router_role(&owner, input, &roles, &mut warnings)?);
     let (gang, gang_warning) = gang::build_gang(&roles, None, schema);
     warnings.extend(gang_warning);
     let routing = routing(&owner, &roles, &mut warnings);

@@ -2,11 +2,12 @@
 //! (selection.md, Merging).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use api::ome::Component;
 use decide::{
     Class, ClassConfiguration, CommandLine, ComponentDemand, MergedCommandLine, MergedEnv, Origin, Parallelism,
-    ReplicaShape, RuntimeComponent, Setting, SettingField, Sources, Warning,
+    ReplicaShape, RuntimeComponent, Setting, SettingField, Sources, StatedCount, Warning,
 };
 use serde_json::{Map, Value, json};
 
@@ -92,7 +93,7 @@ pub(crate) fn merge_container(layers: &Layers<'_>, warnings: &mut Vec<Warning>) 
         configuration: class_configuration.env.as_slice(),
         service: &service_env,
     });
-    raise_tensor_parallelism(layers, &mut merged_command, &mut variables);
+    warnings.extend(raise_tensor_parallelism(layers, &mut merged_command, &mut variables));
     settings.extend(merged_command.settings);
     settings.extend(variables.settings);
     let resources = resource_sources(layers, &runtime, &service);
@@ -148,6 +149,18 @@ pub(crate) fn tensor_parallelism(container: &Value, accelerators: Option<&Accele
     (accelerators / parallelism.tensor_groups().max(1)).max(1)
 }
 
+// === impl Layers ===
+
+impl Layers<'_> {
+    /// Whether the service, or its configuration for the class, requests accelerators by a resource.
+    fn service_requests_accelerators(&self, names: &BTreeSet<String>) -> bool {
+        let is_accelerator = |(name, count): (&String, &u32)| names.contains(name) && *count > 0;
+        let mut configured = self.demand.configurations.iter().map(|configuration| &configuration.resources);
+        self.demand.resources.iter().any(is_accelerator)
+            || configured.any(|resources| decide::extended_resources(resources).iter().any(is_accelerator))
+    }
+}
+
 // === impl Accelerators ===
 
 impl Accelerators {
@@ -157,21 +170,33 @@ impl Accelerators {
 }
 
 /// Replaces the size of tensor parallelism that the runtime or a configuration states if Pods request more accelerators,
-/// because the model or the service requires them.
-fn raise_tensor_parallelism(layers: &Layers<'_>, line: &mut MergedCommandLine, variables: &mut MergedEnv) {
-    let Some(accelerators) = layers.accelerators else { return };
+/// because the model or the service requires them. Returns a warning if the service does; the decision warns about the model.
+fn raise_tensor_parallelism(
+    layers: &Layers<'_>,
+    line: &mut MergedCommandLine,
+    variables: &mut MergedEnv,
+) -> Option<Warning> {
+    let accelerators = layers.accelerators?;
     let configured = configured_parallelism(&line.command_line, &variables.variables);
     let size = accelerators.shape.accelerators() / configured.tensor_groups().max(1);
-    let Some(tensor) = configured.tensor.filter(|tensor| size > tensor.size && !tensor.in_script) else { return };
+    let tensor = configured.tensor.filter(|tensor| size > tensor.size && !tensor.in_script)?;
     let settings = line.settings.iter_mut().chain(&mut variables.settings);
     let is_weak = |setting: &&mut Setting| setting.field == *tensor.field && setting.origin < Origin::Service;
-    let Some(setting) = settings.into_iter().find(is_weak) else { return };
+    let setting = settings.into_iter().find(is_weak)?;
+    let stated =
+        StatedCount { field: Arc::clone(&tensor.field), value: tensor.size, origin: setting.origin };
+    let requested = accelerators.shape.accelerators();
+    let message = format!(
+        "The service requests {requested} accelerators per replica, although {stated}; the engine is started with {size}"
+    );
     setting.override_with(size.to_string(), Origin::Ostler);
     let CommandLine { command, args } = &mut line.command_line;
     let in_command = decide::replace_tensor_parallel_size(command, size);
     if !decide::replace_tensor_parallel_size(args, size) && !in_command {
         decide::replace_tensor_parallel_variable(&mut variables.variables, size);
     }
+    let is_requested = layers.service_requests_accelerators(&accelerators.resource_names);
+    is_requested.then(|| Warning::new(decide::code::warning::ACCELERATORS_ADDED, message))
 }
 
 /// Returns the parallelism that the merged container states.

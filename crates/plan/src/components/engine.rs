@@ -26,6 +26,15 @@ use crate::runner::{self, Layers};
 /// Default name of the main container.
 pub(super) const CONTAINER: &str = "ome-container";
 
+/// Returns the image that the shipped runtimes of an engine use.
+fn default_image(engine: &str) -> Option<&'static str> {
+    match engine {
+        "sglang" => Some("docker.io/lmsysorg/sglang:v0.5.23"),
+        "vllm" => Some("docker.io/vllm/vllm-openai:v0.32.0"),
+        _ => None,
+    }
+}
+
 /// Builds the role of one replica set.
 struct RoleBuilder<'a> {
     owner: &'a Owner,
@@ -243,6 +252,17 @@ impl RoleBuilder<'_> {
     ) -> Result<(), PlanError> {
         if container["image"].as_str().is_none_or(str::is_empty) {
             let component = self.component();
+            if let Some(image) = launch::inspect(container).engine.and_then(default_image) {
+                let message = format!(
+                    "The {component} sets no image; its command starts an engine for which {image} is used; set spec.{component}.runner.image"
+                );
+                warnings.push(Warning::new(code::warning::ENGINE_IMAGE_UNSET, message));
+                settings.push(Setting::new(SettingField::named("image"), image, Origin::Ostler));
+                container["image"] = json!(image);
+            }
+        }
+        if container["image"].as_str().is_none_or(str::is_empty) {
+            let component = self.component();
             let message = format!(
                 "No container image for the {component}: set spec.{component}.runner.image, or spec.runtime.name"
             );
@@ -304,4 +324,20 @@ fn merge_worker_settings(mut leader: Vec<Setting>, worker: Vec<Setting>) -> Vec<
             .map(|setting| Setting { field: SettingField::Worker(Box::new(setting.field)), ..setting }),
     );
     leader
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_images_are_those_of_the_catalog() {
+        let catalog = [
+            ("sglang", include_str!("../../../../catalog/runtimes/sglang/llama-3.yaml")),
+            ("vllm", include_str!("../../../../catalog/runtimes/vllm/llama-3.yaml")),
+        ];
+        for (engine, runtimes) in catalog {
+            assert!(runtimes.contains(&format!("image: {}\n", default_image(engine).unwrap())), "{engine}");
+        }
+    }
 }

@@ -6,6 +6,7 @@ use api::ome::Component;
 use decide::{ComponentDemand, Origin, RuntimeComponent, Setting, SettingField, Warning};
 use serde_json::{Value, json};
 
+use super::default_router;
 use super::layout_input::{LayoutInput, ReplicaSet};
 use super::metadata::{self, selector};
 use super::pod_spec;
@@ -26,6 +27,7 @@ pub(super) const ROUTER: &str = "router";
 pub(super) fn router_role(
     owner: &Owner,
     input: &LayoutInput<'_>,
+    engines: &[Role],
     warnings: &mut Vec<Warning>,
 ) -> Result<Option<Role>, PlanError> {
     let runtime_router = input.runtime.and_then(|runtime| runtime.spec.router_config.as_ref());
@@ -44,7 +46,14 @@ pub(super) fn router_role(
     };
     let merged = runner::merge_container(&layers, warnings);
     let (mut container, mut settings) = (merged.container, merged.settings);
-    complete_container(&mut container, owner, &mut settings, warnings)?;
+    if container["image"].as_str().is_none_or(str::is_empty) {
+        let Some(default) = default_router::container(owner, engines) else {
+            warnings.push(no_router_container());
+            return Ok(None);
+        };
+        container = with_defaults(default, container, &mut settings);
+    }
+    complete_container(&mut container, owner, &mut settings, warnings);
     let port = pod_spec::complete_port_and_probe(&mut container, |_, port| probe::tcp(port));
     pod_spec::default_termination_message_policy(&mut container);
     let spec = pod_spec::merge_fields(&layers, &mut settings, warnings)?;
@@ -111,18 +120,36 @@ fn router_placement(runtime: &Component, service: &Component) -> (RuntimeCompone
     (runtime_component, demand)
 }
 
-/// Completes the name, template variables and the standard environment variables, and checks the image.
+/// Returns the container of the service over the default router. Arguments of the service follow the default ones, unless it sets
+/// a command.
+fn with_defaults(mut default: Value, container: Value, settings: &mut Vec<Setting>) -> Value {
+    let image = default["image"].as_str().unwrap_or_default().to_owned();
+    settings.push(Setting::new(SettingField::named("image"), image, Origin::Ostler));
+    let has_command = container["command"].as_array().is_some_and(|words| !words.is_empty());
+    if has_command {
+        default = json!({"image": default["image"]});
+    }
+    let args = [&default["args"], &container["args"]].map(|args| args.as_array().cloned().unwrap_or_default()).concat();
+    pod::overlay(&mut default, &container);
+    if !args.is_empty() {
+        default["args"] = Value::Array(args);
+    }
+    default
+}
+
+fn no_router_container() -> Warning {
+    let message = "No router is created: the service and the runtime set no image for it, and the default router supports only \
+                   SGLang and, without a decoder, vLLM; set spec.router.runner.image, or use a runtime with routerConfig";
+    Warning::new(code::warning::NO_ROUTER_CONTAINER, message)
+}
+
+/// Completes the name, template variables and the standard environment variables.
 fn complete_container(
     container: &mut Value,
     owner: &Owner,
     settings: &mut Vec<Setting>,
     warnings: &mut Vec<Warning>,
-) -> Result<(), PlanError> {
-    if container["image"].as_str().is_none_or(str::is_empty) {
-        let message =
-            "No container image for the router: set spec.router.runner.image, or use a runtime with routerConfig";
-        return Err(PlanError::new(code::error::NO_ROUTER_CONTAINER, message));
-    }
+) {
     if container["name"].as_str().is_none_or(str::is_empty) {
         container["name"] = json!(ROUTER);
     }
@@ -133,5 +160,4 @@ fn complete_container(
             settings.push(Setting::new(SettingField::Env(name.into()), value, Origin::Ostler));
         }
     }
-    Ok(())
 }

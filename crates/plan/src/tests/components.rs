@@ -4,7 +4,7 @@ use api::parse_manifest;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{code, codes, container, kinds, plan_manifests, service, template};
+use super::{code, codes, container, kinds, plan_manifests, service, strings, template};
 use crate::Service;
 
 const PAIR: &str = r#"
@@ -126,12 +126,67 @@ fn missing_label_expands_to_an_empty_string_with_a_warning() {
 }
 
 #[rstest]
-#[case::router("{engine: {runner: {image: x}}, router: {}}", "NoRouterContainer")]
 #[case::decoder("{engine: {runner: {image: x}}, decoder: {}}", "NoEngineContainer")]
 #[case::leader("{engine: {runner: {image: x}}, decoder: {leader: {}, worker: {size: 1}}}", "NoEngineContainer")]
 fn rejects_components_without_an_image(#[case] spec: &str, #[case] expect: &str) {
     let plan = plan_manifests(&[&service("chat", spec)]);
     assert_eq!(code(&plan), (false, expect), "{}", plan.message);
+}
+
+#[rstest]
+#[case::sglang("{engine: {runner: {image: sglang}}, router: {}}", Some("--worker-urls http://chat-engine.default:30000"))]
+#[case::vllm("{engine: {runner: {image: vllm}}, router: {minReplicas: 2}}", Some("--worker-urls http://chat-engine.default:8000"))]
+#[case::pair_of_sglang(
+    "{engine: {runner: {image: sglang}}, decoder: {runner: {image: sglang}}, router: {}}",
+    Some("--pd-disaggregation --prefill http://chat-engine.default:30000 --decode http://chat-decoder.default:30000")
+)]
+#[case::arguments_of_the_service(
+    "{engine: {runner: {image: sglang}}, router: {runner: {args: [--policy, random]}}}",
+    Some("--worker-urls http://chat-engine.default:30000 --policy random")
+)]
+#[case::pair_of_vllm("{engine: {runner: {image: vllm}}, decoder: {runner: {image: vllm}}, router: {}}", None)]
+#[case::unknown_engine("{engine: {runner: {image: x}}, router: {}}", None)]
+fn default_router_routes_to_known_engines(#[case] spec: &str, #[case] expected: Option<&str>) {
+    let plan = plan_manifests(&[&service("chat", spec)]);
+    assert_eq!(code(&plan), (true, "Selected"), "{}", plan.message);
+    let has_router = plan.objects.iter().any(|object| object["metadata"]["name"] == "chat-router");
+    assert_eq!((has_router, codes(&plan).contains(&"NoRouterContainer")), (expected.is_some(), expected.is_none()));
+    if let Some(expected) = expected {
+        let args = strings(&container(&plan, "-router")["args"]).join(" ");
+        assert_eq!(args, format!("--host 0.0.0.0 --port 8080 {expected}"));
+    }
+}
+
+#[test]
+fn command_of_the_service_runs_in_the_default_image() {
+    let router = "router: {runner: {command: [./start], args: [a]}}";
+    let plan = plan_manifests(&[&service("chat", &format!("{{engine: {{runner: {{image: x}}}}, {router}}}"))]);
+    assert!(codes(&plan).contains(&"NoRouterContainer"), "no default for an unknown engine");
+    let plan = plan_manifests(&[&service("chat", &format!("{{engine: {{runner: {{image: vllm}}}}, {router}}}"))]);
+    let container = container(&plan, "-router");
+    assert_eq!((&container["command"], &container["args"]), (&json!(["./start"]), &json!(["a"])));
+    assert!(container["image"].as_str().unwrap().contains("sgl-model-gateway"));
+}
+
+/// A runtime with a router is preferred, even to one with a higher priority, if the service has a router.
+#[rstest]
+#[case::with_router("router: {}", "with-router")]
+#[case::without_router("engine: {}", "without-router")]
+fn prefers_runtimes_with_a_router(#[case] component: &str, #[case] expected: &str) {
+    let runtime = |name: &str, priority: u32, fields: &str| {
+        format!(
+            "{{apiVersion: ome.io/v1beta1, kind: ClusterServingRuntime, metadata: {{name: {name}}}, spec: {{supportedModelFormats: [{{modelFormat: {{name: safetensors}}, autoSelect: true, priority: {priority}}}], engineConfig: {{runner: {{image: sglang}}}}{fields}}}}}"
+        )
+    };
+    let model = "{apiVersion: ome.io/v1beta1, kind: ClusterBaseModel, metadata: {name: m}, spec: {modelFormat: {name: safetensors}, modelParameterSize: 7B}}";
+    let manifests = [
+        model,
+        &runtime("with-router", 1, ", routerConfig: {runner: {image: r}}"),
+        &runtime("without-router", 2, ""),
+        &service("chat", &format!("{{model: {{name: m}}, {component}}}")),
+    ];
+    let plan = plan_manifests(&manifests);
+    assert_eq!(plan.runtime.as_ref().unwrap().name, expected);
 }
 
 #[test]

@@ -317,3 +317,37 @@ fn rejects_affinities_with_too_many_combinations() {
     let plan = plan_manifests(&[CLASSES, &runtime, &service_with_class("nvidia-h100-80gb", &terms('b'))]);
     assert_eq!(code(&plan), (false, "AffinityTooLarge"), "{}", plan.message);
 }
+
+/// A number that the service requests replaces a smaller one of the runtime, with a warning.
+#[rstest]
+#[case::flag("args: [--tp-size, \"4\"]", "runner: {resources: {limits: {nvidia.com/gpu: 8}}}", Some("the runtime sets --tp-size to 4; the engine is started with 8"))]
+#[case::variable(
+    "env: [{name: TENSOR_PARALLEL_SIZE, value: \"2\"}]",
+    "resources: {limits: {nvidia.com/gpu: 8}}",
+    Some("the runtime sets TENSOR_PARALLEL_SIZE to 2; the engine is started with 8")
+)]
+#[case::of_a_pipeline_stage(
+    "args: [--tp=2, --pp=2]",
+    "runner: {resources: {limits: {nvidia.com/gpu: 8}}}",
+    Some("the runtime sets --tp to 2; the engine is started with 4")
+)]
+#[case::equal("args: [--tp=8]", "runner: {resources: {limits: {nvidia.com/gpu: 8}}}", None)]
+#[case::fewer("args: [--tp=8]", "runner: {resources: {limits: {nvidia.com/gpu: 4}}}", None)]
+#[case::flag_of_the_service("args: [--tp=2]", "runner: {args: [--tp=8], resources: {limits: {nvidia.com/gpu: 8}}}", None)]
+// spec: ACC-84
+fn warns_if_the_service_requests_more_than_the_runtime_states(
+    #[case] runner: &str,
+    #[case] engine: &str,
+    #[case] expected: Option<&str>,
+) {
+    let plan = plan_manifests(&[
+        CLASSES,
+        &runtime("acceleratorRequirements: {}", &format!("runner: {{image: vllm, {runner}}}")),
+        &service_with_class("nvidia-h100-80gb", engine),
+    ]);
+    let warning = plan.warnings.iter().find(|warning| warning.code == "AcceleratorsAdded");
+    assert_eq!(warning.is_some(), expected.is_some(), "{:?}", plan.warnings);
+    if let (Some(warning), Some(expected)) = (warning, expected) {
+        assert!(warning.message.ends_with(expected), "{}", warning.message);
+    }
+}

@@ -168,7 +168,11 @@ fn story_5_router_runs_on_cpu_nodes() {
     let container = &spec["containers"][0];
     let resources = json!({"requests": {"cpu": "2", "memory": "4Gi"}, "limits": {"cpu": "4", "memory": "8Gi"}});
     assert_eq!(container["resources"], resources);
-    assert_eq!((container.get("args"), env(&plan, "-router").as_str()), (None, ""));
+    // The specification sets no image, and the runtime has no router.
+    assert_eq!(container["image"], "docker.io/lmsysorg/sgl-model-gateway:v0.3.2");
+    let engine = "http://llama-7b-with-router-engine.default:30000";
+    assert_eq!(container["args"], json!(["--host", "0.0.0.0", "--port", "8080", "--worker-urls", engine]));
+    assert_eq!(env(&plan, "-router"), "");
     assert!(router["metadata"]["labels"].get("ome.io/accelerator-class").is_none());
     assert!(plan.components["router"].accelerator_class.is_none());
     let pool = plan.objects.iter().find(|object| object["kind"] == "BackendPool").unwrap();
@@ -276,6 +280,9 @@ fn story_8_custom_command_is_unchanged() {
                   --enable-metrics\n";
     assert_eq!(container["command"], json!(["sh", "-c", script]));
     assert!(container.get("args").is_none());
+    // The specification sets no image; the command starts SGLang.
+    assert_eq!(container["image"], "docker.io/lmsysorg/sglang:v0.5.23");
+    assert!(codes(&plan).contains(&"EngineImageUnset"));
     let product = &template(&plan, "-engine")["spec"]["nodeSelector"]["nvidia.com/gpu.product"];
     assert_eq!(product, "NVIDIA-H100-80GB-HBM3");
     assert!(codes(&plan).contains(&"AcceleratorArgsNotApplied"));
