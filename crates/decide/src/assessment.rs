@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::compatibility;
 use crate::component::Component;
 use crate::context::{ComponentEvaluation, ComponentTarget, DecisionContext, Feasibility};
-use crate::demand::Demand;
+use crate::demand::{Demand, Model};
 use crate::lazy_list::LazyList;
 use crate::naming;
 use crate::node_pool::Reservation;
@@ -35,7 +35,28 @@ pub(crate) enum AssessmentOutcome<'a> {
 }
 
 /// How close a rejected runtime came to being compatible; the smallest value is the closest.
-pub(crate) type Progress = (Reverse<u8>, u64);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Progress {
+    /// The check that failed, the latest first, and the number of further checks.
+    stage: (Reverse<u8>, u64),
+    /// Whether the runtime supports the architecture of the model.
+    architecture: ArchitectureMatch,
+    /// Words that the names of runtime and model have in common, the most first.
+    common_words: Reverse<usize>,
+    /// Distance from passing the failed check.
+    distance: u64,
+}
+
+/// Whether the format entries of a runtime set the architecture of a model, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum ArchitectureMatch {
+    /// An entry sets it.
+    Same,
+    /// An entry accepts any architecture, or the model sets none.
+    Any,
+    /// All entries set other ones.
+    Other,
+}
 
 /// One evaluation per component in use.
 pub(crate) type ComponentEvaluations<'a> = Vec<ComponentEvaluation<'a>>;
@@ -71,9 +92,26 @@ impl<'a> RuntimeAssessment<'a> {
 // === impl AssessmentOutcome ===
 
 impl AssessmentOutcome<'_> {
-    fn rejected(rejection: RuntimeRejection) -> Self {
-        Self::Rejected((Reverse(rejection.stage()), rejection.distance()), rejection)
+    fn rejected(demand: &Demand, runtime: &Runtime, rejection: RuntimeRejection) -> Self {
+        let model = demand.model.resolved();
+        let progress = Progress {
+            stage: (Reverse(rejection.stage()), rejection.remaining_checks()),
+            architecture: architecture_match(runtime, model),
+            common_words: Reverse(model.map_or(0, |model| naming::common_words(&runtime.name, &model.name))),
+            distance: rejection.distance(),
+        };
+        Self::Rejected(progress, rejection)
     }
+}
+
+fn architecture_match(runtime: &Runtime, model: Option<&Model>) -> ArchitectureMatch {
+    let Some(architecture) = model.and_then(|model| model.architecture.as_ref()) else { return ArchitectureMatch::Any };
+    let entries = runtime.formats.iter().map(|format| match &format.architecture {
+        Some(supported) if supported == architecture => ArchitectureMatch::Same,
+        Some(_) => ArchitectureMatch::Other,
+        None => ArchitectureMatch::Any,
+    });
+    entries.min().unwrap_or(ArchitectureMatch::Other)
 }
 
 /// Orders viable runtimes by rank, then rejected ones: the closest to compatible first, then the model's namesake, then by
@@ -96,7 +134,7 @@ pub(crate) fn assess<'a>(context: &'a Arc<DecisionContext>, runtime: &'a Arc<Run
     let is_namesake = model.is_some_and(|model| naming::is_namesake(&runtime.name, &model.name));
     let outcome = match compatibility::check_compatibility(&context.demand, runtime) {
         Ok(format) => assess_classes(context, runtime, format, is_namesake),
-        Err(rejection) => AssessmentOutcome::rejected(rejection),
+        Err(rejection) => AssessmentOutcome::rejected(&context.demand, runtime, rejection),
     };
     RuntimeAssessment { runtime, is_namesake, outcome, context, components: OnceCell::new() }
 }
@@ -114,7 +152,8 @@ fn assess_classes<'a>(
     while let Some(target) = targets.next() {
         if let Some(accelerators) = context.unavailable_accelerators(target) {
             let component = target.component.as_str();
-            return AssessmentOutcome::rejected(RuntimeRejection::AcceleratorUnavailable { component, accelerators });
+            let rejection = RuntimeRejection::AcceleratorUnavailable { component, accelerators };
+            return AssessmentOutcome::rejected(&context.demand, runtime, rejection);
         }
         let feasibility = if targets.peek().is_some() {
             let evaluation = context.evaluate(target, &reservations);
@@ -127,7 +166,8 @@ fn assess_classes<'a>(
     }
     for (component, feasibility) in &feasibilities {
         if let Feasibility::Infeasible { furthest_stage } = feasibility {
-            return AssessmentOutcome::rejected(no_eligible_class(context, runtime, *component, *furthest_stage));
+            let rejection = no_eligible_class(context, runtime, *component, *furthest_stage);
+            return AssessmentOutcome::rejected(&context.demand, runtime, rejection);
         }
     }
     let lacks_capacity =

@@ -76,7 +76,7 @@ fn matching_formats<'a>(model: &Model, runtime: &'a Runtime) -> Result<Vec<&'a S
 
 /// Whether `a` is closer to a match than `b`.
 fn is_closer(a: &RuntimeRejection, b: &RuntimeRejection) -> bool {
-    (a.stage(), b.distance()) > (b.stage(), a.distance())
+    (a.stage(), b.remaining_checks()) > (b.stage(), a.remaining_checks())
 }
 
 /// Returns why one format entry does not match the model; `None` if it does.

@@ -23,6 +23,7 @@ use crate::ranking::{self, PreCapacityKeys, RankedClass};
 use crate::reason::ClassRejection;
 use crate::reason::UnavailableAccelerators;
 use crate::scoring::ScoringNotes;
+use crate::suggestion::nearest_name;
 use crate::supply::{Runtime, RuntimeComponent, Supply, SupportedFormat};
 
 /// All classes, evaluated for one component. Both lists are empty if classes were not considered.
@@ -328,7 +329,10 @@ impl DecisionContext {
         }
         let known_names: BTreeSet<&str> = self.supply.classes.iter().map(|class| class.name.as_str()).collect();
         let unknown_names: BTreeSet<&str> = named_classes(context).filter(|name| !known_names.contains(name)).collect();
-        rejected.extend(unknown_names.into_iter().map(|name| (name.to_owned(), ClassRejection::UnknownClass)));
+        rejected.extend(unknown_names.into_iter().map(|name| {
+            let suggestion = nearest_name(name, known_names.iter().copied()).map(str::to_owned);
+            (name.to_owned(), ClassRejection::UnknownClass { suggestion })
+        }));
         // Classes that the service names come first: a truncated record must not drop them in favor of `NotPreferred`.
         let is_preferred = |name: &String| context.demand.selector.preferred.contains(name);
         rejected

@@ -64,7 +64,8 @@ impl FailedCheck {
     pub(crate) fn into_rejection(self, candidate: &Candidate<'_>) -> ClassRejection {
         match self {
             Self::Check(index) => {
-                CHECKS.get(index).map_or(ClassRejection::UnknownClass, |check| (check.rejection)(candidate))
+                let unknown = ClassRejection::UnknownClass { suggestion: None };
+                CHECKS.get(index).map_or(unknown, |check| (check.rejection)(candidate))
             }
             Self::Rejection(rejection) => rejection,
         }

@@ -42,6 +42,21 @@ pub(crate) fn is_namesake(runtime: &str, model: &str) -> bool {
     !model.is_empty() && runtime.contains(model)
 }
 
+/// Returns how many of the first words of the model's name the runtime's name contains in the same order: three for
+/// `srt-llama-3-1-405b-rt` and `llama-3-1-70b`.
+pub(crate) fn common_words(runtime: &str, model: &str) -> usize {
+    let words = |name| str::split(name, |c: char| !c.is_ascii_alphanumeric());
+    let mut rest = words(runtime);
+    let mut most = 0;
+    loop {
+        let common = rest.clone().zip(words(model)).take_while(|(a, b)| a == b).count();
+        most = most.max(common);
+        if rest.next().is_none() {
+            return most;
+        }
+    }
+}
+
 /// Returns every model size that the name may indicate. A dash may replace a decimal point, so `llama-3-1-70b` means
 /// 70B or 1.70B; a point is one. A size followed by an expert count (`17b-16e`) is ignored, because it covers only the active experts.
 fn sizes(name: &str) -> Vec<u64> {
@@ -136,6 +151,16 @@ mod tests {
     #[case("deepseek-v3", None)]
     fn finds_the_size_of_a_model(#[case] name: &str, #[case] expected: Option<u64>) {
         assert_eq!(model_size(name), expected);
+    }
+
+    #[rstest]
+    #[case("srt-llama-3-1-405b-rt", "llama-3-1-70b", 3)]
+    #[case("llama-3-1-70b-instruct", "llama-3-1-70b-instruct", 5)]
+    #[case("vllm-mistral-7b", "llama-3-1-70b", 0)]
+    #[case("a-llama-llama-3", "llama-3", 2)]
+    #[case("", "llama-3", 0)]
+    fn counts_common_words(#[case] runtime: &str, #[case] model: &str, #[case] expected: usize) {
+        assert_eq!(common_words(runtime, model), expected);
     }
 
     #[rstest]

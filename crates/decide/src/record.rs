@@ -64,12 +64,17 @@ pub(crate) fn infeasible(demand: &Demand, assessments: Vec<RuntimeAssessment<'_>
         _ => code::outcome::NO_COMPATIBLE_RUNTIME,
     };
     let count = assessments.len();
+    let withheld = withheld_runtime(&assessments).filter(|_| !is_single);
+    let withheld = withheld.map(|name| {
+        format!("; runtime {name} matches, but its autoSelect is off: set spec.runtime.name to use it")
+    });
     let message_with = |cause: &str| {
         if is_single {
             return format!("{} cannot serve {model}: {cause}", engine_name(runtime));
         }
         let closest = Some((runtime.name.as_str(), format!("{}: {cause}", rejection.code())));
-        warnings::no_runtime_can_serve(count, &model, closest)
+        let message = warnings::no_runtime_can_serve(count, &model, closest);
+        format!("{message}{}", withheld.as_deref().unwrap_or_default())
     };
     let message = message_with(&rejection.to_string());
     let message_without_classes = rejection.without_classes().map(|cause| message_with(&cause));
@@ -78,6 +83,17 @@ pub(crate) fn infeasible(demand: &Demand, assessments: Vec<RuntimeAssessment<'_>
         candidates: runtime_candidates(demand, assessments, None),
         ..rejected(demand, reason, message)
     }
+}
+
+/// Returns the name of the closest runtime that only its `autoSelect` withholds, unless it is the closest of all, which the message
+/// names anyway.
+fn withheld_runtime<'a>(assessments: &[RuntimeAssessment<'a>]) -> Option<&'a str> {
+    let is_withheld = |assessment: &&RuntimeAssessment<'_>| {
+        matches!(assessment.rejection(), Some(RuntimeRejection::AutoSelectDisabled))
+    };
+    let withheld = assessments.iter().skip(1).find(is_withheld)?;
+    assessments.first().filter(|first| !is_withheld(first))?;
+    Some(&withheld.runtime.name)
 }
 
 /// Returns `Runtime NAME`, or a phrase for the engine that the service defines itself.

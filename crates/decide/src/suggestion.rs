@@ -1,7 +1,8 @@
 //! Suggestions for unknown names.
 
 /// Returns the known name nearest to `name`: at most a third of its letters differ, or one contains the other. A name that
-/// starts with all words of `name` is preferred; names at the same distance are ordered alphabetically.
+/// starts with all words of `name` is preferred, then one that contains its words or is contained in them, as with a prefix or
+/// a suffix; names at the same distance are ordered alphabetically.
 #[must_use]
 pub fn nearest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name: Vec<char> = name.to_lowercase().chars().take(MAX_LENGTH).collect();
@@ -11,7 +12,8 @@ pub fn nearest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) ->
         let is_substring =
             name.len() > 3 && (contains(&letters, &name) || letters.len() > 3 && contains(&name, &letters));
         let is_similar = distance * 3 <= name.len() || is_substring;
-        is_similar.then_some((!starts_with_words(&letters, &name), distance, known))
+        let has_affix = contains_words(&letters, &name) || contains_words(&name, &letters);
+        is_similar.then_some((!starts_with_words(&letters, &name), !has_affix, distance, known))
     });
     similar.min().map(|(.., known)| known)
 }
@@ -20,6 +22,16 @@ pub fn nearest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) ->
 fn starts_with_words(name: &[char], prefix: &[char]) -> bool {
     let rest = name.strip_prefix(prefix).filter(|_| prefix.len() > 3);
     rest.is_some_and(|rest| rest.first().is_none_or(|letter| !letter.is_alphanumeric()))
+}
+
+/// Whether `name` contains all words of `part`, next to each other.
+fn contains_words(name: &[char], part: &[char]) -> bool {
+    let is_boundary = |letter: Option<&char>| letter.is_none_or(|letter| !letter.is_alphanumeric());
+    part.len() > 3
+        && name.windows(part.len()).enumerate().any(|(start, window)| {
+            let before = start.checked_sub(1).and_then(|index| name.get(index));
+            window == part && is_boundary(before) && is_boundary(name.get(start + part.len()))
+        })
 }
 
 /// Maximum length of Kubernetes names; longer input is truncated to bound the cost.
@@ -63,6 +75,18 @@ mod tests {
     #[case("tpu", None)]
     fn suggests_similar_names(#[case] name: &str, #[case] expected: Option<&str>) {
         assert_eq!(nearest_name(name, ["nvidia-a10", "nvidia-a100-40gb", "nvidia-h100-80gb", "nvidia-l40s"]), expected);
+    }
+
+    #[rstest]
+    #[case::suffix("llama-3-1-70b-instruct-rt", Some("llama-3-1-70b-instruct"))]
+    #[case::prefix("srt-llama-3-1-8b-instruct", Some("llama-3-1-8b-instruct"))]
+    #[case::both("team-llama-3-1-8b-instruct-production", Some("llama-3-1-8b-instruct"))]
+    #[case::missing_suffix("llama-3-1-70b", Some("llama-3-1-70b-instruct"))]
+    #[case::missing_prefix("mistral-7b-rt", Some("srt-mistral-7b-rt"))]
+    #[case::part_of_a_word("llama-3-1-70b-instructive", Some("llama-3-1-70b-instruct-v2"))]
+    fn suggests_names_with_a_prefix_or_suffix(#[case] name: &str, #[case] expected: Option<&str>) {
+        let known = ["llama-3-1-70b-instruct", "llama-3-1-70b-instruct-v2", "llama-3-1-8b-instruct", "srt-mistral-7b-rt"];
+        assert_eq!(nearest_name(name, known), expected);
     }
 
     #[rstest]

@@ -9,6 +9,7 @@ mod formats;
 mod leader_worker;
 mod memory;
 mod naming;
+mod nearest;
 mod node_resources;
 mod properties;
 mod remedies;

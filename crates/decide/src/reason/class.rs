@@ -16,7 +16,10 @@ use crate::taint::Taint;
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClassRejection {
     /// No class has this name.
-    UnknownClass,
+    UnknownClass {
+        /// An existing name that is similar.
+        suggestion: Option<String>,
+    },
     /// The runtime does not list the class.
     NotSupportedByRuntime {
         /// Classes that the runtime lists.
@@ -180,7 +183,7 @@ impl ClassRejection {
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
-            Self::UnknownClass => code::class::UNKNOWN_CLASS,
+            Self::UnknownClass { .. } => code::class::UNKNOWN_CLASS,
             Self::NotSupportedByRuntime { .. } => code::class::NOT_SUPPORTED_BY_RUNTIME,
             Self::NotPreferred { .. } => code::class::NOT_PREFERRED,
             Self::ExcludedClass { .. } => code::class::EXCLUDED_CLASS,
@@ -204,7 +207,10 @@ impl ClassRejection {
 impl fmt::Display for ClassRejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownClass => f.write_str("no AcceleratorClass with this name exists"),
+            Self::UnknownClass { suggestion } => {
+                f.write_str("no AcceleratorClass with this name exists")?;
+                suggestion.as_ref().map_or(Ok(()), |name| write!(f, "; did you mean {name}?"))
+            }
             Self::NotSupportedByRuntime { supported } => {
                 write!(f, "the runtime supports only {}", AbbreviatedList(supported))
             }

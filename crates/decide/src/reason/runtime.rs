@@ -129,11 +129,10 @@ impl RuntimeRejection {
         super::position(code::runtime::ALL, self.code())
     }
 
-    /// Returns how far a runtime is from passing the failed check; comparable between rejections of one stage. The unit
-    /// is the number of parameters between model and range, or the number of checks that the model (with its missing
-    /// fields set) or the closest class did not pass.
+    /// Returns the number of further checks that the model (with its missing fields set) or the closest class did not pass;
+    /// comparable between rejections of one stage.
     #[must_use]
-    pub fn distance(&self) -> u64 {
+    pub fn remaining_checks(&self) -> u64 {
         match self {
             Self::NoEligibleAccelerator { furthest_stage, .. } => {
                 u64::from(ClassRejection::stages().saturating_sub(*furthest_stage))
@@ -141,6 +140,15 @@ impl RuntimeRejection {
             Self::MissingFields { next, .. } => {
                 u64::from(next.as_ref().map_or(0, |next| Self::stages().saturating_sub(next.stage())))
             }
+            _ => 0,
+        }
+    }
+
+    /// Returns how far a runtime is from passing the failed check, in parameters between model and range; 0 for other checks.
+    /// Comparable between rejections of one stage.
+    #[must_use]
+    pub fn distance(&self) -> u64 {
+        match self {
             Self::SizeOutOfRange { parameters, range } => {
                 let below = range.min.map_or(0, |min| min.saturating_sub(*parameters));
                 let above = range.max.map_or(0, |max| parameters.saturating_sub(max));

@@ -135,7 +135,7 @@ fn reports_all_rejected_runtimes() {
         runtime("huge", "", ", acceleratorRequirements: {requiredCapabilities: {memoryGB: 999}}"),
     ];
     insta::assert_snapshot!(decision_text(&plan_manifests(&[CLASSES, MODELS, &runtimes.join("\n---\n"), &chat("")])), @r"
-    infeasible NoEligibleAccelerator: None of 8 runtimes can serve model llama-7b; the closest is huge: NoEligibleAccelerator: no accelerator class is eligible for the engine: amd-mi250x, intel-max-1550 InsufficientMemory: 999 GiB of memory per accelerator is required; the class has 128 GiB; nvidia-a100-40gb InsufficientMemory: 999 GiB of memory per accelerator is required; the class has 40 GiB; nvidia-h100-80gb InsufficientMemory: 999 GiB of memory per accelerator is required; the class has 80 GiB
+    infeasible NoEligibleAccelerator: None of 8 runtimes can serve model llama-7b; the closest is huge: NoEligibleAccelerator: no accelerator class is eligible for the engine: amd-mi250x, intel-max-1550 InsufficientMemory: 999 GiB of memory per accelerator is required; the class has 128 GiB; nvidia-a100-40gb InsufficientMemory: 999 GiB of memory per accelerator is required; the class has 40 GiB; nvidia-h100-80gb InsufficientMemory: 999 GiB of memory per accelerator is required; the class has 80 GiB; runtime manual matches, but its autoSelect is off: set spec.runtime.name to use it
     – huge (Cluster) NoEligibleAccelerator
         engine amd-mi250x: InsufficientMemory
         engine intel-max-1550: InsufficientMemory
