@@ -245,8 +245,7 @@ impl ReplicaNodes {
         if schedulable.all.slots(pod) <= self.all.slots(pod) {
             return None;
         }
-        let eligible: Vec<&ClassNode> =
-            self.all.nodes_of(availability).collect();
+        let eligible: Vec<&ClassNode> = self.all.nodes_of(availability).collect();
         let names = |is_listed: &dyn Fn(&ClassNode) -> bool| {
             eligible.iter().filter(|node| is_listed(node)).map(|node| node.name.clone()).collect()
         };

@@ -136,7 +136,8 @@ impl PodRequests {
         let mut merged = [Quantities::default(); 2];
         for resources in engine {
             for (merged, stated) in merged.iter_mut().zip(Quantities::read(resources)) {
-                *merged = Quantities { request: stated.request.or(merged.request), limit: stated.limit.or(merged.limit) };
+                *merged =
+                    Quantities { request: stated.request.or(merged.request), limit: stated.limit.or(merged.limit) };
             }
         }
         let sidecar = |container: &Value| {
@@ -149,17 +150,23 @@ impl PodRequests {
     /// Returns what a Pod requests: the engine container's amounts of the service, or of the runtime if the service sets none,
     /// raised to those of `configurations`, and the other containers. A limit that is less than a request of a weaker source
     /// replaces it, as in the merged container.
-    pub(crate) fn merge<'a>(runtime: &Self, configurations: impl Iterator<Item = &'a Value>, service: &Self) -> ComputeRequest {
+    pub(crate) fn merge<'a>(
+        runtime: &Self,
+        configurations: impl Iterator<Item = &'a Value>,
+        service: &Self,
+    ) -> ComputeRequest {
         let mut configured = [Quantities::default(); 2];
         for resources in configurations {
             for (configured, stated) in configured.iter_mut().zip(Quantities::read(resources)) {
-                *configured =
-                    Quantities { request: stated.request.or(configured.request), limit: stated.limit.or(configured.limit) };
+                *configured = Quantities {
+                    request: stated.request.or(configured.request),
+                    limit: stated.limit.or(configured.limit),
+                };
             }
         }
         let amount = |index: usize| {
-            let [runtime, configured, service] =
-                [&runtime.engine, &configured, &service.engine].map(|layer| layer.get(index).copied().unwrap_or_default());
+            let [runtime, configured, service] = [&runtime.engine, &configured, &service.engine]
+                .map(|layer| layer.get(index).copied().unwrap_or_default());
             Quantities::merge(runtime, configured, service)
         };
         let engine = ComputeRequest { millicpu: amount(0), mebibytes: amount(1) };

@@ -15,9 +15,9 @@ use crate::component::Component;
 use crate::decision::CurrentSelection;
 use crate::demand::{Capabilities, ComponentDemand, Demand};
 use crate::eligibility::Candidate;
+use crate::engine_memory::ModelMemory;
 use crate::fit;
 use crate::match_context::MatchContext;
-use crate::memory_budget::ModelMemory;
 use crate::node_pool::{NodePool, Reservation};
 use crate::ranking::{self, PreCapacityKeys, RankedClass};
 use crate::reason::ClassRejection;
@@ -243,15 +243,8 @@ impl DecisionContext {
     }
 
     fn largest_nodes(&self) -> Option<BTreeMap<String, u32>> {
-        let nodes = self.supply.nodes.as_ref().filter(|inventory| inventory.has_nodes())?;
-        let mut largest: BTreeMap<String, u32> = BTreeMap::new();
-        for (name, units) in nodes.nodes().flat_map(|node| &node.allocatable) {
-            if self.accelerator_resources.contains(name) {
-                let known = largest.entry(name.clone()).or_default();
-                *known = units.max(known).to_owned();
-            }
-        }
-        Some(largest)
+        let nodes = self.supply.nodes.as_ref()?;
+        Some(self.accelerator_resources.iter().map(|name| (name.clone(), nodes.largest_node(name))).collect())
     }
 
     fn class_index(&self, name: &str) -> Option<usize> {

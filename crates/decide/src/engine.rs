@@ -138,7 +138,7 @@ impl<'a> LayeredSettings<'a> {
         configurations: impl DoubleEndedIterator<Item = &'a ClassConfiguration>,
         service: &'a EngineSettings,
     ) -> Self {
-        let configured = configurations.rev().map(|configuration| EngineSettings::of_configuration(configuration));
+        let configured = configurations.rev().map(EngineSettings::of_configuration);
         let layers = std::iter::once(Cow::Borrowed(service)).chain(configured.map(Cow::Owned));
         Self(layers.chain([Cow::Borrowed(runtime)]).collect())
     }

@@ -15,8 +15,8 @@ use serde_json::Value;
 
 use crate::compute_request::PodRequests;
 use crate::configuration::ClassConfiguration;
-use crate::engine::{Engine, EngineSettings};
 use crate::demand::{Capabilities, CustomContainer, NamedVersion, Performance};
+use crate::engine::{Engine, EngineSettings};
 use crate::merge::container_parallelism;
 use crate::parallelism::Parallelism;
 use crate::role_placement::{RolePlacement, RolePlacements};

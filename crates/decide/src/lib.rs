@@ -6,12 +6,13 @@
 //! its input, and equal input gives byte-identical output.
 //!
 //! Layers, from low to high:
-//! - types: `demand`, `supply` (with `component`, `configuration`, `role_placement`, `nodes`, `size`, `preference`), `reason`, `decision`
-//!   (with `rank_reason`, `shape`, `variants`); `merge` combines the fields of runtime, class and service, and reads
+//! - types: `demand`, `supply` (with `component`, `configuration`, `role_placement`, `nodes`, `taint`, `compute_request`, `vendor`,
+//!   `size`, `preference`, `engine`, `model_architecture`), `reason` (with `memory_budget`), `decision` (with `rank_reason`,
+//!   `shape`, `variants`); `merge` combines the fields of runtime, class and service, and reads
 //!   parallelism from flags and variables;
 //! - input: `from_api` reads the types from manifests, `inventory` accounts for accelerators of nodes and Pods;
 //! - checks of one runtime or one class: `compatibility` (with `naming`), `eligibility` (with `match_context`, `node_pool`,
-//!   `capacity`, `fit`);
+//!   `capacity`, `fit`, `engine_memory`);
 //! - orders over all candidates: `ranking` (with `scoring`);
 //! - the decision: `context`, `assessment`, `retention`, `warnings`, and `record`, which builds the [`Decision`]; `status`
 //!   bounds its size; [`decide`] calls them;
@@ -33,6 +34,7 @@ mod decision;
 mod demand;
 mod eligibility;
 mod engine;
+mod engine_memory;
 mod fit;
 mod from_api;
 mod inventory;
@@ -109,9 +111,8 @@ pub use parallelism::{Parallelism, StatedSize};
 pub use preference::{ClassPreference, Comparison, ComparisonOperator, PreferenceCondition};
 pub use rank_reason::{ClassRankReason, OUTRANKED, RuntimeRankReason, SizeFit};
 pub use reason::{
-    ClassRejection, CountLimit, ExclusionReason, MissingField, ModelField, RuntimeRejection, UnavailableAccelerators, Warning,
-    WarningSubject,
-    is_capacity_shortage,
+    ClassRejection, CountLimit, ExclusionReason, MissingField, ModelField, RuntimeRejection, UnavailableAccelerators,
+    Warning, WarningSubject, is_capacity_shortage,
 };
 pub use remedy::{
     CapabilityChange, ConstraintSource, ProposedChange, Remedy, RuntimeField, components_without_capacity,
@@ -122,8 +123,8 @@ pub use shape::ReplicaShape;
 pub use size::{DisplayCount, SizeRange};
 pub use suggestion::nearest_name;
 pub use supply::{
-    ACCELERATOR_RESOURCES, Class, ClassRequirements, ClassResource, Cost, CostTier, Runtime, RuntimeComponent, Scope,
-    Supply, SupportedFormat,
+    ACCELERATOR_RESOURCES, Class, ClassRequirements, ClassResource, Cost, CostTier, NodeResources, Runtime,
+    RuntimeComponent, Scope, Supply, SupportedFormat,
 };
 pub use taint::{Taint, Toleration};
 pub use units::extended_resources;

@@ -8,7 +8,7 @@ use crate::configuration::ClassConfiguration;
 use crate::decision::ComponentDecision;
 use crate::demand::{Capabilities, ComponentDemand, Model};
 use crate::engine::LayeredSettings;
-use crate::memory_budget::ModelMemory;
+use crate::engine_memory::ModelMemory;
 use crate::supply::{Class, ClassRequirements, RuntimeComponent};
 
 /// Requirements that classes are evaluated against, for one component on one runtime.
@@ -61,9 +61,9 @@ impl MatchContext<'_> {
     /// Returns the CPU and memory that a Pod requests on `class`.
     pub(crate) fn compute_request(&self, class: &Class) -> ComputeRequest {
         let layers = self.configurations.iter().flat_map(|layer| layer.iter());
-        let resources = layers
-            .filter(|configuration| configuration.class == class.name)
-            .flat_map(|configuration| configuration.runner.get("resources").into_iter().chain([&configuration.resources]));
+        let resources = layers.filter(|configuration| configuration.class == class.name).flat_map(|configuration| {
+            configuration.runner.get("resources").into_iter().chain([&configuration.resources])
+        });
         PodRequests::merge(&self.runtime.compute, resources, &self.demand.compute)
     }
 

@@ -252,12 +252,7 @@ mod tests {
         with(llama_8b(), json!({"num_hidden_layers": 4, "layer_types": ["linear_attention", "linear_attention", "linear_attention", "full_attention"]})),
         1, 1000, 4_096_000
     )]
-    fn sizes_the_kv_cache(
-        #[case] config: Value,
-        #[case] tensor: u64,
-        #[case] tokens: u64,
-        #[case] expected: u64,
-    ) {
+    fn sizes_the_kv_cache(#[case] config: Value, #[case] tensor: u64, #[case] tokens: u64, #[case] expected: u64) {
         assert_eq!(kv_cache(&config, tensor, tokens), expected);
     }
 

@@ -65,9 +65,8 @@ pub(crate) fn infeasible(demand: &Demand, assessments: Vec<RuntimeAssessment<'_>
     };
     let count = assessments.len();
     let withheld = withheld_runtime(&assessments).filter(|_| !is_single);
-    let withheld = withheld.map(|name| {
-        format!("; runtime {name} matches, but its autoSelect is off: set spec.runtime.name to use it")
-    });
+    let withheld = withheld
+        .map(|name| format!("; runtime {name} matches, but its autoSelect is off: set spec.runtime.name to use it"));
     let message_with = |cause: &str| {
         if is_single {
             return format!("{} cannot serve {model}: {cause}", engine_name(runtime));

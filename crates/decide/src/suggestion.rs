@@ -85,7 +85,8 @@ mod tests {
     #[case::missing_prefix("mistral-7b-rt", Some("srt-mistral-7b-rt"))]
     #[case::part_of_a_word("llama-3-1-70b-instructive", Some("llama-3-1-70b-instruct-v2"))]
     fn suggests_names_with_a_prefix_or_suffix(#[case] name: &str, #[case] expected: Option<&str>) {
-        let known = ["llama-3-1-70b-instruct", "llama-3-1-70b-instruct-v2", "llama-3-1-8b-instruct", "srt-mistral-7b-rt"];
+        let known =
+            ["llama-3-1-70b-instruct", "llama-3-1-70b-instruct-v2", "llama-3-1-8b-instruct", "srt-mistral-7b-rt"];
         assert_eq!(nearest_name(name, known), expected);
     }
 

@@ -13,7 +13,6 @@ use crate::compute_request::PodRequests;
 use crate::configuration::ClassConfiguration;
 use crate::demand::{Capabilities, ComponentDemand, NamedVersion, Performance};
 use crate::engine::EngineSettings;
-use crate::inventory::Inventory;
 use crate::nodes::{Availability, Discovery};
 use crate::parallelism::Parallelism;
 use crate::preference::ClassPreference;
@@ -30,9 +29,15 @@ pub struct Supply {
     /// Accelerator classes.
     pub classes: Vec<Arc<Class>>,
     /// All nodes; `None` if no node is known, as in a plan without a cluster.
-    pub nodes: Option<Arc<Inventory>>,
+    pub nodes: Option<Arc<dyn NodeResources>>,
     /// Feature gate `AcceleratorAwareScheduling`: if off, runtimes are selected without classes.
     pub accelerator_aware: bool,
+}
+
+/// The resources of all nodes.
+pub trait NodeResources: std::fmt::Debug + Send + Sync {
+    /// Returns the allocatable units of `resource` on the node that has the most; 0 if no node has the resource.
+    fn largest_node(&self, resource: &str) -> u32;
 }
 
 /// Resource names under which device plugins advertise whole accelerators; classes may add others.

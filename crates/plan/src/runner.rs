@@ -183,8 +183,7 @@ fn raise_tensor_parallelism(
     let settings = line.settings.iter_mut().chain(&mut variables.settings);
     let is_weak = |setting: &&mut Setting| setting.field == *tensor.field && setting.origin < Origin::Service;
     let setting = settings.into_iter().find(is_weak)?;
-    let stated =
-        StatedCount { field: Arc::clone(&tensor.field), value: tensor.size, origin: setting.origin };
+    let stated = StatedCount { field: Arc::clone(&tensor.field), value: tensor.size, origin: setting.origin };
     let requested = accelerators.shape.accelerators();
     let message = format!(
         "The service requests {requested} accelerators per replica, although {stated}; the engine is started with {size}"

@@ -19,7 +19,7 @@ pub(crate) fn read_supply(snapshot: &Snapshot, claims: &[Claim], owner: &Owner) 
         warnings.push(Warning::new(code, message).with_subject(subject));
     };
     let mut supply = Supply {
-        nodes: snapshot.inventory.has_nodes().then(|| Arc::clone(&snapshot.inventory)),
+        nodes: snapshot.inventory.has_nodes().then(|| Arc::clone(&snapshot.inventory) as _),
         accelerator_aware: snapshot.accelerator_aware,
         ..Supply::default()
     };

@@ -16,8 +16,8 @@ use crate::configuration::ClassConfiguration;
 use crate::demand::{Capabilities, Performance};
 use crate::preference::{ClassPreference, Comparison, ComparisonOperator, PreferenceCondition};
 use crate::size::SizeRange;
-use crate::taint::Toleration;
 use crate::supply::{ClassRequirements, Runtime, RuntimeComponent, Scope, SupportedFormat};
+use crate::taint::Toleration;
 
 impl Runtime {
     /// Converts a runtime of either kind. `created` is its creation timestamp in RFC 3339.

@@ -98,7 +98,11 @@ fn model_facts(spec: &BaseModelSpec) -> ModelFacts {
     let bits = quantization["bits"].as_u64().map(|bits| format!("-int{bits}")).unwrap_or_default();
     let group_size = quantization["group_size"].as_u64().or_else(|| compressed_group_size(quantization));
     ModelFacts {
-        stored_bytes: spec.additional_metadata.get(TOTAL_SIZE).and_then(|size| size.parse().ok()).filter(|size| *size > 0),
+        stored_bytes: spec
+            .additional_metadata
+            .get(TOTAL_SIZE)
+            .and_then(|size| size.parse().ok())
+            .filter(|size| *size > 0),
         architecture: ModelArchitecture::from_config(config),
         quantization: quantization["quant_method"].as_str().map(|method| format!("{method}{bits}")),
         group_size: group_size.and_then(|size| u32::try_from(size).ok()),

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::node_info;
 use super::pod_usage::{PodUsageIndex, ServiceUsage};
 use super::{Availability, ClassNode, NodeInfo, class_node, matches_discovery};
-use crate::supply::Class;
+use crate::supply::{Class, NodeResources};
 
 /// Nodes, the resources that their Pods use, and the classes that the nodes belong to.
 #[derive(Clone, Debug, Default)]
@@ -324,6 +324,12 @@ impl Inventory {
         for class in classes.intersection(&remaining) {
             self.recount_in_class(name, class);
         }
+    }
+}
+
+impl NodeResources for Inventory {
+    fn largest_node(&self, resource: &str) -> u32 {
+        self.nodes().filter_map(|node| node.allocatable.get(resource)).copied().max().unwrap_or(0)
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::node_info::{NodeInfo, pod_requests};
-use crate::taint::{Taint, Toleration};
 use crate::nodes::{labels_match_selector, term_matches_node};
+use crate::taint::{Taint, Toleration};
 
 /// Returns how many further replicas, at most `limit`, fit on the extended resources that are free on nodes matching the node
 /// selectors and the required node affinities of their Pods; `None` if these request no extended resource. A replica has the
@@ -66,8 +66,7 @@ fn accepts(node: &NodeInfo, pod_spec: &Value) -> bool {
     let terms =
         pod_spec.pointer("/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms");
     let terms = terms.and_then(Value::as_array);
-    let tolerations =
-        Toleration::read_all(pod_spec["tolerations"].as_array().map(Vec::as_slice).unwrap_or_default());
+    let tolerations = Toleration::read_all(pod_spec["tolerations"].as_array().map(Vec::as_slice).unwrap_or_default());
     let is_tolerated = |taint: &Taint| tolerations.iter().any(|toleration| toleration.tolerates(taint));
     node.taints.iter().all(is_tolerated)
         && labels_match_selector(&node.labels, &selector)

@@ -169,12 +169,13 @@ pub(crate) fn stated_flags<'a>(
     words: impl IntoIterator<Item = &'a str>,
     flags: &[&'static str],
 ) -> BTreeMap<&'static str, String> {
-    let words: Vec<String> = words
-        .into_iter()
-        .flat_map(|word| {
-            if word.contains(char::is_whitespace) { split_script(word).collect() } else { vec![word.to_owned()] }
-        })
-        .collect();
+    let words: Vec<String> =
+        words
+            .into_iter()
+            .flat_map(|word| {
+                if word.contains(char::is_whitespace) { split_script(word).collect() } else { vec![word.to_owned()] }
+            })
+            .collect();
     let mut stated = BTreeMap::new();
     for segment in segments(&words) {
         let FlagKey::Flag(name) = &segment.key else { continue };

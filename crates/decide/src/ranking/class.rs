@@ -215,9 +215,9 @@ fn ranked_class<'a>(
             free_and_total: nodes.as_ref().map(|nodes| (nodes.all.free(), nodes.all.total())),
             has_capacity: capacity != Capacity::Insufficient,
             has_capacity_with_running_pods: capacity != Capacity::Insufficient
-                || nodes.as_ref().is_some_and(|nodes| {
-                    nodes.has_capacity_with_running_pods(&pod, shape.nodes, replicas.max(1))
-                }),
+                || nodes
+                    .as_ref()
+                    .is_some_and(|nodes| nodes.has_capacity_with_running_pods(&pod, shape.nodes, replicas.max(1))),
             pods_without_room: nodes
                 .as_ref()
                 .map_or(0, |nodes| nodes.pods_without_room(&pod, shape.nodes, replicas.max(1))),

@@ -11,8 +11,8 @@ use crate::merge::origin::SettingField;
 use crate::nodes::{Availability, ClassNode};
 use crate::parallelism::{Parallelism, StatedSize};
 use crate::reason::{MissingField, ModelField};
-use crate::taint::Toleration;
 use crate::supply::{Class, Runtime, RuntimeComponent, Supply, SupportedFormat, VersionOperator};
+use crate::taint::Toleration;
 
 /// Applies `change` to `demand` and `supply`.
 pub(super) fn apply_change(demand: &mut Demand, supply: &mut Supply, change: &ProposedChange) {

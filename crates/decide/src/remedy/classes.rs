@@ -9,8 +9,8 @@ use super::apply;
 use super::change::{CapabilityChange, ConstraintSource, ProposedChange};
 use super::what_if::{WhatIf, selected_classes};
 use crate::capacity::{PodShape, PoolCapacity};
-use crate::compute_request::ComputeRequest;
 use crate::component::Component;
+use crate::compute_request::ComputeRequest;
 use crate::decision::{AcceleratorCandidate, ClassEvaluation, ComponentDecision, RuntimeCandidate};
 use crate::demand::{Capabilities, ClassSelector, Demand};
 use crate::merge::affinity;
@@ -138,7 +138,8 @@ fn supply_changes(supply: &Supply, component: &ComponentDecision, compute: Compu
     let missing_accelerators = pods.saturating_sub(free.slots(&PodShape::accelerators(per_node)));
     let missing_slots = pods.saturating_sub(free.slots(&PodShape { accelerators: per_node, compute }));
     let class = class.name.clone();
-    let to_free = accelerators_to_free(&availability, per_node.max(1), missing_accelerators).ok().filter(|count| *count > 0);
+    let to_free =
+        accelerators_to_free(&availability, per_node.max(1), missing_accelerators).ok().filter(|count| *count > 0);
     let free = to_free.map(|count| ProposedChange::FreeAccelerators { class: class.clone(), count });
     let largest_node = availability.nodes.iter().map(|node| node.total).max().unwrap_or_default();
     let node_size = largest_node.max(per_node);

@@ -30,7 +30,7 @@ pub(super) fn fixture(texts: &[&str]) -> Fixture {
     let supply = Supply {
         runtimes: runtimes.into_iter().map(|value| runtime(value).into()).collect(),
         classes: classes.map(Into::into).collect(),
-        nodes: (!nodes.is_empty()).then(|| std::sync::Arc::new(inventory_of(&nodes))),
+        nodes: (!nodes.is_empty()).then(|| std::sync::Arc::new(inventory_of(&nodes)) as _),
         accelerator_aware: true,
     };
     let services = objects_of_kind("InferenceService");

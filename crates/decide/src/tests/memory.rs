@@ -36,21 +36,46 @@ fn decide_on(class_name: &str, memory: &str, model: &str, runner: &str, quantiza
 #[rstest]
 // The KV cache of 131,072 tokens has 17.2 GB.
 #[case::models_own_maximum("l4", "24Gi", "8.03B", "", LLAMA_8B, "image: vllm/vllm-openai", 2)]
-#[case::shorter_context("l4", "24Gi", "8.03B", "", LLAMA_8B, "image: vllm/vllm-openai, args: [--max-model-len=8192]", 1)]
+#[case::shorter_context(
+    "l4",
+    "24Gi",
+    "8.03B",
+    "",
+    LLAMA_8B,
+    "image: vllm/vllm-openai, args: [--max-model-len=8192]",
+    1
+)]
 #[case::half_the_context("l4", "24Gi", "8.03B", "", LLAMA_8B, "image: vllm, args: [--max-model-len, 64K]", 2)]
 #[case::quantized_cache(
-    "l4", "24Gi", "8.03B", "", LLAMA_8B, "image: vllm, args: [--max-model-len, 64K, --kv-cache-dtype, fp8]", 1
+    "l4",
+    "24Gi",
+    "8.03B",
+    "",
+    LLAMA_8B,
+    "image: vllm, args: [--max-model-len, 64K, --kv-cache-dtype, fp8]",
+    1
 )]
 #[case::reduced_by_the_engine("l4", "24Gi", "8.03B", "", LLAMA_8B, "image: vllm, args: [--max-model-len=auto]", 1)]
 #[case::sglang_limits_requests("l4", "24Gi", "8.03B", "", LLAMA_8B, "image: sglang", 1)]
 #[case::sglang_with_context("l4", "24Gi", "8.03B", "", LLAMA_8B, "image: sglang, args: [--context-length=131072]", 2)]
 #[case::unknown_engine("l4", "24Gi", "8.03B", "", LLAMA_8B, "image: engine", 1)]
 #[case::part_of_the_memory(
-    "l4", "24Gi", "8.03B", "", LLAMA_8B, "image: vllm, args: [--max-model-len=8192, --gpu-memory-utilization=0.7]", 2
+    "l4",
+    "24Gi",
+    "8.03B",
+    "",
+    LLAMA_8B,
+    "image: vllm, args: [--max-model-len=8192, --gpu-memory-utilization=0.7]",
+    2
 )]
 #[case::context_in_a_variable(
-    "l4", "24Gi", "8.03B", "", LLAMA_8B,
-    "image: vllm, args: [--max-model-len=$(MAX_MODEL_LEN)], env: [{name: MAX_MODEL_LEN, value: \"16384\"}]", 1
+    "l4",
+    "24Gi",
+    "8.03B",
+    "",
+    LLAMA_8B,
+    "image: vllm, args: [--max-model-len=$(MAX_MODEL_LEN)], env: [{name: MAX_MODEL_LEN, value: \"16384\"}]",
+    1
 )]
 #[case::quantized_without_facts("l40s", "48Gi", "72.7B", "awq", "", "image: vllm", 2)]
 #[case::quantized("l40s", "48Gi", "72.7B", "awq", QWEN_72B, "image: vllm", 2)]
@@ -98,10 +123,7 @@ fn rejection_names_the_parts() {
         &class("l4", "24Gi"),
         &model("8.03B", "", LLAMA_8B, ""),
         &RUNTIME.replace("image: i", "image: vllm/vllm-openai"),
-        &service(
-            &format!("acceleratorSelector: {{preferredClasses: [l4]}}, engine: {{runner: {{{runner}}}}}"),
-            "",
-        ),
+        &service(&format!("acceleratorSelector: {{preferredClasses: [l4]}}, engine: {{runner: {{{runner}}}}}"), ""),
     ])
     .decide();
     assert_eq!(class_code(&decision, "l4"), "ModelDoesNotFit");

@@ -13,7 +13,9 @@ fn runtime(name: &str, format: &str, fields: &str) -> String {
 }
 
 fn llama(size: &str) -> String {
-    model(size, "").replace("name: m}", "name: llama-3-1-70b}").replace("modelParameterSize", "modelArchitecture: LlamaForCausalLM, modelParameterSize")
+    model(size, "")
+        .replace("name: m}", "name: llama-3-1-70b}")
+        .replace("modelParameterSize", "modelArchitecture: LlamaForCausalLM, modelParameterSize")
 }
 
 #[rstest]

@@ -35,15 +35,27 @@ const NO_FIELDS: &str = "minReplicas: 1";
 #[rstest]
 #[case::dedicated(TEAM, NO_FIELDS, "", "TaintNotTolerated")]
 #[case::tolerated_by_the_runtime(TEAM, "tolerations: [{key: dedicated, operator: Exists}]", "", "Eligible")]
-#[case::tolerated_by_the_service(TEAM, NO_FIELDS, "engine: {tolerations: [{key: dedicated, value: team-a}]}", "Eligible")]
+#[case::tolerated_by_the_service(
+    TEAM,
+    NO_FIELDS,
+    "engine: {tolerations: [{key: dedicated, value: team-a}]}",
+    "Eligible"
+)]
 #[case::other_value(TEAM, NO_FIELDS, "engine: {tolerations: [{key: dedicated, value: team-b}]}", "TaintNotTolerated")]
 #[case::accelerator_resource("{key: nvidia.com/gpu, value: present, effect: NoSchedule}", NO_FIELDS, "", "Eligible")]
-#[case::accelerator_resource_that_evicts("{key: nvidia.com/gpu, effect: NoExecute}", NO_FIELDS, "", "TaintNotTolerated")]
+#[case::accelerator_resource_that_evicts(
+    "{key: nvidia.com/gpu, effect: NoExecute}",
+    NO_FIELDS,
+    "",
+    "TaintNotTolerated"
+)]
 #[case::preference("{key: dedicated, effect: PreferNoSchedule}", NO_FIELDS, "", "Eligible")]
 #[case::state("{key: node.kubernetes.io/disk-pressure, effect: NoSchedule}", NO_FIELDS, "", "Eligible")]
 #[case::one_of_two(
     "{key: dedicated, value: team-a, effect: NoSchedule}, {key: spot, effect: NoSchedule}",
-    "tolerations: [{key: spot, operator: Exists}]", "", "TaintNotTolerated"
+    "tolerations: [{key: spot, operator: Exists}]",
+    "",
+    "TaintNotTolerated"
 )]
 // spec: ACC-70
 fn taints_keep_pods_off(#[case] taints: &str, #[case] runtime: &str, #[case] service: &str, #[case] expected: &str) {
@@ -98,7 +110,11 @@ fn counts_only_tolerated_nodes() {
     "engine: {runner: {resources: {requests: {cpu: 16}}}}",
     "Eligible"
 )]
-#[case::raised_by_the_service("image: i", "engine: {resources: {requests: {memory: 1Ti}}}", "InsufficientNodeResources")]
+#[case::raised_by_the_service(
+    "image: i",
+    "engine: {resources: {requests: {memory: 1Ti}}}",
+    "InsufficientNodeResources"
+)]
 // spec: ACC-70
 fn pods_fit_on_the_largest_node(#[case] runner: &str, #[case] service: &str, #[case] expected: &str) {
     let runtime = RUNTIME.replace("image: i", runner);

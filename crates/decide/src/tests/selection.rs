@@ -446,7 +446,8 @@ fn warns_about_replaced_resource(#[case] name: &str, #[case] warns: bool) {
 #[case::resource_of_the_class("nvidia.com/gpu", "", false)]
 #[case::service_prefers_class("amd.com/gpu", "acceleratorSelector: {preferredClasses: [nvidia-h100-80gb]}", false)]
 fn warns_about_replaced_resource_of_the_runtime(#[case] name: &str, #[case] spec: &str, #[case] warns: bool) {
-    let configuration = "acceleratorConfigurations: [{selector: {acceleratorClass: nvidia-h100-80gb}, env: []}], engineConfig";
+    let configuration =
+        "acceleratorConfigurations: [{selector: {acceleratorClass: nvidia-h100-80gb}, env: []}], engineConfig";
     let runtime = RUNTIME.replace("{image: i}", &format!("{{image: i, resources: {{limits: {{{name}: 1}}}}}}"));
     let runtime = runtime.replace("engineConfig", configuration);
     let mut fixture = fixture_with_classes(&[&model("13B", ""), &runtime, &service(spec, "")]);

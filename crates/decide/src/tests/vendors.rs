@@ -25,18 +25,26 @@ const ANY_CLASS: &str = "acceleratorRequirements: {requiredCapabilities: {memory
 #[case::configuration(
     "image: i, resources: {limits: {nvidia.com/gpu: 1}}",
     "acceleratorConfigurations: [{selector: {acceleratorClass: amd-mi250x}, runner: {image: \"rocm/vllm:1\"}}], acceleratorRequirements: {requiredCapabilities: {memoryGB: 1}}",
-    "", "Eligible"
+    "",
+    "Eligible"
 )]
 #[case::supported_by_name(
     "image: i, resources: {limits: {nvidia.com/gpu: 1}}",
     "acceleratorRequirements: {supportedClasses: [amd-mi250x, nvidia-a100-40gb]}",
-    "", "Eligible"
+    "",
+    "Eligible"
 )]
 #[case::preferred_by_the_service(
-    "image: i, resources: {limits: {nvidia.com/gpu: 1}}", ANY_CLASS, "acceleratorSelector: {preferredClasses: [amd-mi250x]}", "VendorMismatch"
+    "image: i, resources: {limits: {nvidia.com/gpu: 1}}",
+    ANY_CLASS,
+    "acceleratorSelector: {preferredClasses: [amd-mi250x]}",
+    "VendorMismatch"
 )]
 #[case::image_of_the_service(
-    "image: i, resources: {limits: {nvidia.com/gpu: 1}}", ANY_CLASS, "engine: {runner: {image: \"rocm/vllm:1\"}}", "Eligible"
+    "image: i, resources: {limits: {nvidia.com/gpu: 1}}",
+    ANY_CLASS,
+    "engine: {runner: {image: \"rocm/vllm:1\"}}",
+    "Eligible"
 )]
 // spec: ACC-3
 fn vendor_of_the_runtime_binds(
@@ -67,9 +75,7 @@ fn plan_without_classes_requires_a_node(
     #[case] expected: Option<&str>,
 ) {
     let runtime = runtime(&format!("image: i, resources: {{limits: {limits}}}"), "annotations: {}");
-    let node = format!(
-        "{{apiVersion: v1, kind: Node, metadata: {{name: n}}, status: {{allocatable: {allocatable}}}}}"
-    );
+    let node = format!("{{apiVersion: v1, kind: Node, metadata: {{name: n}}, status: {{allocatable: {allocatable}}}}}");
     let mut documents = vec![model("7B", ""), runtime, service("", "")];
     documents.extend((!allocatable.is_empty()).then_some(node));
     let documents: Vec<&str> = documents.iter().map(String::as_str).collect();

@@ -1,8 +1,8 @@
 //! Renders plans as text: per service the outcome, the reasons, warnings and objects.
 
 use decide::{
-    AcceleratorCandidate, ClassEvaluation, ClassRankReason, ComponentDecision, Eligibility, RuntimeCandidate, RuntimeRejection,
-    Setting, Variant,
+    AcceleratorCandidate, ClassEvaluation, ClassRankReason, ComponentDecision, Eligibility, RuntimeCandidate,
+    RuntimeRejection, Setting, Variant,
 };
 use plan::{Plan, ServicePlan};
 use serde_json::Value;
@@ -137,11 +137,7 @@ fn free_accelerators(service: &ServicePlan, name: &str, component: &ComponentDec
 }
 
 /// Returns the evaluation of the class that a component uses.
-fn selected_class<'a>(
-    service: &'a ServicePlan,
-    name: &str,
-    component: &ComponentDecision,
-) -> Option<&'a Eligibility> {
+fn selected_class<'a>(service: &'a ServicePlan, name: &str, component: &ComponentDecision) -> Option<&'a Eligibility> {
     let selected = service.candidates.iter().find(|candidate| candidate.selected)?;
     let is_selected = |candidate: &&AcceleratorCandidate| {
         candidate.component == name && Some(&candidate.class) == component.accelerator_class.as_ref()

@@ -144,12 +144,7 @@ fn no_router_container() -> Warning {
 }
 
 /// Completes the name, template variables and the standard environment variables.
-fn complete_container(
-    container: &mut Value,
-    owner: &Owner,
-    settings: &mut Vec<Setting>,
-    warnings: &mut Vec<Warning>,
-) {
+fn complete_container(container: &mut Value, owner: &Owner, settings: &mut Vec<Setting>, warnings: &mut Vec<Warning>) {
     if container["name"].as_str().is_none_or(str::is_empty) {
         container["name"] = json!(ROUTER);
     }

@@ -134,8 +134,14 @@ fn rejects_components_without_an_image(#[case] spec: &str, #[case] expect: &str)
 }
 
 #[rstest]
-#[case::sglang("{engine: {runner: {image: sglang}}, router: {}}", Some("--worker-urls http://chat-engine.default:30000"))]
-#[case::vllm("{engine: {runner: {image: vllm}}, router: {minReplicas: 2}}", Some("--worker-urls http://chat-engine.default:8000"))]
+#[case::sglang(
+    "{engine: {runner: {image: sglang}}, router: {}}",
+    Some("--worker-urls http://chat-engine.default:30000")
+)]
+#[case::vllm(
+    "{engine: {runner: {image: vllm}}, router: {minReplicas: 2}}",
+    Some("--worker-urls http://chat-engine.default:8000")
+)]
 #[case::pair_of_sglang(
     "{engine: {runner: {image: sglang}}, decoder: {runner: {image: sglang}}, router: {}}",
     Some("--pd-disaggregation --prefill http://chat-engine.default:30000 --decode http://chat-decoder.default:30000")

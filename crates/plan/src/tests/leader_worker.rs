@@ -192,7 +192,10 @@ fn service_overrides_runtime_for_leader_and_worker() {
     assert_eq!(leader["containers"][0]["env"][0], json!({"name": "ROLE", "value": "leader"}));
     assert!(worker["containers"][0]["env"].as_array().unwrap().iter().all(|env| env["name"] != "ROLE"));
     let resource = json!({"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"});
-    assert_eq!((&leader["tolerations"], &worker["tolerations"]), (&json!([resource]), &json!([{"key": "w"}, resource])));
+    assert_eq!(
+        (&leader["tolerations"], &worker["tolerations"]),
+        (&json!([resource]), &json!([{"key": "w"}, resource]))
+    );
     let fields: Vec<&SettingField> = plan.settings["engine"].iter().map(|setting| &setting.field).collect();
     let worker_image = SettingField::Worker(Box::new(SettingField::named("image")));
     assert!(fields.contains(&&SettingField::Env("ROLE".to_owned())) && fields.contains(&&worker_image), "{fields:?}");

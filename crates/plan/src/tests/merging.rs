@@ -320,7 +320,11 @@ fn rejects_affinities_with_too_many_combinations() {
 
 /// A number that the service requests replaces a smaller one of the runtime, with a warning.
 #[rstest]
-#[case::flag("args: [--tp-size, \"4\"]", "runner: {resources: {limits: {nvidia.com/gpu: 8}}}", Some("the runtime sets --tp-size to 4; the engine is started with 8"))]
+#[case::flag(
+    "args: [--tp-size, \"4\"]",
+    "runner: {resources: {limits: {nvidia.com/gpu: 8}}}",
+    Some("the runtime sets --tp-size to 4; the engine is started with 8")
+)]
 #[case::variable(
     "env: [{name: TENSOR_PARALLEL_SIZE, value: \"2\"}]",
     "resources: {limits: {nvidia.com/gpu: 8}}",
@@ -333,7 +337,11 @@ fn rejects_affinities_with_too_many_combinations() {
 )]
 #[case::equal("args: [--tp=8]", "runner: {resources: {limits: {nvidia.com/gpu: 8}}}", None)]
 #[case::fewer("args: [--tp=8]", "runner: {resources: {limits: {nvidia.com/gpu: 4}}}", None)]
-#[case::flag_of_the_service("args: [--tp=2]", "runner: {args: [--tp=8], resources: {limits: {nvidia.com/gpu: 8}}}", None)]
+#[case::flag_of_the_service(
+    "args: [--tp=2]",
+    "runner: {args: [--tp=8], resources: {limits: {nvidia.com/gpu: 8}}}",
+    None
+)]
 // spec: ACC-84
 fn warns_if_the_service_requests_more_than_the_runtime_states(
     #[case] runner: &str,

@@ -1,0 +1,224 @@
+//! Computes the memory that an engine requires on each accelerator of a replica: weights, KV cache, activations and graphs.
+
+use crate::demand::Model;
+use crate::engine::{ContextLength, Engine, LayeredSettings};
+use crate::memory_budget::{MemoryBudget, Reserve};
+use crate::model_architecture::{ModelArchitecture, ParallelSizes};
+use crate::quantization;
+
+/// The memory that a model requires, independent of engine and accelerators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ModelMemory {
+    /// Bytes of the weights.
+    weights: u64,
+    /// Bytes of weights, KV cache and activations without knowledge of the engine.
+    estimate: u64,
+    architecture: Option<ModelArchitecture>,
+    /// Tokens of the longest context.
+    max_context: Option<u64>,
+}
+
+/// An engine on accelerators of a class.
+#[derive(Clone, Copy)]
+pub(crate) struct EngineOnClass<'a> {
+    pub(crate) settings: &'a LayeredSettings<'a>,
+    /// Bytes of one accelerator.
+    pub(crate) memory: u64,
+    /// Family of the class, such as `ampere`.
+    pub(crate) family: Option<&'a str>,
+}
+
+const MEBIBYTE: u64 = 1 << 20;
+const GIBIBYTE: u64 = 1 << 30;
+
+/// Fraction of memory that engines use by default. Since 0.2x vLLM uses 92 %, before 90 %.
+const DEFAULT_FRACTION: f64 = 0.9;
+
+/// CUDA context, CUDA graphs and communication buffers of vLLM: an estimate.
+const VLLM_BUFFERS: u64 = GIBIBYTE;
+
+/// Context that an engine must at least hold if it reduces the context to what its memory holds. An assumption.
+const MIN_REDUCED_CONTEXT: u64 = 4096;
+
+// === impl ModelMemory ===
+
+impl ModelMemory {
+    /// Returns the memory of `model`; `None` if neither its size nor its number of parameters is known.
+    pub(crate) fn of(model: &Model) -> Option<Self> {
+        let architecture = model.memory.architecture;
+        let (weights, estimate) = match (model.memory.stored_bytes, model.parameters) {
+            (Some(bytes), _) => (bytes, with_reserve(u128::from(bytes))),
+            (None, Some(parameters)) => {
+                let eighths = weight_millibits(model, parameters);
+                (saturate(eighths / 8000), saturate(eighths.saturating_mul(3) / 20_000))
+            }
+            (None, None) => return None,
+        };
+        let max_context = architecture.and_then(|architecture| architecture.max_context).or(model.memory.max_tokens);
+        Some(Self { weights, estimate, architecture, max_context })
+    }
+
+    /// Returns the bytes of the weights and 20 % for KV cache and activations.
+    pub(crate) fn estimate(&self) -> u64 {
+        self.estimate
+    }
+
+    /// Returns the budget of one accelerator, if `copies` of the model are distributed over `accelerators` in all.
+    pub(crate) fn budget(&self, engine: &EngineOnClass<'_>, parallel: ParallelSizes) -> MemoryBudget {
+        let accelerators = parallel.tensor.saturating_mul(parallel.pipeline).max(1);
+        let weights = self.weights.div_ceil(accelerators);
+        let computed = self.architecture.zip(known_engine(engine.settings));
+        let Some((architecture, kind)) = computed else {
+            // The estimate contains activations, which the fraction of SGLang does not.
+            let stated = engine.settings.memory_fraction();
+            let fraction = stated.filter(|_| engine.settings.engine() != Some(Engine::Sglang));
+            let usable = fraction_of(engine.memory, fraction.unwrap_or(DEFAULT_FRACTION));
+            let bytes = self.estimate.div_ceil(accelerators).saturating_sub(weights);
+            return MemoryBudget { memory: engine.memory, usable, weights, reserve: Reserve::Estimated { bytes } };
+        };
+        let batched_tokens = engine.batched_tokens(kind);
+        let activations = match kind {
+            Engine::Sglang => 0,
+            _ => vllm_activations(&architecture, engine, parallel, batched_tokens),
+        };
+        let usable = engine.usable_memory(kind, parallel, batched_tokens);
+        let cache = architecture.kv_cache(&parallel, engine.settings.kv_cache_element(), batched_tokens);
+        let reserve = match engine.settings.context(self.max_context) {
+            ContextLength::Tokens(tokens) => {
+                Reserve::Computed { kv_cache: cache.bytes(tokens), tokens, reduced_from: None, activations }
+            }
+            ContextLength::Automatic => {
+                let maximum = self.max_context.unwrap_or(MIN_REDUCED_CONTEXT);
+                let minimum = cache.bytes(maximum.min(MIN_REDUCED_CONTEXT));
+                // The rule without knowledge of the engine must hold as well, so that the context is not reduced to a fraction.
+                let estimated = self.estimate.div_ceil(accelerators).saturating_sub(weights);
+                let outside = fraction_of(engine.memory, DEFAULT_FRACTION).saturating_sub(usable);
+                let minimum = minimum.max(estimated.saturating_sub(activations).saturating_sub(outside));
+                let free = usable.saturating_sub(weights).saturating_sub(activations);
+                let tokens = cache.tokens(free.max(minimum)).map_or(maximum, |tokens| tokens.min(maximum));
+                let kv_cache = if free < minimum { minimum } else { cache.bytes(tokens) };
+                Reserve::Computed { kv_cache, tokens, reduced_from: (tokens < maximum).then_some(maximum), activations }
+            }
+        };
+        MemoryBudget { memory: engine.memory, usable, weights, reserve }
+    }
+
+    /// Returns the tokens of the longest sequence that fits; `None` if the dimensions of the model are unknown or the weights
+    /// alone do not fit.
+    pub(crate) fn fitting_tokens(&self, engine: &EngineOnClass<'_>, parallel: ParallelSizes) -> Option<u64> {
+        let budget = self.budget(engine, parallel);
+        let (architecture, Reserve::Computed { activations, .. }) = (self.architecture?, budget.reserve) else {
+            return None;
+        };
+        let batched_tokens = engine.batched_tokens(known_engine(engine.settings)?);
+        let cache = architecture.kv_cache(&parallel, engine.settings.kv_cache_element(), batched_tokens);
+        let free = budget.usable.checked_sub(budget.weights)?.checked_sub(activations)?;
+        cache.tokens(free).filter(|tokens| *tokens > 0)
+    }
+}
+
+// === impl EngineOnClass ===
+
+impl EngineOnClass<'_> {
+    /// Returns the tokens that the engine computes in one step: those that a flag states, otherwise the default of vLLM 0.32
+    /// (engine/arg_utils.py, `get_batch_defaults`) or SGLang 0.5.23 (arg_groups/memory_hook.py).
+    fn batched_tokens(&self, engine: Engine) -> u64 {
+        self.settings.batched_tokens().unwrap_or(match engine {
+            Engine::Sglang => match self.memory / MEBIBYTE {
+                0..20_480 => 2048,
+                20_480..61_440 => 4096,
+                61_440..163_840 => 8192,
+                _ => 16_384,
+            },
+            _ => match self.memory / GIBIBYTE {
+                160.. => 16_384,
+                70..160 if self.family != Some("ampere") => 8192,
+                _ => 2048,
+            },
+        })
+    }
+
+    /// Returns the bytes that the engine may use for weights, KV cache and, with vLLM, activations. SGLang subtracts activations
+    /// and graphs from the memory, unless the flag states the fraction (sglang 0.5.23, arg_groups/memory_hook.py,
+    /// `handle_gpu_memory_settings`).
+    fn usable_memory(&self, engine: Engine, parallel: ParallelSizes, batched_tokens: u64) -> u64 {
+        match (self.settings.memory_fraction(), engine) {
+            (Some(fraction), _) => fraction_of(self.memory, fraction),
+            (None, Engine::Sglang) => {
+                let accelerators = parallel.tensor.saturating_mul(parallel.pipeline);
+                let batch = match (self.memory / MEBIBYTE, parallel.tensor) {
+                    (..20_480, _) => 8,
+                    (..35_840, ..4) => 48,
+                    (..61_440, ..4) => 32,
+                    (..61_440, _) => 160,
+                    (..163_840, ..4) => 256,
+                    _ => 512,
+                };
+                let activations = batched_tokens.max(2048).saturating_mul(3) / 2;
+                let mebibytes =
+                    activations.saturating_add(512 + batch * 2).saturating_add(accelerators.saturating_mul(128));
+                let minimum = if self.memory > 60 * GIBIBYTE { 10 * 1024 } else { 0 };
+                self.memory.saturating_sub(mebibytes.max(minimum).saturating_mul(MEBIBYTE))
+            }
+            (None, _) => fraction_of(self.memory, DEFAULT_FRACTION),
+        }
+    }
+}
+
+/// Returns the engine if its use of memory is known.
+fn known_engine(settings: &LayeredSettings<'_>) -> Option<Engine> {
+    settings.engine().filter(|engine| matches!(engine, Engine::Vllm | Engine::Sglang))
+}
+
+/// Estimates the activations of one step of vLLM: hidden states and feed-forward layer of all tokens, the logits of all
+/// sequences, and buffers. vLLM measures them at start, so there is no exact value.
+fn vllm_activations(
+    architecture: &ModelArchitecture,
+    engine: &EngineOnClass<'_>,
+    parallel: ParallelSizes,
+    batched_tokens: u64,
+) -> u64 {
+    const BYTES_PER_ELEMENT: u64 = 2;
+    const BYTES_PER_LOGIT: u64 = 4;
+    let feed_forward = architecture.intermediate_size.div_ceil(parallel.tensor.max(1));
+    let elements_per_token = architecture.hidden_size.saturating_add(feed_forward).saturating_mul(2);
+    let sequences = if engine.memory >= 70 * GIBIBYTE && engine.family != Some("ampere") { 1024 } else { 256 };
+    let logits = architecture.vocabulary.saturating_mul(sequences * BYTES_PER_LOGIT);
+    let hidden = batched_tokens.saturating_mul(elements_per_token).saturating_mul(BYTES_PER_ELEMENT);
+    hidden.saturating_add(logits).saturating_add(VLLM_BUFFERS)
+}
+
+/// Returns the size of the weights in thousandths of a bit. Quantization methods for safetensors store scales, and embeddings
+/// and the output head in 16 bits; GGUF quantizes all tensors.
+fn weight_millibits(model: &Model, parameters: u64) -> u128 {
+    let name = model.memory.quantization.as_deref().or(model.quantization.as_deref());
+    let bits = u128::from(quantization::bits_per_parameter(name));
+    let parameters = u128::from(parameters);
+    if bits >= 16 || quantization::is_gguf(name) {
+        return parameters * bits * 1000;
+    }
+    match model.memory.architecture {
+        Some(architecture) => {
+            let unquantized = u128::from(architecture.embedding_parameters()).min(parameters);
+            let scales = u128::from(quantization::scale_millibits(name, model.memory.group_size));
+            (parameters - unquantized) * (bits * 1000 + scales) + unquantized * 16_000
+        }
+        // Scales and 16-bit embeddings add an eighth to weights of 4 bits: Llama 3.1 70B in AWQ has 4.5 bits per parameter.
+        None if bits <= 4 => parameters * bits * 1125,
+        None => parameters * bits * 1000,
+    }
+}
+
+fn with_reserve(bytes: u128) -> u64 {
+    saturate(bytes.saturating_mul(6) / 5)
+}
+
+fn saturate(value: u128) -> u64 {
+    u64::try_from(value).unwrap_or(u64::MAX)
+}
+
+/// Returns a fraction of `memory` in whole thousandths, so that results do not depend on rounding.
+fn fraction_of(memory: u64, fraction: f64) -> u64 {
+    let thousandths = (fraction * 1000.0).round() as u64;
+    memory / 1000 * thousandths + memory % 1000 * thousandths / 1000
+}
