@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::action::{Action, Plan};
 use super::kind::{WORKLOAD_KINDS, WorkloadKey, WorkloadKind};
+use super::leader_worker_set::BrokenGroups;
 use super::{
     deployment, disruption, endpoints, enqueue, horizontal_pod_autoscaler, job, leader_worker_set, replica_set,
     stateful_set, volume_claim,
@@ -35,6 +36,7 @@ struct ControllerManager {
     /// Keys to reconcile later, with their due times.
     delayed: BTreeMap<WorkloadKey, Instant>,
     panics: PanicBackOff<WorkloadKey>,
+    broken_groups: BrokenGroups,
     /// Changed objects, by resource, namespace and name, for which determining the affected keys panicked.
     change_panics: PanicBackOff<(String, String, String)>,
     /// When to enqueue all objects: the next retry of `change_panics`.
@@ -72,6 +74,7 @@ impl ControllerManager {
             queue,
             delayed: BTreeMap::new(),
             panics: PanicBackOff::default(),
+            broken_groups: BrokenGroups::default(),
             change_panics: PanicBackOff::default(),
             enqueue_all_at: None,
         }
@@ -129,7 +132,7 @@ impl ControllerManager {
             WorkloadKind::Job => job::plan(object, &pods, random, now),
             WorkloadKind::LeaderWorkerSet => {
                 let node = |name: &str| self.server.get("nodes", "", name);
-                leader_worker_set::plan(object, &pods, &list_in_namespace("services"), &node, now)
+                leader_worker_set::plan(object, &pods, &list_in_namespace("services"), &node, &self.broken_groups, now)
             }
             WorkloadKind::PodDisruptionBudget => disruption::plan(
                 object,
@@ -201,7 +204,10 @@ impl ControllerManager {
     /// Enqueues the objects that a change affects.
     fn enqueue_affected(&mut self, change: Result<Change, Lagged>) {
         match change {
-            Ok(change) => self.enqueue_affected_by(&change, enqueue::affected),
+            Ok(change) => {
+                self.broken_groups.observe(&self.server, &change);
+                self.enqueue_affected_by(&change, enqueue::affected);
+            }
             Err(Lagged) => {
                 self.queue.extend(enqueue::all(&self.server));
                 // Some of them may be deleted.
@@ -349,6 +355,42 @@ mod tests {
         fn now(&self) -> jiff::Timestamp {
             jiff::Timestamp::from_second(self.0.load(Ordering::Relaxed)).unwrap()
         }
+    }
+
+    /// The node of a worker no longer exists: the whole group starts again, so that no part of it retains accelerators while the
+    /// other one waits for a node.
+    #[tokio::test(start_paused = true)]
+    async fn group_is_recreated_after_the_removal_of_a_worker() {
+        let clock = Arc::new(SteppedClock(AtomicI64::new(1_000_000)));
+        let ports = ServerPorts { clock: Arc::<SteppedClock>::clone(&clock), ..ServerPorts::default() };
+        let mut manager = ControllerManager::new(Server::new(&ports), None, BTreeSet::new());
+        let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": leader_worker_set::RESOURCE}, "spec": {"group": "leaderworkerset.x-k8s.io",
+            "scope": "Namespaced", "names": {"kind": "LeaderWorkerSet", "plural": "leaderworkersets"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema":
+                {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
+        manager.server.create("customresourcedefinitions.apiextensions.k8s.io", definition).unwrap();
+        let mut changes = manager.server.subscribe();
+        let template = json!({"spec": {"containers": [{"name": "c", "image": "i"}]}});
+        let set = json!({"metadata": {"name": "llama", "namespace": "default"},
+            "spec": {"replicas": 1, "leaderWorkerTemplate": {"size": 2, "workerTemplate": template}}});
+        manager.server.create(leader_worker_set::RESOURCE, set).unwrap();
+        let pod = |server: &Server, name: &str| server.get("pods", "default", name);
+        let server = manager.server.clone();
+        // The leader, its worker, the status, and no change.
+        for _ in 0..4 {
+            manager.collect_changes(&mut changes).now_or_never();
+            manager.process_queue().await;
+        }
+        let first = pod(&server, "llama-0").unwrap();
+        assert!(pod(&server, "llama-0-1").is_some());
+        clock.0.fetch_add(60, Ordering::Relaxed);
+        server.force_delete("pods", "default", "llama-0-1", None).unwrap();
+        manager.collect_changes(&mut changes).now_or_never();
+        manager.process_queue().await;
+        let leader = pod(&server, "llama-0").filter(|leader| object::uid(leader) == object::uid(&first));
+        assert!(leader.is_none_or(|leader| object::is_deleting(&leader)), "the leader is deleted too");
+        assert_eq!(pod(&server, "llama-0-1"), None);
     }
 
     /// The retry of a rejected Pod, and the deadline of a Job in 100 s.

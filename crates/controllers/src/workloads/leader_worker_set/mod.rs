@@ -10,6 +10,7 @@
 //! StatefulSets; a group that is recreated gets the current template, also if an update has not reached it; subgroups
 //! and volume claim templates are not supported; the value of `group-key` is a different hash.
 
+mod broken_groups;
 mod exclusive;
 mod group;
 mod labels;
@@ -19,6 +20,7 @@ mod rolling_update;
 mod spec;
 mod status;
 
+pub(crate) use broken_groups::BrokenGroups;
 pub(crate) use labels::NAME;
 pub(crate) use reconcile::plan;
 

@@ -8,6 +8,7 @@ use apimachinery::{object, pod, time};
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::broken_groups::BrokenGroups;
 use super::group::{self, Group, group_size, revision_of};
 use super::rolling_update::{GroupState, is_update_in_progress};
 use super::spec::{LeaderWorkerSetSpec, has_subdomain_per_replica};
@@ -24,6 +25,7 @@ pub(crate) fn plan(
     pods: &[Arc<Value>],
     services: &[Arc<Value>],
     node: &dyn Fn(&str) -> Option<Arc<Value>>,
+    broken: &BrokenGroups,
     now: Timestamp,
 ) -> Plan {
     let mut plan = Plan::default();
@@ -44,7 +46,7 @@ pub(crate) fn plan(
         }
         if group.index >= group_count {
             delete_group(&mut plan, group);
-        } else if !recreate_if_broken(&mut plan, &spec, group, now) {
+        } else if !recreate_if_broken(&mut plan, &spec, group, broken, now) {
             create_missing_pods(&mut plan, &spec, group, services, node);
         }
     }
@@ -112,12 +114,19 @@ fn delete_group(plan: &mut Plan, group: &Group) {
 }
 
 /// Recreates the group under `RecreateGroupOnPodRestart` (the default) when a container has restarted or a worker is
-/// being deleted. Returns whether the group is being recreated.
-fn recreate_if_broken(plan: &mut Plan, spec: &LeaderWorkerSetSpec<'_>, group: &Group, now: Timestamp) -> bool {
+/// being deleted or was removed. Returns whether the group is being recreated.
+fn recreate_if_broken(
+    plan: &mut Plan,
+    spec: &LeaderWorkerSetSpec<'_>,
+    group: &Group,
+    broken: &BrokenGroups,
+    now: Timestamp,
+) -> bool {
     let policy = object::text(spec.set, "/spec/leaderWorkerTemplate/restartPolicy");
     let recreates_group = matches!(policy, "" | "RecreateGroupOnPodRestart" | "Default" | "RecreateGroupAfterStart");
     let Some(leader) = group.leader.as_ref().filter(|_| recreates_group) else { return false };
-    let is_broken = group.workers.iter().any(|worker| object::is_deleting(worker) || !pod::is_active(worker))
+    let is_broken = broken.contains(leader)
+        || group.workers.iter().any(|worker| object::is_deleting(worker) || !pod::is_active(worker))
         || group.workers.iter().chain([leader]).any(|pod| has_restarted(pod))
         || !pod::is_active(leader) && !object::is_deleting(leader);
     if !is_broken || object::is_deleting(leader) {
@@ -185,7 +194,8 @@ mod tests {
 
     #[test]
     fn creates_leader_then_workers() {
-        let first = created_pods(&plan(&set(1, 3), &[], &[], &|_| None, Timestamp::UNIX_EPOCH));
+        let first =
+            created_pods(&plan(&set(1, 3), &[], &[], &|_| None, &BrokenGroups::default(), Timestamp::UNIX_EPOCH));
         assert_eq!(first.len(), 1);
         let mut leader = first[0].clone();
         assert_eq!(object::name(&leader), "llama-0");
@@ -199,7 +209,14 @@ mod tests {
             ])
         );
         leader["metadata"]["uid"] = json!("leader");
-        let workers = created_pods(&plan(&set(1, 3), &[Arc::new(leader)], &[], &|_| None, Timestamp::UNIX_EPOCH));
+        let workers = created_pods(&plan(
+            &set(1, 3),
+            &[Arc::new(leader)],
+            &[],
+            &|_| None,
+            &BrokenGroups::default(),
+            Timestamp::UNIX_EPOCH,
+        ));
         let names: Vec<_> = workers.iter().map(object::name).collect();
         assert_eq!(names, ["llama-0-1", "llama-0-2"]);
         let owner = object::controller_of(&workers[1]).unwrap();
@@ -210,7 +227,9 @@ mod tests {
 
     #[test]
     fn creates_and_deletes_one_burst_of_pods() {
-        let new_plan = |set: &Value, pods: &[Arc<Value>]| plan(set, pods, &[], &|_| None, Timestamp::UNIX_EPOCH);
+        let new_plan = |set: &Value, pods: &[Arc<Value>]| {
+            plan(set, pods, &[], &|_| None, &BrokenGroups::default(), Timestamp::UNIX_EPOCH)
+        };
         let first = created_pods(&new_plan(&set(2_000_000_000, 1), &[]));
         assert_eq!(first.len(), BURST_REPLICAS);
         // A Pod with an index that no group has adds no other group.
@@ -229,9 +248,12 @@ mod tests {
     /// A person can copy the labels of a Pod.
     #[test]
     fn never_deletes_pods_that_the_set_does_not_control() {
-        let mut copy = created_pods(&plan(&set(1, 1), &[], &[], &|_| None, Timestamp::UNIX_EPOCH)).remove(0);
+        let mut copy =
+            created_pods(&plan(&set(1, 1), &[], &[], &|_| None, &BrokenGroups::default(), Timestamp::UNIX_EPOCH))
+                .remove(0);
         copy["metadata"]["ownerReferences"] = json!([]);
-        let scaled_down = plan(&set(0, 1), &[Arc::new(copy)], &[], &|_| None, Timestamp::UNIX_EPOCH);
+        let scaled_down =
+            plan(&set(0, 1), &[Arc::new(copy)], &[], &|_| None, &BrokenGroups::default(), Timestamp::UNIX_EPOCH);
         assert!(!scaled_down.actions.iter().any(|action| matches!(action, Action::Delete { .. })), "{scaled_down:?}");
     }
 
@@ -257,13 +279,14 @@ mod tests {
             pod["status"] = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
             Arc::new(pod)
         };
-        let pods: Vec<_> = created_pods(&plan(&set(2, 1), &[], &[], &|_| None, Timestamp::UNIX_EPOCH))
-            .into_iter()
-            .map(ready)
-            .collect();
+        let pods: Vec<_> =
+            created_pods(&plan(&set(2, 1), &[], &[], &|_| None, &BrokenGroups::default(), Timestamp::UNIX_EPOCH))
+                .into_iter()
+                .map(ready)
+                .collect();
         let mut changed = set(2, 1);
         changed["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"][0]["image"] = json!("new");
-        let plan = plan(&changed, &pods, &[], &|_| None, Timestamp::UNIX_EPOCH);
+        let plan = plan(&changed, &pods, &[], &|_| None, &BrokenGroups::default(), Timestamp::UNIX_EPOCH);
         let deleted: Vec<_> = plan
             .actions
             .iter()
@@ -299,7 +322,10 @@ mod tests {
         };
         let (mut pods, mut observed) = (Vec::new(), Vec::new());
         for size in [2, 2, 2, 4, 4, 4, 4, 4, 4] {
-            pods = execute(&plan(&rollout(size), &pods, &[], &|_| None, Timestamp::UNIX_EPOCH), &pods);
+            pods = execute(
+                &plan(&rollout(size), &pods, &[], &|_| None, &BrokenGroups::default(), Timestamp::UNIX_EPOCH),
+                &pods,
+            );
             let count = |group: &str| pods.iter().filter(|pod| object::label(pod, GROUP_INDEX) == Some(group)).count();
             observed.push((count("0"), count("1")));
         }
@@ -313,7 +339,8 @@ mod tests {
     fn broken_group_is_recreated_without_an_additional_one() {
         let mut set = set(1, 2);
         set["spec"]["rolloutStrategy"] = json!({"rollingUpdateConfiguration": {"maxSurge": 1, "maxUnavailable": 0}});
-        let new_plan = |pods: &[Arc<Value>]| plan(&set, pods, &[], &|_| None, Timestamp::UNIX_EPOCH);
+        let new_plan =
+            |pods: &[Arc<Value>]| plan(&set, pods, &[], &|_| None, &BrokenGroups::default(), Timestamp::UNIX_EPOCH);
         let mut pods = Vec::new();
         for _ in 0..2 {
             pods = execute(&new_plan(&pods), &pods);
