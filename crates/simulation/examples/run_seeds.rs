@@ -1,25 +1,28 @@
 //! Runs the simulation with many seeds, and prints what it did, or the journal of the smallest failing schedule.
 //!
-//! `cargo xtask bench simulation`, or
-//! `cargo run --release -p simulation --example run_seeds [--small] [--seed=NUMBER] [--seeds=FIRST..END] [--mistake=NAME]`. With
-//! a planted mistake, it ends at the first seeds that find it.
+//! `cargo xtask bench simulation`, or `cargo run --release -p simulation --example run_seeds`; see [`USAGE`]. With a planted
+//! mistake, it ends at the first seeds that find it.
 
 use std::io::{Error, Result, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use simulation::{EntryKind, Mistake, Seed, Simulation, Violation};
+use simulation::{EntryKind, Mistake, Report, Schedule, Seed, Simulation, Violation};
 
 const SEEDS: u64 = 10_000;
 const SMALL_SEEDS: u64 = 50;
+const USAGE: &str =
+    "use --small, --seed=NUMBER, --seeds=FIRST..END, --threads=NUMBER, --mistake=NAME or --schedule=FILE";
 
 /// Which seeds are run, and with which planted mistake.
-#[derive(Clone, Copy)]
 struct Options {
     first_seed: u64,
     seeds: u64,
+    threads: usize,
     mistake: Option<Mistake>,
+    /// Run instead of the seeds.
+    schedule: Option<Schedule>,
 }
 
 /// What the runs did, summed up.
@@ -35,8 +38,15 @@ struct Totals {
 
 fn main() -> Result<ExitCode> {
     let options = Options::parse(std::env::args().skip(1))?;
-    let totals = run(options)?;
     let mut stdout = std::io::stdout().lock();
+    if let Some(schedule) = &options.schedule {
+        let report = options.simulation(schedule.seed.0).replay(&schedule.injections)?;
+        writeln!(stdout, "{}", report.journal)?;
+        let Some(violation) = report.violation else { return Ok(ExitCode::SUCCESS) };
+        writeln!(stdout, "{violation}")?;
+        return Ok(ExitCode::FAILURE);
+    }
+    let totals = run(&options)?;
     writeln!(stdout, "schedules         {}", totals.schedules)?;
     writeln!(stdout, "injections        {}", totals.injections)?;
     writeln!(stdout, "requests          {}", totals.requests)?;
@@ -48,17 +58,18 @@ fn main() -> Result<ExitCode> {
     }
     let Some((seed, violation)) = totals.failures.first() else { return Ok(ExitCode::SUCCESS) };
     let simulation = options.simulation(*seed);
-    let report = simulation.run(&simulation.shrink(&simulation.schedule(), violation))?;
-    writeln!(stdout, "\nSmallest failing schedule of seed {seed}:\n{}", report.journal)?;
+    let smallest = simulation.shrink(&simulation.run()?.injections, violation);
+    let report = simulation.replay(&smallest.injections)?;
+    writeln!(stdout, "\nJournal of the smallest failing schedule of seed {seed}:\n{}", report.journal)?;
+    writeln!(stdout, "The schedule, for --schedule=FILE:\n{smallest}")?;
     Ok(ExitCode::FAILURE)
 }
 
-/// Runs the seeds on all CPUs.
-fn run(options: Options) -> Result<Totals> {
+/// Runs the seeds on several threads.
+fn run(options: &Options) -> Result<Totals> {
     let next_seed = AtomicU64::new(options.first_seed);
-    let threads = thread::available_parallelism()?.get();
     let results: Vec<Result<Totals>> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| run_seeds(options, &next_seed))).collect();
+        let workers: Vec<_> = (0..options.threads).map(|_| scope.spawn(|| run_seeds(options, &next_seed))).collect();
         let panicked = |_| Err(Error::other("a run panicked"));
         workers.into_iter().map(|worker| worker.join().unwrap_or_else(panicked)).collect()
     });
@@ -69,7 +80,7 @@ fn run(options: Options) -> Result<Totals> {
 }
 
 /// Runs one seed after another until none is left.
-fn run_seeds(options: Options, next_seed: &AtomicU64) -> Result<Totals> {
+fn run_seeds(options: &Options, next_seed: &AtomicU64) -> Result<Totals> {
     let mut totals = Totals::default();
     let end = options.first_seed.saturating_add(options.seeds);
     loop {
@@ -77,22 +88,14 @@ fn run_seeds(options: Options, next_seed: &AtomicU64) -> Result<Totals> {
         if seed >= end {
             return Ok(totals);
         }
-        let simulation = options.simulation(seed);
-        let schedule = simulation.schedule();
-        let report = simulation.run(&schedule)?;
-        let is_found = report.violation.is_some() && options.mistake.is_some();
-        totals = totals.plus(Totals {
-            schedules: 1,
-            injections: schedule.len(),
-            faults: report.journal.count(EntryKind::Fault),
-            requests: report.journal.count(EntryKind::Request),
-            checks: report.checks,
-            failures: report.violation.map(|violation| (seed, violation)).into_iter().collect(),
-        });
-        if is_found {
-            next_seed.store(end, Ordering::Relaxed);
-            return Ok(totals);
+        let report = options.simulation(seed).run()?;
+        if let Some(violation) = &report.violation {
+            writeln!(std::io::stderr(), "seed {seed}: {violation}")?;
+            if options.mistake.is_some() {
+                next_seed.store(end, Ordering::Relaxed);
+            }
         }
+        totals = totals.plus(Totals::of_run(seed, report));
     }
 }
 
@@ -100,28 +103,32 @@ fn run_seeds(options: Options, next_seed: &AtomicU64) -> Result<Totals> {
 
 impl Options {
     fn parse(arguments: impl Iterator<Item = String>) -> Result<Self> {
-        let mut options = Self { first_seed: 0, seeds: SEEDS, mistake: None };
+        let threads = thread::available_parallelism()?.get();
+        let mut options = Self { first_seed: 0, seeds: SEEDS, threads, mistake: None, schedule: None };
         for argument in arguments {
-            if argument == "--small" {
-                options.seeds = SMALL_SEEDS;
-            } else if let Some(seed) = argument.strip_prefix("--seed=").and_then(|seed| seed.parse().ok()) {
-                options = Self { first_seed: seed, seeds: 1, ..options };
-            } else if let Some((first, end)) = argument.strip_prefix("--seeds=").and_then(parse_range) {
-                options = Self { first_seed: first, seeds: end.saturating_sub(first), ..options };
-            } else if let Some(name) = argument.strip_prefix("--mistake=") {
-                let mistake = Mistake::ALL.into_iter().find(|mistake| format!("{mistake:?}") == name);
-                let names = || Error::other(format!("unknown mistake {name:?}; known are {:?}", Mistake::ALL));
-                options.mistake = Some(mistake.ok_or_else(names)?);
-            } else {
-                return Err(Error::other(format!(
-                    "unexpected argument {argument:?}; use --small, --seed=NUMBER, --seeds=FIRST..END or --mistake=NAME"
-                )));
+            let (name, value) = argument.split_once('=').unwrap_or((&argument, ""));
+            let invalid = || Error::other(format!("invalid argument {argument:?}; {USAGE}"));
+            match name {
+                "--small" => options.seeds = SMALL_SEEDS,
+                "--seed" => (options.first_seed, options.seeds) = (value.parse().map_err(|_| invalid())?, 1),
+                "--seeds" => {
+                    let (first, end) = parse_range(value).ok_or_else(invalid)?;
+                    (options.first_seed, options.seeds) = (first, end.saturating_sub(first));
+                }
+                "--threads" => options.threads = value.parse().map_err(|_| invalid())?,
+                "--mistake" => {
+                    let mistake = Mistake::ALL.into_iter().find(|mistake| format!("{mistake:?}") == value);
+                    let names = || Error::other(format!("unknown mistake {value:?}; known are {:?}", Mistake::ALL));
+                    options.mistake = Some(mistake.ok_or_else(names)?);
+                }
+                "--schedule" => options.schedule = Some(std::fs::read_to_string(value)?.parse()?),
+                _ => return Err(invalid()),
             }
         }
         Ok(options)
     }
 
-    fn simulation(self, seed: u64) -> Simulation {
+    fn simulation(&self, seed: u64) -> Simulation {
         let simulation = Simulation::new(Seed(seed));
         match self.mistake {
             Some(mistake) => simulation.with_mistake(mistake),
@@ -138,6 +145,17 @@ fn parse_range(range: &str) -> Option<(u64, u64)> {
 // === impl Totals ===
 
 impl Totals {
+    fn of_run(seed: u64, report: Report) -> Self {
+        Self {
+            schedules: 1,
+            injections: report.injections.len(),
+            faults: report.journal.count(EntryKind::Fault),
+            requests: report.journal.count(EntryKind::Request),
+            checks: report.checks,
+            failures: report.violation.map(|violation| (seed, violation)).into_iter().collect(),
+        }
+    }
+
     fn plus(mut self, other: Self) -> Self {
         self.schedules += other.schedules;
         self.injections += other.injections;

@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::{Method, Request};
+use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 /// What happens to one request instead of an immediate response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Fault {
     /// The API server receives the request after this time.
     Delay(Duration),
@@ -21,7 +23,8 @@ pub enum Fault {
 }
 
 /// Requests that faults distinguish.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum RequestClass {
     /// The first page of a list, or the read of one object.
     Read,
@@ -46,7 +49,7 @@ struct State {
     /// Faults of the next requests of a class, in order.
     armed: Vec<(RequestClass, Fault)>,
     /// Delay of the events of the watches whose path contains the text.
-    watch_delays: Vec<(&'static str, Duration)>,
+    watch_delays: Vec<(String, Duration)>,
     /// Maximum number of objects in a page of a list.
     page_size: Option<usize>,
     /// Ends the open watches.
@@ -94,7 +97,7 @@ impl Faults {
 
     /// Delays the events of all watches whose path contains `resource` from now on, so that they arrive after those of other
     /// kinds.
-    pub fn delay_watches(&self, resource: &'static str, delay: Duration) {
+    pub fn delay_watches(&self, resource: String, delay: Duration) {
         self.state().watch_delays.push((resource, delay));
     }
 
@@ -126,7 +129,7 @@ impl Faults {
     /// Returns the delay of the events of a watch.
     pub(crate) fn watch_delay(&self, path: &str) -> Duration {
         let state = self.state();
-        let delays = state.watch_delays.iter().filter(|(resource, _)| path.contains(resource));
+        let delays = state.watch_delays.iter().filter(|(resource, _)| path.contains(resource.as_str()));
         delays.map(|(_, delay)| *delay).max().unwrap_or_default()
     }
 

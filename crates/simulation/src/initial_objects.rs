@@ -47,12 +47,10 @@ fn create_initial_objects(server: &Server) -> Result<(), Status> {
     server.create("nodes", node("gpu-a")).map(drop)
 }
 
-/// Returns the definitions of ostler, LeaderWorkerSet and Volcano, which are generated once.
+/// Returns the definitions of ostler and of the integrations, which are generated once.
 pub(crate) fn definitions() -> &'static [Value] {
-    static DEFINITIONS: LazyLock<Vec<Value>> = LazyLock::new(|| {
-        let integrations = [api::integrations::leader_worker_set_crd(), api::integrations::pod_group_crd()];
-        api::crds().into_iter().chain(integrations).collect()
-    });
+    static DEFINITIONS: LazyLock<Vec<Value>> =
+        LazyLock::new(|| api::crds().into_iter().chain(api::integrations::crds()).collect());
     &DEFINITIONS
 }
 

@@ -6,6 +6,7 @@ mod foreign_objects;
 mod gangs;
 mod gateway;
 mod orphans;
+mod plans;
 mod single_writer;
 mod status;
 

@@ -2,7 +2,7 @@
 //! the mistake would send. Production code needs no switch for them. The tests show that the simulation finds each.
 
 use embedded::Server;
-use http::{Method, Request, Uri};
+use http::{Method, Request, StatusCode, Uri};
 use operator::FIELD_MANAGER;
 use serde_json::{Value, json};
 
@@ -27,21 +27,29 @@ pub enum Mistake {
     NoPruning,
     /// A new object takes the fields of an object that exists.
     ForcedCreate,
-    /// An Event that could not be created counts as published.
-    UnacknowledgedEvent,
     /// Objects are applied with another field manager than the one that they are compared with.
     OtherFieldManager,
     /// Only the first page of a list is read.
     FirstPageOnly,
     /// The Lease is read again before it is written, but not evaluated again.
     OverwrittenLease,
+    /// A leader whose renewal of the Lease fails continues.
+    IgnoredRenewalError,
+    /// An Event whose creation conflicts counts as published, although it does not exist.
+    IgnoredConflict,
+    /// Objects are created for an owner that was deleted.
+    StaleOwner,
+    /// Obsolete objects are deleted by name, whatever their UID.
+    NoPreconditions,
+    /// The status does not contain the generation that it describes.
+    NoObservedGeneration,
 }
 
 // === impl Mistake ===
 
 impl Mistake {
     /// All mistakes.
-    pub const ALL: [Mistake; 12] = [
+    pub const ALL: [Mistake; 16] = [
         Mistake::NoDeadline,
         Mistake::NoOwnerReference,
         Mistake::NoLeaderElection,
@@ -50,10 +58,14 @@ impl Mistake {
         Mistake::EarlyStatus,
         Mistake::NoPruning,
         Mistake::ForcedCreate,
-        Mistake::UnacknowledgedEvent,
         Mistake::OtherFieldManager,
         Mistake::FirstPageOnly,
         Mistake::OverwrittenLease,
+        Mistake::IgnoredRenewalError,
+        Mistake::IgnoredConflict,
+        Mistake::StaleOwner,
+        Mistake::NoPreconditions,
+        Mistake::NoObservedGeneration,
     ];
 
     /// Changes a request and its object into those of a controller with this mistake.
@@ -73,6 +85,12 @@ impl Mistake {
                     condition["status"] = json!("True");
                 }
             }
+            (Mistake::NoObservedGeneration, _) if is_status => {
+                object["status"].as_object_mut().and_then(|status| status.remove("observedGeneration"));
+            }
+            (Mistake::NoPreconditions, _) if *request.method() == Method::DELETE => {
+                object.as_object_mut().and_then(|options| options.remove("preconditions"));
+            }
             (Mistake::ForcedCreate, Some(metadata)) if is_creation => {
                 metadata.remove("resourceVersion");
                 edit_uri(request, |uri| format!("{uri}&force=true"));
@@ -89,11 +107,13 @@ impl Mistake {
         }
     }
 
-    /// Returns whether an error response to a request counts as success.
-    pub(crate) fn ignores_error<B>(self, request: &Request<B>, object: &Value) -> bool {
+    /// Returns whether a request that failed counts as successful. `status` is absent if the response was lost.
+    pub(crate) fn ignores_failure(self, method: &Method, object: &Value, status: Option<StatusCode>) -> bool {
+        let is_event = object["kind"] == "Event" && *method != Method::GET;
         match self {
             Mistake::IgnoredError => object["kind"].is_string(),
-            Mistake::UnacknowledgedEvent => object["kind"] == "Event" && *request.method() != Method::GET,
+            Mistake::IgnoredRenewalError => object["kind"] == "Lease",
+            Mistake::IgnoredConflict => is_event && status == Some(StatusCode::CONFLICT),
             _ => false,
         }
     }

@@ -7,10 +7,12 @@ mod nodes;
 mod people;
 mod pods;
 mod user_objects;
+mod user_services;
 
 pub(crate) use definitions::Definitions;
 pub(crate) use machines::Machines;
 pub(crate) use network::Network;
 pub(crate) use nodes::Nodes;
-pub(crate) use people::{People, SERVICES};
+pub(crate) use people::People;
 pub(crate) use pods::Pods;
+pub(crate) use user_services::SERVICES;

@@ -1,13 +1,13 @@
 //! The connection between one process and the API server: a function call that applies faults and planted mistakes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::Body;
 use bytes::Bytes;
 use embedded::Server;
 use futures::{StreamExt, stream};
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, Uri};
 use http_body_util::BodyExt;
 use kube::Client;
 use serde_json::{Value, json};
@@ -36,6 +36,8 @@ pub(crate) struct Transport {
     pub(crate) crashed: CancellationToken,
     /// Paths of the watches that were started before, for [`Mistake::NoRelist`].
     pub(crate) watched: Arc<Mutex<BTreeSet<String>>>,
+    /// The last services that were read, for [`Mistake::StaleOwner`].
+    pub(crate) owners: Arc<Mutex<BTreeMap<String, Bytes>>>,
 }
 
 // === impl Transport ===
@@ -60,11 +62,13 @@ impl Transport {
         if let Some(size) = self.faults.page_size() {
             edit_uri(&mut request, |uri| uri.replace("limit=100", &format!("limit={size}")));
         }
-        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        let ignores_error = self.mistake.is_some_and(|mistake| mistake.ignores_error(&request, &object));
-        let unless_ignored = |response: Response<Body>| match ignores_error && !response.status().is_success() {
-            true => success(&object),
-            false => response,
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let path = uri.path().to_owned();
+        let ignores_failure =
+            |status| self.mistake.is_some_and(|mistake| mistake.ignores_failure(&method, &object, status));
+        let unless_ignored = |response: Response<Body>| {
+            let is_ignored = !response.status().is_success() && ignores_failure(Some(response.status()));
+            if is_ignored { success(&object) } else { response }
         };
         if matches!(class, RequestClass::Write | RequestClass::Event) {
             (self.on_write)(self.process, &path);
@@ -92,11 +96,9 @@ impl Transport {
             format!("{method} {path}: {}", response.status().as_u16()),
         );
         match (fault, class) {
-            (Some(Fault::LostResponse), _) if ignores_error => Ok(success(&object)),
+            (Some(Fault::LostResponse), _) if ignores_failure(None) => Ok(success(&object)),
             (Some(Fault::LostResponse), _) => Err("the connection was closed before the response arrived".into()),
-            (_, RequestClass::Read) if self.mistake == Some(Mistake::FirstPageOnly) => {
-                without_next_page(response).await
-            }
+            (_, RequestClass::Read) => self.read(&uri, response).await,
             (_, RequestClass::Watch) if response.status().is_success() => Ok(self.watch(&path, response)),
             _ => Ok(unless_ignored(response)),
         }
@@ -127,6 +129,25 @@ impl Transport {
         }
     }
 
+    /// Returns what a controller with the planted mistake reads.
+    async fn read(&self, uri: &Uri, response: Response<Body>) -> Result<Response<Body>, BoxError> {
+        match self.mistake {
+            Some(Mistake::FirstPageOnly) => without_next_page(response).await,
+            Some(Mistake::StaleOwner) if is_owner_read(uri) => {
+                let (head, body) = response.into_parts();
+                let mut bytes = body.collect().await?.to_bytes();
+                let list: Value = serde_json::from_slice(&bytes)?;
+                let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+                match list["items"].as_array().is_some_and(Vec::is_empty) {
+                    true => bytes = owners.get(&uri.to_string()).cloned().unwrap_or(bytes),
+                    false => drop(owners.insert(uri.to_string(), bytes.clone())),
+                }
+                Ok(Response::from_parts(head, bytes.into()))
+            }
+            _ => Ok(response),
+        }
+    }
+
     /// Delays and ends the events of a watch as the faults require.
     fn watch(&self, path: &str, response: Response<Body>) -> Response<Body> {
         let (head, body) = response.into_parts();
@@ -148,6 +169,11 @@ impl Transport {
         let events = events.take_until(cut.cancelled_owned());
         Response::from_parts(head, Body::from_stream(events))
     }
+}
+
+/// Returns whether a request reads the service whose objects are about to be created.
+fn is_owner_read(uri: &Uri) -> bool {
+    uri.path().ends_with("/inferenceservices") && uri.query().is_some_and(|query| query.contains("fieldSelector="))
 }
 
 /// Returns a page of a list as if it was the last one.

@@ -134,7 +134,7 @@ impl World {
     /// Adds a process and starts it.
     pub(crate) fn add_process(&mut self, name: &'static str, program: Program) {
         self.processes.push(Process::new(name, program));
-        self.start_process(self.processes.len() - 1);
+        self.start_process(name);
     }
 
     /// Returns the processes.
@@ -142,9 +142,14 @@ impl World {
         &self.processes
     }
 
-    /// Starts a process unless it is running. Returns its name if it was not running.
-    pub(crate) fn start_process(&mut self, index: usize) -> Option<&'static str> {
-        let process = self.processes.get(index).filter(|process| !process.is_running())?;
+    /// Returns the process with this name.
+    pub(crate) fn process(&self, name: &str) -> Option<&Process> {
+        self.processes.iter().find(|process| process.name() == name)
+    }
+
+    /// Starts a process. Returns false if it is running, or if there is none of this name.
+    pub(crate) fn start_process(&mut self, name: &str) -> bool {
+        let Some(process) = self.process(name).filter(|process| !process.is_running()) else { return false };
         let crashed = CancellationToken::new();
         let transport = Transport {
             server: self.server.clone(),
@@ -155,10 +160,12 @@ impl World {
             on_write: self.write_observer(process.program),
             crashed: crashed.clone(),
             watched: Arc::default(),
+            owners: Arc::default(),
         };
-        let process = self.processes.get_mut(index)?;
-        process.start(transport, crashed);
-        Some(process.name())
+        if let Some(process) = self.processes.iter_mut().find(|process| process.name() == name) {
+            process.start(transport, crashed);
+        }
+        true
     }
 
     /// Crashes all processes.
@@ -197,12 +204,17 @@ fn target(resource: &str, object: &Value) -> Target {
 
 /// Returns what a person wrote: the object without the fields that other clients' writes change.
 pub(crate) fn user_fields(object: &Value) -> Value {
-    let mut annotations = object["metadata"]["annotations"].clone();
+    let metadata = &object["metadata"];
+    let mut annotations = metadata["annotations"].clone();
     if let Some(annotations) = annotations.as_object_mut() {
         annotations.remove("deployment.kubernetes.io/revision");
     }
     let annotations = Some(annotations).filter(|annotations| *annotations != json!({}));
-    json!({"uid": object["metadata"]["uid"], "labels": object["metadata"]["labels"], "annotations": annotations,
-        "owners": object["metadata"]["ownerReferences"],
-        "spec": object["spec"], "isTerminating": object["metadata"]["deletionTimestamp"].is_string()})
+    let mut fields = object.clone();
+    if let Some(fields) = fields.as_object_mut() {
+        fields.remove("status");
+    }
+    fields["metadata"] = json!({"uid": metadata["uid"], "labels": metadata["labels"], "annotations": annotations,
+        "owners": metadata["ownerReferences"], "isTerminating": metadata["deletionTimestamp"].is_string()});
+    fields
 }

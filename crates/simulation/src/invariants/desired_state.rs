@@ -1,20 +1,18 @@
 //! The objects are those of the plan of the final inputs.
 
-use api::Document;
+use std::collections::BTreeSet;
+
 use apimachinery::object;
 use cluster::is_spec_applied;
 use operator::FIELD_MANAGER;
 use operator::kinds::{CONTROLLER_REVISION, OWNED};
-use plan::{AutoscalerSupport, ServicePlan, Snapshot};
+use plan::ServicePlan;
+use plan::labels::ROLE_NAME;
 use serde_json::Value;
 
-use crate::initial_objects::{CLASSES, MODELS, RUNTIMES};
+use super::plans::{is_foreign, plans, resource};
 use crate::invariant::Invariant;
-use crate::models::SERVICES;
 use crate::world::World;
-
-/// Resources of what services select from.
-const SUPPLY: [&str; 4] = [RUNTIMES, MODELS, CLASSES, "nodes"];
 
 /// Fields of workloads that depend on the last rollout, not only on the inputs.
 const ROLLOUT_FIELDS: [&str; 2] = ["strategy", "rolloutStrategy"];
@@ -30,66 +28,66 @@ impl Invariant for DesiredState {
     }
 
     fn after_quiet(&mut self, world: &World) -> Result<(), String> {
-        let documents = |resources: &[&str]| -> Vec<Document> {
-            let objects = resources.iter().flat_map(|resource| world.server().list(resource));
-            objects.map(|object| document(&object)).collect()
-        };
-        let snapshot = Snapshot::from_documents(&documents(&SERVICES), &documents(&SUPPLY));
-        let mut snapshot = snapshot.map_err(|error| error.to_string())?;
-        snapshot.autoscaler_support = AutoscalerSupport::HpaAndKeda;
-        plan::plan(&snapshot).services.iter().filter(|plan| plan.feasible).try_for_each(|plan| {
-            // The rollout of a role waits for the replica in whose place an object of a person is.
-            if plan.objects.iter().any(|planned| planned["kind"] == "LeaderWorkerSet" && is_foreign(world, planned)) {
-                return Ok(());
-            }
+        plans(world)?.iter().filter(|plan| plan.feasible).try_for_each(|plan| {
+            let blocked = blocked_roles(world, plan);
             // Nothing that follows the PodGroup of a gang is applied without it.
             let is_blocking = |planned: &&Value| planned["kind"] == "PodGroup" && is_foreign(world, planned);
             let mut objects = plan.objects.iter().take_while(|planned| !is_blocking(planned));
-            objects.try_for_each(|planned| check_object(world, planned))?;
+            objects.try_for_each(|planned| check_object(world, planned, &blocked))?;
             check_no_other(world, plan)
         })
     }
 }
 
-fn document(object: &Value) -> Document {
-    let mut value = object.clone();
-    // A decision in the status would be retained: the plan must follow from the inputs alone.
-    if value["kind"] == "InferenceService"
-        && let Some(fields) = value.as_object_mut()
-    {
-        fields.remove("status");
-    }
-    Document { source: "simulation".to_owned(), index: 1, value }
+/// Returns the roles whose rollout waits for a replica in whose place an object of a person is.
+fn blocked_roles<'a>(world: &World, plan: &'a ServicePlan) -> BTreeSet<&'a str> {
+    let foreign_sets = plan.objects.iter().filter(|planned| is_replica(planned) && is_foreign(world, planned));
+    foreign_sets.filter_map(|set| object::label(set, ROLE_NAME)).collect()
 }
 
-fn check_object(world: &World, planned: &Value) -> Result<(), String> {
+/// Returns whether an object is a replica of a role.
+fn is_replica(object: &Value) -> bool {
+    object["kind"] == "LeaderWorkerSet"
+}
+
+/// Checks that a planned object exists as planned. A replica of a blocked role may be outdated.
+fn check_object(world: &World, planned: &Value, blocked_roles: &BTreeSet<&str>) -> Result<(), String> {
     if is_foreign(world, planned) {
         return Ok(());
     }
     let name = cluster::kind_and_name(planned);
     let live = world.server().get(&resource(world, planned), "default", object::name(planned));
     let live = live.ok_or_else(|| format!("{name} does not exist"))?;
+    let is_blocked = object::label(planned, ROLE_NAME).is_some_and(|role| blocked_roles.contains(role));
+    if is_blocked && is_replica(planned) {
+        return Ok(());
+    }
+    if planned["spec"].is_null() {
+        return check_fields(&live, planned);
+    }
     let mut planned = planned.clone();
     for field in ROLLOUT_FIELDS {
         if let Some(strategy) = planned["spec"].get_mut(field) {
             *strategy = live["spec"][field].clone();
         }
     }
-    if planned["spec"].is_null() || is_spec_applied(&live, &planned, FIELD_MANAGER) {
+    if is_spec_applied(&live, &planned, FIELD_MANAGER) {
         return Ok(());
     }
     Err(format!("{name} has the spec {}, planned is {}", live["spec"], planned["spec"]))
 }
 
-/// Returns whether an object of a person has the name of a planned one.
-fn is_foreign(world: &World, planned: &Value) -> bool {
-    let target = (resource(world, planned), "default".to_owned(), object::name(planned).to_owned());
-    world.foreign().contains_key(&target)
-}
-
-fn resource(world: &World, object: &Value) -> String {
-    let text = |field: &str| object[field].as_str().unwrap_or_default();
-    world.server().group_resource(text("apiVersion"), text("kind")).unwrap_or_default()
+/// Checks an object without a spec, such as a ConfigMap.
+fn check_fields(live: &Value, planned: &Value) -> Result<(), String> {
+    let fields = planned.as_object().into_iter().flatten();
+    let mut differing = fields.filter(|(field, value)| *field != "metadata" && live[field.as_str()] != **value);
+    match differing.next() {
+        None => Ok(()),
+        Some((field, value)) => {
+            let name = cluster::kind_and_name(planned);
+            Err(format!("{name} has the {field} {}, planned is {value}", live[field.as_str()]))
+        }
+    }
 }
 
 /// Checks that a service has no object that is not planned.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use apimachinery::object;
 use serde_json::Value;
 
+use super::plans::{is_foreign, plans};
 use crate::invariant::Invariant;
 use crate::models::SERVICES;
 use crate::world::World;
@@ -27,12 +28,18 @@ impl Invariant for Statuses {
     }
 
     fn after_quiet(&mut self, world: &World) -> Result<(), String> {
+        let plans = plans(world)?;
         SERVICES.iter().flat_map(|resource| world.server().list(resource)).try_for_each(|service| {
             let (name, status) = (object::name(&service), &service["status"]);
             let Some(ready) = cluster::find_condition(&status["conditions"], "Ready") else {
                 return Err(format!("service {name} has no condition Ready"));
             };
-            let is_blocked = world.foreign().keys().any(|(_, _, object)| object.starts_with(name));
+            let (observed, generation) = (&status["observedGeneration"], &service["metadata"]["generation"]);
+            if observed != generation {
+                return Err(format!("service {name} has generation {generation}, its status describes {observed}"));
+            }
+            let mut planned = plans.iter().filter(|plan| plan.name == name).flat_map(|plan| &plan.objects);
+            let is_blocked = planned.any(|planned| is_foreign(world, planned));
             let roles = available_workloads(world, &service);
             let is_available = !roles.is_empty() && roles.values().flatten().all(|is_available| *is_available);
             let is_serving =

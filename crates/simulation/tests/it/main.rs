@@ -6,3 +6,4 @@
 mod extension;
 mod mistakes;
 mod runs;
+mod schedules;

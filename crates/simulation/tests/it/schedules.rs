@@ -1,0 +1,39 @@
+//! Schedules that lead to a defect, which is fixed or a planted mistake.
+
+use rstest::rstest;
+use simulation::{Mistake, Schedule, Simulation, Violation};
+
+fn replay(schedule: &Schedule, mistake: Option<Mistake>) -> Option<Violation> {
+    let simulation = Simulation::new(schedule.seed);
+    let simulation = match mistake {
+        Some(mistake) => simulation.with_mistake(mistake),
+        None => simulation,
+    };
+    let report = simulation.replay(&schedule.injections).unwrap();
+    if mistake.is_none() {
+        assert_eq!(report.injections, schedule.injections, "each injection acts on something");
+    }
+    report.violation
+}
+
+fn read(name: &str) -> Schedule {
+    let path = format!("{}/tests/schedules/{name}.jsonl", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(path).unwrap().parse().unwrap()
+}
+
+/// The schedule keeps all invariants, and breaks one with the mistake. The first two mistakes are defects that the operator had.
+#[rstest]
+#[case("objects-of-a-deleted-service", Mistake::StaleOwner)]
+#[case("event-after-a-conflict", Mistake::IgnoredConflict)]
+#[case("obsolete-object-replaced", Mistake::NoPreconditions)]
+fn schedule_finds_the_mistake(#[case] name: &str, #[case] mistake: Mistake) {
+    let schedule = read(name);
+    assert_eq!(replay(&schedule, None), None);
+    assert_ne!(replay(&schedule, Some(mistake)), None);
+}
+
+/// The group was not recreated, and its leader retained its accelerators.
+#[test]
+fn worker_of_a_lost_node() {
+    assert_eq!(replay(&read("worker-of-a-lost-node"), None), None);
+}
