@@ -5,13 +5,14 @@
 //! not contain are accepted, too.
 //!
 //! Layers, from low to high:
-//! - values: `code`, `capability`, `version`, and `duration`, `memory`, `parameter_count` with their schemas in `openapi`;
+//! - values: `accelerator_resource`, `code`, `capability`, `version`, and `duration`, `memory`, `parameter_count` with their schemas in `openapi`;
 //! - the API groups: `fusioninfer`, `inference`, `ome` (with `condition`); `integrations` defines those of other projects;
 //! - `crds` (the definitions of the kinds), `manifest` (documents);
 //! - `lint`: findings about a document.
 
 #![warn(missing_docs)]
 
+mod accelerator_resource;
 mod capability;
 mod code;
 mod condition;
@@ -28,6 +29,7 @@ mod openapi;
 mod parameter_count;
 mod version;
 
+pub use accelerator_resource::{ACCELERATOR_RESOURCES, is_accelerator_resource};
 pub use capability::{ComputeCapability, ComputeCapabilityError};
 pub use code::Code;
 pub use condition::Condition;

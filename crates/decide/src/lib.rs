@@ -123,8 +123,8 @@ pub use shape::ReplicaShape;
 pub use size::{DisplayCount, SizeRange};
 pub use suggestion::nearest_name;
 pub use supply::{
-    ACCELERATOR_RESOURCES, Class, ClassRequirements, ClassResource, Cost, CostTier, NodeResources, Runtime,
-    RuntimeComponent, Scope, Supply, SupportedFormat,
+    Class, ClassRequirements, ClassResource, Cost, CostTier, NodeResources, Runtime, RuntimeComponent, Scope, Supply,
+    SupportedFormat,
 };
 pub use taint::{Taint, Toleration};
 pub use units::extended_resources;

@@ -40,19 +40,6 @@ pub trait NodeResources: std::fmt::Debug + Send + Sync {
     fn largest_node(&self, resource: &str) -> u32;
 }
 
-/// Resource names under which device plugins advertise whole accelerators; classes may add others.
-pub const ACCELERATOR_RESOURCES: [&str; 9] = [
-    "amd.com/gpu",
-    "aws.amazon.com/neuron",
-    "google.com/tpu",
-    "gpu.intel.com/i915",
-    "gpu.intel.com/xe",
-    "habana.ai/gaudi",
-    "huawei.com/Ascend910",
-    "intel.com/gpu",
-    "nvidia.com/gpu",
-];
-
 /// Scope of a runtime. Namespaced runtimes take precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Scope {
@@ -245,7 +232,7 @@ impl Supply {
     pub fn accelerator_resources(&self) -> BTreeSet<String> {
         let class_resources =
             self.classes.iter().flat_map(|class| class.resources.iter().map(|resource| resource.name.clone()));
-        class_resources.chain(ACCELERATOR_RESOURCES.iter().map(|name| (*name).to_owned())).collect()
+        class_resources.chain(api::ACCELERATOR_RESOURCES.iter().map(|name| (*name).to_owned())).collect()
     }
 }
 

@@ -163,6 +163,6 @@ pub(crate) fn cache_policy(kind: Kind) -> CachePolicy {
         | ACCELERATOR_CLASS
         | BASE_SET_CONFIG_MAP => CachePolicy::default(),
         kind if RESOURCE_FLAVORS.contains(&kind) || kind == CUSTOM_RESOURCE_DEFINITION => CachePolicy::default(),
-        _ => CachePolicy { representation: Representation::Serialized, indexed_labels: &[] },
+        _ => CachePolicy { representation: Representation::Serialized, ..CachePolicy::default() },
     }
 }

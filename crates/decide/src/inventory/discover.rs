@@ -187,7 +187,7 @@ fn features(product: &Product, capabilities: &Value) -> BTreeSet<String> {
 
 /// Returns a node with these labels and all known resources, to detect products from the labels of a selector.
 pub(super) fn hypothetical_node(labels: &BTreeMap<String, String>) -> NodeInfo {
-    let resources = crate::supply::ACCELERATOR_RESOURCES.iter().map(|resource| ((*resource).to_owned(), 1));
+    let resources = api::ACCELERATOR_RESOURCES.iter().map(|resource| ((*resource).to_owned(), 1));
     NodeInfo { labels: std::sync::Arc::new(labels.clone()), allocatable: resources.collect(), ..NodeInfo::default() }
 }
 

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use api::ACCELERATOR_RESOURCES;
 use api::ome::{InferenceService, ServingRuntimeSpec};
 use api::{Document, Finding};
-use decide::{ACCELERATOR_RESOURCES, AcceleratorRequest, Component, Demand, Parallelism, Runtime, Scope};
+use decide::{AcceleratorRequest, Component, Demand, Parallelism, Runtime, Scope};
 use serde::Deserialize;
 use serde_json::Value;
 
