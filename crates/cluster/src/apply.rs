@@ -11,6 +11,7 @@ use kube::Client;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
 
+use crate::cached_object::CachedFields;
 use crate::integrations::{ListState, list_state};
 use crate::managed_fields::{is_applied, is_applied_ignoring_extra_fields};
 use crate::namespaced_name::NamespacedName;
@@ -362,7 +363,7 @@ impl Applier {
         })?;
         Ok(list.items.into_iter().next().map(|found| {
             let mut found = serde_json::to_value(found).unwrap_or_default();
-            drop_unused_fields(&mut found, kind, self.manager);
+            drop_unused_fields(&mut found, kind, self.manager, CachedFields::Reduced);
             Arc::new(found)
         }))
     }

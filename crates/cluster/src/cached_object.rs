@@ -14,6 +14,18 @@ pub struct CachePolicy {
     pub representation: Representation,
     /// Labels with an index: objects are found by label value without scanning all objects.
     pub indexed_labels: &'static [&'static str],
+    /// Which fields are cached.
+    pub fields: CachedFields,
+}
+
+/// Which fields of Pods and Nodes are cached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CachedFields {
+    /// Those that most controllers read: without the environment and volumes of Pods, and the addresses and images of Nodes.
+    #[default]
+    Reduced,
+    /// All but the managed fields of other managers.
+    Whole,
 }
 
 /// Representation of a cached object in memory.

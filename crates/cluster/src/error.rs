@@ -52,7 +52,8 @@ impl Error {
 
     /// Returns whether an object of this name exists already. Other conflicts (409) of a creation, such as that of concurrent
     /// updates of a quota, end by themselves.
-    pub(crate) fn is_already_existing(&self) -> bool {
+    #[must_use]
+    pub fn is_already_existing(&self) -> bool {
         self.status().is_some_and(|status| status.reason == "AlreadyExists")
     }
 

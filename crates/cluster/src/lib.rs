@@ -18,6 +18,7 @@ mod declared_fields;
 mod error;
 mod error_chain;
 mod events;
+mod guarded;
 mod integrations;
 mod kind;
 mod last_applied;
@@ -39,7 +40,7 @@ mod watch;
 mod work_queue;
 
 pub use apply::{Applier, ApplyOutcome, ApplyResult, Convergence, DesiredObject};
-pub use cached_object::{CachePolicy, Representation};
+pub use cached_object::{CachePolicy, CachedFields, Representation};
 pub use client::{client_of_service, new_client};
 pub use clock::{Clock, SystemClock, rfc3339_seconds};
 pub use conditions::{
@@ -50,6 +51,7 @@ pub use credential_plugin::{CREDENTIAL_PLUGIN_TIMEOUT, CredentialPluginError, cr
 pub use error::Error;
 pub use error_chain::error_chain;
 pub use events::{EventRecorder, transition_event_name};
+pub use guarded::{GuardedWriter, ObjectVersion};
 pub use integrations::{CUSTOM_RESOURCE_DEFINITION, ListState, is_served, list_state};
 pub use kind::Kind;
 pub use leader_election::{LeaderElectionTimings, LeaderElector};

@@ -93,7 +93,7 @@ impl Stores {
     /// and returns the changes. A list replaces only the objects of its namespace; an empty name is the whole kind.
     pub(crate) fn apply_namespace_event(&self, kind: Kind, namespace: &str, event: Event<Value>) -> Changes {
         let event = event.modify(|object| match self.content {
-            CachedContent::Reduced => drop_unused_fields(object, kind, self.manager),
+            CachedContent::Reduced => drop_unused_fields(object, kind, self.manager, (self.cache_policy)(kind).fields),
             CachedContent::Complete => drop_unused_state(object, kind),
         });
         self.update(kind, |store| store.apply_event(kind, namespace, event)).into()
@@ -126,11 +126,24 @@ impl Stores {
     /// reported when the watch delivers it. Responses for objects that are not cached are ignored: an object that the watch
     /// reported as deleted must not reappear.
     pub(crate) fn observe_write(&self, kind: Kind, mut object: Value) {
-        drop_unused_fields(&mut object, kind, self.manager);
+        drop_unused_fields(&mut object, kind, self.manager, (self.cache_policy)(kind).fields);
         let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(store) = stores.get_mut(&kind) {
             store.observe_write(object);
         }
+    }
+
+    /// Caches the response to a creation: [`Self::get`] returns the object before the watch delivers it. The change is reported
+    /// when the watch delivers it.
+    pub fn observe_creation(&self, kind: Kind, mut object: Value) {
+        drop_unused_fields(&mut object, kind, self.manager, (self.cache_policy)(kind).fields);
+        self.update(kind, |store| store.observe_creation(object));
+    }
+
+    /// Removes an object that a write did not find, if only the response to a write contains it. The watch does not report the
+    /// deletion of an object that it has not delivered.
+    pub fn observe_absence(&self, kind: Kind, key: &NamespacedName) {
+        self.update(kind, |store| store.observe_absence(key));
     }
 
     /// Returns the last applied configurations of objects to which the API server added fields.

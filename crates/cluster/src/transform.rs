@@ -7,6 +7,7 @@ use fnv::FnvHasher;
 use serde_json::{Map, Value, json};
 
 use crate::Kind;
+use crate::cached_object::CachedFields;
 
 /// Dropped fields of a Pod's `spec`.
 const POD_SPEC_FIELDS: [&str; 5] = ["volumes", "affinity", "tolerations", "securityContext", "imagePullSecrets"];
@@ -30,8 +31,11 @@ const NODE_STATUS_FIELDS: [&str; 5] = ["images", "nodeInfo", "addresses", "volum
 
 /// Sets `apiVersion` and `kind`, which list items lack, and drops unused fields and the managed fields of managers other
 /// than `manager`.
-pub(crate) fn drop_unused_fields(object: &mut Value, kind: Kind, manager: &str) {
-    drop_unused_state(object, kind);
+pub(crate) fn drop_unused_fields(object: &mut Value, kind: Kind, manager: &str, fields: CachedFields) {
+    match fields {
+        CachedFields::Reduced => drop_unused_state(object, kind),
+        CachedFields::Whole => set_type(object, kind),
+    }
     if (kind.group, kind.kind) == ("apiextensions.k8s.io", "CustomResourceDefinition") {
         transform_definition(object);
     }
@@ -45,13 +49,17 @@ pub(crate) fn drop_unused_fields(object: &mut Value, kind: Kind, manager: &str) 
 
 /// Sets `apiVersion` and `kind`, which list items lack, and drops unused fields of Pods and Nodes.
 pub(crate) fn drop_unused_state(object: &mut Value, kind: Kind) {
-    object["apiVersion"] = kind.api_version().into();
-    object["kind"] = kind.kind.into();
+    set_type(object, kind);
     match (kind.group, kind.kind) {
         ("", "Pod") => transform_pod(object),
         ("", "Node") => remove_fields(&mut object["status"], &NODE_STATUS_FIELDS),
         _ => {}
     }
+}
+
+fn set_type(object: &mut Value, kind: Kind) {
+    object["apiVersion"] = kind.api_version().into();
+    object["kind"] = kind.kind.into();
 }
 
 fn transform_pod(pod: &mut Value) {
@@ -116,12 +124,22 @@ mod tests {
             "spec": {"nodeName": "n", "volumes": [{"name": "v"}], "containers": [{"name": "c", "args": ["--port=1"], "env": [],
                 "resources": {"limits": {"nvidia.com/gpu": "1"}}, "readinessProbe": {"tcpSocket": {"port": 1}}}]},
             "status": {"phase": "Running"}});
-        drop_unused_fields(&mut pod, Kind::namespaced("", "v1", "Pod", "pods"), "us");
+        drop_unused_fields(&mut pod, Kind::namespaced("", "v1", "Pod", "pods"), "us", CachedFields::Reduced);
         let expect = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "annotations": {"x": "y"}},
             "spec": {"nodeName": "n", "containers": [{"name": "c", "args": ["--port=1"],
                 "resources": {"limits": {"nvidia.com/gpu": "1"}}, "readinessProbe": {"tcpSocket": {"port": 1}}}]},
             "status": {"phase": "Running"}});
         assert_eq!(pod, expect);
+    }
+
+    #[test]
+    fn whole_pods_retain_all_but_managed_fields_of_others() {
+        let pod = json!({"metadata": {"name": "p"}, "spec": {"volumes": [{"name": "v"}], "containers": [{"name": "c", "env": [{"name": "A"}]}]}});
+        let mut cached = pod.clone();
+        cached["metadata"]["managedFields"] = json!([{"manager": "kubelet"}]);
+        drop_unused_fields(&mut cached, Kind::namespaced("", "v1", "Pod", "pods"), "us", CachedFields::Whole);
+        assert_eq!((&cached["spec"], &cached["metadata"]), (&pod["spec"], &pod["metadata"]));
+        assert_eq!((&cached["kind"], &cached["apiVersion"]), (&json!("Pod"), &json!("v1")));
     }
 
     #[test]
@@ -147,6 +165,7 @@ mod tests {
             &mut definition,
             Kind::cluster_scoped("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"),
             "us",
+            CachedFields::Reduced,
         );
         assert_eq!(
             definition["spec"]["versions"],

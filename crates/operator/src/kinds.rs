@@ -155,6 +155,7 @@ pub(crate) fn cache_policy(kind: Kind) -> CachePolicy {
         POD => CachePolicy {
             representation: Representation::Serialized,
             indexed_labels: &[labels::OME_SERVICE, labels::SERVICE, LEADER_WORKER_SET_NAME],
+            ..CachePolicy::default()
         },
         SERVING_RUNTIME
         | CLUSTER_SERVING_RUNTIME

@@ -116,6 +116,21 @@ impl Store {
         }
     }
 
+    pub(super) fn observe_creation(&mut self, object: Value) {
+        let key = NamespacedName::from_object(&object);
+        if self.objects.contains_key(&key) {
+            return self.observe_write(object);
+        }
+        let cached = CachedObject::new(self.cache_policy.representation, &Arc::new(object));
+        self.update_indexed(&key, |store| drop(store.pending_writes.insert(key.clone(), cached)));
+    }
+
+    pub(super) fn observe_absence(&mut self, key: &NamespacedName) {
+        if !self.objects.contains_key(key) {
+            self.update_indexed(key, |store| drop(store.pending_writes.remove(key)));
+        }
+    }
+
     /// Replaces the content of `namespace` with the completed list and returns the differences.
     fn replace_listed(&mut self, kind: Kind, namespace: &str) -> Vec<CachedChange> {
         let listed = self.listings.remove(namespace).unwrap_or_default();

@@ -138,7 +138,11 @@ fn lists_objects_by_owner() {
 
 #[test]
 fn lists_objects_by_indexed_label() {
-    let cache_policy = |_| CachePolicy { representation: crate::Representation::Serialized, indexed_labels: &["app"] };
+    let cache_policy = |_| CachePolicy {
+        representation: crate::Representation::Serialized,
+        indexed_labels: &["app"],
+        ..CachePolicy::default()
+    };
     let stores = Stores::with_cache_policy("us", cache_policy);
     let pod_of_app = |name: &str, version: &str, app: &str| {
         let mut pod = pod("a", name, version);
@@ -198,4 +202,35 @@ fn list_of_a_namespace_replaces_only_its_objects() {
     assert_eq!(list_namespace("a", vec![pod("a", "z", "3")]), ["-a/x", "+a/z"]);
     let stored = stores.get(POD, &NamespacedName::new("b", "y")).unwrap();
     assert_eq!(metadata_field(&stored, "resourceVersion"), "5");
+}
+
+#[test]
+fn own_creation_is_cached_before_the_watch_delivers_it() {
+    let stores = Stores::new("us");
+    let _ = list(&stores, vec![pod("a", "x", "1")]);
+    let key = NamespacedName::new("a", "new");
+    let version = || stores.get(POD, &key).map(|pod| metadata_field(&pod, "resourceVersion").to_owned());
+    stores.observe_creation(POD, pod("a", "new", "2"));
+    assert_eq!(version().as_deref(), Some("2"));
+    stores.observe_write(POD, pod("a", "new", "3"));
+    assert_eq!(describe_changes(stores.apply_event(POD, Event::Apply(pod("a", "new", "2")))), ["+a/new"]);
+    assert_eq!(version().as_deref(), Some("3"), "the later write is newer than the watch");
+    let _ = stores.apply_event(POD, Event::Delete(pod("a", "new", "4")));
+    assert_eq!(version(), None);
+}
+
+#[test]
+fn created_object_that_is_gone_is_removed() {
+    let stores = Stores::new("us");
+    let _ = list(&stores, vec![pod("a", "x", "1")]);
+    let (created, watched) = (NamespacedName::new("a", "new"), NamespacedName::new("a", "x"));
+    stores.observe_creation(POD, pod("a", "new", "2"));
+    stores.observe_absence(POD, &created);
+    stores.observe_absence(POD, &watched);
+    assert!(stores.get(POD, &created).is_none());
+    assert!(stores.get(POD, &watched).is_some(), "the watch reports the deletion of an object that it delivered");
+    // A list that does not contain the object replaces the creation.
+    stores.observe_creation(POD, pod("a", "new", "2"));
+    let _ = list(&stores, vec![pod("a", "x", "1")]);
+    assert!(stores.get(POD, &created).is_none());
 }
