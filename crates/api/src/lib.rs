@@ -7,6 +7,7 @@
 //! Layers, from low to high:
 //! - values: `accelerator_resource`, `code`, `capability`, `version`, and `duration`, `memory`, `parameter_count` with their schemas in `openapi`;
 //! - the API groups: `fusioninfer`, `inference`, `ome` (with `condition`); `integrations` defines those of other projects;
+//!   `dual_pods`: names of annotations, labels and finalizers;
 //! - `crds` (the definitions of the kinds), `manifest` (documents);
 //! - `lint`: findings about a document.
 
@@ -17,6 +18,7 @@ mod capability;
 mod code;
 mod condition;
 mod crds;
+pub mod dual_pods;
 mod duration;
 pub mod fusioninfer;
 pub mod inference;

@@ -1,0 +1,197 @@
+//! Effects of calls on what is known about engines and requesters: when they start, and when they are answered.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::call::{Answer, Call, CallError, CallErrorKind, Request, SleepMode};
+use crate::facts::{Activity, CallFailure, Drain, EngineFacts, MemoryUsage, RequesterFacts, Verification};
+use crate::problem::Problem;
+
+/// Delay after the first failure; it doubles with each consecutive failure.
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(200);
+/// Maximum delay after a failure.
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(20);
+/// Interval at which an engine is queried that takes long to wake up.
+const WAKE_POLL: Duration = Duration::from_millis(500);
+/// Attempts to release a requester that does not respond.
+const MAX_RELEASE_FAILURES: u32 = 3;
+
+/// Result of a call.
+pub(crate) type CallResult = Result<Answer, CallError>;
+
+/// Returns when to try again after a number of consecutive failures.
+pub(crate) fn retry_at(failures: u32, now: Timestamp) -> Timestamp {
+    let factor = 1_u32.checked_shl(failures.saturating_sub(1).min(16)).unwrap_or(u32::MAX);
+    let delay = MIN_RETRY_DELAY.saturating_mul(factor).min(MAX_RETRY_DELAY);
+    now.checked_add(delay).unwrap_or(now)
+}
+
+/// Records that a call to an engine starts.
+pub(crate) fn start_engine_call(facts: &mut EngineFacts, request: &Request, now: Timestamp) {
+    facts.outstanding = Some(request.clone());
+    facts.retry_at = None;
+    match request {
+        Request::WakeUp => {
+            facts.waking_since.get_or_insert(now);
+            facts.verification = None;
+            facts.drain = None;
+            facts.sleep_failures = 0;
+        }
+        Request::Drain { .. } | Request::Sleep(_) => {
+            facts.drain.get_or_insert(Drain { since: now, is_idle: false, is_sleep_sent: false, is_overdue: false });
+        }
+        _ => {}
+    }
+}
+
+/// Records the answer of an engine.
+pub(crate) fn finish_engine_call(facts: &mut EngineFacts, call: &Call, result: &CallResult, now: Timestamp) {
+    facts.outstanding = None;
+    match result {
+        Ok(answer) => {
+            facts.last_failure = None;
+            record_engine_answer(facts, &call.request, answer, now);
+        }
+        Err(error) => {
+            record_engine_failure(facts, &call.request, error, now);
+            let action = call.request.action();
+            facts.last_failure = Some(CallFailure { action, message: error.message.clone() });
+        }
+    }
+}
+
+fn record_engine_answer(facts: &mut EngineFacts, request: &Request, answer: &Answer, now: Timestamp) {
+    match (request, answer) {
+        (_, Answer::SleepUnsupported) => {
+            facts.activity = Some(Activity::SleepUnsupported);
+            (facts.query_failures, facts.waking_since) = (0, None);
+        }
+        (Request::IsSleeping, Answer::Sleeping(true)) => {
+            (facts.activity, facts.query_failures) = (Some(Activity::Asleep), 0);
+            facts.retry_at = facts.waking_since.and_then(|_| now.checked_add(WAKE_POLL).ok());
+            if facts.drain.is_some_and(|drain| drain.is_sleep_sent) {
+                (facts.drain, facts.sleep_failures, facts.verification) = (None, 0, None);
+            }
+        }
+        (Request::IsSleeping, Answer::Sleeping(false)) => {
+            (facts.activity, facts.query_failures, facts.waking_since) = (Some(Activity::Awake), 0, None);
+            if let Some(drain) = facts.drain.as_mut().filter(|drain| drain.is_sleep_sent) {
+                drain.is_sleep_sent = false;
+                let message = "the engine accepted the request but is awake".to_owned();
+                facts.last_failure = Some(CallFailure { action: "put to sleep", message });
+                facts.sleep_failures = facts.sleep_failures.saturating_add(1);
+                facts.retry_at = Some(retry_at(facts.sleep_failures, now));
+            }
+        }
+        (Request::WakeUp, _) => (facts.activity, facts.waking_since) = (Some(Activity::Awake), None),
+        (Request::Drain { .. }, Answer::Idle(is_idle)) => {
+            if let Some(drain) = &mut facts.drain {
+                drain.is_idle = *is_idle;
+            }
+        }
+        (Request::Sleep(_), _) => {
+            // Confirmed by a query.
+            (facts.activity, facts.waking_since) = (None, None);
+            if let Some(drain) = &mut facts.drain {
+                drain.is_sleep_sent = true;
+            }
+        }
+        (Request::Verify { .. }, Answer::Completion(completion)) => {
+            facts.verification = Some(Verification { completion: completion.clone() });
+            facts.wake_failures = 0;
+        }
+        _ => {}
+    }
+}
+
+fn record_engine_failure(facts: &mut EngineFacts, request: &Request, error: &CallError, now: Timestamp) {
+    let failures = match request {
+        Request::WakeUp => {
+            facts.activity = None;
+            if error.kind == CallErrorKind::NoResponse {
+                // The engine may still be waking up.
+                return;
+            }
+            facts.waking_since = None;
+            &mut facts.wake_failures
+        }
+        Request::Verify { .. } => &mut facts.wake_failures,
+        Request::Sleep(mode) => {
+            facts.activity = None;
+            if (*mode, error.kind) == (SleepMode::Wait, CallErrorKind::NoResponse) {
+                // The engine did not finish its requests in time.
+                if let Some(drain) = &mut facts.drain {
+                    drain.is_overdue = true;
+                }
+                return;
+            }
+            &mut facts.sleep_failures
+        }
+        Request::Drain { .. } => {
+            facts.retry_at = Some(retry_at(1, now));
+            return;
+        }
+        _ => &mut facts.query_failures,
+    };
+    *failures = failures.saturating_add(1);
+    facts.retry_at = Some(retry_at(*failures, now));
+}
+
+/// Records that a call to a requester starts.
+pub(crate) fn start_requester_call(facts: &mut RequesterFacts, request: &Request) {
+    facts.outstanding = Some(request.clone());
+    facts.retry_at = None;
+}
+
+/// Records the answer of a requester.
+pub(crate) fn finish_requester_call(facts: &mut RequesterFacts, call: &Call, result: &CallResult, now: Timestamp) {
+    facts.outstanding = None;
+    match result {
+        Ok(answer) => {
+            (facts.failures, facts.problem) = (0, None);
+            record_requester_answer(facts, &call.request, answer, now);
+        }
+        Err(error) => record_requester_failure(facts, call, error, now),
+    }
+}
+
+fn record_requester_answer(facts: &mut RequesterFacts, request: &Request, answer: &Answer, now: Timestamp) {
+    match (request, answer) {
+        (Request::Accelerators, Answer::Accelerators(uuids)) => {
+            facts.accelerators = Some(uuids.iter().cloned().collect());
+            if uuids.is_empty() {
+                facts.problem = Some(Problem::NoAccelerators);
+                facts.retry_at = now.checked_add(MAX_RETRY_DELAY).ok();
+            }
+        }
+        (Request::MemoryUsage, Answer::MemoryUsage(used_mib)) => {
+            facts.memory = Some(MemoryUsage::Known { used_mib: used_mib.clone(), at: now });
+        }
+        (Request::Ready(is_ready), _) => facts.relayed = Some(*is_ready),
+        (Request::Release, _) => facts.is_released = true,
+        _ => {}
+    }
+}
+
+fn record_requester_failure(facts: &mut RequesterFacts, call: &Call, error: &CallError, now: Timestamp) {
+    facts.failures = facts.failures.saturating_add(1);
+    facts.retry_at = Some(retry_at(facts.failures, now));
+    match &call.request {
+        Request::MemoryUsage => {
+            (facts.memory, facts.retry_at, facts.failures) = (Some(MemoryUsage::Unavailable), None, 0);
+            return;
+        }
+        Request::Release => {
+            // A requester that does not know the route, or that has ended, does not hold its accelerators.
+            let is_silent = error.kind == CallErrorKind::NoResponse && facts.failures < MAX_RELEASE_FAILURES;
+            facts.is_released = !is_silent;
+            return;
+        }
+        Request::Ready(_) => facts.relayed = None,
+        _ => {}
+    }
+    let (verb, path) = call.request.method_and_path();
+    let url = format!("http://{}:{}{path}", call.ip, call.port);
+    facts.problem = Some(Problem::RequesterUnreachable { verb, url, message: error.message.clone() });
+}

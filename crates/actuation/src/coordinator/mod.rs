@@ -1,0 +1,309 @@
+//! [`Coordinator`]: the state of all nodes, and which node is decided about next.
+//!
+//! The owner reports changes of the caches ([`Coordinator::observe`]), carries out the [`Decision`]s of [`Coordinator::next`] and
+//! reports their results. Decisions are made one at a time per node; calls stay outstanding meanwhile.
+
+mod kinds;
+mod node_table;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use cluster::{Change, NamespacedName, Stores, WorkQueue};
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use crate::action::{Action, PatchPurpose, StatusUpdate, Write};
+use crate::answer::{
+    CallResult, finish_engine_call, finish_requester_call, retry_at, start_engine_call, start_requester_call,
+};
+use crate::call::{Call, Request, Target};
+use crate::names::provider_name;
+use crate::node::{NodeState, Rejection, Server};
+use crate::pod_ref::PodRef;
+use crate::problem::Problem;
+use crate::settings::Settings;
+use crate::step::step;
+pub(crate) use kinds::POD;
+pub use kinds::{cache_policy, watched_kinds};
+use node_table::NodeTable;
+
+/// Delay after a write that conflicts with another client's: the watch usually delivers that write meanwhile.
+const CONFLICT_DELAY: Duration = Duration::from_millis(100);
+/// Delay after the creation of a Pod that exists already: the watch delivers it.
+const EXISTING_DELAY: Duration = Duration::from_secs(1);
+/// Number of failures whose delay is the first after a rejected creation. An edit of the requester ends the delay.
+const REJECTED_FAILURES: u32 = 7;
+
+/// The state of all nodes.
+#[derive(Debug)]
+pub struct Coordinator {
+    settings: Settings,
+    nodes: NodeTable,
+    queue: WorkQueue<String>,
+    /// Consecutive failed writes by node.
+    write_failures: BTreeMap<String, u32>,
+}
+
+/// The current time, by both clocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Time {
+    /// Time of day, which is recorded in objects.
+    pub wall: Timestamp,
+    /// Monotonic time, by which delays are measured.
+    pub monotonic: Instant,
+}
+
+/// What to do for one node. The node is not decided about again before a write, or a status, is reported as done; a call is
+/// outstanding until its answer is reported.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// Name of the Node.
+    pub node: String,
+    /// The action.
+    pub action: Option<Action>,
+    /// Status annotations to write.
+    pub statuses: Vec<StatusUpdate>,
+}
+
+/// Why a write failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WriteError {
+    /// The object changed in the meantime (409).
+    Conflict,
+    /// An object of the name of the created one exists (409).
+    AlreadyExists,
+    /// The object does not exist (404).
+    NotFound,
+    /// The API server rejected the write for a reason that a user has to remove (400, 403, 422).
+    Rejected(String),
+    /// The API server did not respond, or is overloaded.
+    Failed(String),
+}
+
+// === impl Coordinator ===
+
+impl Coordinator {
+    /// Returns the coordinator of one term of leadership, in which nothing was observed over HTTP yet. Its controller runs in
+    /// `namespace` and reads from `stores`, which cache
+    /// [`watched_kinds`] according to [`cache_policy`].
+    #[must_use]
+    pub fn new(settings: Settings, stores: Stores, namespace: String) -> Coordinator {
+        Coordinator {
+            settings,
+            nodes: NodeTable::new(stores, namespace),
+            queue: WorkQueue::default(),
+            write_failures: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the state of a node.
+    #[must_use]
+    pub fn node(&self, name: &str) -> Option<&NodeState> {
+        self.nodes.get(name)
+    }
+
+    /// Returns the states of all nodes that have a requester or a provider.
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeState> {
+        self.nodes.iter()
+    }
+
+    /// Updates the state after a change of the caches.
+    pub fn observe(&mut self, change: &Change) {
+        self.nodes.observe(change);
+        self.queue_changed();
+    }
+
+    fn queue_changed(&mut self) {
+        self.nodes.take_changed().into_iter().for_each(|node| self.queue.add(node));
+    }
+
+    /// Returns the next decision; `None` if no node needs one now.
+    pub fn next(&mut self, time: Time) -> Option<Decision> {
+        while let Some(name) = self.queue.pop(time.monotonic) {
+            let Some(node) = self.nodes.get_mut(&name) else {
+                self.queue.done(&name);
+                continue;
+            };
+            let next = step(node, &self.settings, time.wall);
+            let (is_call, is_write) = match &next.action {
+                Some(Action::Call(call)) => {
+                    start_call(node, call, time.wall);
+                    (true, false)
+                }
+                Some(Action::Write(_)) => (false, true),
+                None => (false, false),
+            };
+            if let Some(again) = next.again {
+                self.queue.add_at(name.clone(), due(again, time));
+            }
+            if is_call {
+                self.queue.add(name.clone());
+            }
+            if !is_write && next.statuses.is_empty() {
+                self.queue.done(&name);
+            }
+            if next.action.is_some() || !next.statuses.is_empty() {
+                return Some(Decision { node: name, action: next.action, statuses: next.statuses });
+            }
+        }
+        None
+    }
+
+    /// Returns when [`Self::next`] has to be called again if nothing changes.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Instant> {
+        self.queue.next_due()
+    }
+
+    /// Records the result of the writes of a decision. The owner has reported the responses to `Stores` before. Decisions that
+    /// consist of a call only need not be reported.
+    pub fn done(&mut self, decision: &Decision, result: Result<(), WriteError>, time: Time) {
+        let name = &decision.node;
+        for status in &decision.statuses {
+            self.nodes.refresh_pod(&key_of(&status.requester));
+        }
+        if let Some(Action::Write(write)) = &decision.action {
+            self.finish_write(name, write, &result, time);
+        }
+        match result {
+            Ok(()) | Err(WriteError::NotFound | WriteError::AlreadyExists | WriteError::Rejected(_)) => {
+                self.write_failures.remove(name);
+                self.queue.add(name.clone());
+            }
+            Err(WriteError::Conflict) => {
+                let due = time.monotonic.checked_add(CONFLICT_DELAY).unwrap_or(time.monotonic);
+                self.queue.add_at(name.clone(), due);
+            }
+            Err(WriteError::Failed(_)) => {
+                let failures = self.write_failures.entry(name.clone()).or_default();
+                *failures = failures.saturating_add(1);
+                self.queue.add_at(name.clone(), due(retry_at(*failures, time.wall), time));
+            }
+        }
+        self.queue_changed();
+        self.queue.done(name);
+    }
+
+    /// Records the answer to a call.
+    pub fn answer(&mut self, call: &Call, result: &CallResult, time: Time) {
+        let Some(node) = self.nodes.get_mut(&call.node) else { return };
+        match &call.target {
+            Target::Requester(uid) => {
+                let Some(server) = node.servers.get_mut(uid) else { return };
+                // An answer to a container that has ended since, or of the former term, is ignored.
+                if server.facts.outstanding.as_ref() != Some(&call.request) {
+                    return;
+                }
+                finish_requester_call(&mut server.facts, call, result, time.wall);
+                if call.request == Request::Accelerators {
+                    let uid = uid.clone();
+                    self.nodes.derive(&call.node, &uid);
+                }
+            }
+            Target::Engine(uid) => {
+                let Some(engine) = node.engines.get_mut(uid) else { return };
+                if engine.facts.outstanding.as_ref() != Some(&call.request) {
+                    return;
+                }
+                finish_engine_call(&mut engine.facts, call, result, time.wall);
+            }
+        }
+        self.queue.add(call.node.clone());
+    }
+
+    fn finish_write(&mut self, node: &str, write: &Write, result: &Result<(), WriteError>, time: Time) {
+        match write {
+            Write::Create { requester, .. } => {
+                let rejection = self.rejection(node, &requester.uid, result, time);
+                if let Some(server) = self.server_mut(node, &requester.uid) {
+                    server.rejection = rejection;
+                }
+                self.forget_memory(node);
+                let name = provider_name(&requester.name, &requester.uid);
+                self.nodes.refresh_pod(&NamespacedName::new(&requester.namespace, &name));
+            }
+            Write::Patch { pod, purpose, .. } => {
+                if *purpose == PatchPurpose::Bind {
+                    self.forget_memory(node);
+                }
+                self.finish_observed(pod, result);
+            }
+            Write::Delete { pod, .. } => {
+                if matches!(result, Ok(()) | Err(WriteError::NotFound)) {
+                    self.record_deletion(node, &pod.uid);
+                }
+                self.finish_observed(pod, result);
+            }
+        }
+    }
+
+    fn finish_observed(&mut self, pod: &PodRef, result: &Result<(), WriteError>) {
+        match result {
+            Err(WriteError::NotFound) => self.nodes.observe_absence(&key_of(pod)),
+            _ => self.nodes.refresh_pod(&key_of(pod)),
+        }
+    }
+
+    /// Remembers that the controller deleted a Pod, so that its deletion is not taken for that of another client.
+    fn record_deletion(&mut self, node: &str, uid: &str) {
+        let Some(node) = self.nodes.get_mut(node) else { return };
+        if let Some(engine) = node.engines.get_mut(uid) {
+            engine.is_deletion_sent = true;
+        }
+        if let Some(server) = node.servers.get_mut(uid) {
+            server.is_deletion_sent = true;
+        }
+    }
+
+    fn rejection(&self, node: &str, uid: &str, result: &Result<(), WriteError>, time: Time) -> Option<Rejection> {
+        let previous = self.nodes.get(node)?.servers.get(uid)?.rejection.as_ref();
+        let count = previous.map_or(0, |rejection| rejection.count).saturating_add(1);
+        let (problem, retry_at) = match result {
+            Err(WriteError::AlreadyExists) => (None, time.wall.checked_add(EXISTING_DELAY).unwrap_or(time.wall)),
+            Err(WriteError::Rejected(message)) => {
+                let problem = Problem::Rejected(message.clone());
+                (Some(problem), retry_at(count.saturating_add(REJECTED_FAILURES), time.wall))
+            }
+            _ => return None,
+        };
+        Some(Rejection { problem, retry_at, count })
+    }
+
+    fn server_mut(&mut self, node: &str, uid: &str) -> Option<&mut Server> {
+        self.nodes.get_mut(node)?.servers.get_mut(uid)
+    }
+
+    fn forget_memory(&mut self, node: &str) {
+        if let Some(node) = self.nodes.get_mut(node) {
+            node.forget_memory();
+        }
+    }
+}
+
+fn start_call(node: &mut NodeState, call: &Call, now: Timestamp) {
+    if call.request == Request::WakeUp {
+        node.forget_memory();
+    }
+    match &call.target {
+        Target::Requester(uid) => {
+            if let Some(server) = node.servers.get_mut(uid) {
+                start_requester_call(&mut server.facts, &call.request);
+            }
+        }
+        Target::Engine(uid) => {
+            if let Some(engine) = node.engines.get_mut(uid) {
+                start_engine_call(&mut engine.facts, &call.request, now);
+            }
+        }
+    }
+}
+
+fn due(at: Timestamp, time: Time) -> Instant {
+    let delay = apimachinery::time::duration_until(at, time.wall);
+    time.monotonic.checked_add(delay).unwrap_or(time.monotonic)
+}
+
+fn key_of(pod: &PodRef) -> NamespacedName {
+    NamespacedName::new(&pod.namespace, &pod.name)
+}

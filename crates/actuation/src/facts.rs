@@ -1,0 +1,109 @@
+//! What the controller observed over HTTP in the current term: it is lost when the controller restarts or another one leads, and
+//! then asked again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use crate::call::Request;
+use crate::problem::Problem;
+
+/// Observations of one engine. They concern one run of its container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EngineFacts {
+    /// Whether the engine is awake; `None` if it was not observed, or may have changed since.
+    pub activity: Option<Activity>,
+    /// Result of the check after it woke up; `None` if it was not checked since.
+    pub verification: Option<Verification>,
+    /// Progress of putting it to sleep.
+    pub drain: Option<Drain>,
+    /// When the first of the wake requests was sent that have not succeeded.
+    pub waking_since: Option<Timestamp>,
+    /// Failed attempts to put it to sleep since it was last asleep.
+    pub sleep_failures: u32,
+    /// Failed attempts to wake or verify it since it was last awake and verified.
+    pub wake_failures: u32,
+    /// Failed attempts to observe whether it is awake since the last success.
+    pub query_failures: u32,
+    /// The last call that failed, until a call succeeds.
+    pub last_failure: Option<CallFailure>,
+    /// The call that has not ended.
+    pub outstanding: Option<Request>,
+    /// Time before which no call is started after a failure.
+    pub retry_at: Option<Timestamp>,
+}
+
+/// Whether an engine is awake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// It serves requests and uses the memory of its accelerators.
+    Awake,
+    /// It is in sleep mode.
+    Asleep,
+    /// It has no routes of sleep mode, so that it is awake.
+    SleepUnsupported,
+}
+
+/// Result of the check of an engine that woke up or was first ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verification {
+    /// Completion of the engine, if the controller requests one.
+    pub completion: Option<String>,
+}
+
+/// Progress of putting an engine to sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drain {
+    /// When draining began, after the pool labels were removed.
+    pub since: Timestamp,
+    /// Whether no request runs or waits.
+    pub is_idle: bool,
+    /// Whether a sleep request was answered and is not confirmed yet.
+    pub is_sleep_sent: bool,
+    /// Whether the engine did not finish its requests in time, so that they are aborted.
+    pub is_overdue: bool,
+}
+
+/// A failed call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallFailure {
+    /// What was attempted, such as `wake`.
+    pub action: &'static str,
+    /// Cause.
+    pub message: String,
+}
+
+/// Observations of one requester. They concern one run of its container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequesterFacts {
+    /// Accelerators that it reported.
+    pub accelerators: Option<BTreeSet<String>>,
+    /// Memory usage in MiB of its accelerators, measured while no engine on them was awake; removed when an engine changes.
+    pub memory: Option<MemoryUsage>,
+    /// Readiness that was last sent to it and answered; `None` if none was, or the answer was lost.
+    pub relayed: Option<bool>,
+    /// Whether it need not hold its accelerators any longer.
+    pub is_released: bool,
+    /// Problem of the last call that failed, until that call succeeds.
+    pub problem: Option<Problem>,
+    /// Consecutive failed calls.
+    pub failures: u32,
+    /// The call that has not ended.
+    pub outstanding: Option<Request>,
+    /// Time before which no call is started after a failure.
+    pub retry_at: Option<Timestamp>,
+}
+
+/// Memory usage of accelerators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemoryUsage {
+    /// It was measured.
+    Known {
+        /// Used MiB by UUID.
+        used_mib: BTreeMap<String, u64>,
+        /// When.
+        at: Timestamp,
+    },
+    /// The requester cannot read it, for example without `nvidia-smi`.
+    Unavailable,
+}

@@ -1,0 +1,65 @@
+//! Dual pods (seed 004): puts idle engines to sleep, and wakes them for the next Pod that needs the same engine on the same
+//! accelerators.
+//!
+//! A *requester* is the Pod that users create: the scheduler and the kubelet assign accelerators to it. A *provider* is the Pod
+//! that runs its engine on these accelerators. A *sleeper* is a provider that is not bound to a requester; its engine is asleep.
+//!
+//! Input of [`Coordinator`]: changes of Pods, Nodes and `gpu-map`, results of writes, and answers to HTTP calls. Output: at most
+//! one [`Action`] per node at a time. [`step`] contains the rules, [`nominal_provider`] derives a provider from its requester.
+//! None of this performs I/O or reads a clock, so that the same input gives the same actions; whoever owns a `Coordinator` carries
+//! them out. Nothing that matters exists only in memory: the accelerators are recorded on the requester; binding, identity and the
+//! time at which the engine was last awake on the provider.
+//!
+//! Layers, from low to high:
+//! - `code`, `call` (HTTP requests and answers), `container`, `pod_ref`, `names`, `settings`;
+//! - `nominal` with `identity`, `gpu_map` and `problem` (why a requester is not served);
+//! - `requester` and `provider` (parsed Pods), `facts` (observed over HTTP), `node` (all of these of one node);
+//! - `action` and `write` (the bodies of writes), `step` (the rules);
+//! - `answer` (effects of answers on facts), `coordinator` (all nodes).
+//!
+//! Beside them, with I/O: `http` performs the calls, `controller` runs a coordinator; `requester_daemon` is the program in the
+//! requester.
+
+#![warn(missing_docs)]
+
+mod action;
+mod answer;
+mod call;
+pub mod code;
+mod container;
+mod controller;
+mod coordinator;
+mod facts;
+mod gpu_map;
+mod http;
+mod identity;
+mod names;
+mod node;
+mod nominal;
+mod pod_ref;
+mod problem;
+mod provider;
+mod requester;
+mod requester_daemon;
+mod settings;
+mod step;
+mod write;
+
+pub use action::{Action, DeletePurpose, Next, PatchPurpose, StatusUpdate, Write};
+pub use call::{Answer, Call, CallError, CallErrorKind, Request, SleepMode, Target};
+pub use container::{Container, ContainerPhase};
+pub use controller::{ControllerOptions, run_controller};
+pub use coordinator::{Coordinator, Decision, Time, WriteError, cache_policy, watched_kinds};
+pub use facts::{Activity, CallFailure, Drain, EngineFacts, MemoryUsage, RequesterFacts, Verification};
+pub use gpu_map::GpuMap;
+pub use http::perform;
+pub use node::{Availability, Demand, Engine, EngineState, NodeState, Rejection, Server};
+pub use nominal::{Derivation, NominalProvider, Owner, PatchError, nominal_provider};
+pub use pod_ref::PodRef;
+pub use problem::Problem;
+pub use provider::{Binding, PoolLabels, Provider};
+pub use requester::Requester;
+pub use requester_daemon::{Accelerator, RequesterDaemon, RequesterOptions, find_accelerators, list_accelerators};
+pub use settings::Settings;
+pub use step::step;
+pub use write::provider_pod;

@@ -1,0 +1,72 @@
+//! Rules 5 to 9: what has to be known and recorded before an engine is created, bound or woken.
+
+use std::collections::BTreeSet;
+
+use super::context::Context;
+use super::ruling::Ruling;
+use super::{binding, waking};
+use crate::call::Request;
+use crate::container::ContainerPhase;
+use crate::node::{Availability, Demand, Engine, Server};
+use crate::problem::Problem;
+use crate::requester::Requester;
+use crate::write;
+
+/// How long after its creation a requester may have no IP address before that is reported.
+const ADDRESS_DELAY_SECONDS: i64 = 30;
+
+/// Returns the ruling for a server whose requester runs and whose engine, if it has one, is not being deleted.
+pub(super) fn rule(context: &Context, server: &Server, requester: &Requester, bound: Option<&Engine>) -> Ruling {
+    if context.node.availability == Availability::Gone {
+        return Ruling::wait();
+    }
+    let rejection = server.rejection.as_ref();
+    if let Some(rejection) = rejection.filter(|rejection| rejection.retry_at > context.now) {
+        return Ruling::wait_until(rejection.retry_at).with_problem(rejection.problem.clone());
+    }
+    if let (Demand::Invalid(problem), None) = (&server.demand, bound) {
+        return Ruling::blocked(problem.clone());
+    }
+    if let Err(problem) = &requester.admin_port {
+        return Ruling::blocked(problem.clone());
+    }
+    if requester.ip.is_none() {
+        return wait_for_address(context, requester);
+    }
+    let Some(accelerators) = known_accelerators(server, requester) else {
+        return ask_accelerators(context, server, requester);
+    };
+    if accelerators.is_empty() {
+        return context
+            .call_requester(server, requester, Request::Accelerators)
+            .with_problem(server.facts.problem.clone());
+    }
+    match (&server.demand, bound) {
+        _ if !is_claimed(requester, accelerators) => Ruling::write(write::claim(requester, accelerators)),
+        (_, Some(engine)) => waking::rule(context, server, requester, engine),
+        (Demand::Nominal(nominal), None) => binding::rule(context, server, requester, nominal),
+        (Demand::Unknown | Demand::Invalid(_), None) => Ruling::wait(),
+    }
+}
+
+/// Returns the accelerators that the requester reported, or that are recorded for its container.
+fn known_accelerators<'a>(server: &'a Server, requester: &'a Requester) -> Option<&'a BTreeSet<String>> {
+    server.facts.accelerators.as_ref().or(requester.accelerators.as_ref())
+}
+
+fn is_claimed(requester: &Requester, accelerators: &BTreeSet<String>) -> bool {
+    requester.has_finalizer() && requester.accelerators.as_ref() == Some(accelerators)
+}
+
+fn wait_for_address(context: &Context, requester: &Requester) -> Ruling {
+    let report_at = apimachinery::time::add_seconds(requester.created, ADDRESS_DELAY_SECONDS);
+    if report_at > context.now { Ruling::wait_until(report_at) } else { Ruling::blocked(Problem::AddressMissing) }
+}
+
+fn ask_accelerators(context: &Context, server: &Server, requester: &Requester) -> Ruling {
+    let ruling = match requester.container.phase {
+        ContainerPhase::Running => context.call_requester(server, requester, Request::Accelerators),
+        _ => Ruling::wait(),
+    };
+    ruling.with_problem(server.facts.problem.clone())
+}

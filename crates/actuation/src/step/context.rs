@@ -1,0 +1,157 @@
+//! The node that is decided about, and what rules ask about it.
+
+use std::cell::OnceCell;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::ruling::Ruling;
+use crate::action::{DeletePurpose, Write};
+use crate::call::{Call, Request, Target};
+use crate::node::{Engine, EngineState, NodeState, Server};
+use crate::problem::Problem;
+use crate::requester::Requester;
+use crate::settings::Settings;
+
+/// Timeout of a call: shorter than the duration of the Lease, so that no call of a former leader arrives later than a second after
+/// the next one leads.
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Attempts after which a failing engine is deleted.
+pub(super) const MAX_FAILURES: u32 = 3;
+/// Grace period of deleted engines that serve no requests. With 0, the object would be removed before the process ends.
+const SHORT_GRACE_SECONDS: u32 = 1;
+
+/// The input of a step.
+#[derive(Clone, Debug)]
+pub(super) struct Context<'a> {
+    pub(super) node: &'a NodeState,
+    pub(super) settings: &'a Settings,
+    pub(super) now: Timestamp,
+    sleepers: OnceCell<Vec<&'a Engine>>,
+    /// Largest known residue of a sleeping engine in MiB; see `budget`.
+    pub(super) residue_mib: OnceCell<Option<u64>>,
+}
+
+/// The engines that are bound to one server.
+#[derive(Clone, Debug, Default)]
+pub(super) struct BoundEngines<'a> {
+    /// The one that serves it.
+    pub(super) retained: Option<&'a Engine>,
+    /// Others, which are unbound.
+    pub(super) surplus: Vec<&'a Engine>,
+}
+
+// === impl Context ===
+
+impl<'a> Context<'a> {
+    pub(super) fn new(node: &'a NodeState, settings: &'a Settings, now: Timestamp) -> Context<'a> {
+        Context { node, settings, now, sleepers: OnceCell::new(), residue_mib: OnceCell::new() }
+    }
+
+    /// Returns the servers with their UIDs: those whose requester ends first, since they free accelerators, then the oldest.
+    pub(super) fn servers(&self) -> Vec<(&'a str, &'a Server)> {
+        let mut servers: Vec<_> = self.node.servers.iter().map(|(uid, server)| (uid.as_str(), server)).collect();
+        servers.sort_by_key(|(_, server)| {
+            server.requester.as_ref().map(|requester| (!requester.has_ended(), requester.created))
+        });
+        servers
+    }
+
+    /// Returns the engines that are bound to a server. Of several, the ready one is retained, else the oldest.
+    pub(super) fn bound(&self, uid: &'a str) -> BoundEngines<'a> {
+        let mut engines: Vec<&Engine> = self.node.bound_engines(uid).collect();
+        engines.sort_by_key(|engine| {
+            let provider = &engine.provider;
+            (provider.is_terminating, Reverse(provider.is_ready), provider.created, provider.pod.name.as_str())
+        });
+        let mut engines = engines.into_iter();
+        BoundEngines { retained: engines.next(), surplus: engines.collect() }
+    }
+
+    /// Returns the problem that another engine on one of the accelerators may use their memory.
+    pub(super) fn busy_accelerator(&self, accelerators: &BTreeSet<String>, except: Option<&Engine>) -> Option<Problem> {
+        let is_other =
+            |engine: &&Engine| except.is_none_or(|except| except.provider.pod.uid != engine.provider.pod.uid);
+        let busy = self.node.engines.values().filter(is_other).filter(|engine| engine.state().is_busy());
+        busy.filter_map(|engine| Some((engine, engine.provider.accelerators.intersection(accelerators).next()?)))
+            .map(|(engine, accelerator)| Problem::AcceleratorBusy {
+                pod: engine.provider.pod.name.clone(),
+                accelerator: accelerator.clone(),
+                state: engine.state().as_str(),
+            })
+            .next()
+    }
+
+    /// Returns unbound engines that are known to sleep and are not being deleted, least recently used first.
+    pub(super) fn sleepers(&self) -> &[&'a Engine] {
+        self.sleepers.get_or_init(|| self.find_sleepers())
+    }
+
+    fn find_sleepers(&self) -> Vec<&'a Engine> {
+        let is_sleeper = |engine: &&Engine| {
+            let provider = &engine.provider;
+            provider.binding.is_none()
+                && !provider.is_terminating
+                && !engine.is_deletion_sent
+                && engine.facts.outstanding.is_none()
+                && engine.state() == EngineState::Asleep
+        };
+        let mut sleepers: Vec<&Engine> = self.node.engines.values().filter(is_sleeper).collect();
+        sleepers.sort_by_key(|engine| (engine.provider.last_used(), engine.provider.pod.name.as_str()));
+        sleepers
+    }
+
+    /// Starts a call to an engine, unless one is outstanding or a failure was recent.
+    pub(super) fn call_engine(&self, engine: &Engine, request: Request, timeout: Duration) -> Ruling {
+        let (Some(ip), None) = (&engine.provider.ip, &engine.facts.outstanding) else { return Ruling::wait() };
+        match engine.facts.retry_at {
+            Some(retry_at) if retry_at > self.now => Ruling::wait_until(retry_at),
+            _ => Ruling::call(Call {
+                node: self.node.name.clone(),
+                target: Target::Engine(engine.provider.pod.uid.clone()),
+                ip: ip.clone(),
+                port: engine.provider.port,
+                request,
+                timeout,
+            }),
+        }
+    }
+
+    /// Starts a call to a requester, unless one is outstanding or a failure was recent.
+    pub(super) fn call_requester(&self, server: &Server, requester: &Requester, request: Request) -> Ruling {
+        let (Some(ip), Ok(port)) = (&requester.ip, &requester.admin_port) else { return Ruling::wait() };
+        match server.facts.retry_at {
+            _ if server.facts.outstanding.is_some() => Ruling::wait(),
+            Some(retry_at) if retry_at > self.now => Ruling::wait_until(retry_at),
+            _ => Ruling::call(Call {
+                node: self.node.name.clone(),
+                target: Target::Requester(requester.pod.uid.clone()),
+                ip: ip.clone(),
+                port: *port,
+                request,
+                timeout: CALL_TIMEOUT,
+            }),
+        }
+    }
+
+    /// Deletes the provider of an engine, once.
+    pub(super) fn delete_engine(&self, engine: &Engine, purpose: DeletePurpose) -> Ruling {
+        if engine.is_deletion_sent || engine.provider.is_terminating {
+            return Ruling::wait();
+        }
+        let grace_seconds = Some(SHORT_GRACE_SECONDS);
+        Ruling::write(Write::Delete { pod: engine.provider.pod.clone(), purpose, grace_seconds })
+    }
+
+    /// Deletes a requester, once.
+    pub(super) fn delete_requester(&self, server: &Server, purpose: DeletePurpose) -> Ruling {
+        match &server.requester {
+            Some(requester) if !server.is_deletion_sent && requester.deletion_deadline.is_none() => {
+                Ruling::write(Write::Delete { pod: requester.pod.clone(), purpose, grace_seconds: None })
+            }
+            _ => Ruling::wait(),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The bodies of writes: created Pods and merge patches.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::dual_pods as names;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::action::{PatchPurpose, Write, status_annotation};
+use crate::names::{label_value, provider_name};
+use crate::nominal::NominalProvider;
+use crate::pod_ref::PodRef;
+use crate::provider::{Binding, Provider};
+use crate::requester::Requester;
+
+/// Returns the Pod that is created for a requester, already bound to it. It has no pool labels before its engine is awake.
+#[must_use]
+pub fn provider_pod(requester: &PodRef, nominal: &NominalProvider) -> Value {
+    let mut labels = nominal.labels.clone();
+    labels.insert(names::DUAL.to_owned(), label_value(&requester.name));
+    labels.insert(names::SLEEPING.to_owned(), "false".to_owned());
+    let mut annotations = nominal.annotations.clone();
+    annotations.extend([
+        (names::REQUESTER.to_owned(), binding(requester).to_string()),
+        (names::NOMINAL.to_owned(), nominal.identity.clone()),
+        (names::NODE_NAME.to_owned(), nominal.node.clone()),
+        (names::ACCELERATORS.to_owned(), list(&nominal.accelerators)),
+        (names::SERVER_PORT.to_owned(), nominal.port.to_string()),
+        (names::POOL_LABELS.to_owned(), json!(nominal.pool_labels).to_string()),
+    ]);
+    let metadata = json!({
+        "name": provider_name(&requester.name, &requester.uid),
+        "namespace": nominal.namespace,
+        "labels": labels,
+        "annotations": annotations,
+        "finalizers": [names::PROVIDER_FINALIZER],
+    });
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": nominal.spec})
+}
+
+/// Returns the patch that records the accelerators of a requester and adds its finalizer.
+pub(crate) fn claim(requester: &Requester, accelerators: &BTreeSet<String>) -> Write {
+    let annotations = json!({
+        names::ACCELERATORS: list(accelerators),
+        names::ACCELERATORS_CONTAINER: requester.container.id,
+        names::STATUS: status_annotation(&[]),
+    });
+    let finalizers = requester.pod.with_finalizer(names::REQUESTER_FINALIZER);
+    let fields = json!({"annotations": annotations, "finalizers": finalizers});
+    patch(&requester.pod, PatchPurpose::Claim, fields)
+}
+
+/// Returns the patch that names the bound provider in label `dual` of a requester.
+pub(crate) fn link(requester: &Requester, provider: &Provider) -> Write {
+    let labels = json!({names::DUAL: label_value(&provider.pod.name)});
+    patch(&requester.pod, PatchPurpose::Link, json!({"labels": labels}))
+}
+
+/// Returns the patch that removes the finalizer of a requester.
+pub(crate) fn finish(requester: &Requester) -> Write {
+    let finalizers = requester.pod.without_finalizer(names::REQUESTER_FINALIZER);
+    let fields = json!({"finalizers": finalizers, "labels": {names::DUAL: null}});
+    patch(&requester.pod, PatchPurpose::Finish, fields)
+}
+
+/// Returns the patch that binds a sleeper: annotation and finalizer in one write. The labels of the nominal provider, which
+/// identities do not cover, are those of the new requester.
+pub(crate) fn bind(requester: &Requester, nominal: &NominalProvider, provider: &Provider) -> Write {
+    let mut labels: Map<String, Value> =
+        nominal.labels.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+    let obsolete = provider.pool_labels.keys().filter(|key| !nominal.labels.contains_key(*key));
+    labels.extend(obsolete.map(|key| (key.clone(), Value::Null)));
+    labels.insert(names::DUAL.to_owned(), json!(label_value(&requester.pod.name)));
+    let annotations = json!({
+        names::REQUESTER: binding(&requester.pod).to_string(),
+        names::POOL_LABELS: json!(nominal.pool_labels).to_string(),
+    });
+    let finalizers = provider.pod.with_finalizer(names::PROVIDER_FINALIZER);
+    let fields = json!({"annotations": annotations, "labels": labels, "finalizers": finalizers});
+    patch(&provider.pod, PatchPurpose::Bind, fields)
+}
+
+/// Returns the patch that restores the finalizer of a bound provider.
+pub(crate) fn restore(provider: &Provider) -> Write {
+    let finalizers = provider.pod.with_finalizer(names::PROVIDER_FINALIZER);
+    patch(&provider.pod, PatchPurpose::Restore, json!({"finalizers": finalizers}))
+}
+
+/// What is recorded when an engine is awake and verified.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Publication {
+    /// Completion to record, if none is.
+    pub(crate) fingerprint: Option<String>,
+    /// Residue of a sleeping engine in MiB, if it is known.
+    pub(crate) residue_mib: Option<u64>,
+}
+
+/// Returns the patch that sets the pool labels of a provider.
+pub(crate) fn publish(provider: &Provider, publication: &Publication, now: Timestamp) -> Write {
+    let mut labels: BTreeMap<&str, &str> =
+        provider.pool_labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    labels.insert(names::SLEEPING, "false");
+    let mut annotations = json!({names::LAST_AWAKE: now.to_string()});
+    if let (None, Some(fingerprint)) = (&provider.fingerprint, &publication.fingerprint) {
+        annotations[names::FINGERPRINT] = json!(fingerprint);
+    }
+    if let Some(residue) = publication.residue_mib {
+        annotations[names::RESIDUE] = json!(residue.to_string());
+    }
+    let fields = json!({"labels": labels, "annotations": annotations});
+    patch(&provider.pod, PatchPurpose::Publish, fields)
+}
+
+/// Returns the patch that removes the pool labels of a provider.
+pub(crate) fn withdraw(provider: &Provider) -> Write {
+    patch(&provider.pod, PatchPurpose::Withdraw, json!({"labels": without_pool_labels(provider)}))
+}
+
+fn without_pool_labels(provider: &Provider) -> Value {
+    provider.pool_labels.keys().map(|key| (key.clone(), Value::Null)).collect()
+}
+
+/// Returns the patch that unbinds a provider: annotation and finalizer in one write.
+pub(crate) fn unbind(provider: &Provider, is_asleep: bool, now: Timestamp) -> Write {
+    let mut annotations = json!({names::REQUESTER: null});
+    let mut labels = without_pool_labels(provider);
+    labels[names::DUAL] = Value::Null;
+    if is_asleep {
+        labels[names::SLEEPING] = json!("true");
+        annotations[names::LAST_AWAKE] = json!(now.to_string());
+    }
+    let finalizers = provider.pod.without_finalizer(names::PROVIDER_FINALIZER);
+    let fields = json!({"annotations": annotations, "labels": labels, "finalizers": finalizers});
+    patch(&provider.pod, PatchPurpose::Unbind, fields)
+}
+
+/// Returns a patch of metadata.
+fn patch(pod: &PodRef, purpose: PatchPurpose, fields: Value) -> Write {
+    Write::Patch { pod: pod.clone(), purpose, patch: json!({"metadata": fields}) }
+}
+
+fn binding(requester: &PodRef) -> Binding {
+    Binding { uid: requester.uid.clone(), name: requester.name.clone() }
+}
+
+fn list(accelerators: &BTreeSet<String>) -> String {
+    accelerators.iter().map(String::as_str).collect::<Vec<_>>().join(",")
+}

@@ -1,0 +1,176 @@
+//! The controller against the API server of `embedded`, a requester and a simulated engine over sockets. The tests report the
+//! status of Pods, as a kubelet does.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actuation::{ControllerOptions, RequesterDaemon, RequesterOptions, Settings, run_controller};
+use api::dual_pods;
+use apimachinery::object;
+use embedded::Server;
+use embedded::ports::ServerPorts;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+const TIMEOUT: Duration = Duration::from_secs(600);
+const NODE: &str = "node-1";
+
+/// Waits until `observe` returns a value.
+async fn wait_for<T>(what: &str, observe: impl AsyncFn() -> Option<T>) -> T {
+    let poll = async {
+        loop {
+            match observe().await {
+                Some(value) => return value,
+                None => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    };
+    tokio::time::timeout(TIMEOUT, poll).await.unwrap_or_else(|_| panic!("timed out waiting for {what}"))
+}
+
+fn start_server() -> Server {
+    let server = Server::new(&ServerPorts::default());
+    server.create("nodes", json!({"metadata": {"name": NODE, "labels": {"kubernetes.io/hostname": NODE}}})).unwrap();
+    let map = json!({"metadata": {"name": "gpu-map", "namespace": "default"}, "data": {NODE: r#"{"GPU-a":0}"#}});
+    server.create("configmaps", map).unwrap();
+    server
+}
+
+/// Starts the controller.
+fn start_controller(server: &Server) -> CancellationToken {
+    let options = ControllerOptions {
+        client: kube::Client::new(embedded::router(server), "default"),
+        namespaces: vec!["default".to_owned()],
+        namespace: "default".to_owned(),
+        settings: Settings { settle: Duration::ZERO, verify_completion: true, ..Settings::default() },
+    };
+    let stop = CancellationToken::new();
+    tokio::spawn(run_controller(options, stop.clone()));
+    stop
+}
+
+/// Starts a requester and returns the addresses of its probe and its SPI.
+async fn start_requester() -> (SocketAddr, SocketAddr) {
+    let options = RequesterOptions {
+        address: [127, 0, 0, 1].into(),
+        probes_port: 0,
+        spi_port: 0,
+        metrics_port: None,
+        debug_port: None,
+        mock_accelerators: Some(vec!["GPU-a".to_owned()]),
+        hold: true,
+        grace_period: TIMEOUT,
+    };
+    let daemon = RequesterDaemon::bind(options).await.unwrap();
+    let addresses = daemon.addresses().unwrap();
+    tokio::spawn(daemon.run(CancellationToken::new()));
+    (addresses[0], addresses[1])
+}
+
+async fn start_engine() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let config = engine::Config { dev_mode: true, enable_sleep_mode: true, ..engine::Config::new("m") };
+    tokio::spawn(engine::serve(listener, config, engine::RequestMemory::default(), CancellationToken::new()));
+    address
+}
+
+/// Returns the patch for an engine that listens on this port.
+fn patch(engine_port: u16) -> String {
+    let patch = json!({
+        "metadata": {"labels": {"model": "m"}},
+        "spec": {"containers": [{
+            "name": "inference-server", "image": "vllm:1", "command": ["vllm", "serve", "m"],
+            "readinessProbe": {"httpGet": {"path": "/health", "port": engine_port}},
+        }]},
+    });
+    patch.to_string()
+}
+
+fn create_requester(server: &Server, name: &str, spi: SocketAddr, patch: &str) {
+    let annotations =
+        json!({"dual-pod.llm-d.ai/server-patch": patch, "dual-pod.llm-d.ai/admin-port": spi.port().to_string()});
+    let container =
+        json!({"name": "inference-server", "image": "requester:1", "resources": {"limits": {"nvidia.com/gpu": "1"}}});
+    let pod = json!({"metadata": {"name": name, "namespace": "default", "annotations": annotations},
+        "spec": {"nodeName": NODE, "containers": [container]}});
+    server.create("pods", pod).unwrap();
+    report_running(server, name, false);
+}
+
+/// Reports that the container of a Pod runs.
+fn report_running(server: &Server, name: &str, is_ready: bool) {
+    let mut pod = server.get("pods", "default", name).unwrap().as_ref().clone();
+    let ready = if is_ready { "True" } else { "False" };
+    let container = json!({"name": "inference-server", "containerID": format!("c://{name}"), "image": "x", "imageID": "x",
+        "state": {"running": {}}, "ready": is_ready, "restartCount": 0});
+    pod["status"] = json!({"phase": "Running", "podIP": "127.0.0.1", "containerStatuses": [container],
+        "conditions": [{"type": "Ready", "status": ready}]});
+    server.update_status("pods", pod).unwrap();
+}
+
+fn providers(server: &Server) -> Vec<Arc<Value>> {
+    server.list("pods").into_iter().filter(|pod| dual_pods::is_provider(pod)).collect()
+}
+
+async fn is_ready(probes: SocketAddr) -> bool {
+    let url = format!("http://{probes}/ready");
+    let request = http::Request::get(url).body(String::new()).unwrap();
+    let client = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new()).build_http();
+    client.request(request).await.unwrap().status().is_success()
+}
+
+// spec: DP-62
+#[tokio::test]
+async fn engine_starts_sleeps_and_serves_the_next_requester() {
+    let server = start_server();
+    let (engine, (probes, spi)) = (start_engine().await, start_requester().await);
+    let stop = start_controller(&server);
+    create_requester(&server, "first", spi, &patch(engine.port()));
+    let provider = wait_for("the provider", async || providers(&server).first().cloned()).await;
+    let name = object::name(&provider).to_owned();
+    server.bind("default", &name, NODE).unwrap();
+    report_running(&server, &name, true);
+    wait_for("readiness", async || is_ready(probes).await.then_some(())).await;
+
+    // The controller is replaced while nothing happens.
+    stop.cancel();
+    start_controller(&server);
+    server.delete("pods", "default", "first", None).unwrap();
+    wait_for("the end of the requester", async || {
+        let pod = server.get("pods", "default", "first").unwrap();
+        object::finalizers(&pod).is_empty().then_some(())
+    })
+    .await;
+    server.force_delete("pods", "default", "first", None).unwrap();
+    let sleeper = server.get("pods", "default", &name).unwrap();
+    assert_eq!(object::label(&sleeper, dual_pods::SLEEPING), Some("true"));
+    assert!(object::finalizers(&sleeper).is_empty() && object::label(&sleeper, "model").is_none());
+
+    let (probes, spi) = start_requester().await;
+    create_requester(&server, "second", spi, &patch(engine.port()));
+    wait_for("readiness", async || is_ready(probes).await.then_some(())).await;
+    let awake = server.get("pods", "default", &name).unwrap();
+    assert_eq!(object::label(&awake, "model"), Some("m"));
+    assert_eq!(providers(&server).len(), 1, "the sleeping engine was woken");
+}
+
+/// The API server validates the provider strictly: a misspelled field is an error with its path, and nothing is created.
+// spec: DP-35
+#[tokio::test]
+async fn unknown_field_of_the_patch_is_reported() {
+    let server = start_server();
+    let (_, spi) = start_requester().await;
+    start_controller(&server);
+    create_requester(&server, "r", spi, &patch(8000).replace("\"command\"", "\"comand\""));
+    let status = wait_for("a status", async || {
+        let pod = server.get("pods", "default", "r").unwrap();
+        let status = pod["metadata"]["annotations"].get(dual_pods::STATUS)?.as_str()?.to_owned();
+        (status != r#"{"Errors":null}"#).then_some(status)
+    })
+    .await;
+    assert!(status.contains(r#"unknown field \"spec.containers[0].comand\""#), "{status}");
+    assert!(providers(&server).is_empty());
+}

@@ -1,0 +1,128 @@
+//! The controller stops after any action of a trace; the next one reaches the same end from what the API server stores.
+
+use actuation::Settings;
+use rstest::rstest;
+
+use crate::models::EngineActivity;
+use crate::world::World;
+
+type Event = fn(&mut World);
+
+/// Prepares a world and returns the event whose trace is interrupted.
+fn cold(_: &mut World) -> Event {
+    |world| world.create("r", "a", "m")
+}
+
+fn hot(world: &mut World) -> Event {
+    world.create("first", "a", "m");
+    world.run();
+    world.delete("first");
+    world.run();
+    |world| world.create("r", "a", "m")
+}
+
+fn victim(world: &mut World) -> Event {
+    for name in ["x", "y"] {
+        world.create(name, "a", name);
+        world.run();
+        world.delete(name);
+        world.run();
+    }
+    |world| world.create("r", "a", "m")
+}
+
+fn unbind(world: &mut World) -> Event {
+    world.create("r", "a", "m");
+    world.run();
+    |world| {
+        let provider = world.provider_of("r").unwrap();
+        world.engine(&provider).running_requests = 3;
+        world.delete("r");
+    }
+}
+
+fn swap(world: &mut World) -> Event {
+    world.create("old", "a", "old");
+    world.run();
+    |world| {
+        world.delete("old");
+        world.create("r", "a", "m");
+    }
+}
+
+fn provider_lost(world: &mut World) -> Event {
+    world.create("r", "a", "m");
+    world.run();
+    |world| {
+        let provider = world.provider_of("r").unwrap();
+        world.delete(&provider);
+    }
+}
+
+fn engine_died(world: &mut World) -> Event {
+    world.create("r", "a", "m");
+    world.run();
+    |world| {
+        let provider = world.provider_of("r").unwrap();
+        world.engine(&provider).activity = EngineActivity::Dead;
+    }
+}
+
+fn both_deleted(world: &mut World) -> Event {
+    world.create("r", "a", "m");
+    world.run();
+    |world| {
+        let provider = world.provider_of("r").unwrap();
+        world.delete("r");
+        world.delete(&provider);
+    }
+}
+
+/// What remains at the end: the Pods without the hashes of their names, and what the requesters and engines do.
+fn summary(world: &World) -> Vec<String> {
+    let mut pods: Vec<String> = world
+        .pods()
+        .iter()
+        .map(|pod| {
+            let name = pod["metadata"]["name"].as_str().unwrap().split("-dual-").next().unwrap();
+            let engine = world.engine_of(pod).map(|engine| engine.activity);
+            let finalizers = &pod["metadata"]["finalizers"];
+            format!("{name} {engine:?} {finalizers} {}", pod["metadata"]["labels"])
+        })
+        .map(|line| line.split("-dual-").next().unwrap().to_owned())
+        .collect();
+    pods.sort();
+    pods.extend(world.requesters.iter().map(|(name, model)| format!("{name} ready={}", model.is_ready)));
+    pods
+}
+
+// spec: DP-47, DP-48, DP-50, DP-57, DP-59, DP-74, DP-75, DP-76, DP-77, DP-78
+#[rstest]
+#[case::cold(cold)]
+#[case::hot(hot)]
+#[case::victim(victim)]
+#[case::unbind(unbind)]
+#[case::swap(swap)]
+#[case::provider_lost(provider_lost)]
+#[case::engine_died(engine_died)]
+#[case::both_deleted(both_deleted)]
+fn every_crash_converges(#[case] prepare: fn(&mut World) -> Event) {
+    let mut world = World::new(Settings::default());
+    let event = prepare(&mut world);
+    world.take_journal();
+    event(&mut world);
+    world.run();
+    let actions = world.take_journal().len();
+    let expected = summary(&world);
+    assert!(actions > 2, "the trace has {actions} actions");
+    for actions_left in 0..actions {
+        let mut world = World::new(Settings::default());
+        let event = prepare(&mut world);
+        event(&mut world);
+        world.actions_left = actions_left;
+        world.run();
+        world.restart();
+        world.run();
+        assert_eq!(summary(&world), expected, "crash after {actions_left} of {actions} actions");
+    }
+}

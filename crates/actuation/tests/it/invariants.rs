@@ -1,0 +1,57 @@
+//! Invariants that hold after every action.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::dual_pods;
+use serde_json::Value;
+
+use crate::world::World;
+
+fn annotation<'a>(pod: &'a Value, key: &str) -> Option<&'a str> {
+    pod["metadata"]["annotations"].get(key)?.as_str()
+}
+
+/// Panics if an invariant does not hold.
+pub(crate) fn check(world: &World) {
+    let providers: Vec<_> = world.pods().into_iter().filter(|pod| dual_pods::is_provider(pod)).collect();
+    one_busy_engine_per_accelerator(world, &providers);
+    one_provider_per_requester(&providers);
+    for pod in &providers {
+        let is_bound = annotation(pod, dual_pods::REQUESTER).is_some();
+        let finalizers = apimachinery::object::finalizers(pod);
+        assert_eq!(finalizers.contains(&dual_pods::PROVIDER_FINALIZER), is_bound, "finalizer if and only if bound");
+        let labels: BTreeMap<String, String> =
+            serde_json::from_str(annotation(pod, dual_pods::POOL_LABELS).unwrap()).unwrap();
+        let has_label = labels.keys().any(|key| apimachinery::object::label(pod, key).is_some());
+        let engine = world.engine_of(pod);
+        let is_awake = engine.is_some_and(|engine| engine.is_busy());
+        if has_label {
+            assert!(is_bound, "pools select {}, which is not bound", pod["metadata"]["name"]);
+            assert!(is_awake || world.is_terminating(pod) || world.has_died(pod), "pools select an engine that sleeps");
+        }
+    }
+}
+
+/// At most one engine per accelerator is loading or awake.
+fn one_busy_engine_per_accelerator(world: &World, providers: &[std::sync::Arc<Value>]) {
+    let mut users: BTreeMap<String, &Value> = BTreeMap::new();
+    for pod in providers {
+        if !world.engine_of(pod).is_some_and(|engine| engine.is_busy()) {
+            continue;
+        }
+        for accelerator in annotation(pod, dual_pods::ACCELERATORS).unwrap().split(',') {
+            if let Some(other) = users.insert(accelerator.to_owned(), &pod["metadata"]["name"]) {
+                panic!("{other} and {} are both awake on {accelerator}", pod["metadata"]["name"]);
+            }
+        }
+    }
+}
+
+fn one_provider_per_requester(providers: &[std::sync::Arc<Value>]) {
+    let mut bound = BTreeSet::new();
+    for pod in providers {
+        let Some(binding) = annotation(pod, dual_pods::REQUESTER) else { continue };
+        let is_first = bound.insert(binding.split(' ').next().unwrap().to_owned());
+        assert!(is_first, "two providers are bound to {binding}");
+    }
+}

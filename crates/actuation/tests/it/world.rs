@@ -1,0 +1,470 @@
+//! A cluster of one node: the API server of `embedded`, a coordinator that is driven by function calls, and models of the kubelet,
+//! requesters and engines. Every external effect is recorded in a journal.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use actuation::{
+    Action, Call, Coordinator, Decision, PodRef, Settings, StatusUpdate, Target, Time, Write, WriteError, cache_policy,
+    provider_pod, watched_kinds,
+};
+use api::dual_pods;
+use apimachinery::{Status, apply_merge_patch, object};
+use cluster::Stores;
+use embedded::Server;
+use embedded::ports::ServerPorts;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::invariants;
+use crate::models::{EngineActivity, EngineModel, RequesterModel};
+
+pub(crate) const NODE: &str = "node-1";
+const NAMESPACE: &str = "default";
+/// Time that passes after each action.
+const STEP: Duration = Duration::from_millis(10);
+/// Retries after which a world counts as quiet.
+const MAX_WAITS: usize = 40;
+
+pub(crate) struct World {
+    pub(crate) server: Server,
+    pub(crate) coordinator: Coordinator,
+    pub(crate) settings: Settings,
+    pub(crate) journal: Vec<String>,
+    /// By name of the Pod.
+    pub(crate) requesters: BTreeMap<String, RequesterModel>,
+    /// By UID of the Pod.
+    pub(crate) engines: BTreeMap<String, EngineModel>,
+    /// Engine models of providers that are created, by name of the requester.
+    pub(crate) templates: BTreeMap<String, EngineModel>,
+    /// Whether engines become ready.
+    pub(crate) engines_start: bool,
+    /// Whether the controller runs.
+    pub(crate) is_running: bool,
+    /// The controller stops after this number of actions.
+    pub(crate) actions_left: usize,
+    checks_invariants: bool,
+    /// Resource versions of the objects that were delivered to the caches, by resource.
+    synced: BTreeMap<&'static str, Vec<String>>,
+    stores: Stores,
+    wall: Timestamp,
+    monotonic: Instant,
+}
+
+impl World {
+    /// A node with four accelerators, `a` to `d`.
+    pub(crate) fn new(settings: Settings) -> World {
+        /// A server whose start is not repeated by each world.
+        static EMPTY: LazyLock<Server> = LazyLock::new(|| Server::new(&ServerPorts::default()));
+        let server = EMPTY.fork(&ServerPorts::default());
+        let node = json!({"metadata": {"name": NODE, "labels": {"kubernetes.io/hostname": "host-1"}}});
+        server.create("nodes", node).unwrap();
+        let map = json!({"metadata": {"name": "gpu-map", "namespace": NAMESPACE}, "data": {NODE: r#"{"GPU-a":0,"GPU-b":1,"GPU-c":2,"GPU-d":3}"#}});
+        server.create("configmaps", map).unwrap();
+        let stores = Stores::with_cache_policy("test", cache_policy);
+        World {
+            coordinator: Coordinator::new(settings.clone(), stores.clone(), NAMESPACE.to_owned()),
+            server,
+            settings,
+            journal: Vec::new(),
+            requesters: BTreeMap::new(),
+            engines: BTreeMap::new(),
+            templates: BTreeMap::new(),
+            engines_start: true,
+            is_running: true,
+            actions_left: usize::MAX,
+            checks_invariants: true,
+            synced: BTreeMap::new(),
+            stores,
+            wall: Timestamp::now(),
+            monotonic: Instant::now(),
+        }
+    }
+
+    // Users.
+
+    /// Creates a requester on accelerators such as `a,b`, whose engine serves `model`.
+    pub(crate) fn create(&mut self, name: &str, accelerators: &str, model: &str) {
+        self.create_with(name, accelerators, model, |_| {});
+    }
+
+    pub(crate) fn create_with(&mut self, name: &str, accelerators: &str, model: &str, edit: impl Fn(&mut Value)) {
+        let patch = json!({
+            "metadata": {"labels": {"model": model}},
+            "spec": {"containers": [{
+                "name": "inference-server", "image": "vllm:1", "command": ["vllm", "serve", model],
+                "readinessProbe": {"httpGet": {"path": "/health", "port": 8000}},
+            }]},
+        });
+        let mut pod = json!({
+            "metadata": {"name": name, "namespace": NAMESPACE, "annotations": {"dual-pods.llm-d.ai/server-patch": patch.to_string()}},
+            "spec": {
+                "nodeName": NODE,
+                "containers": [{"name": "inference-server", "image": "requester:1", "resources": {"limits": {"nvidia.com/gpu": "1"}}}],
+            },
+        });
+        edit(&mut pod);
+        self.server.create("pods", pod).unwrap();
+        let accelerators: BTreeSet<String> = accelerators.split(',').map(|name| format!("GPU-{name}")).collect();
+        let memory = accelerators.iter().map(|accelerator| (accelerator.clone(), 1000)).collect();
+        let requester = RequesterModel { accelerators, memory: Some(memory), ..RequesterModel::default() };
+        self.requesters.insert(name.to_owned(), requester);
+    }
+
+    pub(crate) fn delete(&mut self, name: &str) {
+        self.server.delete("pods", NAMESPACE, name, None).unwrap();
+    }
+
+    /// Removes a Pod without waiting for its containers. Its finalizers are removed, too.
+    pub(crate) fn force_delete(&mut self, name: &str) {
+        self.edit(name, |pod| pod["metadata"]["finalizers"] = json!([]));
+        self.server.force_delete("pods", NAMESPACE, name, None).unwrap();
+    }
+
+    pub(crate) fn edit(&mut self, name: &str, edit: impl Fn(&mut Value)) {
+        let mut pod = self.pod(name).unwrap().as_ref().clone();
+        edit(&mut pod);
+        self.server.update("pods", pod).unwrap();
+    }
+
+    pub(crate) fn edit_node(&mut self, edit: impl Fn(&mut Value)) {
+        let mut node = self.server.get("nodes", "", NODE).unwrap().as_ref().clone();
+        edit(&mut node);
+        self.server.update("nodes", node).unwrap();
+    }
+
+    // Observations.
+
+    pub(crate) fn pod(&self, name: &str) -> Option<Arc<Value>> {
+        self.server.get("pods", NAMESPACE, name)
+    }
+
+    pub(crate) fn pods(&self) -> Vec<Arc<Value>> {
+        self.server.list("pods")
+    }
+
+    pub(crate) fn providers(&self) -> Vec<Arc<Value>> {
+        self.pods().into_iter().filter(|pod| dual_pods::is_provider(pod)).collect()
+    }
+
+    /// Returns the name of the provider that is bound to a requester.
+    pub(crate) fn provider_of(&self, requester: &str) -> Option<String> {
+        let bound = self.providers().into_iter().find(|pod| {
+            let binding = pod["metadata"]["annotations"].get(dual_pods::REQUESTER).and_then(Value::as_str);
+            binding.is_some_and(|binding| binding.ends_with(&format!(" {requester}")))
+        })?;
+        Some(object::name(&bound).to_owned())
+    }
+
+    pub(crate) fn engine(&mut self, provider: &str) -> &mut EngineModel {
+        let uid = object::uid(&self.pod(provider).unwrap()).to_owned();
+        self.engines.get_mut(&uid).unwrap()
+    }
+
+    pub(crate) fn engine_of(&self, pod: &Value) -> Option<&EngineModel> {
+        self.engines.get(object::uid(pod))
+    }
+
+    pub(crate) fn is_terminating(&self, pod: &Value) -> bool {
+        object::is_deleting(pod)
+    }
+
+    pub(crate) fn has_died(&self, pod: &Value) -> bool {
+        self.engine_of(pod).is_some_and(|engine| engine.activity == EngineActivity::Dead)
+    }
+
+    pub(crate) fn errors(&self, requester: &str) -> Vec<String> {
+        let pod = self.pod(requester).unwrap();
+        let Some(status) = pod["metadata"]["annotations"].get(dual_pods::STATUS) else { return Vec::new() };
+        let status: Value = serde_json::from_str(status.as_str().unwrap()).unwrap();
+        object::strings(status.get("Errors")).into_iter().map(str::to_owned).collect()
+    }
+
+    /// Returns the journal since the last call, with each provider named after the requester that it was created for.
+    pub(crate) fn take_journal(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.journal)
+    }
+
+    // Time.
+
+    fn time(&self) -> Time {
+        Time { wall: self.wall, monotonic: self.monotonic }
+    }
+
+    pub(crate) fn advance(&mut self, duration: Duration) {
+        self.wall += jiff::SignedDuration::try_from(duration).unwrap();
+        self.monotonic += duration;
+    }
+
+    /// Replaces the controller by one that knows only what the API server stores.
+    pub(crate) fn restart(&mut self) {
+        self.stores = Stores::with_cache_policy("test", cache_policy);
+        self.synced.clear();
+        self.coordinator = Coordinator::new(self.settings.clone(), self.stores.clone(), NAMESPACE.to_owned());
+        (self.is_running, self.actions_left) = (true, usize::MAX);
+    }
+
+    /// Runs until nothing changes any longer.
+    pub(crate) fn run(&mut self) {
+        let mut waits = 0;
+        loop {
+            if self.act() || self.tick() {
+                continue;
+            }
+            let due = self.coordinator.next_due().filter(|_| self.is_running && waits < MAX_WAITS);
+            let Some(due) = due else { return };
+            waits += 1;
+            self.advance(due.saturating_duration_since(self.monotonic));
+        }
+    }
+
+    /// Lets the controller act until it waits, without the kubelet.
+    pub(crate) fn run_controller(&mut self) {
+        while self.act() {}
+    }
+
+    /// Runs without the invariants, which an edit of a user has broken.
+    pub(crate) fn run_unchecked(&mut self) {
+        self.checks_invariants = false;
+        self.run();
+        self.checks_invariants = true;
+        invariants::check(self);
+    }
+
+    /// Carries out one decision; returns false if there is none.
+    fn act(&mut self) -> bool {
+        self.is_running &= self.actions_left > 0;
+        if !self.is_running {
+            return false;
+        }
+        self.sync();
+        let Some(decision) = self.coordinator.next(self.time()) else { return false };
+        self.actions_left -= 1;
+        self.execute(&decision);
+        self.advance(STEP);
+        if self.checks_invariants {
+            invariants::check(self);
+        }
+        true
+    }
+
+    /// Delivers the state of the API server to the caches.
+    fn sync(&mut self) {
+        for kind in watched_kinds() {
+            let objects = self.server.list(&kind.group_resource());
+            let versions: Vec<String> =
+                objects.iter().map(|object| object::resource_version(object).to_owned()).collect();
+            if self.synced.get(kind.plural) == Some(&versions) {
+                continue;
+            }
+            self.synced.insert(kind.plural, versions);
+            let objects = objects.iter().map(|object| object.as_ref().clone()).collect();
+            for change in self.stores.replace_all(kind, objects) {
+                self.coordinator.observe(&change);
+            }
+        }
+    }
+
+    fn execute(&mut self, decision: &Decision) {
+        for status in &decision.statuses {
+            let messages: Vec<String> = status.problems.iter().map(ToString::to_string).collect();
+            self.record(format!("STATUS {} {messages:?}", status.requester.name));
+            self.patch(&status.requester, None, &status.patch()).unwrap();
+        }
+        let result = match &decision.action {
+            Some(Action::Call(call)) => {
+                self.answer(call);
+                if decision.statuses.is_empty() {
+                    return;
+                }
+                Ok(())
+            }
+            Some(Action::Write(write)) => self.write(write, &decision.statuses),
+            None => Ok(()),
+        };
+        self.sync();
+        self.coordinator.done(decision, result, self.time());
+    }
+
+    fn answer(&mut self, call: &Call) {
+        let (method, path) = call.request.method_and_path();
+        let (uid, is_engine) = match &call.target {
+            Target::Requester(uid) => (uid, false),
+            Target::Engine(uid) => (uid, true),
+        };
+        let pod = self.pods().into_iter().find(|pod| object::uid(pod) == uid);
+        let name = pod.map(|pod| object::name(&pod).to_owned()).unwrap_or_default();
+        self.record(format!("{method} {name}{path}"));
+        let result = match is_engine {
+            true => self.engines.get_mut(uid).unwrap().answer(&call.request),
+            false => self.requesters.get_mut(&name).unwrap().answer(&call.request),
+        };
+        self.coordinator.answer(call, &result, self.time());
+    }
+
+    fn write(&mut self, write: &Write, statuses: &[StatusUpdate]) -> Result<(), WriteError> {
+        let result = match write {
+            Write::Create { requester, nominal } => {
+                let pod = provider_pod(requester, nominal);
+                self.record(format!("CREATE {}", object::name(&pod)));
+                self.server.create("pods", pod).map(|_| ())
+            }
+            Write::Patch { pod, purpose, patch, .. } => {
+                self.record(format!("PATCH {} {}", pod.name, purpose.as_str()));
+                // A status annotation that was written with this decision does not matter.
+                let is_annotated = statuses.iter().any(|status| status.requester.uid == pod.uid);
+                self.patch(pod, (!is_annotated).then_some(pod.resource_version.as_str()), patch)
+            }
+            Write::Delete { pod, purpose, .. } => {
+                let purpose = format!("{purpose:?}");
+                let purpose = purpose.split('(').next().unwrap();
+                self.record(format!("DELETE {} {purpose}", pod.name));
+                self.server.delete("pods", &pod.namespace, &pod.name, Some(&pod.uid))
+            }
+        };
+        result.map_err(|status| match status.code {
+            404 => WriteError::NotFound,
+            409 if status.reason == "AlreadyExists" => WriteError::AlreadyExists,
+            409 => WriteError::Conflict,
+            _ => WriteError::Rejected(status.message),
+        })
+    }
+
+    fn patch(&self, pod: &PodRef, version: Option<&str>, patch: &Value) -> Result<(), Status> {
+        let live = self.pod(&pod.name).ok_or_else(|| Status::not_found("pods", &pod.name))?;
+        let is_changed = version.is_some_and(|version| version != object::resource_version(&live));
+        if object::uid(&live) != pod.uid || is_changed {
+            return Err(Status::conflict("pods", &pod.name, "changed"));
+        }
+        let patched = apply_merge_patch(&live, patch);
+        self.server.update("pods", patched).map(|_| ())
+    }
+
+    fn record(&mut self, entry: String) {
+        self.journal.push(shorten(&entry));
+    }
+
+    // The kubelet and the scheduler.
+
+    /// Carries out one step of a Pod's life; returns false if there is none.
+    pub(crate) fn tick(&mut self) -> bool {
+        self.pods().iter().any(|pod| self.advance_pod(pod))
+    }
+
+    fn advance_pod(&mut self, pod: &Value) -> bool {
+        let (name, uid) = (object::name(pod), object::uid(pod));
+        let is_provider = dual_pods::is_provider(pod);
+        let state = &pod["status"]["containerStatuses"][0]["state"];
+        if object::is_deleting(pod) {
+            return self.end_pod(pod, is_provider);
+        }
+        if object::text(pod, "/spec/nodeName").is_empty() {
+            let node = self.server.get("nodes", "", NODE);
+            let can_schedule = node.is_some_and(|node| node["spec"]["unschedulable"] != true);
+            return can_schedule && self.server.bind(NAMESPACE, name, NODE).is_ok();
+        }
+        if state.is_null() {
+            self.set_status(pod, "Running", &json!({"running": {}}), false);
+            if is_provider {
+                let owner = name.split("-dual-").next().unwrap();
+                let engine = self.templates.get(owner).cloned().unwrap_or_else(EngineModel::new);
+                self.engines.insert(uid.to_owned(), engine);
+            }
+            return true;
+        }
+        if !is_provider {
+            let is_ready = self.requesters.get(name).is_some_and(|requester| requester.is_ready);
+            let changed = pod["status"]["containerStatuses"][0]["ready"] != is_ready;
+            if changed {
+                self.set_status(pod, "Running", &json!({"running": {}}), is_ready);
+            }
+            return changed;
+        }
+        let activity = self.engines[uid].activity;
+        match activity {
+            EngineActivity::Loading if self.engines_start => {
+                self.engines.get_mut(uid).unwrap().activity = EngineActivity::Awake;
+                self.set_status(pod, "Running", &json!({"running": {}}), true);
+                true
+            }
+            EngineActivity::Dead if state["terminated"].is_null() => {
+                self.set_status(pod, "Failed", &json!({"terminated": {"exitCode": 1}}), false);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Ends the containers of a Pod that is being deleted, then removes it.
+    fn end_pod(&mut self, pod: &Value, is_provider: bool) -> bool {
+        let (name, uid) = (object::name(pod), object::uid(pod));
+        let deadline: Timestamp = object::text(pod, "/metadata/deletionTimestamp").parse().unwrap();
+        let requester = self.requesters.get(name);
+        let holds = !is_provider && requester.is_some_and(|requester| !requester.is_released) && self.wall < deadline;
+        if holds {
+            return false;
+        }
+        if let Some(engine) = self.engines.get_mut(uid) {
+            engine.activity = EngineActivity::Dead;
+        }
+        if pod["status"]["containerStatuses"][0]["state"]["terminated"].is_null() {
+            self.set_status(pod, "Failed", &json!({"terminated": {"exitCode": 0}}), false);
+            return true;
+        }
+        let has_finalizers = !object::finalizers(pod).is_empty();
+        !has_finalizers && self.server.force_delete("pods", NAMESPACE, name, Some(uid)).is_ok()
+    }
+
+    /// Sets the Ready condition of a provider.
+    pub(crate) fn set_ready(&self, provider: &str, is_ready: bool) {
+        let pod = self.pod(provider).unwrap();
+        self.set_status(&pod, "Running", &json!({"running": {}}), is_ready);
+    }
+
+    /// Restarts the container of a requester.
+    pub(crate) fn restart_requester(&mut self, name: &str) {
+        let mut pod = self.pod(name).unwrap().as_ref().clone();
+        let container = &mut pod["status"]["containerStatuses"][0];
+        container["containerID"] = json!("c://restarted");
+        container["ready"] = json!(false);
+        self.server.update_status("pods", pod).unwrap();
+        self.requesters.get_mut(name).unwrap().is_ready = false;
+    }
+
+    fn set_status(&self, pod: &Value, phase: &str, state: &Value, is_ready: bool) {
+        let mut pod = self.pod(object::name(pod)).unwrap().as_ref().clone();
+        let id = match object::text(&pod, "/status/containerStatuses/0/containerID") {
+            "" => format!("c://{}", object::uid(&pod)),
+            id => id.to_owned(),
+        };
+        let container = json!({"name": "inference-server", "containerID": id, "state": state,
+            "ready": is_ready, "restartCount": 0, "image": "x", "imageID": "x"});
+        let ready = if is_ready { "True" } else { "False" };
+        pod["status"] = json!({"phase": phase, "podIP": "10.0.0.1", "containerStatuses": [container],
+            "conditions": [{"type": "Ready", "status": ready}]});
+        self.server.update_status("pods", pod).unwrap();
+    }
+
+    /// Marks a provider as rejected by the scheduler.
+    pub(crate) fn reject(&self, provider: &str, message: &str) {
+        let mut pod = self.pod(provider).unwrap().as_ref().clone();
+        pod["status"]["conditions"] =
+            json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}]);
+        self.server.update_status("pods", pod).unwrap();
+    }
+}
+
+/// Replaces the hash at the end of providers' names.
+fn shorten(entry: &str) -> String {
+    let mut result = String::new();
+    let mut rest = entry;
+    while let Some(start) = rest.find("-dual-") {
+        let end = (start + "-dual-xxxxx".len()).min(rest.len());
+        result.push_str(&rest[..start]);
+        result.push_str("-dual");
+        rest = &rest[end..];
+    }
+    result + rest
+}
