@@ -1,20 +1,24 @@
 //! Invariants that hold after every action.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use api::dual_pods;
 use serde_json::Value;
 
-use crate::world::World;
+use crate::models::{EngineActivity, EngineModel};
+
+/// Engines by the UID of their provider.
+type Engines = BTreeMap<String, EngineModel>;
 
 fn annotation<'a>(pod: &'a Value, key: &str) -> Option<&'a str> {
     pod["metadata"]["annotations"].get(key)?.as_str()
 }
 
 /// Panics if an invariant does not hold.
-pub(crate) fn check(world: &World) {
-    let providers: Vec<_> = world.pods().into_iter().filter(|pod| dual_pods::is_provider(pod)).collect();
-    one_busy_engine_per_accelerator(world, &providers);
+pub(crate) fn check(pods: &[Arc<Value>], engines: &Engines) {
+    let providers: Vec<&Value> = pods.iter().map(AsRef::as_ref).filter(|pod| dual_pods::is_provider(pod)).collect();
+    one_busy_engine_per_accelerator(engines, &providers);
     one_provider_per_requester(&providers);
     for pod in &providers {
         let is_bound = annotation(pod, dual_pods::REQUESTER).is_some();
@@ -23,20 +27,20 @@ pub(crate) fn check(world: &World) {
         let labels: BTreeMap<String, String> =
             serde_json::from_str(annotation(pod, dual_pods::POOL_LABELS).unwrap()).unwrap();
         let has_label = labels.keys().any(|key| apimachinery::object::label(pod, key).is_some());
-        let engine = world.engine_of(pod);
-        let is_awake = engine.is_some_and(|engine| engine.is_busy());
+        let engine = engines.get(apimachinery::object::uid(pod));
+        let is_asleep = engine.is_some_and(|engine| engine.activity == EngineActivity::Asleep);
         if has_label {
             assert!(is_bound, "pools select {}, which is not bound", pod["metadata"]["name"]);
-            assert!(is_awake || world.is_terminating(pod) || world.has_died(pod), "pools select an engine that sleeps");
+            assert!(!is_asleep, "pools select an engine that sleeps");
         }
     }
 }
 
 /// At most one engine per accelerator is loading or awake.
-fn one_busy_engine_per_accelerator(world: &World, providers: &[std::sync::Arc<Value>]) {
+fn one_busy_engine_per_accelerator(engines: &Engines, providers: &[&Value]) {
     let mut users: BTreeMap<String, &Value> = BTreeMap::new();
     for pod in providers {
-        if !world.engine_of(pod).is_some_and(|engine| engine.is_busy()) {
+        if !engines.get(apimachinery::object::uid(pod)).is_some_and(|engine| engine.is_busy()) {
             continue;
         }
         for accelerator in annotation(pod, dual_pods::ACCELERATORS).unwrap().split(',') {
@@ -47,7 +51,7 @@ fn one_busy_engine_per_accelerator(world: &World, providers: &[std::sync::Arc<Va
     }
 }
 
-fn one_provider_per_requester(providers: &[std::sync::Arc<Value>]) {
+fn one_provider_per_requester(providers: &[&Value]) {
     let mut bound = BTreeSet::new();
     for pod in providers {
         let Some(binding) = annotation(pod, dual_pods::REQUESTER) else { continue };

@@ -167,14 +167,6 @@ impl World {
         self.engines.get(object::uid(pod))
     }
 
-    pub(crate) fn is_terminating(&self, pod: &Value) -> bool {
-        object::is_deleting(pod)
-    }
-
-    pub(crate) fn has_died(&self, pod: &Value) -> bool {
-        self.engine_of(pod).is_some_and(|engine| engine.activity == EngineActivity::Dead)
-    }
-
     pub(crate) fn errors(&self, requester: &str) -> Vec<String> {
         let pod = self.pod(requester).unwrap();
         let Some(status) = pod["metadata"]["annotations"].get(dual_pods::STATUS) else { return Vec::new() };
@@ -230,7 +222,7 @@ impl World {
         self.checks_invariants = false;
         self.run();
         self.checks_invariants = true;
-        invariants::check(self);
+        invariants::check(&self.pods(), &self.engines);
     }
 
     /// Carries out one decision; returns false if there is none.
@@ -245,7 +237,7 @@ impl World {
         self.execute(&decision);
         self.advance(STEP);
         if self.checks_invariants {
-            invariants::check(self);
+            invariants::check(&self.pods(), &self.engines);
         }
         true
     }
