@@ -41,7 +41,7 @@ mod start_nodes;
 mod state_directory;
 mod stub_container;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use clap::error::ErrorKind;
@@ -79,14 +79,28 @@ Examples:
 Commands connect to the cluster of --kubeconfig, $KUBECONFIG or a running `ostler up`, in this order.
 Installed on PATH as `kubectl-ostler`, the binary is the kubectl plugin `kubectl ostler`.";
 
-#[tokio::main]
-async fn main() -> Exit {
+fn main() -> Exit {
     let Cli { command, log } = match parse() {
         Ok(cli) => cli,
         Err(error) => return report_usage_error(&error),
     };
     log.init(command.default_log_filter());
     open_files::raise_limit();
+    let mut runtime = if command.is_single_threaded() {
+        tokio::runtime::Builder::new_current_thread()
+    } else {
+        tokio::runtime::Builder::new_multi_thread()
+    };
+    match runtime.enable_all().build() {
+        Ok(runtime) => runtime.block_on(run(command)),
+        Err(error) => {
+            output::print_message(&format!("error: failed to start the async runtime: {error}"));
+            Exit::Failure
+        }
+    }
+}
+
+async fn run(command: Command) -> Exit {
     // Fails only if a provider is installed already; nothing else in this process installs one.
     rustls::crypto::ring::default_provider().install_default().ok();
     match commands::run(command).await {
@@ -103,7 +117,16 @@ fn parse() -> Result<Cli, clap::Error> {
     let program = std::env::args_os().next().unwrap_or_default();
     let is_kubectl_plugin = Path::new(&program).file_stem() == Some(OsStr::new("kubectl-ostler"));
     let name = if is_kubectl_plugin { "kubectl ostler" } else { "ostler" };
-    Cli::from_arg_matches(&Cli::command().bin_name(name).try_get_matches()?)
+    Cli::from_arg_matches(&Cli::command().bin_name(name).try_get_matches_from(arguments())?)
+}
+
+/// Returns the arguments. A program named `requester` is `ostler requester`: Pods of dual pods run `/app/requester`.
+fn arguments() -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    if arguments.first().is_some_and(|program| Path::new(program).file_stem() == Some(OsStr::new("requester"))) {
+        arguments.insert(1, "requester".into());
+    }
+    arguments
 }
 
 /// Prints help and version to standard output, and usage errors to standard error.

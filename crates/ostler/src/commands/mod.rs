@@ -17,6 +17,7 @@ mod plan;
 mod plan_diff;
 mod redecide;
 mod request_memory;
+mod requester;
 mod rollout;
 mod rollout_change;
 mod scale;
@@ -59,6 +60,8 @@ pub(crate) enum Command {
     Picker(Box<picker::PickerArgs>),
     /// Run a simulated OpenAI-compatible engine
     Engine(engine::EngineArgs),
+    /// Run the requester of a dual pod: report its accelerators and the readiness of its engine
+    Requester(requester::RequesterArgs),
 }
 
 impl Command {
@@ -66,9 +69,14 @@ impl Command {
     pub(crate) fn default_log_filter(&self) -> &'static str {
         match self {
             Command::Picker(args) => args.default_log_filter(),
-            Command::Operator(_) | Command::Gateway(_) | Command::Engine(_) => logging::INFO,
+            Command::Operator(_) | Command::Gateway(_) | Command::Engine(_) | Command::Requester(_) => logging::INFO,
             _ => logging::WARN,
         }
+    }
+
+    /// Returns whether the command runs once per Pod and does little, so that one thread serves it with less memory.
+    pub(crate) fn is_single_threaded(&self) -> bool {
+        matches!(self, Command::Requester(_))
     }
 }
 
@@ -88,5 +96,6 @@ pub(crate) async fn run(command: Command) -> Result<Exit> {
         Command::Gateway(args) => gateway::run(args).await,
         Command::Picker(args) => picker::run(*args).await,
         Command::Engine(args) => engine::run(args).await,
+        Command::Requester(args) => requester::run(args).await,
     }
 }
