@@ -119,10 +119,11 @@ impl PrefixIndex {
 
     /// Records that an endpoint caches a prompt.
     pub(crate) fn insert(&self, hashes: &[u64], cache: &PrefixCache) {
+        let caches = self.caches.by_id();
         if let Some(mut table) = self.table(hashes) {
             // Mark the first block as most recently used, so that a prompt is evicted from its end.
             for IndexedPrefix { blocks, distance } in indexed_prefixes(hashes.len()).rev() {
-                table.insert(hashes[blocks - 1], u32::try_from(distance).unwrap_or(u32::MAX), cache, &self.caches);
+                table.insert(hashes[blocks - 1], u32::try_from(distance).unwrap_or(u32::MAX), cache, &caches);
             }
         }
     }

@@ -1,12 +1,13 @@
 //! A hash table of blocks with a fixed memory.
 //!
 //! Each block has two buckets of eight slots in which it may be stored, so that the table is nearly full before a block finds no
-//! empty slot. Then the table doubles; at its maximum size, the new block replaces the least recently used of the sixteen, which
-//! is nearly the least recently used of all. Both cost a few cache lines, while a list of all blocks by their use would cost one
-//! more for each block of a prompt, and 16 bytes.
+//! empty slot. It then replaces the least recently used of the sixteen, which is nearly the least recently used of all, if no
+//! endpoint caches that block anymore; otherwise the table doubles, up to its maximum size. The table is therefore not much larger
+//! than the caches of the endpoints. All this costs a few cache lines, while a list of all blocks by their use would cost one more
+//! for each block of a prompt, and 16 bytes.
 
 use super::{
-    cache::{Caches, Holder, PrefixCache},
+    cache::{CachesById, Holder, PrefixCache},
     holders::Holders,
 };
 
@@ -54,8 +55,8 @@ impl BlockTable {
     }
 
     /// Records that an endpoint caches a block, and `blocks - 1` before it.
-    pub(super) fn insert(&mut self, hash: u64, blocks: u32, cache: &PrefixCache, caches: &Caches) {
-        let Some((bucket, slot)) = self.find(hash).or_else(|| self.allocate(hash)) else { return };
+    pub(super) fn insert(&mut self, hash: u64, blocks: u32, cache: &PrefixCache, caches: &CachesById) {
+        let Some((bucket, slot)) = self.find(hash).or_else(|| self.allocate(hash, caches)) else { return };
         self.clock = self.clock.wrapping_add(1);
         let (clock, available) = (self.clock, self.max_bytes.saturating_sub(self.bytes()));
         let block = &mut self.blocks[bucket][slot];
@@ -92,11 +93,12 @@ impl BlockTable {
     }
 
     /// Returns the position of a new block without endpoints. Returns `None` if the table may contain no block.
-    fn allocate(&mut self, hash: u64) -> Option<Position> {
-        let position = match self.emptier_bucket(hash) {
-            Some(position) => position,
-            None if self.grow() => return self.allocate(hash),
-            None => self.least_recently_used(hash)?,
+    fn allocate(&mut self, hash: u64, caches: &CachesById) -> Option<Position> {
+        let position = match (self.emptier_bucket(hash), self.least_recently_used(hash)) {
+            (Some(position), _) => position,
+            (None, Some((bucket, slot))) if !self.blocks[bucket][slot].holders.is_current(caches) => (bucket, slot),
+            (None, _) if self.grow() => return self.allocate(hash, caches),
+            (None, position) => position?,
         };
         self.store(position, hash, Block::default());
         Some(position)

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, PoisonError, RwLock, RwLockReadGuard, Weak,
         atomic::{AtomicU32, Ordering::Relaxed},
     },
 };
@@ -40,10 +40,11 @@ pub(super) struct CacheView {
 
 /// All caches of an index.
 #[derive(Debug, Default)]
-pub(super) struct Caches(Mutex<CachesById>);
+pub(super) struct Caches(RwLock<CachesById>);
 
+/// The caches by identifier.
 #[derive(Debug, Default)]
-struct CachesById {
+pub(super) struct CachesById {
     by_id: HashMap<u32, Weak<PrefixCache>>,
     last_id: u32,
     /// Number of caches at which dropped ones are removed.
@@ -88,7 +89,7 @@ impl Caches {
     /// Adds an empty cache of at most `capacity` blocks.
     pub(super) fn add(&self, capacity: usize) -> Arc<PrefixCache> {
         let capacity = u32::try_from(capacity).unwrap_or(u32::MAX / 2);
-        let mut caches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut caches = self.0.write().unwrap_or_else(PoisonError::into_inner);
         caches.last_id = caches.last_id.wrapping_add(1);
         let cache = Arc::new(PrefixCache { id: caches.last_id, capacity, clock: AtomicU32::new(0) });
         if caches.by_id.len() >= caches.cleanup_at {
@@ -99,12 +100,18 @@ impl Caches {
         cache
     }
 
-    /// Removes holders that do not match anymore: their cache was dropped, or contains the block no more.
-    pub(super) fn retain_current(&self, holders: &mut smallvec::SmallVec<impl smallvec::Array<Item = Holder>>) {
-        let caches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        holders.retain(|holder| {
-            let cache = caches.by_id.get(&holder.cache).and_then(Weak::upgrade);
-            cache.is_some_and(|cache| cache.view().contains(holder.time))
-        });
+    /// Returns the caches. None is added meanwhile.
+    pub(super) fn by_id(&self) -> RwLockReadGuard<'_, CachesById> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl CachesById ===
+
+impl CachesById {
+    /// Returns whether `holder` may match: its cache exists and contains the block.
+    pub(super) fn is_current(&self, holder: Holder) -> bool {
+        let cache = self.by_id.get(&holder.cache).and_then(Weak::upgrade);
+        cache.is_some_and(|cache| cache.view().contains(holder.time))
     }
 }

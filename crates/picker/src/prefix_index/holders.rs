@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::cache::{Caches, Holder, PrefixCache};
+use super::cache::{CachesById, Holder, PrefixCache};
 
 /// The endpoints that cache one block, sorted by identifier. Most blocks are cached by one or two.
 #[derive(Debug, Default)]
@@ -16,6 +16,11 @@ impl Holders {
         &self.0
     }
 
+    /// Returns whether an endpoint caches the block.
+    pub(super) fn is_current(&self, caches: &CachesById) -> bool {
+        self.0.iter().any(|holder| caches.is_current(*holder))
+    }
+
     /// Returns the allocated memory in bytes.
     pub(super) fn heap_bytes(&self) -> usize {
         if self.0.spilled() { self.0.capacity() * size_of::<Holder>() } else { 0 }
@@ -23,7 +28,7 @@ impl Holders {
 
     /// Adds an endpoint that caches `blocks` more, or updates its time. If the memory must not grow by more than `available` bytes, the new endpoint
     /// replaces the one that was added to the index first.
-    pub(super) fn insert(&mut self, cache: &PrefixCache, blocks: u32, caches: &Caches, available: usize) {
+    pub(super) fn insert(&mut self, cache: &PrefixCache, blocks: u32, caches: &CachesById, available: usize) {
         let view = cache.view();
         let position = self.0.binary_search_by_key(&view.id, |holder| holder.cache);
         if let Some(holder) = position.ok().and_then(|position| self.0.get_mut(position)) {
@@ -40,9 +45,9 @@ impl Holders {
     }
 
     /// Doubles the capacity, unless half of the endpoints do not cache the block anymore.
-    fn make_room(&mut self, caches: &Caches, available: usize) {
+    fn make_room(&mut self, caches: &CachesById, available: usize) {
         let capacity = self.0.capacity();
-        caches.retain_current(&mut self.0);
+        self.0.retain(|holder| caches.is_current(*holder));
         if self.0.len() <= capacity / 2 {
             return;
         }

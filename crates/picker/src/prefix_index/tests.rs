@@ -185,3 +185,17 @@ fn full_index_retains_what_is_used() {
     let matched = |number| matches(&index, &format!("{system_prompt}{number:<100}"), [&cache]);
     assert_eq!((matched(0), matched(9_999)), ([4], [29]));
 }
+
+/// Blocks that no endpoint caches anymore are replaced before the index grows. Half a million blocks are inserted.
+#[test]
+fn memory_is_proportional_to_the_caches() {
+    let index = PrefixIndex::default();
+    let cache = index.new_cache(&PrefixConfig { lru_capacity: 1_000, ..CONFIG });
+    let prompt = |number: u32| format!("{number:<100}");
+    for number in 0..20_000 {
+        index.insert(&hashes(&prompt(number)), &cache);
+    }
+    let bytes = used_bytes(&index);
+    assert!(bytes < 2 * 1024 * 1024, "{bytes} bytes");
+    assert_eq!([0, 19_980, 19_999].map(|number| matches(&index, &prompt(number), [&cache])), [[0], [25], [25]]);
+}
