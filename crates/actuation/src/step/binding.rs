@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::budget;
 use super::context::Context;
-use super::ruling::Ruling;
+use super::outcome::Outcome;
 use crate::action::{DeletePurpose, Write};
 use crate::names::provider_name;
 use crate::node::{Availability, Server};
@@ -14,42 +14,42 @@ use crate::provider::Provider;
 use crate::requester::Requester;
 use crate::write;
 
-/// Returns the ruling for a server without an engine.
+/// Returns the outcome for a server without an engine.
 pub(super) fn rule(
     context: &Context,
     server: &Server,
     requester: &Requester,
     nominal: &Arc<NominalProvider>,
-) -> Ruling {
+) -> Outcome {
     if context.node.availability == Availability::Cordoned {
         return context.delete_requester(server, DeletePurpose::NodeCordoned);
     }
     if let Some(problem) = context.busy_accelerator(&nominal.accelerators, None) {
-        return Ruling::blocked(problem);
+        return Outcome::blocked(problem);
     }
     let sleepers = context.sleepers();
     let suitable =
         |provider: &&Provider| provider.identity == nominal.identity && provider.pod.namespace == nominal.namespace;
     if let Some(provider) = sleepers.iter().map(|engine| &engine.provider).rfind(suitable) {
-        return Ruling::write(write::bind(requester, nominal, provider));
+        return Outcome::write(write::bind(requester, nominal, provider));
     }
-    if let Some(ruling) = free_name(context, requester) {
-        return ruling;
+    if let Some(outcome) = free_name(context, requester) {
+        return outcome;
     }
-    if let Some(ruling) = budget::make_room(context, server, requester, &nominal.accelerators, sleepers) {
-        return ruling;
+    if let Some(outcome) = budget::make_room(context, server, requester, &nominal.accelerators, sleepers) {
+        return outcome;
     }
-    Ruling::write(Write::Create { requester: requester.pod.clone(), nominal: Arc::clone(nominal) })
+    Outcome::write(Write::Create { requester: requester.pod.clone(), nominal: Arc::clone(nominal) })
 }
 
 /// Deletes an unbound provider that was created for this requester but is not suitable any longer: the next one has its name.
-fn free_name(context: &Context, requester: &Requester) -> Option<Ruling> {
+fn free_name(context: &Context, requester: &Requester) -> Option<Outcome> {
     let name = provider_name(&requester.pod.name, &requester.pod.uid);
     let has_name = |provider: &Provider| provider.pod.name == name && provider.pod.namespace == requester.pod.namespace;
     let engine = context.node.engines.values().find(|engine| has_name(&engine.provider))?;
     if engine.provider.binding.is_some() {
         let message = format!("Pod {name} serves another requester, and the provider of this one would have its name");
-        return Some(Ruling::blocked(Problem::Rejected(message)));
+        return Some(Outcome::blocked(Problem::Rejected(message)));
     }
     Some(context.delete_engine(engine, DeletePurpose::NameReused))
 }

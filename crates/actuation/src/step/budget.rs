@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::context::Context;
-use super::ruling::Ruling;
+use super::outcome::Outcome;
 use crate::action::DeletePurpose;
 use crate::call::Request;
 use crate::facts::MemoryUsage;
@@ -29,7 +29,7 @@ pub(super) fn make_room(
     requester: &Requester,
     accelerators: &BTreeSet<String>,
     sleepers: &[&Engine],
-) -> Option<Ruling> {
+) -> Option<Outcome> {
     let limit = context.settings.sleeper_limit;
     let mut exceeded = BTreeSet::new();
     let mut waiting = None;
@@ -51,7 +51,7 @@ pub(super) fn make_room(
     }
     if let Some(problem) = waiting {
         // A victim that is being deleted needs no report.
-        return Some(if exceeded.is_empty() { Ruling::wait() } else { Ruling::blocked(problem) });
+        return Some(if exceeded.is_empty() { Outcome::wait() } else { Outcome::blocked(problem) });
     }
     check_memory(context, server, requester, accelerators)
 }
@@ -73,7 +73,7 @@ pub(super) fn check_memory(
     server: &Server,
     requester: &Requester,
     accelerators: &BTreeSet<String>,
-) -> Option<Ruling> {
+) -> Option<Outcome> {
     let (usage, at) = match &server.facts.memory {
         None => return Some(context.call_requester(server, requester, Request::MemoryUsage)),
         Some(MemoryUsage::Unavailable) => return None,
@@ -87,11 +87,11 @@ pub(super) fn check_memory(
     exceeded.map(|problem| {
         // The measurement is repeated: other processes do not report when they end.
         let again = apimachinery::time::add_seconds(at, MEASURE_INTERVAL_SECONDS);
-        let ruling = match again > context.now {
-            true => Ruling::wait_until(again),
+        let outcome = match again > context.now {
+            true => Outcome::wait_until(again),
             false => context.call_requester(server, requester, Request::MemoryUsage),
         };
-        ruling.with_problem(Some(problem))
+        outcome.with_problem(Some(problem))
     })
 }
 
@@ -126,11 +126,11 @@ fn measured_residue(context: &Context, server: &Server) -> Option<u64> {
 
 /// Deletes the least recently used sleeper of the node if the scheduler misses CPU or memory for a provider; waits while one is
 /// being deleted.
-pub(super) fn make_node_room(context: &Context, message: &str) -> Ruling {
+pub(super) fn make_node_room(context: &Context, message: &str) -> Outcome {
     let is_leaving = |engine: &Engine| engine.provider.is_terminating || engine.is_deletion_sent;
     let is_short = HOST_RESOURCES.iter().any(|resource| message.contains(resource));
     if !is_short || context.node.engines.values().any(is_leaving) {
-        return Ruling::wait();
+        return Outcome::wait();
     }
-    context.sleepers().first().map_or_else(Ruling::wait, |victim| context.delete_engine(victim, DeletePurpose::Victim))
+    context.sleepers().first().map_or_else(Outcome::wait, |victim| context.delete_engine(victim, DeletePurpose::Victim))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::context::Context;
-use super::ruling::Ruling;
+use super::outcome::Outcome;
 use super::{binding, waking};
 use crate::call::Request;
 use crate::container::ContainerPhase;
@@ -15,20 +15,20 @@ use crate::write;
 /// How long after its creation a requester may have no IP address before that is reported.
 const ADDRESS_DELAY_SECONDS: i64 = 30;
 
-/// Returns the ruling for a server whose requester runs and whose engine, if it has one, is not being deleted.
-pub(super) fn rule(context: &Context, server: &Server, requester: &Requester, bound: Option<&Engine>) -> Ruling {
+/// Returns the outcome for a server whose requester runs and whose engine, if it has one, is not being deleted.
+pub(super) fn rule(context: &Context, server: &Server, requester: &Requester, bound: Option<&Engine>) -> Outcome {
     if context.node.availability == Availability::Gone {
-        return Ruling::wait();
+        return Outcome::wait();
     }
     let rejection = server.rejection.as_ref();
     if let Some(rejection) = rejection.filter(|rejection| rejection.retry_at > context.now) {
-        return Ruling::wait_until(rejection.retry_at).with_problem(rejection.problem.clone());
+        return Outcome::wait_until(rejection.retry_at).with_problem(rejection.problem.clone());
     }
     if let (Demand::Invalid(problem), None) = (&server.demand, bound) {
-        return Ruling::blocked(problem.clone());
+        return Outcome::blocked(problem.clone());
     }
     if let Err(problem) = &requester.admin_port {
-        return Ruling::blocked(problem.clone());
+        return Outcome::blocked(problem.clone());
     }
     if requester.ip.is_none() {
         return wait_for_address(context, requester);
@@ -42,10 +42,10 @@ pub(super) fn rule(context: &Context, server: &Server, requester: &Requester, bo
             .with_problem(server.facts.problem.clone());
     }
     match (&server.demand, bound) {
-        _ if !is_claimed(requester, accelerators) => Ruling::write(write::claim(requester, accelerators)),
+        _ if !is_claimed(requester, accelerators) => Outcome::write(write::claim(requester, accelerators)),
         (_, Some(engine)) => waking::rule(context, server, requester, engine),
         (Demand::Nominal(nominal), None) => binding::rule(context, server, requester, nominal),
-        (Demand::Unknown | Demand::Invalid(_), None) => Ruling::wait(),
+        (Demand::Unknown | Demand::Invalid(_), None) => Outcome::wait(),
     }
 }
 
@@ -58,15 +58,15 @@ fn is_claimed(requester: &Requester, accelerators: &BTreeSet<String>) -> bool {
     requester.has_finalizer() && requester.accelerators.as_ref() == Some(accelerators)
 }
 
-fn wait_for_address(context: &Context, requester: &Requester) -> Ruling {
+fn wait_for_address(context: &Context, requester: &Requester) -> Outcome {
     let report_at = apimachinery::time::add_seconds(requester.created, ADDRESS_DELAY_SECONDS);
-    if report_at > context.now { Ruling::wait_until(report_at) } else { Ruling::blocked(Problem::AddressMissing) }
+    if report_at > context.now { Outcome::wait_until(report_at) } else { Outcome::blocked(Problem::AddressMissing) }
 }
 
-fn ask_accelerators(context: &Context, server: &Server, requester: &Requester) -> Ruling {
-    let ruling = match requester.container.phase {
+fn ask_accelerators(context: &Context, server: &Server, requester: &Requester) -> Outcome {
+    let outcome = match requester.container.phase {
         ContainerPhase::Running => context.call_requester(server, requester, Request::Accelerators),
-        _ => Ruling::wait(),
+        _ => Outcome::wait(),
     };
-    ruling.with_problem(server.facts.problem.clone())
+    outcome.with_problem(server.facts.problem.clone())
 }

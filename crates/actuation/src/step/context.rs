@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::ruling::Ruling;
+use super::outcome::Outcome;
 use crate::action::{DeletePurpose, Write};
 use crate::call::{Call, Request, Target};
 use crate::node::{Engine, EngineState, NodeState, Server};
@@ -104,11 +104,11 @@ impl<'a> Context<'a> {
     }
 
     /// Starts a call to an engine, unless one is outstanding or a failure was recent.
-    pub(super) fn call_engine(&self, engine: &Engine, request: Request, timeout: Duration) -> Ruling {
-        let (Some(ip), None) = (&engine.provider.ip, &engine.facts.outstanding) else { return Ruling::wait() };
+    pub(super) fn call_engine(&self, engine: &Engine, request: Request, timeout: Duration) -> Outcome {
+        let (Some(ip), None) = (&engine.provider.ip, &engine.facts.outstanding) else { return Outcome::wait() };
         match engine.facts.retry_at {
-            Some(retry_at) if retry_at > self.now => Ruling::wait_until(retry_at),
-            _ => Ruling::call(Call {
+            Some(retry_at) if retry_at > self.now => Outcome::wait_until(retry_at),
+            _ => Outcome::call(Call {
                 node: self.node.name.clone(),
                 target: Target::Engine(engine.provider.pod.uid.clone()),
                 ip: ip.clone(),
@@ -120,12 +120,12 @@ impl<'a> Context<'a> {
     }
 
     /// Starts a call to a requester, unless one is outstanding or a failure was recent.
-    pub(super) fn call_requester(&self, server: &Server, requester: &Requester, request: Request) -> Ruling {
-        let (Some(ip), Ok(port)) = (&requester.ip, &requester.admin_port) else { return Ruling::wait() };
+    pub(super) fn call_requester(&self, server: &Server, requester: &Requester, request: Request) -> Outcome {
+        let (Some(ip), Ok(port)) = (&requester.ip, &requester.admin_port) else { return Outcome::wait() };
         match server.facts.retry_at {
-            _ if server.facts.outstanding.is_some() => Ruling::wait(),
-            Some(retry_at) if retry_at > self.now => Ruling::wait_until(retry_at),
-            _ => Ruling::call(Call {
+            _ if server.facts.outstanding.is_some() => Outcome::wait(),
+            Some(retry_at) if retry_at > self.now => Outcome::wait_until(retry_at),
+            _ => Outcome::call(Call {
                 node: self.node.name.clone(),
                 target: Target::Requester(requester.pod.uid.clone()),
                 ip: ip.clone(),
@@ -137,21 +137,21 @@ impl<'a> Context<'a> {
     }
 
     /// Deletes the provider of an engine, once.
-    pub(super) fn delete_engine(&self, engine: &Engine, purpose: DeletePurpose) -> Ruling {
+    pub(super) fn delete_engine(&self, engine: &Engine, purpose: DeletePurpose) -> Outcome {
         if engine.is_deletion_sent || engine.provider.is_terminating {
-            return Ruling::wait();
+            return Outcome::wait();
         }
         let grace_seconds = Some(SHORT_GRACE_SECONDS);
-        Ruling::write(Write::Delete { pod: engine.provider.pod.clone(), purpose, grace_seconds })
+        Outcome::write(Write::Delete { pod: engine.provider.pod.clone(), purpose, grace_seconds })
     }
 
     /// Deletes a requester, once.
-    pub(super) fn delete_requester(&self, server: &Server, purpose: DeletePurpose) -> Ruling {
+    pub(super) fn delete_requester(&self, server: &Server, purpose: DeletePurpose) -> Outcome {
         match &server.requester {
             Some(requester) if !server.is_deletion_sent && requester.deletion_deadline.is_none() => {
-                Ruling::write(Write::Delete { pod: requester.pod.clone(), purpose, grace_seconds: None })
+                Outcome::write(Write::Delete { pod: requester.pod.clone(), purpose, grace_seconds: None })
             }
-            _ => Ruling::wait(),
+            _ => Outcome::wait(),
         }
     }
 }

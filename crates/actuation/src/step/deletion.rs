@@ -4,7 +4,7 @@ use apimachinery::time::duration_until;
 use jiff::Timestamp;
 
 use super::context::{BoundEngines, Context};
-use super::ruling::Ruling;
+use super::outcome::Outcome;
 use super::sleeping::{Progress, put_to_sleep};
 use crate::action::DeletePurpose;
 use crate::call::Request;
@@ -13,11 +13,11 @@ use crate::node::{Availability, Engine, EngineState, Server};
 use crate::requester::Requester;
 use crate::write;
 
-/// Returns the ruling of the first of these rules that applies.
-pub(super) fn rule(context: &Context, server: &Server, bound: &BoundEngines) -> Option<Ruling> {
+/// Returns the outcome of the first of these rules that applies.
+pub(super) fn rule(context: &Context, server: &Server, bound: &BoundEngines) -> Option<Outcome> {
     let surplus = bound.surplus.iter().map(|engine| release_surplus(context, engine));
-    if let Some(ruling) = surplus.into_iter().find(|ruling| ruling.action.is_some()) {
-        return Some(ruling);
+    if let Some(outcome) = surplus.into_iter().find(|outcome| outcome.action.is_some()) {
+        return Some(outcome);
     }
     let has_ended = server.requester.as_ref().is_none_or(Requester::has_ended);
     match bound.retained {
@@ -36,26 +36,26 @@ pub(super) fn rule(context: &Context, server: &Server, bound: &BoundEngines) -> 
 
 /// Rule 3: a bound provider is being deleted. If the controller did not delete it, its requester is deleted, too. The finalizer
 /// is removed when the engine can no longer use the accelerators.
-fn terminating_engine(context: &Context, server: &Server, engine: &Engine) -> Ruling {
+fn terminating_engine(context: &Context, server: &Server, engine: &Engine) -> Outcome {
     if !engine.is_deletion_sent {
-        let ruling = context.delete_requester(server, DeletePurpose::ProviderLost);
-        if ruling.action.is_some() {
-            return ruling;
+        let outcome = context.delete_requester(server, DeletePurpose::ProviderLost);
+        if outcome.action.is_some() {
+            return outcome;
         }
     }
     finish_terminating(context, engine)
 }
 
 /// Removes the finalizer of a provider that is being deleted, once its engine is gone.
-fn finish_terminating(context: &Context, engine: &Engine) -> Ruling {
+fn finish_terminating(context: &Context, engine: &Engine) -> Outcome {
     match engine.is_gone(context.node.availability) {
-        true => Ruling::write(write::unbind(&engine.provider, false, context.now)),
-        false => Ruling::wait(),
+        true => Outcome::write(write::unbind(&engine.provider, false, context.now)),
+        false => Outcome::wait(),
     }
 }
 
 /// Rule 2: one of several bound engines is unbound.
-fn release_surplus(context: &Context, engine: &Engine) -> Ruling {
+fn release_surplus(context: &Context, engine: &Engine) -> Outcome {
     if engine.provider.is_terminating {
         return finish_terminating(context, engine);
     }
@@ -63,32 +63,32 @@ fn release_surplus(context: &Context, engine: &Engine) -> Ruling {
 }
 
 /// Rule 4: the engine is put to sleep and unbound, or its provider is deleted if that is not possible.
-fn release_running(context: &Context, engine: &Engine, grace_end: Option<Timestamp>) -> Ruling {
+fn release_running(context: &Context, engine: &Engine, grace_end: Option<Timestamp>) -> Outcome {
     if context.node.availability == Availability::Gone {
         return context.delete_engine(engine, DeletePurpose::NotReusable);
     }
     match put_to_sleep(context, engine, grace_end) {
-        Progress::Asleep => Ruling::write(write::unbind(&engine.provider, true, context.now)),
+        Progress::Asleep => Outcome::write(write::unbind(&engine.provider, true, context.now)),
         Progress::Impossible(purpose) => context.delete_engine(engine, purpose),
-        Progress::Next(ruling) => ruling,
+        Progress::Next(outcome) => outcome,
     }
 }
 
 /// Lets a requester end whose engine is asleep or gone: it may give up its accelerators, then the finalizer is removed.
-fn release_requester(context: &Context, server: &Server) -> Ruling {
-    let Some(requester) = &server.requester else { return Ruling::wait() };
+fn release_requester(context: &Context, server: &Server) -> Outcome {
+    let Some(requester) = &server.requester else { return Outcome::wait() };
     if must_release(context, server, requester) {
-        let ruling = context.call_requester(server, requester, Request::Release);
-        let is_waiting = ruling.action.is_none() && ruling.again.is_none();
+        let outcome = context.call_requester(server, requester, Request::Release);
+        let is_waiting = outcome.action.is_none() && outcome.again.is_none();
         // A call that is outstanding does not delay the end for longer than its timeout.
         if !is_waiting || server.facts.outstanding.is_some() {
-            return ruling;
+            return outcome;
         }
     }
     if requester.has_finalizer() {
-        return Ruling::write(write::finish(requester));
+        return Outcome::write(write::finish(requester));
     }
-    Ruling::wait()
+    Outcome::wait()
 }
 
 /// Whether the requester may still hold its accelerators.

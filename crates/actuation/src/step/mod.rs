@@ -1,17 +1,17 @@
 //! [`step`] decides the next action of a node. For one server, the first rule that applies decides.
 //!
-//! Layers, from low to high: `ruling` (result of a rule), `context` (the node and what rules ask about it); `sleeping`,
+//! Layers, from low to high: `outcome` (result of a rule), `context` (the node and what rules ask about it); `sleeping`,
 //! `budget`; `deletion` (rules 1 to 4), `waking` (rule 10), `binding` (rules 11 to 15); `claim` (rules 5 to 9) calls those two,
-//! `chores` are about engines without a server.
+//! `unbound_engines` are about engines without a server.
 
 mod binding;
 mod budget;
-mod chores;
 mod claim;
 mod context;
 mod deletion;
-mod ruling;
+mod outcome;
 mod sleeping;
+mod unbound_engines;
 mod waking;
 
 use jiff::Timestamp;
@@ -21,7 +21,7 @@ use crate::node::{NodeState, Server};
 use crate::problem::Problem;
 use crate::settings::Settings;
 use context::Context;
-use ruling::{Ruling, earliest};
+use outcome::{Outcome, earliest};
 
 /// Decides what to do next for a node: at most one action, when to decide again if nothing changes, and the status annotations
 /// to update. The same input gives the same result; the action's effect is part of the next input.
@@ -29,37 +29,37 @@ use ruling::{Ruling, earliest};
 pub fn step(node: &NodeState, settings: &Settings, now: Timestamp) -> Next {
     let context = Context::new(node, settings, now);
     let mut next = Next::default();
-    let rulings = context.servers().into_iter().map(|(uid, server)| (Some(server), rule(&context, uid, server)));
-    let chores = chores::rule(&context).map(|ruling| (None, ruling));
-    for (server, ruling) in rulings.chain(chores) {
-        next.again = earliest(next.again, ruling.again);
-        next.statuses.extend(server.and_then(|server| status_update(server, &ruling)));
+    let outcomes = context.servers().into_iter().map(|(uid, server)| (Some(server), rule(&context, uid, server)));
+    let unbound_engines = unbound_engines::rule(&context).map(|outcome| (None, outcome));
+    for (server, outcome) in outcomes.chain(unbound_engines) {
+        next.again = earliest(next.again, outcome.again);
+        next.statuses.extend(server.and_then(|server| status_update(server, &outcome)));
         if next.action.is_none() {
-            next.action = ruling.action;
+            next.action = outcome.action;
         }
     }
     next
 }
 
 /// Applies the rules to one server.
-fn rule<'a>(context: &Context<'a>, uid: &'a str, server: &Server) -> Ruling {
+fn rule<'a>(context: &Context<'a>, uid: &'a str, server: &Server) -> Outcome {
     let bound = context.bound(uid);
-    let ruling = match (deletion::rule(context, server, &bound), &server.requester) {
-        (Some(ruling), _) => ruling,
+    let outcome = match (deletion::rule(context, server, &bound), &server.requester) {
+        (Some(outcome), _) => outcome,
         (None, Some(requester)) => claim::rule(context, server, requester, bound.retained),
-        (None, None) => Ruling::wait(),
+        (None, None) => Outcome::wait(),
     };
     let surplus = bound.surplus.first().map(|_| Problem::SeveralProviders {
         count: bound.surplus.len().saturating_add(1),
         retained: bound.retained.map(|engine| engine.provider.pod.name.clone()).unwrap_or_default(),
     });
-    Ruling { problems: surplus.into_iter().chain(ruling.problems).collect(), ..ruling }
+    Outcome { problems: surplus.into_iter().chain(outcome.problems).collect(), ..outcome }
 }
 
-fn status_update(server: &Server, ruling: &Ruling) -> Option<StatusUpdate> {
+fn status_update(server: &Server, outcome: &Outcome) -> Option<StatusUpdate> {
     let requester = server.requester.as_ref()?;
     let reported = requester.errors.as_deref().unwrap_or_default();
-    let messages = ruling.problems.iter().map(Problem::to_string);
+    let messages = outcome.problems.iter().map(Problem::to_string);
     let is_current = messages.eq(reported.iter().cloned());
-    (!is_current).then(|| StatusUpdate { requester: requester.pod.clone(), problems: ruling.problems.clone() })
+    (!is_current).then(|| StatusUpdate { requester: requester.pod.clone(), problems: outcome.problems.clone() })
 }

@@ -6,7 +6,7 @@ use apimachinery::time::duration_until;
 use jiff::Timestamp;
 
 use super::context::{CALL_TIMEOUT, Context, MAX_FAILURES};
-use super::ruling::Ruling;
+use super::outcome::Outcome;
 use crate::action::DeletePurpose;
 use crate::call::{Request, SleepMode};
 use crate::facts::Activity;
@@ -25,7 +25,7 @@ pub(super) enum Progress {
     /// It cannot be put to sleep and has to be deleted.
     Impossible(DeletePurpose),
     /// This is to be done first.
-    Next(Ruling),
+    Next(Outcome),
 }
 
 /// Returns what to do next until the engine is asleep. `grace_end` is the end of the grace period of the requester.
@@ -38,19 +38,19 @@ pub(super) fn put_to_sleep(context: &Context, engine: &Engine, grace_end: Option
         return Progress::Impossible(DeletePurpose::NotSleeping);
     }
     if facts.outstanding.is_some() {
-        return Progress::Next(Ruling::wait());
+        return Progress::Next(Outcome::wait());
     }
     match facts.activity {
         Some(Activity::Asleep) if facts.waking_since.is_none() => Progress::Asleep,
         // A wake request whose answer was lost may still have its effect.
         Some(Activity::Asleep) => Progress::Next(request_sleep(context, engine, true, CALL_TIMEOUT)),
         None => Progress::Next(context.call_engine(engine, Request::IsSleeping, CALL_TIMEOUT)),
-        _ if engine.provider.has_pool_labels() => Progress::Next(Ruling::write(write::withdraw(&engine.provider))),
+        _ if engine.provider.has_pool_labels() => Progress::Next(Outcome::write(write::withdraw(&engine.provider))),
         _ => Progress::Next(drain_and_sleep(context, engine, grace_end)),
     }
 }
 
-fn drain_and_sleep(context: &Context, engine: &Engine, grace_end: Option<Timestamp>) -> Ruling {
+fn drain_and_sleep(context: &Context, engine: &Engine, grace_end: Option<Timestamp>) -> Outcome {
     let drain = engine.facts.drain;
     let since = drain.map_or(context.now, |drain| drain.since);
     let deadline = deadline(context, since, grace_end);
@@ -65,7 +65,7 @@ fn drain_and_sleep(context: &Context, engine: &Engine, grace_end: Option<Timesta
     request_sleep(context, engine, is_overdue, remaining)
 }
 
-fn request_sleep(context: &Context, engine: &Engine, abort: bool, remaining: Duration) -> Ruling {
+fn request_sleep(context: &Context, engine: &Engine, abort: bool, remaining: Duration) -> Outcome {
     let mode = if abort { SleepMode::Abort } else { SleepMode::Wait };
     let timeout = if abort { CALL_TIMEOUT } else { remaining.clamp(MIN_TIMEOUT, CALL_TIMEOUT) };
     context.call_engine(engine, Request::Sleep(mode), timeout)

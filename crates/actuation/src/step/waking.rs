@@ -6,7 +6,7 @@ use apimachinery::time::duration_until;
 
 use super::budget;
 use super::context::{CALL_TIMEOUT, Context, MAX_FAILURES};
-use super::ruling::Ruling;
+use super::outcome::Outcome;
 use super::sleeping::{Progress, put_to_sleep};
 use crate::action::DeletePurpose;
 use crate::call::Request;
@@ -20,31 +20,31 @@ use crate::write::{self, Publication};
 /// How long an engine may take to wake up.
 const WAKE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Returns the ruling for a server with a bound engine.
-pub(super) fn rule(context: &Context, server: &Server, requester: &Requester, engine: &Engine) -> Ruling {
+/// Returns the outcome for a server with a bound engine.
+pub(super) fn rule(context: &Context, server: &Server, requester: &Requester, engine: &Engine) -> Outcome {
     let provider = &engine.provider;
     if engine.is_deletion_sent {
-        return Ruling::wait();
+        return Outcome::wait();
     }
     if context.node.availability == Availability::Cordoned && !provider.is_scheduled {
         return context.delete_requester(server, DeletePurpose::NodeCordoned);
     }
     if !provider.has_finalizer() {
-        return Ruling::write(write::restore(provider));
+        return Outcome::write(write::restore(provider));
     }
     if requester.accelerators.as_ref() != Some(&provider.accelerators) {
         return rebind(context, engine);
     }
-    let ruling = match engine.state() {
+    let outcome = match engine.state() {
         EngineState::Loading => loading(context, engine),
         EngineState::Unknown => context.call_engine(engine, Request::IsSleeping, CALL_TIMEOUT),
         EngineState::Asleep if !serves(server, engine) => rebind(context, engine),
         EngineState::Asleep => wake(context, server, requester, engine),
         EngineState::Changing => follow_wake(context, engine),
         EngineState::Awake => return awake(context, server, requester, engine),
-        EngineState::Dead => Ruling::wait(),
+        EngineState::Dead => Outcome::wait(),
     };
-    not_ready(context, server, requester, engine, ruling).with_problem(last_failure(engine))
+    not_ready(context, server, requester, engine, outcome).with_problem(last_failure(engine))
 }
 
 /// Whether the engine is the one that the requester needs. A demand that cannot be derived any longer, such as after an edit of
@@ -54,40 +54,40 @@ fn serves(server: &Server, engine: &Engine) -> bool {
 }
 
 /// Unbinds an engine that is not the one that the requester needs.
-fn rebind(context: &Context, engine: &Engine) -> Ruling {
+fn rebind(context: &Context, engine: &Engine) -> Outcome {
     match put_to_sleep(context, engine, None) {
-        Progress::Asleep => Ruling::write(write::unbind(&engine.provider, true, context.now)),
+        Progress::Asleep => Outcome::write(write::unbind(&engine.provider, true, context.now)),
         Progress::Impossible(purpose) => context.delete_engine(engine, purpose),
-        Progress::Next(ruling) => ruling,
+        Progress::Next(outcome) => outcome,
     }
 }
 
-fn loading(context: &Context, engine: &Engine) -> Ruling {
+fn loading(context: &Context, engine: &Engine) -> Outcome {
     let pod = engine.provider.pod.name.clone();
     if let Some(message) = &engine.provider.unschedulable {
         return budget::make_node_room(context, message)
             .with_problem(Some(Problem::Unschedulable { pod, message: message.clone() }));
     }
     let reason = engine.provider.container.start_failure().map(str::to_owned);
-    Ruling::wait().with_problem(reason.map(|reason| Problem::EngineNotStarted { pod, reason }))
+    Outcome::wait().with_problem(reason.map(|reason| Problem::EngineNotStarted { pod, reason }))
 }
 
-fn wake(context: &Context, server: &Server, requester: &Requester, engine: &Engine) -> Ruling {
+fn wake(context: &Context, server: &Server, requester: &Requester, engine: &Engine) -> Outcome {
     if let Some(problem) = failed_too_often(engine) {
         return context.delete_engine(engine, DeletePurpose::NotWaking(problem));
     }
     if let Some(problem) = context.busy_accelerator(&engine.provider.accelerators, Some(engine)) {
-        return Ruling::blocked(problem);
+        return Outcome::blocked(problem);
     }
     match budget::check_memory(context, server, requester, &engine.provider.accelerators) {
-        Some(ruling) => ruling,
+        Some(outcome) => outcome,
         None => context.call_engine(engine, Request::WakeUp, CALL_TIMEOUT),
     }
 }
 
 /// Follows a wake whose request got no response: the engine may still be waking up.
-fn follow_wake(context: &Context, engine: &Engine) -> Ruling {
-    let (Some(since), None) = (engine.facts.waking_since, &engine.facts.outstanding) else { return Ruling::wait() };
+fn follow_wake(context: &Context, engine: &Engine) -> Outcome {
+    let (Some(since), None) = (engine.facts.waking_since, &engine.facts.outstanding) else { return Outcome::wait() };
     let elapsed = duration_until(context.now, since);
     if elapsed >= WAKE_TIMEOUT || failed_too_often(engine).is_some() {
         let message = format!("it did not wake up within {} s", WAKE_TIMEOUT.as_secs());
@@ -97,12 +97,12 @@ fn follow_wake(context: &Context, engine: &Engine) -> Ruling {
     context.call_engine(engine, Request::IsSleeping, CALL_TIMEOUT)
 }
 
-fn awake(context: &Context, server: &Server, requester: &Requester, engine: &Engine) -> Ruling {
+fn awake(context: &Context, server: &Server, requester: &Requester, engine: &Engine) -> Outcome {
     let unsupported = (engine.facts.activity == Some(Activity::SleepUnsupported))
         .then(|| Problem::SleepUnsupported { pod: engine.provider.pod.name.clone() });
     let Some(verification) = &engine.facts.verification else {
-        let ruling = verify(context, engine);
-        return not_ready(context, server, requester, engine, ruling)
+        let outcome = verify(context, engine);
+        return not_ready(context, server, requester, engine, outcome)
             .with_problem(unsupported)
             .with_problem(last_failure(engine));
     };
@@ -110,24 +110,24 @@ fn awake(context: &Context, server: &Server, requester: &Requester, engine: &Eng
         return context.delete_engine(engine, DeletePurpose::NotWaking(problem.clone())).with_problem(Some(problem));
     }
     if !engine.provider.is_ready {
-        return not_ready(context, server, requester, engine, Ruling::wait()).with_problem(unsupported);
+        return not_ready(context, server, requester, engine, Outcome::wait()).with_problem(unsupported);
     }
-    let ruling = if !is_published(engine) {
+    let outcome = if !is_published(engine) {
         let fingerprint = verification.completion.clone();
         let residue_mib = budget::known_residue(context);
         let publication = Publication { fingerprint, residue_mib };
-        Ruling::write(write::publish(&engine.provider, &publication, context.now))
+        Outcome::write(write::publish(&engine.provider, &publication, context.now))
     } else if relayed(server, requester) != Some(true) {
         context.call_requester(server, requester, Request::Ready(true)).with_problem(server.facts.problem.clone())
     } else if requester.dual.as_deref() != Some(crate::names::label_value(&engine.provider.pod.name).as_str()) {
-        Ruling::write(write::link(requester, &engine.provider))
+        Outcome::write(write::link(requester, &engine.provider))
     } else {
-        Ruling::wait()
+        Outcome::wait()
     };
-    ruling.with_problem(unsupported)
+    outcome.with_problem(unsupported)
 }
 
-fn verify(context: &Context, engine: &Engine) -> Ruling {
+fn verify(context: &Context, engine: &Engine) -> Outcome {
     if let Some(problem) = failed_too_often(engine) {
         return context.delete_engine(engine, DeletePurpose::NotWaking(problem));
     }
@@ -154,14 +154,14 @@ fn is_published(engine: &Engine) -> bool {
 
 /// Withdraws the readiness of the requester, if it may be ready, before anything else is done. An engine whose provider is Ready
 /// and that a former leader published remains ready until it is observed.
-fn not_ready(context: &Context, server: &Server, requester: &Requester, engine: &Engine, ruling: Ruling) -> Ruling {
+fn not_ready(context: &Context, server: &Server, requester: &Requester, engine: &Engine, outcome: Outcome) -> Outcome {
     let is_unobserved = matches!(engine.state(), EngineState::Unknown | EngineState::Awake);
     let may_serve = is_unobserved && engine.provider.is_ready;
     if may_serve || relayed(server, requester) != Some(true) {
-        return ruling;
+        return outcome;
     }
     let call = context.call_requester(server, requester, Request::Ready(false));
-    if call.action.is_some() { Ruling { problems: ruling.problems, ..call } } else { ruling }
+    if call.action.is_some() { Outcome { problems: outcome.problems, ..call } } else { outcome }
 }
 
 /// Returns the readiness that was last relayed; after a restart of the controller, that of the requester's container.

@@ -40,7 +40,7 @@ pub(crate) fn check(pods: &[Arc<Value>], engines: &Engines) {
 fn one_busy_engine_per_accelerator(engines: &Engines, providers: &[&Value]) {
     let mut users: BTreeMap<String, &Value> = BTreeMap::new();
     for pod in providers {
-        if !engines.get(apimachinery::object::uid(pod)).is_some_and(|engine| engine.is_busy()) {
+        if !engines.get(apimachinery::object::uid(pod)).is_some_and(EngineModel::is_busy) {
             continue;
         }
         for accelerator in annotation(pod, dual_pods::ACCELERATORS).unwrap().split(',') {

@@ -3,36 +3,36 @@
 use apimachinery::time::duration_until;
 
 use super::context::Context;
-use super::ruling::{Ruling, earliest};
+use super::outcome::{Outcome, earliest};
 use super::sleeping::{Progress, put_to_sleep};
 use crate::action::DeletePurpose;
 use crate::node::{Availability, Engine};
 use crate::write;
 
-/// Returns the ruling for the unbound engines of the node, if there are any.
-pub(super) fn rule(context: &Context) -> Option<Ruling> {
+/// Returns the outcome for the unbound engines of the node, if there are any.
+pub(super) fn rule(context: &Context) -> Option<Outcome> {
     if context.node.availability == Availability::Gone {
         return None;
     }
     let unbound = context.node.engines.values().filter(|engine| engine.provider.binding.is_none());
-    let rulings = unbound.map(|engine| unbound_engine(context, engine));
-    rulings.reduce(|first, second| Ruling {
+    let outcomes = unbound.map(|engine| unbound_engine(context, engine));
+    outcomes.reduce(|first, second| Outcome {
         again: earliest(first.again, second.again),
         action: first.action.or(second.action),
         problems: Vec::new(),
     })
 }
 
-fn unbound_engine(context: &Context, engine: &Engine) -> Ruling {
+fn unbound_engine(context: &Context, engine: &Engine) -> Outcome {
     if engine.is_deletion_sent {
-        return Ruling::wait();
+        return Outcome::wait();
     }
     if engine.provider.has_finalizer() {
         // A finalizer without a binding, after an edit of the annotation.
-        return Ruling::write(write::unbind(&engine.provider, false, context.now));
+        return Outcome::write(write::unbind(&engine.provider, false, context.now));
     }
     if engine.provider.is_terminating {
-        return Ruling::wait();
+        return Outcome::wait();
     }
     if engine.provider.container.restarts > 0 {
         return context.delete_engine(engine, DeletePurpose::NotAsleep);
@@ -41,15 +41,15 @@ fn unbound_engine(context: &Context, engine: &Engine) -> Ruling {
         Progress::Asleep => expiry(context, engine),
         Progress::Impossible(DeletePurpose::NotReusable) => context.delete_engine(engine, DeletePurpose::NotAsleep),
         Progress::Impossible(purpose) => context.delete_engine(engine, purpose),
-        Progress::Next(ruling) => ruling,
+        Progress::Next(outcome) => outcome,
     }
 }
 
-fn expiry(context: &Context, engine: &Engine) -> Ruling {
-    let Some(ttl) = context.settings.sleeper_ttl else { return Ruling::wait() };
-    let Ok(end) = engine.provider.last_used().checked_add(ttl) else { return Ruling::wait() };
+fn expiry(context: &Context, engine: &Engine) -> Outcome {
+    let Some(ttl) = context.settings.sleeper_ttl else { return Outcome::wait() };
+    let Ok(end) = engine.provider.last_used().checked_add(ttl) else { return Outcome::wait() };
     match duration_until(end, context.now).is_zero() {
         true => context.delete_engine(engine, DeletePurpose::Expired),
-        false => Ruling::wait_until(end),
+        false => Outcome::wait_until(end),
     }
 }

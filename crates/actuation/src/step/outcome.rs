@@ -8,7 +8,7 @@ use crate::problem::Problem;
 
 /// What to do for one server.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ruling {
+pub(super) struct Outcome {
     /// The next action; without one the server waits.
     pub(super) action: Option<Action>,
     /// When to decide again.
@@ -17,34 +17,34 @@ pub(super) struct Ruling {
     pub(super) problems: Vec<Problem>,
 }
 
-// === impl Ruling ===
+// === impl Outcome ===
 
-impl Ruling {
+impl Outcome {
     /// Waits for a change.
-    pub(super) fn wait() -> Ruling {
-        Ruling::default()
+    pub(super) fn wait() -> Outcome {
+        Outcome::default()
     }
 
     /// Waits for a change, at most until `again`.
-    pub(super) fn wait_until(again: Timestamp) -> Ruling {
-        Ruling { again: Some(again), ..Ruling::default() }
+    pub(super) fn wait_until(again: Timestamp) -> Outcome {
+        Outcome { again: Some(again), ..Outcome::default() }
     }
 
     /// Waits for a change that solves the problem.
-    pub(super) fn blocked(problem: Problem) -> Ruling {
-        Ruling { problems: vec![problem], ..Ruling::default() }
+    pub(super) fn blocked(problem: Problem) -> Outcome {
+        Outcome { problems: vec![problem], ..Outcome::default() }
     }
 
-    pub(super) fn write(write: Write) -> Ruling {
-        Ruling { action: Some(Action::Write(write)), ..Ruling::default() }
+    pub(super) fn write(write: Write) -> Outcome {
+        Outcome { action: Some(Action::Write(write)), ..Outcome::default() }
     }
 
-    pub(super) fn call(call: Call) -> Ruling {
-        Ruling { action: Some(Action::Call(call)), ..Ruling::default() }
+    pub(super) fn call(call: Call) -> Outcome {
+        Outcome { action: Some(Action::Call(call)), ..Outcome::default() }
     }
 
     /// Reports a problem in addition.
-    pub(super) fn with_problem(mut self, problem: Option<Problem>) -> Ruling {
+    pub(super) fn with_problem(mut self, problem: Option<Problem>) -> Outcome {
         self.problems.extend(problem);
         self
     }
