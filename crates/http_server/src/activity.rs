@@ -151,9 +151,10 @@ impl Drop for ActiveRequest {
 // === impl RequestProgress ===
 
 impl RequestProgress {
-    /// Records that the request was received completely.
+    /// Records that the request was received completely. Has no effect once the service has responded.
     pub fn record_received(&self) {
-        self.0.set_phase(RequestPhase::Received);
+        let (receiving, received) = (RequestPhase::Receiving as u8, RequestPhase::Received as u8);
+        self.0.phase.compare_exchange(receiving, received, Relaxed, Relaxed).ok();
     }
 }
 

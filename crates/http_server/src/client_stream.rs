@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 use crate::activity::{ConnectionActivity, RequestPhase};
 
@@ -25,6 +25,10 @@ const INTERIM_RESPONSE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// Maximum number of bytes that are read while the client waits for a response.
 const READ_AHEAD: usize = 256;
+
+/// How long after the beginning of a response the end of the client's half of the connection may arrive. A client that ends it with
+/// its request does so before, unless packets are delayed; a later end is that of a client that does not wait for the response.
+const HALF_CLOSE_DELAY: Duration = Duration::from_secs(1);
 
 /// How long and how much is read after an error response. Closing a connection with unread bytes resets it, and the client may
 /// lose the response.
@@ -48,18 +52,29 @@ pub(crate) struct ClientStream<S> {
     stream: S,
     activity: Arc<ConnectionActivity>,
     error_body: Option<ErrorBody>,
+    /// The client's half of the connection; `None` if the library detects its end.
+    client_half: Option<ClientHalf>,
     /// Bytes that are sent before those of the library.
     queued: Bytes,
     /// Whether the library has written since its last flush.
     is_unflushed: bool,
     /// Output of the service at the last flush.
     flushed_output: usize,
-    /// What the client has sent while it waits for a response: the beginning of its next request.
-    received: BytesMut,
-    /// Checks whether the client has closed the connection after it has ended its half.
-    probe: Probe,
     /// Discards what the client sends after an error response.
     linger: Option<Linger>,
+}
+
+/// What is known of a client's half of the connection while a request is in progress.
+#[derive(Debug, Default)]
+pub(crate) struct ClientHalf {
+    /// What the client has sent while it waits for a response: the beginning of its next request.
+    received: BytesMut,
+    /// Whether the client has ended it.
+    has_ended: bool,
+    /// When the first flush during the response was.
+    responding_since: Option<Instant>,
+    /// Checks whether the client has closed the connection after it has ended its half.
+    probe: Probe,
 }
 
 /// Interim responses to a client that has ended its half of the connection.
@@ -81,17 +96,22 @@ struct Linger {
 // === impl ClientStream ===
 
 impl<S> ClientStream<S> {
-    /// Returns `stream`, on which a connection with this activity is served.
-    pub(crate) fn new(stream: S, activity: Arc<ConnectionActivity>, error_body: Option<ErrorBody>) -> Self {
+    /// Returns `stream`, on which a connection with this activity is served. Without `client_half`, the library detects clients that
+    /// close the connection.
+    pub(crate) fn new(
+        stream: S,
+        activity: Arc<ConnectionActivity>,
+        error_body: Option<ErrorBody>,
+        client_half: Option<ClientHalf>,
+    ) -> Self {
         Self {
             stream,
             activity,
             error_body,
+            client_half,
             queued: Bytes::new(),
             is_unflushed: false,
             flushed_output: 0,
-            received: BytesMut::new(),
-            probe: Probe::default(),
             linger: None,
         }
     }
@@ -104,7 +124,8 @@ impl<S> ClientStream<S> {
             return None;
         }
         let head = std::str::from_utf8(bytes).ok()?;
-        let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
+        let status =
+            head.strip_prefix("HTTP/1.1 ").or_else(|| head.strip_prefix("HTTP/1.0 "))?.get(..3)?.parse().ok()?;
         let (start, end) = head.split_once("content-length: 0\r\n")?;
         let ErrorContent { content_type, bytes } = error_body(status);
         let head = format!("{start}content-type: {content_type}\r\ncontent-length: {}\r\n{end}", bytes.len());
@@ -131,15 +152,16 @@ impl<S: AsyncWrite + Unpin> ClientStream<S> {
             return Poll::Ready(io::ErrorKind::UnexpectedEof.into());
         }
         loop {
-            if let Some(timer) = &mut self.probe.timer {
+            let Some(ClientHalf { probe, .. }) = &mut self.client_half else { return Poll::Pending };
+            if let Some(timer) = &mut probe.timer {
                 ready!(timer.as_mut().poll(context));
             }
-            if self.probe.sent > PROBE_DELAYS.len() {
+            if probe.sent > PROBE_DELAYS.len() {
                 return Poll::Pending;
             }
+            probe.timer = PROBE_DELAYS.get(probe.sent).map(|delay| Box::pin(sleep(*delay)));
+            probe.sent += 1;
             self.queued = Bytes::from_static(INTERIM_RESPONSE);
-            self.probe.timer = PROBE_DELAYS.get(self.probe.sent).map(|delay| Box::pin(sleep(*delay)));
-            self.probe.sent += 1;
             if let Err(error) = ready!(self.poll_queued(context)) {
                 return Poll::Ready(error);
             }
@@ -148,20 +170,32 @@ impl<S: AsyncWrite + Unpin> ClientStream<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
-    /// Fails if the client closes the connection while it waits for a response. During a response, writes fail.
+    /// Fails if the client closes the connection while it waits for a response or receives one.
     fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         let phase = self.activity.phase();
-        if phase == RequestPhase::Receiving || !self.received.is_empty() {
+        let Some(half) = &mut self.client_half else { return Poll::Pending };
+        if phase == RequestPhase::Receiving {
+            // What was received belongs to the next request.
+            (half.has_ended, half.responding_since, half.probe) = (false, None, Probe::default());
             return Poll::Pending;
         }
-        let mut received = [MaybeUninit::uninit(); READ_AHEAD];
-        let mut buffer = ReadBuf::uninit(&mut received);
-        if let Err(error) = ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer)) {
-            return Poll::Ready(error);
+        if phase == RequestPhase::Responding {
+            half.responding_since.get_or_insert_with(Instant::now);
         }
-        self.received.extend_from_slice(buffer.filled());
+        if !half.has_ended && half.received.is_empty() {
+            let mut received = [MaybeUninit::uninit(); READ_AHEAD];
+            let mut buffer = ReadBuf::uninit(&mut received);
+            if let Err(error) = ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer)) {
+                return Poll::Ready(error);
+            }
+            half.received.extend_from_slice(buffer.filled());
+            half.has_ended = half.received.is_empty();
+            if half.has_ended && half.responding_since.is_some_and(|since| since.elapsed() > HALF_CLOSE_DELAY) {
+                return Poll::Ready(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
         match phase {
-            RequestPhase::Received if self.received.is_empty() => self.poll_probe(context),
+            RequestPhase::Received if half.has_ended => self.poll_probe(context),
             _ => Poll::Pending,
         }
     }
@@ -173,12 +207,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for ClientStream<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.received.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(context, buffer);
+        match &mut self.client_half {
+            Some(ClientHalf { received, .. }) if !received.is_empty() => {
+                let length = received.len().min(buffer.remaining());
+                buffer.put_slice(&received.split_to(length));
+                Poll::Ready(Ok(()))
+            }
+            _ => Pin::new(&mut self.stream).poll_read(context, buffer),
         }
-        let length = self.received.len().min(buffer.remaining());
-        buffer.put_slice(&self.received.split_to(length));
-        Poll::Ready(Ok(()))
     }
 }
 
@@ -256,6 +292,7 @@ impl Linger {
 mod tests {
     use std::convert::Infallible;
 
+    use futures::StreamExt as _;
     use http::{Request, Response};
     use http_body_util::{BodyExt as _, Full};
     use hyper::body::Incoming;
@@ -299,7 +336,11 @@ mod tests {
                 Ok::<_, Infallible>(Response::builder().status(status).body(Full::new(body)).unwrap())
             }
         });
-        let options = ConnectionOptions { error_body: Some(error_body), ..ConnectionOptions::default() };
+        let options = ConnectionOptions {
+            error_body: Some(error_body),
+            accepts_half_close: true,
+            ..ConnectionOptions::default()
+        };
         tokio::spawn(serve_connection(server, service, options, CancellationToken::new()));
         (client, requests)
     }
@@ -336,6 +377,16 @@ mod tests {
         assert_eq!(body, format!("status {status}"));
         assert_eq!(responses.is_empty(), first.is_empty());
         assert!(!responses.contains("status"), "the service has responded: {responses}");
+    }
+
+    /// The library responds with the version of the previous request.
+    #[tokio::test(start_paused = true)]
+    async fn error_response_to_an_old_client_has_a_body() {
+        let (mut client, _requests) = connect(1 << 20, Duration::ZERO, 3);
+        client.write_all(b"GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\nGET / HTTP\r\n\r\n").await.unwrap();
+        let text = read_to_end(&mut client).await;
+        let (_, error) = text.rsplit_once("HTTP/1.0 400").unwrap();
+        assert!(error.ends_with("\r\n\r\nstatus 400"), "{text}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -393,6 +444,32 @@ mod tests {
         drop(client);
         assert_eq!(request.recv().await, None);
         assert!(start.elapsed() <= PROBE_DELAYS[0], "{:?}", start.elapsed());
+    }
+
+    /// A client that closes the connection during a response whose body is pending. With half-closes, an end within a second of the
+    /// response may be that of a client that waits for it.
+    #[rstest]
+    #[tokio::test(start_paused = true)]
+    async fn response_of_a_client_that_closes_the_connection_is_dropped(
+        #[values(true, false)] accepts_half_close: bool,
+    ) {
+        let (mut client, server) = duplex(1024);
+        let (body_dropped, mut dropped) = mpsc::channel::<()>(1);
+        let service = service_fn(move |_: Request<Incoming>| {
+            let body = futures::stream::pending::<Result<hyper::body::Frame<Bytes>, Infallible>>();
+            let body_dropped = body_dropped.clone();
+            let body = body.inspect(move |_| drop(body_dropped.clone()));
+            std::future::ready(Ok::<_, Infallible>(Response::new(http_body_util::StreamBody::new(body))))
+        });
+        let options = ConnectionOptions { accepts_half_close, ..ConnectionOptions::default() };
+        let connection = tokio::spawn(serve_connection(server, service, options, CancellationToken::new()));
+        client.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+        let mut head = [0; 1024];
+        assert!(client.read(&mut head).await.unwrap() > 0);
+        sleep(HALF_CLOSE_DELAY * 2).await;
+        drop(client);
+        timeout(TIMEOUT, dropped.recv()).await.expect("the body is not dropped");
+        connection.await.unwrap();
     }
 
     /// HTTP/1.0 has no interim responses.

@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::activity::{ActiveRequest, ConnectionActivity};
-use crate::client_stream::{ClientStream, ErrorBody};
+use crate::client_stream::{ClientHalf, ClientStream, ErrorBody};
 use crate::stream_timeout::{Piece, StreamBody, StreamExecutor};
 use crate::write_timeout::WriteTimeout;
 
@@ -48,6 +48,9 @@ pub struct ConnectionOptions {
     pub limits: ConnectionLimits,
     /// Returns the body of responses to HTTP/1 requests that cannot be parsed: 400, 414 or 431. Without it, they have none.
     pub error_body: Option<ErrorBody>,
+    /// Whether a client of HTTP/1.1 may end its half of the connection after a request and still receive the response. Otherwise, the
+    /// end of its half counts as a disconnect.
+    pub accepts_half_close: bool,
 }
 
 /// Body of a response. The request counts as active until the body is sent.
@@ -74,16 +77,16 @@ impl Default for ConnectionLimits {
 
 impl From<ConnectionLimits> for ConnectionOptions {
     fn from(limits: ConnectionLimits) -> Self {
-        Self { limits, error_body: None }
+        Self { limits, ..Self::default() }
     }
 }
 
 /// Serves HTTP/1.1 or HTTP/2 on `stream` until the client closes it, it exceeds a limit, or `shutdown`. Requests in
 /// progress are completed after a shutdown; the caller limits how long that may take.
 ///
-/// A client of HTTP/1.1 that ends its half of the connection after a request receives the response. A request whose client closes
-/// the connection is dropped if the service has recorded with [`RequestProgress`](crate::RequestProgress), an extension of the
-/// request, that the request was complete. Requests without a body always are.
+/// A request whose client closes the connection is dropped. If clients may end their half of the connection, the service must have
+/// recorded with [`RequestProgress`](crate::RequestProgress), an extension of the request, that it has received the request;
+/// requests without a body are complete when they begin.
 pub async fn serve_connection<S, B>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     service: S,
@@ -96,11 +99,12 @@ pub async fn serve_connection<S, B>(
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    let ConnectionOptions { limits, error_body } = options.into();
+    let options = options.into();
+    let limits = options.limits;
     let activity = ConnectionActivity::new();
     let service = service_fn(|mut request: Request<Incoming>| {
         let active = activity.begin_request(request.version());
-        match active.progress() {
+        match active.progress().filter(|_| options.accepts_half_close) {
             Some(progress) if request.body().is_end_stream() => progress.record_received(),
             Some(progress) => drop(request.extensions_mut().insert(progress)),
             None => {}
@@ -113,8 +117,9 @@ pub async fn serve_connection<S, B>(
         }
     });
     let stream = WriteTimeout::new(stream, limits.stall_timeout);
-    let stream = TokioIo::new(ClientStream::new(stream, Arc::clone(&activity), error_body));
-    let builder = builder(limits);
+    let client_half = options.accepts_half_close.then(ClientHalf::default);
+    let stream = TokioIo::new(ClientStream::new(stream, Arc::clone(&activity), options.error_body, client_half));
+    let builder = builder(options);
     let mut connection = pin!(builder.serve_connection(stream, service));
     let result = tokio::select! {
         result = connection.as_mut() => result,
@@ -135,11 +140,16 @@ pub async fn serve_connection<S, B>(
     }
 }
 
-fn builder(limits: ConnectionLimits) -> Builder<StreamExecutor> {
+fn builder(ConnectionOptions { limits, accepts_half_close, .. }: ConnectionOptions) -> Builder<StreamExecutor> {
     let mut builder = Builder::new(StreamExecutor { stall_timeout: limits.stall_timeout });
     let (timeout, max_header_bytes) = (limits.idle_timeout, limits.max_header_bytes);
     let buffer_size = usize::try_from(max_header_bytes).unwrap_or(usize::MAX);
-    builder.http1().half_close(true).timer(TokioTimer::new()).header_read_timeout(timeout).max_buf_size(buffer_size);
+    let mut http1 = builder.http1();
+    http1
+        .half_close(accepts_half_close)
+        .timer(TokioTimer::new())
+        .header_read_timeout(timeout)
+        .max_buf_size(buffer_size);
     let mut http2 = builder.http2();
     let timeout = limits.stall_timeout;
     http2.timer(TokioTimer::new()).keep_alive_interval(timeout / 2).keep_alive_timeout(timeout);

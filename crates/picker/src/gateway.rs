@@ -112,7 +112,11 @@ async fn serve_requests<F>(
             }))
         }
     });
-    let options = ConnectionOptions { error_body: Some(response::invalid_http), ..ConnectionOptions::default() };
+    let options = ConnectionOptions {
+        error_body: Some(response::invalid_http),
+        accepts_half_close: true,
+        ..ConnectionOptions::default()
+    };
     http_server::serve_connection(stream, service, options, shutdown).await;
 }
 

@@ -42,7 +42,7 @@ pub(super) enum ConnectionError {
     /// The engine closed the connection.
     #[error("the engine closed the connection")]
     Closed,
-    /// The engine switched to another protocol, although the request did not ask for it.
+    /// The engine switched to another protocol without a request to do so.
     #[error("the engine responded with status {0}")]
     UnexpectedStatus(StatusCode),
 }

@@ -221,7 +221,9 @@ fn check_host<B>(request: &Request<B>) -> Result<(), OpenAiError> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let (host, is_required) = (hosts.next(), request.version() == Version::HTTP_11);
     let authority = request.uri().authority().filter(|_| request.version() == Version::HTTP_2);
-    let differs = |host: &HeaderValue| authority.is_some_and(|authority| authority.as_str() != host);
+    let differs = |host: &HeaderValue| {
+        authority.is_some_and(|authority| !host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes()))
+    };
     let is_invalid = hosts.next().is_some() || host.map_or(is_required, differs);
     if is_invalid { Err(OpenAiError::invalid_host()) } else { Ok(()) }
 }
