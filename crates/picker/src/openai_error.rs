@@ -58,9 +58,12 @@ impl OpenAiError {
         Self::new(status, message)
     }
 
-    /// Returns the error for a request with no or several `Host` headers.
+    /// Returns the error for a request with no or several `Host` headers, or with one that differs from `:authority`.
     pub(crate) fn invalid_host() -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "The request must have exactly one `Host` header.")
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "The request must have exactly one `Host` header, which must equal `:authority` in HTTP/2.",
+        )
     }
 
     /// Returns the error for a request without a valid API key.

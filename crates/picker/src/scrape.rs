@@ -102,11 +102,14 @@ impl Scraper {
             async move {
                 // Without a state, the result has no effect.
                 let Some(state) = state.upgrade() else { return ScrapeResult::Failed };
-                let result = timeout(TIMEOUT, scrape(&client, address, state.model_server())).await;
-                let (result, now) = (result.unwrap_or(ScrapeResult::Failed), Instant::now());
-                if matches!(result, ScrapeResult::Metrics(_)) && state.served_models.is_due(now) {
-                    let models = timeout(TIMEOUT, list_models(&client, address)).await;
-                    state.served_models.record(models.ok().flatten(), now);
+                let is_due = state.served_models.is_due(Instant::now());
+                let models = async { if is_due { list_models(&client, address).await } else { None } };
+                let metrics = timeout(TIMEOUT, scrape(&client, address, state.model_server()));
+                // At the same time, so that the list does not delay the metrics.
+                let (metrics, models) = tokio::join!(metrics, timeout(TIMEOUT, models));
+                let result = metrics.unwrap_or(ScrapeResult::Failed);
+                if is_due && matches!(result, ScrapeResult::Metrics(_)) {
+                    state.served_models.record(models.ok().flatten(), Instant::now());
                 }
                 result
             }

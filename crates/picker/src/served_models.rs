@@ -36,7 +36,7 @@ struct Model {
     id: String,
 }
 
-/// Returns the models of a response to `/v1/models`, `None` if it contains no list.
+/// Returns the models of a response to `/v1/models`; `None` if it contains no model, or more than [`MAX_MODELS`].
 pub(crate) fn parse_model_list(response: &[u8]) -> Option<BTreeSet<String>> {
     let list: ModelList = serde_json::from_slice(response).ok()?;
     let is_valid = (1..=MAX_MODELS).contains(&list.data.len());
@@ -51,14 +51,20 @@ impl ServedModels {
         self.lock().requested.is_none_or(|requested| now.saturating_duration_since(requested) >= INTERVAL)
     }
 
-    /// Records the list that was requested at `now`; `None` if the engine returned none.
+    /// Records the list that was requested at `now`. The last list is retained if the engine returned none, for example because it
+    /// is too busy to respond in time.
     pub(crate) fn record(&self, models: Option<BTreeSet<String>>, now: Instant) {
-        *self.lock() = State { models, requested: Some(now) };
+        let mut state = self.lock();
+        state.requested = Some(now);
+        state.models = models.or(state.models.take());
     }
 
-    /// Returns whether the engine may serve `model`: it lists the model, or what it serves is unknown.
+    /// Returns whether the engine may serve `model`: it lists the model, or what it serves is unknown. SGLang serves the adapter
+    /// `BASE:ADAPTER` of a listed model, but does not list this name.
     pub(crate) fn may_contain(&self, model: &str) -> bool {
-        self.lock().models.as_ref().is_none_or(|models| models.contains(model))
+        let state = self.lock();
+        let Some(models) = &state.models else { return true };
+        models.contains(model) || model.rsplit_once(':').is_some_and(|(base, _)| models.contains(base))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -95,8 +101,10 @@ mod tests {
         assert!(models.is_due(start) && models.may_contain("a"));
         models.record(Some(["a".to_owned()].into()), start);
         assert_eq!([start, start + INTERVAL].map(|now| models.is_due(now)), [false, true]);
-        assert_eq!(["a", "b"].map(|model| models.may_contain(model)), [true, false]);
+        let may_contain = || ["a", "b", "a:adapter", "b:adapter"].map(|model| models.may_contain(model));
+        assert_eq!(may_contain(), [true, false, true, false]);
         models.record(None, start + INTERVAL);
-        assert!(models.may_contain("b"));
+        assert_eq!(may_contain(), [true, false, true, false], "an engine that does not respond retains its list");
+        assert!(!models.is_due(start + INTERVAL));
     }
 }

@@ -147,7 +147,7 @@ impl Snapshot {
     }
 
     /// Returns the pool that serves models without a use case; only `pool` if one is given.
-    pub fn implicit_pool(&self, pool: Option<&NamespacedName>) -> Option<&Arc<Pool>> {
+    pub(crate) fn implicit_pool(&self, pool: Option<&NamespacedName>) -> Option<&Arc<Pool>> {
         self.pools.get(pool.or(self.implicit_pool.as_ref())?).filter(|pool| pool.allows_implicit_use_cases)
     }
 
