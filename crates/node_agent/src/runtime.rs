@@ -100,7 +100,7 @@ pub struct Mount {
 pub struct ContainerExit {
     /// Exit code.
     pub code: i32,
-    /// Why the container could not be started or observed. Empty if it ran: its termination message is then the file at
-    /// `terminationMessagePath`, or the end of its log.
+    /// Why the runtime could not start, run or observe the container; it replaces the termination message. Otherwise empty: the
+    /// message is then the file at `terminationMessagePath`, or the end of the log.
     pub message: String,
 }

@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 
 /// Variable that the device plugin of NVIDIA sets.
@@ -13,6 +15,8 @@ const VISIBLE_DEVICES: &str = "NVIDIA_VISIBLE_DEVICES";
 /// Directory with one directory per accelerator that the container can access.
 const PROC_DIRECTORY: &str = "/proc/driver/nvidia/gpus";
 const NVIDIA_SMI: &str = "nvidia-smi";
+/// Maximum number of bytes of its output that are read.
+const MAX_OUTPUT_BYTES: u64 = 64 << 10;
 const NVIDIA_SMI_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An accelerator of this container.
@@ -84,15 +88,27 @@ fn parse_visible_devices(value: &str) -> Option<Vec<String>> {
 async fn nvidia_smi(columns: &str) -> Result<String, String> {
     let query = format!("--query-gpu={columns}");
     let mut command = Command::new(NVIDIA_SMI);
-    command.args([query.as_str(), "--format=csv,noheader,nounits"]).kill_on_drop(true);
-    let output = tokio::time::timeout(NVIDIA_SMI_TIMEOUT, command.output()).await;
+    command.args([query.as_str(), "--format=csv,noheader,nounits"]);
+    let output = tokio::time::timeout(NVIDIA_SMI_TIMEOUT, read_output(command)).await;
     let output = output.map_err(|_| format!("{NVIDIA_SMI} did not end within {} s", NVIDIA_SMI_TIMEOUT.as_secs()))?;
-    let output = output.map_err(|error| format!("failed to run {NVIDIA_SMI}: {error}"))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-    match output.status.success() {
-        true => Ok(text(&output.stdout)),
-        false => Err(format!("{NVIDIA_SMI} failed ({}): {}", output.status, text(&output.stdout))),
+    let (status, output) = output.map_err(|error| format!("failed to run {NVIDIA_SMI}: {error}"))?;
+    let text = String::from_utf8_lossy(&output).trim().to_owned();
+    match status.success() {
+        true => Ok(text),
+        false => Err(format!("{NVIDIA_SMI} failed ({status}): {text}")),
     }
+}
+
+/// Runs a command, and returns the start of its output. It is killed if the returned future is dropped.
+async fn read_output(mut command: Command) -> io::Result<(ExitStatus, Vec<u8>)> {
+    let mut process =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true).spawn()?;
+    let mut output = Vec::new();
+    if let Some(stdout) = process.stdout.take() {
+        // Closing the pipe ends a process that writes more.
+        stdout.take(MAX_OUTPUT_BYTES).read_to_end(&mut output).await?;
+    }
+    Ok((process.wait().await?, output))
 }
 
 /// Parses lines `INDEX, UUID`.

@@ -100,24 +100,43 @@ impl RequesterDaemon {
 
     /// Serves until `terminate` is cancelled and, if it holds its accelerators, until it is released or a second before the end of
     /// the grace period.
-    pub async fn run(self, terminate: CancellationToken) {
+    ///
+    /// # Errors
+    /// A task panicked.
+    pub async fn run(self, terminate: CancellationToken) -> io::Result<()> {
         let RequesterDaemon { options, state, discovery, interfaces } = self;
         let close = CancellationToken::new();
-        let mut servers = JoinSet::new();
+        let mut tasks = JoinSet::new();
         for (listener, router) in interfaces {
-            servers.spawn(serve(listener, router, close.clone()));
+            tasks.spawn(serve(listener, router, close.clone()));
         }
-        servers.spawn(discover(options.mock_accelerators.clone(), discovery));
-        terminate.cancelled().await;
-        if options.hold && state.is_held.load(Ordering::Relaxed) {
-            tracing::info!("waiting until the engine is asleep");
-            let limit = options.grace_period.saturating_sub(RESERVED_GRACE);
-            if tokio::time::timeout(limit, state.released.cancelled()).await.is_err() {
-                tracing::warn!("the grace period ends, but the controller has not released the requester");
+        tasks.spawn(discover(options.mock_accelerators.clone(), discovery));
+        let ended = async {
+            terminate.cancelled().await;
+            if options.hold && state.is_held.load(Ordering::Relaxed) {
+                wait_for_release(&state, options.grace_period).await;
+            }
+        };
+        let mut ended = std::pin::pin!(ended);
+        loop {
+            tokio::select! {
+                () = &mut ended => break,
+                Some(task) = tasks.join_next() => task.map_err(io::Error::other)?,
             }
         }
         close.cancel();
-        while servers.join_next().await.is_some() {}
+        while let Some(task) = tasks.join_next().await {
+            task.map_err(io::Error::other)?;
+        }
+        Ok(())
+    }
+}
+
+async fn wait_for_release(state: &RequesterState, grace_period: Duration) {
+    tracing::info!("waiting until the controller releases the requester");
+    let limit = grace_period.saturating_sub(RESERVED_GRACE);
+    if tokio::time::timeout(limit, state.released.cancelled()).await.is_err() {
+        tracing::warn!("the grace period ends, but the controller has not released the requester");
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) type Discovery = Option<Result<Vec<Accelerator>, String>>;
 pub(super) struct RequesterState {
     /// Whether the engine is ready, as the controller reports it.
     pub(super) is_ready: AtomicBool,
-    /// Whether a controller asked for the accelerators, so that an engine may use them.
+    /// Whether a controller was told the accelerators, so that an engine may use them.
     pub(super) is_held: AtomicBool,
     /// Cancelled when the controller permits the requester to end.
     pub(super) released: CancellationToken,
@@ -100,10 +100,12 @@ async fn ready(State(state): State<Arc<RequesterState>>) -> Response {
 }
 
 async fn accelerators(State(state): State<Arc<RequesterState>>) -> Response {
-    // From now on, an engine may use them.
-    state.is_held.store(true, Ordering::Relaxed);
     match state.uuids().await {
-        Ok(uuids) => Json(uuids).into_response(),
+        Ok(uuids) => {
+            // From now on, an engine may use them.
+            state.is_held.store(true, Ordering::Relaxed);
+            Json(uuids).into_response()
+        }
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }
 }
@@ -133,9 +135,13 @@ async fn set_log(
     Query(parameters): Query<LogParameters>,
     piece: Bytes,
 ) -> Response {
-    let mut log = state.log.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut stdout = std::io::stdout().lock();
-    match log.append(&parameters.start_position, &piece, &mut stdout) {
+    // A write to standard output blocks while the container runtime does not read it.
+    let append = move || {
+        let mut log = state.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.append(&parameters.start_position, &piece, &mut std::io::stdout().lock())
+    };
+    let result = tokio::task::spawn_blocking(append).await;
+    match result.unwrap_or_else(|error| Err(LogError::Write(error.to_string()))) {
         Ok(()) => "OK".into_response(),
         Err(error @ LogError::Write(_)) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
         Err(error) => (StatusCode::BAD_REQUEST, error.to_string()).into_response(),

@@ -15,7 +15,7 @@ struct Running {
     spi: SocketAddr,
     others: Vec<SocketAddr>,
     terminate: CancellationToken,
-    task: JoinHandle<()>,
+    task: JoinHandle<std::io::Result<()>>,
 }
 
 impl Running {
@@ -96,7 +96,7 @@ async fn accelerators_are_held_until_the_engine_sleeps() {
     assert_eq!(status(requester.spi, "POST", "/v1/become-unready").await, 200, "it serves after the signal");
     assert!(!requester.task.is_finished());
     assert_eq!(status(requester.spi, "POST", "/v1/dual-pods/release").await, 200);
-    requester.task.await.unwrap();
+    requester.task.await.unwrap().unwrap();
 }
 
 /// Cases in which no controller releases the requester.
@@ -109,7 +109,7 @@ async fn requester_that_holds_nothing_ends_at_once() {
     status(grace_is_over.spi, "GET", "/v1/dual-pods/accelerators").await;
     for requester in [not_asked, without_hold, grace_is_over] {
         requester.terminate.cancel();
-        requester.task.await.unwrap();
+        requester.task.await.unwrap().unwrap();
     }
 }
 

@@ -1,6 +1,7 @@
 //! Confirms the phase of a rollout with the objects of the cluster: a change of a runtime, a model or a class does not change
 //! the generation of the service, so its status may be older than the change.
 
+use anyhow::Result;
 use cluster::{Kind, NamespacedName};
 use operator::{ClusterListing, Options, ServicePreview, WorkloadReason, kinds, preview_services};
 use serde_json::Value;
@@ -40,16 +41,19 @@ pub(super) struct LiveObjects {
 
 impl LiveObjects {
     /// Lists the objects. Returns `None` if the user may not read what the plan of the service depends on.
-    pub(super) async fn read(target: &Target) -> Option<Self> {
-        let (listing, _) = cluster_listing::read(&target.client, &target.namespace).await.ok()?;
+    ///
+    /// # Errors
+    /// The API server did not respond, or with an error.
+    pub(super) async fn read(target: &Target) -> Result<Option<Self>> {
+        let (listing, _) = cluster_listing::read(&target.client, &target.namespace).await?;
         if SUPPLY_KINDS.iter().any(|kind| listing.unreadable.contains_key(kind)) {
-            return None;
+            return Ok(None);
         }
         let mut options = Options::default();
         if let Some(image) = listing.picker_image() {
             options.picker_image = image;
         }
-        Some(Self { listing, options })
+        Ok(Some(Self { listing, options }))
     }
 
     /// Predicts what a reconcile of the service would change.
@@ -73,19 +77,22 @@ impl LiveObjects {
 
 /// Returns why `phase`, which the status of `service` reports, is not the current phase, or `None` if it is. Returns `None` as well
 /// if the user may not read what the plan depends on.
-pub(super) async fn pending_rollout(target: &Target, service: &Value, phase: RolloutPhase) -> Option<Pending> {
+///
+/// # Errors
+/// The API server did not respond, or with an error, so the phase is not confirmed.
+pub(super) async fn pending_rollout(target: &Target, service: &Value, phase: RolloutPhase) -> Result<Option<Pending>> {
     if ![RolloutPhase::Complete, RolloutPhase::Failed, RolloutPhase::Degraded].contains(&phase) {
-        return None;
+        return Ok(None);
     }
-    let objects = LiveObjects::read(target).await?;
+    let Some(objects) = LiveObjects::read(target).await? else { return Ok(None) };
     if objects.listing.is_status_outdated(service) {
         let message = "Waiting for the operator to observe the change of a runtime, a model or an accelerator class";
-        return Some(Pending::Status(message.to_owned()));
+        return Ok(Some(Pending::Status(message.to_owned())));
     }
-    let preview = objects.preview(target).await?;
+    let Some(preview) = objects.preview(target).await else { return Ok(None) };
     let ready = cluster::find_current_condition(service, "Ready");
     let reason = ready.and_then(|ready| ready["reason"].as_str()).unwrap_or_default();
-    unapplied_plan(phase, reason, &preview).map(Pending::Plan)
+    Ok(unapplied_plan(phase, reason, &preview).map(Pending::Plan))
 }
 
 /// Returns the difference between the plan and a status that reports `phase` with this reason of `Ready`.

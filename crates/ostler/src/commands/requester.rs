@@ -66,7 +66,7 @@ pub(super) async fn run(args: RequesterArgs) -> Result<Exit> {
     let daemon = daemon.await.map_err(|error| error_with_hint(error.to_string(), hint.to_owned()))?;
     let addresses: Vec<String> = daemon.addresses()?.iter().map(ToString::to_string).collect();
     tracing::info!(addresses = addresses.join(","), "requester is listening");
-    daemon.run(shutdown_token()?).await;
+    daemon.run(shutdown_token()?).await?;
     Ok(Exit::Success)
 }
 

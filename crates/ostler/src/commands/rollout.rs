@@ -31,6 +31,8 @@ use crate::report::rollout::{RolloutPhase, describe_changes, history, progress};
 const PENDING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval at which a service is planned again while such a change exists.
 const PENDING_INTERVAL: Duration = Duration::from_millis(500);
+/// Interval at which it is planned again while the API server does not respond.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -103,7 +105,7 @@ async fn status(args: StatusArgs) -> Result<Exit> {
     let target = args.target.find().await?;
     if args.no_wait {
         let (phase, message) = progress(&target.service);
-        let (phase, message) = match pending_rollout(&target, &target.service, phase).await {
+        let (phase, message) = match pending_rollout(&target, &target.service, phase).await? {
             Some(Pending::Status(difference) | Pending::Plan(difference)) => (RolloutPhase::Progressing, difference),
             None => (phase, message),
         };
@@ -127,7 +129,8 @@ async fn status(args: StatusArgs) -> Result<Exit> {
 async fn watch_rollout(target: &Target, deadline: TimeLimit) -> Result<Exit> {
     let updates = watch_object(target.api.clone(), &target.name).default_backoff();
     pin_mut!(updates);
-    let mut last_error = String::new();
+    let mut watch_error = RepeatedError::default();
+    let mut confirmation_error = RepeatedError::default();
     let (mut last_message, mut messages, mut last_progress) = (String::new(), BTreeSet::new(), Instant::now());
     let (mut service, mut pending_since) = (target.service.clone(), None);
     loop {
@@ -135,12 +138,13 @@ async fn watch_rollout(target: &Target, deadline: TimeLimit) -> Result<Exit> {
             tokio::select! {
                 update = updates.next() => Some(update),
                 () = tokio::time::sleep(PENDING_INTERVAL), if pending_since.is_some() => None,
+                () = tokio::time::sleep(RETRY_INTERVAL), if confirmation_error.is_some() => None,
             }
         };
         let Some(next) = deadline.apply(last_progress, next).await else {
-            if !last_error.is_empty() {
+            if let Some(error) = watch_error.message().or(confirmation_error.message()) {
                 return Err(error_with_hint(
-                    format!("{}: no status was received for {deadline}: {last_error}", target.display_name),
+                    format!("{}: no status was received for {deadline}: {error}", target.display_name),
                     "check the connection to the API server; set --progress-deadline to wait longer",
                 ));
             }
@@ -149,26 +153,26 @@ async fn watch_rollout(target: &Target, deadline: TimeLimit) -> Result<Exit> {
         match next {
             Some(Some(Ok(Some(object)))) => {
                 service = serde_json::to_value(&object)?;
-                last_error.clear();
+                watch_error.clear();
             }
             Some(Some(Ok(None))) => {
                 return Err(error_with_hint(format!("{} was deleted", target.display_name), "apply the service again"));
             }
             Some(Some(Err(error))) => {
-                let error = error_chain(&error);
-                if error != last_error {
-                    output::print_message(&format!(
-                        "warning: failed to watch {}, retrying: {error}",
-                        target.display_name
-                    ));
-                }
-                last_error = error;
+                watch_error.record(&format!("failed to watch {}", target.display_name), error_chain(&error));
                 continue;
             }
             Some(None) => return Ok(Exit::Failure),
             None => {}
         }
-        let (phase, message) = confirmed_progress(target, &service, &mut pending_since).await;
+        let (phase, message) = match confirmed_progress(target, &service, &mut pending_since).await {
+            Ok(progress) => progress,
+            Err(error) => {
+                confirmation_error.record("failed to confirm the status", error_chain(error.as_ref()));
+                continue;
+            }
+        };
+        confirmation_error.clear();
         if message != last_message {
             output::print_line(&format!("{}: {message}", target.display_name))?;
         }
@@ -196,9 +200,9 @@ async fn confirmed_progress(
     target: &Target,
     service: &Value,
     pending_since: &mut Option<Instant>,
-) -> (RolloutPhase, String) {
+) -> Result<(RolloutPhase, String)> {
     let (phase, message) = progress(service);
-    match pending_rollout(target, service, phase).await {
+    Ok(match pending_rollout(target, service, phase).await? {
         None => {
             *pending_since = None;
             (phase, message)
@@ -210,11 +214,38 @@ async fn confirmed_progress(
         Some(Pending::Plan(difference)) => {
             let since = *pending_since.get_or_insert_with(Instant::now);
             if Instant::now().duration_since(since) < PENDING_TIMEOUT {
-                return (RolloutPhase::Progressing, difference);
+                return Ok((RolloutPhase::Progressing, difference));
             }
             output::print_message(&unapplied_note(&difference));
             (phase, message)
         }
+    })
+}
+
+/// An error of repeated requests, which is printed when it occurs for the first time or changes.
+#[derive(Default)]
+struct RepeatedError(Option<String>);
+
+// === impl RepeatedError ===
+
+impl RepeatedError {
+    fn record(&mut self, failure: &str, cause: String) {
+        if self.message() != Some(&cause) {
+            output::print_message(&format!("warning: {failure}, retrying: {cause}"));
+        }
+        self.0 = Some(cause);
+    }
+
+    fn clear(&mut self) {
+        self.0 = None;
+    }
+
+    fn is_some(&self) -> bool {
+        self.0.is_some()
+    }
+
+    fn message(&self) -> Option<&str> {
+        self.0.as_deref()
     }
 }
 
@@ -235,7 +266,8 @@ async fn failure_remedy(target: &Target, service: &Value) -> Remedy {
     let previous_spec =
         previous_revision(&service["spec"], &revisions).map(|revision| restore_revision(&service["spec"], revision));
     let (mut current, mut previous) = (None, None);
-    if let (Some(spec), Some(objects)) = (&previous_spec, LiveObjects::read(target).await) {
+    // Without them, the status is all that is known.
+    if let (Some(spec), Ok(Some(objects))) = (&previous_spec, LiveObjects::read(target).await) {
         current = objects.preview(target).await;
         previous = objects.preview_of_spec(target, spec).await;
     }
@@ -356,7 +388,7 @@ async fn undo(target: &Target, to_revision: Option<i64>) -> Result<()> {
 /// Returns an error unless the latest change of the service is an edit of its spec, which a rollback to `revision` reverts.
 async fn ensure_spec_has_changed(target: &Target, revisions: &[Value], revision: &Value) -> Result<()> {
     let service = &target.service;
-    let preview = match LiveObjects::read(target).await {
+    let preview = match LiveObjects::read(target).await? {
         Some(objects) => objects.preview(target).await,
         None => None,
     };
@@ -404,20 +436,22 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use kube::client::Body;
+    use rstest::rstest;
 
     use super::*;
 
-    /// Returns a service on an API server that refuses all connections, and the number of requests that it refused.
-    fn unreachable_service() -> (Target, Arc<AtomicU32>) {
+    type Respond = fn(&http::Request<Body>) -> Option<Value>;
+
+    /// Returns a service on an API server that responds as `respond`, and the number of its requests.
+    fn service(respond: Respond) -> (Target, Arc<AtomicU32>) {
         let requests = Arc::new(AtomicU32::new(0));
         let counter = Arc::clone(&requests);
-        let refuse = tower::service_fn(move |_: http::Request<Body>| {
+        let server = tower::service_fn(move |request: http::Request<Body>| {
             counter.fetch_add(1, Ordering::Relaxed);
-            std::future::ready(Err::<http::Response<Body>, _>(std::io::Error::from(
-                std::io::ErrorKind::ConnectionRefused,
-            )))
+            let response = respond(&request).map(|body| http::Response::new(Body::from(body.to_string().into_bytes())));
+            std::future::ready(response.ok_or_else(|| std::io::Error::from(std::io::ErrorKind::ConnectionRefused)))
         });
-        let client = kube::Client::new(refuse, "default");
+        let client = kube::Client::new(server, "default");
         let kind = kinds::OME_SERVICE;
         let target = Target {
             kind,
@@ -426,17 +460,41 @@ mod tests {
             namespace: "default".to_owned(),
             name: "chat".to_owned(),
             display_name: "inferenceservice.ome.io/chat".to_owned(),
-            service: json!({"metadata": {"name": "chat", "namespace": "default"}, "spec": {}}),
+            service: ready_service(),
         };
         (target, requests)
     }
 
+    fn ready_service() -> Value {
+        json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService",
+            "metadata": {"name": "chat", "namespace": "default", "generation": 1, "uid": "u", "resourceVersion": "1"}, "spec": {},
+            "status": {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True", "reason": "Ready",
+                "lastTransitionTime": "2026-01-01T00:00:00Z", "message": "", "observedGeneration": 1}]}})
+    }
+
+    fn no_response(_: &http::Request<Body>) -> Option<Value> {
+        None
+    }
+
+    /// Responds to lists of services only.
+    fn services_only(request: &http::Request<Body>) -> Option<Value> {
+        let is_list = request.uri().path().ends_with("/inferenceservices")
+            && !request.uri().query().unwrap_or_default().contains("watch");
+        is_list.then(|| {
+            json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceServiceList",
+            "metadata": {"resourceVersion": "1"}, "items": [ready_service()]})
+        })
+    }
+
+    #[rstest]
+    #[case::unreachable(no_response, "failed to list: connection refused")]
+    #[case::status_is_not_confirmed(services_only, "failed to")]
     #[tokio::test(start_paused = true)]
-    async fn backs_off_from_an_unreachable_api_server() {
-        let (target, requests) = unreachable_service();
-        let error = watch_rollout(&target, "5m".parse().unwrap()).await.err().unwrap();
-        assert!(error.to_string().contains("no status was received for 5 min: "), "{error}");
+    async fn retries_with_back_off_while_the_api_server_fails(#[case] respond: Respond, #[case] cause: &str) {
+        let (target, requests) = service(respond);
+        let error = watch_rollout(&target, "5m".parse().unwrap()).await.err().unwrap().to_string();
+        assert!(error.contains("no status was received for 5 min: ") && error.contains(cause), "{error}");
         let requests = requests.load(Ordering::Relaxed);
-        assert!((5..100).contains(&requests), "{requests} requests in 5 min");
+        assert!((5..200).contains(&requests), "{requests} requests in 5 min");
     }
 }

@@ -157,6 +157,7 @@ impl PickerProcess {
     /// Returns the value of `inference_pool_NAME`, if the picker serves it.
     fn metric(&self, name: &str) -> Option<f64> {
         let mut connection = TcpStream::connect(self.metrics).ok()?;
+        connection.set_read_timeout(Some(TIMEOUT)).unwrap();
         connection.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
         let mut page = String::new();
         connection.read_to_string(&mut page).unwrap();
