@@ -225,7 +225,9 @@ impl DecisionContext {
     /// Returns the accelerators that Pods of a component request although no known node has as many. Classes are checked
     /// otherwise.
     pub(crate) fn unavailable_accelerators(&self, target: ComponentTarget<'_>) -> Option<UnavailableAccelerators> {
-        if self.considers_classes(target.runtime) || !self.supply.accelerator_aware {
+        // The Pods of a running service were scheduled, although a node has lost its accelerators since.
+        let is_current = self.current.as_ref().is_some_and(|current| current.uses(target.runtime));
+        if is_current || self.considers_classes(target.runtime) || !self.supply.accelerator_aware {
             return None;
         }
         let nodes = self.largest_nodes.get_or_init(|| self.largest_nodes()).as_ref()?;

@@ -88,7 +88,7 @@ pub struct ModelFacts {
     pub stored_bytes: Option<u64>,
     /// Dimensions of the model, from `spec.modelConfiguration`.
     pub architecture: Option<ModelArchitecture>,
-    /// Quantization in `spec.modelConfiguration`, if the model sets none.
+    /// Quantization method in `spec.modelConfiguration`, with the bits of a weight if it states them.
     pub quantization: Option<String>,
     /// Weights that share a scale.
     pub group_size: Option<u32>,

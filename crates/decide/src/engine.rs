@@ -199,7 +199,10 @@ impl<'a> LayeredSettings<'a> {
 
 /// Whether a flag of [`FLAGS`] accepts the value, so that edits of other variables do not change the settings.
 fn is_setting(value: &str) -> bool {
-    parse_tokens(value).is_some() || value.parse::<f64>().is_ok() || value == "auto" || value.starts_with("fp8")
+    parse_tokens(value).is_some()
+        || value.parse::<f64>().is_ok()
+        || matches!(value, "auto" | "int8")
+        || value.starts_with("fp8")
 }
 
 /// Parses a number of tokens: `8192`, and as in vLLM `32k` (thousands) and `32K` (multiples of 1,024), also with decimals.

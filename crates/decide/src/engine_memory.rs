@@ -31,7 +31,8 @@ pub(crate) struct EngineOnClass<'a> {
 const MEBIBYTE: u64 = 1 << 20;
 const GIBIBYTE: u64 = 1 << 30;
 
-/// Fraction of memory that engines use by default. Since 0.2x vLLM uses 92 %, before 90 %.
+/// Fraction of memory that engines use by default: that of vLLM before it was raised to 0.92 (vllm 0.32, config/cache.py), since
+/// runtimes name images of earlier versions.
 const DEFAULT_FRACTION: f64 = 0.9;
 
 /// CUDA context, CUDA graphs and communication buffers of vLLM: an estimate.
@@ -49,8 +50,8 @@ impl ModelMemory {
         let (weights, estimate) = match (model.memory.stored_bytes, model.parameters) {
             (Some(bytes), _) => (bytes, with_reserve(u128::from(bytes))),
             (None, Some(parameters)) => {
-                let eighths = weight_millibits(model, parameters);
-                (saturate(eighths / 8000), saturate(eighths.saturating_mul(3) / 20_000))
+                let millibits = weight_millibits(model, parameters);
+                (saturate(millibits / 8000), saturate(millibits.saturating_mul(3) / 20_000))
             }
             (None, None) => return None,
         };
@@ -63,7 +64,7 @@ impl ModelMemory {
         self.estimate
     }
 
-    /// Returns the budget of one accelerator, if `copies` of the model are distributed over `accelerators` in all.
+    /// Returns the budget of one accelerator, if one copy of the model is distributed as `parallel`.
     pub(crate) fn budget(&self, engine: &EngineOnClass<'_>, parallel: ParallelSizes) -> MemoryBudget {
         let accelerators = parallel.tensor.saturating_mul(parallel.pipeline).max(1);
         let weights = self.weights.div_ceil(accelerators);
@@ -120,6 +121,12 @@ impl ModelMemory {
 // === impl EngineOnClass ===
 
 impl EngineOnClass<'_> {
+    /// Returns whether the family of the class is Ampere, also with the name of the vendor.
+    fn is_ampere(&self) -> bool {
+        let family = self.family.unwrap_or_default().to_ascii_lowercase();
+        family.strip_prefix("nvidia-").unwrap_or(&family) == "ampere"
+    }
+
     /// Returns the tokens that the engine computes in one step: those that a flag states, otherwise the default of vLLM 0.32
     /// (engine/arg_utils.py, `get_batch_defaults`) or SGLang 0.5.23 (arg_groups/memory_hook.py).
     fn batched_tokens(&self, engine: Engine) -> u64 {
@@ -132,7 +139,7 @@ impl EngineOnClass<'_> {
             },
             _ => match self.memory / GIBIBYTE {
                 160.. => 16_384,
-                70..160 if self.family != Some("ampere") => 8192,
+                70..160 if !self.is_ampere() => 8192,
                 _ => 2048,
             },
         })
@@ -140,7 +147,7 @@ impl EngineOnClass<'_> {
 
     /// Returns the bytes that the engine may use for weights, KV cache and, with vLLM, activations. SGLang subtracts activations
     /// and graphs from the memory, unless the flag states the fraction (sglang 0.5.23, arg_groups/memory_hook.py,
-    /// `handle_gpu_memory_settings`).
+    /// `handle_gpu_memory_settings`). Its additions for prefill graphs, data-parallel attention, DeepEP and vision are omitted.
     fn usable_memory(&self, engine: Engine, parallel: ParallelSizes, batched_tokens: u64) -> u64 {
         match (self.settings.memory_fraction(), engine) {
             (Some(fraction), _) => fraction_of(self.memory, fraction),
@@ -182,7 +189,7 @@ fn vllm_activations(
     const BYTES_PER_LOGIT: u64 = 4;
     let feed_forward = architecture.intermediate_size.div_ceil(parallel.tensor.max(1));
     let elements_per_token = architecture.hidden_size.saturating_add(feed_forward).saturating_mul(2);
-    let sequences = if engine.memory >= 70 * GIBIBYTE && engine.family != Some("ampere") { 1024 } else { 256 };
+    let sequences = if engine.memory >= 70 * GIBIBYTE && !engine.is_ampere() { 1024 } else { 256 };
     let logits = architecture.vocabulary.saturating_mul(sequences * BYTES_PER_LOGIT);
     let hidden = batched_tokens.saturating_mul(elements_per_token).saturating_mul(BYTES_PER_ELEMENT);
     hidden.saturating_add(logits).saturating_add(VLLM_BUFFERS)
@@ -191,7 +198,10 @@ fn vllm_activations(
 /// Returns the size of the weights in thousandths of a bit. Quantization methods for safetensors store scales, and embeddings
 /// and the output head in 16 bits; GGUF quantizes all tensors.
 fn weight_millibits(model: &Model, parameters: u64) -> u128 {
-    let name = model.memory.quantization.as_deref().or(model.quantization.as_deref());
+    // Some methods, such as compressed-tensors, do not state the bits in their name.
+    let names = [&model.memory.quantization, &model.quantization];
+    let mut names = names.into_iter().filter_map(|name| name.as_deref());
+    let name = names.find(|name| quantization::bits_per_parameter(Some(name)) < 16);
     let bits = u128::from(quantization::bits_per_parameter(name));
     let parameters = u128::from(parameters);
     if bits >= 16 || quantization::is_gguf(name) {

@@ -37,7 +37,7 @@ pub enum Reserve {
 // === impl MemoryBudget ===
 
 impl MemoryBudget {
-    /// Returns the bytes of each part with its description, the largest possible ones first.
+    /// Returns the bytes of each part with its description: weights, KV cache, activations, free memory, and memory outside of the fraction.
     #[must_use]
     pub fn parts(&self) -> Vec<(u64, String)> {
         let mut parts = vec![(self.weights, "weights".to_owned())];

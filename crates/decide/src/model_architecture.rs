@@ -31,7 +31,7 @@ pub struct ModelArchitecture {
     pub max_context: Option<u64>,
 }
 
-/// Longest dimension that is accepted, so that products of all dimensions do not overflow.
+/// Largest dimension that is accepted; larger ones count as unknown. Products saturate.
 const MAX_DIMENSION: u64 = 1 << 32;
 
 // === impl ModelArchitecture ===
@@ -47,7 +47,8 @@ impl ModelArchitecture {
         let layers = layers(config)?;
         let hidden_size = number(config, &["hidden_size", "n_embd", "d_model"])?;
         let attention_heads = number(config, &["num_attention_heads", "n_head", "n_heads"])?;
-        let head_size = number(config, &["head_dim"]).unwrap_or(hidden_size / attention_heads);
+        let derived_head_size = hidden_size.checked_div(attention_heads).filter(|size| *size > 0);
+        let head_size = number(config, &["head_dim"]).or(derived_head_size)?;
         let kv_heads = number(config, &["num_key_value_heads", "num_kv_heads", "n_head_kv"]);
         let is_multi_query = config["multi_query"].as_bool().unwrap_or(false);
         let latent = number(config, &["kv_lora_rank"]);
@@ -185,13 +186,15 @@ fn windowed_layers(config: &Value, layers: u64) -> (u64, u64) {
 }
 
 /// Returns the longest context as vLLM derives it (vllm 0.32, config/model.py, `_get_and_verify_max_len`): scaled by a factor
-/// of linear or dynamic RoPE scaling; other kinds state the scaled value, or for LongRoPE start with the original one.
+/// of linear or dynamic RoPE scaling; other kinds state the scaled value, as does Gemma 3 for all kinds, or for LongRoPE start with
+/// the original one.
 fn max_context(config: &Value) -> Option<u64> {
     const NAMES: [&str; 6] =
         ["max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length", "n_ctx"];
     let stated = NAMES.iter().filter_map(|name| number(config, &[name])).min()?;
     let rope = ["rope_scaling", "rope_parameters"].iter().map(|name| &config[*name]).find(|rope| rope.is_object());
-    let Some(rope) = rope else { return Some(stated) };
+    let is_scaled = config["model_type"].as_str().is_some_and(|name| name.contains("gemma3"));
+    let Some(rope) = rope.filter(|_| !is_scaled) else { return Some(stated) };
     let kind = rope["rope_type"].as_str().or(rope["type"].as_str()).unwrap_or_default();
     match kind {
         "longrope" | "su" => Some(number(config, &["original_max_position_embeddings"]).unwrap_or(stated)),
@@ -259,6 +262,7 @@ mod tests {
     #[rstest]
     #[case::scaled_value(json!({}), Some(131_072))]
     #[case::linear(json!({"rope_scaling": {"type": "linear", "factor": 2.0}}), Some(262_144))]
+    #[case::gemma3(json!({"model_type": "gemma3_text", "rope_scaling": {"rope_type": "linear", "factor": 8.0}}), Some(131_072))]
     #[case::yarn(json!({"rope_scaling": {"type": "yarn", "factor": 4.0}}), Some(131_072))]
     #[case::longrope(json!({"rope_scaling": {"type": "longrope"}, "original_max_position_embeddings": 4096}), Some(4096))]
     #[case::unknown(json!({"max_position_embeddings": null}), None)]
@@ -271,8 +275,17 @@ mod tests {
     #[case(json!({"num_hidden_layers": 0, "hidden_size": 1, "num_attention_heads": 1}))]
     #[case(json!({"num_hidden_layers": -1, "hidden_size": 1, "num_attention_heads": 1}))]
     #[case(json!({"num_hidden_layers": 32, "hidden_size": "4096", "num_attention_heads": 1}))]
+    #[case(json!({"num_hidden_layers": 32, "hidden_size": 1, "num_attention_heads": 64}))]
     fn ignores_unusable_configurations(#[case] config: Value) {
         assert_eq!(ModelArchitecture::from_config(&config), None);
+    }
+
+    #[test]
+    fn products_of_dimensions_saturate() {
+        let config = json!({"num_hidden_layers": MAX_DIMENSION, "num_attention_heads": MAX_DIMENSION, "head_dim": MAX_DIMENSION,
+            "hidden_size": MAX_DIMENSION, "vocab_size": MAX_DIMENSION});
+        assert_eq!(kv_cache(&config, 1, MAX_DIMENSION), u64::MAX);
+        assert_eq!(ModelArchitecture::from_config(&config).unwrap().embedding_parameters(), u64::MAX);
     }
 
     #[test]

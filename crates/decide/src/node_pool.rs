@@ -67,7 +67,7 @@ impl NodePool {
             runtime.node_selector.is_empty() && runtime.affinities.is_empty() && !runtime.roles.constrain_nodes();
         let reserved: Vec<&Reservation<'_>> =
             reservations.iter().filter(|reservation| reservation.class == class.name).collect();
-        if is_unconstrained && reserved.is_empty() && !pool.has_taints {
+        if is_unconstrained && reserved.is_empty() && (!pool.has_taints || runtime.tolerations.is_empty()) {
             return pool.unconstrained.clone();
         }
         Some(Arc::new(pool.replica_nodes(class, runtime, demand, &reserved, Taints::Considered)))

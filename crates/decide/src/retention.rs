@@ -62,5 +62,9 @@ fn retain_shape(ranked: &mut RankedClass<'_>, recorded: &ComponentDecision) {
     }
     let scale = f64::from(shape.accelerators()) / f64::from(eligibility.shape.accelerators().max(1));
     eligibility.price_per_hour = eligibility.price_per_hour.map(|price| price * scale);
+    if shape != eligibility.shape {
+        // The budget is that of a replica with fewer accelerators.
+        eligibility.memory = None;
+    }
     eligibility.shape = shape;
 }

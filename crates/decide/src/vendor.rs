@@ -13,7 +13,7 @@ const RESOURCE_PREFIXES: [(&str, &str); 8] = [
 ];
 
 /// Vendors with the words in image names and tags that state the platform of a build.
-const IMAGE_WORDS: [(&str, &str); 8] = [
+const IMAGE_WORDS: [(&str, &str); 9] = [
     ("cuda", "nvidia"),
     ("cu", "nvidia"),
     ("rocm", "amd"),
@@ -22,6 +22,7 @@ const IMAGE_WORDS: [(&str, &str); 8] = [
     ("xpu", "intel"),
     ("neuron", "aws"),
     ("ascend", "huawei"),
+    ("tpu", "google"),
 ];
 
 /// Returns the vendor whose device plugin advertises the resource, if it is known.
@@ -65,6 +66,7 @@ mod tests {
     #[case("rocm/vllm:latest", Some("amd"))]
     #[case("lmsysorg/sglang:v0.4.6-rocm630", Some("amd"))]
     #[case("vault.habana.ai/gaudi-docker/vllm:1", Some("habana"))]
+    #[case("vllm/vllm-tpu:v0.32.0", Some("google"))]
     #[case("example.com/cu/engine:1", None)]
     #[case("vllm/vllm-openai:v0.32.0", None)]
     #[case("engine@sha256:cu126", None)]

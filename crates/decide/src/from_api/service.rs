@@ -95,8 +95,12 @@ fn model_facts(spec: &BaseModelSpec) -> ModelFacts {
     let null = Value::Null;
     let config = spec.model_configuration.as_ref().unwrap_or(&null);
     let quantization = &config["quantization_config"];
-    let bits = quantization["bits"].as_u64().map(|bits| format!("-int{bits}")).unwrap_or_default();
-    let group_size = quantization["group_size"].as_u64().or_else(|| compressed_group_size(quantization));
+    let compressed = compressed_weights(quantization);
+    let stated = |field: &str, compressed_field: &str| {
+        quantization[field].as_u64().or_else(|| compressed.and_then(|weights| weights[compressed_field].as_u64()))
+    };
+    let bits = stated("bits", "num_bits").map(|bits| format!("-int{bits}")).unwrap_or_default();
+    let group_size = stated("group_size", "group_size");
     ModelFacts {
         stored_bytes: spec
             .additional_metadata
@@ -110,9 +114,9 @@ fn model_facts(spec: &BaseModelSpec) -> ModelFacts {
     }
 }
 
-/// Returns the group size in the format of compressed-tensors: that of the first group of layers.
-fn compressed_group_size(quantization: &Value) -> Option<u64> {
-    quantization["config_groups"].as_object()?.values().next()?["weights"]["group_size"].as_u64()
+/// Returns the format of weights of compressed-tensors: that of the first group of layers.
+fn compressed_weights(quantization: &Value) -> Option<&Value> {
+    quantization["config_groups"].as_object()?.values().next()?.get("weights")
 }
 
 /// Returns the number of parameters. Zero is invalid, because such a model would fit on every class.

@@ -286,7 +286,8 @@ impl fmt::Display for ProposedChange {
             Self::AddToleration(taint) => {
                 write!(f, "add to spec.engine.tolerations: {{key: {}", taint.key)?;
                 if !taint.value.is_empty() {
-                    write!(f, ", value: {}", taint.value)?;
+                    // Quoted: YAML reads `true` and numbers as other types, which the API server rejects.
+                    write!(f, ", value: {:?}", taint.value)?;
                 }
                 let exists = if taint.value.is_empty() { ", operator: Exists" } else { "" };
                 write!(f, "{exists}, effect: {}}}", taint.effect)

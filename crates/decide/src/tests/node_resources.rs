@@ -20,7 +20,7 @@ fn pod(node: &str, requests: &str) -> String {
     )
 }
 
-const TEAM: &str = "{key: dedicated, value: team-a, effect: NoSchedule}";
+const TEAM: &str = "{key: dedicated, value: \"team-a\", effect: NoSchedule}";
 
 fn fixture(nodes: &[String], engine_of_runtime: &str, engine_of_service: &str) -> Fixture {
     let runtime = RUNTIME.replace("engineConfig: {", &format!("engineConfig: {{{engine_of_runtime}, "));
@@ -52,7 +52,7 @@ const NO_FIELDS: &str = "minReplicas: 1";
 #[case::preference("{key: dedicated, effect: PreferNoSchedule}", NO_FIELDS, "", "Eligible")]
 #[case::state("{key: node.kubernetes.io/disk-pressure, effect: NoSchedule}", NO_FIELDS, "", "Eligible")]
 #[case::one_of_two(
-    "{key: dedicated, value: team-a, effect: NoSchedule}, {key: spot, effect: NoSchedule}",
+    "{key: dedicated, value: \"team-a\", effect: NoSchedule}, {key: spot, effect: NoSchedule}",
     "tolerations: [{key: spot, operator: Exists}]",
     "",
     "TaintNotTolerated"
@@ -71,7 +71,7 @@ fn rejection_names_taint_and_nodes_with_a_remedy() {
     assert!(rejection.contains("do not tolerate taint dedicated=team-a:NoSchedule of nodes a, b"), "{rejection}");
     let remedies: Vec<String> =
         find_remedies(&fixture.demand, &fixture.supply, None).iter().map(ToString::to_string).collect();
-    let toleration = "add to spec.engine.tolerations: {key: dedicated, value: team-a, effect: NoSchedule}";
+    let toleration = "add to spec.engine.tolerations: {key: dedicated, value: \"team-a\", effect: NoSchedule}";
     assert!(remedies.iter().any(|remedy| remedy.starts_with(toleration)), "{remedies:?}");
 }
 
