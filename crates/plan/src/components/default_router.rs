@@ -1,5 +1,5 @@
-//! The router that runs if neither the service nor the runtime sets an image for one: the SGLang Model Gateway, which balances
-//! requests over OpenAI servers, and coordinates prefill and decode of SGLang.
+//! The router that runs if neither the service nor the runtime sets an image for one: the SGLang Model Gateway, which forwards
+//! requests to the Service of the engine. It does not coordinate prefill and decode, which requires the addresses of the Pods.
 
 use serde_json::{Value, json};
 
@@ -9,27 +9,22 @@ use crate::names;
 use crate::owner::Owner;
 use crate::role::Role;
 
-/// Image of the router, and its flags: package sglang-router 0.3.2 (README and `router_args.py`).
+/// Image of the router, and its flags: package sglang-router 0.3.2 (README, which names the tag `latest`, and `router_args.py`).
 const IMAGE: &str = "docker.io/lmsysorg/sgl-model-gateway:v0.3.2";
 
-/// Returns the container of the default router in front of `engines`; `None` if it does not support them. It sends requests to
-/// the Services of the components.
+/// Returns the container of the default router in front of `engines`; `None` if it does not support them.
 pub(super) fn container(owner: &Owner, engines: &[Role]) -> Option<Value> {
-    let url = |component: &str| {
-        let role = engines.iter().find(|role| role.component == component)?;
-        let service = names::component(&owner.name, component);
-        Some(format!("http://{service}.{}:{}", owner.namespace, role.port))
-    };
-    let runs = |engine: &str| engines.iter().all(|role| launch_engine(role) == Some(engine));
-    let routes = match (url("engine")?, url("decoder")) {
-        (engine, None) if runs("sglang") || runs("vllm") => vec!["--worker-urls".to_owned(), engine],
-        (prefill, Some(decode)) if runs("sglang") => {
-            vec!["--pd-disaggregation".to_owned(), "--prefill".to_owned(), prefill, "--decode".to_owned(), decode]
-        }
-        _ => return None,
-    };
+    let engine = engines.first()?;
+    // The engine may consist of several replica sets, which share its Service.
+    let is_supported =
+        |role: &Role| role.component == engine.component && matches!(launch_engine(role), Some("sglang" | "vllm"));
+    if !engines.iter().all(is_supported) {
+        return None;
+    }
+    let service = names::component(&owner.name, &engine.component);
+    let url = format!("http://{service}.{}:{}", owner.namespace, engine.port);
     let listen = ["--host", "0.0.0.0", "--port"].map(str::to_owned);
-    let args = [listen.to_vec(), vec![PORT.to_string()], routes].concat();
+    let args = [listen.to_vec(), vec![PORT.to_string(), "--worker-urls".to_owned(), url]].concat();
     Some(json!({"image": IMAGE, "command": ["python3", "-m", "sglang_router.launch_router"], "args": args}))
 }
 

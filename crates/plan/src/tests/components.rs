@@ -142,10 +142,7 @@ fn rejects_components_without_an_image(#[case] spec: &str, #[case] expect: &str)
     "{engine: {runner: {image: vllm}}, router: {minReplicas: 2}}",
     Some("--worker-urls http://chat-engine.default:8000")
 )]
-#[case::pair_of_sglang(
-    "{engine: {runner: {image: sglang}}, decoder: {runner: {image: sglang}}, router: {}}",
-    Some("--pd-disaggregation --prefill http://chat-engine.default:30000 --decode http://chat-decoder.default:30000")
-)]
+#[case::pair_of_sglang("{engine: {runner: {image: sglang}}, decoder: {runner: {image: sglang}}, router: {}}", None)]
 #[case::arguments_of_the_service(
     "{engine: {runner: {image: sglang}}, router: {runner: {args: [--policy, random]}}}",
     Some("--worker-urls http://chat-engine.default:30000 --policy random")
