@@ -209,6 +209,7 @@ impl ControllerManager {
                 self.enqueue_affected_by(&change, enqueue::affected);
             }
             Err(Lagged) => {
+                self.broken_groups.resync(&self.server);
                 self.queue.extend(enqueue::all(&self.server));
                 // Some of them may be deleted.
                 self.queue.extend(self.delayed.keys().cloned());

@@ -9,7 +9,8 @@ use serde_json::Value;
 use super::labels::NAME;
 
 /// The UIDs of the leaders that exist although a worker of theirs was removed. A removal without a grace period, for example
-/// because the node no longer exists, leaves no terminating Pod that a reconcile could observe.
+/// because the node no longer exists, leaves no terminating Pod that a reconcile could observe. Removals that are not observed, before
+/// a start or while changes are lost, leave a group whose worker is created again.
 #[derive(Debug, Default)]
 pub(crate) struct BrokenGroups(BTreeSet<String>);
 
@@ -28,6 +29,12 @@ impl BrokenGroups {
         if kind == "Pod" && leader.is_some_and(|leader| object::uid(&leader) == uid) {
             self.0.insert(uid.to_owned());
         }
+    }
+
+    /// Forgets leaders that no longer exist, after changes have been lost.
+    pub(crate) fn resync(&mut self, server: &Server) {
+        let existing: BTreeSet<String> = server.list("pods").iter().map(|pod| object::uid(pod).to_owned()).collect();
+        self.0.retain(|uid| existing.contains(uid));
     }
 
     /// Returns whether a worker of this leader was removed.

@@ -139,7 +139,7 @@ fn recreate_if_broken(
         return false;
     }
     delete_group(plan, group);
-    let message = format!("Recreating group {} because one of its pods restarted", group.index);
+    let message = format!("Recreating group {} because one of its Pods restarted, failed or was deleted", group.index);
     plan.normal_event(spec.set, "RecreateGroupOnPodRestart", message);
     true
 }
