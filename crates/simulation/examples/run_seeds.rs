@@ -42,9 +42,16 @@ fn main() -> Result<ExitCode> {
     if let Some(schedule) = &options.schedule {
         let report = options.simulation(schedule.seed.0).replay(&schedule.injections)?;
         writeln!(stdout, "{}", report.journal)?;
-        let Some(violation) = report.violation else { return Ok(ExitCode::SUCCESS) };
-        writeln!(stdout, "{violation}")?;
-        return Ok(ExitCode::FAILURE);
+        if let Some(violation) = &report.violation {
+            writeln!(stdout, "{violation}")?;
+        }
+        // The run ends at a violation.
+        let skipped = schedule.injections.len().saturating_sub(report.injections.len());
+        if report.violation.is_none() && skipped > 0 {
+            writeln!(stdout, "{skipped} of {} actions were rejected or act on nothing", schedule.injections.len())?;
+        }
+        let is_success = report.violation.is_none() && skipped == 0;
+        return Ok(if is_success { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     let totals = run(&options)?;
     writeln!(stdout, "schedules         {}", totals.schedules)?;

@@ -18,6 +18,8 @@ pub(crate) const MODELS: &str = "clusterbasemodels.ome.io";
 pub(crate) const RUNTIMES: &str = "clusterservingruntimes.ome.io";
 /// Resource of the accelerator classes.
 pub(crate) const CLASSES: &str = "acceleratorclasses.ome.io";
+/// Resources of the services.
+pub(crate) const SERVICES: [&str; 2] = ["inferenceservices.ome.io", "inferenceservices.fusioninfer.io"];
 
 /// Resource that only Pods of gangs request, so that Deployments do not compete with them.
 pub(crate) const GANG_RESOURCE: &str = "example.com/interconnect";

@@ -20,7 +20,8 @@ pub trait Model {
     /// Draws what to do next in this cluster, or nothing, from `random` only.
     fn draw(&self, world: &World, random: &mut fastrand::Rng) -> Vec<Self::Action>;
 
-    /// Carries out an action and returns what it did, or `None` if the object that it acts on does not exist.
+    /// Carries out an action and returns what it did, or `None` if the object that it acts on does not exist or the API
+    /// server rejected the request.
     fn act(&mut self, world: &mut World, action: Self::Action) -> Option<String>;
 
     /// Restores what the model needs for the desired state once no model acts any more, such as a connection.

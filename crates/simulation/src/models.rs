@@ -15,4 +15,3 @@ pub(crate) use network::Network;
 pub(crate) use nodes::Nodes;
 pub(crate) use people::People;
 pub(crate) use pods::Pods;
-pub(crate) use user_services::SERVICES;

@@ -1,7 +1,7 @@
 //! Each recorded decision has its Event.
 
+use crate::initial_objects::SERVICES;
 use crate::invariant::Invariant;
-use crate::models::SERVICES;
 use crate::world::World;
 
 /// A service whose status records a selection has the Event about it.

@@ -4,8 +4,8 @@ use operator::FIELD_MANAGER;
 use operator::kinds::OWNED;
 use serde_json::Value;
 
+use crate::initial_objects::SERVICES;
 use crate::invariant::Invariant;
-use crate::models::SERVICES;
 use crate::world::World;
 
 /// Every object that the operator manages belongs to an existing service.

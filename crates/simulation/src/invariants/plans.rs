@@ -5,8 +5,8 @@ use apimachinery::object;
 use plan::{AutoscalerSupport, ServicePlan, Snapshot};
 use serde_json::Value;
 
+use crate::initial_objects::SERVICES;
 use crate::initial_objects::{CLASSES, MODELS, RUNTIMES};
-use crate::models::SERVICES;
 use crate::world::World;
 
 /// Resources of what services select from.

@@ -6,8 +6,8 @@ use apimachinery::object;
 use serde_json::Value;
 
 use super::plans::{is_foreign, plans};
+use crate::initial_objects::SERVICES;
 use crate::invariant::Invariant;
-use crate::models::SERVICES;
 use crate::world::World;
 
 /// Resources of the workloads, and the field of their status with the number of available replicas.

@@ -2,10 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::initial_objects::GANG_RESOURCE;
-
-/// Resources of the services.
-pub(crate) const SERVICES: [&str; 2] = ["inferenceservices.ome.io", "inferenceservices.fusioninfer.io"];
+use crate::initial_objects::{GANG_RESOURCE, SERVICES};
 
 /// A service that people create, edit and delete.
 pub(super) struct UserService {
