@@ -1,5 +1,6 @@
 //! Effects of calls on what is known about engines and requesters: when they start, and when they are answered.
 
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -50,7 +51,7 @@ pub(crate) fn finish_engine_call(facts: &mut EngineFacts, call: &Call, result: &
     facts.outstanding = None;
     match result {
         Ok(answer) => {
-            facts.last_failure = None;
+            facts.last_failure.take_if(|failure| is_resolved(failure, answer));
             record_engine_answer(facts, &call.request, answer, now);
         }
         Err(error) => {
@@ -59,6 +60,11 @@ pub(crate) fn finish_engine_call(facts: &mut EngineFacts, call: &Call, result: &
             facts.last_failure = Some(CallFailure { action, message: error.message.clone() });
         }
     }
+}
+
+/// Returns whether an answer shows that a failure has ended. That an engine sleeps does not show that it can be woken.
+fn is_resolved(failure: &CallFailure, answer: &Answer) -> bool {
+    *answer != Answer::Sleeping(true) || failure.action == Request::IsSleeping.action()
 }
 
 fn record_engine_answer(facts: &mut EngineFacts, request: &Request, answer: &Answer, now: Timestamp) {
@@ -71,7 +77,7 @@ fn record_engine_answer(facts: &mut EngineFacts, request: &Request, answer: &Ans
             (facts.activity, facts.query_failures) = (Some(Activity::Asleep), 0);
             facts.retry_at = facts.waking_since.and_then(|_| now.checked_add(WAKE_POLL).ok());
             if facts.drain.is_some_and(|drain| drain.is_sleep_sent) {
-                (facts.drain, facts.sleep_failures, facts.verification) = (None, 0, None);
+                (facts.drain, facts.sleep_failures, facts.verification, facts.last_failure) = (None, 0, None, None);
             }
         }
         (Request::IsSleeping, Answer::Sleeping(false)) => {
@@ -192,6 +198,8 @@ fn record_requester_failure(facts: &mut RequesterFacts, call: &Call, error: &Cal
         _ => {}
     }
     let (verb, path) = call.request.method_and_path();
-    let url = format!("http://{}:{}{path}", call.ip, call.port);
+    // An IPv6 address has brackets in a URL.
+    let address = call.ip.parse().map(|ip: IpAddr| SocketAddr::new(ip, call.port).to_string());
+    let url = format!("http://{}{path}", address.unwrap_or_else(|_| format!("{}:{}", call.ip, call.port)));
     facts.problem = Some(Problem::RequesterUnreachable { verb, url, message: error.message.clone() });
 }

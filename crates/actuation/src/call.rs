@@ -1,4 +1,4 @@
-//! HTTP calls to requesters and engines: what is asked, and what is answered.
+//! HTTP calls to requesters and engines: requests and answers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use std::time::Duration;
 pub struct Call {
     /// Name of the Node.
     pub node: String,
-    /// Who is called.
+    /// The target.
     pub target: Target,
     /// IP address.
     pub ip: String,
     /// TCP port.
     pub port: u16,
-    /// What is asked.
+    /// The request.
     pub request: Request,
     /// Time after which the call fails.
     pub timeout: Duration,
@@ -30,7 +30,7 @@ pub enum Target {
     Engine(String),
 }
 
-/// What is asked.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// `GET /v1/dual-pods/accelerators`

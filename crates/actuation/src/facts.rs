@@ -1,5 +1,5 @@
 //! What the controller observed over HTTP in the current term: it is lost when the controller restarts or another one leads, and
-//! then asked again.
+//! then queried again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ pub struct EngineFacts {
     pub wake_failures: u32,
     /// Failed attempts to observe whether it is awake since the last success.
     pub query_failures: u32,
-    /// The last call that failed, until a call succeeds.
+    /// The last call that failed, until a later answer shows that the failure has ended.
     pub last_failure: Option<CallFailure>,
     /// The call that has not ended.
     pub outstanding: Option<Request>,

@@ -19,7 +19,7 @@ use crate::call::{Answer, Call, CallError, CallErrorKind, Request};
 const MAX_RESPONSE_BYTES: usize = 4 << 20;
 /// Maximum length of a response in a message.
 const MAX_MESSAGE_CHARS: usize = 200;
-/// Interval between two looks at the number of requests.
+/// Interval at which the number of requests is polled.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum number of accelerators of one requester.
 const MAX_ACCELERATORS: usize = 128;
@@ -35,17 +35,17 @@ const PROMPT: &str = "The quick brown fox jumps over the";
 /// The target was not reached, rejected the request, or did not respond in time.
 pub async fn perform(call: &Call) -> Result<Answer, CallError> {
     let address: IpAddr = call.ip.parse().map_err(|_| not_delivered(format!("{} is not an IP address", call.ip)))?;
-    let connection = Target {
+    let client = Client {
         address: SocketAddr::new(address, call.port),
         deadline: Instant::now().checked_add(call.timeout).unwrap_or_else(Instant::now),
     };
     match &call.request {
-        Request::Drain { settle } => connection.drain(*settle).await,
-        Request::Verify { completion } => connection.verify(*completion).await,
+        Request::Drain { settle } => client.drain(*settle).await,
+        Request::Verify { completion } => client.verify(*completion).await,
         request => {
             let (method, path) = request.method_and_path();
             let method = if method == "GET" { Method::GET } else { Method::POST };
-            let (status, body) = connection.send(method, path, None).await?;
+            let (status, body) = client.send(method, path, None).await?;
             answer(request, status, &body)
         }
     }
@@ -75,15 +75,15 @@ fn answer(request: &Request, status: StatusCode, body: &[u8]) -> Result<Answer, 
     }
 }
 
-/// One call.
-struct Target {
+/// Sends the requests of one call to an address.
+struct Client {
     address: SocketAddr,
     deadline: Instant,
 }
 
-// === impl Target ===
+// === impl Client ===
 
-impl Target {
+impl Client {
     /// Waits until no request runs or waits, or until the deadline.
     async fn drain(&self, settle: Duration) -> Result<Answer, CallError> {
         sleep(settle).await;

@@ -6,7 +6,7 @@
 //!
 //! Input of [`Coordinator`]: changes of Pods, Nodes and `gpu-map`, results of writes, and answers to HTTP calls. Output: at most
 //! one [`Action`] per node at a time. [`step`] contains the rules, [`nominal_provider`] derives a provider from its requester.
-//! None of this performs I/O or reads a clock, so that the same input gives the same actions; whoever owns a `Coordinator` carries
+//! None of this performs I/O or reads a clock, so that the same input gives the same actions; the owner of a `Coordinator` carries
 //! them out. Nothing that matters exists only in memory: the accelerators are recorded on the requester; binding, identity and the
 //! time at which the engine was last awake on the provider.
 //!
@@ -49,7 +49,7 @@ pub use action::{Action, DeletePurpose, Next, PatchPurpose, StatusUpdate, Write}
 pub use call::{Answer, Call, CallError, CallErrorKind, Request, SleepMode, Target};
 pub use container::{Container, ContainerPhase};
 pub use controller::{ControllerOptions, run_controller};
-pub use coordinator::{Coordinator, Decision, Time, WriteError, cache_policy, watched_kinds};
+pub use coordinator::{Coordinator, Decision, Time, WriteError, WriteResults, cache_policy, watched_kinds};
 pub use facts::{Activity, CallFailure, Drain, EngineFacts, MemoryUsage, RequesterFacts, Verification};
 pub use gpu_map::GpuMap;
 pub use http::perform;

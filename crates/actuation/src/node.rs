@@ -21,6 +21,12 @@ pub struct NodeState {
     pub servers: BTreeMap<String, Server>,
     /// Engines by the UID of their provider.
     pub engines: BTreeMap<String, Engine>,
+    /// Rejected patches and deletions by the UID of the Pod.
+    pub rejections: BTreeMap<String, Rejection>,
+    /// Whether an engine was removed since the last decision.
+    pub has_removed_engine: bool,
+    /// Time of the first decision after an engine was removed: CPU and memory of the node were freed before.
+    pub freed_at: Option<jiff::Timestamp>,
 }
 
 /// State of a Node object.
@@ -46,8 +52,10 @@ pub struct Server {
     pub facts: RequesterFacts,
     /// Whether the controller deleted the requester.
     pub is_deletion_sent: bool,
-    /// The last write that the API server rejected, and when to try again.
+    /// The rejection of the last creation of its provider.
     pub rejection: Option<Rejection>,
+    /// When to write its status annotation again, which the API server rejected.
+    pub status_retry_at: Option<jiff::Timestamp>,
 }
 
 /// The provider that a server needs.
@@ -69,8 +77,6 @@ pub struct Rejection {
     pub problem: Option<Problem>,
     /// When to try again.
     pub retry_at: jiff::Timestamp,
-    /// Consecutive rejections.
-    pub count: u32,
 }
 
 /// A provider and what is known about its engine.

@@ -40,6 +40,8 @@ pub struct Provider {
     pub unschedulable: Option<String>,
     /// When the engine was last awake; `None` if it was never ready.
     pub last_awake: Option<Timestamp>,
+    /// Keys of its labels.
+    pub label_keys: BTreeSet<String>,
     /// Labels by which pools select it while it is awake.
     pub pool_labels: BTreeMap<String, String>,
     /// Which of the pool labels it has.
@@ -48,8 +50,6 @@ pub struct Provider {
     pub is_labeled_sleeping: Option<bool>,
     /// Completion of the engine when it was first ready.
     pub fingerprint: Option<String>,
-    /// Largest known residue of a sleeping engine, in MiB.
-    pub residue_mib: Option<u64>,
 }
 
 /// The requester to which a provider is bound.
@@ -96,11 +96,11 @@ impl Provider {
             is_scheduled: !object::text(pod, "/spec/nodeName").is_empty(),
             unschedulable: unschedulable_message(pod),
             last_awake: annotation(dual_pods::LAST_AWAKE).and_then(|time| time.parse().ok()),
+            label_keys: object::labels(pod).into_keys().collect(),
             pool_label_state: PoolLabels::of_pod(pod, &pool_labels),
             pool_labels,
             is_labeled_sleeping: object::label(pod, dual_pods::SLEEPING).map(|value| value == "true"),
             fingerprint: annotation(dual_pods::FINGERPRINT).map(str::to_owned),
-            residue_mib: annotation(dual_pods::RESIDUE).and_then(|number| number.parse().ok()),
         }
     }
 

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use api::dual_pods::{self, UserAnnotation, annotation};
-use apimachinery::object;
+use apimachinery::{object, pod};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::container::{Container, ContainerPhase};
+use crate::container::Container;
 use crate::pod_ref::PodRef;
 use crate::problem::Problem;
 
@@ -28,6 +28,8 @@ pub struct Requester {
     pub container: Container,
     /// Accelerators that the Pod's annotation records for the current container.
     pub accelerators: Option<BTreeSet<String>>,
+    /// Whether its containers have ended and are not restarted.
+    pub is_finished: bool,
     /// Name of the provider in label `dual`.
     pub dual: Option<String>,
     /// Messages in the status annotation; `None` without the annotation.
@@ -52,16 +54,18 @@ impl Requester {
             ip: (!ip.is_empty()).then(|| ip.to_owned()),
             admin_port: admin_port(pod),
             accelerators: recorded.map(split_list),
+            is_finished: pod::is_finished(pod),
             dual: object::label(pod, dual_pods::DUAL).map(str::to_owned),
             errors: annotation(dual_pods::STATUS).map(parse_errors),
             container,
         }
     }
 
-    /// Returns whether the Pod is being deleted, or its container has ended for good, so that the kubelet frees its devices.
+    /// Returns whether the Pod is being deleted or finished, so that the kubelet frees its devices. A container that the kubelet
+    /// restarts retains them.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        self.deletion_deadline.is_some() || self.container.phase == ContainerPhase::Terminated
+        self.deletion_deadline.is_some() || self.is_finished
     }
 
     /// Returns whether the finalizer of the controller is present.
@@ -129,6 +133,14 @@ mod tests {
         let pod = |id: &str| json!({"metadata": {"annotations": annotations}, "status": {"containerStatuses": [{"name": "inference-server", "containerID": id}]}});
         assert_eq!(Requester::from_pod(&pod("c1")).accelerators, Some(split_list("GPU-a,GPU-b")));
         assert_eq!(Requester::from_pod(&pod("c2")).accelerators, None);
+    }
+
+    #[rstest]
+    #[case::running(json!({"phase": "Running"}), false)]
+    #[case::between_restarts(json!({"phase": "Running", "containerStatuses": [{"name": "inference-server", "state": {"terminated": {}}}]}), false)]
+    #[case::failed(json!({"phase": "Failed"}), true)]
+    fn end_is_final(#[case] status: Value, #[case] expected: bool) {
+        assert_eq!(Requester::from_pod(&json!({"metadata": {}, "status": status})).has_ended(), expected);
     }
 
     #[rstest]

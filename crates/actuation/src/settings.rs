@@ -11,12 +11,12 @@ pub struct Settings {
     pub sleeper_ttl: Option<Duration>,
     /// How long the requests of an engine may run before it is put to sleep.
     pub drain: Duration,
-    /// Wait between the removal of the pool labels and the first look at the number of requests.
+    /// Wait between the removal of the pool labels and the first poll of the number of requests.
     pub settle: Duration,
     /// Whether an engine that wakes up has to return the same completion as when it was first ready.
     pub verify_completion: bool,
-    /// Accelerator memory in MiB that a sleeping engine is assumed to retain until it is measured.
-    pub assumed_residue_mib: u64,
+    /// Accelerator memory in MiB that a sleeping engine may retain.
+    pub residue_mib: u64,
 }
 
 // === impl Settings ===
@@ -29,7 +29,7 @@ impl Default for Settings {
             drain: Duration::from_secs(20),
             settle: Duration::from_millis(200),
             verify_completion: false,
-            assumed_residue_mib: 4096,
+            residue_mib: 4096,
         }
     }
 }

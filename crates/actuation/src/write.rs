@@ -64,11 +64,12 @@ pub(crate) fn finish(requester: &Requester) -> Write {
 }
 
 /// Returns the patch that binds a sleeper: annotation and finalizer in one write. The labels of the nominal provider, which
-/// identities do not cover, are those of the new requester.
+/// identities do not cover, replace those of the former requester.
 pub(crate) fn bind(requester: &Requester, nominal: &NominalProvider, provider: &Provider) -> Write {
     let mut labels: Map<String, Value> =
         nominal.labels.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
-    let obsolete = provider.pool_labels.keys().filter(|key| !nominal.labels.contains_key(*key));
+    let is_obsolete = |key: &&String| !nominal.labels.contains_key(*key) && key.as_str() != names::SLEEPING;
+    let obsolete = provider.label_keys.iter().chain(provider.pool_labels.keys()).filter(is_obsolete);
     labels.extend(obsolete.map(|key| (key.clone(), Value::Null)));
     labels.insert(names::DUAL.to_owned(), json!(label_value(&requester.pod.name)));
     let annotations = json!({
@@ -86,26 +87,14 @@ pub(crate) fn restore(provider: &Provider) -> Write {
     patch(&provider.pod, PatchPurpose::Restore, json!({"finalizers": finalizers}))
 }
 
-/// What is recorded when an engine is awake and verified.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Publication {
-    /// Completion to record, if none is.
-    pub(crate) fingerprint: Option<String>,
-    /// Residue of a sleeping engine in MiB, if it is known.
-    pub(crate) residue_mib: Option<u64>,
-}
-
-/// Returns the patch that sets the pool labels of a provider.
-pub(crate) fn publish(provider: &Provider, publication: &Publication, now: Timestamp) -> Write {
+/// Returns the patch that sets the pool labels of a provider. `completion` is recorded if none is.
+pub(crate) fn publish(provider: &Provider, completion: Option<&str>, now: Timestamp) -> Write {
     let mut labels: BTreeMap<&str, &str> =
         provider.pool_labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     labels.insert(names::SLEEPING, "false");
     let mut annotations = json!({names::LAST_AWAKE: now.to_string()});
-    if let (None, Some(fingerprint)) = (&provider.fingerprint, &publication.fingerprint) {
+    if let (None, Some(fingerprint)) = (&provider.fingerprint, completion) {
         annotations[names::FINGERPRINT] = json!(fingerprint);
-    }
-    if let Some(residue) = publication.residue_mib {
-        annotations[names::RESIDUE] = json!(residue.to_string());
     }
     let fields = json!({"labels": labels, "annotations": annotations});
     patch(&provider.pod, PatchPurpose::Publish, fields)

@@ -48,8 +48,6 @@ pub const LAST_AWAKE: &str = "dual-pods.llm-d.ai/last-awake";
 pub const POOL_LABELS: &str = "dual-pods.llm-d.ai/pool-labels";
 /// Annotation of a provider: completion that its engine returned when it was first ready.
 pub const FINGERPRINT: &str = "dual-pods.llm-d.ai/fingerprint";
-/// Annotation of a provider: largest known accelerator memory in MiB that a sleeping engine retains on its kind of accelerator.
-pub const RESIDUE: &str = "dual-pods.llm-d.ai/residue-mib";
 /// Label of both Pods while they are bound: name of the other Pod.
 pub const DUAL: &str = "dual-pods.llm-d.ai/dual";
 /// Label of a provider: `true` or `false`.
@@ -97,7 +95,8 @@ pub fn is_requester(pod: &Value) -> bool {
     user_annotations.into_iter().any(|name| annotation(pod, name).is_some())
 }
 
-/// Whether a Pod is a provider in direct mode.
+/// Whether a Pod looks like a provider in direct mode. A copy that a user made of a provider does, too: only the field managers of
+/// the annotation [`NOMINAL`] show that a controller created the Pod.
 #[must_use]
 pub fn is_provider(pod: &Value) -> bool {
     pod["metadata"]["annotations"].get(NOMINAL).is_some()

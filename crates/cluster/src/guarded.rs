@@ -57,11 +57,11 @@ impl GuardedWriter {
         Ok(())
     }
 
-    /// Applies a JSON merge patch to one version of an object.
+    /// Applies a JSON merge patch to one version of an object, and returns the resource version after it.
     ///
     /// # Errors
     /// The request failed or was rejected; a conflict if the object changed since or was recreated.
-    pub async fn merge(&self, kind: Kind, version: &ObjectVersion, patch: &Value) -> Result<(), Error> {
+    pub async fn merge(&self, kind: Kind, version: &ObjectVersion, patch: &Value) -> Result<String, Error> {
         let mut patch = patch.clone();
         patch["metadata"]["uid"] = json!(version.uid);
         if let Some(resource_version) = &version.resource_version {
@@ -75,8 +75,9 @@ impl GuardedWriter {
         let api = kind.api(self.client.clone(), &version.key.namespace);
         let response = api.patch(&version.key.name, &parameters, &Patch::Merge(patch)).await;
         let object = response.map_err(|source| self.write_error("patch", kind, version, source))?;
+        let resource_version = object.metadata.resource_version.clone().unwrap_or_default();
         self.stores.observe_write(kind, serde_json::to_value(object).unwrap_or_default());
-        Ok(())
+        Ok(resource_version)
     }
 
     /// Deletes one version of an object. Without `grace_seconds`, its own grace period applies.

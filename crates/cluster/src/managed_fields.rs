@@ -101,6 +101,16 @@ pub(crate) fn has_applied_annotation(live: &Value, annotation: &str, manager: &s
     applied_entries(live, manager).any(|entry| entry["fieldsV1"]["f:metadata"]["f:annotations"].get(&field).is_some())
 }
 
+/// Returns whether `manager` wrote the current value of the annotation, by any operation.
+#[must_use]
+pub(crate) fn has_written_annotation(live: &Value, annotation: &str, manager: &str) -> bool {
+    let field = format!("f:{annotation}");
+    let mut entries = live["metadata"]["managedFields"].as_array().into_iter().flatten();
+    entries.any(|entry| {
+        entry["manager"] == manager && entry["fieldsV1"]["f:metadata"]["f:annotations"].get(&field).is_some()
+    })
+}
+
 /// Returns what `manager` has applied to the main resource, one entry per API version.
 fn applied_entries<'a>(live: &'a Value, manager: &'a str) -> impl Iterator<Item = &'a Value> {
     let entries = live["metadata"]["managedFields"].as_array().into_iter().flatten();

@@ -18,6 +18,7 @@ use serde_json::Value;
 use crate::Kind;
 use crate::cached_object::{CachePolicy, CachedObject};
 use crate::last_applied::LastApplied;
+use crate::managed_fields::has_written_annotation;
 use crate::namespaced_name::NamespacedName;
 use crate::object::metadata_field;
 use crate::owner::{is_owned_by, is_recorded_as_managed_by};
@@ -203,6 +204,13 @@ impl Stores {
     #[must_use]
     pub fn has_recorded_identity(&self, object: &Value) -> bool {
         is_recorded_as_managed_by(object, self.manager)
+    }
+
+    /// Returns whether our field manager wrote the current value of the annotation. A copy of the object has the annotation, too,
+    /// but another field manager.
+    #[must_use]
+    pub fn is_own_annotation(&self, object: &Value, annotation: &str) -> bool {
+        has_written_annotation(object, annotation, self.manager)
     }
 
     /// Returns the objects of a kind in one namespace whose `label` has this value, in name order. The label must be one of

@@ -1,7 +1,7 @@
 //! Watches that keep the caches up to date: one per kind, or per kind and namespace, started and stopped as the kind is
 //! installed and removed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -153,6 +153,18 @@ impl Watches {
     /// Starts a watch like [`Self::start_named`]; the kind may be absent, or the permission to read it.
     pub fn start_optional_named(&mut self, kind: Kind, key: &NamespacedName) -> bool {
         self.spawn_named(kind, key, true)
+    }
+
+    /// Starts a watch of the objects with one name in several namespaces; in all if the list is empty. Returns false if a watch
+    /// of `kind` is already running.
+    pub fn start_named_in(&mut self, kind: Kind, name: &str, namespaces: &BTreeSet<String>) -> bool {
+        let apis = if namespaces.is_empty() {
+            BTreeMap::from([(String::new(), kube::Api::all_with(self.client.clone(), &kind.api_resource()))])
+        } else {
+            let api = |namespace: &String| (namespace.clone(), kind.api(self.client.clone(), namespace));
+            namespaces.iter().map(api).collect()
+        };
+        self.spawn(kind, apis, watcher::Config::default().fields(&format!("metadata.name={name}")), false)
     }
 
     fn spawn_named(&mut self, kind: Kind, key: &NamespacedName, is_optional: bool) -> bool {

@@ -1,39 +1,54 @@
 //! Carries out the writes of decisions.
 
+use std::collections::BTreeMap;
+
 use cluster::{GuardedWriter, NamespacedName, ObjectVersion};
 
 use crate::action::{Action, DeletePurpose, Write};
-use crate::coordinator::{Decision, POD, WriteError};
+use crate::coordinator::{Decision, POD, WriteError, WriteResults};
 use crate::pod_ref::PodRef;
 use crate::write::provider_pod;
 
-/// Writes the status annotations of a decision, then its action. An action that follows a failed status is not carried out.
-pub(super) async fn execute(writer: &GuardedWriter, decision: &Decision) -> Result<(), WriteError> {
+/// Writes the status annotations of a decision, then its action. A rejected status annotation does not prevent the action; if one
+/// fails for another reason, the action is not carried out.
+pub(super) async fn execute(writer: &GuardedWriter, decision: &Decision) -> WriteResults {
+    let mut rejected_statuses = Vec::new();
+    // Resource versions of the requesters whose status annotation was written, by UID: the action is decided on the versions before.
+    let mut written = BTreeMap::new();
     for status in &decision.statuses {
-        let version = ObjectVersion { resource_version: None, ..version(&status.requester) };
-        match writer.merge(POD, &version, &status.patch()).await.map_err(|error| write_error(&error)) {
+        let requester = &status.requester;
+        match writer.merge(POD, &version(requester), &status.patch()).await.map_err(|error| write_error(&error)) {
+            Ok(resource_version) => drop(written.insert(requester.uid.as_str(), resource_version)),
             // The requester is gone, which the watch reports.
-            Ok(()) | Err(WriteError::NotFound | WriteError::Conflict) => {}
-            Err(error) => return Err(WriteError::Failed(format!("{error:?}"))),
+            Err(WriteError::NotFound) => {}
+            Err(WriteError::Rejected(message)) => {
+                tracing::warn!(pod = requester.name, message, "the API server rejects the status annotation");
+                rejected_statuses.push(requester.uid.clone());
+            }
+            Err(error) => return WriteResults { rejected_statuses, action: Err(error) },
         }
     }
-    let Some(Action::Write(write)) = &decision.action else { return Ok(()) };
+    let action = match &decision.action {
+        Some(Action::Write(write)) => carry_out(writer, write, &written).await,
+        _ => Ok(()),
+    };
+    WriteResults { rejected_statuses, action }
+}
+
+async fn carry_out(writer: &GuardedWriter, write: &Write, written: &BTreeMap<&str, String>) -> Result<(), WriteError> {
     log(write);
     let result = match write {
         Write::Create { requester, nominal } => writer.create(POD, &provider_pod(requester, nominal)).await,
-        Write::Patch { pod, patch, .. } => writer.merge(POD, &current(pod, decision), patch).await,
+        Write::Patch { pod, patch, .. } => {
+            let mut version = version(pod);
+            version.resource_version = written.get(pod.uid.as_str()).cloned().or(version.resource_version);
+            writer.merge(POD, &version, patch).await.map(drop)
+        }
         Write::Delete { pod, purpose, grace_seconds } => {
             writer.delete(POD, &deleted_version(pod, purpose), *grace_seconds).await
         }
     };
     result.map_err(|error| write_error(&error))
-}
-
-/// Returns the version that a patch changes. A status annotation that was written before it does not matter.
-fn current(pod: &PodRef, decision: &Decision) -> ObjectVersion {
-    let is_annotated = decision.statuses.iter().any(|status| status.requester.uid == pod.uid);
-    let version = version(pod);
-    ObjectVersion { resource_version: version.resource_version.filter(|_| !is_annotated), ..version }
 }
 
 /// Returns the version that is deleted. A provider may have been bound since; changes of a requester do not matter.
@@ -57,7 +72,7 @@ fn write_error(error: &cluster::Error) -> WriteError {
         _ if error.is_already_existing() => WriteError::AlreadyExists,
         _ if error.is_not_found() => WriteError::NotFound,
         _ if error.is_conflict() => WriteError::Conflict,
-        Some(message) => WriteError::Rejected(format!("failed to create server-providing Pod: {message}")),
+        Some(message) => WriteError::Rejected(message.to_owned()),
         None => WriteError::Failed(error.to_string()),
     }
 }

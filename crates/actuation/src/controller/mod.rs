@@ -2,8 +2,10 @@
 
 mod execute;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use api::dual_pods::GPU_MAP;
 use apimachinery::catch_future_panic;
 use cluster::{Change, Clock, GuardedWriter, Stores, SystemClock, Watches};
 use kube::Client;
@@ -16,7 +18,9 @@ use tokio_util::sync::CancellationToken;
 use crate::action::Action;
 use crate::answer::CallResult;
 use crate::call::{Call, CallError, CallErrorKind};
-use crate::coordinator::{Coordinator, Decision, Time, WriteError, cache_policy, watched_kinds};
+use crate::coordinator::{
+    CONFIG_MAP, Coordinator, Decision, Time, WriteError, WriteResults, cache_policy, watched_kinds,
+};
 use crate::http::perform;
 use crate::settings::Settings;
 use execute::execute;
@@ -50,7 +54,7 @@ struct Term {
     changes: mpsc::Receiver<Change>,
     writer: GuardedWriter,
     calls: JoinSet<(Call, CallResult)>,
-    writes: JoinSet<(Decision, Result<(), WriteError>)>,
+    writes: JoinSet<(Decision, WriteResults)>,
 }
 
 /// Runs the controller for one term of leadership, until `stop` is cancelled; then it completes the writes in progress. The
@@ -59,10 +63,7 @@ pub async fn run_controller(options: ControllerOptions, stop: CancellationToken)
     let supervisor = Supervisor::default();
     let stores = Stores::with_cache_policy(FIELD_MANAGER, cache_policy);
     let (mut watches, changes) = Watches::new(options.client.clone(), stores.clone(), supervisor, stop.child_token());
-    watches.restrict_to(&options.namespaces);
-    for kind in watched_kinds() {
-        watches.start(kind);
-    }
+    start_watches(&mut watches, &options);
     let term = Term {
         coordinator: Coordinator::new(options.settings, stores.clone(), options.namespace),
         watches,
@@ -72,6 +73,20 @@ pub async fn run_controller(options: ControllerOptions, stop: CancellationToken)
         writes: JoinSet::new(),
     };
     term.run(&stop).await;
+}
+
+fn start_watches(watches: &mut Watches, options: &ControllerOptions) {
+    watches.restrict_to(&options.namespaces);
+    for kind in watched_kinds() {
+        if kind != CONFIG_MAP {
+            watches.start(kind);
+        }
+    }
+    let mut namespaces: BTreeSet<String> = options.namespaces.iter().cloned().collect();
+    if !namespaces.is_empty() {
+        namespaces.insert(options.namespace.clone());
+    }
+    watches.start_named_in(CONFIG_MAP, GPU_MAP, &namespaces);
 }
 
 // === impl Term ===
@@ -114,7 +129,7 @@ impl Term {
         tokio::select! {
             () = stop.cancelled() => {}
             () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
-            Some(Ok((decision, result))) = self.writes.join_next() => self.coordinator.done(&decision, result, now()),
+            Some(Ok((decision, results))) = self.writes.join_next() => self.coordinator.done(&decision, results, now()),
             Some(Ok((call, result))) = self.calls.join_next() => {
                 tracing::debug!(purpose = call.request.purpose(), ip = call.ip, ok = result.is_ok(), "HTTP call done");
                 self.coordinator.answer(&call, &result, now());
@@ -131,13 +146,14 @@ async fn perform_call(call: Call) -> (Call, CallResult) {
     (call, result)
 }
 
-async fn carry_out(writer: GuardedWriter, decision: Decision) -> (Decision, Result<(), WriteError>) {
-    let result = catch_future_panic(execute(&writer, &decision)).await;
-    let result = result.unwrap_or_else(|panic| Err(WriteError::Failed(panic.to_string())));
-    if let Err(error) = &result {
-        tracing::warn!(node = decision.node, ?error, "failed to write");
+async fn carry_out(writer: GuardedWriter, decision: Decision) -> (Decision, WriteResults) {
+    let results = catch_future_panic(execute(&writer, &decision)).await;
+    let failed = |message| WriteResults { rejected_statuses: Vec::new(), action: Err(WriteError::Failed(message)) };
+    let results = results.unwrap_or_else(|panic| failed(panic.to_string()));
+    if let Err(error) = &results.action {
+        tracing::warn!(node = decision.node, %error, "failed to write");
     }
-    (decision, result)
+    (decision, results)
 }
 
 fn now() -> Time {

@@ -24,16 +24,17 @@ use crate::pod_ref::PodRef;
 use crate::problem::Problem;
 use crate::settings::Settings;
 use crate::step::step;
-pub(crate) use kinds::POD;
+pub(crate) use kinds::{CONFIG_MAP, POD};
 pub use kinds::{cache_policy, watched_kinds};
 use node_table::NodeTable;
 
-/// Delay after a write that conflicts with another client's: the watch usually delivers that write meanwhile.
+/// Delay after a write that conflicts with another client's, or whose object does not exist: the watch usually delivers that
+/// change meanwhile.
 const CONFLICT_DELAY: Duration = Duration::from_millis(100);
 /// Delay after the creation of a Pod that exists already: the watch delivers it.
 const EXISTING_DELAY: Duration = Duration::from_secs(1);
-/// Number of failures whose delay is the first after a rejected creation. An edit of the requester ends the delay.
-const REJECTED_FAILURES: u32 = 7;
+/// Delay after a rejected write. An edit of the requester ends that of a creation.
+const REJECTED_DELAY: Duration = Duration::from_secs(20);
 
 /// The state of all nodes.
 #[derive(Debug)]
@@ -66,18 +67,32 @@ pub struct Decision {
     pub statuses: Vec<StatusUpdate>,
 }
 
-/// Why a write failed.
+/// Results of the writes of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteResults {
+    /// UIDs of the requesters whose status annotation the API server rejected.
+    pub rejected_statuses: Vec<String>,
+    /// Result of the action; that of the status annotations if one of them failed for another reason.
+    pub action: Result<(), WriteError>,
+}
+
+/// Why a write failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
     /// The object changed in the meantime (409).
+    #[error("the object has changed")]
     Conflict,
     /// An object of the name of the created one exists (409).
+    #[error("the object exists already")]
     AlreadyExists,
     /// The object does not exist (404).
+    #[error("the object does not exist")]
     NotFound,
     /// The API server rejected the write for a reason that a user has to remove (400, 403, 422).
+    #[error("{0}")]
     Rejected(String),
     /// The API server did not respond, or is overloaded.
+    #[error("{0}")]
     Failed(String),
 }
 
@@ -122,9 +137,13 @@ impl Coordinator {
     pub fn next(&mut self, time: Time) -> Option<Decision> {
         while let Some(name) = self.queue.pop(time.monotonic) {
             let Some(node) = self.nodes.get_mut(&name) else {
+                self.write_failures.remove(&name);
                 self.queue.done(&name);
                 continue;
             };
+            if std::mem::take(&mut node.has_removed_engine) {
+                node.freed_at = Some(time.wall);
+            }
             let next = step(node, &self.settings, time.wall);
             let (is_call, is_write) = match &next.action {
                 Some(Action::Call(call)) => {
@@ -158,20 +177,25 @@ impl Coordinator {
 
     /// Records the result of the writes of a decision. The owner has reported the responses to `Stores` before. Decisions that
     /// consist of a call only need not be reported.
-    pub fn done(&mut self, decision: &Decision, result: Result<(), WriteError>, time: Time) {
-        let name = &decision.node;
+    pub fn done(&mut self, decision: &Decision, results: WriteResults, time: Time) {
+        let (name, result) = (&decision.node, results.action);
         for status in &decision.statuses {
             self.nodes.refresh_pod(&key_of(&status.requester));
+        }
+        for uid in &results.rejected_statuses {
+            if let Some(server) = self.server_mut(name, uid) {
+                server.status_retry_at = after(REJECTED_DELAY, time);
+            }
         }
         if let Some(Action::Write(write)) = &decision.action {
             self.finish_write(name, write, &result, time);
         }
         match result {
-            Ok(()) | Err(WriteError::NotFound | WriteError::AlreadyExists | WriteError::Rejected(_)) => {
+            Ok(()) | Err(WriteError::AlreadyExists | WriteError::Rejected(_)) => {
                 self.write_failures.remove(name);
                 self.queue.add(name.clone());
             }
-            Err(WriteError::Conflict) => {
+            Err(WriteError::Conflict | WriteError::NotFound) => {
                 let due = time.monotonic.checked_add(CONFLICT_DELAY).unwrap_or(time.monotonic);
                 self.queue.add_at(name.clone(), due);
             }
@@ -215,9 +239,8 @@ impl Coordinator {
     fn finish_write(&mut self, node: &str, write: &Write, result: &Result<(), WriteError>, time: Time) {
         match write {
             Write::Create { requester, .. } => {
-                let rejection = self.rejection(node, &requester.uid, result, time);
                 if let Some(server) = self.server_mut(node, &requester.uid) {
-                    server.rejection = rejection;
+                    server.rejection = rejection("create server-providing Pod", result, time);
                 }
                 self.forget_memory(node);
                 let name = provider_name(&requester.name, &requester.uid);
@@ -227,18 +250,30 @@ impl Coordinator {
                 if *purpose == PatchPurpose::Bind {
                     self.forget_memory(node);
                 }
-                self.finish_observed(pod, result);
+                self.finish_observed(node, pod, rejection(&format!("patch Pod {}", pod.name), result, time), result);
             }
             Write::Delete { pod, .. } => {
                 if matches!(result, Ok(()) | Err(WriteError::NotFound)) {
                     self.record_deletion(node, &pod.uid);
                 }
-                self.finish_observed(pod, result);
+                self.finish_observed(node, pod, rejection(&format!("delete Pod {}", pod.name), result, time), result);
             }
         }
     }
 
-    fn finish_observed(&mut self, pod: &PodRef, result: &Result<(), WriteError>) {
+    fn finish_observed(
+        &mut self,
+        node: &str,
+        pod: &PodRef,
+        rejection: Option<Rejection>,
+        result: &Result<(), WriteError>,
+    ) {
+        if let Some(node) = self.nodes.get_mut(node) {
+            match rejection {
+                Some(rejection) => drop(node.rejections.insert(pod.uid.clone(), rejection)),
+                None => drop(node.rejections.remove(&pod.uid)),
+            }
+        }
         match result {
             Err(WriteError::NotFound) => self.nodes.observe_absence(&key_of(pod)),
             _ => self.nodes.refresh_pod(&key_of(pod)),
@@ -254,20 +289,6 @@ impl Coordinator {
         if let Some(server) = node.servers.get_mut(uid) {
             server.is_deletion_sent = true;
         }
-    }
-
-    fn rejection(&self, node: &str, uid: &str, result: &Result<(), WriteError>, time: Time) -> Option<Rejection> {
-        let previous = self.nodes.get(node)?.servers.get(uid)?.rejection.as_ref();
-        let count = previous.map_or(0, |rejection| rejection.count).saturating_add(1);
-        let (problem, retry_at) = match result {
-            Err(WriteError::AlreadyExists) => (None, time.wall.checked_add(EXISTING_DELAY).unwrap_or(time.wall)),
-            Err(WriteError::Rejected(message)) => {
-                let problem = Problem::Rejected(message.clone());
-                (Some(problem), retry_at(count.saturating_add(REJECTED_FAILURES), time.wall))
-            }
-            _ => return None,
-        };
-        Some(Rejection { problem, retry_at, count })
     }
 
     fn server_mut(&mut self, node: &str, uid: &str) -> Option<&mut Server> {
@@ -297,6 +318,22 @@ fn start_call(node: &mut NodeState, call: &Call, now: Timestamp) {
             }
         }
     }
+}
+
+/// Returns when to repeat a write that was rejected. `action` names the write.
+fn rejection(action: &str, result: &Result<(), WriteError>, time: Time) -> Option<Rejection> {
+    let (problem, delay) = match result {
+        Err(WriteError::AlreadyExists) => (None, EXISTING_DELAY),
+        Err(WriteError::Rejected(message)) => {
+            (Some(Problem::Rejected(format!("failed to {action}: {message}"))), REJECTED_DELAY)
+        }
+        _ => return None,
+    };
+    Some(Rejection { problem, retry_at: after(delay, time)? })
+}
+
+fn after(delay: Duration, time: Time) -> Option<Timestamp> {
+    time.wall.checked_add(delay).ok()
 }
 
 fn due(at: Timestamp, time: Time) -> Instant {

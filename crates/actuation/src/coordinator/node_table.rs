@@ -49,11 +49,12 @@ enum Role {
 // === impl PodLocation ===
 
 impl PodLocation {
-    /// Returns where to record a Pod; `None` for a Pod that is neither requester nor provider, or not on a node yet.
-    fn of(pod: &Value) -> Option<PodLocation> {
+    /// Returns where to record a Pod; `None` for a Pod that is neither requester nor provider, or not on a node yet. A
+    /// provider that another client created, such as a copy, is none.
+    fn of(pod: &Value, stores: &Stores) -> Option<PodLocation> {
         let scheduled = object::text(pod, "/spec/nodeName");
         let annotation = |key: &str| pod["metadata"]["annotations"][key].as_str().unwrap_or_default();
-        let (role, node) = if dual_pods::is_provider(pod) {
+        let (role, node) = if dual_pods::is_provider(pod) && stores.is_own_annotation(pod, dual_pods::NOMINAL) {
             (Role::Provider, if scheduled.is_empty() { annotation(dual_pods::NODE_NAME) } else { scheduled })
         } else if dual_pods::is_requester(pod) {
             (Role::Requester, scheduled)
@@ -127,7 +128,7 @@ impl NodeTable {
     /// Records the cached version of a Pod, or its absence.
     pub(super) fn refresh_pod(&mut self, key: &NamespacedName) {
         let pod = self.stores.get(POD, key);
-        let location = pod.as_deref().and_then(PodLocation::of);
+        let location = pod.as_deref().and_then(|pod| PodLocation::of(pod, &self.stores));
         let previous = self.pods.get(key).cloned();
         if let Some(previous) = previous.filter(|previous| Some(previous) != location.as_ref()) {
             self.remove(key, &previous);
@@ -224,6 +225,7 @@ impl NodeTable {
             }
             Role::Provider => {
                 node.engines.remove(&location.uid);
+                node.has_removed_engine = true;
                 node.forget_memory();
             }
         }
@@ -239,6 +241,8 @@ impl NodeTable {
         for uid in bound {
             node.servers.entry(uid).or_default();
         }
+        let NodeState { servers, engines, rejections, .. } = node;
+        rejections.retain(|uid, _| servers.contains_key(uid) || engines.contains_key(uid));
         if node.servers.is_empty() && node.engines.is_empty() {
             self.nodes.remove(name);
             return;

@@ -27,19 +27,24 @@ pub(super) fn rule(
     if let Some(problem) = context.busy_accelerator(&nominal.accelerators, None) {
         return Outcome::blocked(problem);
     }
-    let sleepers = context.sleepers();
     let suitable =
         |provider: &&Provider| provider.identity == nominal.identity && provider.pod.namespace == nominal.namespace;
-    if let Some(provider) = sleepers.iter().map(|engine| &engine.provider).rfind(suitable) {
+    if let Some(provider) = context.sleepers().iter().map(|engine| &engine.provider).rfind(suitable) {
         return Outcome::write(write::bind(requester, nominal, provider));
     }
-    if let Some(outcome) = free_name(context, requester) {
-        return outcome;
-    }
-    if let Some(outcome) = budget::make_room(context, server, requester, &nominal.accelerators, sleepers) {
-        return outcome;
-    }
-    Outcome::write(Write::Create { requester: requester.pod.clone(), nominal: Arc::clone(nominal) })
+    let outcome = match &server.rejection {
+        Some(rejection) if rejection.retry_at > context.now => Outcome::wait_until(rejection.retry_at),
+        _ => create(context, server, requester, nominal),
+    };
+    outcome.with_problem(server.rejection.as_ref().and_then(|rejection| rejection.problem.clone()))
+}
+
+/// Creates the provider, once its name and its resources are free.
+fn create(context: &Context, server: &Server, requester: &Requester, nominal: &Arc<NominalProvider>) -> Outcome {
+    let outcome = free_name(context, requester)
+        .or_else(|| budget::enforce_limits(context, server, requester, &nominal.accelerators));
+    let write = || Write::Create { requester: requester.pod.clone(), nominal: Arc::clone(nominal) };
+    outcome.unwrap_or_else(|| Outcome::write(write()))
 }
 
 /// Deletes an unbound provider that was created for this requester but is not suitable any longer: the next one has its name.

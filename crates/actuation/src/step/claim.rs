@@ -20,10 +20,15 @@ pub(super) fn rule(context: &Context, server: &Server, requester: &Requester, bo
     if context.node.availability == Availability::Gone {
         return Outcome::wait();
     }
-    let rejection = server.rejection.as_ref();
-    if let Some(rejection) = rejection.filter(|rejection| rejection.retry_at > context.now) {
-        return Outcome::wait_until(rejection.retry_at).with_problem(rejection.problem.clone());
+    let outcome = prepare(context, server, requester, bound);
+    match bound {
+        Some(_) => outcome,
+        // For example after another client removed its provider.
+        None => context.withdraw_readiness(server, requester, outcome),
     }
+}
+
+fn prepare(context: &Context, server: &Server, requester: &Requester, bound: Option<&Engine>) -> Outcome {
     if let (Demand::Invalid(problem), None) = (&server.demand, bound) {
         return Outcome::blocked(problem.clone());
     }
@@ -34,7 +39,7 @@ pub(super) fn rule(context: &Context, server: &Server, requester: &Requester, bo
         return wait_for_address(context, requester);
     }
     let Some(accelerators) = known_accelerators(server, requester) else {
-        return ask_accelerators(context, server, requester);
+        return query_accelerators(context, server, requester);
     };
     if accelerators.is_empty() {
         return context
@@ -63,7 +68,7 @@ fn wait_for_address(context: &Context, requester: &Requester) -> Outcome {
     if report_at > context.now { Outcome::wait_until(report_at) } else { Outcome::blocked(Problem::AddressMissing) }
 }
 
-fn ask_accelerators(context: &Context, server: &Server, requester: &Requester) -> Outcome {
+fn query_accelerators(context: &Context, server: &Server, requester: &Requester) -> Outcome {
     let outcome = match requester.container.phase {
         ContainerPhase::Running => context.call_requester(server, requester, Request::Accelerators),
         _ => Outcome::wait(),

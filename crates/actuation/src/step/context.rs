@@ -1,4 +1,4 @@
-//! The node that is decided about, and what rules ask about it.
+//! The node that is decided about, and queries of the rules.
 
 use std::cell::OnceCell;
 use std::cmp::Reverse;
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::outcome::Outcome;
-use crate::action::{DeletePurpose, Write};
+use super::outcome::{Outcome, earliest};
+use crate::action::{Action, DeletePurpose, Write};
 use crate::call::{Call, Request, Target};
 use crate::node::{Engine, EngineState, NodeState, Server};
 use crate::problem::Problem;
@@ -30,8 +30,6 @@ pub(super) struct Context<'a> {
     pub(super) settings: &'a Settings,
     pub(super) now: Timestamp,
     sleepers: OnceCell<Vec<&'a Engine>>,
-    /// Largest known residue of a sleeping engine in MiB; see `budget`.
-    pub(super) residue_mib: OnceCell<Option<u64>>,
 }
 
 /// The engines that are bound to one server.
@@ -47,7 +45,7 @@ pub(super) struct BoundEngines<'a> {
 
 impl<'a> Context<'a> {
     pub(super) fn new(node: &'a NodeState, settings: &'a Settings, now: Timestamp) -> Context<'a> {
-        Context { node, settings, now, sleepers: OnceCell::new(), residue_mib: OnceCell::new() }
+        Context { node, settings, now, sleepers: OnceCell::new() }
     }
 
     /// Returns the servers with their UIDs: those whose requester ends first, since they free accelerators, then the oldest.
@@ -134,6 +132,34 @@ impl<'a> Context<'a> {
                 timeout: CALL_TIMEOUT,
             }),
         }
+    }
+
+    /// Returns whether the readiness that was last relayed is true; after a restart of the controller, whether the requester's
+    /// container is ready.
+    pub(super) fn is_relayed_ready(&self, server: &Server, requester: &Requester) -> bool {
+        server.facts.relayed.unwrap_or(requester.container.ready)
+    }
+
+    /// Withdraws the readiness of a requester, if it may be ready, before anything else is done.
+    pub(super) fn withdraw_readiness(&self, server: &Server, requester: &Requester, outcome: Outcome) -> Outcome {
+        if !self.is_relayed_ready(server, requester) {
+            return outcome;
+        }
+        let call = self.call_requester(server, requester, Request::Ready(false));
+        if call.action.is_some() { Outcome { problems: outcome.problems, ..call } } else { outcome }
+    }
+
+    /// Delays a patch or deletion of a Pod of which the API server rejected one, and reports the rejection.
+    pub(super) fn delay_rejected(&self, mut outcome: Outcome) -> Outcome {
+        let Some(Action::Write(Write::Patch { pod, .. } | Write::Delete { pod, .. })) = &outcome.action else {
+            return outcome;
+        };
+        let Some(rejection) = self.node.rejections.get(&pod.uid) else { return outcome };
+        if rejection.retry_at > self.now {
+            outcome.action = None;
+            outcome.again = earliest(outcome.again, Some(rejection.retry_at));
+        }
+        outcome.with_problem(rejection.problem.clone())
     }
 
     /// Deletes the provider of an engine, once.

@@ -1,6 +1,6 @@
 //! [`step`] decides the next action of a node. For one server, the first rule that applies decides.
 //!
-//! Layers, from low to high: `outcome` (result of a rule), `context` (the node and what rules ask about it); `sleeping`,
+//! Layers, from low to high: `outcome` (result of a rule), `context` (the node and queries of the rules); `sleeping`,
 //! `budget`; `deletion` (rules 1 to 4), `waking` (rule 10), `binding` (rules 11 to 15); `claim` (rules 5 to 9) calls those two,
 //! `unbound_engines` are about engines without a server.
 
@@ -32,8 +32,14 @@ pub fn step(node: &NodeState, settings: &Settings, now: Timestamp) -> Next {
     let outcomes = context.servers().into_iter().map(|(uid, server)| (Some(server), rule(&context, uid, server)));
     let unbound_engines = unbound_engines::rule(&context).map(|outcome| (None, outcome));
     for (server, outcome) in outcomes.chain(unbound_engines) {
+        let outcome = context.delay_rejected(outcome);
         next.again = earliest(next.again, outcome.again);
-        next.statuses.extend(server.and_then(|server| status_update(server, &outcome)));
+        if let Some(status) = server.and_then(|server| status_update(server, &outcome)) {
+            match server.and_then(|server| server.status_retry_at).filter(|retry_at| *retry_at > now) {
+                Some(retry_at) => next.again = earliest(next.again, Some(retry_at)),
+                None => next.statuses.push(status),
+            }
+        }
         if next.action.is_none() {
             next.action = outcome.action;
         }

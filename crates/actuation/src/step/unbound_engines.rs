@@ -15,7 +15,7 @@ pub(super) fn rule(context: &Context) -> Option<Outcome> {
         return None;
     }
     let unbound = context.node.engines.values().filter(|engine| engine.provider.binding.is_none());
-    let outcomes = unbound.map(|engine| unbound_engine(context, engine));
+    let outcomes = unbound.map(|engine| context.delay_rejected(unbound_engine(context, engine)));
     outcomes.reduce(|first, second| Outcome {
         again: earliest(first.again, second.again),
         action: first.action.or(second.action),

@@ -15,7 +15,7 @@ use crate::node::{Availability, Engine, EngineState, Server};
 use crate::problem::Problem;
 use crate::provider::PoolLabels;
 use crate::requester::Requester;
-use crate::write::{self, Publication};
+use crate::write;
 
 /// How long an engine may take to wake up.
 const WAKE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -65,7 +65,7 @@ fn rebind(context: &Context, engine: &Engine) -> Outcome {
 fn loading(context: &Context, engine: &Engine) -> Outcome {
     let pod = engine.provider.pod.name.clone();
     if let Some(message) = &engine.provider.unschedulable {
-        return budget::make_node_room(context, message)
+        return budget::free_host_resources(context, message)
             .with_problem(Some(Problem::Unschedulable { pod, message: message.clone() }));
     }
     let reason = engine.provider.container.start_failure().map(str::to_owned);
@@ -79,7 +79,8 @@ fn wake(context: &Context, server: &Server, requester: &Requester, engine: &Engi
     if let Some(problem) = context.busy_accelerator(&engine.provider.accelerators, Some(engine)) {
         return Outcome::blocked(problem);
     }
-    match budget::check_memory(context, server, requester, &engine.provider.accelerators) {
+    let sleepers = context.settings.sleeper_limit.saturating_add(1);
+    match budget::check_memory(context, server, requester, &engine.provider.accelerators, sleepers) {
         Some(outcome) => outcome,
         None => context.call_engine(engine, Request::WakeUp, CALL_TIMEOUT),
     }
@@ -89,7 +90,10 @@ fn wake(context: &Context, server: &Server, requester: &Requester, engine: &Engi
 fn follow_wake(context: &Context, engine: &Engine) -> Outcome {
     let (Some(since), None) = (engine.facts.waking_since, &engine.facts.outstanding) else { return Outcome::wait() };
     let elapsed = duration_until(context.now, since);
-    if elapsed >= WAKE_TIMEOUT || failed_too_often(engine).is_some() {
+    if let Some(problem) = failed_too_often(engine) {
+        return context.delete_engine(engine, DeletePurpose::NotWaking(problem));
+    }
+    if elapsed >= WAKE_TIMEOUT {
         let message = format!("it did not wake up within {} s", WAKE_TIMEOUT.as_secs());
         let problem = Problem::EngineCall { action: "wake", pod: engine.provider.pod.name.clone(), message };
         return context.delete_engine(engine, DeletePurpose::NotWaking(problem));
@@ -113,11 +117,8 @@ fn awake(context: &Context, server: &Server, requester: &Requester, engine: &Eng
         return not_ready(context, server, requester, engine, Outcome::wait()).with_problem(unsupported);
     }
     let outcome = if !is_published(engine) {
-        let fingerprint = verification.completion.clone();
-        let residue_mib = budget::known_residue(context);
-        let publication = Publication { fingerprint, residue_mib };
-        Outcome::write(write::publish(&engine.provider, &publication, context.now))
-    } else if relayed(server, requester) != Some(true) {
+        Outcome::write(write::publish(&engine.provider, verification.completion.as_deref(), context.now))
+    } else if !context.is_relayed_ready(server, requester) {
         context.call_requester(server, requester, Request::Ready(true)).with_problem(server.facts.problem.clone())
     } else if requester.dual.as_deref() != Some(crate::names::label_value(&engine.provider.pod.name).as_str()) {
         Outcome::write(write::link(requester, &engine.provider))
@@ -157,21 +158,12 @@ fn is_published(engine: &Engine) -> bool {
 fn not_ready(context: &Context, server: &Server, requester: &Requester, engine: &Engine, outcome: Outcome) -> Outcome {
     let is_unobserved = matches!(engine.state(), EngineState::Unknown | EngineState::Awake);
     let may_serve = is_unobserved && engine.provider.is_ready;
-    if may_serve || relayed(server, requester) != Some(true) {
-        return outcome;
-    }
-    let call = context.call_requester(server, requester, Request::Ready(false));
-    if call.action.is_some() { Outcome { problems: outcome.problems, ..call } } else { outcome }
-}
-
-/// Returns the readiness that was last relayed; after a restart of the controller, that of the requester's container.
-fn relayed(server: &Server, requester: &Requester) -> Option<bool> {
-    server.facts.relayed.or(Some(requester.container.ready))
+    if may_serve { outcome } else { context.withdraw_readiness(server, requester, outcome) }
 }
 
 fn failed_too_often(engine: &Engine) -> Option<Problem> {
     let failures = engine.facts.wake_failures.max(engine.facts.query_failures);
-    (failures >= MAX_FAILURES).then(|| last_failure(engine)).flatten()
+    last_failure(engine).filter(|_| failures >= MAX_FAILURES)
 }
 
 fn last_failure(engine: &Engine) -> Option<Problem> {

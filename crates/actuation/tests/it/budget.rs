@@ -67,7 +67,7 @@ fn reused_sleeper_is_not_the_oldest() {
     }
     world.create("again", "a", "a");
     world.run();
-    assert_eq!(owners(&world), ["a", "b", "c"], "waking deletes nobody");
+    assert_eq!(owners(&world), ["a", "b", "c"], "waking deletes no provider");
     world.delete("again");
     world.run();
     world.restart();
@@ -118,7 +118,7 @@ fn host_memory_is_freed() {
     assert!(world.errors("new").is_empty() && world.requesters["new"].is_ready);
 }
 
-/// Memory of other processes: the engine is not created, and the requester says why until it is freed.
+/// Memory of other processes: the engine is not created, and the status of the requester reports why until the memory is free.
 // spec: DP-87
 #[test]
 fn foreign_memory_is_reported() {

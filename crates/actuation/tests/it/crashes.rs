@@ -14,10 +14,7 @@ fn cold(_: &mut World) -> Event {
 }
 
 fn hot(world: &mut World) -> Event {
-    world.create("first", "a", "m");
-    world.run();
-    world.delete("first");
-    world.run();
+    world.create_sleeper("first", "a", "m");
     |world| world.create("r", "a", "m")
 }
 

@@ -111,11 +111,7 @@ fn sleep_that_fails_three_times_deletes_the_provider() {
 #[test]
 fn terminating_sleeper_is_not_bound() {
     let mut world = world();
-    world.create("first", "a", "m");
-    world.run();
-    let provider = world.provider_of("first").unwrap();
-    world.delete("first");
-    world.run();
+    let provider = world.create_sleeper("first", "a", "m");
     world.delete(&provider);
     world.create("second", "a", "m");
     world.run();
@@ -125,15 +121,12 @@ fn terminating_sleeper_is_not_bound() {
     assert_eq!(world.providers().len(), 2, "each requester has its own provider");
 }
 
-/// Two providers are bound to one requester: the ready one remains, the other is unbound, and the requester says so.
+/// Two providers are bound to one requester: the ready one remains, the other is unbound, and the status of the requester reports both.
 // spec: DP-48
 #[test]
 fn surplus_provider_is_unbound() {
     let mut world = world();
-    world.create("first", "a", "m");
-    world.run();
-    world.delete("first");
-    world.run();
+    world.create_sleeper("first", "a", "m");
     world.create("r", "b", "m");
     world.run();
     let retained = world.provider_of("r").unwrap();
@@ -245,11 +238,7 @@ fn readiness_is_relayed_in_both_directions() {
 #[test]
 fn changed_completion_deletes_the_provider() {
     let mut world = World::new(Settings { verify_completion: true, ..Settings::default() });
-    world.create("first", "a", "m");
-    world.run();
-    let provider = world.provider_of("first").unwrap();
-    world.delete("first");
-    world.run();
+    let provider = world.create_sleeper("first", "a", "m");
     world.engine(&provider).completion = "b".to_owned();
     world.create("second", "a", "m");
     world.run();
@@ -263,11 +252,7 @@ fn changed_completion_deletes_the_provider() {
 #[test]
 fn awake_sleeper_is_put_to_sleep_at_the_start_of_a_term() {
     let mut world = world();
-    world.create("first", "a", "m");
-    world.run();
-    let provider = world.provider_of("first").unwrap();
-    world.delete("first");
-    world.run();
+    let provider = world.create_sleeper("first", "a", "m");
     world.engine(&provider).activity = EngineActivity::Awake;
     world.restart();
     world.create("second", "a", "other");
@@ -276,7 +261,7 @@ fn awake_sleeper_is_put_to_sleep_at_the_start_of_a_term() {
     assert!(world.requesters["second"].is_ready);
 }
 
-/// An engine without the routes of sleep mode serves, says what is missing, and is deleted with its requester.
+/// An engine without the routes of sleep mode serves, its requester reports what is missing, and it is deleted with its requester.
 #[test]
 fn engine_without_sleep_mode_is_deleted_at_unbind() {
     let mut world = world();
@@ -295,11 +280,7 @@ fn engine_without_sleep_mode_is_deleted_at_unbind() {
 #[test]
 fn lost_answer_of_a_wake_request() {
     let mut world = world();
-    world.create("first", "a", "m");
-    world.run();
-    let provider = world.provider_of("first").unwrap();
-    world.delete("first");
-    world.run();
+    let provider = world.create_sleeper("first", "a", "m");
     world.engine(&provider).failing = Some(("wake", CallErrorKind::NoResponse));
     world.create("second", "a", "m");
     world.run_controller();

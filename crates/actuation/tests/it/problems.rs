@@ -21,7 +21,7 @@ fn annotate(pod: &mut Value, key: &str, value: &str) {
 #[case::invalid_pod(|pod: &mut Value| {
     let patch = pod["metadata"]["annotations"][PATCH].as_str().unwrap().replace("vllm:1", "");
     annotate(pod, PATCH, &patch);
-}, "Pod \"")]
+}, "failed to create server-providing Pod: Pod \"")]
 fn bad_input_is_reported_and_healed(#[case] edit: fn(&mut Value), #[case] expected: &str) {
     let mut world = World::new(Settings::default());
     world.create_with("r", "a", "m", edit);
@@ -48,12 +48,12 @@ fn unreachable_requester_is_reported() {
     world.run();
     assert!(world.errors("r").is_empty() && world.requesters["r"].is_ready);
     let journal = world.take_journal();
-    let asked = journal
+    let queries = journal
         .iter()
         .rev()
         .take_while(|entry| !entry.starts_with("STATUS"))
         .filter(|entry| entry.ends_with("/accelerators"));
-    assert_eq!(asked.count(), 0, "the accelerators are not asked for again after an answer");
+    assert_eq!(queries.count(), 0, "known accelerators are not queried");
 }
 
 #[test]
@@ -96,10 +96,7 @@ fn provider_that_the_set_would_adopt_is_not_created() {
 fn other_pods_are_not_touched() {
     let mut world = World::new(Settings::default());
     world.create_with("plain", "a", "m", |pod| pod["metadata"]["annotations"] = json!({"a": "b"}));
-    world.create("r", "b", "m");
-    world.run();
-    world.delete("r");
-    world.run();
+    world.create_sleeper("r", "b", "m");
     let sleeper = world.providers()[0]["metadata"]["name"].as_str().unwrap().to_owned();
     let plain = world.pod("plain").unwrap();
     world.take_journal();

@@ -34,10 +34,7 @@ fn direct_cold() {
 #[test]
 fn direct_hot() {
     let mut world = world();
-    world.create("first", "a", "m");
-    world.run();
-    world.delete("first");
-    world.run();
+    world.create_sleeper("first", "a", "m");
     world.take_journal();
     world.create("second", "a", "m");
     world.run();
@@ -169,10 +166,7 @@ fn cordoned_with_running_provider() {
 fn quiet_node_has_no_effects() {
     let mut world = world();
     world.create("r", "a", "m");
-    world.create("other", "b", "m");
-    world.run();
-    world.delete("other");
-    world.run();
+    world.create_sleeper("other", "b", "m");
     world.take_journal();
     world.run();
     assert!(world.take_journal().is_empty());
@@ -184,10 +178,7 @@ fn quiet_node_has_no_effects() {
 fn restart_only_queries() {
     let mut world = world();
     world.create("r", "a", "m");
-    world.create("other", "b", "m");
-    world.run();
-    world.delete("other");
-    world.run();
+    world.create_sleeper("other", "b", "m");
     world.take_journal();
     world.restart();
     world.run();

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use actuation::{
-    Action, Call, Coordinator, Decision, PodRef, Settings, StatusUpdate, Target, Time, Write, WriteError, cache_policy,
+    Action, Call, Coordinator, Decision, PodRef, Settings, Target, Time, Write, WriteError, WriteResults, cache_policy,
     provider_pod, watched_kinds,
 };
 use api::dual_pods;
@@ -23,6 +23,8 @@ use crate::models::{EngineActivity, EngineModel, RequesterModel};
 
 pub(crate) const NODE: &str = "node-1";
 const NAMESPACE: &str = "default";
+/// Field manager of writes by function calls.
+const MANAGER: &str = "kube-controller-manager";
 /// Time that passes after each action.
 const STEP: Duration = Duration::from_millis(10);
 /// Retries after which a world counts as quiet.
@@ -63,7 +65,7 @@ impl World {
         server.create("nodes", node).unwrap();
         let map = json!({"metadata": {"name": "gpu-map", "namespace": NAMESPACE}, "data": {NODE: r#"{"GPU-a":0,"GPU-b":1,"GPU-c":2,"GPU-d":3}"#}});
         server.create("configmaps", map).unwrap();
-        let stores = Stores::with_cache_policy("test", cache_policy);
+        let stores = Stores::with_cache_policy(MANAGER, cache_policy);
         World {
             coordinator: Coordinator::new(settings.clone(), stores.clone(), NAMESPACE.to_owned()),
             server,
@@ -111,6 +113,16 @@ impl World {
         let memory = accelerators.iter().map(|accelerator| (accelerator.clone(), 1000)).collect();
         let requester = RequesterModel { accelerators, memory: Some(memory), ..RequesterModel::default() };
         self.requesters.insert(name.to_owned(), requester);
+    }
+
+    /// Creates a requester, and deletes it once its engine serves. Returns the name of the provider, which then sleeps.
+    pub(crate) fn create_sleeper(&mut self, requester: &str, accelerators: &str, model: &str) -> String {
+        self.create(requester, accelerators, model);
+        self.run();
+        let provider = self.provider_of(requester).unwrap();
+        self.delete(requester);
+        self.run();
+        provider
     }
 
     pub(crate) fn delete(&mut self, name: &str) {
@@ -192,7 +204,7 @@ impl World {
 
     /// Replaces the controller by one that knows only what the API server stores.
     pub(crate) fn restart(&mut self) {
-        self.stores = Stores::with_cache_policy("test", cache_policy);
+        self.stores = Stores::with_cache_policy(MANAGER, cache_policy);
         self.synced.clear();
         self.coordinator = Coordinator::new(self.settings.clone(), self.stores.clone(), NAMESPACE.to_owned());
         (self.is_running, self.actions_left) = (true, usize::MAX);
@@ -260,10 +272,13 @@ impl World {
     }
 
     fn execute(&mut self, decision: &Decision) {
+        let mut written = BTreeMap::new();
         for status in &decision.statuses {
             let messages: Vec<String> = status.problems.iter().map(ToString::to_string).collect();
-            self.record(format!("STATUS {} {messages:?}", status.requester.name));
-            self.patch(&status.requester, None, &status.patch()).unwrap();
+            let requester = &status.requester;
+            self.record(format!("STATUS {} {messages:?}", requester.name));
+            written
+                .insert(&requester.uid, self.patch(requester, &requester.resource_version, &status.patch()).unwrap());
         }
         let result = match &decision.action {
             Some(Action::Call(call)) => {
@@ -273,11 +288,12 @@ impl World {
                 }
                 Ok(())
             }
-            Some(Action::Write(write)) => self.write(write, &decision.statuses),
+            Some(Action::Write(write)) => self.write(write, &written),
             None => Ok(()),
         };
         self.sync();
-        self.coordinator.done(decision, result, self.time());
+        let results = WriteResults { rejected_statuses: Vec::new(), action: result };
+        self.coordinator.done(decision, results, self.time());
     }
 
     fn answer(&mut self, call: &Call) {
@@ -296,7 +312,8 @@ impl World {
         self.coordinator.answer(call, &result, self.time());
     }
 
-    fn write(&mut self, write: &Write, statuses: &[StatusUpdate]) -> Result<(), WriteError> {
+    /// Carries out a write. `written` are the resource versions after the status annotations were written, by UID.
+    fn write(&mut self, write: &Write, written: &BTreeMap<&String, String>) -> Result<(), WriteError> {
         let result = match write {
             Write::Create { requester, nominal } => {
                 let pod = provider_pod(requester, nominal);
@@ -305,9 +322,7 @@ impl World {
             }
             Write::Patch { pod, purpose, patch, .. } => {
                 self.record(format!("PATCH {} {}", pod.name, purpose.as_str()));
-                // A status annotation that was written with this decision does not matter.
-                let is_annotated = statuses.iter().any(|status| status.requester.uid == pod.uid);
-                self.patch(pod, (!is_annotated).then_some(pod.resource_version.as_str()), patch)
+                self.patch(pod, written.get(&pod.uid).unwrap_or(&pod.resource_version), patch).map(|_| ())
             }
             Write::Delete { pod, purpose, .. } => {
                 let purpose = format!("{purpose:?}");
@@ -324,14 +339,14 @@ impl World {
         })
     }
 
-    fn patch(&self, pod: &PodRef, version: Option<&str>, patch: &Value) -> Result<(), Status> {
+    /// Applies a merge patch to one version of a Pod, and returns the resource version after it.
+    fn patch(&self, pod: &PodRef, version: &str, patch: &Value) -> Result<String, Status> {
         let live = self.pod(&pod.name).ok_or_else(|| Status::not_found("pods", &pod.name))?;
-        let is_changed = version.is_some_and(|version| version != object::resource_version(&live));
-        if object::uid(&live) != pod.uid || is_changed {
+        if object::uid(&live) != pod.uid || version != object::resource_version(&live) {
             return Err(Status::conflict("pods", &pod.name, "changed"));
         }
         let patched = apply_merge_patch(&live, patch);
-        self.server.update("pods", patched).map(|_| ())
+        self.server.update("pods", patched).map(|pod| object::resource_version(&pod).to_owned())
     }
 
     fn record(&mut self, entry: String) {
