@@ -59,7 +59,7 @@ pub struct ApiKeys {
 /// What the client of a request may use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Access {
-    /// Model names in requests; `None` allows all.
+    /// Names of models; `None` allows all.
     models: Option<Arc<BTreeSet<String>>>,
 }
 
@@ -181,7 +181,12 @@ fn parse_hash(digits: &str) -> Option<[u8; 32]> {
 // === impl Access ===
 
 impl Access {
-    /// Returns whether requests may name `model`.
+    /// Returns whether the client may use all models.
+    pub(crate) fn is_unrestricted(&self) -> bool {
+        self.models.is_none()
+    }
+
+    /// Returns whether the client may use the model with this name.
     pub(crate) fn allows(&self, model: &str) -> bool {
         self.models.as_ref().is_none_or(|models| models.contains(model))
     }

@@ -24,7 +24,7 @@ use serde_json::Value;
 use crate::{
     kinds::{BACKEND_POOL, USE_CASE, USE_CASE_SET},
     policy::SchedulingPolicy,
-    snapshot::{Pool, pools_by_model},
+    snapshot::{Pool, model_names},
     use_case::{TargetModel, UseCase},
 };
 use conditions::Activation;
@@ -115,8 +115,8 @@ pub(crate) fn build_index(
     // The oldest object owns a model name. Namespace and name break ties, so that all replicas agree.
     sources.sort_by(|a, b| (&a.creation_timestamp, &a.key).cmp(&(&b.creation_timestamp, &b.key)));
     let activations: Vec<Activation> = sources.iter().map(|source| activate_use_cases(&mut pools, source)).collect();
-    let by_model = pools_by_model(pools.values());
-    let conditions = activations.iter().map(|activation| conditions::use_case_conditions(activation, &by_model));
+    let model_names = model_names(states.default_namespace(), pools.values());
+    let conditions = activations.iter().map(|activation| conditions::use_case_conditions(activation, &model_names));
     let use_case_conditions = sources.into_iter().map(|source| (source.kind, source.key)).zip(conditions).collect();
     let pools = pools.into_values().map(Arc::new).collect();
     PoolIndex { pools, pods, config_conditions, use_case_conditions }

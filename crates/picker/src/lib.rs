@@ -14,7 +14,7 @@
 //! 2. Decision: `endpoint`, `endpoint_state`, `endpoint_health`, `engine_metrics` and `served_models` are its state, `prefix_index`, `endpoint_facts`, `candidate`, `endpoint_subset` and `scheduling_request`
 //!    its input; `filter`, `score`, `profile` and `policy` select endpoints, and `config` builds a policy;
 //!    `control_headers` passes the selection to engines.
-//! 3. Pools: `kinds`, `use_case`, `pool_scheduling` and `snapshot`; `index` builds pools and status conditions from the watched
+//! 3. Pools: `kinds`, `use_case`, `model_names`, `pool_scheduling` and `snapshot`; `index` builds pools and status conditions from the watched
 //!    objects, which `pod` reads.
 //! 4. Core: `scrape` and `endpoint_registry` keep the states of the endpoints up to date; `scheduler` admits requests, and
 //!    `admission` those of callers outside of this crate.
@@ -49,6 +49,7 @@ mod gateway;
 mod index;
 mod json_scanner;
 mod kinds;
+mod model_names;
 mod model_rewrite;
 mod openai_error;
 mod pod;
@@ -80,6 +81,7 @@ pub use endpoint_state::{EndpointState, InFlight};
 pub use endpoint_subset::EndpointSubset;
 pub use gateway::{GatewayOptions, serve_gateway};
 pub use index::MODEL_NAME_SHARED;
+pub use model_names::DEFAULT_NAMESPACE;
 pub use policy::SchedulingPolicy;
 pub use pool_scheduling::PoolScheduling;
 pub use request::{DEFAULT_REQUEST_MEMORY, MIN_GATEWAY_MEMORY};

@@ -174,7 +174,7 @@ impl From<RoutingError> for OpenAiError {
     fn from(error: RoutingError) -> Self {
         let message = error.to_string();
         match error {
-            RoutingError::ModelNotFound(_) => Self {
+            RoutingError::ModelNotFound(_) | RoutingError::ModelInOtherNamespaces { .. } => Self {
                 param: Some("model"),
                 code: Some("model_not_found"),
                 ..Self::new(StatusCode::NOT_FOUND, message)

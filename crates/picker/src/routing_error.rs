@@ -8,6 +8,14 @@ pub(crate) enum RoutingError {
     /// No pool serves the model.
     #[error("The model `{0}` does not exist.")]
     ModelNotFound(String),
+    /// No pool serves the model of this name, but models of other namespaces are called the same.
+    #[error("The model `{model}` does not exist. Models with this name in other namespaces: {}.", .names.join(", "))]
+    ModelInOtherNamespaces {
+        /// Name in the request.
+        model: String,
+        /// Names of the others.
+        names: Vec<String>,
+    },
     /// The pool in the request path does not exist.
     #[error("The pool {0} does not exist.")]
     PoolNotFound(NamespacedName),

@@ -22,6 +22,7 @@ use crate::{
     endpoint_registry::EndpointRegistry,
     endpoint_state::EndpointState,
     index::PoolStates,
+    model_names::DEFAULT_NAMESPACE,
     policy::SchedulingPolicy,
     pool_scheduling::PoolScheduling,
     prefix_index::PrefixIndex,
@@ -43,6 +44,8 @@ pub struct Scheduler {
     prefix_index: Arc<PrefixIndex>,
     /// Policy of pools that state none.
     default_policy: SchedulingPolicy,
+    /// Namespace whose models requests may name without it.
+    default_namespace: String,
     rng: Mutex<Rng>,
     /// Why the snapshot does not contain all pools yet.
     incomplete: Mutex<Option<String>>,
@@ -60,10 +63,18 @@ impl Scheduler {
             endpoints: EndpointRegistry::default(),
             prefix_index: Arc::default(),
             default_policy,
+            default_namespace: DEFAULT_NAMESPACE.to_owned(),
             rng: Mutex::new(Rng::with_seed(seed)),
             incomplete: Mutex::new(Some("the gateway is starting".to_owned())),
             supervisor: Supervisor::default(),
         }
+    }
+
+    /// Returns the scheduler with another default namespace than [`DEFAULT_NAMESPACE`]. Requests that address no pool name the models
+    /// of other namespaces `NAMESPACE/MODEL`.
+    #[must_use]
+    pub fn with_default_namespace(self, default_namespace: String) -> Self {
+        Self { default_namespace, ..self }
     }
 
     /// Replaces all pools atomically. The state of retained endpoints is preserved. From now on, the endpoints of pools whose
@@ -76,7 +87,7 @@ impl Scheduler {
     pub(crate) fn replace_all(&self, pools: Vec<Arc<Pool>>) {
         let old = self.snapshot();
         let pools: Vec<_> = pools.into_iter().map(|pool| self.adopt(pool, &old)).collect();
-        let new = Snapshot::new(pools);
+        let new = Snapshot::new(pools, &self.default_namespace);
         let removed = old.pools.iter().filter(|(key, _)| !new.pools.contains_key(*key));
         removed.for_each(|(_, pool)| log_changes(Some(pool), None));
         self.publish(new);
@@ -222,6 +233,10 @@ impl PoolStates for Scheduler {
     fn scheduling(&self, policy: Option<SchedulingPolicy>) -> Arc<PoolScheduling> {
         let policy = policy.unwrap_or_else(|| self.default_policy.clone());
         Arc::new(PoolScheduling::new(policy, Arc::clone(&self.prefix_index)))
+    }
+
+    fn default_namespace(&self) -> &str {
+        &self.default_namespace
     }
 }
 

@@ -1,10 +1,13 @@
-//! All pools at one point in time, and the pool that serves a model.
+//! All pools at one point in time, and the pools that serve a model.
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 use cluster::NamespacedName;
 
-use crate::{endpoint::Endpoint, endpoint_facts::EndpointFacts, pool_scheduling::PoolScheduling, use_case::UseCase};
+use crate::{
+    endpoint::Endpoint, endpoint_facts::EndpointFacts, model_names::ModelNames, pool_scheduling::PoolScheduling,
+    use_case::UseCase,
+};
 
 /// A pool with its ready endpoints and active use cases.
 #[derive(Debug, Clone)]
@@ -32,10 +35,10 @@ pub struct Pool {
 pub struct Snapshot {
     /// Pools by namespace and name.
     pub pools: BTreeMap<Arc<NamespacedName>, Arc<Pool>>,
-    /// Pools that serve a model name for requests that address no pool: those of the oldest object that declares it.
-    pub by_model: Arc<BTreeMap<String, Vec<NamespacedName>>>,
-    /// Pool that serves models without a use case.
-    implicit_pool: Option<NamespacedName>,
+    /// Names of the models for requests that address no pool.
+    pub(crate) model_names: Arc<ModelNames>,
+    /// Pool that serves models without a use case, by namespace.
+    implicit_pools: BTreeMap<String, NamespacedName>,
 }
 
 // === impl Pool ===
@@ -113,13 +116,11 @@ impl Pool {
 // === impl Snapshot ===
 
 impl Snapshot {
-    /// Returns the snapshot of `pools`.
-    pub(crate) fn new(pools: Vec<Arc<Pool>>) -> Self {
-        let by_model = pools_by_model(pools.iter().map(Arc::as_ref));
-        let owned = |keys: Vec<&NamespacedName>| keys.into_iter().cloned().collect();
-        let by_model = by_model.into_iter().map(|(model, keys)| (model.to_owned(), owned(keys))).collect();
+    /// Returns the snapshot of `pools`. Models of `default_namespace` may be named without it.
+    pub(crate) fn new(pools: Vec<Arc<Pool>>, default_namespace: &str) -> Self {
+        let model_names = Arc::new(model_names(default_namespace, pools.iter().map(Arc::as_ref)));
         let pools: BTreeMap<_, _> = pools.into_iter().map(|pool| (Arc::new(pool.key.clone()), pool)).collect();
-        Self { by_model: Arc::new(by_model), implicit_pool: implicit_pool(&pools), pools }
+        Self { model_names, implicit_pools: implicit_pools(&pools), pools }
     }
 
     /// Returns the snapshot with other endpoints of some pools.
@@ -131,24 +132,39 @@ impl Snapshot {
                 *slot = Arc::clone(pool);
             }
         }
-        let implicit_pool = if has_implicit_change { implicit_pool(&all) } else { self.implicit_pool.clone() };
-        Self { by_model: Arc::clone(&self.by_model), implicit_pool, pools: all }
+        let implicit_pools = if has_implicit_change { implicit_pools(&all) } else { self.implicit_pools.clone() };
+        Self { model_names: Arc::clone(&self.model_names), implicit_pools, pools: all }
     }
 
-    /// Returns the pools that declare `model`, with its use case; searches only `pool` if one is given.
+    /// Returns the pools that declare the model that a request names, with its use case; searches only `pool` if one is given.
     pub fn declaring_pools<'a: 'b, 'b>(
         &'a self,
         pool: Option<&'b NamespacedName>,
-        model: &'b str,
+        name: &'b str,
     ) -> impl Iterator<Item = (&'a Arc<Pool>, &'a UseCase)> + use<'a, 'b> {
-        let keys = pool.map_or_else(|| self.by_model.get(model).map_or(&[][..], Vec::as_slice), std::slice::from_ref);
+        let (model, keys) = match (pool, self.model_names.get(name)) {
+            (Some(pool), _) => (name, std::slice::from_ref(pool)),
+            (None, Some(named)) => (named.model.as_str(), named.pools.as_slice()),
+            (None, None) => (name, &[][..]),
+        };
         let pools = keys.iter().filter_map(|key| self.pools.get(key));
         pools.filter_map(move |pool| Some((pool, pool.use_cases.get(model)?)))
     }
 
-    /// Returns the pool that serves models without a use case; only `pool` if one is given.
-    pub(crate) fn implicit_pool(&self, pool: Option<&NamespacedName>) -> Option<&Arc<Pool>> {
-        self.pools.get(pool.or(self.implicit_pool.as_ref())?).filter(|pool| pool.allows_implicit_use_cases)
+    /// Returns the pool for a model without a use case, and its name there; only `pool` if one is given. A name begins with the
+    /// namespace of the pool, unless it is the default namespace.
+    pub(crate) fn implicit_pool<'a>(
+        &self,
+        pool: Option<&NamespacedName>,
+        name: &'a str,
+    ) -> Option<(&Arc<Pool>, &'a str)> {
+        let qualified = || {
+            let (namespace, model) = name.split_once('/')?;
+            Some((self.implicit_pools.get(namespace)?, model))
+        };
+        let default = || Some((self.implicit_pools.get(self.model_names.default_namespace())?, name));
+        let (key, model) = pool.map(|pool| (pool, name)).or_else(qualified).or_else(default)?;
+        self.pools.get(key).filter(|pool| pool.allows_implicit_use_cases).map(|pool| (pool, model))
     }
 
     /// Returns the pool with this name, if requests may name `target` as their target.
@@ -157,30 +173,19 @@ impl Snapshot {
     }
 }
 
-/// Returns the pools of the oldest object that declares each model name, which serve the requests that address no pool. The
-/// namespace and name of their first pool break ties, so that all replicas agree.
-pub(crate) fn pools_by_model<'a>(pools: impl Iterator<Item = &'a Pool>) -> BTreeMap<&'a str, Vec<&'a NamespacedName>> {
-    let mut declarations: BTreeMap<&str, Vec<(&UseCase, &NamespacedName)>> = BTreeMap::new();
-    for pool in pools {
-        for (model, use_case) in &pool.use_cases {
-            declarations.entry(model).or_default().push((use_case, &pool.key));
-        }
-    }
-    let oldest = |mut declarations: Vec<(&'a UseCase, &'a NamespacedName)>| {
-        declarations.sort_by_key(|(use_case, key)| (&use_case.creation_timestamp, *key));
-        let object = declarations.first().map(|(use_case, _)| (&use_case.creation_timestamp, &use_case.declared_by));
-        let is_oldest = |use_case: &UseCase| Some((&use_case.creation_timestamp, &use_case.declared_by)) == object;
-        declarations.iter().filter(|(use_case, _)| is_oldest(use_case)).map(|(_, key)| *key).collect()
-    };
-    declarations.into_iter().map(|(model, declarations)| (model, oldest(declarations))).collect()
+/// Returns the names of the models of `pools`.
+pub(crate) fn model_names<'a>(default_namespace: &str, pools: impl Iterator<Item = &'a Pool>) -> ModelNames {
+    let use_cases = pools.flat_map(|pool| pool.use_cases.values().map(|use_case| (&pool.key, use_case)));
+    ModelNames::new(default_namespace, use_cases)
 }
 
-/// Returns the pool for models without a use case. The models of such pools are unknown: the first choice is a pool with ready
-/// endpoints, then the oldest.
-fn implicit_pool(pools: &BTreeMap<Arc<NamespacedName>, Arc<Pool>>) -> Option<NamespacedName> {
-    let pools = pools.values().filter(|pool| pool.allows_implicit_use_cases);
-    let first = pools.min_by_key(|pool| (!pool.is_serving(), pool.creation_timestamp.as_str()));
-    first.map(|pool| pool.key.clone())
+/// Returns the pool of each namespace for models without a use case. The models of such pools are unknown: the first choice is a pool
+/// with ready endpoints, then the oldest.
+fn implicit_pools(pools: &BTreeMap<Arc<NamespacedName>, Arc<Pool>>) -> BTreeMap<String, NamespacedName> {
+    let mut pools: Vec<&Arc<Pool>> = pools.values().filter(|pool| pool.allows_implicit_use_cases).collect();
+    pools.sort_by_key(|pool| (!pool.is_serving(), pool.creation_timestamp.as_str()));
+    // The later entries replace the earlier ones.
+    pools.iter().rev().map(|pool| (pool.key.namespace.clone(), pool.key.clone())).collect()
 }
 
 #[cfg(test)]
@@ -210,7 +215,7 @@ pub(crate) mod tests {
     #[test]
     fn oldest_use_case_wins_unless_a_pool_is_given() {
         let pools = [pool_of("a", "2026-02-01", &["m", "x"]), pool_of("b", "2026-01-01", &["m"])];
-        let routing = Snapshot::new(pools.map(Arc::new).into());
+        let routing = Snapshot::new(pools.map(Arc::new).into(), "ns");
         let serving_pool = |pool: Option<&str>, model: &str| {
             let key = pool.map(|name| NamespacedName { namespace: "ns".to_owned(), name: name.to_owned() });
             routing.declaring_pools(key.as_ref(), model).next().map(|(pool, _)| pool.key.name.clone())
@@ -227,7 +232,7 @@ pub(crate) mod tests {
         let mut denying = pool_of("deny", "1", &["m", "chat"]);
         denying.use_cases.get_mut("chat").unwrap().targets = targets;
         let allowing = Pool { allows_implicit_use_cases: true, ..pool_of("allow", "2", &[]) };
-        let routing = Snapshot::new([denying, allowing].map(Arc::new).into());
+        let routing = Snapshot::new([denying, allowing].map(Arc::new).into(), "ns");
         let accepts = |pool: &str, target| routing.find_target(&NamespacedName::new("ns", pool), target).is_some();
         assert_eq!(
             ["m", "v1", "v2", "chat", "x"].map(|target| accepts("deny", target)),
@@ -241,15 +246,33 @@ pub(crate) mod tests {
     fn undeclared_model_requires_pool_with_implicit_use_cases() {
         let implicit = |name, created| Pool { allows_implicit_use_cases: true, ..pool_of(name, created, &[]) };
         let pools = [pool_of("a", "1", &["m"]), implicit("b", "2"), implicit("c", "3")];
-        let routing = Snapshot::new(pools.map(Arc::new).into());
+        let routing = Snapshot::new(pools.map(Arc::new).into(), "ns");
         let serving_pool = |routing: &Snapshot| {
             assert_eq!(routing.declaring_pools(None, "free").count(), 0);
-            routing.implicit_pool(None).unwrap().key.name.clone()
+            routing.implicit_pool(None, "free").unwrap().0.key.name.clone()
         };
         assert_eq!(serving_pool(&routing), "b");
         let ready = implicit("c", "3").with_endpoints(vec![Arc::new(endpoint(1))], 1);
         let with_endpoint = routing.with_endpoints_of(&[Arc::new(ready)]);
         assert_eq!(serving_pool(&with_endpoint), "c");
         assert_eq!(serving_pool(&with_endpoint.with_endpoints_of(&[Arc::new(implicit("c", "3"))])), "b");
+    }
+
+    // spec: GW-72
+    #[test]
+    fn undeclared_model_of_another_namespace_is_named_with_it() {
+        let implicit = |namespace| {
+            let pool = pool(NamespacedName::new(namespace, "p"), Vec::new());
+            Arc::new(Pool { allows_implicit_use_cases: true, ..pool })
+        };
+        let target = |routing: &Snapshot, name: &str| {
+            let (pool, model) = routing.implicit_pool(None, name)?;
+            Some(format!("{} {model}", pool.key))
+        };
+        let routing = Snapshot::new(vec![implicit("default"), implicit("team-b")], "default");
+        assert_eq!(target(&routing, "m").as_deref(), Some("default/p m"));
+        assert_eq!(target(&routing, "team-b/m").as_deref(), Some("team-b/p m"));
+        assert_eq!(target(&routing, "org/m").as_deref(), Some("default/p org/m"));
+        assert_eq!(target(&Snapshot::new(vec![implicit("team-b")], "default"), "m"), None);
     }
 }

@@ -132,12 +132,12 @@ async fn teams_with_equal_names_do_not_affect_each_other() {
     assert_eq!(generations("team-b"), generations_of_b);
 }
 
-/// The gateway reports that the model name of a use case set belongs to the older one of another team; the service repeats it as
+/// The gateway reports that the model name of a use case set belongs to the older one of another pool; the service repeats it as
 /// long as it is true.
 #[tokio::test(start_paused = true)]
 async fn service_reports_that_its_model_name_is_shared() {
     const SETS: &str = "llmusecasesets.inference.networking.x-k8s.io";
-    const MESSAGE: &str = "`/v1` routes model chat to pool team-a/chat, whose use case is older; send requests for this one to \
+    const MESSAGE: &str = "`/v1` routes model chat to pool default/other, whose use case is older; send requests for this one to \
         `/default/chat/v1`.";
     let cluster = SimulatedCluster::with_gpus(8);
     create_supply(&cluster.server, &[("big", "80Gi", "5")]);

@@ -50,10 +50,15 @@ pub(crate) struct GatewayArgs {
     /// Require one of the API keys in the files of this directory
     ///
     /// The directory is a mounted Secret. The first line of each file is a key or `sha256:HEX`, its hash; further lines are the
-    /// models that it gives access to, by default all. Clients send `Authorization: Bearer KEY`, which is not forwarded. The files
+    /// names of the models that it gives access to, NAMESPACE/MODEL or MODEL, by default all. Clients send `Authorization: Bearer KEY`, which is not forwarded. The files
     /// are reloaded when they change.
     #[arg(long, value_name = "DIR")]
     api_keys: Option<PathBuf>,
+    /// Name the models of this namespace without it
+    ///
+    /// Requests that address no pool name the models of other namespaces NAMESPACE/MODEL.
+    #[arg(long, value_name = "NAMESPACE", default_value = picker::DEFAULT_NAMESPACE)]
+    default_namespace: String,
     #[command(flatten)]
     control_fields: ControlFieldArgs,
 }
@@ -104,7 +109,8 @@ pub(super) async fn run(args: GatewayArgs) -> Result<Exit> {
     let client = connect::client(&args.connect).await?;
     let listener = listener::bind(args.listen, "--listen").await?;
     tracing::info!(address = %listener.local_addr()?, "gateway is listening");
-    let scheduler = Arc::new(picker::Scheduler::new(picker::SchedulingPolicy::default(), fastrand::u64(..)));
+    let scheduler = picker::Scheduler::new(picker::SchedulingPolicy::default(), fastrand::u64(..));
+    let scheduler = Arc::new(scheduler.with_default_namespace(args.default_namespace));
     let shutdown = shutdown_token()?;
     let mut tasks = BackgroundTasks::new(shutdown.clone());
     tasks.spawn("backend pools", picker::watch_backend_pools(client, Arc::clone(&scheduler), shutdown.clone()));

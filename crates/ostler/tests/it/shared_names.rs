@@ -1,4 +1,7 @@
-//! Two teams with the same service name: the newer service states the path of its model.
+//! Two teams with the same service name: requests name the namespace.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DynamicObject, PostParams};
@@ -6,10 +9,10 @@ use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
 use serde_json::json;
 
-use crate::session::{Session, ostler, outcome, wait_until};
+use crate::session::{Session, TIMEOUT, ostler, outcome, wait_until};
 
 #[tokio::test]
-async fn newer_service_states_the_path_of_its_model() {
+async fn models_of_two_teams_have_separate_names() {
     let session = Session::start(&["--nodes", "2×L40S-48G"]);
     let client = session.client().await;
     let services = ApiResource::from_gvk(&GroupVersionKind::gvk("ome.io", "v1beta1", "InferenceService"));
@@ -28,11 +31,38 @@ async fn newer_service_states_the_path_of_its_model() {
             explain(namespace).starts_with(&format!("{namespace}/chat is ready")).then_some(())
         });
     }
-    let expected = "ModelNameShared=True  OlderUseCase: `/v1` routes model chat to pool team-a/chat, whose use case is older; \
-        send requests for this one to `/team-b/chat/v1`.";
-    wait_until(expected, || explain("team-b").contains(expected).then_some(()));
-    assert!(!explain("team-a").contains("ModelNameShared"));
+    for namespace in ["team-a", "team-b"] {
+        let model = format!("{namespace}/chat");
+        let response =
+            wait_until("a response", || Some(complete(&session.gateway, &model)).filter(|body| body.contains("usage")));
+        assert!(response.contains(&format!("\"model\":\"{model}\"")), "{response}");
+    }
+    let response = complete(&session.gateway, "chat");
+    assert!(
+        response.contains("Models with this name in other namespaces: `team-a/chat`, `team-b/chat`."),
+        "{response}"
+    );
+    assert!(!explain("team-b").contains("ModelNameShared"));
     let services = Api::<DynamicObject>::namespaced_with(client, "team-a", &services);
     services.delete("chat", &Default::default()).await.unwrap();
-    wait_until("the end of the condition", || (!explain("team-b").contains("ModelNameShared")).then_some(()));
+    wait_until("the end of team-a/chat", || {
+        complete(&session.gateway, "team-a/chat").contains("does not exist").then_some(())
+    });
+    assert!(complete(&session.gateway, "chat").contains("in other namespaces: `team-b/chat`."));
+}
+
+/// Returns the response to a request for a completion by `model`.
+fn complete(gateway: &str, model: &str) -> String {
+    let body = json!({"model": model, "messages": [{"role": "user", "content": "x"}], "max_tokens": 1}).to_string();
+    let host = gateway.strip_prefix("http://").unwrap();
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.0\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(host).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream.write_all((head + &body).as_bytes()).unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
 }

@@ -171,7 +171,7 @@ impl Case {
     /// Returns the outcomes of the requests, one after another, in the native gateway.
     async fn native(&self, engines: &mut Engines) -> Vec<Outcome> {
         let (pool, in_flight) = self.pool(engines);
-        let scheduler = Arc::new(Scheduler::new(self.policy(), self.seed));
+        let scheduler = Arc::new(Scheduler::new(self.policy(), self.seed).with_default_namespace("ns".to_owned()));
         scheduler.replace(vec![pool.clone()]);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, shutdown) = (listener.local_addr().unwrap(), CancellationToken::new());

@@ -1,11 +1,12 @@
 //! `/v1/models`: the use cases of the pools.
 
-use std::collections::BTreeMap;
-
 use cluster::NamespacedName;
 use serde_json::{Value, json};
 
 use crate::{api_keys::Access, routing_error::RoutingError, snapshot::Snapshot};
+
+/// Maximum number of models of other namespaces that an error names.
+const MAX_OTHER_NAMES: usize = 3;
 
 /// Returns the models of all pools with ready endpoints, or of one pool, to which the client has `access`.
 ///
@@ -19,44 +20,56 @@ pub(super) fn list_models(
     if let Some(key) = pool.filter(|key| !snapshot.pools.contains_key(*key)) {
         return Err(RoutingError::PoolNotFound(key.clone()));
     }
-    let data: Vec<Value> =
-        visible_models(snapshot, pool, access).map(|(model, key, created)| model_object(model, key, created)).collect();
+    let names: Vec<&str> = match pool {
+        Some(key) => snapshot.pools[key].use_cases.keys().map(String::as_str).collect(),
+        None => snapshot.model_names.iter().map(|(name, _)| name).collect(),
+    };
+    let data: Vec<Value> = names.into_iter().filter_map(|name| find_model(snapshot, pool, name, access)).collect();
     Ok(json!({"object": "list", "data": data}))
 }
 
 /// Returns one model.
 ///
 /// # Errors
-/// [`RoutingError::ModelNotFound`].
+/// The model does not exist.
 pub(super) fn get_model(
     snapshot: &Snapshot,
     pool: Option<&NamespacedName>,
     name: &str,
     access: &Access,
 ) -> Result<Value, RoutingError> {
-    let found = visible_models(snapshot, pool, access).find(|(model, ..)| *model == name);
-    let (model, key, created) = found.ok_or_else(|| RoutingError::ModelNotFound(name.to_owned()))?;
-    Ok(model_object(model, key, created))
+    find_model(snapshot, pool, name, access).ok_or_else(|| model_not_found(snapshot, pool, name, access))
 }
 
-/// Returns model name, pool and creation timestamp, ordered by model name.
-fn visible_models<'a>(
-    snapshot: &'a Snapshot,
+/// Returns the error about a model that does not exist, or to which the client has no access. It names models of other namespaces
+/// only if the client has access to them.
+pub(super) fn model_not_found(
+    snapshot: &Snapshot,
     pool: Option<&NamespacedName>,
+    model: &str,
     access: &Access,
-) -> impl Iterator<Item = (&'a str, &'a NamespacedName, &'a str)> {
-    let mut models = BTreeMap::new();
-    let pools = snapshot.pools.values().filter(|candidate| pool.is_none_or(|key| candidate.key == *key));
-    for candidate in pools.filter(|candidate| candidate.is_serving()) {
-        for (model, use_case) in candidate.use_cases.iter().filter(|(model, _)| access.allows(model)) {
-            // The pools of the oldest use case serve the model, whether they are ready or not.
-            if pool.is_some() || snapshot.by_model.get(model).is_some_and(|keys| keys.contains(&candidate.key)) {
-                let model = models.entry(model.as_str());
-                model.or_insert((&candidate.key, use_case.creation_timestamp.as_str()));
-            }
-        }
+) -> RoutingError {
+    let names =
+        snapshot.model_names.names_of(model).filter(|name| *name != model && allows(snapshot, None, name, access));
+    let names: Vec<String> = names.take(MAX_OTHER_NAMES).map(|name| format!("`{name}`")).collect();
+    match names.is_empty() || pool.is_some() {
+        true => RoutingError::ModelNotFound(model.to_owned()),
+        false => RoutingError::ModelInOtherNamespaces { model: model.to_owned(), names },
     }
-    models.into_iter().map(|(model, (key, created))| (model, key, created))
+}
+
+/// Returns whether the client may use the model that a request names.
+pub(super) fn allows(snapshot: &Snapshot, pool: Option<&NamespacedName>, name: &str, access: &Access) -> bool {
+    access.is_unrestricted() || snapshot.model_names.aliases(pool, name).iter().any(|alias| access.allows(alias))
+}
+
+/// Returns the object of a model, if one of its pools has a ready endpoint and the client has access to it.
+fn find_model(snapshot: &Snapshot, pool: Option<&NamespacedName>, name: &str, access: &Access) -> Option<Value> {
+    let (pool, use_case) = snapshot
+        .declaring_pools(pool, name)
+        .find(|(candidate, _)| candidate.is_serving())
+        .filter(|_| allows(snapshot, pool, name, access))?;
+    Some(model_object(name, &pool.key, &use_case.creation_timestamp))
 }
 
 fn model_object(model: &str, pool: &NamespacedName, creation_timestamp: &str) -> Value {

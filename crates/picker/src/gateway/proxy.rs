@@ -100,13 +100,15 @@ impl Proxy {
                 let mut request = read_request(request, pool, &path, &self.body_memory).await?;
                 self.control_fields.check_request_ids(request.headers.get_all(REQUEST_ID_HEADER))?;
                 self.control_fields.check_field(request.info.control_field)?;
-                if !access.allows(&request.model.name) {
-                    return Err(RoutingError::ModelNotFound(request.model.name).into());
+                let snapshot = self.scheduler.snapshot();
+                if !models::allows(&snapshot, request.pool.as_ref(), &request.model.name, &access) {
+                    let (pool, name) = (request.pool.as_ref(), &request.model.name);
+                    return Err(models::model_not_found(&snapshot, pool, name, &access).into());
                 }
                 if self.api_keys.is_some() {
                     remove_api_key(&mut request.headers);
                 }
-                self.forward(request).await
+                self.forward(request, &access).await
             }
         }
     }
@@ -120,7 +122,11 @@ impl Proxy {
         keys.access(headers).ok_or_else(OpenAiError::invalid_api_key)
     }
 
-    async fn forward(&self, mut request: ProxiedRequest) -> Result<Response<ResponseBody>, OpenAiError> {
+    async fn forward(
+        &self,
+        mut request: ProxiedRequest,
+        access: &Access,
+    ) -> Result<Response<ResponseBody>, OpenAiError> {
         let admission = AdmissionRequest {
             pool: request.pool.as_ref(),
             model: RequestedModel::Name(&request.model.name),
@@ -129,7 +135,12 @@ impl Proxy {
             path: request.api_path(),
             subset: None,
         };
-        let mut permit = self.scheduler.admit(&admission)?;
+        let mut permit = self.scheduler.admit(&admission).map_err(|error| match error {
+            RoutingError::ModelNotFound(name) => {
+                models::model_not_found(&self.scheduler.snapshot(), request.pool.as_ref(), &name, access)
+            }
+            error => error,
+        })?;
         let rewritten = (permit.route.target_model != request.model.name).then(|| RewrittenModel {
             client_model: request.model.name.clone(),
             engine_model: permit.route.target_model.clone(),
@@ -347,7 +358,7 @@ mod tests {
                 }
             });
         }
-        let scheduler = Scheduler::new(policy_without_metrics(), 1);
+        let scheduler = Scheduler::new(policy_without_metrics(), 1).with_default_namespace("ns".to_owned());
         let key = NamespacedName { namespace: "ns".to_owned(), name: "p".to_owned() };
         scheduler.replace(vec![Pool { allows_implicit_use_cases: true, ..snapshot::tests::pool(key, endpoints) }]);
         Proxy::new(Arc::new(scheduler), &GatewayOptions { request_memory: BODY_BYTES, ..GatewayOptions::default() })
@@ -368,7 +379,7 @@ mod tests {
         let body = Request::new(Full::new(Bytes::from_static(b"{}")));
         let read = read_request(body, None, "/v1/completions", &proxy.body_memory);
         let request = read_largest(&proxy).await;
-        let sizes = [size_of_val(&read), size_of_val(&proxy.forward(request))];
+        let sizes = [size_of_val(&read), size_of_val(&proxy.forward(request, &Access::default()))];
         assert!(sizes[0] <= 2 * 1024 && sizes[1] <= 4 * 1024, "{sizes:?} bytes");
     }
 
@@ -376,7 +387,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn body_is_released_while_the_engine_works() {
         let proxy = start(Duration::from_secs(3600)).await;
-        let mut response = Box::pin(proxy.forward(read_largest(&proxy).await));
+        let access = Access::default();
+        let mut response = Box::pin(proxy.forward(read_largest(&proxy).await, &access));
         assert!(timeout(RETRY_WINDOW - Duration::from_secs(1), &mut response).await.is_err());
         assert_eq!(proxy.body_memory.available_bytes(), 0, "the request may be retried");
         assert!(timeout(Duration::from_secs(2), &mut response).await.is_err());
@@ -389,7 +401,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn early_failure_is_retried(#[case] failure_seconds: u64, #[case] expected: Result<u16, u16>) {
         let proxy = start(Duration::from_secs(failure_seconds)).await;
-        let response = proxy.forward(read_largest(&proxy).await).await;
+        let response = proxy.forward(read_largest(&proxy).await, &Access::default()).await;
         let status = response.map(|response| response.status().as_u16()).map_err(|error| error.status.as_u16());
         assert_eq!(status, expected);
     }

@@ -5,13 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use cluster::{Condition, NamespacedName};
 
 use super::picker_config::PickerConfigError;
-use crate::{code, policy::SchedulingPolicy, snapshot::Pool};
+use crate::{
+    code,
+    model_names::{ModelNames, qualified_name},
+    policy::SchedulingPolicy,
+    snapshot::Pool,
+};
 
-/// Condition type of use cases whose model name an older use case of another pool declares; it exists only while it is true.
+/// Condition type of use cases whose model name an older use case of another pool of the namespace declares; it exists only while it
+/// is true.
 pub const MODEL_NAME_SHARED: &str = "ModelNameShared";
 
-/// Maximum number of model names that a message lists with their paths.
-const MAX_PATHS: usize = 3;
+/// Maximum number of model names that a message lists.
+const MAX_NAMES: usize = 3;
 
 /// Which use cases of one object are active, and why the others are not.
 #[derive(Debug, Default)]
@@ -30,36 +36,57 @@ pub(super) struct Activation {
     pub(super) zero_weight_use_cases: BTreeSet<String>,
 }
 
-/// Returns the conditions of an LLMUseCaseSet or LLMUseCase. `by_model` contains the pools that serve the requests for a model name
-/// that address no pool.
-pub(super) fn use_case_conditions(
-    activation: &Activation,
-    by_model: &BTreeMap<&str, Vec<&NamespacedName>>,
-) -> Vec<Condition> {
-    let shared = model_name_shared_condition(activation, by_model);
-    [accepted_condition(activation), resolved_refs_condition(activation)].into_iter().chain(shared).collect()
+/// Returns the conditions of an LLMUseCaseSet or LLMUseCase.
+pub(super) fn use_case_conditions(activation: &Activation, model_names: &ModelNames) -> Vec<Condition> {
+    let shared = model_name_shared_condition(activation, model_names);
+    [accepted_condition(activation, model_names), resolved_refs_condition(activation)]
+        .into_iter()
+        .chain(shared)
+        .collect()
+}
+
+/// Returns the pool to which requests that address no pool are sent instead of `pools`, because its use case of the model is older.
+fn older_pool<'a>(
+    model: &str,
+    pools: &BTreeSet<NamespacedName>,
+    model_names: &'a ModelNames,
+) -> Option<&'a NamespacedName> {
+    let name = qualified_name(&pools.first()?.namespace, model);
+    model_names.get(&name)?.pools.first().filter(|serving| !pools.contains(*serving))
 }
 
 /// Returns a condition with the paths of active use cases whose model names an older use case of another pool declares.
-fn model_name_shared_condition(
-    activation: &Activation,
-    by_model: &BTreeMap<&str, Vec<&NamespacedName>>,
-) -> Option<Condition> {
+fn model_name_shared_condition(activation: &Activation, model_names: &ModelNames) -> Option<Condition> {
     let path = |(model, pools): (&String, &BTreeSet<NamespacedName>)| {
-        let serving = by_model.get(model.as_str())?.first().filter(|serving| !pools.contains(**serving))?;
+        let serving = older_pool(model, pools, model_names)?;
         let paths: Vec<String> =
             pools.iter().map(|NamespacedName { namespace, name }| format!("`/{namespace}/{name}/v1`")).collect();
         Some(format!(
-            "`/v1` routes model {model} to pool {serving}, whose use case is older; send requests for this one to {}",
+            "`/v1` routes model {} to pool {serving}, whose use case is older; send requests for this one to {}",
+            model_names.shortest_name(&serving.namespace, model),
             paths.join(" or ")
         ))
     };
     let mut paths: Vec<String> = activation.active_pools.iter().filter_map(path).collect();
-    let omitted = paths.len().saturating_sub(MAX_PATHS);
-    paths.truncate(MAX_PATHS);
+    let omitted = paths.len().saturating_sub(MAX_NAMES);
+    paths.truncate(MAX_NAMES);
     let omitted = if omitted > 0 { format!("; the same applies to {omitted} more models") } else { String::new() };
     let message = || format!("{}{omitted}.", paths.join("; "));
     (!paths.is_empty()).then(|| Condition::new(MODEL_NAME_SHARED, true, code::OLDER_USE_CASE, message()))
+}
+
+/// Returns a clause with the names by which requests that address no pool reach the active use cases; empty if there are none.
+fn reachable_names(activation: &Activation, model_names: &ModelNames) -> String {
+    let name = |(model, pools): (&String, &BTreeSet<NamespacedName>)| {
+        let is_reachable = older_pool(model, pools, model_names).is_none();
+        let namespace = &pools.first().filter(|_| is_reachable)?.namespace;
+        Some(format!("`{}`", model_names.shortest_name(namespace, model)))
+    };
+    let mut names: Vec<String> = activation.active_pools.iter().filter_map(name).collect();
+    let omitted = names.len().saturating_sub(MAX_NAMES);
+    names.truncate(MAX_NAMES);
+    let more = if omitted > 0 { format!(" and {omitted} more") } else { String::new() };
+    if names.is_empty() { String::new() } else { format!("; `/v1` serves them as {}{more}", names.join(", ")) }
 }
 
 /// Returns the condition `Ready` of a BackendPool.
@@ -101,7 +128,7 @@ pub(super) fn picker_config_condition(policy: &Result<SchedulingPolicy, PickerCo
     }
 }
 
-fn accepted_condition(activation: &Activation) -> Condition {
+fn accepted_condition(activation: &Activation, model_names: &ModelNames) -> Condition {
     let Activation { found_pools, missing_pools, unknown_inference_pools, .. } = activation;
     let Activation { conflicting_use_cases, zero_weight_use_cases, .. } = activation;
     if !conflicting_use_cases.is_empty() {
@@ -124,11 +151,15 @@ fn accepted_condition(activation: &Activation) -> Condition {
             let message = format!("The endpoint picker of InferencePool {pools} applies the use cases.");
             Condition::new("Accepted", true, code::ACCEPTED, message)
         }
-        (_, true) => Condition::new("Accepted", true, code::ACCEPTED, "All use cases are active."),
+        (_, true) => {
+            let message = format!("All use cases are active{}.", reachable_names(activation, model_names));
+            Condition::new("Accepted", true, code::ACCEPTED, message)
+        }
         (false, false) => {
             let message = format!(
-                "All use cases are active on {}; other referenced pools do not exist.",
-                join_names(found_pools)
+                "All use cases are active on {}{}; other referenced pools do not exist.",
+                join_names(found_pools),
+                reachable_names(activation, model_names)
             );
             Condition::new("Accepted", true, code::ACCEPTED, message)
         }

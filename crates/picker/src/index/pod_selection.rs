@@ -197,6 +197,10 @@ mod tests {
         fn scheduling(&self, policy: Option<SchedulingPolicy>) -> Arc<PoolScheduling> {
             Arc::new(PoolScheduling::new(policy.unwrap_or_default(), Arc::default()))
         }
+
+        fn default_namespace(&self) -> &'static str {
+            "ns"
+        }
     }
 
     fn pod(namespace: &str, name: u8, ip: u8, labels: &Value, is_ready: bool, is_terminating: bool) -> Arc<Value> {

@@ -11,6 +11,9 @@ pub(crate) trait PoolStates {
 
     /// Returns the scheduling of a pool that states this policy, or none.
     fn scheduling(&self, policy: Option<SchedulingPolicy>) -> Arc<PoolScheduling>;
+
+    /// Returns the namespace whose models requests may name without it.
+    fn default_namespace(&self) -> &str;
 }
 
 #[cfg(test)]
@@ -27,6 +30,10 @@ pub(super) mod tests {
 
         fn scheduling(&self, policy: Option<SchedulingPolicy>) -> Arc<PoolScheduling> {
             Arc::new(PoolScheduling::new(policy.unwrap_or_default(), Arc::default()))
+        }
+
+        fn default_namespace(&self) -> &'static str {
+            "ns"
         }
     }
 }

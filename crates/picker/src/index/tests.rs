@@ -126,33 +126,24 @@ fn oldest_object_owns_a_model_name() {
     assert_eq!(reasons.collect::<Vec<_>>(), [("new", "ModelNameConflict"), ("old", "Accepted")]);
 }
 
-/// The pools of two namespaces may have the same model name: the path of the newer one is in its condition.
+/// Two pools of a namespace may have the same model name: the path of the newer one is in its condition.
 #[rstest]
 #[case::one_model(&["chat"], Some("`/v1` routes model chat to pool ns/p, whose use case is older; send requests for this one to \
-    `/other/p/v1` or `/other/q/v1`."))]
+    `/ns/q/v1` or `/ns/r/v1`."))]
 #[case::other_model(&["own"], None)]
 #[case::many_models(&["a", "b", "c", "chat", "d"], Some("; the same applies to 2 more models."))]
 fn newer_use_case_names_its_path(#[case] models: &[&str], #[case] expect: Option<&str>) {
-    let in_other_namespace = |object: Arc<Value>| {
-        let mut object = (*object).clone();
-        object["metadata"]["namespace"] = json!("other");
-        Arc::new(object)
-    };
     let old_models: &[&str] = if models.len() > 1 { models } else { &["chat"] };
-    let sets = vec![
-        in_other_namespace(use_case_set("new", "2026-02-01T00:00:00Z", &["p", "q"], models)),
-        use_case_set("old", "2026-01-01T00:00:00Z", &["p", "q"], old_models),
-    ];
-    let pools = [pool("p", &[1]), pool("q", &[1])];
-    let others = pools.iter().cloned().map(in_other_namespace);
     let index = index(&WatchedObjects {
-        backend_pools: pools.iter().cloned().chain(others).collect(),
-        use_case_sets: sets,
+        backend_pools: ["p", "q", "r"].map(|name| pool(name, &[1])).into(),
+        use_case_sets: vec![
+            use_case_set("new", "2026-02-01T00:00:00Z", &["q", "r"], models),
+            use_case_set("old", "2026-01-01T00:00:00Z", &["p"], old_models),
+        ],
         ..WatchedObjects::default()
     });
-    let [of_old, of_new] = &index.use_case_conditions.values().collect::<Vec<_>>()[..] else { panic!() };
+    let [of_new, of_old] = &index.use_case_conditions.values().collect::<Vec<_>>()[..] else { panic!() };
     let shared = |conditions: &[Condition]| {
-        assert_eq!(conditions[0].message, "All use cases are active.");
         let condition = conditions.iter().find(|condition| condition.type_ == MODEL_NAME_SHARED)?;
         assert_eq!(condition.reason, "OlderUseCase");
         Some(condition.message.clone())
@@ -161,8 +152,30 @@ fn newer_use_case_names_its_path(#[case] models: &[&str], #[case] expect: Option
     assert_eq!(shared(of_new).is_some(), expect.is_some());
     let message = shared(of_new).unwrap_or_default();
     assert!(message.ends_with(expect.unwrap_or_default()), "{message}");
-    let snapshot = crate::snapshot::Snapshot::new(index.pools);
-    assert_eq!(snapshot.by_model["chat"][0].namespace, "ns");
+    let snapshot = crate::snapshot::Snapshot::new(index.pools, "ns");
+    assert_eq!(snapshot.model_names.get("chat").unwrap().pools[0].name, "p");
+}
+
+/// The condition contains the names of the models for requests that address no pool; `ns` is the default namespace.
+#[rstest]
+#[case::default_namespace("ns", &["chat"], "All use cases are active; `/v1` serves them as `chat`.")]
+#[case::other_namespace("other", &["chat"], "All use cases are active; `/v1` serves them as `other/chat`.")]
+#[case::many("other", &["a", "b", "c", "d"], "All use cases are active; `/v1` serves them as `other/a`, `other/b`, `other/c` and 1 more.")]
+fn names_of_models_are_in_the_status(#[case] namespace: &str, #[case] models: &[&str], #[case] expect: &str) {
+    let in_namespace = |object: Arc<Value>| {
+        let mut object = (*object).clone();
+        object["metadata"]["namespace"] = json!(namespace);
+        Arc::new(object)
+    };
+    let set = use_case_set("set", "2026-01-01T00:00:00Z", &["p"], models);
+    let index = index(&WatchedObjects {
+        backend_pools: vec![in_namespace(pool("p", &[1]))],
+        use_case_sets: vec![in_namespace(set)],
+        ..WatchedObjects::default()
+    });
+    let conditions: Vec<_> = index.use_case_conditions.values().flatten().collect();
+    assert_eq!(conditions[0].message, expect);
+    assert!(conditions.iter().all(|condition| condition.type_ != MODEL_NAME_SHARED));
 }
 
 // spec: GW-29
@@ -187,7 +200,7 @@ fn missing_pool_is_reported_and_others_are_served() {
     assert_eq!(
         messages(&index),
         [
-            "Accepted: All use cases are active on p; other referenced pools do not exist.",
+            "Accepted: All use cases are active on p; `/v1` serves them as `m`; other referenced pools do not exist.",
             "PoolNotFound: BackendPool missing not found in this namespace."
         ]
     );
@@ -244,7 +257,12 @@ fn backend_pool_of_the_same_name_rules_an_inference_pool(
 
 /// The gateway does not watch InferencePools.
 #[rstest]
-#[case::same_pool("InferencePool", true, "Accepted: All use cases are active.", "ResolvedRefs")]
+#[case::same_pool(
+    "InferencePool",
+    true,
+    "Accepted: All use cases are active; `/v1` serves them as `m`.",
+    "ResolvedRefs"
+)]
 #[case::other_pool(
     "InferencePool",
     false,

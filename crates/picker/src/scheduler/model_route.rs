@@ -116,7 +116,8 @@ fn find_target<'a>(
         RequestedModel::Name(model) => {
             let declaring_pools = || snapshot.declaring_pools(request.pool, model);
             let Some((_, use_case)) = declaring_pools().next() else {
-                return Some((snapshot.implicit_pool(request.pool)?, model.to_owned()));
+                let (pool, model) = snapshot.implicit_pool(request.pool, model)?;
+                return Some((pool, model.to_owned()));
             };
             let is_served = |target: &str| declaring_pools().any(|(pool, _)| pool.may_serve(target));
             let target = use_case.draw_target(rng, is_served);

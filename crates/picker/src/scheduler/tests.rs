@@ -18,7 +18,7 @@ use crate::{
 
 /// Returns a scheduler with a pool of `endpoints` and the default policy. Tests record the metrics of the endpoints.
 fn scheduler_of(endpoints: Vec<Arc<Endpoint>>) -> Scheduler {
-    let scheduler = Scheduler::new(SchedulingPolicy::default(), 1);
+    let scheduler = Scheduler::new(SchedulingPolicy::default(), 1).with_default_namespace("ns".to_owned());
     endpoints.iter().for_each(|endpoint| assert!(endpoint.state.begin_scraping()));
     let key = NamespacedName { namespace: "ns".to_owned(), name: "p".to_owned() };
     let scheduling = scheduler.default_scheduling();
@@ -86,7 +86,7 @@ fn failed_request_moves_to_an_untried_endpoint() {
 
 /// Returns a scheduler with a pool of one endpoint for each component type.
 fn scheduler_of_types(component_types: &[&str]) -> Scheduler {
-    let scheduler = Scheduler::new(SchedulingPolicy::default(), 1);
+    let scheduler = Scheduler::new(SchedulingPolicy::default(), 1).with_default_namespace("ns".to_owned());
     let endpoint = |(number, component_type): (u8, &&str)| {
         let labels = [("fusioninfer.io/component-type".to_owned(), (*component_type).to_owned())].into();
         Arc::new(Endpoint { labels, ..endpoint(number) })
@@ -180,7 +180,7 @@ async fn failures_after_the_response_started_are_not_those_of_the_prefiller() {
 
 /// Returns a scheduler with a pool of three endpoints, and their states.
 fn scheduler_of_three() -> (Scheduler, Vec<Arc<EndpointState>>) {
-    let scheduler = Scheduler::new(SchedulingPolicy::default(), 1);
+    let scheduler = Scheduler::new(SchedulingPolicy::default(), 1).with_default_namespace("ns".to_owned());
     let endpoints: Vec<_> = (1..=3).map(|number| Arc::new(endpoint(number))).collect();
     let states = endpoints.iter().map(|endpoint| Arc::clone(&endpoint.state)).collect();
     let pool = snapshot::tests::pool(NamespacedName::new("ns", "p"), endpoints);
@@ -327,7 +327,7 @@ fn request_counts_on_the_endpoint_that_serves_it(#[case] number: u8, #[case] exp
 
 #[tokio::test]
 async fn state_of_an_endpoint_survives_replacement() {
-    let scheduler = Scheduler::new(SchedulingPolicy::default(), 0);
+    let scheduler = Scheduler::new(SchedulingPolicy::default(), 0).with_default_namespace("ns".to_owned());
     let address = "127.0.0.1:1".parse().unwrap();
     let running = scheduler.endpoint_state(address, "uid").begin(10);
     scheduler.replace(Vec::new());
@@ -352,7 +352,7 @@ fn target_is_drawn_among_those_that_the_pool_serves() {
         let pool = snapshot::tests::pool(NamespacedName::new("ns", name), vec![endpoint]);
         Pool { use_cases: [("chat".to_owned(), use_case)].into(), ..pool }
     });
-    let scheduler = Scheduler::new(SchedulingPolicy::default(), 1);
+    let scheduler = Scheduler::new(SchedulingPolicy::default(), 1).with_default_namespace("ns".to_owned());
     scheduler.replace(pools.into());
     let draws = |pool: Option<&str>| {
         let (key, info) = (pool.map(|name| NamespacedName::new("ns", name)), request::RequestInfo::default());
@@ -391,7 +391,7 @@ fn pools_of_a_use_case_share_its_requests() {
         let pool = snapshot::tests::pool(NamespacedName::new("ns", name), endpoints);
         Pool { use_cases: [("m".to_owned(), UseCase::implicit("m"))].into(), ..pool }
     };
-    let scheduler = Scheduler::new(SchedulingPolicy::default(), 1);
+    let scheduler = Scheduler::new(SchedulingPolicy::default(), 1).with_default_namespace("ns".to_owned());
     scheduler.replace(vec![pool("a", 1..2), pool("b", 2..5), pool("empty", 0..0)]);
     let count = |name| {
         let served = (0..1_000).map(|_| admit(&scheduler, 10).unwrap().route.pool.key.name.clone());

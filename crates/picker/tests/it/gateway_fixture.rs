@@ -159,7 +159,7 @@ async fn start_gateway(
         addresses.push(listener.local_addr().unwrap());
         tokio::spawn(engine::serve(listener, config, RequestMemory::default(), shutdown.clone()));
     }
-    let scheduler = Arc::new(Scheduler::new(policy, 1));
+    let scheduler = Arc::new(Scheduler::new(policy, 1).with_default_namespace("ns".to_owned()));
     scheduler.replace(vec![pool(&scheduler, &addresses, targets)]);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let gateway = listener.local_addr().unwrap();
@@ -204,6 +204,16 @@ pub(crate) async fn send(address: SocketAddr, method: &str, path: &str, body: &s
     stream.write_all(head.as_bytes()).await.unwrap();
     stream.write_all(body.as_bytes()).await.unwrap();
     stream
+}
+
+/// Sends a POST request with one more header.
+pub(crate) async fn send_with_header(address: SocketAddr, path: &str, header: &str, body: &str) -> HttpResponse {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let length = body.len();
+    let head =
+        format!("POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{header}\r\ncontent-length: {length}\r\n\r\n");
+    stream.write_all([head.as_bytes(), body.as_bytes()].concat().as_slice()).await.unwrap();
+    receive(stream).await
 }
 
 pub(crate) async fn receive(mut stream: TcpStream) -> HttpResponse {

@@ -13,6 +13,7 @@ mod endpoint_picker;
 mod envoy;
 mod envoy_fixture;
 mod gateway_fixture;
+mod model_names;
 mod picker_fixture;
 mod picker_use_cases;
 mod proxy;

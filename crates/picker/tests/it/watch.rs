@@ -102,7 +102,10 @@ async fn pool_becomes_routable_and_its_status_is_written() {
     let api = FakeApiServer { lists: lists(), written_statuses: Arc::default(), hangs: false };
     let server = api.clone();
     let client = kube::Client::new(tower::service_fn(move |request| server.clone().handle(request)), "ns");
-    let (scheduler, shutdown) = (Arc::new(Scheduler::new(SchedulingPolicy::default(), 0)), CancellationToken::new());
+    let (scheduler, shutdown) = (
+        Arc::new(Scheduler::new(SchedulingPolicy::default(), 0).with_default_namespace("ns".to_owned())),
+        CancellationToken::new(),
+    );
     let watch_task = tokio::spawn(watch_backend_pools(client, Arc::clone(&scheduler), shutdown.clone()));
 
     gateway_fixture::wait_until("both statuses", async || api.written_statuses.lock().unwrap().len() >= 2).await;
@@ -143,7 +146,10 @@ async fn unanswered_status_writes_do_not_delay_the_snapshot() {
             Ok::<_, Infallible>(Response::new(StreamBody::new(event.chain(futures::stream::pending())).boxed_unsync()))
         }
     });
-    let (scheduler, shutdown) = (Arc::new(Scheduler::new(SchedulingPolicy::default(), 0)), CancellationToken::new());
+    let (scheduler, shutdown) = (
+        Arc::new(Scheduler::new(SchedulingPolicy::default(), 0).with_default_namespace("ns".to_owned())),
+        CancellationToken::new(),
+    );
     let client = cluster::client_of_service(service, "ns");
     let watch_task = tokio::spawn(watch_backend_pools(client, Arc::clone(&scheduler), shutdown.clone()));
     tokio::time::sleep(Duration::from_secs(10)).await;
@@ -209,7 +215,10 @@ async fn gateway_recovers_from_a_panic() {
         api,
         first(|request: &Request<kube::client::Body>| request.method() == Method::PATCH),
     );
-    let (scheduler, shutdown) = (Arc::new(Scheduler::new(SchedulingPolicy::default(), 0)), CancellationToken::new());
+    let (scheduler, shutdown) = (
+        Arc::new(Scheduler::new(SchedulingPolicy::default(), 0).with_default_namespace("ns".to_owned())),
+        CancellationToken::new(),
+    );
     let watch_task = tokio::spawn(watch_backend_pools(client, Arc::clone(&scheduler), shutdown.clone()));
     let endpoint =
         || scheduler.snapshot().declaring_pools(None, "chat").next().unwrap().0.ready_endpoints[0].address.to_string();
@@ -230,8 +239,11 @@ async fn gateway_recovers_from_a_panic() {
 async fn gateway_fails_if_it_panics_repeatedly() {
     let api = FakeApiServer { lists: lists(), written_statuses: Arc::default(), hangs: false };
     let client = client_with_broken_responses(api, |request| request.uri().path().ends_with("/backendpools"));
-    let watch =
-        watch_backend_pools(client, Arc::new(Scheduler::new(SchedulingPolicy::default(), 0)), CancellationToken::new());
+    let watch = watch_backend_pools(
+        client,
+        Arc::new(Scheduler::new(SchedulingPolicy::default(), 0).with_default_namespace("ns".to_owned())),
+        CancellationToken::new(),
+    );
     let failure = tokio::time::timeout(Duration::from_secs(3600), watch).await.unwrap().unwrap_err();
     assert_eq!(
         failure.to_string(),
