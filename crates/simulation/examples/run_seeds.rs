@@ -8,7 +8,12 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
+use mimalloc::MiMalloc;
 use simulation::{EntryKind, Mistake, Report, Schedule, Seed, Simulation, Violation};
+
+/// The allocator of the binary.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 const SEEDS: u64 = 10_000;
 const SMALL_SEEDS: u64 = 50;

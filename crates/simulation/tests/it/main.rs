@@ -7,3 +7,7 @@ mod extension;
 mod mistakes;
 mod runs;
 mod schedules;
+
+/// The allocator of the binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
