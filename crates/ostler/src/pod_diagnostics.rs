@@ -16,6 +16,8 @@ use crate::cluster_objects::{ListScope, list_served};
 /// Diagnostic messages by Pod name.
 pub(crate) type PodDiagnostics = BTreeMap<String, String>;
 
+/// Start of a diagnostic that Kueue states.
+pub(crate) const KUEUE_PREFIX: &str = "Kueue: ";
 /// Maximum number of Pods to read. A service may have hundreds of Pods with the same problem.
 const MAX_PODS: usize = 8;
 /// Number of log lines to search for the one that explains the crash.
@@ -97,7 +99,7 @@ fn unreserved_quota(workloads: &[Value], pod: &Value) -> Option<String> {
     let workload = workloads.iter().find(is_of_pod)?;
     let reserved = find_condition(&workload["status"]["conditions"], "QuotaReserved")?;
     let message = reserved["message"].as_str().filter(|_| reserved["status"] == "False")?;
-    Some(format!("Kueue: {message}"))
+    Some(format!("{KUEUE_PREFIX}{message}"))
 }
 
 #[cfg(test)]

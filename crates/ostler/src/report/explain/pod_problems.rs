@@ -38,7 +38,7 @@ impl<'a> PodProblems<'a> {
 
     /// Appends the Pod's diagnostic, if any, to the message.
     fn with_diagnostic(&self, pod: &Value, message: String) -> String {
-        match self.diagnostics.get(text(pod, "/metadata/name")) {
+        match self.diagnostic(pod) {
             Some(diagnostic) => format!("{message}; {diagnostic}"),
             None => message,
         }
@@ -47,6 +47,11 @@ impl<'a> PodProblems<'a> {
     /// Returns the Pods whose problem has this reason.
     pub(super) fn with_reason(&self, reason: WorkloadReason) -> impl Iterator<Item = &'a Value> + use<'_, 'a> {
         self.all_problems.iter().filter(move |(_, problem)| problem.reason == reason).map(|(pod, _)| *pod)
+    }
+
+    /// Returns the diagnostic of a Pod.
+    pub(super) fn diagnostic(&self, pod: &Value) -> Option<&str> {
+        self.diagnostics.get(text(pod, "/metadata/name")).map(String::as_str)
     }
 
     pub(super) fn to_pod_problems(&self) -> Vec<PodProblem> {

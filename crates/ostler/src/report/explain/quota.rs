@@ -1,6 +1,6 @@
 //! Changes that help Pods that wait for the quota of a Kueue queue. A higher quota always helps, so no deletion is proposed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use operator::WorkloadReason;
 use plan::labels::KUEUE_QUEUE;
@@ -9,14 +9,38 @@ use serde_json::Value;
 use super::fields::text;
 use super::pod_problems::PodProblems;
 use super::service_pods::service_of;
+use crate::pod_diagnostics::KUEUE_PREFIX;
 use crate::report::names::join_names;
 
 /// Returns the remedies for each queue that Pods with problems wait for: more quota, or other services of the namespace that
 /// release theirs. `pods` are all Pods of the cluster.
 pub(super) fn quota_remedies(problems: &PodProblems<'_>, pods: &[Value]) -> Vec<String> {
     let waiting = problems.with_reason(WorkloadReason::WaitingForQuota);
-    let queues: BTreeSet<(&str, &str)> = waiting.filter_map(queue_of).collect();
-    queues.into_iter().flat_map(|queue| remedies(queue, pods)).collect()
+    let mut queues: BTreeMap<(&str, &str), Option<&str>> = BTreeMap::new();
+    for pod in waiting {
+        let Some(queue) = queue_of(pod) else { continue };
+        let problem = problems.diagnostic(pod).and_then(queue_problem);
+        let known = queues.entry(queue).or_default();
+        *known = known.or(problem);
+    }
+    let remedies = |(queue, problem): (_, Option<&str>)| match problem {
+        Some(problem) => vec![queue_remedy(queue, problem)],
+        None => remedies(queue, pods),
+    };
+    queues.into_iter().flat_map(remedies).collect()
+}
+
+/// Returns what Kueue reports about a queue that admits nothing (`pkg/controller/core/workload_controller.go` of Kueue 0.19).
+fn queue_problem(diagnostic: &str) -> Option<&str> {
+    let problem = diagnostic.strip_prefix(KUEUE_PREFIX)?;
+    ["doesn't exist", "is inactive"].iter().any(|end| problem.ends_with(end)).then_some(problem)
+}
+
+fn queue_remedy((namespace, queue): (&str, &str), problem: &str) -> String {
+    format!(
+        "correct the queue ({problem}), or set the label `{KUEUE_QUEUE}` of the service to another LocalQueue than {queue} of \
+         namespace {namespace}"
+    )
 }
 
 fn remedies((namespace, queue): (&str, &str), pods: &[Value]) -> Vec<String> {
@@ -49,6 +73,7 @@ fn has_ended(pod: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
     use serde_json::json;
 
     use super::*;
@@ -82,5 +107,19 @@ mod tests {
             ]
         );
         assert!(quota_remedies(&PodProblems::new(&[&pods[1]], &diagnostics), &pods).is_empty());
+    }
+
+    #[rstest]
+    #[case::missing("ClusterQueue team doesn't exist")]
+    #[case::inactive("LocalQueue inference is inactive")]
+    fn queue_that_admits_nothing_is_to_be_corrected(#[case] problem: &str) {
+        let waiting = pod("search", "team", "inference", &["kueue.x-k8s.io/admission"]);
+        let diagnostics = PodDiagnostics::from([("search".to_owned(), format!("Kueue: {problem}"))]);
+        let remedies = quota_remedies(&PodProblems::new(&[&waiting], &diagnostics), &[waiting.clone()]);
+        let expected = format!(
+            "correct the queue ({problem}), or set the label `kueue.x-k8s.io/queue-name` of the service to another LocalQueue than \
+             inference of namespace team"
+        );
+        assert_eq!(remedies, [expected]);
     }
 }
