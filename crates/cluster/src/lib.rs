@@ -3,7 +3,8 @@
 //! Input: a `kube::Client` and the [`Kind`]s to watch. Output: ordered caches ([`Stores`]), [`Change`]s, and few writes:
 //! [`Applier`] sends only differences, [`StatusWriter`] only changed statuses, [`EventRecorder`] one event per transition.
 //! Whether to write is a pure function of the cached objects; [`Clock`] provides the time.
-//! [`LeaderElector`] lets one of several replicas write. [`new_client`] creates clients whose requests have deadlines. This
+//! [`LeaderElector`] lets one of several replicas write; [`ControllerRunner`] runs a controller with or without it, and [`Health`]
+//! answers its probes. [`new_client`] creates clients whose requests have deadlines. This
 //! crate never decides which objects should exist.
 
 #![warn(missing_docs)]
@@ -13,12 +14,14 @@ mod cached_object;
 mod client;
 mod clock;
 mod conditions;
+mod controller_runner;
 mod credential_plugin;
 mod declared_fields;
 mod error;
 mod error_chain;
 mod events;
 mod guarded;
+mod health;
 mod integrations;
 mod kind;
 mod last_applied;
@@ -47,11 +50,13 @@ pub use conditions::{
     Condition, ConditionStatus, EventPolicy, Transition, condition_transitions, find_condition, find_current_condition,
     render_conditions,
 };
+pub use controller_runner::{ControllerRunner, LeaderElection};
 pub use credential_plugin::{CREDENTIAL_PLUGIN_TIMEOUT, CredentialPluginError, credential_plugin};
 pub use error::Error;
 pub use error_chain::error_chain;
 pub use events::{EventRecorder, transition_event_name};
 pub use guarded::{GuardedWriter, ObjectVersion};
+pub use health::{Health, Part};
 pub use integrations::{CUSTOM_RESOURCE_DEFINITION, ListState, is_served, list_state};
 pub use kind::Kind;
 pub use leader_election::{LeaderElectionTimings, LeaderElector};

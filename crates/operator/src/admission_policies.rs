@@ -8,10 +8,9 @@ use std::collections::BTreeMap;
 use cluster::{IDENTITY_ANNOTATION, Kind};
 use serde_json::{Value, json};
 
-use crate::FIELD_MANAGER;
 use crate::admission::webhook;
 use crate::kinds::{ACCELERATOR_CLASS, OWNED, RESOURCE_FLAVORS};
-use crate::leader_election;
+use crate::{FIELD_MANAGER, LEASE_NAME};
 
 /// Name of the operator's ServiceAccount in the shipped manifests.
 pub const SERVICE_ACCOUNT_NAME: &str = "ostler-operator";
@@ -322,7 +321,7 @@ fn own_object_validations(namespace: &str) -> Vec<Validation> {
             &format!(
                 "request.namespace == '{namespace}' && request.operation != 'DELETE' && \
                  (object.metadata.name == '{0}' || object.metadata.name.startsWith('{0}-'))",
-                leader_election::LEASE_NAME
+                LEASE_NAME
             ),
             "the operator writes only the Lease of its leader election",
         ),

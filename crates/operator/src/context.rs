@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cluster::{
-    Applier, Clock, Condition, ConditionStatus, Error, EventRecorder, Kind, NamespacedName, StatusWriter, Stores,
-    find_condition,
+    Applier, Clock, Condition, ConditionStatus, Error, EventRecorder, Health, Kind, NamespacedName, StatusWriter,
+    Stores, find_condition,
 };
 use jiff::Timestamp;
 use kube::Client;
@@ -13,7 +13,6 @@ use serde_json::Value;
 use crate::FIELD_MANAGER;
 use crate::cluster_state::ClusterState;
 use crate::event_publisher::EventPublisher;
-use crate::health::Health;
 use crate::inventory;
 use crate::kinds::{OWNED, SERVICES};
 use crate::metrics::{ClusterGauges, Metrics};

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use apimachinery::CaughtPanic;
-use cluster::{Change, Watches, WorkQueue};
+use cluster::{Change, Part, Watches, WorkQueue};
 use futures::FutureExt as _;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
@@ -14,7 +14,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::changes::{FailedChanges, handle_change, retry_changes};
 use crate::context::Context;
-use crate::health::Part;
 use crate::in_flight::{InFlight, ReconcileError, ReconcileResult};
 use crate::metrics::Operation;
 use crate::reconcilers::Reconcilers;

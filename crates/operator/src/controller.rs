@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{CUSTOM_RESOURCE_DEFINITION, Change, Clock, NamespacedName, Stores, Watches};
+use cluster::{
+    CUSTOM_RESOURCE_DEFINITION, Change, Clock, ControllerRunner, Health, NamespacedName, Part, Stores, Watches,
+};
 use kube::Client;
 use supervisor::TaskFailure;
 use tokio::sync::mpsc;
@@ -15,7 +17,6 @@ use crate::admission::webhook::{self, ReviewContext};
 use crate::base_set;
 use crate::context::Context;
 use crate::control_loop::ControlLoop;
-use crate::health::{Health, Part};
 use crate::kinds::{
     ACCELERATOR_CLASS, BASE_SET_CONFIG_MAP, BUILTIN, CLUSTER_SERVING_RUNTIME, FUSIONINFER_SERVICE, LABEL_FILTERED,
     SERVING_RUNTIME, cache_policy,
@@ -26,9 +27,6 @@ use crate::reconcilers::Reconcilers;
 
 /// Interval at which the webhook checks whether its caches are synced.
 const CACHE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Timeout of the running reconciles and their events after shutdown. Shutdown must not wait for an API server that does not
-/// respond.
-const RECONCILE_STOP_TIMEOUT: Duration = Duration::from_secs(7);
 /// Why the webhook is not ready when it starts.
 const NO_CERTIFICATE: &str = "the admission webhook has no certificate";
 
@@ -70,29 +68,13 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> R
         };
         tokio::spawn(options.health.supervisor.supervise("admission webhook", stop.clone(), start));
     }
-    if options.leader_election.is_some() {
-        // A standby has no control loop.
-        options.health.set_ready(Part::ControlLoop);
-    }
-    let lead = async {
-        match &options.leader_election {
-            None => run_controller(client, &options, stop.clone()).await,
-            Some(leader_election) => {
-                let elector =
-                    leader_election.elector(client.clone(), options.clock.clone(), Arc::clone(&options.health));
-                elector.run(stop.clone(), |client| run_controller(client, &options, stop.clone())).await;
-            }
-        }
+    let runner = ControllerRunner {
+        client,
+        clock: Arc::clone(&options.clock),
+        leader_election: options.leader_election.clone(),
+        health: Arc::clone(&options.health),
     };
-    tokio::pin!(lead);
-    let failure = tokio::select! {
-        biased;
-        () = &mut lead => return Ok(()),
-        failure = options.health.supervisor.failed() => failure,
-    };
-    stop.cancel();
-    lead.await;
-    Err(failure)
+    runner.run(stop, |client, stop| run_control_loop(client, &options, stop)).await
 }
 
 /// Runs the admission webhook until `stop`. Every replica serves it, so it has its own stores. Without it, the operator still works,
@@ -135,27 +117,7 @@ async fn discard(changes: &mut mpsc::Receiver<Change>) {
     while changes.recv().await.is_some() {}
 }
 
-/// Runs the control loop until `stop` is cancelled, and then a limited time for the running reconciles.
-async fn run_controller(client: Client, options: &Options, stop: CancellationToken) {
-    let control_loop = run_control_loop(client, options, stop.clone());
-    if complete_within(RECONCILE_STOP_TIMEOUT, &stop, control_loop).await.is_none() {
-        tracing::warn!("the API server does not respond, abandoning the running reconciles");
-    }
-}
-
-/// Runs `work` to completion, or until `timeout` has passed since `stop` was cancelled.
-async fn complete_within<T>(timeout: Duration, stop: &CancellationToken, work: impl Future<Output = T>) -> Option<T> {
-    let timed_out = async {
-        stop.cancelled().await;
-        tokio::time::sleep(timeout).await;
-    };
-    tokio::select! {
-        biased;
-        result = work => Some(result),
-        () = timed_out => None,
-    }
-}
-
+/// Runs the control loop until `stop` is cancelled, and then completes the running reconciles.
 async fn run_control_loop(client: Client, options: &Options, stop: CancellationToken) {
     let stores = Stores::with_cache_policy(FIELD_MANAGER, cache_policy);
     let (watches, changes) = start_watches(&client, &stores, options, &stop);

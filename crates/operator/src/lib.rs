@@ -16,7 +16,7 @@
 //!   `inventory`, `claims`, `crash_tracker`, `selection_snapshot`, `decision_cache`, `retained_objects`, `internal_errors`)
 //! - statuses, without I/O: `ome_status`, `fusioninfer_status`, on top of `gang_status`, `failures`, `surge_replicas`,
 //!   `replacement`, `rollout`, `readiness`, `gang_creation`, `shared_model_name`
-//! - beside the loop: `health`, which observes it; `preview`, which predicts what reconciles would change
+//! - beside the loop: `preview`, which predicts what reconciles would change
 //! - vocabulary: `work_item`, `kinds`, `condition_reason`, `relevant_fields`, `owning_service`, `status_inputs`,
 //!   `service_conditions`
 //! - beside them: `admission` and its webhook; permissions: `rbac`, `admission_policies`, `user_roles`
@@ -44,14 +44,12 @@ mod full_class;
 mod fusioninfer_status;
 mod gang_creation;
 mod gang_status;
-mod health;
 mod in_flight;
 mod internal_errors;
 mod invalid_object;
 mod invalid_object_events;
 mod inventory;
 pub mod kinds;
-mod leader_election;
 mod managed_class;
 mod metrics;
 mod ome_status;
@@ -91,9 +89,7 @@ pub use admission::{
 pub use admission_policies::{SERVICE_ACCOUNT_NAME, admission_policies};
 pub use condition_reason::{ConditionReason, WorkloadReason};
 pub use controller::run;
-pub use health::Health;
-pub use leader_election::{LEASE_NAME, LeaderElection};
-pub use metrics::{Metrics, serve_metrics};
+pub use metrics::Metrics;
 pub use options::Options;
 pub use own_image::own_image;
 pub use preview::{ClusterListing, ServicePreview, WorkloadRestart, preview_services};
@@ -105,6 +101,9 @@ pub use readiness::{WorkloadProblem, crashed_container, error_line, pod_problem}
 pub use revisions::{restore_revision, revision_content, revision_number};
 pub use rollout::{is_rollout_paused, rollout_pause_annotation};
 pub use user_roles::user_roles;
+
+/// Default name of the operator's Lease.
+pub const LEASE_NAME: &str = "ostler-operator";
 
 /// Field manager of every write of the operator.
 pub const FIELD_MANAGER: &str = "ostler-operator";

@@ -1,37 +1,20 @@
 //! Prometheus metrics of the operator.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::Router;
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
-use axum::routing::get;
 use decide::ClassTotals;
-use http_server::{ConnectionLimits, Connections, Overload};
-use hyper_util::service::TowerToHyperService;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-use tokio::net::{TcpListener, TcpStream};
-use tokio_util::sync::CancellationToken;
-
-use crate::health::Health;
 
 /// Maximum number of classes with their own series; further classes, by name, are summed up as `other`.
 const MAX_CLASSES: usize = 200;
 const OTHER_CLASSES: &str = "other";
-/// Maximum number of connections of scrapers and probes. A further client replaces the oldest connection, so that scrapers
-/// cannot prevent probes.
-const MAX_CONNECTIONS: usize = 64;
-/// How long responses may continue after shutdown.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
-
 type Labels = Vec<(&'static str, String)>;
 
 /// Metrics of one operator.
@@ -153,48 +136,9 @@ impl Drop for ClusterGauges {
     }
 }
 
-/// Serves `GET /metrics`, and the probes `GET /livez` and `GET /readyz`, until `stop` is cancelled.
-///
-/// # Errors
-/// Currently none; failures to accept a connection are logged.
-pub async fn serve_metrics(
-    listener: TcpListener,
-    metrics: Arc<Metrics>,
-    health: Arc<Health>,
-    stop: CancellationToken,
-) -> io::Result<()> {
-    const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    let scrape = move || {
-        let text = metrics.render();
-        async move { ([(CONTENT_TYPE, OPEN_METRICS)], text) }
-    };
-    let readiness = Arc::clone(&health);
-    let livez = move || async move { probe_response(health.check_liveness()) };
-    let readyz = move || async move { probe_response(readiness.check_readiness()) };
-    let router = Router::new().route("/metrics", get(scrape)).route("/livez", get(livez)).route("/readyz", get(readyz));
-    let connection = |stream: TcpStream| {
-        let service = TowerToHyperService::new(router.clone());
-        http_server::serve_connection(stream, service, ConnectionLimits::default(), stop.clone())
-    };
-    let connections = Connections::accept(&listener, MAX_CONNECTIONS, Overload::CloseOldest, &stop, connection).await;
-    drop(listener);
-    connections.drain(DRAIN_TIMEOUT).await;
-    Ok(())
-}
-
-/// Returns `ok`, or 503 with the reasons.
-fn probe_response(result: Result<(), String>) -> (StatusCode, String) {
-    match result {
-        Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
-        Err(reasons) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reasons}\n")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::health::Part;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     fn totals(free: u64) -> ClassTotals {
         ClassTotals { nodes: 1, available_nodes: 1, total: 8, free }
@@ -244,59 +188,5 @@ mod tests {
         let text = metrics.render();
         assert_eq!(text.lines().filter(|line| line.starts_with("ostler_accelerators{")).count(), 2 * (MAX_CLASSES + 1));
         assert!(text.contains("ostler_accelerators{class=\"other\",state=\"free\"} 800"), "{text}");
-    }
-
-    /// Serves the metrics and probes of `health` and returns the address.
-    async fn serve(health: &Arc<Health>) -> std::net::SocketAddr {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        tokio::spawn(serve_metrics(listener, Arc::default(), Arc::clone(health), CancellationToken::new()));
-        address
-    }
-
-    /// Returns status and body of the response to a GET.
-    async fn get(address: std::net::SocketAddr, path: &str) -> (String, String) {
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut response = String::new();
-        stream.read_to_string(&mut response).await.unwrap();
-        let (head, body) = response.split_once("\r\n\r\n").unwrap();
-        (head.split(' ').nth(1).unwrap().to_owned(), body.to_owned())
-    }
-
-    #[tokio::test]
-    async fn probes_respond_with_status_and_reasons() {
-        let health = Arc::new(Health::default());
-        let address = serve(&health).await;
-        let response = |status: &str, body: &str| (status.to_owned(), body.to_owned());
-        assert_eq!(get(address, "/livez").await, response("200", "ok\n"));
-        assert_eq!(get(address, "/readyz").await, response("503", "the operator is starting\n"));
-        health.set_not_ready(Part::WebhookServer, "the admission webhook has no certificate");
-        let reasons = "the operator is starting\nthe admission webhook has no certificate\n";
-        assert_eq!(get(address, "/readyz").await, response("503", reasons));
-        health.set_ready(Part::ControlLoop);
-        health.set_ready(Part::WebhookServer);
-        assert_eq!(get(address, "/readyz").await, response("200", "ok\n"));
-        let stop = CancellationToken::new();
-        tokio::spawn(health.supervisor.supervise("watch of pods", stop.clone(), || async {}));
-        tokio::task::yield_now().await;
-        let outage = "the watch of pods ended unexpectedly; it restarts after 1 s\n";
-        assert_eq!(get(address, "/readyz").await, response("503", outage));
-        assert_eq!(get(address, "/livez").await.0, "200");
-        assert_eq!(get(address, "/metrics").await.0, "200");
-        assert_eq!(get(address, "/healthz").await.0, "404");
-    }
-
-    /// The probe responds although other clients hold all connections.
-    #[tokio::test]
-    async fn held_connections_do_not_prevent_probes() {
-        let address = serve(&Arc::default()).await;
-        let mut held = Vec::new();
-        for _ in 0..MAX_CONNECTIONS {
-            held.push(TcpStream::connect(address).await.unwrap());
-        }
-        assert_eq!(get(address, "/livez").await.0, "200");
-        assert_eq!(held[0].read(&mut [0]).await.unwrap_or_default(), 0, "the oldest connection is closed");
     }
 }

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use cluster::{Clock, SystemClock};
+use cluster::{Clock, Health, LeaderElection, SystemClock};
 use serde_json::Value;
 
 use crate::DEFAULT_NAMESPACE;
 use crate::admission::WebhookOptions;
-use crate::health::Health;
-use crate::leader_election::LeaderElection;
 use crate::metrics::Metrics;
 
 /// Options of the operator.

@@ -4,12 +4,12 @@
 use cluster::{CUSTOM_RESOURCE_DEFINITION, Kind};
 use serde_json::{Value, json};
 
+use crate::LEASE_NAME;
 use crate::admission::webhook;
 use crate::kinds::{
     ACCELERATOR_CLASS, BUILTIN, CUSTOM_RESOURCES, FUSIONINFER_SERVICE, LLM_USE_CASE, OME_SERVICE, OWNED, POD,
     RESOURCE_FLAVORS,
 };
-use crate::leader_election;
 
 /// Rules of a Role or ClusterRole.
 pub type PolicyRules = Vec<Value>;
@@ -110,7 +110,7 @@ fn events_rule() -> Value {
 fn leader_election_rules() -> PolicyRules {
     vec![
         policy_rule("coordination.k8s.io", "leases", &["create"], &[]),
-        policy_rule("coordination.k8s.io", "leases", &["get", "update"], &[leader_election::LEASE_NAME]),
+        policy_rule("coordination.k8s.io", "leases", &["get", "update"], &[LEASE_NAME]),
     ]
 }
 

@@ -1,12 +1,14 @@
 //! The local cluster of `ostler up`: embedded Kubernetes, operator and gateway in one process.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use api::Document;
 use apimachinery::Status;
+use cluster::Health;
 use embedded::ports::{Ports, ServerPorts, TcpNetwork};
 use embedded::{Cluster, Store};
 use kube::Client;
@@ -20,6 +22,7 @@ use crate::background_tasks::BackgroundTasks;
 use crate::gpu_map;
 use crate::host_node;
 use crate::host_runtime::HostRuntime;
+use crate::metrics_server::{self, MonitoredController};
 use crate::node_devices::NodeDevices;
 use crate::node_groups;
 use crate::node_memories::NodeMemories;
@@ -52,7 +55,7 @@ pub(crate) struct LocalCluster {
     pub api: SocketAddr,
     pub gateway: SocketAddr,
     pub metrics: SocketAddr,
-    operator_health: Arc<operator::Health>,
+    operator_health: Arc<Health>,
     scheduler: Arc<picker::Scheduler>,
     shutdown: CancellationToken,
     gateway_shutdown: CancellationToken,
@@ -114,7 +117,8 @@ impl LocalCluster {
         let token = shutdown.clone();
         tasks.spawn("API server", async move { embedded::serve(server, listeners.api, &credentials, token).await });
         let operator_health = Arc::clone(&options.health);
-        spawn_operator(&mut tasks, &client, options, TcpListener::from_std(listeners.metrics)?, &shutdown);
+        let metrics_listener = TcpListener::from_std(listeners.metrics)?;
+        spawn_operator(&mut tasks, &client, options, metrics_listener, &shutdown);
         let gateway_listener = TcpListener::from_std(listeners.gateway)?;
         let (gateway_shutdown, gateway_drained) = (shutdown.child_token(), CancellationToken::new());
         let scheduler = spawn_pool_watch(&mut tasks, &client, &shutdown);
@@ -159,16 +163,26 @@ impl LocalCluster {
     }
 }
 
-/// Spawns the operator and its metrics server.
+/// Spawns the operator and the server of its metrics.
 fn spawn_operator(
     tasks: &mut BackgroundTasks,
     client: &Client,
     options: operator::Options,
-    metrics: TcpListener,
+    listener: TcpListener,
     shutdown: &CancellationToken,
 ) {
-    let (registry, health) = (Arc::clone(&options.metrics), Arc::clone(&options.health));
-    tasks.spawn("metrics", operator::serve_metrics(metrics, registry, health, shutdown.clone()));
+    let operator = Arc::clone(&options.metrics);
+    let controllers = vec![
+        MonitoredController {
+            render_metrics: Arc::new(move || operator.render()),
+            health: Arc::clone(&options.health),
+        },
+    ];
+    let stop = shutdown.clone();
+    tasks.spawn("metrics", async move {
+        metrics_server::serve(listener, controllers, stop).await;
+        Ok::<_, Infallible>(())
+    });
     tasks.spawn("operator", operator::run(client.clone(), options, shutdown.clone()));
 }
 

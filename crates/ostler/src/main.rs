@@ -25,6 +25,7 @@ mod images;
 mod listener;
 mod local_cluster;
 mod logging;
+mod metrics_server;
 mod model_weights;
 mod node_devices;
 mod node_groups;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 
-use operator::{LeaderElection, Options};
+use cluster::LeaderElection;
+use operator::Options;
 use picker::{Scheduler, Snapshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;

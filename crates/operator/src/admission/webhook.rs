@@ -21,7 +21,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use axum::{Json, Router};
-use cluster::{Change, Clock, Stores, Watches};
+use cluster::{Change, Clock, Health, Part, Stores, Watches};
 use http_server::{BodyError, BodyLimits, BodyMemory, ConnectionLimits, Connections, Overload};
 use hyper_util::service::TowerToHyperService;
 use kube::Client;
@@ -35,7 +35,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::object_lister::ObjectLister;
 use crate::FIELD_MANAGER;
-use crate::health::{Health, Part};
 use crate::metrics::{Metrics, Operation};
 use certificate::CertificateManager;
 pub(crate) use certificate::{CONFIGURATION, SECRET};

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cluster::LeaderElectionTimings;
+use cluster::{LeaderElection, LeaderElectionTimings};
 use http::Method;
-use operator::{LeaderElection, Metrics, Options};
+use operator::{Metrics, Options};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 

@@ -10,9 +10,9 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use cluster::Clock;
+use cluster::{Clock, Health};
 use http::Response;
-use operator::{Health, Options, WebhookOptions, WebhookTarget};
+use operator::{Options, WebhookOptions, WebhookTarget};
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;

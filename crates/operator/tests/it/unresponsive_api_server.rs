@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use cluster::Health;
 use http::{Method, Request};
-use operator::{Health, Options};
+use operator::Options;
 use tower::ServiceExt as _;
 
 use crate::accelerator_classes::gpu_node;
@@ -64,7 +65,7 @@ async fn operator_works_after_an_hour_without_responses() {
     let is_unresponsive = Arc::new(AtomicBool::new(true));
     let flag = Arc::clone(&is_unresponsive);
     let (health, _) = start_operator(&test_cluster, move |_| flag.load(Ordering::Relaxed));
-    assert_eq!(health.check_readiness(), Err("the operator is starting".to_owned()));
+    assert_eq!(health.check_readiness(), Err("the controller is starting".to_owned()));
     tokio::time::sleep(Duration::from_secs(3600)).await;
     let reasons = health.check_readiness().unwrap_err();
     assert!(reasons.starts_with("waiting for the first list of ") && reasons.contains("nodes, pods"), "{reasons}");

@@ -4,7 +4,8 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-use operator::{Health, Options, WebhookOptions, WebhookTarget};
+use cluster::Health;
+use operator::{Options, WebhookOptions, WebhookTarget};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 

@@ -1,5 +1,6 @@
 //! The subcommands, one file each, and what several of them use: `object_reference` (`KIND/NAME` arguments),
-//! `target_service` (the service that a command changes), `request_memory`, `time_limit`, `control_fields`.
+//! `target_service` (the service that a command changes), `leader_election_args`,
+//! `namespace_argument`, `request_memory`, `time_limit`, `control_fields`.
 
 mod catalog;
 mod control_fields;
@@ -8,7 +9,9 @@ mod engine;
 mod explain;
 mod feature_gates;
 mod gateway;
+mod leader_election_args;
 mod lint;
+mod namespace_argument;
 mod object_reference;
 mod operator;
 mod pending_rollout;

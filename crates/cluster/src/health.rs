@@ -1,4 +1,4 @@
-//! Liveness and readiness of the operator, for its probes.
+//! Liveness and readiness of a controller, for its probes.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -6,23 +6,22 @@ use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cluster::UnsyncedWatch;
 use supervisor::{Supervisor, TaskStatuses};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::work_item::WorkItem;
+use crate::watch::UnsyncedWatch;
 
 /// Maximum time without progress of the control loop or of a reconcile. Requests to the API server fail much earlier, and
 /// a reconcile makes progress whenever a request ends, so only a defect exceeds it.
 const STALL_LIMIT: Duration = Duration::from_secs(180);
 
-/// Liveness and readiness of one operator.
+/// Liveness and readiness of one controller.
 #[derive(Debug)]
 pub struct Health {
     state: Mutex<State>,
-    /// The background tasks of the operator. It is not ready while one of them does not run.
-    pub(crate) supervisor: Supervisor,
+    /// The background tasks of the controller. It is not ready while one of them does not run.
+    pub supervisor: Supervisor,
 }
 
 #[derive(Debug, Default)]
@@ -30,14 +29,14 @@ struct State {
     /// When the control loop started to compute; `None` while it waits.
     loop_started: Option<Instant>,
     /// Running reconciles, and when each of them last made progress.
-    reconciles: BTreeMap<WorkItem, Instant>,
-    /// Why parts of the operator are not ready.
+    reconciles: BTreeMap<String, Instant>,
+    /// Why parts of the controller are not ready.
     not_ready: BTreeMap<Part, String>,
 }
 
-/// Part of the operator that must be ready.
+/// Part of a controller that must be ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Part {
+pub enum Part {
     /// The control loop, while this replica leads.
     ControlLoop,
     /// Leader election, which requires that the Lease can be read.
@@ -54,16 +53,16 @@ struct RunningLoop<'a>(&'a Health);
 /// Removes a reconcile from [`State::reconciles`] when it is complete or dropped.
 struct RunningReconcile<'a> {
     health: &'a Health,
-    item: WorkItem,
+    item: String,
 }
 
 // === impl Health ===
 
 impl Default for Health {
-    /// Returns the health of an operator that has not started.
+    /// Returns the health of a controller that has not started.
     fn default() -> Health {
         let health = Health { state: Mutex::default(), supervisor: Supervisor::default() };
-        health.set_not_ready(Part::ControlLoop, "the operator is starting");
+        health.set_not_ready(Part::ControlLoop, "the controller is starting");
         health
     }
 }
@@ -85,7 +84,7 @@ impl Health {
         }
     }
 
-    /// Returns why the operator is not ready, one line per reason.
+    /// Returns why the controller is not ready, one line per reason.
     ///
     /// # Errors
     /// Caches are not synced, the Lease of leader election has not been read, the admission webhook has no certificate, or a background task does not run.
@@ -95,24 +94,24 @@ impl Health {
         if reasons.is_empty() { Ok(()) } else { Err(reasons.join("\n")) }
     }
 
-    /// Returns a receiver of the states of the operator's background tasks. It is notified when a task fails or is restarted.
+    /// Returns a receiver of the states of the controller's background tasks. It is notified when a task fails or is restarted.
     #[must_use]
     pub fn task_statuses(&self) -> watch::Receiver<TaskStatuses> {
         self.supervisor.statuses()
     }
 
     /// Reports that a part is not ready.
-    pub(crate) fn set_not_ready(&self, part: Part, reason: impl Into<String>) {
+    pub fn set_not_ready(&self, part: Part, reason: impl Into<String>) {
         self.state().not_ready.insert(part, reason.into());
     }
 
     /// Reports that a part is ready, or not in use.
-    pub(crate) fn set_ready(&self, part: Part) {
+    pub fn set_ready(&self, part: Part) {
         self.state().not_ready.remove(&part);
     }
 
     /// Reports a part as ready if no cache is unsynced.
-    pub(crate) fn report_unsynced(&self, part: Part, unsynced: &[UnsyncedWatch]) {
+    pub fn report_unsynced(&self, part: Part, unsynced: &[UnsyncedWatch]) {
         match unsynced_message(unsynced) {
             None => self.set_ready(part),
             Some(message) => self.set_not_ready(part, message),
@@ -121,7 +120,7 @@ impl Health {
 
     /// Runs the control loop and observes whether it makes progress. The part [`Part::ControlLoop`] is ready once the loop has
     /// ended, since another replica may lead.
-    pub(crate) async fn observe_loop<F: Future>(&self, control_loop: F) -> F::Output {
+    pub async fn observe_loop<F: Future>(&self, control_loop: F) -> F::Output {
         let _running = RunningLoop(self);
         let mut control_loop = pin!(control_loop);
         poll_fn(|context| {
@@ -134,8 +133,8 @@ impl Health {
     }
 
     /// Runs the reconcile of `item` and observes whether it makes progress.
-    pub(crate) async fn observe_reconcile<F: Future>(&self, item: &WorkItem, reconcile: F) -> F::Output {
-        let running = RunningReconcile { health: self, item: item.clone() };
+    pub async fn observe_reconcile<F: Future>(&self, item: &impl ToString, reconcile: F) -> F::Output {
+        let running = RunningReconcile { health: self, item: item.to_string() };
         let mut reconcile = pin!(reconcile);
         poll_fn(|context| {
             running.report_progress();
@@ -198,14 +197,11 @@ impl Drop for RunningReconcile<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Kind;
     use futures::StreamExt as _;
     use futures::future::{join, pending};
     use futures::stream::FuturesUnordered;
     use tokio::time::{advance, sleep, timeout};
-
-    fn item() -> WorkItem {
-        WorkItem::Class("h100".to_owned())
-    }
 
     #[tokio::test(start_paused = true)]
     async fn waiting_loop_is_alive() {
@@ -234,7 +230,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn reconcile_that_never_wakes_is_reported_until_it_is_dropped() {
         let health = Health::default();
-        let item = item();
+        let item = "AcceleratorClass h100";
         let reconcile = timeout(Duration::from_secs(300), health.observe_reconcile(&item, pending::<()>()));
         let check = async {
             sleep(Duration::from_secs(179)).await;
@@ -254,7 +250,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn slow_reconcile_is_alive() {
         let health = Health::default();
-        let item = item();
+        let item = "AcceleratorClass h100";
         let reconcile = health.observe_reconcile(&item, async {
             for _ in 0..100 {
                 sleep(Duration::from_secs(30)).await;
@@ -268,15 +264,16 @@ mod tests {
     #[test]
     fn readiness_names_every_reason() {
         let health = Health::default();
-        assert_eq!(health.check_readiness(), Err("the operator is starting".to_owned()));
-        let unsynced = |kind, namespace: &str, error: Option<&str>| UnsyncedWatch {
-            kind,
+        assert_eq!(health.check_readiness(), Err("the controller is starting".to_owned()));
+        let unsynced = |(group, kind, plural), namespace: &str, error: Option<&str>| UnsyncedWatch {
+            kind: Kind::namespaced(group, "v1", kind, plural),
             namespace: namespace.to_owned(),
             error: error.map(str::to_owned),
         };
-        let forbidden = unsynced(crate::kinds::SERVICE, "team-a", Some("services is forbidden"));
-        let unsynced =
-            [unsynced(crate::kinds::POD, "", None), forbidden, unsynced(crate::kinds::OME_SERVICE, "", None)];
+        let forbidden = unsynced(("", "Service", "services"), "team-a", Some("services is forbidden"));
+        let pods = unsynced(("", "Pod", "pods"), "", None);
+        let services = unsynced(("ome.io", "InferenceService", "inferenceservices"), "", None);
+        let unsynced = [pods, forbidden, services];
         health.report_unsynced(Part::ControlLoop, &unsynced);
         health.set_not_ready(Part::WebhookServer, "the admission webhook has no certificate");
         assert_eq!(
