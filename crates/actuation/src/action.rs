@@ -113,6 +113,8 @@ pub struct StatusUpdate {
     pub requester: PodRef,
     /// Its problems; empty if it has none.
     pub problems: Vec<Problem>,
+    /// Messages that the annotation contains before.
+    pub reported: Vec<String>,
 }
 
 // === impl PatchPurpose ===
@@ -137,6 +139,11 @@ impl PatchPurpose {
 // === impl StatusUpdate ===
 
 impl StatusUpdate {
+    /// Returns the problems that the annotation does not report yet.
+    pub(crate) fn new_problems(&self) -> impl Iterator<Item = &Problem> {
+        self.problems.iter().filter(|problem| !self.reported.contains(&problem.to_string()))
+    }
+
     /// Returns the merge patch that sets the annotation. Only the UID is a precondition: a change of the Pod does not matter.
     #[must_use]
     pub fn patch(&self) -> Value {

@@ -3,6 +3,7 @@
 use api::dual_pods::CONTAINER;
 use apimachinery::object::{self, items};
 use apimachinery::pod;
+use jiff::Timestamp;
 use serde_json::Value;
 
 /// State of a container that the kubelet reports.
@@ -16,6 +17,8 @@ pub struct Container {
     pub ready: bool,
     /// Number of restarts.
     pub restarts: u64,
+    /// When the current run started, to the second; `None` if it does not run.
+    pub started: Option<Timestamp>,
 }
 
 /// What a container does.
@@ -54,6 +57,7 @@ impl Container {
             phase,
             ready: status["ready"] == true,
             restarts: status["restartCount"].as_u64().unwrap_or_default(),
+            started: object::text(status, "/state/running/startedAt").parse().ok(),
         }
     }
 

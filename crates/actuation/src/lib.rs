@@ -15,7 +15,8 @@
 //! - `nominal` with `identity`, `gpu_map` and `problem` (why a requester is not served);
 //! - `requester` and `provider` (parsed Pods), `facts` (observed over HTTP), `node` (all of these of one node);
 //! - `action` and `write` (the bodies of writes), `step` (the rules);
-//! - `answer` (effects of answers on facts), `coordinator` (all nodes).
+//! - `answer` (effects of answers on facts), `coordinator` (all nodes);
+//! - `event` (Events about decisions), `metrics`.
 //!
 //! Beside them, with I/O: `http` performs the calls, `controller` runs a coordinator; `requester_daemon` is the program in the
 //! requester.
@@ -29,10 +30,12 @@ pub mod code;
 mod container;
 mod controller;
 mod coordinator;
+mod event;
 mod facts;
 mod gpu_map;
 mod http;
 mod identity;
+mod metrics;
 mod names;
 mod node;
 mod nominal;
@@ -45,6 +48,9 @@ mod settings;
 mod step;
 mod write;
 
+/// Default name of the controller's Lease.
+pub const LEASE_NAME: &str = "ostler-actuation";
+
 pub use action::{Action, DeletePurpose, Next, PatchPurpose, StatusUpdate, Write};
 pub use call::{Answer, Call, CallError, CallErrorKind, Request, SleepMode, Target};
 pub use container::{Container, ContainerPhase};
@@ -53,6 +59,7 @@ pub use coordinator::{Coordinator, Decision, Time, WriteError, WriteResults, cac
 pub use facts::{Activity, CallFailure, Drain, EngineFacts, MemoryUsage, RequesterFacts, Verification};
 pub use gpu_map::GpuMap;
 pub use http::perform;
+pub use metrics::Metrics;
 pub use node::{Availability, Demand, Engine, EngineState, NodeState, Rejection, Server};
 pub use nominal::{Derivation, NominalProvider, Owner, PatchError, nominal_provider};
 pub use pod_ref::PodRef;

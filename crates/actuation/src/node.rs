@@ -187,6 +187,16 @@ impl Engine {
 // === impl EngineState ===
 
 impl EngineState {
+    /// All states.
+    pub const ALL: [EngineState; 6] = [
+        EngineState::Loading,
+        EngineState::Awake,
+        EngineState::Asleep,
+        EngineState::Changing,
+        EngineState::Unknown,
+        EngineState::Dead,
+    ];
+
     /// Returns whether an engine in this state may use the memory of an awake engine.
     #[must_use]
     pub fn is_busy(self) -> bool {

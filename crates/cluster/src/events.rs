@@ -67,6 +67,15 @@ impl EventRecorder {
         self.create(object, action, transition, name).await
     }
 
+    /// Creates an event about one version of `object`, unless one exists for the same version, reason and message.
+    ///
+    /// # Errors
+    /// Same as [`Self::publish_transition`].
+    pub async fn publish(&self, object: &Value, action: &str, transition: &Transition) -> Result<(), Error> {
+        let name = event_name(object, transition, metadata_field(object, "resourceVersion"));
+        self.create(object, action, transition, name).await
+    }
+
     /// Creates an event unless one of this name exists.
     async fn create(&self, object: &Value, action: &str, transition: &Transition, name: String) -> Result<(), Error> {
         let event = render(object, action, transition, self.controller, self.clock.now(), name);

@@ -1,24 +1,44 @@
 //! Carries out the writes of decisions.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use cluster::{GuardedWriter, NamespacedName, ObjectVersion};
 
-use crate::action::{Action, DeletePurpose, Write};
+use super::event_queue::EventQueue;
+
+use crate::action::{Action, DeletePurpose, StatusUpdate, Write};
 use crate::coordinator::{Decision, POD, WriteError, WriteResults};
+use crate::event::{PodEvent, problem_events};
+use crate::metrics::Metrics;
 use crate::pod_ref::PodRef;
 use crate::write::provider_pod;
 
+/// What the writes of decisions need.
+#[derive(Clone)]
+pub(super) struct Executor {
+    /// Writes Pods.
+    pub(super) writer: GuardedWriter,
+    /// Events about completed writes.
+    pub(super) events: EventQueue,
+    /// Counts problems.
+    pub(super) metrics: Arc<Metrics>,
+}
+
 /// Writes the status annotations of a decision, then its action. A rejected status annotation does not prevent the action; if one
-/// fails for another reason, the action is not carried out.
-pub(super) async fn execute(writer: &GuardedWriter, decision: &Decision) -> WriteResults {
+/// fails for another reason, the action is not carried out. `event` is published once the action is complete.
+pub(super) async fn execute(executor: &Executor, decision: &Decision, event: Option<PodEvent>) -> WriteResults {
+    let writer = &executor.writer;
     let mut rejected_statuses = Vec::new();
     // Resource versions of the requesters whose status annotation was written, by UID: the action is decided on the versions before.
     let mut written = BTreeMap::new();
     for status in &decision.statuses {
         let requester = &status.requester;
         match writer.merge(POD, &version(requester), &status.patch()).await.map_err(|error| write_error(&error)) {
-            Ok(resource_version) => drop(written.insert(requester.uid.as_str(), resource_version)),
+            Ok(resource_version) => {
+                executor.report(status);
+                written.insert(requester.uid.as_str(), resource_version);
+            }
             // The requester is gone, which the watch reports.
             Err(WriteError::NotFound) => {}
             Err(WriteError::Rejected(message)) => {
@@ -32,7 +52,20 @@ pub(super) async fn execute(writer: &GuardedWriter, decision: &Decision) -> Writ
         Some(Action::Write(write)) => carry_out(writer, write, &written).await,
         _ => Ok(()),
     };
+    if let (Ok(()), Some(event)) = (&action, event) {
+        executor.events.push(event);
+    }
     WriteResults { rejected_statuses, action }
+}
+
+// === impl Executor ===
+
+impl Executor {
+    /// Publishes and counts the new problems of a requester.
+    fn report(&self, status: &StatusUpdate) {
+        status.new_problems().for_each(|problem| self.metrics.count_problem(problem.code().as_str()));
+        problem_events(status).for_each(|event| self.events.push(event));
+    }
 }
 
 async fn carry_out(writer: &GuardedWriter, write: &Write, written: &BTreeMap<&str, String>) -> Result<(), WriteError> {

@@ -67,5 +67,9 @@ fn status_update(server: &Server, outcome: &Outcome) -> Option<StatusUpdate> {
     let reported = requester.errors.as_deref().unwrap_or_default();
     let messages = outcome.problems.iter().map(Problem::to_string);
     let is_current = messages.eq(reported.iter().cloned());
-    (!is_current).then(|| StatusUpdate { requester: requester.pod.clone(), problems: outcome.problems.clone() })
+    (!is_current).then(|| StatusUpdate {
+        requester: requester.pod.clone(),
+        problems: outcome.problems.clone(),
+        reported: reported.to_vec(),
+    })
 }

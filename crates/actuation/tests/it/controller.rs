@@ -42,9 +42,12 @@ fn start_server() -> Server {
 fn start_controller(server: &Server) -> CancellationToken {
     let options = ControllerOptions {
         client: kube::Client::new(embedded::router(server), "default"),
+        leader_election: None,
         namespaces: vec!["default".to_owned()],
         namespace: "default".to_owned(),
         settings: Settings { settle: Duration::ZERO, verify_completion: true, ..Settings::default() },
+        metrics: Arc::default(),
+        health: Arc::default(),
     };
     let stop = CancellationToken::new();
     tokio::spawn(run_controller(options, stop.clone()));
