@@ -102,3 +102,129 @@ fn deletion_event(pod: &PodRef, purpose: &DeletePurpose) -> PodEvent {
     let message = format!("Deleting the Pod: {cause}");
     PodEvent { pod: pod.clone(), is_warning, reason, action: "Delete", message }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    use jiff::Timestamp;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::node::{Engine, Server};
+    use crate::problem::Problem;
+    use crate::provider::Provider;
+    use crate::requester::Requester;
+    use crate::write;
+
+    fn pod(name: &str, annotations: &Value, labels: &Value) -> Value {
+        let metadata = json!({"name": name, "namespace": "n", "uid": format!("uid-{name}"), "annotations": annotations, "labels": labels});
+        json!({"metadata": metadata})
+    }
+
+    fn requester() -> Requester {
+        Requester::from_pod(&pod("r", &json!({}), &json!({})))
+    }
+
+    /// Returns a provider that is bound to the requester; it was awake before if `sleeping` is set.
+    fn provider(sleeping: Option<&str>) -> Provider {
+        let mut annotations = json!({names::REQUESTER: "uid-r r"});
+        if sleeping.is_some() {
+            annotations[names::LAST_AWAKE] = json!("2026-01-01T00:00:00Z");
+        }
+        Provider::from_pod(&pod("p", &annotations, &json!({names::SLEEPING: sleeping})))
+    }
+
+    fn node(provider: Provider) -> NodeState {
+        let mut node = NodeState::default();
+        node.servers.insert("uid-r".to_owned(), Server { requester: Some(requester()), ..Server::default() });
+        node.engines.insert("uid-p".to_owned(), Engine::new(provider));
+        node
+    }
+
+    fn event(write: &Write, provider: Provider) -> Option<String> {
+        let event = transition_event(write, &node(provider))?;
+        let kind = if event.is_warning { "Warning" } else { "Normal" };
+        Some(format!("{kind} {} {}: {}", event.pod.name, event.reason, event.message))
+    }
+
+    #[test]
+    fn each_transition_has_an_event() {
+        let nominal = Arc::new(crate::nominal::NominalProvider {
+            namespace: "n".to_owned(),
+            node: "node".to_owned(),
+            spec: json!({}),
+            labels: Default::default(),
+            annotations: Default::default(),
+            pool_labels: Default::default(),
+            accelerators: BTreeSet::new(),
+            port: 8000,
+            identity: String::new(),
+        });
+        let create = Write::Create { requester: requester().pod, nominal: Arc::clone(&nominal) };
+        let name = provider_name("r", "uid-r");
+        assert_eq!(
+            event(&create, provider(None)),
+            Some(format!("Normal r ProviderCreated: Created Pod {name}: no sleeping engine is suitable"))
+        );
+        let asleep = provider(Some("true"));
+        for (write, provider, expected) in [
+            (
+                write::bind(&requester(), &nominal, &asleep),
+                &asleep,
+                Some("Normal r ProviderBound: Bound Pod p, whose engine is asleep"),
+            ),
+            (
+                write::publish(&provider(None), None, Timestamp::UNIX_EPOCH),
+                &provider(None),
+                Some("Normal p EngineStarted: The engine is ready for Pod r"),
+            ),
+            (
+                write::publish(&asleep, None, Timestamp::UNIX_EPOCH),
+                &asleep,
+                Some("Normal p EngineWoken: The engine woke up for Pod r"),
+            ),
+            (write::publish(&asleep, None, Timestamp::UNIX_EPOCH), &provider(Some("false")), None),
+            (
+                write::unbind(&asleep, true, Timestamp::UNIX_EPOCH),
+                &asleep,
+                Some("Normal p EngineAsleep: The engine is asleep and not bound"),
+            ),
+            (write::unbind(&asleep, false, Timestamp::UNIX_EPOCH), &asleep, None),
+            (write::finish(&requester()), &asleep, None),
+        ] {
+            assert_eq!(event(&write, provider.clone()).as_deref(), expected);
+        }
+    }
+
+    // spec: DP-57
+    #[test]
+    fn event_of_another_completion_has_both_fingerprints() {
+        let problem =
+            Problem::FingerprintChanged { pod: "p".to_owned(), expected: "a".to_owned(), actual: "b".to_owned() };
+        let pod = provider(None).pod;
+        let write = Write::Delete { pod, purpose: DeletePurpose::NotWaking(problem), grace_seconds: None };
+        let expected = "Warning p WakeFailed: Deleting the Pod: the engine of Pod p returned \"b\" after it woke up, but \"a\" \
+            when it was first ready";
+        assert_eq!(event(&write, provider(None)).as_deref(), Some(expected));
+    }
+
+    // spec: DP-10
+    #[test]
+    fn only_new_problems_have_events() {
+        let known = Problem::NoAccelerators;
+        let new = Problem::Unschedulable { pod: "p".to_owned(), message: "Insufficient memory".to_owned() };
+        let status = StatusUpdate {
+            requester: requester().pod,
+            reported: vec![known.to_string()],
+            problems: vec![known, new.clone()],
+        };
+        let events: Vec<PodEvent> = problem_events(&status).collect();
+        let [event] = events.as_slice() else { panic!("{events:?}") };
+        assert_eq!(
+            (event.reason, event.is_warning, event.message.clone()),
+            ("ProviderUnschedulable", true, new.to_string())
+        );
+    }
+}

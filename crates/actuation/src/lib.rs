@@ -18,12 +18,14 @@
 //! - `answer` (effects of answers on facts), `coordinator` (all nodes);
 //! - `event` (Events about decisions), `metrics`.
 //!
-//! Beside them, with I/O: `http` performs the calls, `controller` runs a coordinator; `requester_daemon` is the program in the
-//! requester.
+//! Beside them, with I/O: `http` performs the calls, `controller` runs a coordinator, `gpu_discovery` fills
+//! `gpu-map`, `release` ends all bindings; `requester_daemon` is the program in the
+//! requester. Permissions of the controller: `rbac`, `admission_policies`.
 
 #![warn(missing_docs)]
 
 mod action;
+mod admission_policies;
 mod answer;
 mod call;
 pub mod code;
@@ -32,6 +34,7 @@ mod controller;
 mod coordinator;
 mod event;
 mod facts;
+mod gpu_discovery;
 mod gpu_map;
 mod http;
 mod identity;
@@ -42,21 +45,22 @@ mod nominal;
 mod pod_ref;
 mod problem;
 mod provider;
+mod rbac;
+mod release;
 mod requester;
 mod requester_daemon;
 mod settings;
 mod step;
 mod write;
 
-/// Default name of the controller's Lease.
-pub const LEASE_NAME: &str = "ostler-actuation";
-
 pub use action::{Action, DeletePurpose, Next, PatchPurpose, StatusUpdate, Write};
+pub use admission_policies::admission_policies;
 pub use call::{Answer, Call, CallError, CallErrorKind, Request, SleepMode, Target};
 pub use container::{Container, ContainerPhase};
 pub use controller::{ControllerOptions, run_controller};
 pub use coordinator::{Coordinator, Decision, Time, WriteError, WriteResults, cache_policy, watched_kinds};
 pub use facts::{Activity, CallFailure, Drain, EngineFacts, MemoryUsage, RequesterFacts, Verification};
+pub use gpu_discovery::{GPU_MAP_MANAGER, GpuDiscovery, NodeOutcome, discover_gpus};
 pub use gpu_map::GpuMap;
 pub use http::perform;
 pub use metrics::Metrics;
@@ -65,6 +69,11 @@ pub use nominal::{Derivation, NominalProvider, Owner, PatchError, nominal_provid
 pub use pod_ref::PodRef;
 pub use problem::Problem;
 pub use provider::{Binding, PoolLabels, Provider};
+pub use rbac::{
+    LEASE_NAME, SERVICE_ACCOUNT_NAME, cluster_reader_rules, cluster_role_rules, namespace_role_rules,
+    own_namespace_rules, watched_namespace_rules,
+};
+pub use release::{ReleaseError, Released, release};
 pub use requester::Requester;
 pub use requester_daemon::{Accelerator, RequesterDaemon, RequesterOptions, find_accelerators, list_accelerators};
 pub use settings::Settings;

@@ -1,6 +1,9 @@
-//! Names of providers, and values of label `dual`.
+//! Names of the controller and of providers, and values of label `dual`.
 
 use apimachinery::fnv1a_32;
+
+/// Field manager of the controller's writes.
+pub(crate) const FIELD_MANAGER: &str = "ostler-actuation";
 
 /// Maximum length of a label value. Names of providers fit, so that label `dual` of their requester has the whole name.
 const MAX_LABEL: usize = 63;

@@ -73,6 +73,12 @@ impl UserAnnotation {
         }
     }
 
+    /// Returns the keys with both prefixes.
+    #[must_use]
+    pub fn keys(self) -> Vec<String> {
+        [PREFIX, SPECIFICATION_PREFIX].map(|prefix| format!("{prefix}{}", self.name())).to_vec()
+    }
+
     /// Returns the key with the prefix of the deployed controller.
     #[must_use]
     pub fn key(self) -> String {

@@ -34,6 +34,7 @@ mod precondition;
 mod predicted_apply;
 mod preview;
 mod prune;
+mod rbac;
 mod single_object;
 mod status;
 mod stores;
@@ -66,6 +67,7 @@ pub use object::{controller_of, controller_uid, generation, is_terminating, kind
 pub use owner::{IDENTITY_ANNOTATION, ObjectOwner, copied_object, is_managed_by};
 pub use predicted_apply::predict_apply_by_user;
 pub use preview::{ObjectPreview, PreviewOutcome};
+pub use rbac::{PolicyRules, events_rule, kind_rule, leader_election_rules};
 pub use single_object::{apply_object, create_object, read_object};
 pub use status::StatusWriter;
 pub use stores::{Change, Changes, Stores};

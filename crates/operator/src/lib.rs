@@ -94,8 +94,7 @@ pub use options::Options;
 pub use own_image::own_image;
 pub use preview::{ClusterListing, ServicePreview, WorkloadRestart, preview_services};
 pub use rbac::{
-    PolicyRules, cluster_reader_rules, cluster_role_rules, namespace_role_rules, own_namespace_rules,
-    watched_namespace_rules,
+    cluster_reader_rules, cluster_role_rules, namespace_role_rules, own_namespace_rules, watched_namespace_rules,
 };
 pub use readiness::{WorkloadProblem, crashed_container, error_line, pod_problem};
 pub use revisions::{restore_revision, revision_content, revision_number};

@@ -1,8 +1,8 @@
 //! Permissions of the operator, derived from the kinds that it reads and writes. The shipped roles are generated from
 //! these lists.
 
-use cluster::{CUSTOM_RESOURCE_DEFINITION, Kind};
-use serde_json::{Value, json};
+use cluster::{CUSTOM_RESOURCE_DEFINITION, Kind, PolicyRules, events_rule, kind_rule, leader_election_rules};
+use serde_json::Value;
 
 use crate::LEASE_NAME;
 use crate::admission::webhook;
@@ -10,9 +10,6 @@ use crate::kinds::{
     ACCELERATOR_CLASS, BUILTIN, CUSTOM_RESOURCES, FUSIONINFER_SERVICE, LLM_USE_CASE, OME_SERVICE, OWNED, POD,
     RESOURCE_FLAVORS,
 };
-
-/// Rules of a Role or ClusterRole.
-pub type PolicyRules = Vec<Value>;
 
 const READ_VERBS: [&str; 2] = ["list", "watch"];
 /// Kinds that only endpoint pickers watch. An operator must have the permissions that it grants.
@@ -42,7 +39,7 @@ pub fn cluster_role_rules() -> PolicyRules {
 /// Returns the rules of the Role of an operator for all namespaces, in the operator's own namespace.
 #[must_use]
 pub fn namespace_role_rules() -> PolicyRules {
-    let mut rules = leader_election_rules();
+    let mut rules = leader_election_rules(LEASE_NAME);
     rules.push(kind_rule(webhook::SECRET, "", &["create"], &[]));
     rules.push(kind_rule(webhook::SECRET, "", &["get", "list", "watch", "patch"], &[webhook::CONFIGURATION_NAME]));
     rules
@@ -70,7 +67,7 @@ pub fn watched_namespace_rules() -> PolicyRules {
 /// Returns the rules of the Role of an operator with `--namespace`, in the operator's own namespace. It lists its own Pod.
 #[must_use]
 pub fn own_namespace_rules() -> PolicyRules {
-    let mut rules = leader_election_rules();
+    let mut rules = leader_election_rules(LEASE_NAME);
     rules.push(kind_rule(POD, "", &["list"], &[]));
     rules
 }
@@ -102,33 +99,11 @@ fn finalizers_rule(kind: Kind) -> Value {
     kind_rule(kind, "/finalizers", &["update"], &[])
 }
 
-fn events_rule() -> Value {
-    policy_rule("events.k8s.io", "events", &["create"], &[])
-}
-
-/// `create` cannot be restricted by resource name.
-fn leader_election_rules() -> PolicyRules {
-    vec![
-        policy_rule("coordination.k8s.io", "leases", &["create"], &[]),
-        policy_rule("coordination.k8s.io", "leases", &["get", "update"], &[LEASE_NAME]),
-    ]
-}
-
-fn kind_rule(kind: Kind, subresource: &str, verbs: &[&str], names: &[&str]) -> Value {
-    policy_rule(kind.group, &format!("{}{subresource}", kind.plural), verbs, names)
-}
-
-fn policy_rule(group: &str, resource: &str, verbs: &[&str], names: &[&str]) -> Value {
-    let mut rule = json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
-    if !names.is_empty() {
-        rule["resourceNames"] = json!(names);
-    }
-    rule
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+
+    use serde_json::json;
 
     use super::*;
 

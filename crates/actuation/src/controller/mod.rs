@@ -31,14 +31,13 @@ use crate::coordinator::{
 use crate::event::{PodEvent, transition_event};
 use crate::http::perform;
 use crate::metrics::Metrics;
+use crate::names::FIELD_MANAGER;
 use crate::settings::Settings;
 use actuation_time::actuation;
 use engine_gauges::EngineGauges;
 use event_queue::EventPublisher;
 use execute::{Executor, execute};
 
-/// Field manager of the controller's writes.
-const FIELD_MANAGER: &str = "ostler-actuation";
 /// Controller that Events name.
 const REPORTING_CONTROLLER: &str = "ostler.io/actuation";
 /// Interval at which the loop checks whether the initial lists are complete.
@@ -241,8 +240,11 @@ async fn carry_out(executor: Executor, decision: Decision, event: Option<PodEven
     let results = catch_future_panic(execute(&executor, &decision, event)).await;
     let failed = |message| WriteResults { rejected_statuses: Vec::new(), action: Err(WriteError::Failed(message)) };
     let results = results.unwrap_or_else(|panic| failed(panic.to_string()));
-    if let Err(error) = &results.action {
-        tracing::warn!(node = decision.node, %error, "failed to write");
+    match &results.action {
+        Ok(()) => {}
+        // The next decision considers the change.
+        Err(error @ WriteError::Conflict) => tracing::debug!(node = decision.node, %error, "failed to write"),
+        Err(error) => tracing::warn!(node = decision.node, %error, "failed to write"),
     }
     (decision, results)
 }

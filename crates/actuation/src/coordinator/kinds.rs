@@ -3,7 +3,7 @@
 use cluster::{CachePolicy, CachedFields, Kind, Representation};
 
 pub(crate) const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
-pub(super) const NODE: Kind = Kind::cluster_scoped("", "v1", "Node", "nodes");
+pub(crate) const NODE: Kind = Kind::cluster_scoped("", "v1", "Node", "nodes");
 pub(crate) const CONFIG_MAP: Kind = Kind::namespaced("", "v1", "ConfigMap", "configmaps");
 /// Sets that adopt Pods by their labels.
 const OWNERS: [Kind; 2] = [

@@ -24,7 +24,7 @@ use crate::pod_ref::PodRef;
 use crate::problem::Problem;
 use crate::settings::Settings;
 use crate::step::step;
-pub(crate) use kinds::{CONFIG_MAP, POD};
+pub(crate) use kinds::{CONFIG_MAP, NODE, POD};
 pub use kinds::{cache_policy, watched_kinds};
 use node_table::NodeTable;
 
