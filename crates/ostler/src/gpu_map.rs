@@ -15,9 +15,10 @@ use crate::node_groups::SIMULATED_ANNOTATION;
 
 /// Name of the ConfigMap, as deployed by llm-d's fast model actuation.
 const NAME: &str = "gpu-map";
-const NAMESPACE: &str = "default";
-/// Field manager of the entries.
-const MANAGER: &str = "ostler-gpu-map";
+/// Namespace of the ConfigMap of `ostler up`.
+pub(crate) const NAMESPACE: &str = "default";
+/// Field manager of the entries, the same as that of `ostler actuation gpu-map`.
+const MANAGER: &str = actuation::GPU_MAP_MANAGER;
 
 /// Writes the entries of the nodes that `ostler up` registers. An entry that a user wrote is not changed.
 ///

@@ -1,5 +1,5 @@
 //! The container runtime of `ostler up`. On the node of this host, images that map to a program run as processes. All other
-//! engines are simulated in this process, according to their command line.
+//! engines are simulated in this process, according to their command line. Requesters of dual pods run in this process, too.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::container_exit::failed;
 use crate::gpus::{GPU_RESOURCE, VISIBLE_DEVICES_ENV};
 use crate::images::{ImageFailure, ImageOverride, Images};
+use crate::requester_container;
 use crate::simulated_container::{self, EngineEnvironment};
 
 /// Environment variable with the path of the kubeconfig.
@@ -70,6 +71,12 @@ impl ContainerRuntime for HostRuntime {
         {
             let message = format!("image {} exits immediately, as configured in --config", container.image);
             return ready(failed(&container, &message)).boxed();
+        }
+        let is_own_image = self.images.own_override(&container.image).is_some();
+        if let Some(flags) = requester_container::requester_flags(&container, is_own_image) {
+            let memories = self.engines.node_memories.clone();
+            return async move { requester_container::run(container, flags, memories.as_deref(), shutdown).await }
+                .boxed();
         }
         match self.image_override(&container.node, &container.image) {
             Some(program) => self.run_process(container, &program, shutdown),

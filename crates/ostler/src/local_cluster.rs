@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use actuation::{ControllerOptions, Settings};
 use anyhow::{Context, Result};
 use api::Document;
 use apimachinery::Status;
@@ -56,6 +57,7 @@ pub(crate) struct LocalCluster {
     pub gateway: SocketAddr,
     pub metrics: SocketAddr,
     operator_health: Arc<Health>,
+    actuation_health: Arc<Health>,
     scheduler: Arc<picker::Scheduler>,
     shutdown: CancellationToken,
     gateway_shutdown: CancellationToken,
@@ -117,8 +119,10 @@ impl LocalCluster {
         let token = shutdown.clone();
         tasks.spawn("API server", async move { embedded::serve(server, listeners.api, &credentials, token).await });
         let operator_health = Arc::clone(&options.health);
+        let actuation_options = actuation_options(&client);
+        let actuation_health = Arc::clone(&actuation_options.health);
         let metrics_listener = TcpListener::from_std(listeners.metrics)?;
-        spawn_operator(&mut tasks, &client, options, metrics_listener, &shutdown);
+        spawn_controllers(&mut tasks, &client, options, actuation_options, metrics_listener, &shutdown);
         let gateway_listener = TcpListener::from_std(listeners.gateway)?;
         let (gateway_shutdown, gateway_drained) = (shutdown.child_token(), CancellationToken::new());
         let scheduler = spawn_pool_watch(&mut tasks, &client, &shutdown);
@@ -136,6 +140,7 @@ impl LocalCluster {
             gateway,
             metrics,
             operator_health,
+            actuation_health,
             scheduler,
             shutdown,
             gateway_shutdown,
@@ -144,11 +149,12 @@ impl LocalCluster {
         Ok((local_cluster, tasks))
     }
 
-    /// Returns the background tasks of the embedded cluster, the operator and the gateway.
-    pub(crate) fn task_groups(&self) -> [TaskGroup; 3] {
+    /// Returns the background tasks of the embedded cluster, the operator, the controller of dual pods and the gateway.
+    pub(crate) fn task_groups(&self) -> [TaskGroup; 4] {
         [
             TaskGroup { owner: TaskOwner::Cluster, statuses: self.cluster.task_statuses() },
             TaskGroup { owner: TaskOwner::Operator, statuses: self.operator_health.task_statuses() },
+            TaskGroup { owner: TaskOwner::Actuation, statuses: self.actuation_health.task_statuses() },
             TaskGroup { owner: TaskOwner::Gateway, statuses: self.scheduler.task_statuses() },
         ]
     }
@@ -163,19 +169,37 @@ impl LocalCluster {
     }
 }
 
-/// Spawns the operator and the server of its metrics.
-fn spawn_operator(
+/// Returns the options of the controller of dual pods, for all namespaces.
+fn actuation_options(client: &Client) -> ControllerOptions {
+    ControllerOptions {
+        client: client.clone(),
+        leader_election: None,
+        namespaces: Vec::new(),
+        namespace: gpu_map::NAMESPACE.to_owned(),
+        settings: Settings::default(),
+        metrics: Arc::default(),
+        health: Arc::default(),
+    }
+}
+
+/// Spawns the operator, the controller of dual pods and the server of their metrics.
+fn spawn_controllers(
     tasks: &mut BackgroundTasks,
     client: &Client,
     options: operator::Options,
+    actuation_options: ControllerOptions,
     listener: TcpListener,
     shutdown: &CancellationToken,
 ) {
-    let operator = Arc::clone(&options.metrics);
+    let (operator, actuation) = (Arc::clone(&options.metrics), Arc::clone(&actuation_options.metrics));
     let controllers = vec![
         MonitoredController {
             render_metrics: Arc::new(move || operator.render()),
             health: Arc::clone(&options.health),
+        },
+        MonitoredController {
+            render_metrics: Arc::new(move || actuation.render()),
+            health: Arc::clone(&actuation_options.health),
         },
     ];
     let stop = shutdown.clone();
@@ -184,6 +208,7 @@ fn spawn_operator(
         Ok::<_, Infallible>(())
     });
     tasks.spawn("operator", operator::run(client.clone(), options, shutdown.clone()));
+    tasks.spawn("controller of dual pods", actuation::run_controller(actuation_options, shutdown.clone()));
 }
 
 /// Spawns the watch of the backend pools. Returns the scheduler of the gateway.

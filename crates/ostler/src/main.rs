@@ -35,6 +35,8 @@ mod output;
 mod pod_diagnostics;
 mod progress;
 mod report;
+mod requester_args;
+mod requester_container;
 mod shutdown;
 mod simulated_container;
 mod simulated_devices;

@@ -58,6 +58,11 @@ impl NodeMemories {
         Some(EngineMemory { node, devices, weight_bytes: weight_bytes(command) })
     }
 
+    /// Returns the IDs of the GPUs of the node with this name in the order of their indexes.
+    pub(crate) async fn gpu_ids(&self, node: &str) -> Vec<String> {
+        self.server.wait().await.get("nodes", "", node).map(|node| self.gpus(&node)).unwrap_or_default()
+    }
+
     /// Returns the IDs of the GPUs of a node in the order of their indexes.
     fn gpus(&self, node: &Value) -> Vec<String> {
         let count = node["status"]["allocatable"][GPU_RESOURCE].as_str().and_then(|count| count.parse().ok());

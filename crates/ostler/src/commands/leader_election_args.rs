@@ -31,7 +31,7 @@ impl LeaderElectionArgs {
 }
 
 /// Returns the identity for leader election: the host name, and a random number that distinguishes processes of a host.
-fn identity() -> String {
+pub(super) fn identity() -> String {
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "ostler".to_owned());
     format!("{host}_{:016x}", fastrand::u64(..))
 }

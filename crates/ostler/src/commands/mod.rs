@@ -2,6 +2,7 @@
 //! `target_service` (the service that a command changes), `leader_election_args`,
 //! `namespace_argument`, `request_memory`, `time_limit`, `control_fields`.
 
+mod actuation;
 mod catalog;
 mod control_fields;
 mod crds;
@@ -33,6 +34,7 @@ use clap::Subcommand;
 
 use crate::exit::Exit;
 use crate::logging;
+use crate::requester_args::RequesterArgs;
 
 /// A subcommand with its arguments.
 #[derive(Subcommand)]
@@ -57,6 +59,8 @@ pub(crate) enum Command {
     Crds,
     /// Run the controllers against a Kubernetes cluster
     Operator(operator::OperatorArgs),
+    /// Run the controller of dual pods: put idle engines to sleep and wake them for other Pods
+    Actuation(actuation::ActuationArgs),
     /// Run the gateway against a Kubernetes cluster
     Gateway(gateway::GatewayArgs),
     /// Run the endpoint picker of an InferencePool (ext_proc server)
@@ -64,7 +68,7 @@ pub(crate) enum Command {
     /// Run a simulated OpenAI-compatible engine
     Engine(engine::EngineArgs),
     /// Run the requester of a dual pod: report its accelerators and the readiness of its engine
-    Requester(requester::RequesterArgs),
+    Requester(RequesterArgs),
 }
 
 impl Command {
@@ -72,7 +76,11 @@ impl Command {
     pub(crate) fn default_log_filter(&self) -> &'static str {
         match self {
             Command::Picker(args) => args.default_log_filter(),
-            Command::Operator(_) | Command::Gateway(_) | Command::Engine(_) | Command::Requester(_) => logging::INFO,
+            Command::Operator(_)
+            | Command::Actuation(_)
+            | Command::Gateway(_)
+            | Command::Engine(_)
+            | Command::Requester(_) => logging::INFO,
             _ => logging::WARN,
         }
     }
@@ -96,6 +104,7 @@ pub(crate) async fn run(command: Command) -> Result<Exit> {
         Command::Crds => crds::run(),
         Command::Catalog(args) => catalog::run(args),
         Command::Operator(args) => operator::run(args).await,
+        Command::Actuation(args) => actuation::run(args).await,
         Command::Gateway(args) => gateway::run(args).await,
         Command::Picker(args) => picker::run(*args).await,
         Command::Engine(args) => engine::run(args).await,

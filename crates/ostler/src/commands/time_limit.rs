@@ -14,13 +14,18 @@ impl FromStr for TimeLimit {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const UNITS: [(char, u64); 3] = [('s', 1), ('m', 60), ('h', 3600)];
-        let unit = UNITS.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(*unit)?, *seconds)));
-        let (number, seconds) = unit.unwrap_or((text, 1));
-        let number = number.parse::<u64>().ok().and_then(|number| number.checked_mul(seconds));
-        let seconds = number.ok_or_else(|| "expected a duration such as 90s or 15m".to_owned())?;
-        Ok(Self((seconds > 0).then(|| Duration::from_secs(seconds))))
+        let duration = parse_duration(text)?;
+        Ok(Self((!duration.is_zero()).then_some(duration)))
     }
+}
+
+/// Parses a duration, written `90`, `90s`, `15m` or `2h`.
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
+    const UNITS: [(char, u64); 3] = [('s', 1), ('m', 60), ('h', 3600)];
+    let unit = UNITS.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(*unit)?, *seconds)));
+    let (number, seconds) = unit.unwrap_or((text, 1));
+    let number = number.parse::<u64>().ok().and_then(|number| number.checked_mul(seconds));
+    number.map(Duration::from_secs).ok_or_else(|| "expected a duration such as 90s or 15m".to_owned())
 }
 
 impl Display for TimeLimit {

@@ -9,6 +9,7 @@ use super::errors::error_with_hint;
 pub(crate) enum TaskOwner {
     Cluster,
     Operator,
+    Actuation,
     Gateway,
 }
 
@@ -18,6 +19,7 @@ pub(crate) fn line(owner: TaskOwner, status: &TaskStatus) -> Option<String> {
     let name = match owner {
         TaskOwner::Cluster => name.clone().into_owned(),
         TaskOwner::Operator => format!("{name} of the operator"),
+        TaskOwner::Actuation => format!("{name} of the controller of dual pods"),
         TaskOwner::Gateway => format!("{name} of the gateway"),
     };
     let count = if *restarts == 1 { "1 restart".to_owned() } else { format!("{restarts} restarts") };

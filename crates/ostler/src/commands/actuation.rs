@@ -1,0 +1,130 @@
+//! `ostler actuation`: runs the controller of dual pods against a Kubernetes cluster.
+
+mod gpu_map;
+mod release;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actuation::{ControllerOptions, Settings};
+use anyhow::{Context, Result};
+
+use super::leader_election_args::LeaderElectionArgs;
+use super::namespace_argument::parse_namespace;
+use super::time_limit::parse_duration;
+use crate::connect::{self, ConnectArgs};
+use crate::exit::Exit;
+use crate::listener;
+use crate::metrics_server::{self, MonitoredController};
+use crate::shutdown::shutdown_token;
+
+/// Run the controller of dual pods: put idle engines to sleep and wake them for other Pods
+///
+/// A Pod with the annotation `dual-pods.llm-d.ai/server-patch` requests accelerators. The controller runs its engine in another Pod
+/// on the same node, puts the engine to sleep when the Pod is deleted, and wakes it for the next Pod that needs the same engine on
+/// the same accelerators.
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct ActuationArgs {
+    #[command(subcommand)]
+    command: Option<ActuationCommand>,
+    #[command(flatten)]
+    controller: ControllerArgs,
+}
+
+#[derive(clap::Subcommand)]
+enum ActuationCommand {
+    GpuMap(gpu_map::GpuMapArgs),
+    Release(release::ReleaseArgs),
+}
+
+#[derive(clap::Args)]
+struct ControllerArgs {
+    #[command(flatten)]
+    leader_election: LeaderElectionArgs,
+    /// Use the lease of this name
+    ///
+    /// Controllers in one namespace that watch different namespaces need different leases.
+    #[arg(long, value_name = "NAME", default_value = actuation::LEASE_NAME)]
+    leader_elect_resource_name: String,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    /// Watch and write only this namespace; repeat it for several [default: all]
+    #[arg(short, long = "namespace", value_name = "NAMESPACE", value_parser = parse_namespace)]
+    namespaces: Vec<String>,
+    /// Read the ConfigMap gpu-map of this namespace for Pods of namespaces without one [default: that of the context]
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE", value_parser = parse_namespace)]
+    controller_namespace: Option<String>,
+    #[command(flatten)]
+    settings: SettingsArgs,
+    /// Serve metrics on this address
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9465")]
+    metrics: SocketAddr,
+}
+
+#[derive(clap::Args)]
+struct SettingsArgs {
+    /// Let this many engines sleep on each accelerator while another one is awake
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    sleeper_limit: usize,
+    /// Delete engines that have been asleep for this long; 0 retains them
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = parse_duration)]
+    sleeper_ttl: Duration,
+    /// Accelerator memory in MiB that a sleeping engine may retain
+    #[arg(long, value_name = "MIB", default_value_t = 4096)]
+    sleeper_memory: u64,
+    /// Complete the requests of an engine for at most this long before it is put to sleep; 0 aborts them
+    ///
+    /// The grace period of the requester minus 5 s is a limit, too.
+    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = parse_duration)]
+    drain: Duration,
+    /// Request a completion after waking, and delete engines that return a different one than when they were first ready
+    #[arg(long)]
+    verify_completion: bool,
+}
+
+// === impl SettingsArgs ===
+
+impl SettingsArgs {
+    fn settings(&self) -> Settings {
+        Settings {
+            sleeper_limit: self.sleeper_limit,
+            sleeper_ttl: Some(self.sleeper_ttl).filter(|ttl| !ttl.is_zero()),
+            drain: self.drain,
+            verify_completion: self.verify_completion,
+            residue_mib: self.sleeper_memory,
+            ..Settings::default()
+        }
+    }
+}
+
+pub(super) async fn run(args: ActuationArgs) -> Result<Exit> {
+    match args.command {
+        None => run_controller(args.controller).await,
+        Some(ActuationCommand::GpuMap(args)) => gpu_map::run(args).await,
+        Some(ActuationCommand::Release(args)) => release::run(args).await,
+    }
+}
+
+async fn run_controller(args: ControllerArgs) -> Result<Exit> {
+    let shutdown = shutdown_token()?;
+    let listener = listener::bind(args.metrics, "--metrics").await?;
+    let client = connect::client(&args.connect).await?;
+    client.apiserver_version().await.context("the Kubernetes API server does not respond")?;
+    let options = ControllerOptions {
+        leader_election: args.leader_election.options(&client, args.leader_elect_resource_name),
+        namespaces: args.namespaces,
+        namespace: args.controller_namespace.unwrap_or_else(|| client.default_namespace().to_owned()),
+        settings: args.settings.settings(),
+        metrics: Arc::default(),
+        health: Arc::default(),
+        client,
+    };
+    let metrics = Arc::clone(&options.metrics);
+    let controller =
+        MonitoredController { render_metrics: Arc::new(move || metrics.render()), health: Arc::clone(&options.health) };
+    let run_controller = async |stop| actuation::run_controller(options, stop).await.context("controller");
+    metrics_server::run_monitored(shutdown, listener, controller, run_controller).await?;
+    Ok(Exit::Success)
+}
