@@ -160,6 +160,37 @@ async fn engine_starts_sleeps_and_serves_the_next_requester() {
     assert_eq!(providers(&server).len(), 1, "the sleeping engine was woken");
 }
 
+/// The controller is stopped for good: its finalizers are removed, the provider is deleted, and the requester is not ready.
+// spec: DP-82
+#[tokio::test]
+async fn release_leaves_no_finalizer() {
+    let server = start_server();
+    let (engine, (probes, spi)) = (start_engine().await, start_requester().await);
+    let stop = start_controller(&server);
+    create_requester(&server, "r", spi, &patch(engine.port()));
+    let provider = wait_for("the provider", async || providers(&server).first().cloned()).await;
+    let name = object::name(&provider).to_owned();
+    server.bind("default", &name, NODE).unwrap();
+    report_running(&server, &name, true);
+    wait_for("readiness", async || is_ready(probes).await.then_some(())).await;
+    stop.cancel();
+
+    let client = kube::Client::new(embedded::router(&server), "default");
+    let release = tokio::spawn(async move { actuation::release(client, &[], TIMEOUT).await });
+    wait_for("the finalizer of the provider to be removed", async || {
+        let provider = server.get("pods", "default", &name).unwrap();
+        (object::is_deleting(&provider) && object::finalizers(&provider).is_empty()).then_some(())
+    })
+    .await;
+    // As the kubelet does when the containers have ended.
+    server.force_delete("pods", "default", &name, None).unwrap();
+    let released = release.await.unwrap().unwrap();
+    assert_eq!(released, actuation::Released { providers: 1, requesters: 1, unreachable: Vec::new() });
+    let requester = server.get("pods", "default", "r").unwrap();
+    assert!(object::finalizers(&requester).is_empty() && object::label(&requester, dual_pods::DUAL).is_none());
+    assert!(!is_ready(probes).await);
+}
+
 /// The API server validates the provider strictly: a misspelled field is an error with its path, and nothing is created.
 // spec: DP-35
 #[tokio::test]

@@ -75,6 +75,16 @@ fn both_deleted(world: &mut World) -> Event {
     }
 }
 
+fn both_deleted_provider_first(world: &mut World) -> Event {
+    world.create("r", "a", "m");
+    world.run();
+    |world| {
+        let provider = world.provider_of("r").unwrap();
+        world.delete(&provider);
+        world.delete("r");
+    }
+}
+
 /// What remains at the end: the Pods without the hashes of their names, and what the requesters and engines do.
 fn summary(world: &World) -> Vec<String> {
     let mut pods: Vec<String> = world
@@ -93,7 +103,7 @@ fn summary(world: &World) -> Vec<String> {
     pods
 }
 
-// spec: DP-47, DP-48, DP-50, DP-57, DP-59, DP-74, DP-75, DP-76, DP-77, DP-78
+// spec: DP-47, DP-48, DP-50, DP-59, DP-74, DP-75, DP-76, DP-77, DP-78
 #[rstest]
 #[case::cold(cold)]
 #[case::hot(hot)]
@@ -103,6 +113,7 @@ fn summary(world: &World) -> Vec<String> {
 #[case::provider_lost(provider_lost)]
 #[case::engine_died(engine_died)]
 #[case::both_deleted(both_deleted)]
+#[case::both_deleted_provider_first(both_deleted_provider_first)]
 fn every_crash_converges(#[case] prepare: fn(&mut World) -> Event) {
     let mut world = World::new(Settings::default());
     let event = prepare(&mut world);

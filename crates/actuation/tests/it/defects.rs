@@ -248,7 +248,7 @@ fn changed_completion_deletes_the_provider() {
 }
 
 /// An unbound engine that is awake, for example after a wake request of a former leader arrived late, is put to sleep.
-// spec: DP-51, DP-56
+// spec: DP-56
 #[test]
 fn awake_sleeper_is_put_to_sleep_at_the_start_of_a_term() {
     let mut world = world();

@@ -56,7 +56,7 @@ async fn status(address: SocketAddr, method: &str, path: &str) -> u16 {
     request(address, method, path, "").await.0
 }
 
-// spec: DP-5, DP-105
+// spec: DP-105
 #[tokio::test]
 async fn accelerators_are_reported() {
     let requester = Running::start(|_| {}).await;

@@ -161,7 +161,6 @@ fn cordoned_with_running_provider() {
 }
 
 /// A second pass over a quiet node has no effects.
-// spec: DP-43
 #[test]
 fn quiet_node_has_no_effects() {
     let mut world = world();
