@@ -122,7 +122,6 @@ impl Metrics {
 mod tests {
     use super::*;
 
-    // spec: DP-91
     #[test]
     fn renders_all_metrics() {
         let metrics = Metrics::default();
