@@ -3,7 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use operator::{DEFAULT_NAMESPACE, PolicyRules, SERVICE_ACCOUNT_NAME};
+use cluster::PolicyRules;
+use operator::{DEFAULT_NAMESPACE, SERVICE_ACCOUNT_NAME};
 use serde_json::{Value, json};
 
 use crate::session::{ostler, outcome};
@@ -60,8 +61,8 @@ pub(crate) fn gateway_rules() -> PolicyRules {
     serde_json::from_value(role["rules"].clone()).unwrap()
 }
 
-/// Returns a role and its binding to the operator. `namespace` is that of a Role; it may be empty if the user sets it.
-fn role(name: &str, namespace: Option<&str>, rules: PolicyRules) -> Vec<Value> {
+/// Returns a role and its binding to a ServiceAccount. `namespace` is that of a Role; it may be empty if the user sets it.
+fn role(account: &str, name: &str, namespace: Option<&str>, rules: PolicyRules) -> Vec<Value> {
     let group = "rbac.authorization.k8s.io";
     let object = |kind: &str| {
         let mut object = json!({"apiVersion": format!("{group}/v1"), "kind": kind, "metadata": {"name": name}});
@@ -75,15 +76,14 @@ fn role(name: &str, namespace: Option<&str>, rules: PolicyRules) -> Vec<Value> {
     let (mut role, mut binding) = (object(&role_kind), object(&format!("{role_kind}Binding")));
     role["rules"] = json!(rules);
     binding["roleRef"] = json!({"apiGroup": group, "kind": role_kind, "name": name});
-    binding["subjects"] =
-        json!([{"kind": "ServiceAccount", "name": SERVICE_ACCOUNT_NAME, "namespace": DEFAULT_NAMESPACE}]);
+    binding["subjects"] = json!([{"kind": "ServiceAccount", "name": account, "namespace": DEFAULT_NAMESPACE}]);
     vec![role, binding]
 }
 
-/// Returns the objects of an operator with `--namespace` without webhook, from the shipped ones.
-fn namespaced_operator() -> Vec<Value> {
+/// Returns the objects of a controller with `--namespace` without webhook, from the shipped ones.
+fn namespaced_controller(name: &str) -> Vec<Value> {
     let is_needed = |object: &Value| {
-        object["metadata"]["name"] == SERVICE_ACCOUNT_NAME
+        object["metadata"]["name"] == name
             && ["Deployment", "PodDisruptionBudget", "NetworkPolicy"]
                 .contains(&object["kind"].as_str().unwrap_or_default())
     };
@@ -109,13 +109,18 @@ fn remove_webhook(container: &mut Value) {
 
 /// Returns the generated manifests: path, first lines and objects.
 fn generated_manifests() -> Vec<(&'static str, &'static str, Vec<Value>)> {
-    let own_role = |rules| role("ostler-operator", Some(DEFAULT_NAMESPACE), rules);
+    let operator = |name, namespace, rules| role(SERVICE_ACCOUNT_NAME, name, namespace, rules);
+    let actuation = |name, namespace, rules| role(actuation::SERVICE_ACCOUNT_NAME, name, namespace, rules);
+    let own_namespace = Some(DEFAULT_NAMESPACE);
     vec![
         (
             "10-roles.yaml",
             "# Permissions of the operator: exactly those that it uses.\n",
-            [role("ostler-operator", None, operator::cluster_role_rules()), own_role(operator::namespace_role_rules())]
-                .concat(),
+            [
+                operator("ostler-operator", None, operator::cluster_role_rules()),
+                operator("ostler-operator", own_namespace, operator::namespace_role_rules()),
+            ]
+            .concat(),
         ),
         (
             "11-policies.yaml",
@@ -131,20 +136,53 @@ fn generated_manifests() -> Vec<(&'static str, &'static str, Vec<Value>)> {
             "namespaced/10-roles.yaml",
             "# Permissions of an operator with --namespace: read cluster-scoped kinds, and lead.\n",
             [
-                role("ostler-operator-reader", None, operator::cluster_reader_rules()),
-                own_role(operator::own_namespace_rules()),
+                operator("ostler-operator-reader", None, operator::cluster_reader_rules()),
+                operator("ostler-operator", own_namespace, operator::own_namespace_rules()),
             ]
             .concat(),
         ),
         (
             "namespaced/20-operator.yaml",
             "# The operator for the namespaces in --namespace, without admission webhook. Adapt --namespace and the image.\n",
-            namespaced_operator(),
+            namespaced_controller(SERVICE_ACCOUNT_NAME),
         ),
         (
             "namespaced/watched/10-role.yaml",
             "# Permissions of an operator with --namespace in each of these namespaces: kubectl -n NAMESPACE apply -f …\n",
-            role("ostler-operator-watched", Some(""), operator::watched_namespace_rules()),
+            operator("ostler-operator-watched", Some(""), operator::watched_namespace_rules()),
+        ),
+        (
+            "41-actuation-roles.yaml",
+            "# Permissions of the controller of dual pods.\n",
+            [
+                actuation("ostler-actuation", None, actuation::cluster_role_rules()),
+                actuation("ostler-actuation", own_namespace, actuation::namespace_role_rules()),
+            ]
+            .concat(),
+        ),
+        (
+            "42-actuation-policies.yaml",
+            "# Protect the annotations of dual pods, and restrict the controller's ServiceAccount to requesters and providers.\n",
+            actuation::admission_policies(DEFAULT_NAMESPACE),
+        ),
+        (
+            "namespaced/40-actuation.yaml",
+            "# The controller of dual pods for the namespaces in --namespace. Adapt --namespace and the image.\n",
+            namespaced_controller(actuation::SERVICE_ACCOUNT_NAME),
+        ),
+        (
+            "namespaced/41-actuation-roles.yaml",
+            "# Permissions of a controller of dual pods with --namespace: read nodes and its own gpu-map, and lead.\n",
+            [
+                actuation("ostler-actuation-reader", None, actuation::cluster_reader_rules()),
+                actuation("ostler-actuation", own_namespace, actuation::own_namespace_rules()),
+            ]
+            .concat(),
+        ),
+        (
+            "namespaced/watched/41-actuation-role.yaml",
+            "# Permissions of a controller of dual pods with --namespace in each of these namespaces.\n",
+            actuation("ostler-actuation-watched", Some(""), actuation::watched_namespace_rules()),
         ),
     ]
 }
@@ -154,7 +192,7 @@ fn object_named(kind: &str, name: &str) -> Value {
     objects().into_iter().find(is_match).unwrap_or_else(|| panic!("no {kind} {name} in deploy/"))
 }
 
-/// Returns the Deployments of operator and gateway, each with the other objects that its users install.
+/// Returns the Deployments of operator, controller of dual pods and gateway, each with the other objects that its users install.
 fn deployments() -> Vec<(Value, Vec<Value>)> {
     let with_objects = |objects: Vec<Value>| {
         let deployments: Vec<Value> = objects.iter().filter(|object| object["kind"] == "Deployment").cloned().collect();
@@ -179,20 +217,21 @@ fn generated_manifests_match_the_code() {
 }
 
 #[test]
-fn operator_runs_as_the_restricted_service_account() {
-    let account = &object_named("ServiceAccount", SERVICE_ACCOUNT_NAME)["metadata"];
-    assert_eq!((&account["name"], &account["namespace"]), (&json!(SERVICE_ACCOUNT_NAME), &json!(DEFAULT_NAMESPACE)));
+fn controllers_run_as_the_restricted_service_accounts() {
+    for name in [SERVICE_ACCOUNT_NAME, actuation::SERVICE_ACCOUNT_NAME] {
+        assert_eq!(object_named("ServiceAccount", name)["metadata"]["namespace"], DEFAULT_NAMESPACE);
+    }
     for (deployment, _) in deployments() {
         assert_eq!(deployment["spec"]["template"]["spec"]["serviceAccountName"], deployment["metadata"]["name"]);
     }
     let policies: Vec<Value> =
         objects().into_iter().filter(|object| object["kind"] == "ValidatingAdmissionPolicy").collect();
-    let user = format!("'system:serviceaccount:{DEFAULT_NAMESPACE}:{SERVICE_ACCOUNT_NAME}'");
-    for policy in &policies {
-        let condition = policy["spec"]["matchConditions"][0]["expression"].as_str().unwrap();
-        assert!(condition.ends_with(&user), "{condition}");
+    for (account, expected) in [(SERVICE_ACCOUNT_NAME, 2), (actuation::SERVICE_ACCOUNT_NAME, 1)] {
+        let condition =
+            json!(format!("request.userInfo.username == 'system:serviceaccount:{DEFAULT_NAMESPACE}:{account}'"));
+        let restricts = |policy: &&Value| policy["spec"]["matchConditions"][0]["expression"] == condition;
+        assert_eq!(policies.iter().filter(restricts).count(), expected, "{account}");
     }
-    assert_eq!(policies.len(), 2);
 }
 
 /// Both replicas are neither on one node nor evicted together, and only the ports of the container are reachable.

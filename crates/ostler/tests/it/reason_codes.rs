@@ -69,6 +69,11 @@ fn sections() -> Vec<Section> {
             "`BackendPool` and `LLMUseCaseSet`; condition `ModelNameShared` also of services.",
             &[picker::code::ALL],
         ),
+        section(
+            "Requesters of dual pods",
+            "Events of requester Pods. The message is also in the annotation `dual-pods.llm-d.ai/status`.",
+            &[actuation::code::ALL],
+        ),
     ]
 }
 

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use cluster::PolicyRules;
 use jiff::Timestamp;
-use operator::PolicyRules;
 use realcluster::{AuditedRequest, Process, Proxy};
 use serde_json::{Value, json};
 

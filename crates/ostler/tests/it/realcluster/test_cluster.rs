@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use cluster::PolicyRules;
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
-use operator::PolicyRules;
 use realcluster::{Binaries, Process, Proxy, RealCluster, ServiceAccountClient, retry_transient_errors};
 use serde_json::{Value, json};
 
