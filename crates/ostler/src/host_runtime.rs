@@ -11,7 +11,7 @@ use engine::ServerCommand;
 use futures::future::{BoxFuture, FutureExt, ready};
 use tokio_util::sync::CancellationToken;
 
-use crate::container_exit::failed;
+use crate::container_exit::{exited, failed};
 use crate::gpus::{GPU_RESOURCE, VISIBLE_DEVICES_ENV};
 use crate::images::{ImageFailure, ImageOverride, Images};
 use crate::requester_container;
@@ -35,6 +35,8 @@ pub(crate) struct HostRuntime {
     pub kubeconfig: Option<PathBuf>,
     pub processes: ProcessRuntime,
     pub engines: EngineEnvironment,
+    /// Cancelled when `ostler up` ends: requesters do not wait for their controller then.
+    pub end: CancellationToken,
 }
 
 /// Images that run on the node of this host, but have no program. Clones share the set.
@@ -74,9 +76,14 @@ impl ContainerRuntime for HostRuntime {
         }
         let is_own_image = self.images.own_override(&container.image).is_some();
         if let Some(flags) = requester_container::requester_flags(&container, is_own_image) {
-            let memories = self.engines.node_memories.clone();
-            return async move { requester_container::run(container, flags, memories.as_deref(), shutdown).await }
-                .boxed();
+            let (memories, end) = (self.engines.node_memories.clone(), self.end.clone());
+            return async move {
+                tokio::select! {
+                    exit = requester_container::run(container, flags, memories.as_deref(), shutdown) => exit,
+                    () = end.cancelled() => exited(0),
+                }
+            }
+            .boxed();
         }
         match self.image_override(&container.node, &container.image) {
             Some(program) => self.run_process(container, &program, shutdown),

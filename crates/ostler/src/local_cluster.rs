@@ -87,6 +87,8 @@ impl LocalCluster {
         let devices = Arc::new(devices);
         let node_memories = Arc::new(NodeMemories::new(Arc::clone(&devices)));
         runtime.engines.node_memories = Some(Arc::clone(&node_memories));
+        let shutdown = CancellationToken::new();
+        runtime.end = shutdown.clone();
         let cluster = Cluster::start_with_store(
             store,
             ports(admission.clone(), runtime, Arc::clone(&devices)),
@@ -114,7 +116,6 @@ impl LocalCluster {
         let text = embedded::kubeconfig(&credentials, &format!("https://{api}"));
         embedded::write_kubeconfig(&kubeconfig, &text).with_context(|| kubeconfig.display().to_string())?;
 
-        let shutdown = CancellationToken::new();
         let mut tasks = BackgroundTasks::new(shutdown.clone());
         let token = shutdown.clone();
         tasks.spawn("API server", async move { embedded::serve(server, listeners.api, &credentials, token).await });

@@ -8,6 +8,7 @@ use anyhow::Result;
 use api::Document;
 use embedded::{ProcessRuntime, ProcessTracker};
 use picker::GatewayOptions;
+use tokio_util::sync::CancellationToken;
 
 use super::feature_gates::FeatureGates;
 use super::time_limit::TimeLimit;
@@ -127,6 +128,7 @@ pub(super) async fn run(args: UpArgs) -> Result<Exit> {
         kubeconfig: std::path::absolute(&kubeconfig).ok(),
         processes: ProcessRuntime { tracker: open_process_tracker(&state_directory)? },
         engines: EngineEnvironment { load_times: args.load_times, ..EngineEnvironment::default() },
+        end: CancellationToken::new(),
     };
     let simulated_images = runtime.simulated_images.clone();
     let engines = runtime.node.is_some().then(|| engine_summary(&runtime.images));
