@@ -125,13 +125,13 @@ impl Pods {
         }
     }
 
-    /// Removes the finalizers of the controller and the label with the name of the other Pod.
+    /// Removes the finalizers of the controller. The admission policies permit no other change of its fields.
     async fn remove_finalizers(&self, pod: &Value, deadline: Instant) -> Result<(), ReleaseError> {
         loop {
             let Some(current) = self.read(pod).await?.filter(has_own_finalizer) else { return Ok(()) };
             let finalizers: Vec<&str> =
                 object::finalizers(&current).into_iter().filter(|finalizer| !is_own_finalizer(finalizer)).collect();
-            let patch = json!({"metadata": {"finalizers": finalizers, "labels": {names::DUAL: null}}});
+            let patch = json!({"metadata": {"finalizers": finalizers}});
             match ignore_not_found(self.writer.merge(POD, &version(&current), &patch).await.map(drop)) {
                 // Another client changed the Pod.
                 Err(error) if error.is_conflict() && Instant::now() < deadline => {

@@ -14,7 +14,7 @@ const FILTER_VARIABLE: &str = "OSTLER_LOG";
 // `kube_client` logs errors that it also returns.
 
 /// Filter of commands that run until they receive a signal: logs startup, leadership, state transitions and problems.
-pub(crate) const INFO: &str = "warn,kube_client=off,kube_runtime=error,cluster=info,embedded=info,engine=info,operator=info,ostler=info,picker=info";
+pub(crate) const INFO: &str = "warn,kube_client=off,kube_runtime=error,actuation=info,cluster=info,embedded=info,engine=info,operator=info,ostler=info,picker=info";
 /// Filter of commands that end by themselves, and of `ostler up`, which prints a table of services instead.
 pub(crate) const WARN: &str = "warn,kube_client=off";
 
