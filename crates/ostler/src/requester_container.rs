@@ -27,10 +27,11 @@ pub(crate) fn requester_flags(container: &ContainerConfig, is_own_image: bool) -
     let words: Vec<&str> = container.command.iter().chain(&container.args).map(String::as_str).collect();
     let is_program = |word: &str, name: &str| Path::new(word).file_name().is_some_and(|file| file == name);
     let flags = match words.as_slice() {
+        // Arguments of the entry point of the image, which is `ostler`.
+        [PROGRAM, flags @ ..] if is_own_image && container.command.is_empty() => flags,
+        _ if container.command.is_empty() => return None,
         [program, flags @ ..] if is_program(program, PROGRAM) => flags,
         [program, PROGRAM, flags @ ..] if is_program(program, "ostler") => flags,
-        // The entry point of the image is `ostler`.
-        [PROGRAM, flags @ ..] if is_own_image && container.command.is_empty() => flags,
         _ => return None,
     };
     Some(flags.iter().map(|flag| (*flag).to_owned()).collect())

@@ -391,13 +391,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn tasks_of_cluster_operator_and_gateway_are_watched() {
+    async fn tasks_of_cluster_controllers_and_gateway_are_watched() {
         let path = std::env::temp_dir().join(format!("ostler-up-tasks-test-{}", std::process::id()));
         std::fs::remove_dir_all(&path).ok();
         let state_directory = state_directory::open(Some(path.clone())).unwrap();
         let clock = Arc::new(BrokenClock { is_repaired: AtomicBool::new(true) });
         let (local_cluster, tasks) = start(&state_directory, clock).await;
-        let expected = ["scheduler", "watch of nodes", "update of the pools"];
+        let expected = ["scheduler", "watch of nodes", "watch of nodes", "update of the pools"];
         for (mut group, expected) in local_cluster.task_groups().into_iter().zip(expected) {
             let is_watched = |statuses: &TaskStatuses| statuses.values().any(|status| status.name == expected);
             group.statuses.wait_for(is_watched).await.unwrap();
