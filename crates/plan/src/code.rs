@@ -37,8 +37,10 @@ pub mod warning {
         NO_ROUTER_CONTAINER = "NoRouterContainer":
             "The router of the service has no image, and the default router does not support the engines. The engines run without a router.",
             "Set `spec.router.runner.image`, or use a runtime with `routerConfig`.";
-        ROUTER_MISSING = "RouterMissing": "The service has an engine and a decoder but no router.",
-            "Add a router to the service, or use a runtime with `routerConfig`.";
+        ROUTER_MISSING = "RouterMissing": "The service has separate engines for prefill and decode but no router. The message names the roles that receive no requests.",
+            "Add a router to the service, or use a runtime with `routerConfig`. For a service with roles, add a role with `componentType: router`.";
+        PREFILLERS_NOT_ROUTED = "PrefillersNotRouted": "The routing strategy does not send prompts to prefillers. Requests are routed only to decoders.",
+            "Set `strategy: pd-disaggregation`.";
         PORTS_DIFFER = "PortsDiffer": "Replica sets or roles serve on different ports. Requests are routed only to the port of the first one.",
             "Use the same port for all of them.";
         NODES_NOT_JOINED = "NodesNotJoined": "The commands of leader and workers do not join the nodes of a replica.",

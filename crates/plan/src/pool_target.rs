@@ -48,6 +48,13 @@ impl PoolTarget {
         Some(Self { selector, port: first.port })
     }
 
+    /// Returns whether the pool contains the leaders of `role`.
+    pub(crate) fn contains(&self, role: &Role) -> bool {
+        let has_value = |key: &str, value: &str| self.selector.get(key).is_none_or(|required| required == value);
+        has_value(labels::COMPONENT_TYPE, &role.labels[labels::COMPONENT_TYPE])
+            && has_value(labels::ROLE_NAME, &role.name)
+    }
+
     /// Returns whether all roles serve on the same port.
     pub(crate) fn have_equal_ports(roles: &[Role]) -> bool {
         roles.windows(2).all(|roles| roles[0].port == roles[1].port)

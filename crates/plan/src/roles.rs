@@ -302,7 +302,7 @@ fn routing(
     warnings: &mut Vec<Warning>,
 ) -> Option<Routing> {
     let component_type = disaggregated.then_some(ComponentType::Decoder);
-    let PoolTarget { selector, port } = match router {
+    let target = match router {
         None if disaggregated && is_only_pair(roles) => PoolTarget::select_pair(owner, roles, warnings)?,
         // The warnings are those of the router.
         Some(router) if disaggregated && router.pairs_endpoints() => {
@@ -310,12 +310,34 @@ fn routing(
         }
         _ => PoolTarget::select(owner, roles, component_type, warnings)?,
     };
+    if disaggregated && router.is_none() {
+        warnings.push(router_missing_warning(roles, &target));
+    }
     let launch = launch::inspect(engine_container(&PoolTarget::roles(roles, component_type).next()?.template)?);
     Some(Routing {
-        selector,
-        ports: vec![port],
+        selector: target.selector,
+        ports: vec![target.port],
         model_server: launch.engine.unwrap_or("vllm"),
         model_name: owner.name.clone(),
         target_model: launch.served_model.filter(|served| *served != owner.name),
     })
+}
+
+/// Warns about prefillers and decoders without a router, and names the roles that `pool` excludes.
+fn router_missing_warning(roles: &[Role], pool: &PoolTarget) -> Warning {
+    let names = |selected: bool| -> Vec<&str> {
+        roles.iter().filter(|role| pool.contains(role) == selected).map(|role| role.name.as_str()).collect()
+    };
+    let (selected, excluded) = (names(true).join(", "), names(false).join(", "));
+    let effect = if excluded.is_empty() {
+        "only ostler's gateway sends prompts to prefillers and then to decoders, other gateways do not distinguish them"
+            .to_owned()
+    } else {
+        format!("requests are routed to {selected}, and never to {excluded}")
+    };
+    let message = format!(
+        "The service has prefillers and decoders but no router: {effect}; add a role with `componentType: router` and \
+         `strategy: pd-disaggregation`"
+    );
+    Warning::new(code::warning::ROUTER_MISSING, message)
 }

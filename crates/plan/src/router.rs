@@ -94,7 +94,12 @@ pub(crate) fn build_router(
     let pool = match custom_config {
         // A custom configuration selects the endpoints itself.
         Some(_) => PoolTarget::select(owner, engines, None, warnings),
-        None => pool_target(owner, engines, strategy, warnings),
+        None => {
+            let pool = pool_target(owner, engines, strategy, warnings);
+            warnings
+                .extend(pool.as_ref().and_then(|pool| prefillers_not_routed_warning(role, engines, strategy, pool)));
+            pool
+        }
     };
     let names = RouterNames::for_owner(owner);
     let selector = labels::from_pairs([(APP, names.picker.as_str()), (labels::SERVICE, owner.name.as_str())]);
@@ -153,6 +158,27 @@ fn pool_target(
         return PoolTarget::select_pair(owner, engines, warnings);
     }
     PoolTarget::select(owner, engines, Some(ComponentType::Decoder), warnings)
+}
+
+/// Warns about prefillers that `pool` excludes because the strategy does not pair them with decoders. [`pool_target`] warns
+/// about ports.
+fn prefillers_not_routed_warning(
+    role: &ApiRole,
+    engines: &[Role],
+    strategy: RoutingStrategy,
+    pool: &PoolTarget,
+) -> Option<Warning> {
+    if strategy == RoutingStrategy::PdDisaggregation || !PoolTarget::have_equal_ports(engines) {
+        return None;
+    }
+    let mut prefillers = PoolTarget::roles(engines, Some(ComponentType::Prefiller));
+    let prefiller = prefillers.find(|prefiller| !pool.contains(prefiller))?;
+    let message = format!(
+        "Role {}: the strategy does not pair prefillers with decoders, so requests are routed to decoders and never to {}; \
+         set `strategy: pd-disaggregation`",
+        role.name, prefiller.name
+    );
+    Some(Warning::new(code::warning::PREFILLERS_NOT_ROUTED, message))
 }
 
 /// Validates the route and adds the pool as its default backend.

@@ -135,7 +135,7 @@ fn configuration_change_restarts_only_the_picker(#[case] router: &str) {
     ""
 )]
 #[case::disaggregated_pair(PAIR, ", strategy: pd-disaggregation", "", "")]
-#[case::pair(PAIR, "", "decoder", "")]
+#[case::pair(PAIR, "", "decoder", "PrefillersNotRouted")]
 #[case::pair_with_custom_configuration(PAIR, ", endpointPickerConfig: 'a: b'", "", "")]
 #[case::incomplete_pair("{name: a, componentType: decoder, template: TEMPLATE}", "", "", "PairIncomplete")]
 fn pool_selects_leaders(#[case] roles: &str, #[case] router: &str, #[case] kind: &str, #[case] warning: &str) {
@@ -151,14 +151,15 @@ fn pool_selects_leaders(#[case] roles: &str, #[case] router: &str, #[case] kind:
 
 /// The native gateway distinguishes prefillers and decoders by default, and by a configuration that pairs them.
 #[rstest]
-#[case::pair(PAIR, None, "", "")]
-#[case::pair_and_worker(&format!("{PAIR}, {WORKER}"), None, "decoder", "")]
-#[case::different_ports(&different_ports(), None, "decoder", "PortsDiffer")]
+#[case::pair(PAIR, None, "", "RouterMissing")]
+#[case::pair_and_worker(&format!("{PAIR}, {WORKER}"), None, "decoder", "RouterMissing")]
+#[case::different_ports(&different_ports(), None, "decoder", "PortsDiffer RouterMissing")]
 #[case::worker(WORKER, None, "", "")]
 #[case::pairing_strategy(PAIR, Some(", strategy: pd-disaggregation"), "", "")]
 #[case::pairing_strategy_and_worker(&format!("{PAIR}, {WORKER}"), Some(", strategy: pd-disaggregation"), "", "")]
 #[case::pairing_strategy_and_different_ports(&different_ports(), Some(", strategy: pd-disaggregation"), "decoder", "PortsDiffer")]
-#[case::other_strategy(PAIR, Some(""), "decoder", "")]
+#[case::other_strategy(PAIR, Some(""), "decoder", "PrefillersNotRouted")]
+#[case::other_strategy_and_different_ports(&different_ports(), Some(""), "decoder", "PortsDiffer")]
 #[case::pairing_configuration(
     PAIR,
     Some(", endpointPickerConfig: 'plugins: [{type: disagg-profile-handler}]'"),
@@ -178,6 +179,25 @@ fn backend_pool_contains_prefillers_if_the_gateway_distinguishes_them(
     assert_eq!(selector["fusioninfer.io/component-type"].as_str().unwrap_or_default(), kind);
     assert_eq!(selector["leaderworkerset.sigs.k8s.io/worker-index"], "0");
     assert_eq!(codes(&plan).join(" "), warning);
+}
+
+/// A pool without prefillers is not silent: the warning names the roles that receive no requests.
+#[rstest]
+#[case::pair(PAIR, "only ostler's gateway sends prompts to prefillers and then to decoders")]
+#[case::worker_before_pair(&format!("{WORKER}, {PAIR}"), "routed to decode, and never to inference, prefill;")]
+#[case::different_ports(&different_ports(), "routed to decode, and never to prefill;")]
+#[case::two_decoders(
+    &format!("{}, {{name: decode-b, componentType: decoder, template: TEMPLATE}}", different_ports()),
+    "routed to decode, decode-b, and never to prefill;"
+)]
+#[case::decoders_on_different_ports(
+    &format!("{PAIR}, {{name: other, componentType: decoder, template: {{spec: {{containers: [{{name: e, image: i, args: [--port, '9000']}}]}}}}}}"),
+    "routed to decode, and never to prefill, other;"
+)]
+fn warns_about_pairs_without_a_router(#[case] roles: &str, #[case] message: &str) {
+    let plan = plan_with_supply(&service(roles, "").replace(", {name: entry, componentType: router}", ""));
+    let warning = plan.warnings.iter().find(|warning| warning.code == "RouterMissing").unwrap();
+    assert!(warning.message.contains(message), "{}", warning.message);
 }
 
 /// Returns a pair whose prefiller serves on another port.
