@@ -51,6 +51,9 @@ pub mod runtime {
         PROTOCOL_UNSUPPORTED = "ProtocolUnsupported":
             "The runtime does not support the protocol that the service requires.",
             "Change spec.model.protocolVersion, or add the protocol to protocolVersions of the runtime.";
+        ADAPTERS_UNSUPPORTED = "AdaptersUnsupported":
+            "The service has fineTunedWeights, and ostler cannot configure LoRA adapters of the runtime's engine.",
+            "Use a runtime with vLLM or SGLang, or remove spec.model.fineTunedWeights.";
         AUTO_SELECT_DISABLED = "AutoSelectDisabled":
             "The runtime matches, but autoSelect is off: it only serves services that name it.",
             "Set spec.runtime.name, or set autoSelect in the runtime.";

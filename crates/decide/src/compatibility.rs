@@ -3,7 +3,9 @@
 use api::Version;
 use serde_json::Value;
 
+use crate::component::Component;
 use crate::demand::{Demand, Model, NamedVersion};
+use crate::engine::{Engine, EngineSettings, LayeredSettings};
 use crate::reason::{MissingField, ModelField, RuntimeRejection};
 use crate::supply::{Runtime, SupportedFormat, VersionOperator};
 
@@ -29,6 +31,7 @@ pub fn check_compatibility<'a>(
         matching.map_err(|rejection| with_next_rejection(rejection, size.as_ref().err()))?.unwrap_or_default();
     size?;
     check_protocol(demand, runtime)?;
+    check_adapters(demand, runtime)?;
     let is_named = demand.runtime.is_some();
     let selectable = matching.into_iter().filter(|format| is_named || format.auto_select);
     match selectable.min_by_key(|format| format_order(format)) {
@@ -126,7 +129,7 @@ fn first_mismatch(model: &Model, format: &SupportedFormat) -> Option<RuntimeReje
 fn format_name_mismatch(model: &Model, format: &SupportedFormat) -> Option<RuntimeRejection> {
     let offered = &format.format.as_ref()?.name;
     let required = &model.format.as_ref()?.name;
-    (required != offered)
+    (!required.eq_ignore_ascii_case(offered))
         .then(|| RuntimeRejection::FormatMismatch { required: Some(required.clone()), offered: Some(offered.clone()) })
 }
 
@@ -218,6 +221,20 @@ fn check_size(model: &Model, runtime: &Runtime) -> Result<(), RuntimeRejection> 
     match model.parameters.filter(|parameters| !model.is_size_inferred && !range.contains(*parameters)) {
         Some(parameters) => Err(RuntimeRejection::SizeOutOfRange { parameters, range }),
         None => Ok(()),
+    }
+}
+
+/// Checks that the engine loads LoRA adapters if the service has some.
+fn check_adapters(demand: &Demand, runtime: &Runtime) -> Result<(), RuntimeRejection> {
+    if !demand.has_adapters {
+        return Ok(());
+    }
+    let unset = EngineSettings::default();
+    let runtime_settings = runtime.components.get(&Component::Engine).map_or(&unset, |component| &component.engine);
+    let service_settings = demand.components.get(&Component::Engine).map_or(&unset, |component| &component.engine);
+    match LayeredSettings::new(runtime_settings, [].iter(), service_settings).engine() {
+        Some(engine) if engine.supports_adapters() => Ok(()),
+        engine => Err(RuntimeRejection::AdaptersUnsupported { engine: engine.map(Engine::as_str) }),
     }
 }
 

@@ -14,6 +14,7 @@ use crate::parallelism::Parallelism;
 use crate::reason::Warning;
 use crate::role_placement::RolePlacements;
 use crate::taint::Toleration;
+use crate::task::ModelTask;
 
 /// Requirements of one service.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +29,8 @@ pub struct Demand {
     pub runtime: Option<String>,
     /// Protocol of the clients, `openAI` by default.
     pub protocol: String,
+    /// Whether the service has LoRA adapters: `spec.model.fineTunedWeights`.
+    pub has_adapters: bool,
     /// Requirements of the components that use accelerators; the router is not one of them.
     pub components: BTreeMap<Component, ComponentDemand>,
     /// Whether the service sets `spec.router`.
@@ -77,6 +80,8 @@ pub struct Model {
     pub is_size_inferred: bool,
     /// `spec.diffusionPipeline`.
     pub pipeline: Option<Value>,
+    /// Task in `spec.modelCapabilities`.
+    pub task: Option<ModelTask>,
     /// Facts that determine the memory of the model.
     pub memory: ModelFacts,
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::configuration::ClassConfiguration;
 use crate::merge::args::stated_flags;
+use crate::task::EngineTask;
 
 /// An engine that is recognized by its program or image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub(crate) enum ContextLength {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineSettings {
     engine: Option<Engine>,
+    /// Task that flags select.
+    task: Option<EngineTask>,
     /// Whether the layer sets a command, which replaces the command line of weaker layers.
     has_command: bool,
     /// Values by canonical flag name.
@@ -84,6 +87,13 @@ impl Engine {
         program.or_else(|| find(image))
     }
 
+    /// Returns whether ostler configures LoRA adapters of the engine: the flags of vLLM (docs.vllm.ai, LoRA Adapters) and SGLang
+    /// (docs.sglang.io, LoRA Serving). TensorRT-LLM and Triton read adapters from configuration files.
+    #[must_use]
+    pub fn supports_adapters(self) -> bool {
+        matches!(self, Self::Vllm | Self::Sglang)
+    }
+
     /// Returns the name of the engine in labels: `vllm`, `sglang`, `trtllm` or `triton`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -122,6 +132,7 @@ impl EngineSettings {
         let literal = |entry: &Value| Some((entry["name"].as_str()?.to_owned(), entry["value"].as_str()?.to_owned()));
         Self {
             engine: Engine::detect(image.unwrap_or_default(), words.clone().flat_map(str::split_whitespace)),
+            task: EngineTask::of_command(words.clone()),
             has_command: false,
             flags: stated_flags(words, &FLAGS),
             variables: env.iter().filter_map(literal).filter(|(_, value)| is_setting(value)).collect(),
@@ -145,6 +156,12 @@ impl<'a> LayeredSettings<'a> {
 
     pub(crate) fn engine(&self) -> Option<Engine> {
         self.0.iter().find_map(|layer| layer.engine)
+    }
+
+    /// Returns the task that flags select; `None` if the engine generates text.
+    pub(crate) fn task(&self) -> Option<EngineTask> {
+        let end = self.0.iter().position(|layer| layer.has_command).map_or(self.0.len(), |index| index + 1);
+        self.0.iter().take(end).find_map(|layer| layer.task)
     }
 
     /// Returns the context length that the engine is started with. `maximum` is the model's own, which engines use by default.

@@ -7,7 +7,7 @@
 //!
 //! Layers, from low to high:
 //! - types: `demand`, `supply` (with `component`, `configuration`, `role_placement`, `nodes`, `taint`, `compute_request`, `vendor`,
-//!   `size`, `preference`, `engine`, `model_architecture`), `reason` (with `memory_budget`), `decision` (with `rank_reason`,
+//!   `size`, `preference`, `engine`, `task`, `model_architecture`), `reason` (with `memory_budget`), `decision` (with `rank_reason`,
 //!   `shape`, `variants`); `merge` combines the fields of runtime, class and service, and reads
 //!   parallelism from flags and variables;
 //! - input: `from_api` reads the types from manifests, `inventory` accounts for accelerators of nodes and Pods;
@@ -63,6 +63,7 @@ mod size;
 mod suggestion;
 mod supply;
 mod taint;
+mod task;
 mod units;
 mod variants;
 mod vendor;

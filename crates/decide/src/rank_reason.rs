@@ -33,6 +33,8 @@ pub enum RuntimeRankReason {
     ArchitectureUnset,
     /// The service has a router, and the runtime sets no `routerConfig`.
     RouterConfigMissing,
+    /// The flags of the engine select another task than the model's.
+    OtherTask,
     /// The size range is further from the model's size.
     Size {
         /// Distance of this runtime.
@@ -147,6 +149,9 @@ impl fmt::Display for RuntimeRankReason {
         match self {
             Self::Scope => f.write_str("runtimes of the namespace rank before cluster runtimes"),
             Self::RouterConfigMissing => f.write_str("no routerConfig for the router of the service"),
+            Self::OtherTask => f.write_str(
+                "starts its engine for another task; the selected runtime serves modelCapabilities of the model",
+            ),
             Self::ArchitectureUnset => f.write_str("sets no modelArchitecture; the selected runtime does"),
             Self::Size { candidate: SizeFit::TwoSided(candidate), selected: SizeFit::TwoSided(selected) }
             | Self::Size { candidate: SizeFit::OneSided(candidate), selected: SizeFit::OneSided(selected) } => {

@@ -15,6 +15,7 @@ mod properties;
 mod remedies;
 mod request_sizes;
 mod selection;
+mod tasks;
 mod upstream;
 mod upstream_regressions;
 mod vendors;

@@ -21,6 +21,7 @@ use crate::model_architecture::ModelArchitecture;
 use crate::naming;
 use crate::reason::Warning;
 use crate::taint::Toleration;
+use crate::task::ModelTask;
 
 // Annotations of a service that take precedence over its fields.
 const CLASS_ANNOTATION: &str = "ome.io/accelerator-class";
@@ -53,6 +54,7 @@ impl Demand {
             model: model_reference(service, model)?,
             runtime: spec.runtime.as_ref().map(|runtime| runtime.name.clone()),
             protocol: protocol.unwrap_or_else(|| DEFAULT_PROTOCOL.to_owned()),
+            has_adapters: spec.model.as_ref().is_some_and(|model| !model.fine_tuned_weights.is_empty()),
             components,
             wants_router: spec.router.is_some(),
             uses_accelerators: spec.accelerator_selector.is_some() || has_accelerator_field || has_annotation,
@@ -82,6 +84,7 @@ impl Model {
             parameters: stated_size.or(size_in_name),
             is_size_inferred: stated_size.is_none() && size_in_name.is_some(),
             pipeline: spec.diffusion_pipeline.clone(),
+            task: ModelTask::from_capabilities(&spec.model_capabilities),
             memory: model_facts(spec),
         })
     }

@@ -3,7 +3,9 @@
 use std::cmp::{Ordering, Reverse};
 
 use super::{RankingKey, compare, rank_reason};
+use crate::component::Component;
 use crate::demand::{Demand, Model};
+use crate::engine::{EngineSettings, LayeredSettings};
 use crate::naming::{self, NamedSize};
 use crate::rank_reason::{RuntimeRankReason, SizeFit};
 use crate::supply::{Runtime, Scope, SupportedFormat};
@@ -14,6 +16,7 @@ pub(crate) struct RuntimeOrder<'a> {
     scope: Scope,
     architecture_unset: bool,
     lacks_router: bool,
+    task_distance: u8,
     size: SizeFit,
     pub(crate) priority: Option<i32>,
     lacks_capacity: bool,
@@ -35,6 +38,7 @@ pub(crate) fn runtime_order<'a>(
         scope: runtime.scope,
         architecture_unset: format.is_none_or(|format| format.architecture.is_none()),
         lacks_router: demand.wants_router && !runtime.has_router,
+        task_distance: task_distance(runtime, demand),
         size: size_fit(runtime, demand.model.resolved()),
         priority: format.filter(|format| format.auto_select).and_then(|format| format.priority),
         lacks_capacity,
@@ -57,7 +61,7 @@ impl RuntimeOrder<'_> {
 }
 
 /// Keys that compare how well runtimes suit the model. Set priorities rank before unset ones, higher ones first.
-fn suitability_keys<'a>() -> [RankingKey<RuntimeOrder<'a>, RuntimeRankReason>; 5] {
+fn suitability_keys<'a>() -> [RankingKey<RuntimeOrder<'a>, RuntimeRankReason>; 6] {
     [
         RankingKey { order: |a, b| a.scope.cmp(&b.scope), reason: |_, _| RuntimeRankReason::Scope },
         RankingKey {
@@ -68,6 +72,7 @@ fn suitability_keys<'a>() -> [RankingKey<RuntimeOrder<'a>, RuntimeRankReason>; 5
             order: |a, b| a.lacks_router.cmp(&b.lacks_router),
             reason: |_, _| RuntimeRankReason::RouterConfigMissing,
         },
+        RankingKey { order: |a, b| a.task_distance.cmp(&b.task_distance), reason: |_, _| RuntimeRankReason::OtherTask },
         RankingKey {
             order: |a, b| a.size.cmp(&b.size),
             reason: |candidate, selected| RuntimeRankReason::Size {
@@ -114,6 +119,16 @@ pub(crate) fn runtime_rank_reason<'a>(candidate: &RuntimeOrder<'a>, selected: &R
     let reason =
         if candidate.suits_equally(selected) { reason_by(&tie_break_keys()) } else { reason_by(&suitability_keys()) };
     reason.unwrap_or(RuntimeRankReason::CurrentRetained)
+}
+
+/// Returns how far the task of the runtime's engine is from that of the model; 0 if the model states none.
+fn task_distance(runtime: &Runtime, demand: &Demand) -> u8 {
+    let task = demand.model.resolved().and_then(|model| model.task);
+    let component = runtime.components.get(&Component::Engine);
+    let (Some(task), Some(component)) = (task, component) else { return 0 };
+    let unset = EngineSettings::default();
+    let service = demand.components.get(&Component::Engine).map_or(&unset, |component| &component.engine);
+    task.distance(LayeredSettings::new(&component.engine, [].iter(), service).task())
 }
 
 fn size_fit(runtime: &Runtime, model: Option<&Model>) -> SizeFit {

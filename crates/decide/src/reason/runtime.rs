@@ -86,6 +86,11 @@ pub enum RuntimeRejection {
         /// Protocols of the runtime.
         offered: Vec<String>,
     },
+    /// The engine of the runtime does not load LoRA adapters.
+    AdaptersUnsupported {
+        /// The engine; `None` if it is unknown.
+        engine: Option<&'static str>,
+    },
     /// The runtime matches, but serves only services that name it.
     AutoSelectDisabled,
     /// No class is eligible for a component.
@@ -184,6 +189,7 @@ impl RuntimeRejection {
             Self::PipelineMismatch { .. } => code::runtime::PIPELINE_MISMATCH,
             Self::SizeOutOfRange { .. } => code::runtime::SIZE_OUT_OF_RANGE,
             Self::ProtocolUnsupported { .. } => code::runtime::PROTOCOL_UNSUPPORTED,
+            Self::AdaptersUnsupported { .. } => code::runtime::ADAPTERS_UNSUPPORTED,
             Self::AutoSelectDisabled => code::runtime::AUTO_SELECT_DISABLED,
             Self::NoEligibleAccelerator { .. } => code::runtime::NO_ELIGIBLE_ACCELERATOR,
             Self::AcceleratorUnavailable { .. } => code::runtime::ACCELERATOR_UNAVAILABLE,
@@ -233,6 +239,13 @@ impl fmt::Display for RuntimeRejection {
             }
             Self::ProtocolUnsupported { required, offered } => {
                 write!(f, "the service requires protocol {required}; the runtime supports {}", AbbreviatedList(offered))
+            }
+            Self::AdaptersUnsupported { engine } => {
+                let engine = engine.unwrap_or("an unknown engine");
+                write!(
+                    f,
+                    "the service has fineTunedWeights, and the runtime starts {engine}; only vllm and sglang are supported"
+                )
             }
             Self::AutoSelectDisabled => {
                 f.write_str("the runtime matches, but autoSelect is off; set spec.runtime.name to use it")
@@ -311,12 +324,13 @@ mod tests {
             ("PipelineMismatch", 7),
             ("SizeOutOfRange", 8),
             ("ProtocolUnsupported", 9),
-            ("AutoSelectDisabled", 10),
-            ("NoEligibleAccelerator", 11),
-            ("AcceleratorUnavailable", 12),
+            ("AdaptersUnsupported", 10),
+            ("AutoSelectDisabled", 11),
+            ("NoEligibleAccelerator", 12),
+            ("AcceleratorUnavailable", 13),
         ];
         assert_eq!(stages, expected);
-        assert_eq!(RuntimeRejection::stages(), 13);
+        assert_eq!(RuntimeRejection::stages(), 14);
     }
 
     #[test]
