@@ -12,6 +12,14 @@ pub mod error {
             "Correct the field that the message names.";
         AFFINITY_TOO_LARGE = "AffinityTooLarge": "The node affinities of class, runtime and service have too many combinations.",
             "Reduce the number of node selector terms.";
+        UNDEFINED_VARIABLE = "UndefinedVariable": "A command refers to an environment variable that neither the service nor its runtime defines. The engine would get the text `$(NAME)`.",
+            "Define the variable in `runner.env`, or correct its name.";
+        STORAGE_UNSUPPORTED = "StorageUnsupported": "The command refers to `MODEL_PATH`, but the storage of the model has no path in a Pod. The message states why.",
+            "Set `storageUri` of the model to `hf://ORG/NAME` or `pvc://CLAIM/PATH`, or `storage.path` to a directory on the nodes, or define `MODEL_PATH` in `runner.env`.";
+        ADAPTER_INVALID = "AdapterInvalid": "An entry of `fineTunedWeights` does not exist, or has no path in a Pod. The message names the entry.",
+            "Name a BaseModel or ClusterBaseModel with the storage of the adapter, or use `NAME=LOCATION`, for example `sql=hf://ORG/NAME`.";
+        ADAPTERS_NOT_CONFIGURED = "AdaptersNotConfigured": "The engine would serve the base model without the adapters in `fineTunedWeights`, because the flags cannot be added to its command.",
+            "Add the flags that the message states to the command, or use a runtime with vLLM or SGLang.";
         NO_ROLES = "NoRoles": "`spec.roles` is empty.", "Add at least one role.";
         TOO_MANY_PODS = "TooManyPods": "The roles, or the nodes of a replica, are more Pods than the limit for one service.",
             "Split the service into several services, or reduce `worker.size`.";
@@ -34,6 +42,8 @@ pub mod warning {
             "Set the label or annotation, or remove the variable.";
         ENGINE_IMAGE_UNSET = "EngineImageUnset": "Neither the service nor a runtime sets an image; the command starts a known engine, so its shipped image is used.",
             "Set `spec.engine.runner.image`.";
+        MODEL_STORAGE_UNSET = "ModelStorageUnset": "The model states no storage. The engine loads the model by the name of the BaseModel.",
+            "Set `spec.storage.storageUri` of the model, for example to `hf://ORG/NAME`.";
         NO_ROUTER_CONTAINER = "NoRouterContainer":
             "The router of the service has no image, and the default router does not support the engines. The engines run without a router.",
             "Set `spec.router.runner.image`, or use a runtime with `routerConfig`.";

@@ -19,15 +19,16 @@ use self::component_input::ComponentInput;
 use self::metadata::selector;
 use self::pod_roles::ComponentSpecs;
 use self::router::ROUTER;
+use crate::adapters::{self, Adapter};
 use crate::code;
 use crate::gang::{self, PodGroupSchema};
 use crate::labels;
-use crate::launch;
+use crate::launch::{self, LaunchInfo};
 use crate::names;
 use crate::owner::Owner;
 use crate::plan_error::PlanError;
 use crate::role::Role;
-use crate::topology::{Routing, Topology};
+use crate::topology::{RoutedModel, Routing, Topology};
 
 pub(crate) use self::layout_input::{ComponentSelection, LayoutInput, ReplicaSet, SelectedModel, SelectedRuntime};
 
@@ -88,7 +89,7 @@ pub(crate) fn topology(
     roles.extend(router::router_role(&owner, input, &roles, &mut warnings)?);
     let (gang, gang_warning) = gang::build_gang(&roles, None, schema);
     warnings.extend(gang_warning);
-    let routing = routing(&owner, &roles, &mut warnings);
+    let routing = routing(&owner, &roles, &input.adapters, &mut warnings);
     let labels = labels::from_pairs([(labels::OME_SERVICE, names::label_value(&owner.name).as_str())]);
     Ok((Topology { owner, labels, roles, gang, routing, router: None }, warnings))
 }
@@ -193,7 +194,7 @@ fn runtime_engine_spec(spec: &ServingRuntimeSpec) -> Component {
 /// Returns the routing of a service. Requests go to the router; without a router to the decoder, which can process
 /// complete requests; otherwise to the engine. Clients use the service's name as the model name; the gateway replaces
 /// it with the engine's. [`crate::roles`] has the rule for role-based services.
-fn routing(owner: &Owner, roles: &[Role], warnings: &mut Vec<Warning>) -> Option<Routing> {
+fn routing(owner: &Owner, roles: &[Role], adapters: &[Adapter], warnings: &mut Vec<Warning>) -> Option<Routing> {
     let find = |component: &str| roles.iter().find(|role| role.component == component);
     let engine = find(ENGINE)?;
     let serving_role = find(ROUTER).or_else(|| find(DECODER)).unwrap_or(engine);
@@ -214,7 +215,21 @@ fn routing(owner: &Owner, roles: &[Role], warnings: &mut Vec<Warning>) -> Option
         selector: serving_role.workload.serving_selector(selector(owner, &serving_role.component)),
         ports: vec![serving_role.port],
         model_server: launch.engine.unwrap_or("vllm"),
-        model_name: owner.name.clone(),
-        target_model: launch.served_model.filter(|served| *served != owner.name),
+        models: routed_models(owner, adapters, &launch),
     })
+}
+
+/// Returns the models that clients may request: the service's name, and the names of its adapters. A service with one adapter
+/// serves it by its own name too, because its users expect the fine-tuned model.
+fn routed_models(owner: &Owner, adapters: &[Adapter], launch: &LaunchInfo) -> Vec<RoutedModel> {
+    let base = launch.served_model.clone().unwrap_or_else(|| owner.name.clone());
+    let target = |adapter| adapters::target_model(adapter, launch.engine.unwrap_or("vllm"), &base);
+    let service_target = match adapters {
+        [adapter] => target(adapter),
+        _ => base.clone(),
+    };
+    let service = RoutedModel { name: owner.name.clone(), target: service_target };
+    let others = adapters.iter().filter(|adapter| adapter.name != owner.name);
+    let others = others.map(|adapter| RoutedModel { name: adapter.name.clone(), target: target(adapter) });
+    std::iter::once(service).chain(others).collect()
 }

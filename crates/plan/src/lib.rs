@@ -13,7 +13,7 @@
 //!   and `names` of objects;
 //! - input: `runtime`, `class`, `claims`, `snapshot`; `demand` and `supply` read the input of a decision from them;
 //! - Pods: `pod` (with `template`), `launch` (commands), `engine_container`, `container_ports`, `serving_port`, `runner` and
-//!   `port_override` (merged containers), `multinode`, `model_files`, `probe`;
+//!   `port_override` (merged containers), `multinode`, `model_files`, `adapters`, `probe`;
 //! - topologies: `components` for `ome.io` (with `selection`), `roles` for `fusioninfer.io`;
 //! - `render` converts a topology into objects;
 //! - `service_plan` calls all of them.
@@ -39,6 +39,7 @@ pub use serving_port::serving_port;
 pub use snapshot::{DEFAULT_PICKER_IMAGE, Model, Service, Snapshot};
 
 mod accelerator_request;
+mod adapters;
 mod claims;
 mod class;
 pub mod code;

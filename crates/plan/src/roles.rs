@@ -22,7 +22,7 @@ use crate::replicas::ReplicaRange;
 use crate::role::{Role, Workload};
 use crate::router::{self, Router};
 use crate::serving_port::DEFAULT_PORT;
-use crate::topology::{Routing, Topology};
+use crate::topology::{RoutedModel, Routing, Topology};
 
 /// Maximum number of Pods of one service: two per Node of the largest cluster that Kubernetes supports.
 const MAX_PODS: u64 = 10_000;
@@ -224,6 +224,13 @@ fn validated_template(role: &ApiRole) -> Result<(Value, u16), PlanError> {
             "template.spec.containers[{container}].ports: ports {first} and {second} have the same name {name}; rename one"
         )));
     }
+    if let Some(name) = launch::variables::undefined_variable(container) {
+        let message = format!(
+            "role {}, template.spec.containers: the command refers to $({name}), which is not defined; define {name} in env",
+            role.name
+        );
+        return Err(PlanError::new(code::error::UNDEFINED_VARIABLE, message));
+    }
     let port = launch::port(container, DEFAULT_PORT);
     if let Some((field, key)) = reserved_template_keys(&template).next() {
         let message = format!(
@@ -318,8 +325,10 @@ fn routing(
         selector: target.selector,
         ports: vec![target.port],
         model_server: launch.engine.unwrap_or("vllm"),
-        model_name: owner.name.clone(),
-        target_model: launch.served_model.filter(|served| *served != owner.name),
+        models: vec![RoutedModel {
+            name: owner.name.clone(),
+            target: launch.served_model.unwrap_or_else(|| owner.name.clone()),
+        }],
     })
 }
 

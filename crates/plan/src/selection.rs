@@ -8,6 +8,7 @@ use decide::{
     Setting, SettingField, Supply, Variant,
 };
 
+use crate::adapters::Adapter;
 use crate::components::{ComponentSelection, LayoutInput, ReplicaSet, SelectedModel, SelectedRuntime};
 use crate::model_files::{self, READY};
 use crate::owner::Owner;
@@ -64,6 +65,7 @@ impl<'a> Selection<'a> {
         &'b self,
         service: &'b ome::InferenceService,
         model: Option<&'b Model>,
+        adapters: Vec<Adapter>,
     ) -> LayoutInput<'b> {
         LayoutInput {
             service: &service.spec,
@@ -76,6 +78,7 @@ impl<'a> Selection<'a> {
                     self.inventory.nodes().any(|node| node.labels.get(label).is_some_and(|state| state == READY))
                 }),
             }),
+            adapters,
             autoscaler_support: self.autoscaler_support,
             components: self.components.clone(),
         }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::accelerator_request::requested_accelerators;
+use crate::adapters;
 use crate::claims::{self, Claim};
 use crate::code;
 use crate::components;
@@ -308,7 +309,15 @@ fn plan_ome_service(
     }
     let selection = Selection::from_decision(snapshot, &supply, &owner, &demand, &decision);
     plan.settings = selection.class_settings(service, &demand, &decision);
-    plan.with_topology(components::topology(owner, &selection.layout_input(service, model), snapshot.pod_group_schema))
+    let weights = service.spec.model.as_ref().map(|model| model.fine_tuned_weights.as_slice()).unwrap_or_default();
+    let find_storage =
+        |name: &str| snapshot.model(&owner.namespace, name, None).map(|model| model.spec.storage.as_ref());
+    let adapters = match adapters::resolve(weights, &owner.namespace, find_storage) {
+        Ok(adapters) => adapters,
+        Err(error) => return plan.with_error(error),
+    };
+    let input = selection.layout_input(service, model, adapters);
+    plan.with_topology(components::topology(owner, &input, snapshot.pod_group_schema))
 }
 
 /// Returns changes that would make an infeasible service feasible, or let it run without waiting for capacity. Each remedy is

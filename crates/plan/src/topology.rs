@@ -32,8 +32,15 @@ pub(crate) struct Routing {
     pub ports: Vec<u16>,
     /// `vllm`, `sglang`, `trtllm` or `triton`.
     pub model_server: &'static str,
+    /// Models that clients may request.
+    pub models: Vec<RoutedModel>,
+}
+
+/// A model that clients may request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RoutedModel {
     /// Model name in requests of clients.
-    pub model_name: String,
-    /// Model name of the engine; `None` if it is the same.
-    pub target_model: Option<String>,
+    pub name: String,
+    /// Model name of the engine.
+    pub target: String,
 }

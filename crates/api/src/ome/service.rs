@@ -88,7 +88,7 @@ pub struct ModelRef {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "openapi::protocol")]
     pub protocol_version: Option<String>,
-    /// Names of fine-tuned weights; accepted without effect.
+    /// LoRA adapters: names of models with the storage of an adapter, or `NAME=LOCATION`, such as `sql=hf://org/name`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fine_tuned_weights: Vec<String>,
 }

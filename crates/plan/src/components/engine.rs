@@ -9,11 +9,13 @@ use super::metadata::{self, selector};
 use super::pod_spec;
 use super::scaling::ScalingInput;
 use crate::accelerator_request::requested_accelerators;
+use crate::adapters;
 use crate::code;
 use crate::gang::{self, VOLCANO};
 use crate::labels::{self, Labels};
-use crate::launch;
-use crate::model_files::{self, ModelFiles};
+use crate::launch::shell::CommandLine;
+use crate::launch::{self, variables};
+use crate::model_files::{self, CLAIM_MOUNT, ModelFiles, StorageError};
 use crate::multinode::{self, Rendezvous};
 use crate::names;
 use crate::owner::Owner;
@@ -25,6 +27,9 @@ use crate::runner::{self, Layers};
 
 /// Default name of the main container.
 pub(super) const CONTAINER: &str = "ome-container";
+
+/// Variable with the location of the model's files.
+const MODEL_PATH: &str = "MODEL_PATH";
 
 /// Returns the image that the shipped runtimes of an engine use.
 fn default_image(engine: &str) -> Option<&'static str> {
@@ -154,6 +159,10 @@ impl RoleBuilder<'_> {
         let merged = runner::merge_container(&layers, warnings);
         let (mut container, mut settings) = (merged.container, merged.settings);
         self.complete_container(&mut container, &mut settings, warnings)?;
+        // A worker may run another program than the engine, such as `ray start`.
+        if role == PodRole::Leader || launch::inspect(&container).engine.is_some() {
+            adapters::add_flags(&mut container, &self.input.adapters, self.component())?;
+        }
         let port = self.complete_port(&mut container, role);
         pod_spec::default_termination_message_policy(&mut container);
         if self.nodes > 1
@@ -167,6 +176,7 @@ impl RoleBuilder<'_> {
             pod_spec::tolerate_resource(&mut spec, &resource);
         }
         self.mount_model(&mut spec, &mut container);
+        adapters::mount(&mut spec, &mut container, &self.input.adapters);
         let spec = pod_spec::assemble(container, spec, owner, warnings);
         let runtime = self.input.runtime.map(|runtime| runtime.name);
         pod_spec::check_ports(&spec, &layers, self.component(), runtime)?;
@@ -272,10 +282,10 @@ impl RoleBuilder<'_> {
             container["name"] = json!(CONTAINER);
         }
         pod::substitute_container(container, self.owner, warnings);
-        let files = self.model_files();
+        let model_path = self.model_path(container, warnings)?;
         let parallelism = runner::tensor_parallelism(container, self.replica_set.accelerators.as_ref(), self.nodes);
         let variables = [
-            ("MODEL_PATH", files.map(|files| files.path)),
+            ("MODEL_PATH", model_path),
             ("INFERENCESERVICE_NAME", Some(self.owner.name.clone())),
             ("NAMESPACE", Some(self.owner.namespace.clone())),
             ("PARALLELISM_SIZE", Some(parallelism.to_string())),
@@ -283,22 +293,88 @@ impl RoleBuilder<'_> {
         ];
         for (name, value) in variables {
             let Some(value) = value else { continue };
-            if pod::add_if_absent(container, "env", "name", json!({"name": name, "value": value})) {
+            if variables::add_if_absent(container, name, &value) {
                 settings.push(Setting::new(SettingField::Env(name.into()), value, Origin::Ostler));
             }
         }
-        Ok(())
+        pod_spec::check_variables(container, self.component())
     }
 
-    fn model_files(&self) -> Option<ModelFiles> {
-        model_files::from_storage(self.input.model.as_ref()?.spec.storage.as_ref())
+    fn model_files(&self) -> Option<Result<ModelFiles, StorageError>> {
+        let model = self.input.model.as_ref()?;
+        Some(model_files::from_storage(model.spec.storage.as_ref(), &self.owner.namespace, CLAIM_MOUNT))
+    }
+
+    /// Returns the value of `MODEL_PATH`, and adds the revision of a model that the engine downloads. `None` if the container
+    /// defines the variable, or its command does not require it.
+    ///
+    /// # Errors
+    /// The command refers to the variable, but the files of the model have no path.
+    fn model_path(&self, container: &mut Value, warnings: &mut Vec<Warning>) -> Result<Option<String>, PlanError> {
+        let (Some(model), Some(files)) = (&self.input.model, self.model_files()) else { return Ok(None) };
+        let is_defined = variables::is_defined(container, MODEL_PATH);
+        let is_required = variables::refers_to(container, MODEL_PATH) && !is_defined;
+        match files {
+            Ok(ModelFiles { path, revision, .. }) => {
+                if let (Some(revision), true) = (revision, is_required) {
+                    self.add_revision(container, &revision)?;
+                }
+                Ok(Some(path))
+            }
+            Err(StorageError::Unset) => {
+                if is_required {
+                    let message = format!(
+                        "Model {} states no storage, so the engine loads it by this name; set spec.storage.storageUri of the model",
+                        model.name
+                    );
+                    warnings.push(Warning::new(code::warning::MODEL_STORAGE_UNSET, message));
+                }
+                Ok(Some(model.name.to_owned()))
+            }
+            Err(error) if is_required => {
+                let component = self.component();
+                let message = format!(
+                    "{component}: the command refers to {MODEL_PATH}, but {error}; set spec.storage.storageUri of model {} to \
+                     hf://ORG/NAME or to pvc://CLAIM/PATH, or spec.storage.path to a directory on the nodes, or define {MODEL_PATH} \
+                     in spec.{component}.runner.env",
+                    model.name
+                );
+                Err(PlanError::new(code::error::STORAGE_UNSUPPORTED, message))
+            }
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Adds the flag with which vLLM (docs.vllm.ai, Engine Arguments) and SGLang (docs.sglang.io, Server Arguments) select the revision
+    /// of a Hugging Face model, unless the command contains it.
+    ///
+    /// # Errors
+    /// The command is a script or starts another engine.
+    fn add_revision(&self, container: &mut Value, revision: &str) -> Result<(), PlanError> {
+        const FLAG: &str = "--revision";
+        if launch::mentions(container, FLAG) {
+            return Ok(());
+        }
+        let is_script = matches!(CommandLine::parse(container), CommandLine::Script { .. });
+        if is_script || !matches!(launch::inspect(container).engine, Some("vllm" | "sglang")) {
+            let message = format!(
+                "{}: the storage of the model states revision {revision}, which cannot be added to this command; add `{FLAG} {revision}` \
+                 to the command",
+                self.component()
+            );
+            return Err(PlanError::new(code::error::STORAGE_UNSUPPORTED, message));
+        }
+        launch::append_args(container, [FLAG, revision]);
+        Ok(())
     }
 
     /// Mounts the model's directory read-only, unless the user has a volume mount at this path. If a model agent labels the
     /// Nodes with the model, restricts the Pods to these Nodes.
     fn mount_model(&self, spec: &mut Value, container: &mut Value) {
         let Some(model) = &self.input.model else { return };
-        let Some((mut volume, path)) = self.model_files().and_then(|files| files.volume) else { return };
+        let Some((mut volume, path)) = self.model_files().and_then(Result::ok).and_then(|files| files.volume) else {
+            return;
+        };
         if let (Some(label), false) = (&model.node_label, volume["hostPath"].is_null()) {
             spec["nodeSelector"][label] = json!(model_files::READY);
         }

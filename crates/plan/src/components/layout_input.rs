@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use api::ome::{BaseModelSpec, InferenceServiceSpec, ServingRuntimeSpec};
 use decide::{Component, ComponentDemand, RuntimeComponent, TokenRange};
 
+use crate::adapters::Adapter;
 use crate::replicas::AutoscalerSupport;
 use crate::runner::Accelerators;
 
@@ -14,6 +15,8 @@ pub(crate) struct LayoutInput<'a> {
     pub service: &'a InferenceServiceSpec,
     pub runtime: Option<SelectedRuntime<'a>>,
     pub model: Option<SelectedModel<'a>>,
+    /// LoRA adapters of the service.
+    pub adapters: Vec<Adapter>,
     /// Autoscalers that the cluster supports.
     pub autoscaler_support: AutoscalerSupport,
     /// Selections for the engine and, if present, the decoder.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::code;
 use crate::container_ports::{duplicate_port_name, has_port, invalid_port};
-use crate::launch;
+use crate::launch::{self, variables};
 use crate::owner::Owner;
 use crate::plan_error::PlanError;
 use crate::pod;
@@ -73,6 +73,22 @@ pub(super) fn assemble(container: Value, mut spec: Value, owner: &Owner, warning
     pod::set_main_container(&mut spec, container);
     pod::substitute_sidecars(&mut spec, owner, warnings);
     spec
+}
+
+/// Checks that the variables in the command of a component's container are defined.
+///
+/// # Errors
+/// The kubelet would pass the name of a variable instead of its value.
+pub(super) fn check_variables(container: &Value, component: &str) -> Result<(), PlanError> {
+    let Some(name) = variables::undefined_variable(container) else { return Ok(()) };
+    let model = match name.as_str() {
+        "MODEL_PATH" => "set spec.model, or ",
+        _ => "",
+    };
+    let message = format!(
+        "{component}: the command refers to $({name}), which is not defined; {model}define {name} in spec.{component}.runner.env"
+    );
+    Err(PlanError::new(code::error::UNDEFINED_VARIABLE, message))
 }
 
 /// Checks the ports of each container. `runtime` is the name of the runtime.

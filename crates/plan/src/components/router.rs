@@ -12,6 +12,7 @@ use super::metadata::{self, selector};
 use super::pod_spec;
 use super::scaling::ScalingInput;
 use crate::code;
+use crate::launch::variables;
 use crate::names;
 use crate::owner::Owner;
 use crate::plan_error::PlanError;
@@ -54,6 +55,7 @@ pub(super) fn router_role(
         container = with_defaults(default, container, &mut settings);
     }
     complete_container(&mut container, owner, &mut settings, warnings);
+    pod_spec::check_variables(&container, ROUTER)?;
     let port = pod_spec::complete_port_and_probe(&mut container, |_, port| probe::tcp(port));
     pod_spec::default_termination_message_policy(&mut container);
     let spec = pod_spec::merge_fields(&layers, &mut settings, warnings)?;
@@ -151,7 +153,7 @@ fn complete_container(container: &mut Value, owner: &Owner, settings: &mut Vec<S
     pod::substitute_container(container, owner, warnings);
     let variables = BTreeMap::from([("INFERENCESERVICE_NAME", &owner.name), ("NAMESPACE", &owner.namespace)]);
     for (name, value) in variables {
-        if pod::add_if_absent(container, "env", "name", json!({"name": name, "value": value})) {
+        if variables::add_if_absent(container, name, value) {
             settings.push(Setting::new(SettingField::Env(name.into()), value, Origin::Ostler));
         }
     }

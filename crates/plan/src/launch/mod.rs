@@ -4,6 +4,7 @@
 pub(crate) mod native;
 pub(crate) mod ray;
 pub(crate) mod shell;
+pub(crate) mod variables;
 
 use std::collections::BTreeMap;
 
@@ -126,6 +127,37 @@ fn words(container: &Value) -> Vec<String> {
 /// Returns whether `words` contain `flag`, as `--flag v` or `--flag=v`. `_` and `-` are equivalent.
 pub(crate) fn has_flag(words: &[String], flag: &str) -> bool {
     words.iter().any(|word| word.split('=').next().is_some_and(|name| name.replace('_', "-") == flag))
+}
+
+/// Returns whether the command of `container`, or a script in it, contains `flag`.
+pub(crate) fn mentions(container: &Value, flag: &str) -> bool {
+    has_flag(&words(container), flag)
+}
+
+/// Appends arguments to the command of `container`.
+pub(crate) fn append_args<'a>(container: &mut Value, args: impl IntoIterator<Item = &'a str>) {
+    let added = args.into_iter().map(Value::from);
+    match container.get_mut("args").and_then(Value::as_array_mut) {
+        Some(words) => words.extend(added),
+        None => container["args"] = added.collect(),
+    }
+}
+
+/// Returns whether a word of the command of `container`, or of a script in it, starts with `prefix`.
+pub(crate) fn mentions_value(container: &Value, prefix: &str) -> bool {
+    words(container).iter().any(|word| word.starts_with(prefix))
+}
+
+/// Inserts arguments after the word `flag` of the command of `container`, and returns whether the command contains it.
+pub(crate) fn insert_after<'a>(container: &mut Value, flag: &str, args: impl IntoIterator<Item = &'a str>) -> bool {
+    for field in ["command", "args"] {
+        let Some(words) = container.get_mut(field).and_then(Value::as_array_mut) else { continue };
+        if let Some(index) = words.iter().position(|word| word == flag) {
+            words.splice(index + 1..index + 1, args.into_iter().map(Value::from));
+            return true;
+        }
+    }
+    false
 }
 
 /// Splits a shell script into words; other arguments are one word. Line continuations are dropped.

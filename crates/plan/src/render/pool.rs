@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::labels::{self, Labels};
 use crate::owner::Owner;
 use crate::router::RouterNames;
-use crate::topology::Routing;
+use crate::topology::{RoutedModel, Routing};
 
 const API_VERSION: &str = "inference.networking.x-k8s.io/v1alpha1";
 
@@ -25,19 +25,23 @@ pub(crate) fn backend_pool(owner: &Owner, labels: &Labels, routing: &Routing, ro
     })
 }
 
-/// Renders the LLMUseCaseSet, which maps the service's name to the model name of the engine. With a router, its endpoint
+/// Renders the LLMUseCaseSet, which maps the names of the service and its adapters to model names of the engine. With a router, its endpoint
 /// picker applies the use case too.
 pub(crate) fn use_case_set(owner: &Owner, labels: &Labels, routing: &Routing, router: Option<&RouterNames>) -> Value {
-    let mut use_case = json!({"modelName": routing.model_name});
-    if let Some(target) = &routing.target_model {
-        use_case["targetModels"] = json!([{"targetModelName": target, "weight": 1}]);
-    }
+    let use_case = |model: &RoutedModel| {
+        let mut use_case = json!({"modelName": model.name});
+        if model.target != model.name {
+            use_case["targetModels"] = json!([{"targetModelName": model.target, "weight": 1}]);
+        }
+        use_case
+    };
+    let use_cases: Vec<Value> = routing.models.iter().map(use_case).collect();
     let mut pools = vec![json!({"name": owner.name})];
     pools.extend(router.map(|router| json!({"kind": "InferencePool", "name": router.pool})));
     json!({
         "apiVersion": API_VERSION,
         "kind": "LLMUseCaseSet",
         "metadata": owner.metadata(&owner.name, &labels::with_managed_by(labels)),
-        "spec": {"poolRef": pools, "useCases": [use_case]},
+        "spec": {"poolRef": pools, "useCases": use_cases},
     })
 }

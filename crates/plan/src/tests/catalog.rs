@@ -18,7 +18,9 @@ fn runtimes() -> Vec<String> {
 
 fn plan_with_runtime(runtime: &str) -> ServicePlan {
     let catalog = runtimes();
-    let service = service("chat", &format!("{{runtime: {{name: {runtime}}}}}"));
+    let path = "{runner: {env: [{name: MODEL_PATH, value: /models/m}]}}";
+    let decoder = if runtime.ends_with("-pd") { format!(", decoder: {path}") } else { String::new() };
+    let service = service("chat", &format!("{{runtime: {{name: {runtime}}}, engine: {path}{decoder}}}"));
     let manifests: Vec<&str> = catalog.iter().map(String::as_str).chain([service.as_str()]).collect();
     plan_manifests(&manifests)
 }

@@ -7,6 +7,7 @@ mod components;
 mod gangs;
 mod leader_worker;
 mod merging;
+mod model_paths;
 mod numbers;
 mod ome;
 mod roles;
