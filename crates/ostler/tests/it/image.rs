@@ -16,7 +16,7 @@ fn instruction(name: &str) -> &'static str {
     values.next().unwrap_or_else(|| panic!("no {name} in the Dockerfile"))
 }
 
-/// Returns the Pods of operator and gateway.
+/// Returns the Pods of operators, controllers of dual pods and gateway.
 fn pods() -> Vec<Value> {
     let objects = [deploy::objects(), deploy::namespaced_objects()].concat();
     let deployments = objects.into_iter().filter(|object| object["kind"] == "Deployment");
@@ -25,7 +25,7 @@ fn pods() -> Vec<Value> {
 
 #[test]
 fn deployments_run_the_image_as_its_user() {
-    assert_eq!(pods().len(), 3);
+    assert_eq!(pods().len(), 5);
     for pod in pods() {
         let context = &pod["securityContext"];
         assert_eq!(instruction("USER"), format!("{}:{}", context["runAsUser"], context["runAsGroup"]));
