@@ -37,7 +37,7 @@ impl ModelTask {
         let tasks: Vec<Self> = capabilities.iter().filter_map(|capability| Self::from_capability(capability)).collect();
         let first = *tasks.first()?;
         let generates = |task: &Self| matches!(task, Self::Generation | Self::Vision);
-        match tasks.iter().all(|task| generates(task)) {
+        match tasks.iter().all(generates) {
             true if tasks.contains(&Self::Vision) => Some(Self::Vision),
             _ => tasks.iter().all(|task| *task == first).then_some(first),
         }

@@ -115,7 +115,7 @@ mod tests {
     fn queue_that_admits_nothing_is_to_be_corrected(#[case] problem: &str) {
         let waiting = pod("search", "team", "inference", &["kueue.x-k8s.io/admission"]);
         let diagnostics = PodDiagnostics::from([("search".to_owned(), format!("Kueue: {problem}"))]);
-        let remedies = quota_remedies(&PodProblems::new(&[&waiting], &diagnostics), &[waiting.clone()]);
+        let remedies = quota_remedies(&PodProblems::new(&[&waiting], &diagnostics), std::slice::from_ref(&waiting));
         let expected = format!(
             "correct the queue ({problem}), or set the label `kueue.x-k8s.io/queue-name` of the service to another LocalQueue than \
              inference of namespace team"
