@@ -39,7 +39,7 @@ pub(crate) struct ObjectNames {
 /// Identifies a service of a manifest.
 pub(crate) struct ServiceKey {
     resource: &'static str,
-    namespace: String,
+    pub namespace: String,
     pub name: String,
 }
 

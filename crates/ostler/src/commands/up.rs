@@ -233,7 +233,8 @@ impl Session<'_> {
         if !decided.is_empty() {
             self.messages.print(&report::demo::decisions(&decided));
         }
-        self.messages.print(&report::demo::next_steps(&self.info(), keys.first().map(|key| key.name.as_str())));
+        let service = keys.first().map(|key| (key.namespace.as_str(), key.name.as_str()));
+        self.messages.print(&report::demo::next_steps(&self.info(), service));
         if !self.documents.is_empty() {
             progress::watch(server, self.simulated_images, &self.messages).await;
         }

@@ -141,7 +141,7 @@ pub(crate) fn render(outcome: &DemoOutcome, session: &SessionInfo, once: bool) -
     ));
     if !once {
         lines.push(String::new());
-        lines.push(example_commands(&request.model, session, Some("summarise")));
+        lines.push(example_commands(&request.model, session, Some((picker::DEFAULT_NAMESPACE, "summarise"))));
     }
     lines.join("\n")
 }
@@ -167,13 +167,18 @@ pub(crate) fn decisions(services: &[ServiceOutcome]) -> String {
     services.iter().map(block).collect::<Vec<_>>().join("\n")
 }
 
-/// Renders example commands for a cluster without the demo. `service` is one of its services.
-pub(crate) fn next_steps(session: &SessionInfo, service: Option<&str>) -> String {
-    example_commands(service.unwrap_or("NAME"), session, service)
+/// Renders example commands for a cluster without the demo. `service` is the namespace and name of one of its services.
+pub(crate) fn next_steps(session: &SessionInfo, service: Option<(&str, &str)>) -> String {
+    let model = match service {
+        Some((picker::DEFAULT_NAMESPACE, name)) => name.to_owned(),
+        Some((namespace, name)) => format!("{namespace}/{name}"),
+        None => "NAME".to_owned(),
+    };
+    example_commands(&model, session, service)
 }
 
-/// Renders example commands. `service` is the service of the `explain` example.
-fn example_commands(model: &str, session: &SessionInfo, service: Option<&str>) -> String {
+/// Renders example commands. `service` is the namespace and name of the service of the `explain` example.
+fn example_commands(model: &str, session: &SessionInfo, service: Option<(&str, &str)>) -> String {
     let SessionInfo { program, gateway, .. } = session;
     let kubeconfig = session.kubeconfig.display();
     let body = format!(r#"{{"model":"{model}","messages":[{{"role":"user","content":"hi"}}]}}"#);
@@ -182,8 +187,33 @@ fn example_commands(model: &str, session: &SessionInfo, service: Option<&str>) -
         format!("      curl http://{gateway}/v1/chat/completions -H 'content-type: application/json' -d '{body}'"),
     ];
     // $KUBECONFIG would take precedence over the running `ostler up`.
-    let explain_command = |name| format!("      {program} explain inferenceservice/{name} --kubeconfig {kubeconfig}");
+    let explain_command = |(namespace, name)| {
+        let namespace = if namespace == picker::DEFAULT_NAMESPACE { String::new() } else { format!(" -n {namespace}") };
+        format!("      {program} explain inferenceservice/{name}{namespace} --kubeconfig {kubeconfig}")
+    };
     lines.extend(service.map(explain_command));
     lines.push("Press Ctrl-C to stop the cluster and all engines.".to_owned());
     lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::default_namespace(Some(("default", "chat")), r#""model":"chat""#, "explain inferenceservice/chat --kubeconfig k")]
+    #[case::other_namespace(Some(("team-b", "chat")), r#""model":"team-b/chat""#, "explain inferenceservice/chat -n team-b --kubeconfig k")]
+    #[case::no_service(None, r#""model":"NAME""#, "Press Ctrl-C")]
+    fn commands_name_the_namespace(
+        #[case] service: Option<(&str, &str)>,
+        #[case] model: &str,
+        #[case] explain_command: &str,
+    ) {
+        let gateway = SocketAddr::from(([127, 0, 0, 1], 8080));
+        let session = SessionInfo { program: "ostler".to_owned(), gateway, kubeconfig: "k".into() };
+        let text = next_steps(&session, service);
+        assert!(text.contains(model) && text.contains(explain_command), "{text}");
+    }
 }
