@@ -88,9 +88,8 @@ impl Engine {
     }
 
     /// Returns whether ostler configures LoRA adapters of the engine: the flags of vLLM (docs.vllm.ai, LoRA Adapters) and SGLang
-    /// (docs.sglang.io, LoRA Serving). TensorRT-LLM and Triton read adapters from configuration files.
-    #[must_use]
-    pub fn supports_adapters(self) -> bool {
+    /// (docs.sglang.io, LoRA Serving). It configures no adapters of TensorRT-LLM and Triton.
+    pub(crate) fn supports_adapters(self) -> bool {
         matches!(self, Self::Vllm | Self::Sglang)
     }
 

@@ -201,7 +201,7 @@ fn weight_millibits(model: &Model, parameters: u64) -> u128 {
     // Some methods, such as compressed-tensors, do not state the bits in their name.
     let names = [&model.memory.quantization, &model.quantization];
     let mut names = names.into_iter().filter_map(|name| name.as_deref());
-    let name = names.find(|name| quantization::bits_per_parameter(Some(name)) < 16);
+    let name = names.find(|name| quantization::bits_per_parameter(Some(name)) != 16);
     let bits = u128::from(quantization::bits_per_parameter(name));
     let parameters = u128::from(parameters);
     if bits >= 16 || quantization::is_gguf(name) {

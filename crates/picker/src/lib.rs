@@ -14,8 +14,8 @@
 //! 2. Decision: `endpoint`, `endpoint_state`, `endpoint_health`, `engine_metrics` and `served_models` are its state, `prefix_index`, `endpoint_facts`, `candidate`, `endpoint_subset` and `scheduling_request`
 //!    its input; `filter`, `score`, `profile` and `policy` select endpoints, and `config` builds a policy;
 //!    `control_headers` passes the selection to engines.
-//! 3. Pools: `kinds`, `use_case`, `model_names`, `pool_scheduling` and `snapshot`; `index` builds pools and status conditions from the watched
-//!    objects, which `pod` reads.
+//! 3. Pools: `kinds`, `use_case`, `model_names`, `pool_scheduling` and `snapshot`; `index` builds pools and status conditions from
+//!    the watched objects, which `pod` reads.
 //! 4. Core: `scrape` and `endpoint_registry` keep the states of the endpoints up to date; `scheduler` admits requests, and
 //!    `admission` those of callers outside of this crate.
 //! 5. `openai_error`: errors for clients, the same for both frontends.

@@ -1,8 +1,8 @@
 //! Names of models in requests that address no pool.
 //!
 //! A model is named `NAMESPACE/MODEL`. In the default namespace, `MODEL` alone names it, too, and takes precedence over a
-//! `NAMESPACE/MODEL` of another namespace that reads the same, such as `Qwen/Qwen3-8B`. So the services of one namespace never
-//! change which requests those of another one receive.
+//! `NAMESPACE/MODEL` of another namespace that reads the same, such as `Qwen/Qwen3-8B`. Apart from such names, the services of one
+//! namespace never change which requests those of another one receive.
 
 use std::collections::BTreeMap;
 

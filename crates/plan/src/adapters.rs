@@ -4,7 +4,7 @@ use api::ome::ModelStorage;
 use serde_json::{Value, json};
 
 use crate::code;
-use crate::launch::{self, shell::CommandLine};
+use crate::launch;
 use crate::model_files::{self, ModelFiles};
 use crate::plan_error::PlanError;
 use crate::pod;
@@ -38,15 +38,18 @@ pub(crate) fn resolve<'m>(
             let message = format!("spec.model.fineTunedWeights[{index}]: {cause}");
             PlanError::new(code::error::ADAPTER_INVALID, message)
         };
-        let (stated_name, location) = match entry.split_once('=') {
+        // A location may contain `=`.
+        let (stated_name, location) = match entry.split_once('=').filter(|(name, _)| !name.contains(['/', ':'])) {
             Some((name, location)) => (Some(name), location),
             None => (None, entry.as_str()),
         };
         let name = stated_name.unwrap_or_else(|| last_segment(location));
-        if name.is_empty() || name.contains(char::is_whitespace) {
-            return Err(invalid(format!("`{entry}` has no name; use NAME=LOCATION")));
+        if !is_valid_name(name) {
+            return Err(invalid(format!(
+                "`{entry}` has no name of letters, digits, `-`, `_` and `.`; use NAME=LOCATION"
+            )));
         }
-        if adapters.iter().any(|adapter| adapter.name == name) {
+        if adapters.iter().any(|adapter| volume_name(&adapter.name) == volume_name(name)) {
             return Err(invalid(format!("another entry has the name {name}; use NAME=LOCATION with different names")));
         }
         let storage = match uri(location) {
@@ -67,8 +70,12 @@ pub(crate) fn resolve<'m>(
         })?;
         if let Some(revision) = &files.revision {
             return Err(invalid(format!(
-                "adapter {name}: engines cannot load revision {revision} of an adapter; omit it"
+                "adapter {name}: the flags of the engines select no revision of an adapter; omit {revision}"
             )));
+        }
+        // Both engines separate names and locations with `=`, and vLLM parses an item with a comma as JSON.
+        if files.path.contains(['=', ',']) {
+            return Err(invalid(format!("adapter {name}: the location {} contains `=` or `,`", files.path)));
         }
         adapters.push(Adapter { name: name.to_owned(), files });
     }
@@ -102,8 +109,8 @@ pub(crate) fn add_flags(container: &mut Value, adapters: &[Adapter], component: 
             return Err(not_configured(format!("the command starts {engine}; use vllm or sglang")));
         }
     };
-    let flags = format!("{ENABLE} {list} {}", missing.join(" "));
-    if matches!(CommandLine::parse(container), CommandLine::Script { .. }) {
+    if launch::flag_recipient(container).is_none() {
+        let flags = format!("{ENABLE} {list} {}", missing.join(" "));
         return Err(not_configured(format!("the command is a script; add `{flags}` to it")));
     }
     if !launch::mentions(container, ENABLE) {
@@ -127,7 +134,7 @@ pub(crate) fn add_flags(container: &mut Value, adapters: &[Adapter], component: 
 pub(crate) fn mount(spec: &mut Value, container: &mut Value, adapters: &[Adapter]) {
     for Adapter { name, files } in adapters {
         let Some((mut volume, path)) = files.volume.clone() else { continue };
-        let volume_name = model_files::volume_name(&format!("adapter-{name}"));
+        let volume_name = volume_name(name);
         volume["name"] = json!(volume_name);
         pod::add_if_absent(spec, "volumes", "name", volume);
         let mount = json!({"name": volume_name, "mountPath": path, "readOnly": true});
@@ -144,6 +151,17 @@ pub(crate) fn target_model(adapter: &Adapter, engine: &str, base: &str) -> Strin
     }
 }
 
+fn volume_name(adapter: &str) -> String {
+    model_files::volume_name(&format!("adapter-{adapter}"))
+}
+
+/// Returns whether an adapter may have this name, which is part of flags, mount paths and volume names.
+fn is_valid_name(name: &str) -> bool {
+    let is_end_valid = |end: Option<char>| end.is_some_and(|end| end.is_ascii_alphanumeric());
+    let is_valid = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
+    is_end_valid(name.chars().next()) && is_end_valid(name.chars().next_back()) && name.chars().all(is_valid)
+}
+
 /// Returns the URI of a location; `None` if it is the name of a model.
 fn uri(location: &str) -> Option<String> {
     if location.contains("://") {
@@ -155,8 +173,10 @@ fn uri(location: &str) -> Option<String> {
     }
 }
 
+/// Returns the last segment of a location, without the revision of a Hugging Face name.
 fn last_segment(location: &str) -> &str {
-    location.trim_end_matches('/').rsplit(['/', ':']).next().unwrap_or_default()
+    let segment = location.trim_end_matches('/').rsplit(['/', ':']).next().unwrap_or_default();
+    segment.split('@').next().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -192,7 +212,7 @@ mod tests {
     #[case::not_found("sqll-lora", "adapter sqll-lora not found: no BaseModel team-a/sqll-lora")]
     #[case::no_storage("no-storage", "adapter no-storage: the model states no storage")]
     #[case::bucket("s3://bucket/sql", "adapter sql: ostler does not download from s3://bucket/sql")]
-    #[case::revision("yard1/sql@v2", "engines cannot load revision v2")]
+    #[case::revision("yard1/sql@v2", "adapter sql: the flags of the engines select no revision of an adapter; omit v2")]
     #[case::no_name("=hf://a/b", "has no name")]
     fn rejects_entries(#[case] entry: &str, #[case] message: &str) {
         let error = resolve_one(entry).unwrap_err();

@@ -14,7 +14,7 @@ pub mod error {
             "Reduce the number of node selector terms.";
         UNDEFINED_VARIABLE = "UndefinedVariable": "A command refers to an environment variable that neither the service nor its runtime defines. The engine would get the text `$(NAME)`.",
             "Define the variable in `runner.env`, or correct its name.";
-        STORAGE_UNSUPPORTED = "StorageUnsupported": "The command refers to `MODEL_PATH`, but the storage of the model has no path in a Pod. The message states why.",
+        STORAGE_UNSUPPORTED = "StorageUnsupported": "The command refers to `MODEL_PATH`, but the storage of the model has no path in a Pod, or a revision that cannot be added to the command. The message states why.",
             "Set `storageUri` of the model to `hf://ORG/NAME` or `pvc://CLAIM/PATH`, or `storage.path` to a directory on the nodes, or define `MODEL_PATH` in `runner.env`.";
         ADAPTER_INVALID = "AdapterInvalid": "An entry of `fineTunedWeights` does not exist, or has no path in a Pod. The message names the entry.",
             "Name a BaseModel or ClusterBaseModel with the storage of the adapter, or use `NAME=LOCATION`, for example `sql=hf://ORG/NAME`.";
@@ -47,7 +47,7 @@ pub mod warning {
         NO_ROUTER_CONTAINER = "NoRouterContainer":
             "The router of the service has no image, and the default router does not support the engines. The engines run without a router.",
             "Set `spec.router.runner.image`, or use a runtime with `routerConfig`.";
-        ROUTER_MISSING = "RouterMissing": "The service has separate engines for prefill and decode but no router. The message names the roles that receive no requests.",
+        ROUTER_MISSING = "RouterMissing": "The service has separate engines for prefill and decode but no router. For a service with roles, the message names those that receive no requests, if any.",
             "Add a router to the service, or use a runtime with `routerConfig`. For a service with roles, add a role with `componentType: router`.";
         PREFILLERS_NOT_ROUTED = "PrefillersNotRouted": "The routing strategy does not send prompts to prefillers. Requests are routed only to decoders.",
             "Set `strategy: pd-disaggregation`.";

@@ -219,13 +219,14 @@ fn routing(owner: &Owner, roles: &[Role], adapters: &[Adapter], warnings: &mut V
     })
 }
 
-/// Returns the models that clients may request: the service's name, and the names of its adapters. A service with one adapter
-/// serves it by its own name too, because its users expect the fine-tuned model.
+/// Returns the models that clients may request: the service's name, and the names of its adapters. The name of a service with one
+/// adapter, or with one of the same name, selects this adapter, because its users expect the fine-tuned model.
 fn routed_models(owner: &Owner, adapters: &[Adapter], launch: &LaunchInfo) -> Vec<RoutedModel> {
     let base = launch.served_model.clone().unwrap_or_else(|| owner.name.clone());
     let target = |adapter| adapters::target_model(adapter, launch.engine.unwrap_or("vllm"), &base);
-    let service_target = match adapters {
-        [adapter] => target(adapter),
+    let namesake = adapters.iter().find(|adapter| adapter.name == owner.name);
+    let service_target = match (namesake, adapters) {
+        (Some(adapter), _) | (None, [adapter]) => target(adapter),
         _ => base.clone(),
     };
     let service = RoutedModel { name: owner.name.clone(), target: service_target };

@@ -63,7 +63,9 @@ pub(crate) fn from_storage(
     }
     let uri = uri.ok_or(StorageError::Unset)?;
     match scheme_and_rest {
-        Some(("hf", name)) if !name.is_empty() && !name.starts_with('@') => Ok(from_hugging_face(name)),
+        Some(("hf", name)) if !name.trim_matches('/').is_empty() && !name.starts_with('@') => {
+            Ok(from_hugging_face(name))
+        }
         Some(("hf" | "file" | "local", _)) => Err(StorageError::Incomplete(uri.to_owned())),
         _ => Err(StorageError::UnsupportedScheme(uri.to_owned())),
     }

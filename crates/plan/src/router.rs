@@ -171,12 +171,17 @@ fn prefillers_not_routed_warning(
     if strategy == RoutingStrategy::PdDisaggregation || !PoolTarget::have_equal_ports(engines) {
         return None;
     }
-    let mut prefillers = PoolTarget::roles(engines, Some(ComponentType::Prefiller));
-    let prefiller = prefillers.find(|prefiller| !pool.contains(prefiller))?;
+    let prefillers = PoolTarget::roles(engines, Some(ComponentType::Prefiller));
+    let names: Vec<&str> =
+        prefillers.filter(|prefiller| !pool.contains(prefiller)).map(|prefiller| prefiller.name.as_str()).collect();
+    if names.is_empty() {
+        return None;
+    }
     let message = format!(
         "Role {}: the strategy does not pair prefillers with decoders, so requests are routed to decoders and never to {}; \
          set `strategy: pd-disaggregation`",
-        role.name, prefiller.name
+        role.name,
+        names.join(", ")
     );
     Some(Warning::new(code::warning::PREFILLERS_NOT_ROUTED, message))
 }

@@ -1,6 +1,6 @@
 //! Mistakes of a controller, planted in its requests: the transport changes a request into the one that a controller with
-//! the mistake would send. Production code needs no switch for them. Tests show that the simulation finds each, except `ForcedCreate`, which its
-//! current models do not find.
+//! the mistake would send. Production code needs no switch for them. Tests show that the simulation
+//! finds each, except `ForcedCreate`, which its current models do not find.
 
 use embedded::Server;
 use http::{Method, Request, StatusCode, Uri};

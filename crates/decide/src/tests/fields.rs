@@ -54,6 +54,7 @@ fn rejection(decision: &Decision) -> String {
 // spec: RT-12
 #[case::safetensors("modelFormat: {name: safetensors}", "modelFormat: {name: safetensors}", "")]
 #[case::onnx("modelFormat: {name: ONNX}", "modelFormat: {name: ONNX}", "")]
+#[case::other_case("modelFormat: {name: ONNX}", "modelFormat: {name: onnx}", "")]
 #[case::blanks("modelFormat: {name: TensorFlow SavedModel}", "modelFormat: {name: TensorFlow SavedModel}", "")]
 #[case::partial_name("modelFormat: {name: TensorFlow SavedModel}", "modelFormat: {name: TensorFlow}", "FormatMismatch")]
 #[case::longer_name("modelFormat: {name: TensorFlow}", "modelFormat: {name: TensorFlow SavedModel}", "FormatMismatch")]

@@ -24,12 +24,13 @@ fn selected(capabilities: &str, service_fields: &str, runtimes: &[String]) -> St
     selection(&fixture(&documents).decide()).0
 }
 
+// spec: RT-76
 #[rstest]
 #[case::embedding("TEXT_TO_EMBEDDING", "embed")]
 #[case::chat("TEXT_TO_TEXT", "chat")]
 #[case::reranking("text-rerank", "score")]
 #[case::vision("IMAGE_TEXT_TO_TEXT", "vision")]
-#[case::unknown("", "a-chat")]
+#[case::unknown("", "a-pool")]
 fn selects_the_runtime_for_the_task(#[case] capabilities: &str, #[case] expected: &str) {
     let runtimes = [
         runtime("embed", "--runner=pooling, --convert=embed", ""),
@@ -37,7 +38,7 @@ fn selects_the_runtime_for_the_task(#[case] capabilities: &str, #[case] expected
         runtime("vision", "--enable-multimodal", ""),
         runtime("chat", "", ""),
     ];
-    let unknown = [runtime("a-chat", "", ""), runtime("pool", "--is-embedding", "")];
+    let unknown = [runtime("a-pool", "--is-embedding", ""), runtime("b-chat", "", "")];
     let runtimes: &[String] = if capabilities.is_empty() { &unknown } else { &runtimes };
     assert_eq!(selected(capabilities, "", runtimes), expected);
 }

@@ -13,8 +13,8 @@ use crate::adapters;
 use crate::code;
 use crate::gang::{self, VOLCANO};
 use crate::labels::{self, Labels};
-use crate::launch::shell::CommandLine;
-use crate::launch::{self, variables};
+use crate::launch;
+use crate::launch::variables::{self, MODEL_PATH};
 use crate::model_files::{self, CLAIM_MOUNT, ModelFiles, StorageError};
 use crate::multinode::{self, Rendezvous};
 use crate::names;
@@ -29,7 +29,6 @@ use crate::runner::{self, Layers};
 pub(super) const CONTAINER: &str = "ome-container";
 
 /// Variable with the location of the model's files.
-const MODEL_PATH: &str = "MODEL_PATH";
 
 /// Returns the image that the shipped runtimes of an engine use.
 fn default_image(engine: &str) -> Option<&'static str> {
@@ -159,8 +158,10 @@ impl RoleBuilder<'_> {
         let merged = runner::merge_container(&layers, warnings);
         let (mut container, mut settings) = (merged.container, merged.settings);
         self.complete_container(&mut container, &mut settings, warnings)?;
-        // A worker may run another program than the engine, such as `ray start`.
-        if role == PodRole::Leader || launch::inspect(&container).engine.is_some() {
+        if role == PodRole::Leader
+            || component_input.specs.workers_inherit_leader()
+            || launch::starts_engine(&container)
+        {
             adapters::add_flags(&mut container, &self.input.adapters, self.component())?;
         }
         let port = self.complete_port(&mut container, role);
@@ -285,7 +286,7 @@ impl RoleBuilder<'_> {
         let model_path = self.model_path(container, warnings)?;
         let parallelism = runner::tensor_parallelism(container, self.replica_set.accelerators.as_ref(), self.nodes);
         let variables = [
-            ("MODEL_PATH", model_path),
+            (MODEL_PATH, model_path),
             ("INFERENCESERVICE_NAME", Some(self.owner.name.clone())),
             ("NAMESPACE", Some(self.owner.namespace.clone())),
             ("PARALLELISM_SIZE", Some(parallelism.to_string())),
@@ -305,15 +306,15 @@ impl RoleBuilder<'_> {
         Some(model_files::from_storage(model.spec.storage.as_ref(), &self.owner.namespace, CLAIM_MOUNT))
     }
 
-    /// Returns the value of `MODEL_PATH`, and adds the revision of a model that the engine downloads. `None` if the container
-    /// defines the variable, or its command does not require it.
+    /// Returns the value of `MODEL_PATH`, and adds the revision of a model that the engine downloads. `None` without a model, or if its
+    /// files have no path and the container does not require one.
     ///
     /// # Errors
     /// The command refers to the variable, but the files of the model have no path.
     fn model_path(&self, container: &mut Value, warnings: &mut Vec<Warning>) -> Result<Option<String>, PlanError> {
         let (Some(model), Some(files)) = (&self.input.model, self.model_files()) else { return Ok(None) };
-        let is_defined = variables::is_defined(container, MODEL_PATH);
-        let is_required = variables::refers_to(container, MODEL_PATH) && !is_defined;
+        let is_required = variables::requires(container, MODEL_PATH) && !variables::is_defined(container, MODEL_PATH);
+        let may_be_defined = variables::has_unknown_variables(container);
         match files {
             Ok(ModelFiles { path, revision, .. }) => {
                 if let (Some(revision), true) = (revision, is_required) {
@@ -321,6 +322,7 @@ impl RoleBuilder<'_> {
                 }
                 Ok(Some(path))
             }
+            Err(_) if may_be_defined => Ok(None),
             Err(StorageError::Unset) => {
                 if is_required {
                     let message = format!(
@@ -355,8 +357,7 @@ impl RoleBuilder<'_> {
         if launch::mentions(container, FLAG) {
             return Ok(());
         }
-        let is_script = matches!(CommandLine::parse(container), CommandLine::Script { .. });
-        if is_script || !matches!(launch::inspect(container).engine, Some("vllm" | "sglang")) {
+        if !matches!(launch::flag_recipient(container), Some("vllm" | "sglang")) {
             let message = format!(
                 "{}: the storage of the model states revision {revision}, which cannot be added to this command; add `{FLAG} {revision}` \
                  to the command",

@@ -81,10 +81,9 @@ pub(super) fn assemble(container: Value, mut spec: Value, owner: &Owner, warning
 /// The kubelet would pass the name of a variable instead of its value.
 pub(super) fn check_variables(container: &Value, component: &str) -> Result<(), PlanError> {
     let Some(name) = variables::undefined_variable(container) else { return Ok(()) };
-    let model = match name.as_str() {
-        "MODEL_PATH" => "set spec.model, or ",
-        _ => "",
-    };
+    // Routers need no model.
+    let requires_model = name == variables::MODEL_PATH && component != super::ROUTER;
+    let model = if requires_model { "set spec.model, or " } else { "" };
     let message = format!(
         "{component}: the command refers to $({name}), which is not defined; {model}define {name} in spec.{component}.runner.env"
     );

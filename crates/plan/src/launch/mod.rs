@@ -134,6 +134,29 @@ pub(crate) fn mentions(container: &Value, flag: &str) -> bool {
     has_flag(&words(container), flag)
 }
 
+/// Returns whether the command of `container` starts an engine, rather than a program such as `ray start` in the image of an engine.
+pub(crate) fn starts_engine(container: &Value) -> bool {
+    let words = words(container);
+    let uses_entry_point = container["command"].as_array().is_none_or(Vec::is_empty);
+    let first = words.first().map(String::as_str).unwrap_or_default();
+    if uses_entry_point && (first.is_empty() || first.starts_with('-') || names_model(container, first)) {
+        return inspect(container).engine.is_some();
+    }
+    decide::Engine::detect("", words.iter().map(String::as_str)).is_some()
+}
+
+/// Returns the engine that receives flags which are appended to the command of `container`; `None` if the command is a script, which
+/// would not pass them on, or starts an unknown engine.
+pub(crate) fn flag_recipient(container: &Value) -> Option<&'static str> {
+    let words = match shell::CommandLine::parse(container) {
+        shell::CommandLine::Script { .. } => return None,
+        shell::CommandLine::EntryPoint(words) | shell::CommandLine::Words(words) => words,
+    };
+    let program = words.first().and_then(|word| word.rsplit('/').next()).unwrap_or_default();
+    let is_script = decide::is_shell(program) || program.ends_with(".sh");
+    inspect(container).engine.filter(|_| !is_script)
+}
+
 /// Appends arguments to the command of `container`.
 pub(crate) fn append_args<'a>(container: &mut Value, args: impl IntoIterator<Item = &'a str>) {
     let added = args.into_iter().map(Value::from);

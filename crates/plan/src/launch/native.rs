@@ -4,8 +4,8 @@
 use decide::PodRole;
 use serde_json::{Value, json};
 
-use super::has_flag;
 use super::shell::{self, CommandLine};
+use super::{append_args, has_flag};
 
 const LEADER_ADDRESS: &str = "$(LWS_LEADER_ADDRESS)";
 const WORKER_INDEX: &str = "$(LWS_WORKER_INDEX)";
@@ -37,9 +37,7 @@ pub(crate) fn add_flags(container: &mut Value, engine: Engine, nodes: u32, role:
         }
         CommandLine::EntryPoint(words) | CommandLine::Words(words) => {
             let flags = missing_flags(&words, engine, nodes, role);
-            let args = container["args"].as_array().cloned().unwrap_or_default();
-            let flags = flags.into_iter().map(Value::String).collect();
-            container["args"] = Value::Array([args, flags].concat());
+            append_args(container, flags.iter().map(String::as_str));
             true
         }
     }

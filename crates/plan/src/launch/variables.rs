@@ -14,13 +14,17 @@ use crate::pod;
 /// Prefixes of variables that other controllers add to Pods: LeaderWorkerSet (`LWS_LEADER_ADDRESS`; `TPU_WORKER_ID` with TPUs)
 /// and the API server's address.
 const INJECTED_PREFIXES: [&str; 3] = ["LWS_", "TPU_", "KUBERNETES_"];
-/// Suffixes of the variables of Services.
-const SERVICE_SUFFIXES: [&str; 2] = ["_SERVICE_HOST", "_SERVICE_PORT"];
+/// Variable with the location of the model.
+pub(crate) const MODEL_PATH: &str = "MODEL_PATH";
+/// Ends of the names of variables of Services, and what precedes the name of a port in them (Kubernetes documentation, Service,
+/// Environment variables).
+const SERVICE_SUFFIXES: [&str; 3] = ["_SERVICE_HOST", "_SERVICE_PORT", "_PORT"];
+const SERVICE_INFIXES: [&str; 2] = ["_SERVICE_PORT_", "_PORT_"];
 
 /// Returns the first variable in the command of `container` that is not defined. `None` if a source such as a ConfigMap may
 /// define further variables.
 pub(crate) fn undefined_variable(container: &Value) -> Option<String> {
-    if container["envFrom"].as_array().is_some_and(|sources| !sources.is_empty()) {
+    if has_unknown_variables(container) {
         return None;
     }
     let entries = container["env"].as_array().into_iter().flatten();
@@ -29,6 +33,7 @@ pub(crate) fn undefined_variable(container: &Value) -> Option<String> {
         !defined.contains(name)
             && !INJECTED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
             && !SERVICE_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
+            && !SERVICE_INFIXES.iter().any(|infix| name.contains(infix))
     };
     let (script, words) = match CommandLine::parse(container) {
         CommandLine::Script { shell, script, parameters } => (Some(script), [shell, parameters].concat()),
@@ -39,12 +44,22 @@ pub(crate) fn undefined_variable(container: &Value) -> Option<String> {
     names.find(is_undefined).map(str::to_owned)
 }
 
-/// Returns whether the command of `container` refers to the variable, in the syntax of the kubelet or of a shell.
-pub(crate) fn refers_to(container: &Value, name: &str) -> bool {
-    let words = ["command", "args"].iter().flat_map(|field| container[*field].as_array().into_iter().flatten());
-    words
-        .filter_map(Value::as_str)
-        .any(|word| references(word).any(|other| other == name) || is_in_shell_syntax(word, name))
+/// Returns whether a source such as a ConfigMap may define further variables of `container`.
+pub(crate) fn has_unknown_variables(container: &Value) -> bool {
+    container["envFrom"].as_array().is_some_and(|sources| !sources.is_empty())
+}
+
+/// Returns whether `container` requires a definition of the variable: its command, or the value of another variable, refers to it in
+/// the syntax of the kubelet, or a script does in that of a shell. A script that sets the variable requires none.
+pub(crate) fn requires(container: &Value, name: &str) -> bool {
+    let words = || {
+        let fields = ["command", "args"].iter().flat_map(|field| container[*field].as_array().into_iter().flatten());
+        fields.filter_map(Value::as_str)
+    };
+    let is_set = words().any(|word| word.contains(&format!("{name}=")));
+    env_refers_to(container, name)
+        || words().any(|word| references(word).any(|other| other == name))
+        || !is_set && words().any(|word| is_in_shell_syntax(word, name))
 }
 
 /// Returns whether the value of another variable in `env` refers to the variable.
@@ -103,12 +118,13 @@ fn is_command(name: &str) -> bool {
     name.chars().any(|character| character.is_ascii_lowercase())
 }
 
-/// Returns whether `text` contains `$name` or `${name}`, the latter also with a default value.
+/// Returns whether `text` contains `$name` or `${name}`, the latter without a default value.
 fn is_in_shell_syntax(text: &str, name: &str) -> bool {
     let continues = |rest: &str| rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_');
-    text.split('$').skip(1).any(|after| {
-        let rest = after.strip_prefix('{').unwrap_or(after);
-        rest.strip_prefix(name).is_some_and(|rest| !continues(rest))
+    let has_default = |rest: &str| [":-", "-", ":=", "="].iter().any(|operator| rest.starts_with(operator));
+    text.split('$').skip(1).any(|after| match after.strip_prefix('{') {
+        Some(inner) => inner.strip_prefix(name).is_some_and(|rest| !continues(rest) && !has_default(rest)),
+        None => after.strip_prefix(name).is_some_and(|rest| !continues(rest)),
     })
 }
 
@@ -133,6 +149,7 @@ mod tests {
     #[case::in_a_script(json!({"command": ["bash", "-c"], "args": ["exec vllm serve $(MODEL_PATH)"]}), Some("MODEL_PATH"))]
     #[case::shell_variable(json!({"command": ["sh", "-c", "vllm serve ${MODEL} $PORT"]}), None)]
     #[case::not_a_reference(json!({"args": ["--chat-template", "{{ $(a b) }} $() $( $"]}), None)]
+    #[case::service(json!({"args": ["$(REDIS_SERVICE_PORT_HTTP)", "$(REDIS_PORT_6379_TCP_ADDR)", "$(REDIS_PORT)"]}), None)]
     #[case::program(json!({"command": ["$(PYTHON)", "-m", "x"]}), Some("PYTHON"))]
     fn finds_undefined_variables(#[case] container: Value, #[case] expect: Option<&str>) {
         assert_eq!(undefined_variable(&container).as_deref(), expect);
@@ -157,11 +174,13 @@ mod tests {
     #[rstest]
     #[case("--model=$(M)", true)]
     #[case("exec vllm serve $M --port 1", true)]
-    #[case("exec vllm serve ${M:-x}", true)]
+    #[case("exec vllm serve ${M}", true)]
+    #[case("exec vllm serve ${M:-x}", false)]
+    #[case("M=/tmp/m; download $M; vllm serve $M", false)]
     #[case("$MODEL", false)]
     #[case("$$(M)", false)]
     #[case("M", false)]
-    fn finds_references(#[case] word: &str, #[case] expect: bool) {
-        assert_eq!(refers_to(&json!({"args": [word]}), "M"), expect);
+    fn finds_required_variables(#[case] word: &str, #[case] expect: bool) {
+        assert_eq!(requires(&json!({"args": [word]}), "M"), expect);
     }
 }

@@ -24,6 +24,7 @@ fn plan_with(storage: &str, runner: &str, service_fields: &str) -> ServicePlan {
 
 const VLLM: &str = "image: 'vllm/vllm-openai:v0.32.0', command: [vllm, serve, $(MODEL_PATH)]";
 
+// spec: RT-44
 #[rstest]
 #[case::hugging_face("storage: {storageUri: 'hf://a/b'}", VLLM, "Selected", "a/b")]
 #[case::claim("storage: {storageUri: 'pvc://weights/tiny'}", VLLM, "Selected", "/mnt/models/tiny")]
@@ -55,8 +56,26 @@ const VLLM: &str = "image: 'vllm/vllm-openai:v0.32.0', command: [vllm, serve, $(
     "StorageUnsupported",
     ""
 )]
+#[case::bucket_behind_a_variable(
+    "storage: {storageUri: 's3://weights/tiny'}",
+    "image: vllm, command: [vllm, serve, $(CONFIG)], env: [{name: CONFIG, value: $(MODEL_PATH)/config.json}]",
+    "StorageUnsupported",
+    ""
+)]
+#[case::bucket_downloaded_by_the_script(
+    "storage: {storageUri: 's3://weights/tiny'}",
+    "image: vllm, command: [sh, -c, 'MODEL_PATH=/tmp/m; download $MODEL_PATH; exec vllm serve $MODEL_PATH']",
+    "Selected",
+    ""
+)]
+#[case::path_of_a_config_map(
+    "storage: {storageUri: 's3://weights/tiny'}",
+    "image: vllm, command: [vllm, serve, $(MODEL_PATH)], envFrom: [{configMapRef: {name: paths}}]",
+    "Selected",
+    ""
+)]
 #[case::claim_of_another_namespace("storage: {storageUri: 'pvc://other:weights/tiny'}", VLLM, "StorageUnsupported", "")]
-fn model_path_is_defined_or_refused(
+fn model_path_is_defined_or_rejected(
     #[case] storage: &str,
     #[case] runner: &str,
     #[case] expect: &str,
@@ -97,6 +116,7 @@ fn selects_the_revision(#[case] storage: &str, #[case] runner: &str, #[case] exp
     }
 }
 
+// spec: RT-44
 #[rstest]
 #[case::undefined("image: i, args: [--token, $(HF_TOKEN)]", "UndefinedVariable")]
 #[case::defined("image: i, args: [--token, $(HF_TOKEN)], env: [{name: HF_TOKEN, value: x}]", "Selected")]
@@ -176,6 +196,30 @@ fn loads_an_adapter_with_vllm() {
     assert_eq!(use_cases(&plan), expected.map(|(name, target)| (name.to_owned(), target.to_owned())));
 }
 
+/// The name of the service selects the adapter of the same name.
+#[test]
+fn adapter_has_the_name_of_the_service() {
+    let plan = plan_with(STORAGE, SGLANG, ", fineTunedWeights: [sql=x/sql, chat=x/chat]");
+    let expected = [("chat", "base:chat"), ("sql", "base:sql")];
+    assert_eq!(use_cases(&plan), expected.map(|(name, target)| (name.to_owned(), target.to_owned())));
+}
+
+/// Flags of the engine are not those of another program in its image.
+#[rstest]
+#[case::program("command: [ray, start, '--address=$(LWS_LEADER_ADDRESS)', --block]", false)]
+#[case::script("command: [sh, -c, 'ray start --address=$(LWS_LEADER_ADDRESS) --block']", false)]
+#[case::engine("command: [vllm, serve, m, --headless]", true)]
+fn only_workers_that_start_the_engine_load_adapters(#[case] command: &str, #[case] expect: bool) {
+    let service_fields = format!(
+        ", fineTunedWeights: [sql-lora]}}, engine: {{leader: {{runner: {{{VLLM}}}}}, worker: {{size: 1, runner: {{image: \
+         'vllm/vllm-openai:v0.32.0', {command}}}}}"
+    );
+    let plan = plan_with(STORAGE, VLLM, &service_fields);
+    let set = plan.objects.iter().find(|object| object["kind"] == "LeaderWorkerSet").expect(&plan.message);
+    let has_adapters = |role: &str| set["spec"]["leaderWorkerTemplate"][role].to_string().contains("--lora-modules");
+    assert_eq!((has_adapters("leaderTemplate"), has_adapters("workerTemplate")), (true, expect));
+}
+
 #[test]
 fn loads_adapters_with_sglang() {
     let plan = plan_with(STORAGE, SGLANG, ", fineTunedWeights: [sql=x/sql, sql-lora]");
@@ -200,10 +244,20 @@ fn loads_adapters_with_sglang() {
     "AdaptersNotConfigured",
     "--lora-modules sql-lora="
 )]
+#[case::script_file(
+    "image: vllm, command: [sh, /start.sh]",
+    "sql-lora",
+    "AdaptersNotConfigured",
+    "--lora-modules sql-lora="
+)]
+#[case::invalid_name(VLLM, "'sql@v1=x/sql'", "AdapterInvalid", "NAME=LOCATION")]
+#[case::equal_volume_names(VLLM, "a.b=x/sql, a-b=y/sql", "AdapterInvalid", "fineTunedWeights[1]")]
+#[case::separator_in_the_path(VLLM, "'pvc://weights/rank=8'", "AdapterInvalid", "NAME=LOCATION")]
+#[case::separator_in_the_location(VLLM, "'sql=pvc://weights/rank=8'", "AdapterInvalid", "contains `=` or `,`")]
 #[case::not_found(VLLM, "sql", "AdapterInvalid", "fineTunedWeights[0]: adapter sql not found")]
 #[case::equal_names(VLLM, "x/sql, y/sql", "AdapterInvalid", "fineTunedWeights[1]")]
 #[case::bucket(VLLM, "'s3://bucket/sql'", "AdapterInvalid", "ostler does not download from s3://bucket/sql")]
-fn refuses_adapters_that_would_not_be_loaded(
+fn rejects_adapters_that_would_not_be_loaded(
     #[case] runner: &str,
     #[case] weights: &str,
     #[case] expect: &str,
