@@ -98,7 +98,7 @@ pub enum DeletePurpose {
     NotWaking(Problem),
     /// An unbound provider whose engine failed, restarted or was never ready.
     NotAsleep,
-    /// The least recently used engine makes room for another one.
+    /// The least recently used engine is deleted to free space for another one.
     Victim,
     /// The engine has been asleep for longer than the time to live.
     Expired,
@@ -113,7 +113,7 @@ pub struct StatusUpdate {
     pub requester: PodRef,
     /// Its problems; empty if it has none.
     pub problems: Vec<Problem>,
-    /// Messages that the annotation contains before.
+    /// Messages that the annotation contained before.
     pub reported: Vec<String>,
 }
 
@@ -144,7 +144,7 @@ impl StatusUpdate {
         self.problems.iter().filter(|problem| !self.reported.contains(&problem.to_string()))
     }
 
-    /// Returns the merge patch that sets the annotation. Only the UID is a precondition: a change of the Pod does not matter.
+    /// Returns the merge patch that sets the annotation.
     #[must_use]
     pub fn patch(&self) -> Value {
         json!({"metadata": {"annotations": {api::dual_pods::STATUS: status_annotation(&self.problems)}}})

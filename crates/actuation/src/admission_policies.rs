@@ -1,8 +1,8 @@
 //! ValidatingAdmissionPolicies about requesters and providers. The shipped manifests are generated from them.
 //!
 //! The controller creates the Pod that the patch of a requester describes, with the permissions of the controller. A user who may
-//! change Pods but not create them must not have another Pod created by an edit, so that the patch is immutable while a provider is
-//! bound. Annotations by which the controller recognizes its Pods are written by the controller only, and the controller changes no
+//! change Pods but not create them must not have another Pod created by an edit, so that the patch is immutable once the engine has been
+//! ready. Annotations by which the controller recognizes its Pods are written by the controller only, and the controller changes no
 //! other Pods.
 
 use api::dual_pods::{self as names, UserAnnotation};
@@ -108,13 +108,14 @@ fn own_fields() -> Vec<Validation> {
 
 fn immutable_patch() -> Validation {
     let is_unchanged = is_unchanged(&UserAnnotation::ServerPatch.keys(), "annotations", "oldAnnotations");
-    let message = "the server patch is immutable while a provider is bound: replace the Pod";
+    let message = "the server patch is immutable once the engine has been ready: replace the Pod";
     (format!("!('{}' in variables.oldLabels) || {is_unchanged}", names::DUAL), message)
 }
 
 fn own_pods() -> Vec<Validation> {
     let requester_keys = [UserAnnotation::ServerPatch, UserAnnotation::InferenceServerConfig].map(UserAnnotation::keys);
-    let keys: Vec<String> = requester_keys.concat().into_iter().chain([names::NOMINAL.to_owned()]).collect();
+    let keys: Vec<String> =
+        requester_keys.concat().into_iter().chain([names::NOMINAL, names::ACCELERATORS].map(str::to_owned)).collect();
     let keys: Vec<String> = keys.iter().map(|key| format!("'{key}'")).collect();
     vec![
         (

@@ -13,7 +13,7 @@ api::codes! {
     SELECTOR_MATCHES = "SelectorMatchesProvider": "The set that created the requester would adopt the provider, because its selector matches the provider's labels.",
         "Change a label of the selector in the annotation `server-patch`.";
     RESOURCE_CLAIMS = "ResourceClaimsUnsupported": "The requester has resource claims (dynamic resource allocation).", "Request the accelerators as extended resources, such as `nvidia.com/gpu`.";
-    MODE_UNSUPPORTED = "ModeUnsupported": "The requester asks for a mode that is not supported.", "Use a server patch in direct mode.";
+    MODE_UNSUPPORTED = "ModeUnsupported": "The requester requests a mode that is not supported.", "Use a server patch in direct mode.";
     ACCELERATOR_BUSY = "AcceleratorBusy": "Another engine on one of the accelerators is awake, is loading, or its state is not known.",
         "Wait until the named engine is asleep or gone, or delete its Pod.";
     BUDGET_EXHAUSTED = "SleeperLimitReached": "The accelerators have as many engines as the limit permits, and none of them may be deleted.",
@@ -26,6 +26,7 @@ api::codes! {
         "Set VLLM_SERVER_DEV_MODE=1 and `--enable-sleep-mode` in the annotation `server-patch`.";
     CALL_FAILED = "EngineCallFailed": "A request to the engine failed.", "See the logs of the provider Pod.";
     SEVERAL_PROVIDERS = "SeveralProviders": "More than one provider was bound to the requester. All but one are unbound.", "";
-    WRITE_FAILED = "ProviderRejected": "The API server rejected the provider Pod.", "Correct the field that the message names, or the quota.";
+    WRITE_FAILED = "ProviderRejected": "The API server rejected the creation of the provider Pod, or a change or deletion of it or of the requester.",
+        "Correct the field that the message names, the quota, or the permissions of the controller.";
     FINGERPRINT_CHANGED = "FingerprintChanged": "After it woke up, the engine returned a different completion than when it was first ready. It was deleted.", "";
 }

@@ -94,12 +94,12 @@ fn deletion_event(pod: &PodRef, purpose: &DeletePurpose) -> PodEvent {
         }
         DeletePurpose::NotAsleep => (true, "SleeperFailed", "its engine failed, restarted or was never ready"),
         DeletePurpose::Victim => {
-            (false, "SleeperEvicted", "another engine needs its place, and it was awake least recently")
+            (false, "SleeperEvicted", "it frees space for another engine, and was awake least recently")
         }
         DeletePurpose::Expired => (false, "SleeperExpired", "its engine was asleep for longer than --sleeper-ttl"),
         DeletePurpose::NameReused => (false, "ProviderReplaced", "its requester needs another engine"),
     };
-    let message = format!("Deleting the Pod: {cause}");
+    let message = format!("Deleted the Pod: {cause}");
     PodEvent { pod: pod.clone(), is_warning, reason, action: "Delete", message }
 }
 
@@ -205,7 +205,7 @@ mod tests {
             Problem::FingerprintChanged { pod: "p".to_owned(), expected: "a".to_owned(), actual: "b".to_owned() };
         let pod = provider(None).pod;
         let write = Write::Delete { pod, purpose: DeletePurpose::NotWaking(problem), grace_seconds: None };
-        let expected = "Warning p WakeFailed: Deleting the Pod: the engine of Pod p returned \"b\" after it woke up, but \"a\" \
+        let expected = "Warning p WakeFailed: Deleted the Pod: the engine of Pod p returned \"b\" after it woke up, but \"a\" \
             when it was first ready";
         assert_eq!(event(&write, provider(None)).as_deref(), Some(expected));
     }

@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use api::dual_pods::GPU_MAP;
 use apimachinery::object;
-use cluster::{Error, read_object};
+use cluster::{Error, list_objects, read_object};
 use kube::Client;
-use kube::api::{
-    Api, DeleteParams, DynamicObject, ListParams, LogParams, Patch, PatchParams, PostParams, Preconditions,
-};
+use kube::api::{Api, DeleteParams, DynamicObject, LogParams, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
@@ -21,18 +19,18 @@ use crate::coordinator::{CONFIG_MAP, NODE, POD};
 pub const GPU_MAP_MANAGER: &str = "ostler-gpu-map";
 /// Extended resource of the GPUs whose indexes `CUDA_VISIBLE_DEVICES` contains.
 const GPU_RESOURCE: &str = "nvidia.com/gpu";
-/// Nodes per page of a list.
-const PAGE_SIZE: u32 = 500;
 /// Maximum number of Pods that run at a time.
 const MAX_PODS: usize = 16;
 /// Interval at which Pods are read.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// Timeout of the deletion of a Pod, after which it is left to its owner.
+/// Timeout of the deletion of a Pod, after which it remains.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum of `activeDeadlineSeconds` (`pkg/apis/core/validation` of Kubernetes).
+const MAX_ACTIVE_SECONDS: u64 = i32::MAX as u64;
+/// User of the Pods, as of the shipped image: namespaces may enforce the Pod security standard `restricted`.
+const USER: u32 = 65532;
 /// Maximum size of the output of a Pod that is read.
 const MAX_LOG_BYTES: i64 = 64 << 10;
-/// Time after which the kubelet ends a Pod whose command does not end.
-const ACTIVE_SECONDS: u32 = 120;
 
 /// Options of [`discover_gpus`].
 #[derive(Clone, Debug)]
@@ -50,7 +48,7 @@ pub struct GpuDiscovery {
 /// Outcome for one node with GPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeOutcome {
-    /// The map had a complete entry before.
+    /// The map already had a complete entry.
     Complete,
     /// A user wrote the entry, which is retained although it has fewer GPUs than the node.
     Retained,
@@ -65,7 +63,7 @@ pub enum NodeOutcome {
 /// # Errors
 /// Nodes or the ConfigMap cannot be read or written.
 pub async fn discover_gpus(client: &Client, options: &GpuDiscovery) -> Result<BTreeMap<String, NodeOutcome>, Error> {
-    let nodes = list_nodes(client).await?;
+    let nodes = list_objects(client, NODE, "", |_| true).await?;
     let live = read_object(client, CONFIG_MAP, &options.namespace, GPU_MAP).await?;
     let counts: BTreeMap<String, usize> = nodes
         .iter()
@@ -83,6 +81,7 @@ pub async fn discover_gpus(client: &Client, options: &GpuDiscovery) -> Result<BT
         while pods.len() < MAX_PODS
             && let Some(node) = missing.pop()
         {
+            outcomes.insert(node.clone(), NodeOutcome::Failed("the task that lists its GPUs panicked".to_owned()));
             let (client, options) = (client.clone(), options.clone());
             pods.spawn(async move {
                 let result = list_gpus(&client, &options, &node).await;
@@ -102,7 +101,7 @@ pub async fn discover_gpus(client: &Client, options: &GpuDiscovery) -> Result<BT
         outcomes.insert(node, outcome);
     }
     if !entries.is_empty() {
-        write_map(client, &options.namespace, live.as_ref(), entries).await?;
+        write_map(client, &options.namespace, entries).await?;
     }
     Ok(outcomes)
 }
@@ -114,11 +113,12 @@ fn existing_outcome(map: &Value, node: &str, count: usize) -> Option<NodeOutcome
     if indexes.is_some_and(|indexes| indexes.len() >= count) {
         return Some(NodeOutcome::Complete);
     }
-    (!is_own_entry(map, node)).then_some(NodeOutcome::Retained)
+    (!is_own_gpu_map_entry(map, node)).then_some(NodeOutcome::Retained)
 }
 
-/// Whether this program wrote the entry of a node.
-fn is_own_entry(map: &Value, node: &str) -> bool {
+/// Returns whether ostler, and no user, wrote the entry of a node in a ConfigMap `gpu-map`.
+#[must_use]
+pub fn is_own_gpu_map_entry(map: &Value, node: &str) -> bool {
     let mut managers = map["metadata"]["managedFields"].as_array().into_iter().flatten();
     managers.any(|entry| {
         entry["manager"] == GPU_MAP_MANAGER && entry["fieldsV1"]["f:data"].get(format!("f:{node}")).is_some()
@@ -130,29 +130,11 @@ fn gpu_count(node: &Value) -> usize {
     capacity.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
-async fn list_nodes(client: &Client) -> Result<Vec<Value>, Error> {
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &NODE.api_resource());
-    let (mut nodes, mut parameters) = (Vec::new(), ListParams::default().limit(PAGE_SIZE));
-    loop {
-        let page = api.list(&parameters).await.map_err(|source| request_error("list", "Nodes", source))?;
-        let next = page.metadata.continue_.clone().filter(|token| !token.is_empty());
-        nodes.extend(page.items.into_iter().filter_map(|node| serde_json::to_value(node).ok()));
-        let Some(token) = next else { return Ok(nodes) };
-        parameters = parameters.continue_token(&token);
-    }
-}
-
-/// Writes entries. Entries of this program that are not replaced remain.
-async fn write_map(
-    client: &Client,
-    namespace: &str,
-    live: Option<&Value>,
-    mut entries: BTreeMap<String, String>,
-) -> Result<(), Error> {
-    let existing = live.and_then(|map| map["data"].as_object()).into_iter().flatten();
-    for (node, entry) in existing {
-        let is_own = live.is_some_and(|map| is_own_entry(map, node));
-        if let (true, Some(entry)) = (is_own, entry.as_str()) {
+/// Writes entries. Other entries of this program remain, also those that were written while Pods ran.
+async fn write_map(client: &Client, namespace: &str, mut entries: BTreeMap<String, String>) -> Result<(), Error> {
+    let live = read_object(client, CONFIG_MAP, namespace, GPU_MAP).await?.unwrap_or_default();
+    for (node, entry) in live["data"].as_object().into_iter().flatten() {
+        if let (true, Some(entry)) = (is_own_gpu_map_entry(&live, node), entry.as_str()) {
             entries.entry(node.clone()).or_insert_with(|| entry.to_owned());
         }
     }
@@ -163,7 +145,11 @@ async fn write_map(
     });
     let api = CONFIG_MAP.api(client.clone(), namespace);
     let response = api.patch(GPU_MAP, &PatchParams::apply(GPU_MAP_MANAGER), &Patch::Apply(&map)).await;
-    response.map(drop).map_err(|source| request_error("apply", "ConfigMap gpu-map", source))
+    response.map(drop).map_err(|source| Error::Request {
+        action: "apply",
+        object: format!("ConfigMap {namespace}/{GPU_MAP}"),
+        source: Box::new(source),
+    })
 }
 
 /// Runs a Pod on a node, and returns the indexes of the GPUs by UUID.
@@ -211,7 +197,8 @@ fn pod(options: &GpuDiscovery, node: &str) -> Value {
     let mut spec = json!({
         "nodeName": node,
         "restartPolicy": "Never",
-        "activeDeadlineSeconds": ACTIVE_SECONDS,
+        "activeDeadlineSeconds": options.timeout.as_secs().clamp(1, MAX_ACTIVE_SECONDS),
+        "securityContext": {"runAsNonRoot": true, "runAsUser": USER, "seccompProfile": {"type": "RuntimeDefault"}},
         "automountServiceAccountToken": false,
         "tolerations": [{"operator": "Exists"}],
         "containers": [{
@@ -219,6 +206,7 @@ fn pod(options: &GpuDiscovery, node: &str) -> Value {
             "image": options.image,
             "args": ["requester", "--list"],
             "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}, {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"}],
+            "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
             "resources": {"limits": {GPU_RESOURCE: "0"}, "requests": {"cpu": "10m", "memory": "32Mi"}},
         }],
     });
@@ -247,10 +235,6 @@ fn parse_list(output: &str) -> Result<BTreeMap<String, u32>, String> {
     }
 }
 
-fn request_error(action: &'static str, object: &str, source: kube::Error) -> Error {
-    Error::Request { action, object: object.to_owned(), source: Box::new(source) }
-}
-
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
@@ -265,6 +249,7 @@ mod tests {
         assert_eq!(parse_list(output).map(|gpus| gpus.len()), expected.map_err(str::to_owned));
     }
 
+    // spec: DP-107
     #[rstest]
     #[case::complete(r#"{"GPU-a":0,"GPU-b":1}"#, "user", Some(NodeOutcome::Complete))]
     #[case::incomplete_own(r#"{"GPU-a":0}"#, GPU_MAP_MANAGER, None)]
@@ -291,6 +276,11 @@ mod tests {
         let container = &pod["spec"]["containers"][0];
         assert_eq!(container["resources"]["limits"][GPU_RESOURCE], "0");
         assert_eq!(container["env"][0], json!({"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}));
+        assert_eq!(
+            (&pod["spec"]["activeDeadlineSeconds"], &pod["spec"]["securityContext"]["runAsNonRoot"]),
+            (&json!(1), &json!(true))
+        );
+        assert_eq!(container["securityContext"]["capabilities"]["drop"][0], "ALL");
         assert_eq!((&pod["spec"]["nodeName"], &pod["spec"]["runtimeClassName"]), (&json!("node-1"), &json!("nvidia")));
     }
 }

@@ -18,9 +18,9 @@
 //! - `answer` (effects of answers on facts), `coordinator` (all nodes);
 //! - `event` (Events about decisions), `metrics`.
 //!
-//! Beside them, with I/O: `http` performs the calls, `controller` runs a coordinator, `gpu_discovery` fills
-//! `gpu-map`, `release` ends all bindings; `requester_daemon` is the program in the
-//! requester. Permissions of the controller: `rbac`, `admission_policies`.
+//! Beside them, with I/O: `http` performs the calls, `controller` runs a coordinator, `gpu_discovery` fills `gpu-map`, `release` ends
+//! all bindings; `requester_daemon` is the program in the requester. Permissions of the controller: `rbac`, `admission_policies`;
+//! which Pods are its own: `ownership`.
 
 #![warn(missing_docs)]
 
@@ -42,6 +42,7 @@ mod metrics;
 mod names;
 mod node;
 mod nominal;
+mod ownership;
 mod pod_ref;
 mod problem;
 mod provider;
@@ -60,7 +61,7 @@ pub use container::{Container, ContainerPhase};
 pub use controller::{ControllerOptions, run_controller};
 pub use coordinator::{Coordinator, Decision, Time, WriteError, WriteResults, cache_policy, watched_kinds};
 pub use facts::{Activity, CallFailure, Drain, EngineFacts, MemoryUsage, RequesterFacts, Verification};
-pub use gpu_discovery::{GPU_MAP_MANAGER, GpuDiscovery, NodeOutcome, discover_gpus};
+pub use gpu_discovery::{GPU_MAP_MANAGER, GpuDiscovery, NodeOutcome, discover_gpus, is_own_gpu_map_entry};
 pub use gpu_map::GpuMap;
 pub use http::perform;
 pub use metrics::Metrics;
@@ -73,7 +74,7 @@ pub use rbac::{
     LEASE_NAME, SERVICE_ACCOUNT_NAME, cluster_reader_rules, cluster_role_rules, namespace_role_rules,
     own_namespace_rules, watched_namespace_rules,
 };
-pub use release::{ReleaseError, Released, release};
+pub use release::{ReleaseError, ReleaseSummary, release};
 pub use requester::Requester;
 pub use requester_daemon::{Accelerator, RequesterDaemon, RequesterOptions, find_accelerators, list_accelerators};
 pub use settings::Settings;

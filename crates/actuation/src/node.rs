@@ -137,6 +137,12 @@ impl Server {
 // === impl Engine ===
 
 impl Engine {
+    /// Returns whether its Pod is being deleted.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        self.provider.is_terminating || self.is_deletion_sent
+    }
+
     /// Returns an engine of which nothing was observed.
     #[must_use]
     pub fn new(provider: Provider) -> Engine {

@@ -40,7 +40,7 @@ pub struct Provider {
     pub unschedulable: Option<String>,
     /// When the engine was last awake; `None` if it was never ready.
     pub last_awake: Option<Timestamp>,
-    /// Keys of its labels.
+    /// Keys of the labels that the controller wrote.
     pub label_keys: BTreeSet<String>,
     /// Labels by which pools select it while it is awake.
     pub pool_labels: BTreeMap<String, String>,
@@ -96,7 +96,7 @@ impl Provider {
             is_scheduled: !object::text(pod, "/spec/nodeName").is_empty(),
             unschedulable: unschedulable_message(pod),
             last_awake: annotation(dual_pods::LAST_AWAKE).and_then(|time| time.parse().ok()),
-            label_keys: object::labels(pod).into_keys().collect(),
+            label_keys: own_label_keys(pod),
             pool_label_state: PoolLabels::of_pod(pod, &pool_labels),
             pool_labels,
             is_labeled_sleeping: object::label(pod, dual_pods::SLEEPING).map(|value| value == "true"),
@@ -127,6 +127,14 @@ impl Provider {
     pub fn last_used(&self) -> Timestamp {
         self.last_awake.unwrap_or(self.created)
     }
+}
+
+/// Returns the keys of the labels in the managed fields of a Pod; the caches contain only those of the controller. Other clients may
+/// have added labels of their own.
+fn own_label_keys(pod: &Value) -> BTreeSet<String> {
+    let entries = pod["metadata"]["managedFields"].as_array().into_iter().flatten();
+    let labels = entries.filter_map(|entry| entry["fieldsV1"]["f:metadata"]["f:labels"].as_object());
+    labels.flat_map(|labels| labels.keys()).filter_map(|key| key.strip_prefix("f:")).map(str::to_owned).collect()
 }
 
 // === impl Binding ===

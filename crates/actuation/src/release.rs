@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use api::dual_pods as names;
 use apimachinery::object;
-use cluster::{Error, GuardedWriter, NamespacedName, ObjectVersion, Stores, read_object};
+use cluster::{Error, GuardedWriter, NamespacedName, ObjectVersion, Stores, list_objects, read_object};
 use kube::Client;
-use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -15,25 +14,22 @@ use crate::call::{Call, Request, Target};
 use crate::coordinator::POD;
 use crate::http::perform;
 use crate::names::FIELD_MANAGER;
-use crate::pod_ref::PodRef;
+use crate::ownership::{is_claimed_requester, is_own_provider};
 use crate::requester::Requester;
 
-/// Pods per page of a list.
-const PAGE_SIZE: u32 = 500;
 /// Interval at which deleted Pods are read.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Timeout of a call to a requester.
 const CALL_TIMEOUT: Duration = Duration::from_secs(2);
-
 /// Maximum number of requesters that are called at a time.
 const MAX_CALLS: usize = 64;
 
 /// What [`release`] did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Released {
+pub struct ReleaseSummary {
     /// Number of deleted providers.
     pub providers: usize,
-    /// Number of requesters without finalizer of the controller.
+    /// Number of requesters whose finalizer was removed.
     pub requesters: usize,
     /// Requesters that did not respond, as namespace and name: if they are deleted, they wait until their grace period ends.
     pub unreachable: Vec<String>,
@@ -55,21 +51,20 @@ pub enum ReleaseError {
 ///
 /// # Errors
 /// A request failed, or Pods were not deleted before `timeout`.
-pub async fn release(client: Client, namespaces: &[String], timeout: Duration) -> Result<Released, ReleaseError> {
+pub async fn release(client: Client, namespaces: &[String], timeout: Duration) -> Result<ReleaseSummary, ReleaseError> {
     let deadline = Instant::now().checked_add(timeout).unwrap_or_else(Instant::now);
     let stores = Stores::new(FIELD_MANAGER);
-    let is_own = |pod: &Value| names::is_provider(pod) && stores.is_own_annotation(pod, names::NOMINAL);
-    let pods = list(&client, namespaces, |pod| is_own(pod) || has_own_finalizer(pod)).await?;
-    let (providers, others): (Vec<Value>, Vec<Value>) = pods.into_iter().partition(is_own);
+    let (is_provider, is_requester) =
+        (|pod: &Value| is_own_provider(pod, &stores), |pod: &Value| is_claimed_requester(pod, &stores));
+    let pods = list(&client, namespaces, |pod| is_provider(pod) || is_requester(pod)).await?;
+    let (providers, requesters): (Vec<Value>, Vec<Value>) = pods.into_iter().partition(is_provider);
     let pods = Pods { writer: GuardedWriter::new(client.clone(), stores.clone(), FIELD_MANAGER), client };
     pods.delete(&providers, deadline).await?;
-    let is_requester = |pod: &&Value| PodRef::new(pod).has_finalizer(names::REQUESTER_FINALIZER);
-    let requesters: Vec<Value> = others.iter().filter(is_requester).cloned().collect();
     let unreachable = release_requesters(&requesters).await;
-    for pod in &others {
+    for pod in &requesters {
         pods.remove_finalizers(pod, deadline).await?;
     }
-    Ok(Released { providers: providers.len(), requesters: requesters.len(), unreachable })
+    Ok(ReleaseSummary { providers: providers.len(), requesters: requesters.len(), unreachable })
 }
 
 /// Informs requesters that they have no engine and may end. Returns the names of those that do not respond.
@@ -85,7 +80,10 @@ async fn release_requesters(requesters: &[Value]) -> Vec<String> {
             })
             .collect();
         while let Some(call) = calls.join_next().await {
-            unreachable.extend(call.ok().filter(|(_, is_released)| !is_released).map(|(name, _)| name));
+            match call {
+                Ok((name, is_released)) => unreachable.extend((!is_released).then_some(name)),
+                Err(error) => tracing::error!(%error, "failed to call a requester"),
+            }
         }
     }
     unreachable.sort();
@@ -149,31 +147,18 @@ impl Pods {
     }
 }
 
-/// Returns the Pods that `is_relevant` selects.
+/// Returns the Pods that `is_relevant` selects, in some namespaces, or in all if there are none.
 async fn list(
     client: &Client,
     namespaces: &[String],
     is_relevant: impl Fn(&Value) -> bool,
 ) -> Result<Vec<Value>, Error> {
-    let apis: Vec<Api<DynamicObject>> = match namespaces {
-        [] => vec![Api::all_with(client.clone(), &POD.api_resource())],
-        _ => namespaces.iter().map(|namespace| POD.api(client.clone(), namespace)).collect(),
-    };
+    if namespaces.is_empty() {
+        return list_objects(client, POD, "", is_relevant).await;
+    }
     let mut pods = Vec::new();
-    for api in apis {
-        let mut parameters = ListParams::default().limit(PAGE_SIZE);
-        loop {
-            let page = api.list(&parameters).await.map_err(|source| Error::Request {
-                action: "list",
-                object: "Pods".to_owned(),
-                source: Box::new(source),
-            })?;
-            let next = page.metadata.continue_.clone().filter(|token| !token.is_empty());
-            let objects = page.items.into_iter().filter_map(|pod| serde_json::to_value(pod).ok());
-            pods.extend(objects.filter(&is_relevant));
-            let Some(token) = next else { break };
-            parameters = parameters.continue_token(&token);
-        }
+    for namespace in namespaces {
+        pods.extend(list_objects(client, POD, namespace, &is_relevant).await?);
     }
     Ok(pods)
 }

@@ -356,6 +356,17 @@ mod tests {
     }
 
     #[rstest]
+    #[case::written("us", "a", true)]
+    #[case::other_annotation("us", "b", false)]
+    #[case::other_manager("them", "a", false)]
+    fn annotations_have_managers(#[case] manager: &str, #[case] annotation: &str, #[case] expected: bool) {
+        let fields = json!({"f:metadata": {"f:annotations": {"f:a": {}}}});
+        let entry = json!({"manager": manager, "operation": "Update", "fieldsV1": fields});
+        let live = json!({"metadata": {"annotations": {"a": "", "b": ""}, "managedFields": [entry]}});
+        assert_eq!(has_written_annotation(&live, annotation, "us"), expected);
+    }
+
+    #[rstest]
     #[case::applied(json!({"manager": "us", "operation": "Apply"}), true)]
     #[case::updated(json!({"manager": "us", "operation": "Update"}), false)]
     #[case::status(json!({"manager": "us", "operation": "Apply", "subresource": "status"}), false)]

@@ -1,13 +1,16 @@
-//! Reads and writes single objects that are neither owned nor cached.
+//! Reads and writes objects that are neither owned nor cached.
 
 use kube::Client;
-use kube::api::{Patch, PatchParams};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::Value;
 
 use crate::object::{kind_and_name, metadata_field};
 use crate::owner::other_owner;
 use crate::precondition::with_precondition;
 use crate::{Error, Kind};
+
+/// Objects per page of a list.
+const PAGE_SIZE: u32 = 500;
 
 /// Returns the object, or `None` if it does not exist.
 ///
@@ -21,6 +24,33 @@ pub async fn read_object(client: &Client, kind: Kind, namespace: &str, name: &st
         .await
         .map_err(|source| request_error("read", object(), source))?;
     Ok(found.map(|object| serde_json::to_value(object).unwrap_or_default()))
+}
+
+/// Returns the objects of a kind that `is_relevant` selects, in `namespace` or, if it is empty, in all. One page of the list is in
+/// memory at a time.
+///
+/// # Errors
+/// A request failed.
+pub async fn list_objects(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    is_relevant: impl Fn(&Value) -> bool,
+) -> Result<Vec<Value>, Error> {
+    let api: Api<DynamicObject> = match namespace {
+        "" => Api::all_with(client.clone(), &kind.api_resource()),
+        _ => kind.api(client.clone(), namespace),
+    };
+    let (mut objects, mut parameters) = (Vec::new(), ListParams::default().limit(PAGE_SIZE));
+    loop {
+        let page = api.list(&parameters).await;
+        let page = page.map_err(|source| request_error("list", kind.plural.to_owned(), source))?;
+        let next = page.metadata.continue_.clone().filter(|token| !token.is_empty());
+        let values = page.items.into_iter().filter_map(|object| serde_json::to_value(object).ok());
+        objects.extend(values.filter(&is_relevant));
+        let Some(token) = next else { return Ok(objects) };
+        parameters = parameters.continue_token(&token);
+    }
 }
 
 /// Creates `object`, or applies it over an existing object that `manager` applied before. A `resourceVersion` in `object`

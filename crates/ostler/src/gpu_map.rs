@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use actuation::is_own_gpu_map_entry;
+use api::dual_pods::GPU_MAP;
 use apimachinery::Status;
 use embedded::Server;
 use embedded::ports::Devices;
@@ -13,8 +15,6 @@ use crate::host_node;
 use crate::node_devices::NodeDevices;
 use crate::node_groups::SIMULATED_ANNOTATION;
 
-/// Name of the ConfigMap, as deployed by llm-d's fast model actuation.
-const NAME: &str = "gpu-map";
 /// Namespace of the ConfigMap of `ostler up`.
 pub(crate) const NAMESPACE: &str = "default";
 /// Field manager of the entries, the same as that of `ostler actuation gpu-map`.
@@ -25,7 +25,7 @@ const MANAGER: &str = actuation::GPU_MAP_MANAGER;
 /// # Errors
 /// The API server rejects the ConfigMap.
 pub(crate) fn update(server: &Server, devices: &NodeDevices) -> Result<(), Status> {
-    let live = server.get("configmaps", NAMESPACE, NAME);
+    let live = server.get("configmaps", NAMESPACE, GPU_MAP);
     let nodes = server.list("nodes");
     let registered = nodes
         .iter()
@@ -39,7 +39,7 @@ pub(crate) fn update(server: &Server, devices: &NodeDevices) -> Result<(), Statu
     let object = json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": NAME, "namespace": NAMESPACE},
+        "metadata": {"name": GPU_MAP, "namespace": NAMESPACE},
         "data": data,
     });
     server.apply("configmaps", &object, MANAGER).map(|_| ())
@@ -54,12 +54,9 @@ fn entry(node: &Value, devices: &NodeDevices) -> Option<(String, String)> {
     (!indexes.is_empty()).then(|| (name.to_owned(), json!(indexes).to_string()))
 }
 
-/// Whether the ConfigMap has an entry for the node of which `ostler up` is not the manager.
+/// Returns whether the ConfigMap has an entry of a user for the node.
 fn is_written_by_user(live: &Value, node: &str) -> bool {
-    let mut managers = live["metadata"]["managedFields"].as_array().into_iter().flatten();
-    let is_managed = managers
-        .any(|entry| entry["manager"] == MANAGER && entry["fieldsV1"]["f:data"][format!("f:{node}")].is_object());
-    live["data"].get(node).is_some() && !is_managed
+    live["data"].get(node).is_some() && !is_own_gpu_map_entry(live, node)
 }
 
 #[cfg(test)]
@@ -82,7 +79,7 @@ mod tests {
     }
 
     fn data(server: &Server) -> Value {
-        server.get("configmaps", NAMESPACE, NAME).unwrap()["data"].clone()
+        server.get("configmaps", NAMESPACE, GPU_MAP).unwrap()["data"].clone()
     }
 
     #[tokio::test]
@@ -100,7 +97,7 @@ mod tests {
     async fn entries_follow_the_nodes_but_entries_of_users_remain() {
         let server = Server::new(&ServerPorts::default());
         start(&server, "a=2×L4, b=1×H100");
-        let mut edited = server.get("configmaps", NAMESPACE, NAME).unwrap().as_ref().clone();
+        let mut edited = server.get("configmaps", NAMESPACE, GPU_MAP).unwrap().as_ref().clone();
         edited["data"]["b-0"] = json!("{\"GPU-mine\":5}");
         server.update("configmaps", edited).unwrap();
         start(&server, "b=1×H100, c=1×L4");

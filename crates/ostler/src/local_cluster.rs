@@ -1,4 +1,4 @@
-//! The local cluster of `ostler up`: embedded Kubernetes, operator and gateway in one process.
+//! The local cluster of `ostler up`: embedded Kubernetes, operator, controller of dual pods and gateway in one process.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;

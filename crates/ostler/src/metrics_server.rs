@@ -171,14 +171,15 @@ mod tests {
         assert_eq!(steps, ["controller is stopping", "controller stopped"]);
     }
 
-    /// Serves the metrics and probes of `health` and returns the address.
+    /// Serves the metrics and probes of two controllers, of which the second one has this `health`, and returns the address.
     async fn start(health: &Arc<Health>) -> std::net::SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let controllers = ["a", "b"].map(|name| MonitoredController {
-            render_metrics: Arc::new(move || format!("# TYPE {name} counter\n{name}_total 1\n# EOF\n")),
-            health: Arc::clone(health),
-        });
+        let controllers =
+            [("a", Arc::default()), ("b", Arc::clone(health))].map(|(name, health)| MonitoredController {
+                render_metrics: Arc::new(move || format!("# TYPE {name} counter\n{name}_total 1\n# EOF\n")),
+                health,
+            });
         tokio::spawn(serve(listener, controllers.into(), CancellationToken::new()));
         address
     }

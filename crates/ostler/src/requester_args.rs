@@ -6,7 +6,7 @@ use std::time::Duration;
 use actuation::RequesterOptions;
 use clap::ArgAction;
 
-/// Run the requester of a dual pod: report its accelerators and the readiness of its engine
+/// Report the accelerators of a dual pod and the readiness of its engine
 ///
 /// The requester is the container `inference-server` of a Pod that requests accelerators. It reports their UUIDs, from
 /// NVIDIA_VISIBLE_DEVICES, nvidia-smi or /proc/driver/nvidia, to a controller of dual pods, which runs the engine in another

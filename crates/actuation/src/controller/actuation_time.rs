@@ -11,7 +11,11 @@ use crate::names::provider_name;
 
 /// Returns how a requester got its engine and how long that took, if `call`, which was answered at `now`, is the first one that
 /// reports to it that its engine is ready.
-pub(super) fn actuation(coordinator: &Coordinator, call: &Call, now: Timestamp) -> Option<(ActuationPath, Duration)> {
+pub(super) fn completed_actuation(
+    coordinator: &Coordinator,
+    call: &Call,
+    now: Timestamp,
+) -> Option<(ActuationPath, Duration)> {
     let (Target::Requester(uid), Request::Ready(true)) = (&call.target, &call.request) else { return None };
     let node = coordinator.node(&call.node)?;
     let requester = node.servers.get(uid)?.requester.as_ref()?;

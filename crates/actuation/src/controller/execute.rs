@@ -6,7 +6,6 @@ use std::sync::Arc;
 use cluster::{GuardedWriter, NamespacedName, ObjectVersion};
 
 use super::event_queue::EventQueue;
-
 use crate::action::{Action, DeletePurpose, StatusUpdate, Write};
 use crate::coordinator::{Decision, POD, WriteError, WriteResults};
 use crate::event::{PodEvent, problem_events};
@@ -14,7 +13,7 @@ use crate::metrics::Metrics;
 use crate::pod_ref::PodRef;
 use crate::write::provider_pod;
 
-/// What the writes of decisions need.
+/// Writer, Events and metrics of decisions.
 #[derive(Clone)]
 pub(super) struct Executor {
     /// Writes Pods.
@@ -39,8 +38,8 @@ pub(super) async fn execute(executor: &Executor, decision: &Decision, event: Opt
                 executor.report(status);
                 written.insert(requester.uid.as_str(), resource_version);
             }
-            // The requester is gone, which the watch reports.
-            Err(WriteError::NotFound) => {}
+            // The requester is gone, which the watch reports later.
+            Err(WriteError::NotFound) => rejected_statuses.push(requester.uid.clone()),
             Err(WriteError::Rejected(message)) => {
                 tracing::warn!(pod = requester.name, message, "the API server rejects the status annotation");
                 rejected_statuses.push(requester.uid.clone());

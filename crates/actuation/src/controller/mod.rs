@@ -33,7 +33,7 @@ use crate::http::perform;
 use crate::metrics::Metrics;
 use crate::names::FIELD_MANAGER;
 use crate::settings::Settings;
-use actuation_time::actuation;
+use actuation_time::completed_actuation;
 use engine_gauges::EngineGauges;
 use event_queue::EventPublisher;
 use execute::{Executor, execute};
@@ -220,7 +220,7 @@ impl Term {
         tracing::debug!(purpose = call.request.purpose(), ip = call.ip, ok = result.is_ok(), "HTTP call done");
         metrics.record_call(&call.request, result.as_ref().err(), *duration);
         let now = now();
-        if let (Ok(_), Some((path, duration))) = (result, actuation(&self.coordinator, call, now.wall)) {
+        if let (Ok(_), Some((path, duration))) = (result, completed_actuation(&self.coordinator, call, now.wall)) {
             metrics.record_actuation(path, duration);
         }
         self.coordinator.answer(call, result, now);

@@ -70,7 +70,7 @@ pub struct Decision {
 /// Results of the writes of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteResults {
-    /// UIDs of the requesters whose status annotation the API server rejected.
+    /// UIDs of the requesters whose status annotation the API server rejected, or that do not exist.
     pub rejected_statuses: Vec<String>,
     /// Result of the action; that of the status annotations if one of them failed for another reason.
     pub action: Result<(), WriteError>,

@@ -14,6 +14,7 @@ use crate::facts::{EngineFacts, RequesterFacts};
 use crate::gpu_map::GpuMap;
 use crate::node::{Availability, Demand, Engine, NodeState, Server};
 use crate::nominal::{Derivation, Owner, nominal_provider};
+use crate::ownership::{is_claimed_requester, is_own_provider};
 use crate::pod_ref::PodRef;
 use crate::provider::Provider;
 use crate::requester::{Requester, unsupported_feature};
@@ -49,14 +50,13 @@ enum Role {
 // === impl PodLocation ===
 
 impl PodLocation {
-    /// Returns where to record a Pod; `None` for a Pod that is neither requester nor provider, or not on a node yet. A
-    /// provider that another client created, such as a copy, is none.
+    /// Returns where to record a Pod; `None` for a Pod that is neither requester nor provider, or not on a node yet.
     fn of(pod: &Value, stores: &Stores) -> Option<PodLocation> {
         let scheduled = object::text(pod, "/spec/nodeName");
         let annotation = |key: &str| pod["metadata"]["annotations"][key].as_str().unwrap_or_default();
-        let (role, node) = if dual_pods::is_provider(pod) && stores.is_own_annotation(pod, dual_pods::NOMINAL) {
+        let (role, node) = if is_own_provider(pod, stores) {
             (Role::Provider, if scheduled.is_empty() { annotation(dual_pods::NODE_NAME) } else { scheduled })
-        } else if dual_pods::is_requester(pod) {
+        } else if dual_pods::is_requester(pod) || is_claimed_requester(pod, stores) {
             (Role::Requester, scheduled)
         } else {
             return None;

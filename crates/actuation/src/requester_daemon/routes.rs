@@ -28,7 +28,7 @@ pub(super) type Discovery = Option<Result<Vec<Accelerator>, String>>;
 pub(super) struct RequesterState {
     /// Whether the engine is ready, as the controller reports it.
     pub(super) is_ready: AtomicBool,
-    /// Whether a controller was told the accelerators, so that an engine may use them.
+    /// Whether the accelerators were reported to a controller, so that an engine may use them.
     pub(super) is_held: AtomicBool,
     /// Cancelled when the controller permits the requester to end.
     pub(super) released: CancellationToken,

@@ -62,10 +62,7 @@ pub(super) fn enforce_limits(
 fn count(context: &Context, accelerator: &str) -> (usize, usize) {
     let on_accelerator = |engine: &&Engine| engine.provider.accelerators.contains(accelerator);
     let engines = context.node.engines.values().filter(on_accelerator);
-    engines.fold((0, 0), |(engines, leaving), engine| {
-        let is_leaving = engine.provider.is_terminating || engine.is_deletion_sent;
-        (engines + 1, leaving + usize::from(is_leaving))
-    })
+    engines.fold((0, 0), |(engines, leaving), engine| (engines + 1, leaving + usize::from(engine.is_leaving())))
 }
 
 /// Measures the memory of the accelerators, on which no engine is awake, and returns what prevents that another one becomes awake;
@@ -101,9 +98,8 @@ pub(super) fn check_memory(
 /// Deletes the least recently used sleeper of the node if the scheduler misses CPU or memory for a provider; waits while one is
 /// being deleted, and until the scheduler has had time to try again.
 pub(super) fn free_host_resources(context: &Context, message: &str) -> Outcome {
-    let is_leaving = |engine: &Engine| engine.provider.is_terminating || engine.is_deletion_sent;
     let is_short = HOST_RESOURCES.iter().any(|resource| message.contains(resource));
-    if !is_short || context.node.engines.values().any(is_leaving) {
+    if !is_short || context.node.engines.values().any(Engine::is_leaving) {
         return Outcome::wait();
     }
     let retried = context.node.freed_at.map(|at| apimachinery::time::add_seconds(at, SCHEDULER_RETRY_SECONDS));

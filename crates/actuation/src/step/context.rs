@@ -146,7 +146,10 @@ impl<'a> Context<'a> {
             return outcome;
         }
         let call = self.call_requester(server, requester, Request::Ready(false));
-        if call.action.is_some() { Outcome { problems: outcome.problems, ..call } } else { outcome }
+        match call.action {
+            Some(_) => Outcome { problems: outcome.problems, ..call },
+            None => Outcome { again: earliest(outcome.again, call.again), ..outcome },
+        }
     }
 
     /// Delays a patch or deletion of a Pod of which the API server rejected one, and reports the rejection.
@@ -164,7 +167,7 @@ impl<'a> Context<'a> {
 
     /// Deletes the provider of an engine, once.
     pub(super) fn delete_engine(&self, engine: &Engine, purpose: DeletePurpose) -> Outcome {
-        if engine.is_deletion_sent || engine.provider.is_terminating {
+        if engine.is_leaving() {
             return Outcome::wait();
         }
         let grace_seconds = Some(SHORT_GRACE_SECONDS);

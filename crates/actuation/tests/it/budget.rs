@@ -13,10 +13,7 @@ fn world(sleeper_limit: usize) -> World {
 
 /// Starts an engine and puts it to sleep.
 fn sleep(world: &mut World, name: &str, accelerators: &str) {
-    world.create(name, accelerators, name);
-    world.run();
-    world.delete(name);
-    world.run();
+    world.create_sleeper(name, accelerators, name);
     assert!(world.pod(name).is_none(), "{name} is not gone");
 }
 

@@ -92,6 +92,22 @@ fn patch(engine_port: u16) -> String {
     patch.to_string()
 }
 
+/// Creates a requester, reports that its provider runs, and waits until the requester is ready. Returns the name of the provider.
+async fn serve_requester(
+    server: &Server,
+    name: &str,
+    (probes, spi): (SocketAddr, SocketAddr),
+    engine: SocketAddr,
+) -> String {
+    create_requester(server, name, spi, &patch(engine.port()));
+    let provider = wait_for("the provider", async || providers(server).first().cloned()).await;
+    let provider = object::name(&provider).to_owned();
+    server.bind("default", &provider, NODE).unwrap();
+    report_running(server, &provider, true);
+    wait_for("readiness", async || is_ready(probes).await.then_some(())).await;
+    provider
+}
+
 fn create_requester(server: &Server, name: &str, spi: SocketAddr, patch: &str) {
     let annotations =
         json!({"dual-pod.llm-d.ai/server-patch": patch, "dual-pod.llm-d.ai/admin-port": spi.port().to_string()});
@@ -129,14 +145,9 @@ async fn is_ready(probes: SocketAddr) -> bool {
 #[tokio::test]
 async fn engine_starts_sleeps_and_serves_the_next_requester() {
     let server = start_server();
-    let (engine, (probes, spi)) = (start_engine().await, start_requester().await);
+    let engine = start_engine().await;
     let stop = start_controller(&server);
-    create_requester(&server, "first", spi, &patch(engine.port()));
-    let provider = wait_for("the provider", async || providers(&server).first().cloned()).await;
-    let name = object::name(&provider).to_owned();
-    server.bind("default", &name, NODE).unwrap();
-    report_running(&server, &name, true);
-    wait_for("readiness", async || is_ready(probes).await.then_some(())).await;
+    let name = serve_requester(&server, "first", start_requester().await, engine).await;
 
     // The controller is replaced while nothing happens.
     stop.cancel();
@@ -167,13 +178,15 @@ async fn release_leaves_no_finalizer() {
     let server = start_server();
     let (engine, (probes, spi)) = (start_engine().await, start_requester().await);
     let stop = start_controller(&server);
-    create_requester(&server, "r", spi, &patch(engine.port()));
-    let provider = wait_for("the provider", async || providers(&server).first().cloned()).await;
-    let name = object::name(&provider).to_owned();
-    server.bind("default", &name, NODE).unwrap();
-    report_running(&server, &name, true);
-    wait_for("readiness", async || is_ready(probes).await.then_some(())).await;
+    let name = serve_requester(&server, "r", (probes, spi), engine).await;
     stop.cancel();
+    // Copies of both Pods by another client: only names, annotations and finalizers are those of the controller.
+    for copied in [name.as_str(), "r"] {
+        let mut copy = server.get("pods", "default", copied).unwrap().as_ref().clone();
+        copy["metadata"] = json!({"name": format!("copy-of-{copied}"), "namespace": "default",
+            "annotations": copy["metadata"]["annotations"], "finalizers": copy["metadata"]["finalizers"]});
+        server.create("pods", copy).unwrap();
+    }
 
     let client = kube::Client::new(embedded::router(&server), "default");
     let release = tokio::spawn(async move { actuation::release(client, &[], TIMEOUT).await });
@@ -185,10 +198,14 @@ async fn release_leaves_no_finalizer() {
     // As the kubelet does when the containers have ended.
     server.force_delete("pods", "default", &name, None).unwrap();
     let released = release.await.unwrap().unwrap();
-    assert_eq!(released, actuation::Released { providers: 1, requesters: 1, unreachable: Vec::new() });
+    assert_eq!(released, actuation::ReleaseSummary { providers: 1, requesters: 1, unreachable: Vec::new() });
     let requester = server.get("pods", "default", "r").unwrap();
     assert!(object::finalizers(&requester).is_empty());
     assert!(!is_ready(probes).await);
+    for copied in [name.as_str(), "r"] {
+        let copy = server.get("pods", "default", &format!("copy-of-{copied}")).unwrap();
+        assert!(!object::is_deleting(&copy) && !object::finalizers(&copy).is_empty(), "{copy}");
+    }
 }
 
 /// The API server validates the provider strictly: a misspelled field is an error with its path, and nothing is created.

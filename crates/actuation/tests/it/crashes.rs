@@ -20,22 +20,24 @@ fn hot(world: &mut World) -> Event {
 
 fn victim(world: &mut World) -> Event {
     for name in ["x", "y"] {
-        world.create(name, "a", name);
-        world.run();
-        world.delete(name);
-        world.run();
+        world.create_sleeper(name, "a", name);
     }
     |world| world.create("r", "a", "m")
 }
 
-fn unbind(world: &mut World) -> Event {
+/// Starts the engine of requester `r` and returns the event.
+fn serving(world: &mut World, event: Event) -> Event {
     world.create("r", "a", "m");
     world.run();
-    |world| {
+    event
+}
+
+fn unbind(world: &mut World) -> Event {
+    serving(world, |world| {
         let provider = world.provider_of("r").unwrap();
         world.engine(&provider).running_requests = 3;
         world.delete("r");
-    }
+    })
 }
 
 fn swap(world: &mut World) -> Event {
@@ -48,41 +50,33 @@ fn swap(world: &mut World) -> Event {
 }
 
 fn provider_lost(world: &mut World) -> Event {
-    world.create("r", "a", "m");
-    world.run();
-    |world| {
+    serving(world, |world| {
         let provider = world.provider_of("r").unwrap();
         world.delete(&provider);
-    }
+    })
 }
 
 fn engine_died(world: &mut World) -> Event {
-    world.create("r", "a", "m");
-    world.run();
-    |world| {
+    serving(world, |world| {
         let provider = world.provider_of("r").unwrap();
         world.engine(&provider).activity = EngineActivity::Dead;
-    }
+    })
 }
 
 fn both_deleted(world: &mut World) -> Event {
-    world.create("r", "a", "m");
-    world.run();
-    |world| {
+    serving(world, |world| {
         let provider = world.provider_of("r").unwrap();
         world.delete("r");
         world.delete(&provider);
-    }
+    })
 }
 
 fn both_deleted_provider_first(world: &mut World) -> Event {
-    world.create("r", "a", "m");
-    world.run();
-    |world| {
+    serving(world, |world| {
         let provider = world.provider_of("r").unwrap();
         world.delete(&provider);
         world.delete("r");
-    }
+    })
 }
 
 /// What remains at the end: the Pods without the hashes of their names, and what the requesters and engines do.

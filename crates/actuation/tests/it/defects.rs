@@ -233,6 +233,35 @@ fn readiness_is_relayed_in_both_directions() {
     }
 }
 
+/// The labels of the former requester end with the binding; those of other clients remain.
+#[test]
+fn binding_retains_labels_of_other_clients() {
+    let mut world = world();
+    let provider = world.create_sleeper("first", "a", "m");
+    let metadata = json!({"name": provider, "namespace": "default", "labels": {"zone": "z"}});
+    world.server.apply("pods", &json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata}), "other").unwrap();
+    world.create("second", "a", "m");
+    world.run();
+    assert_eq!(world.provider_of("second").as_ref(), Some(&provider));
+    assert_eq!(labels(&world, &provider)["zone"], "z");
+}
+
+/// A request that withdraws the readiness fails once, and is repeated.
+#[test]
+fn readiness_is_withdrawn_after_a_failure() {
+    let mut world = world();
+    world.create("r", "a", "m");
+    world.run();
+    let provider = world.provider_of("r").unwrap();
+    world.set_ready(&provider, false);
+    world.requesters.get_mut("r").unwrap().failing = Some(CallErrorKind::NoResponse);
+    world.run_controller();
+    assert!(world.requesters["r"].is_ready);
+    world.requesters.get_mut("r").unwrap().failing = None;
+    world.run();
+    assert!(!world.requesters["r"].is_ready);
+}
+
 /// The engine is not the one that fell asleep: it is deleted, and the requester gets another one.
 // spec: DP-57
 #[test]

@@ -19,7 +19,7 @@ use crate::listener;
 use crate::metrics_server::{self, MonitoredController};
 use crate::shutdown::shutdown_token;
 
-/// Run the controller of dual pods: put idle engines to sleep and wake them for other Pods
+/// Run the controller that puts idle engines to sleep and wakes them
 ///
 /// A Pod with the annotation `dual-pods.llm-d.ai/server-patch` requests accelerators. The controller runs its engine in another Pod
 /// on the same node, puts the engine to sleep when the Pod is deleted, and wakes it for the next Pod that needs the same engine on
@@ -53,7 +53,9 @@ struct ControllerArgs {
     /// Watch and write only this namespace; repeat it for several [default: all]
     #[arg(short, long = "namespace", value_name = "NAMESPACE", value_parser = parse_namespace)]
     namespaces: Vec<String>,
-    /// Read the ConfigMap gpu-map of this namespace for Pods of namespaces without one [default: that of the context]
+    /// Use the gpu-map of this namespace where a namespace has none
+    ///
+    /// The default is the namespace of the context.
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE", value_parser = parse_namespace)]
     controller_namespace: Option<String>,
     #[command(flatten)]
@@ -66,20 +68,24 @@ struct ControllerArgs {
 #[derive(clap::Args)]
 struct SettingsArgs {
     /// Let this many engines sleep on each accelerator while another one is awake
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = Settings::default().sleeper_limit)]
     sleeper_limit: usize,
     /// Delete engines that have been asleep for this long; 0 retains them
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = parse_duration)]
     sleeper_ttl: Duration,
-    /// Accelerator memory in MiB that a sleeping engine may retain
-    #[arg(long, value_name = "MIB", default_value_t = 4096)]
+    /// Let a sleeping engine retain this much accelerator memory, in MiB
+    ///
+    /// Requesters without nvidia-smi report no memory, which is then not checked.
+    #[arg(long, value_name = "MIB", default_value_t = Settings::default().residue_mib)]
     sleeper_memory: u64,
-    /// Complete the requests of an engine for at most this long before it is put to sleep; 0 aborts them
+    /// Drain requests for at most this long before sleep; 0 aborts them
     ///
     /// The grace period of the requester minus 5 s is a limit, too.
     #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = parse_duration)]
     drain: Duration,
-    /// Request a completion after waking, and delete engines that return a different one than when they were first ready
+    /// Delete engines whose completion differs after waking
+    ///
+    /// It is compared with the completion when the engine was first ready.
     #[arg(long)]
     verify_completion: bool,
 }

@@ -3,6 +3,8 @@
 use cluster::LeaderElection;
 use kube::Client;
 
+use super::namespace_argument::parse_namespace;
+
 #[derive(clap::Args)]
 pub(super) struct LeaderElectionArgs {
     /// Reconcile only while holding a lease
@@ -11,7 +13,7 @@ pub(super) struct LeaderElectionArgs {
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     leader_elect: bool,
     /// Create the lease in this namespace [default: that of the context or the Pod]
-    #[arg(long, value_name = "NAMESPACE")]
+    #[arg(long, value_name = "NAMESPACE", value_parser = parse_namespace)]
     leader_elect_namespace: Option<String>,
 }
 

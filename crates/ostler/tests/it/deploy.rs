@@ -1,5 +1,5 @@
-//! The manifests of `deploy/`. Roles and policies are generated from the code, and the operator for namespaces is generated
-//! from the operator for all namespaces.
+//! The manifests of `deploy/`. Roles and policies are generated from the code, and the controllers for namespaces are generated
+//! from those for all namespaces.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::session::{ostler, outcome};
 /// Environment variable; if set, the manifests are generated instead of compared.
 const WRITE_VARIABLE: &str = "OSTLER_WRITE_DOCS";
 const HEADER_END: &str = "# Generated from the code: OSTLER_WRITE_DOCS=1 cargo test -p ostler --test it deploy\n";
-/// Namespace in the arguments of the operator for namespaces.
+/// Namespace in the arguments of the controllers for namespaces.
 const EXAMPLE_NAMESPACE: &str = "default";
 
 fn deploy_directory() -> PathBuf {
@@ -33,17 +33,17 @@ fn objects_in(directory: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Returns the objects of an operator for all namespaces.
+/// Returns the objects of the controllers for all namespaces, and of the gateway.
 pub(crate) fn objects() -> Vec<Value> {
     objects_in("")
 }
 
-/// Returns the role of an operator with `--namespace=NAMESPACE`: what it needs in the cluster and in its own namespace.
+/// Returns the objects of controllers with `--namespace=NAMESPACE`: what they need in the cluster and in their own namespace.
 pub(crate) fn namespaced_objects() -> Vec<Value> {
     objects_in("namespaced")
 }
 
-/// Returns the role of an operator with `--namespace` in this namespace, and its binding.
+/// Returns the roles of controllers with `--namespace` in this namespace, and their bindings.
 pub(crate) fn watched_namespace_objects(namespace: &str) -> Vec<Value> {
     let mut objects = objects_in("namespaced/watched");
     for object in &mut objects {
@@ -109,18 +109,17 @@ fn remove_webhook(container: &mut Value) {
 
 /// Returns the generated manifests: path, first lines and objects.
 fn generated_manifests() -> Vec<(&'static str, &'static str, Vec<Value>)> {
-    let operator = |name, namespace, rules| role(SERVICE_ACCOUNT_NAME, name, namespace, rules);
-    let actuation = |name, namespace, rules| role(actuation::SERVICE_ACCOUNT_NAME, name, namespace, rules);
-    let own_namespace = Some(DEFAULT_NAMESPACE);
+    // The roles of a controller in the cluster and in its own namespace, which has the name of the account.
+    let roles = |account, cluster_role, cluster_rules, own_rules| {
+        let own_role = role(account, account, Some(DEFAULT_NAMESPACE), own_rules);
+        [role(account, cluster_role, None, cluster_rules), own_role].concat()
+    };
+    let (operator_account, actuation_account) = (SERVICE_ACCOUNT_NAME, actuation::SERVICE_ACCOUNT_NAME);
     vec![
         (
             "10-roles.yaml",
             "# Permissions of the operator: exactly those that it uses.\n",
-            [
-                operator("ostler-operator", None, operator::cluster_role_rules()),
-                operator("ostler-operator", own_namespace, operator::namespace_role_rules()),
-            ]
-            .concat(),
+            roles(operator_account, operator_account, operator::cluster_role_rules(), operator::namespace_role_rules()),
         ),
         (
             "11-policies.yaml",
@@ -135,11 +134,12 @@ fn generated_manifests() -> Vec<(&'static str, &'static str, Vec<Value>)> {
         (
             "namespaced/10-roles.yaml",
             "# Permissions of an operator with --namespace: read cluster-scoped kinds, and lead.\n",
-            [
-                operator("ostler-operator-reader", None, operator::cluster_reader_rules()),
-                operator("ostler-operator", own_namespace, operator::own_namespace_rules()),
-            ]
-            .concat(),
+            roles(
+                operator_account,
+                "ostler-operator-reader",
+                operator::cluster_reader_rules(),
+                operator::own_namespace_rules(),
+            ),
         ),
         (
             "namespaced/20-operator.yaml",
@@ -149,16 +149,17 @@ fn generated_manifests() -> Vec<(&'static str, &'static str, Vec<Value>)> {
         (
             "namespaced/watched/10-role.yaml",
             "# Permissions of an operator with --namespace in each of these namespaces: kubectl -n NAMESPACE apply -f …\n",
-            operator("ostler-operator-watched", Some(""), operator::watched_namespace_rules()),
+            role(operator_account, "ostler-operator-watched", Some(""), operator::watched_namespace_rules()),
         ),
         (
             "41-actuation-roles.yaml",
             "# Permissions of the controller of dual pods.\n",
-            [
-                actuation("ostler-actuation", None, actuation::cluster_role_rules()),
-                actuation("ostler-actuation", own_namespace, actuation::namespace_role_rules()),
-            ]
-            .concat(),
+            roles(
+                actuation_account,
+                actuation_account,
+                actuation::cluster_role_rules(),
+                actuation::namespace_role_rules(),
+            ),
         ),
         (
             "42-actuation-policies.yaml",
@@ -173,16 +174,17 @@ fn generated_manifests() -> Vec<(&'static str, &'static str, Vec<Value>)> {
         (
             "namespaced/41-actuation-roles.yaml",
             "# Permissions of a controller of dual pods with --namespace: read nodes and its own gpu-map, and lead.\n",
-            [
-                actuation("ostler-actuation-reader", None, actuation::cluster_reader_rules()),
-                actuation("ostler-actuation", own_namespace, actuation::own_namespace_rules()),
-            ]
-            .concat(),
+            roles(
+                actuation_account,
+                "ostler-actuation-reader",
+                actuation::cluster_reader_rules(),
+                actuation::own_namespace_rules(),
+            ),
         ),
         (
             "namespaced/watched/41-actuation-role.yaml",
             "# Permissions of a controller of dual pods with --namespace in each of these namespaces.\n",
-            actuation("ostler-actuation-watched", Some(""), actuation::watched_namespace_rules()),
+            role(actuation_account, "ostler-actuation-watched", Some(""), actuation::watched_namespace_rules()),
         ),
     ]
 }

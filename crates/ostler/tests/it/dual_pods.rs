@@ -119,6 +119,8 @@ async fn set_starts_cold_sleeps_and_starts_hot() {
     let awake = (json!("false"), json!("granite"));
     let started = providers(&pods).await;
     assert!(started.len() == 2 && started.values().all(|labels| *labels == awake), "{started:?}");
+    let requesters = list(&pods, REQUESTERS).await;
+    assert!(requesters.iter().all(|pod| pod["metadata"]["labels"][POOL_LABEL].is_null()), "{requesters:?}");
     let visible: BTreeSet<String> = list(&pods, SLEEPING).await.iter().map(visible_devices).collect();
     assert_eq!(visible, BTreeSet::from(["0".to_owned(), "1".to_owned()]));
     assert_eq!(sets.get("granite").await.unwrap().status.unwrap().replicas, 2, "the set counts requesters only");
@@ -177,18 +179,25 @@ async fn missing_entry_of_gpu_map_is_reported_and_added() {
 
     let run = async || {
         let kubeconfig = session.kubeconfig.clone();
-        let command =
-            move || outcome(&ostler(&["actuation", "gpu-map", "--kubeconfig", &kubeconfig]).output().unwrap());
+        let command = move || {
+            outcome(
+                &ostler(&["actuation", "gpu-map", "--image", "ostler:0.1.0", "--kubeconfig", &kubeconfig])
+                    .output()
+                    .unwrap(),
+            )
+        };
         tokio::task::spawn_blocking(command).await.unwrap()
     };
     assert_eq!(run().await, ("node l4-0: written, 2 GPUs\n".to_owned(), String::new(), Some(0)));
     ready_requesters(&pods, 1).await;
-    assert_eq!(run().await, ("node l4-0: complete before\n".to_owned(), String::new(), Some(0)));
+    let serving = providers(&pods).await;
+    assert_eq!(run().await, ("node l4-0: already complete\n".to_owned(), String::new(), Some(0)));
     assert_eq!(
-        list(&pods, REQUESTERS).await.len() + list(&pods, SLEEPING).await.len(),
-        2,
+        list(&pods, "app.kubernetes.io/component=gpu-map").await.len(),
+        0,
         "the Pods of the command are deleted"
     );
+    assert_eq!(providers(&pods).await, serving, "the engine is not disturbed");
 }
 
 // spec: DP-82

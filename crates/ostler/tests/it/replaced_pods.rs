@@ -1,8 +1,6 @@
 //! Requests of clients while the Pods of a service are replaced: by a larger model on one or several nodes, and by the drain of
 //! a node.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -14,7 +12,7 @@ use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
 use serde_json::{Value, json};
 
-use crate::session::{Session, TIMEOUT, TempDirectory, ostler, outcome, wait_until};
+use crate::session::{Session, TempDirectory, ostler, outcome, post_chat, wait_until};
 
 const NAME: &str = "inferenceservice.ome.io/chat";
 
@@ -77,16 +75,7 @@ impl Clients {
 fn send_request(host: &str) -> String {
     let messages = json!([{"role": "user", "content": "Why do horses sleep standing?"}]);
     let body = json!({"model": "chat", "messages": messages, "max_tokens": 16}).to_string();
-    let head = format!(
-        "POST /v1/chat/completions HTTP/1.0\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
-    let mut connection = TcpStream::connect(host).unwrap();
-    connection.set_read_timeout(Some(TIMEOUT)).unwrap();
-    connection.write_all((head + &body).as_bytes()).unwrap();
-    let mut response = String::new();
-    connection.read_to_string(&mut response).unwrap();
-    response
+    post_chat(host, &body)
 }
 
 // === impl ReplacementTest ===

@@ -1,13 +1,10 @@
 //! Role-based services and their routers in `ostler up`, with a real endpoint picker.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-
 use kube::api::{Api, ApiResource, DynamicObject};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::session::{Session, TIMEOUT, TempDirectory, ostler, outcome, wait_until};
+use crate::session::{Session, TempDirectory, ostler, outcome, post_chat, wait_until};
 
 const STORIES: &str = include_str!("stories.yaml");
 /// The stories request 151 accelerators, at most 8 per node.
@@ -51,16 +48,7 @@ fn send_request(session: &Session, model: &str) -> (String, Value) {
 fn try_request(session: &Session, model: &str) -> (String, Value) {
     let messages = json!([{"role": "user", "content": "Why do horses sleep standing?"}]);
     let body = json!({"model": model, "messages": messages, "max_tokens": 4}).to_string();
-    let host = session.gateway.trim_start_matches("http://");
-    let mut connection = TcpStream::connect(host).unwrap();
-    connection.set_read_timeout(Some(TIMEOUT)).unwrap();
-    let length = body.len();
-    let head = format!(
-        "POST /v1/chat/completions HTTP/1.0\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
-    );
-    connection.write_all((head + &body).as_bytes()).unwrap();
-    let mut response = String::new();
-    connection.read_to_string(&mut response).unwrap();
+    let response = post_chat(&session.gateway, &body);
     let (head, body) = response.split_once("\r\n\r\n").unwrap();
     (head.lines().next().unwrap().to_owned(), serde_json::from_str(body).unwrap_or_default())
 }

@@ -1,6 +1,7 @@
 //! Runs the `ostler` binary, and starts `ostler up` and waits until it is ready.
 
-use std::io::{BufRead, BufReader, ErrorKind};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -28,6 +29,21 @@ fn up() -> Command {
 pub(crate) fn outcome(output: &Output) -> (String, String, Option<i32>) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr), output.status.code())
+}
+
+/// Sends the `body` of a chat completion to the gateway at `address`, with or without `http://`, and returns the whole response.
+pub(crate) fn post_chat(address: &str, body: &str) -> String {
+    let host = address.trim_start_matches("http://");
+    let length = body.len();
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.0\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    );
+    let mut connection = TcpStream::connect(host).unwrap();
+    connection.set_read_timeout(Some(TIMEOUT)).unwrap();
+    connection.write_all((head + body).as_bytes()).unwrap();
+    let mut response = String::new();
+    connection.read_to_string(&mut response).unwrap();
+    response
 }
 
 /// Calls `poll` until it returns a value. `description` names the expected result in the panic message.

@@ -1,15 +1,12 @@
 //! Two teams with the same service name: requests name the namespace.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DynamicObject, PostParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
 use serde_json::json;
 
-use crate::session::{Session, TIMEOUT, ostler, outcome, wait_until};
+use crate::session::{Session, ostler, outcome, post_chat, wait_until};
 
 #[tokio::test]
 async fn models_of_two_teams_have_separate_names() {
@@ -54,15 +51,5 @@ async fn models_of_two_teams_have_separate_names() {
 /// Returns the response to a request for a completion by `model`.
 fn complete(gateway: &str, model: &str) -> String {
     let body = json!({"model": model, "messages": [{"role": "user", "content": "x"}], "max_tokens": 1}).to_string();
-    let host = gateway.strip_prefix("http://").unwrap();
-    let head = format!(
-        "POST /v1/chat/completions HTTP/1.0\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
-    let mut stream = TcpStream::connect(host).unwrap();
-    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
-    stream.write_all((head + &body).as_bytes()).unwrap();
-    let mut response = String::new();
-    stream.read_to_string(&mut response).unwrap();
-    response
+    post_chat(gateway, &body)
 }

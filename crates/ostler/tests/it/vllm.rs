@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, Receiver};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::session::{Session, TIMEOUT, TempDirectory, ostler, wait_until};
+use crate::session::{Session, TIMEOUT, TempDirectory, ostler, post_chat, wait_until};
 use crate::suites::required_variable;
 
 const MANIFEST: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples/vllm-cpu.yaml"));
@@ -256,16 +256,7 @@ fn try_complete(gateway: &str, request: &ChatRequest) -> HttpResponse {
         "max_tokens": request.max_tokens, "temperature": 0, "ignore_eos": true, "stream": request.stream,
     })
     .to_string();
-    let host = gateway.trim_start_matches("http://");
-    let mut connection = TcpStream::connect(host).unwrap();
-    connection.set_read_timeout(Some(TIMEOUT)).unwrap();
-    let head = format!(
-        "POST /v1/chat/completions HTTP/1.0\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
-    connection.write_all((head + &body).as_bytes()).unwrap();
-    let mut response = String::new();
-    connection.read_to_string(&mut response).unwrap();
+    let response = post_chat(gateway, &body);
     let (head, body) = response.split_once("\r\n\r\n").unwrap();
     HttpResponse { head: head.to_owned(), body: body.to_owned() }
 }

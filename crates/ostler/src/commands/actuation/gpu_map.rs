@@ -12,7 +12,7 @@ use crate::connect::{self, ConnectArgs};
 use crate::exit::Exit;
 use crate::output;
 
-/// Write the index of each GPU to the ConfigMap gpu-map, by which dual pods translate UUIDs
+/// Write the index of each GPU to the ConfigMap gpu-map
 ///
 /// Runs a short Pod on each node with GPUs that has no complete entry. The Pod requests no GPU. Entries that a user wrote are
 /// retained.
@@ -23,8 +23,10 @@ pub(crate) struct GpuMapArgs {
     /// Namespace of the ConfigMap and the Pods [default: that of the context]
     #[arg(short, long, value_name = "NAMESPACE", value_parser = parse_namespace)]
     namespace: Option<String>,
-    /// Image of the Pods: ostler, with nvidia-smi or the C library that it needs
-    #[arg(long, value_name = "IMAGE", default_value = plan::DEFAULT_PICKER_IMAGE)]
+    /// Image of the Pods, which contains ostler and a C library
+    ///
+    /// The container runtime adds nvidia-smi, which needs the C library: the shipped image does not suffice.
+    #[arg(long, value_name = "IMAGE")]
     image: String,
     /// RuntimeClass of the Pods, such as `nvidia`
     #[arg(long, value_name = "NAME")]
@@ -54,7 +56,7 @@ fn render(outcomes: &BTreeMap<String, NodeOutcome>) -> String {
     }
     let line = |(node, outcome): (&String, &NodeOutcome)| {
         let outcome = match outcome {
-            NodeOutcome::Complete => "complete before".to_owned(),
+            NodeOutcome::Complete => "already complete".to_owned(),
             NodeOutcome::Retained => {
                 "retained the entry of a user, which has fewer GPUs than the node; delete it to replace it".to_owned()
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use actuation::Released;
+use actuation::ReleaseSummary;
 use anyhow::{Context, Result};
 use cluster::{LeaderElector, SystemClock};
 
@@ -15,14 +15,15 @@ use crate::connect::{self, ConnectArgs};
 use crate::exit::Exit;
 use crate::output;
 use crate::report::errors::error_with_hint;
+use crate::report::names::format_count;
 use crate::shutdown::shutdown_token;
 
 /// How long to wait for the Lease: longer than that of a controller that was killed is valid.
 const LEASE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Delete all providers and remove the controller's finalizers, before the controller is removed
+/// Delete all providers and remove the finalizers of the controller
 ///
-/// Stop the controller first: the command takes its lease. Requesters remain, without an engine and not ready.
+/// Stop the controller first: the command acquires its lease. Requesters remain, without an engine and not ready.
 #[derive(clap::Args)]
 pub(crate) struct ReleaseArgs {
     #[command(flatten)]
@@ -68,19 +69,20 @@ pub(super) async fn run(args: ReleaseArgs) -> Result<Exit> {
     let result = tokio::select! {
         result = elector.run(shutdown, work) => result,
         () = is_late => return Err(error_with_hint(
-            format!("failed to take Lease {lease} of the controller within {} s", LEASE_TIMEOUT.as_secs()),
+            format!("failed to acquire Lease {lease} of the controller within {} s", LEASE_TIMEOUT.as_secs()),
             "stop the controller, for example with `kubectl -n ome-system scale deployment/ostler-actuation --replicas=0`",
         )),
     };
     let Some(result) = result else { return Ok(Exit::Interrupted) };
-    let released = result.context("failed to release all Pods")?;
-    output::print_line(&render(&released))?;
+    let summary = result.context("failed to release all Pods")?;
+    output::print_line(&render(&summary))?;
     Ok(Exit::Success)
 }
 
-fn render(released: &Released) -> String {
-    let Released { providers, requesters, unreachable } = released;
-    let mut text = format!("deleted {providers} providers, released {requesters} requesters");
+fn render(summary: &ReleaseSummary) -> String {
+    let ReleaseSummary { providers, requesters, unreachable } = summary;
+    let (providers, requesters) = (format_count(*providers, "provider"), format_count(*requesters, "requester"));
+    let mut text = format!("deleted {providers}, released {requesters}");
     for name in unreachable {
         text.push_str(&format!("\nPod {name} does not respond: once deleted, it ends with its grace period"));
     }
