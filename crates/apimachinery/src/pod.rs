@@ -30,11 +30,15 @@ pub fn is_ready(pod: &Value) -> bool {
 }
 
 /// Returns when the Pod becomes available (`minReadySeconds` after it became ready); the time may be in the future.
-/// `None` when the Pod is not ready.
+/// `None` when the Pod is not ready. Without `minReadySeconds`, a ready Pod is available whatever the clocks say
+/// (`IsPodAvailable`).
 pub fn available_from(pod: &Value, min_ready_seconds: i64) -> Option<Timestamp> {
     let ready = condition::find(pod.get("status")?, "Ready")?;
     if object::text(ready, "/status") != "True" {
         return None;
+    }
+    if min_ready_seconds == 0 {
+        return Some(Timestamp::MIN);
     }
     let transition_time: Timestamp = object::text(ready, "/lastTransitionTime").parse().ok()?;
     Some(time::add_seconds(transition_time, min_ready_seconds))

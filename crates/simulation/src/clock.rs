@@ -22,8 +22,8 @@ pub struct Clock {
 #[derive(Clone, Copy, Debug, Default)]
 struct ClockError {
     current: SignedDuration,
-    /// The largest one so far, without its sign.
-    largest: Duration,
+    /// The smallest and the largest one so far.
+    range: (SignedDuration, SignedDuration),
 }
 
 // === impl Clock ===
@@ -37,12 +37,14 @@ impl Clock {
     /// Sets the clock, which then differs by `error` from the correct time. Timers are not affected, as on a host.
     pub fn set_error(&self, error: SignedDuration) {
         let mut state = self.error.lock().unwrap_or_else(PoisonError::into_inner);
-        *state = ClockError { current: error, largest: state.largest.max(error.unsigned_abs()) };
+        let (smallest, largest) = state.range;
+        *state = ClockError { current: error, range: (smallest.min(error), largest.max(error)) };
     }
 
-    /// Returns the largest difference from the correct time so far. Times in objects may be wrong by it.
-    pub(crate) fn largest_error(&self) -> Duration {
-        self.error.lock().unwrap_or_else(PoisonError::into_inner).largest
+    /// Returns the largest difference between two errors so far. The clock may show the time in an object so much later.
+    pub(crate) fn largest_step(&self) -> Duration {
+        let (smallest, largest) = self.error.lock().unwrap_or_else(PoisonError::into_inner).range;
+        largest.saturating_sub(smallest).unsigned_abs()
     }
 
     fn time(&self) -> Timestamp {

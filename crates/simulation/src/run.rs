@@ -112,8 +112,8 @@ impl Run {
                 }
             }
         }
-        let clock_error = self.world.clocks().map(Clock::largest_error).max().unwrap_or_default();
-        self.wait_until_quiet(QUIET + clock_error).await?;
+        let clock_step = self.world.clocks().map(Clock::largest_step).max().unwrap_or_default();
+        self.wait_until_quiet(QUIET + clock_step).await?;
         self.check_quiet()?;
         self.check_writes()?;
         Ok(self.check_second_pass().await?)

@@ -174,4 +174,16 @@ mod tests {
         let Action::Delete { object, .. } = &scaled_down.actions[0] else { panic!("{scaled_down:?}") };
         assert_eq!(object::name(object), "b");
     }
+
+    /// The Pods became ready in 2026, and the clock has been set back since.
+    #[rstest]
+    #[case::without_min_ready_seconds(0, 1)]
+    #[case::within_min_ready_seconds(10, 0)]
+    fn ready_pod_is_available(#[case] min_ready_seconds: i64, #[case] available: u64) {
+        let mut set = set(1);
+        set["spec"]["minReadySeconds"] = json!(min_ready_seconds);
+        let plan = plan(&set, &[pod("a", true)], &SystemRandom, Timestamp::UNIX_EPOCH);
+        let Action::UpdateStatus { object, .. } = &plan.actions[0] else { panic!("{plan:?}") };
+        assert_eq!(object["status"]["availableReplicas"].as_u64().unwrap_or_default(), available);
+    }
 }

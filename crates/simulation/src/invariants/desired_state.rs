@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use apimachinery::object;
-use cluster::is_spec_applied;
+use cluster::{Kind, is_spec_applied};
 use operator::FIELD_MANAGER;
 use operator::kinds::{CONTROLLER_REVISION, OWNED};
 use plan::ServicePlan;
@@ -34,7 +34,7 @@ impl Invariant for DesiredState {
             let is_blocking = |planned: &&Value| planned["kind"] == "PodGroup" && is_foreign(world, planned);
             let mut objects = plan.objects.iter().take_while(|planned| !is_blocking(planned));
             objects.try_for_each(|planned| check_object(world, planned, &blocked))?;
-            check_no_other(world, plan)
+            check_no_other(world, plan, !blocked.is_empty())
         })
     }
 }
@@ -90,12 +90,13 @@ fn check_fields(live: &Value, planned: &Value) -> Result<(), String> {
     }
 }
 
-/// Checks that a service has no object that is not planned.
-fn check_no_other(world: &World, plan: &ServicePlan) -> Result<(), String> {
+/// Checks that a service has no object that is not planned. An outdated replica of a blocked role may need its PodGroup.
+fn check_no_other(world: &World, plan: &ServicePlan, has_blocked_role: bool) -> Result<(), String> {
     let resource = world.server().group_resource(&plan.api_version, &plan.kind).unwrap_or_default();
     let service = world.server().get(&resource, "default", &plan.name);
     let uid = service.as_deref().map(|service| cluster::metadata_field(service, "uid").to_owned());
-    for kind in OWNED.iter().filter(|kind| **kind != CONTROLLER_REVISION) {
+    let is_compared = |kind: &&Kind| **kind != CONTROLLER_REVISION && !(has_blocked_role && kind.kind == "PodGroup");
+    for kind in OWNED.iter().filter(is_compared) {
         let objects = world.server().list(&kind.group_resource());
         let mut owned = objects.iter().filter(|object| cluster::controller_uid(object) == uid.as_deref());
         let is_planned = |object: &Value| {
