@@ -45,7 +45,14 @@ impl<'a> Transaction<'a> {
 
     /// Returns every object of a resource, ordered by namespace and name. Every change of the resource is a conflict.
     pub(crate) fn list(&self, resource: &str) -> Vec<Arc<Value>> {
-        let objects = self.core.store.list_for_write(resource, &mut self.reads.borrow_mut());
+        self.list_named(resource, |_| true)
+    }
+
+    /// Returns the objects of a resource with a selected name, ordered by namespace and name. Every change of the resource is a
+    /// conflict.
+    pub(crate) fn list_named(&self, resource: &str, is_selected: impl Fn(&str) -> bool) -> Vec<Arc<Value>> {
+        let objects =
+            self.core.store.list_for_write(resource, &mut self.reads.borrow_mut(), |(_, name)| is_selected(name));
         objects.iter().map(|object| object.value()).collect()
     }
 

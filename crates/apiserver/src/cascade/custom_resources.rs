@@ -50,8 +50,8 @@ pub(super) fn reconcile(core: &Core, name: &str) -> (Option<Committed>, Vec<Cons
         Transition::Updated { old, new, .. } => accepted_names(old) != accepted_names(new),
         _ => false,
     });
-    let is_waiting = |other: &Value| object::name(other) != name && !condition::is_true(other, "NamesAccepted");
-    let mut following = if is_changed { reconcile_others(core, is_waiting) } else { Vec::new() };
+    let is_waiting = |other: &Value| !condition::is_true(other, "NamesAccepted");
+    let mut following = if is_changed { reconcile_others(core, name, is_waiting) } else { Vec::new() };
     let abandoned = core.store.dependents_of_absent_owners().into_iter();
     following.extend(abandoned.map(|key| Consequence::DeleteWithoutOwners { key }));
     (committed, following)
@@ -60,11 +60,16 @@ pub(super) fn reconcile(core: &Core, name: &str) -> (Option<Committed>, Vec<Cons
 /// Stops serving the resources of a removed definition. Its names are now available to other definitions.
 pub(super) fn uninstall(core: &Core, definition: &Value) -> Vec<Consequence> {
     // The definition no longer exists, so that nothing is compiled.
-    let _ = core.serve_definition(object::name(definition));
-    reconcile_others(core, |_| true)
+    let name = object::name(definition);
+    let _ = core.serve_definition(name);
+    reconcile_others(core, name, |_| true)
 }
 
-fn reconcile_others(core: &Core, is_affected: impl Fn(&Value) -> bool) -> Vec<Consequence> {
-    let affected = core.list(STORAGE).into_iter().filter(|other| is_affected(other));
-    affected.map(|other| Consequence::ReconcileDefinition { name: object::name(&other).to_owned() }).collect()
+/// Returns the updates of the affected definitions in the group of the definition `name`, which share their names.
+fn reconcile_others(core: &Core, name: &str, is_affected: impl Fn(&Value) -> bool) -> Vec<Consequence> {
+    let definitions = CollectionKey { resource: STORAGE.to_owned(), namespace: None };
+    let others = core.store.list(&definitions).objects.into_iter();
+    let others = others.filter(|(key, _)| definition::is_in_same_group(&key.1, name));
+    let affected = others.filter(|(_, stored)| is_affected(&stored.value()));
+    affected.map(|(key, _)| Consequence::ReconcileDefinition { name: key.1.clone() }).collect()
 }

@@ -7,7 +7,7 @@ use apimachinery::condition::{self, Condition};
 use apimachinery::object;
 use serde_json::{Map, Value, json};
 
-use crate::resources::definition::STORAGE;
+use crate::resources::definition::{self, STORAGE};
 use crate::transaction::Transaction;
 
 /// Names that the other definitions in the API group use.
@@ -76,11 +76,8 @@ pub(super) fn naming_status(transaction: &Transaction<'_>, definition: &Value, n
 impl NamesInUse {
     fn in_group_of(transaction: &Transaction<'_>, definition: &Value) -> Self {
         let mut in_use = Self::default();
-        for other in transaction.list(STORAGE) {
-            let same_group = object::text(&other, "/spec/group") == object::text(definition, "/spec/group");
-            if !same_group || object::name(&other) == object::name(definition) {
-                continue;
-            }
+        let name = object::name(definition);
+        for other in transaction.list_named(STORAGE, |other| definition::is_in_same_group(other, name)) {
             let names = other.pointer("/status/acceptedNames").unwrap_or(&Value::Null);
             let accepted_names_of =
                 |field: &str| names_in(names.get(field)).into_iter().map(str::to_owned).collect::<Vec<_>>();

@@ -16,6 +16,14 @@ pub(crate) fn key(name: &str) -> ObjectKey {
     ObjectKey { resource: STORAGE.to_owned(), namespace: String::new(), name: name.to_owned() }
 }
 
+/// Reports whether two names are those of different definitions in one API group. The name of a definition is `PLURAL.GROUP`.
+pub(crate) fn is_in_same_group(left: &str, right: &str) -> bool {
+    fn group(name: &str) -> Option<&str> {
+        name.split_once('.').map(|(_, group)| group)
+    }
+    left != right && group(left) == group(right)
+}
+
 /// Reports whether the resources of the definition are served.
 pub(crate) fn is_established(definition: &Value) -> bool {
     condition::is_true(definition, "Established")

@@ -270,11 +270,17 @@ impl Store {
         self.state().list(collection, None, usize::MAX)
     }
 
-    /// Returns all current objects of one resource, and adds them to the reads of a write.
-    pub(crate) fn list_for_write(&self, resource: &str, reads: &mut ReadSet) -> Vec<Arc<StoredObject>> {
+    /// Returns the current objects of one resource with a selected name, and adds all of the resource to the reads of a write.
+    pub(crate) fn list_for_write(
+        &self,
+        resource: &str,
+        reads: &mut ReadSet,
+        is_selected: impl Fn(&NamespacedName) -> bool,
+    ) -> Vec<Arc<StoredObject>> {
         let state = self.state();
         reads.add_resource(resource, state.last_change(resource));
-        state.objects.get(resource).into_iter().flat_map(|objects| objects.values()).cloned().collect()
+        let objects = state.objects.get(resource).into_iter().flat_map(|objects| objects.iter());
+        objects.filter(|(name, _)| is_selected(name)).map(|(_, object)| Arc::clone(object)).collect()
     }
 
     /// Returns all current objects of one resource.

@@ -177,7 +177,7 @@ fn recreated_collection_is_a_change() {
     };
     let reads_of_list = || {
         let mut reads = ReadSet::default();
-        store.list_for_write("configmaps", &mut reads);
+        store.list_for_write("configmaps", &mut reads, |_| true);
         reads
     };
     let none = reads_of_list();
