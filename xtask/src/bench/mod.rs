@@ -6,6 +6,7 @@ mod gateway;
 mod load;
 mod measured_process;
 mod options;
+mod requester;
 mod results;
 mod scale;
 mod scheduling;
@@ -18,7 +19,7 @@ use anyhow::{Result, bail};
 use crate::process::{self, cargo};
 use options::Options;
 
-const USAGE: &str = "usage: cargo xtask bench [up | examples | gateway | load | scale | scheduling | simulation] [--half | --small] [--beside DIR]";
+const USAGE: &str = "usage: cargo xtask bench [up | requester | examples | gateway | load | scale | scheduling | simulation] [--half | --small] [--beside DIR]";
 
 /// A benchmark and the programs that it runs.
 struct Benchmark {
@@ -58,6 +59,7 @@ fn benchmarks() -> Result<Vec<Benchmark>> {
     let functions = examples::list()?.iter().map(|(package, name)| example(package, name)).collect();
     Ok(vec![
         Benchmark { name: "up", programs: vec![ostler()], run: up::run },
+        Benchmark { name: "requester", programs: vec![ostler()], run: requester::run },
         Benchmark { name: "examples", programs: functions, run: examples::run },
         Benchmark {
             name: "gateway",
