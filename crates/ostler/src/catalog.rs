@@ -2,6 +2,10 @@
 
 mod find;
 mod list;
+#[cfg(test)]
+mod page_tests;
+#[cfg(test)]
+mod placement;
 
 use anyhow::Result;
 use api::{Document, parse_manifest};
@@ -28,23 +32,48 @@ const FILES: &[(&str, &str)] = files![
     "classes/nvidia-hopper.yaml",
     "classes/nvidia-mig.yaml",
     "classes/nvidia-turing-volta.yaml",
+    "models/allenai.yaml",
+    "models/baai.yaml",
+    "models/bytedance-seed.yaml",
     "models/deepseek-ai.yaml",
+    "models/google.yaml",
+    "models/huggingfacetb.yaml",
+    "models/ibm-granite.yaml",
     "models/intfloat.yaml",
     "models/meta.yaml",
+    "models/microsoft.yaml",
+    "models/minimaxai.yaml",
     "models/mistralai.yaml",
+    "models/moonshotai.yaml",
     "models/nvidia.yaml",
+    "models/openai.yaml",
+    "models/qwen.yaml",
+    "models/zai-org.yaml",
     "runtimes/sglang/deepseek.yaml",
     "runtimes/sglang/e5.yaml",
+    "runtimes/sglang/general.yaml",
     "runtimes/sglang/llama-3-vision.yaml",
     "runtimes/sglang/llama-3.yaml",
     "runtimes/sglang/llama-4.yaml",
     "runtimes/sglang/mistral.yaml",
+    "runtimes/vllm/amd.yaml",
+    "runtimes/vllm/deepseek.yaml",
     "runtimes/vllm/e5.yaml",
+    "runtimes/vllm/gaudi.yaml",
+    "runtimes/vllm/gemma.yaml",
+    "runtimes/vllm/general.yaml",
+    "runtimes/vllm/glm.yaml",
+    "runtimes/vllm/gpt-oss.yaml",
+    "runtimes/vllm/kimi.yaml",
     "runtimes/vllm/llama-3-vision.yaml",
     "runtimes/vllm/llama-3.yaml",
     "runtimes/vllm/llama-4.yaml",
+    "runtimes/vllm/minimax.yaml",
     "runtimes/vllm/mistral.yaml",
+    "runtimes/vllm/nemotron-3.yaml",
     "runtimes/vllm/nemotron.yaml",
+    "runtimes/vllm/qwen.yaml",
+    "runtimes/vllm/tpu.yaml",
 ];
 
 /// Returns all shipped objects in file order.

@@ -38,9 +38,17 @@ fn table_of_kind(documents: &[Document], kind: CatalogKind) -> Result<String> {
 fn runtime(document: &Document) -> Result<Vec<String>> {
     let spec = document.parse::<ClusterServingRuntime>()?.spec;
     let distinct_values = |field: fn(&SupportedModelFormat) -> Option<&String>| {
-        let mut values: Vec<&str> = spec.supported_model_formats.iter().filter_map(field).map(String::as_str).collect();
-        values.dedup();
-        if values.is_empty() { UNSET.to_owned() } else { values.join(", ") }
+        let mut values: Vec<&str> = Vec::new();
+        for value in spec.supported_model_formats.iter().filter_map(field) {
+            if !values.contains(&value.as_str()) {
+                values.push(value);
+            }
+        }
+        match values.as_slice() {
+            [] => UNSET.to_owned(),
+            [first, second, third, _, ..] => format!("{first}, {second}, {third}, …"),
+            values => values.join(", "),
+        }
     };
     let range = spec.model_size_range.unwrap_or_default();
     let range = SizeRange { min: range.min.map(|size| size.0), max: range.max.map(|size| size.0) };

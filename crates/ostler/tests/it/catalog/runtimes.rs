@@ -1,6 +1,6 @@
 //! The shipped runtimes: those of specification 001, with flags that their engines support.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -69,7 +69,11 @@ status: {allocatable: {cpu: '192', memory: 2Ti, pods: '250', nvidia.com/gpu: '8'
 #[case::vllm("vllm-", VLLM.as_slice(), "vllm/vllm-openai:")]
 fn ships_runtimes_of_the_specification(#[case] prefix: &str, #[case] table: &[(&str, &str)], #[case] image: &str) {
     let shipped = list_objects("runtimes");
-    let engine_runtimes = shipped.iter().filter(|runtime| name(runtime).starts_with(prefix));
+    let is_in_table = |runtime: &&Value| {
+        let of_engine = name(runtime).strip_prefix(prefix).map(|name| format!("{name}-rt"));
+        table.iter().any(|(name, _)| Some(*name) == of_engine.as_deref())
+    };
+    let engine_runtimes = shipped.iter().filter(is_in_table);
     let mut names: Vec<_> =
         engine_runtimes.clone().map(|runtime| name(runtime).replacen(prefix, "", 1) + "-rt").collect();
     names.sort_unstable();
@@ -103,13 +107,19 @@ fn disaggregated_runtimes_are_not_auto_selected() {
     }
 }
 
+/// Whether the runtime serves models of one size range, as all runtimes of the specification do.
+fn serves_one_size(runtime: &&Value) -> bool {
+    let names = SGLANG.iter().map(|(name, _)| ("srt-", name)).chain(VLLM.iter().map(|(name, _)| ("vllm-", name)));
+    names.into_iter().any(|(prefix, table_name)| format!("{prefix}{table_name}") == format!("{}-rt", name(runtime)))
+}
+
 /// SGLang has priority over vLLM for models that both serve.
 #[test]
 fn priority_depends_on_engine() {
-    for runtime in list_objects("runtimes") {
-        let expected = if name(&runtime).starts_with("srt-") { 2 } else { 1 };
+    for runtime in list_objects("runtimes").iter().filter(serves_one_size) {
+        let expected = if name(runtime).starts_with("srt-") { 2 } else { 1 };
         for entry in runtime["spec"]["supportedModelFormats"].as_array().unwrap() {
-            assert_eq!(entry["priority"], expected, "{}", name(&runtime));
+            assert_eq!(entry["priority"], expected, "{}", name(runtime));
         }
     }
 }
@@ -117,25 +127,33 @@ fn priority_depends_on_engine() {
 // spec: RT-85
 #[test]
 fn engines_support_all_flags() {
-    let mut images = BTreeSet::new();
+    let mut releases = BTreeSet::new();
     for runtime in list_objects("runtimes") {
         for runner in runners(&runtime) {
             let image = runner["image"].as_str().unwrap();
-            let supported = supported_flags(image);
+            let release = engine_release(image);
+            let options = supported_options(&release);
             let args = ["command", "args"].into_iter().flat_map(|field| runner[field].as_array().unwrap());
-            for flag in args.filter_map(Value::as_str).filter(|arg| arg.starts_with('-')) {
-                let flag = flag.split('=').next().unwrap();
-                // `-m` is a flag of `python3`; all others are flags of the engine.
-                assert!(flag == "-m" || supported.contains(flag), "{}: {image} has no {flag}", name(&runtime));
+            // `-m` is a flag of `python3`; all others are flags of the engine.
+            for arg in args.filter_map(Value::as_str).filter(|arg| arg.starts_with('-') && *arg != "-m") {
+                let (flag, value) = arg.split_once('=').unwrap_or((arg, ""));
+                let choices =
+                    options.get(flag).unwrap_or_else(|| panic!("{}: {release} has no {flag}", name(&runtime)));
+                let is_permitted = choices.is_empty() || choices.contains(value);
+                assert!(is_permitted, "{}: {release} does not permit {arg}", name(&runtime));
             }
-            images.insert(image.to_owned());
+            releases.insert(format!("{release} in {image}"));
         }
     }
-    insta::assert_debug_snapshot!(images, @r#"
+    insta::assert_debug_snapshot!(releases, @r#"
     {
-        "docker.io/lmsysorg/sglang:v0.5.23",
-        "docker.io/vllm/vllm-openai:v0.10.2",
-        "docker.io/vllm/vllm-openai:v0.32.0",
+        "sglang-0.5.20 in docker.io/lmsysorg/sglang-rocm:v0.5.20-rocm10-mi30x-20260920",
+        "sglang-0.5.23 in docker.io/lmsysorg/sglang:v0.5.23",
+        "vllm-0.10.2 in docker.io/vllm/vllm-openai:v0.10.2",
+        "vllm-0.26.0 in vault.habana.ai/gaudi-docker/1.24.1/ubuntu24.04/habanalabs/vllm-0.26.0-ptupstream-2.11.0:latest",
+        "vllm-0.27.0 in docker.io/vllm/vllm-tpu:v0.27.0",
+        "vllm-0.31.0 in docker.io/vllm/vllm-openai-rocm:v0.31.0",
+        "vllm-0.32.0 in docker.io/vllm/vllm-openai:v0.32.0",
     }
     "#);
 }
@@ -150,8 +168,9 @@ fn engines_have_time_to_complete_their_requests() {
             let args = runner["args"].as_array().unwrap().iter().filter_map(Value::as_str);
             let timeouts: Vec<i64> =
                 args.filter_map(|arg| arg.strip_prefix("--shutdown-timeout=")?.parse().ok()).collect();
-            let expected =
-                if runner["image"].as_str().unwrap().contains("vllm-openai:v0.32") { [120].as_slice() } else { &[] };
+            let release = engine_release(runner["image"].as_str().unwrap());
+            let has_flag = release.starts_with("vllm") && release != "vllm-0.10.2";
+            let expected = if has_flag { [120].as_slice() } else { &[] };
             let grace_period = template["terminationGracePeriodSeconds"].as_i64();
             assert_eq!((timeouts.as_slice(), grace_period), (expected, Some(150)), "{}", name(&runtime));
         }
@@ -162,8 +181,8 @@ fn engines_have_time_to_complete_their_requests() {
 #[test]
 fn runtimes_serve_their_models() {
     let mut manifests = String::new();
-    for runtime in list_objects("runtimes") {
-        manifests += &model_and_service_for(&runtime);
+    for runtime in list_objects("runtimes").iter().filter(serves_one_size) {
+        manifests += &model_and_service_for(runtime);
     }
     let directory = TempDirectory::new();
     directory.file("services.yaml", &manifests);
@@ -253,13 +272,24 @@ fn runners(runtime: &Value) -> Vec<&Value> {
     pod_templates(runtime).into_iter().map(|template| &template["runner"]).collect()
 }
 
-/// Returns the flags of the engine release in an image. The lists were extracted from the releases.
-fn supported_flags(image: &str) -> BTreeSet<&'static str> {
-    let text = match image.rsplit_once('/').unwrap().1 {
-        "sglang:v0.5.23" => include_str!("../../data/flags/sglang-0.5.23.txt"),
-        "vllm-openai:v0.32.0" => include_str!("../../data/flags/vllm-0.32.0.txt"),
-        "vllm-openai:v0.10.2" => include_str!("../../data/flags/vllm-0.10.2.txt"),
-        image => panic!("no list of flags for {image}: add one to tests/data/flags"),
+/// Returns engine and version of an image, such as `vllm-0.32.0`.
+fn engine_release(image: &str) -> String {
+    let engine = if image.contains("sglang") { "sglang" } else { "vllm" };
+    let (_, rest) = image.split_once(engine).unwrap();
+    let words = rest.split(|c: char| !c.is_ascii_digit() && c != '.');
+    let version = words.map(|word| word.trim_matches('.')).find(|word| word.matches('.').count() == 2);
+    format!("{engine}-{}", version.unwrap_or_else(|| panic!("no version in {image}")))
+}
+
+/// Returns the options of an engine's server and their permitted values, written by `xtask/engine-flags.py`.
+fn supported_options(release: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let path = format!("{}/tests/data/flags/{release}.txt", env!("CARGO_MANIFEST_DIR"));
+    let text =
+        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}: see xtask/engine-flags.py"));
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let option = |line: &str| {
+        let (flag, choices) = line.split_once(' ').unwrap_or((line, ""));
+        (flag.to_owned(), choices.split('|').filter(|choice| !choice.is_empty()).map(str::to_owned).collect())
     };
-    text.lines().filter(|line| !line.starts_with('#')).collect()
+    lines.map(option).collect()
 }
