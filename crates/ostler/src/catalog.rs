@@ -1,18 +1,24 @@
 //! The shipped catalog: accelerator classes, runtimes and models, embedded from the YAML files of `catalog/`.
 
+mod check;
+mod filter;
 mod find;
 mod list;
+mod model_files;
 #[cfg(test)]
 mod page_tests;
-#[cfg(test)]
 mod placement;
 
 use anyhow::Result;
 use api::{Document, parse_manifest};
 use serde_json::Value;
 
+pub(crate) use check::check;
+pub(crate) use filter::Filter;
 pub(crate) use find::find;
 pub(crate) use list::tables;
+pub(crate) use model_files::{is_model, read as read_model};
+pub(crate) use placement::{Placement, Planner};
 
 macro_rules! files {
     ($($path:literal),* $(,)?) => {

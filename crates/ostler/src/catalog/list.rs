@@ -13,13 +13,15 @@ const UNSET: &str = "–";
 
 type RowRenderer = fn(&Document) -> Result<Vec<String>>;
 
-/// Renders one table per kind.
-pub(crate) fn tables(documents: &[Document], kinds: &[CatalogKind]) -> Result<String> {
-    let tables: Vec<String> = kinds.iter().map(|kind| table_of_kind(documents, *kind)).collect::<Result<_>>()?;
+/// Renders one table per kind that the documents contain.
+pub(crate) fn tables(documents: &[&Document], kinds: &[CatalogKind]) -> Result<String> {
+    let is_listed = |kind: &&CatalogKind| documents.iter().any(|document| kind.matches(document));
+    let kinds = kinds.iter().filter(is_listed);
+    let tables: Vec<String> = kinds.map(|kind| table_of_kind(documents, *kind)).collect::<Result<_>>()?;
     Ok(tables.join("\n\n"))
 }
 
-fn table_of_kind(documents: &[Document], kind: CatalogKind) -> Result<String> {
+fn table_of_kind(documents: &[&Document], kind: CatalogKind) -> Result<String> {
     let (header, row): (&[&str], RowRenderer) = match kind {
         CatalogKind::Runtimes => {
             (&["RUNTIME", "ENGINE", "SERVES", "SIZE", "QUANTIZATION", "TOPOLOGY", "AUTO-SELECT"], runtime)
@@ -29,7 +31,7 @@ fn table_of_kind(documents: &[Document], kind: CatalogKind) -> Result<String> {
         }
         CatalogKind::Models => (&["MODEL", "ARCHITECTURE", "SIZE", "QUANTIZATION", "CONTEXT", "SOURCE"], model),
     };
-    let mut objects: Vec<_> = documents.iter().filter(|document| kind.matches(document)).collect();
+    let mut objects: Vec<_> = documents.iter().copied().filter(|document| kind.matches(document)).collect();
     objects.sort_by_key(|document| document.name());
     let rows: Vec<_> = objects.into_iter().map(row).collect::<Result<_>>()?;
     Ok(table(header, &rows))

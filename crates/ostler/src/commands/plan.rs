@@ -9,7 +9,7 @@ use operator::kinds;
 use plan::AutoscalerSupport;
 use plan::PodGroupSchema;
 use plan::{Claim, Plan, Snapshot};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::feature_gates::FeatureGates;
 use super::plan_diff::{self, DiffInput};
@@ -30,6 +30,8 @@ const NAMESPACED_KINDS: [&str; 3] = ["InferenceService", "ServingRuntime", "Base
 #[command(after_help = NOTE)]
 pub(crate) struct PlanArgs {
     /// Read services, runtimes, models and classes from these paths; `-` is stdin
+    ///
+    /// The `config.json` of a model, or its directory, is a model, and a service with it unless the other files contain one.
     #[arg(short, long = "filename", required_unless_present = "diff", num_args = 1.., value_name = "FILES")]
     filenames: Vec<PathBuf>,
     /// Show what applying would change in the cluster, and which Pods would restart
@@ -103,11 +105,34 @@ pub(super) async fn run(args: PlanArgs) -> Result<Exit> {
     if args.diff {
         return run_diff(args).await;
     }
-    let documents = files::read_valid(&args.filenames)?;
+    let documents = read_documents(&args.filenames)?;
     let input = read_input(&args).await?;
     let plan = plan::plan(&snapshot(&args, documents, &input)?);
     print(&plan, &args)?;
     Ok(if plan.is_feasible() { Exit::Success } else { Exit::Infeasible })
+}
+
+/// Reads manifests. The `config.json` of a model, or its directory, becomes a model, and a service with it unless the manifests contain a
+/// service.
+fn read_documents(paths: &[PathBuf]) -> Result<Vec<Document>> {
+    let (models, manifests): (Vec<PathBuf>, Vec<PathBuf>) =
+        paths.iter().cloned().partition(|path| catalog::is_model(path));
+    let mut documents = if manifests.is_empty() { Vec::new() } else { files::read_valid(&manifests)? };
+    let has_service = documents.iter().any(|document| document.kind() == "InferenceService");
+    for path in models {
+        let source = path.display().to_string();
+        let model = catalog::read_model(&path, None, None)?;
+        let name = &model["metadata"]["name"];
+        let service = json!({
+            "apiVersion": "ome.io/v1beta1",
+            "kind": "InferenceService",
+            "metadata": {"name": name},
+            "spec": {"model": {"name": name}},
+        });
+        documents.extend((!has_service).then(|| Document { source: source.clone(), index: 1, value: service }));
+        documents.push(Document { source, index: 1, value: model });
+    }
+    Ok(documents)
 }
 
 async fn run_diff(args: PlanArgs) -> Result<Exit> {

@@ -2,8 +2,8 @@
 
 use rstest::rstest;
 
-use super::{list_objects, name};
-use crate::session::{ostler, outcome};
+use super::{format_accelerators, list_objects, name, runtime_name, services_of};
+use crate::session::{TempDirectory, ostler, outcome};
 
 // spec: RT-81
 #[test]
@@ -157,4 +157,92 @@ fn rejects_ambiguous_and_unknown_names(#[case] name: &str) {
         _ => "error: \"nope\" is not in the catalog\nhint: `ostler catalog list` lists all names\n",
     };
     assert_eq!(stderr, expected);
+}
+
+#[test]
+fn shows_what_a_model_runs_on() {
+    let (stdout, _, code) = outcome(&ostler(&["catalog", "show", "glm-5-fp8"]).output().unwrap());
+    assert_eq!(code, Some(0));
+    let lines: Vec<_> = stdout.lines().take_while(|line| line.starts_with('#')).collect();
+    let cheapest = lines.iter().position(|line| line.contains("vllm-amd-fp8")).unwrap();
+    assert_eq!(lines[0].split_whitespace().collect::<Vec<_>>(), ["#", "ACCELERATORS", "PRICE", "RUNTIME"]);
+    assert_eq!(cheapest, 1, "{stdout}");
+    assert!(lines[1].starts_with("# 8×amd-mi300x "), "{stdout}");
+    assert!(lines.iter().any(|line| line.starts_with("# Not on ") && line.contains("nvidia-l4")), "{stdout}");
+}
+
+const CONFIG: &str = r#"{"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "transformers_version": "4.51.0",
+    "num_hidden_layers": 36, "hidden_size": 4096, "intermediate_size": 12288, "num_attention_heads": 32,
+    "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "max_position_embeddings": 40960}"#;
+const INDEX: &str = r#"{"metadata": {"total_size": 16381470720}, "weight_map": {}}"#;
+
+fn model_directory() -> TempDirectory {
+    let directory = TempDirectory::new();
+    std::fs::create_dir(directory.0.join("My-Qwen3-8B")).unwrap();
+    directory.file("My-Qwen3-8B/config.json", CONFIG);
+    directory.file("My-Qwen3-8B/model.safetensors.index.json", INDEX);
+    directory
+}
+
+#[test]
+fn describes_other_models() {
+    let directory = model_directory();
+    let args = ["catalog", "add", "My-Qwen3-8B", "--storage", "pvc://models/qwen"];
+    let (stdout, stderr, code) = outcome(&ostler(&args).current_dir(&directory.0).output().unwrap());
+    assert_eq!((stderr.as_str(), code), ("", Some(0)));
+    insta::assert_snapshot!(stdout, @r#"
+    apiVersion: ome.io/v1beta1
+    kind: ClusterBaseModel
+    metadata:
+      name: my-qwen3-8b
+    spec:
+      additionalMetadata:
+        total_size: "16381470720"
+      modelArchitecture: Qwen3ForCausalLM
+      modelCapabilities:
+      - text-to-text
+      modelConfiguration:
+        head_dim: 128
+        hidden_size: 4096
+        intermediate_size: 12288
+        max_position_embeddings: 40960
+        model_type: qwen3
+        num_attention_heads: 32
+        num_hidden_layers: 36
+        num_key_value_heads: 8
+        vocab_size: 151936
+      modelFormat:
+        name: safetensors
+        version: "1.0.0"
+      modelFramework:
+        name: transformers
+        version: "4.51.0"
+      modelType: qwen3
+      storage:
+        storageUri: pvc://models/qwen
+    "#);
+}
+
+#[test]
+fn plans_the_files_of_a_model() {
+    let directory = model_directory();
+    for path in ["My-Qwen3-8B", "My-Qwen3-8B/config.json"] {
+        let args = ["plan", "-o", "json", "-f", path, "--nodes", "4×L4-24G"];
+        let (stdout, stderr, code) = outcome(&ostler(&args).current_dir(&directory.0).output().unwrap());
+        assert_eq!((stderr.as_str(), code), ("", Some(0)), "{stdout}");
+        let service = &services_of(&stdout)[0];
+        assert_eq!((runtime_name(service), service["name"].as_str()), ("vllm-qwen", Some("my-qwen3-8b")));
+        assert_eq!(format_accelerators(service), "1×nvidia-l4, $0.81");
+    }
+}
+
+#[test]
+fn checks_sources() {
+    let args = ["catalog", "check", "--date", "2026-11-28"];
+    let (stdout, stderr, code) = outcome(&ostler(&args).output().unwrap());
+    assert_eq!((stderr.as_str(), code), ("", Some(0)));
+    assert!(stdout.contains("AcceleratorClass/amd-mi325x"), "{stdout}");
+    assert!(!stdout.contains("older than a year"), "{stdout}");
+    let (stdout, ..) = outcome(&ostler(&["catalog", "check", "--date", "2027-12-01"]).output().unwrap());
+    assert!(stdout.contains("the source of 2026-11-28 is older than a year"), "{stdout}");
 }
