@@ -80,7 +80,8 @@ fn model_formats(entries: &[SupportedModelFormat]) -> Vec<Finding> {
 fn model_key(entry: &SupportedModelFormat) -> ModelKey {
     let name = |versioned: Option<VersionedName>| versioned.map(|versioned| versioned.name);
     (
-        name(entry.format()),
+        // Formats are compared without case.
+        name(entry.format()).map(|name| name.to_lowercase()),
         name(entry.model_framework.clone()),
         entry.model_architecture.clone(),
         entry.quantization.clone(),

@@ -93,7 +93,7 @@ spec:
   supportedModelFormats:
   - modelFormat: {name: safetensors, version: "1"}
     priority: 1
-  - modelFormat: {name: safetensors, version: "2"}
+  - modelFormat: {name: SafeTensors, version: "2"}
     priority: 2
   acceleratorRequirements:
     supportedClasses: [b]
@@ -147,4 +147,39 @@ fn warns_about_unknown_kind_in_ostler_groups() {
 #[test]
 fn kinds_of_other_groups_are_not_checked() {
     assert_eq!(lint("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\nfoo: bar\n"), "");
+}
+
+/// Roles: required fields and component types.
+#[rstest::rstest]
+// spec: TOP-3
+#[case::no_roles("{}", "spec.roles: required field is missing")]
+#[case::no_name(
+    "{roles: [WORKER, {componentType: worker, template: {}}]}",
+    "spec.roles[1].name: required field is missing"
+)]
+#[case::no_type("{roles: [WORKER, {name: b, template: {}}]}", "spec.roles[1].componentType: required field is missing")]
+// spec: TOP-4
+// spec: TOP-17
+#[case::unknown_type(
+    "{roles: [{name: a, componentType: trainer, template: {}}]}",
+    "spec.roles[0].componentType: Unsupported value: \"trainer\""
+)]
+#[case::worker("{roles: [WORKER]}", "")]
+#[case::pair(
+    "{roles: [{name: a, componentType: prefiller, template: {}}, {name: b, componentType: decoder, template: {}}]}",
+    ""
+)]
+#[case::router("{roles: [WORKER, {name: b, componentType: router}]}", "")]
+fn validates_roles(#[case] spec: &str, #[case] expect: &str) {
+    let spec = spec.replace("WORKER", "{name: a, componentType: worker, template: {}}");
+    let text =
+        format!("{{apiVersion: fusioninfer.io/v1alpha1, kind: InferenceService, metadata: {{name: s}}, spec: {spec}}}");
+    let findings = lint(&text);
+    match expect {
+        "" => assert!(!findings.contains("error"), "{findings}"),
+        expect => assert!(
+            findings.contains(&format!("error: f.yaml, document 1 (InferenceService s), {expect}")),
+            "{findings}"
+        ),
+    }
 }

@@ -122,7 +122,7 @@ pub struct ClusterBaseModelSpec(pub BaseModelSpec);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VersionedName {
-    /// Name, such as `safetensors` or `TensorFlow SavedModel`; compared for equality.
+    /// Name, such as `safetensors` or `TensorFlow SavedModel`; names of formats are compared without case.
     pub name: String,
     /// Version: `major[.minor[.patch]]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -29,6 +29,8 @@ const FORMAT: &str = "modelFormat: {name: safetensors}";
 #[case::old_name_is_ignored("name: ONNX, modelFormat: {name: safetensors}", FORMAT, "")]
 // spec: RT-12
 #[case::blanks("modelFormat: {name: TensorFlow SavedModel}", "modelFormat: {name: TensorFlow SavedModel}", "")]
+#[case::other_case("modelFormat: {name: SafeTensors}", FORMAT, "")]
+#[case::old_name_in_other_case("name: SAFETENSORS", FORMAT, "")]
 #[case::partial_name("modelFormat: {name: TensorFlow}", "modelFormat: {name: TensorFlow SavedModel}", "FormatMismatch")]
 // spec: RT-57
 #[case::architecture("modelFormat: {name: safetensors}, modelArchitecture: LlamaForCausalLM", LLAMA, "")]

@@ -118,7 +118,8 @@ fn format_entries(runtime: &Value) -> Vec<((RuntimeScope, ModelRequirements), Fo
 
 fn model_requirements(format: &SupportedModelFormat) -> ModelRequirements {
     [
-        format.format().map(|format| format.name),
+        // Formats are compared without case.
+        format.format().map(|format| format.name.to_lowercase()),
         format.model_framework.as_ref().map(|framework| framework.name.clone()),
         format.model_architecture.clone(),
         format.quantization.clone(),

@@ -45,6 +45,7 @@ fn validate(new: &Value, others: Vec<Value>) -> ValidationResult {
 #[rstest]
 #[case::the_same(json!({}), true, 0)]
 #[case::version_written_otherwise(with_entry(json!({"modelFormat": {"version": "v1.0.0"}})), true, 0)]
+#[case::format_in_other_case(with_entry(json!({"modelFormat": {"name": "SafeTensors"}})), true, 0)]
 #[case::protocol_by_default(json!({"protocolVersions": null}), true, 0)]
 #[case::another_priority(with_entry(json!({"priority": 2})), false, 0)]
 #[case::no_priority(with_entry(json!({"priority": null})), false, 0)]
