@@ -6,7 +6,13 @@ use serde_json::{Value, json};
 
 use crate::session::{Session, TempDirectory, ostler, outcome, post_chat, wait_until};
 
-const STORIES: &str = include_str!("stories.yaml");
+/// The four user stories of the specification of role-based services.
+const STORIES: [&str; 4] = [
+    include_str!("../../../plan/src/tests/stories/roles-1.yaml"),
+    include_str!("../../../plan/src/tests/stories/roles-2.yaml"),
+    include_str!("../../../plan/src/tests/stories/roles-3.yaml"),
+    include_str!("../../../plan/src/tests/stories/roles-4.yaml"),
+];
 /// The stories request 151 accelerators, at most 8 per node.
 const NODES: &str = "8×H100-80G ×20";
 
@@ -18,7 +24,7 @@ fn with_router(story: &str, name: &str, router: &str) -> String {
 }
 
 fn story(number: usize) -> &'static str {
-    STORIES.split("---\n").nth(number - 1).unwrap()
+    STORIES[number - 1]
 }
 
 /// Runs `ostler` and returns its output and exit code.
@@ -58,7 +64,7 @@ fn try_request(session: &Session, model: &str) -> (String, Value) {
 #[test]
 fn routes_requests_for_all_stories() {
     let directory = TempDirectory::new();
-    let file = directory.file("stories.yaml", STORIES);
+    let file = directory.file("stories.yaml", &STORIES.join("---\n"));
     let session = Session::start(&["-f", &file, "--nodes", NODES]);
     for name in ["qwen-inference", "qwen-inference-service", "deepseek-r1-inference", "deepseek-r1-disagg"] {
         wait_for_rollout(&session, name);

@@ -10,6 +10,7 @@ mod merging;
 mod model_paths;
 mod numbers;
 mod ome;
+mod printed_stories;
 mod roles;
 mod router;
 mod scaling;

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use rstest::rstest;
 use serde_json::json;
 
+use super::stories::story_6;
 use super::{class, code, codes, container, env, node, plan_manifests, service, template};
 use crate::ServicePlan;
 
@@ -315,7 +316,7 @@ fn cost_threshold_per_replica_and_hour(
     #[case] expect: &str,
     #[case] exceeded: bool,
 ) {
-    let story = include_str!("stories/story-6.yaml");
+    let story = story_6();
     assert!(story.contains("strategy: cost") && story.contains("ome.io/cost-threshold: \"0.5\""));
     let manifest = story
         .replace("strategy: cost", &format!("strategy: {strategy}"))
@@ -329,7 +330,7 @@ fn cost_threshold_per_replica_and_hour(
         "{}",
         decision_text(&plan)
     );
-    let story_plan = plan_manifests(&[CLASSES, MODELS, story]);
+    let story_plan = plan_manifests(&[CLASSES, MODELS, &story]);
     let prices: Vec<_> =
         story_plan.candidates[0].accelerators.iter().filter(|one| one.class.starts_with("nvidia")).collect();
     assert_eq!(prices[0].class, "nvidia-a100-40gb");

@@ -1,4 +1,5 @@
-//! Plans the original manifests of the stories in seed 000 and the examples in seed 001.
+//! Plans the manifests of the stories in seed 000 and the examples in seed 001. The files contain the text as printed, with its
+//! indentation restored; what a test adds to it is stated here.
 
 use rstest::rstest;
 use serde_json::json;
@@ -11,11 +12,40 @@ use super::{
 const CLASSES: &str = include_str!("stories/classes.yaml");
 const MORE_CLASSES: &str = include_str!("stories/more-classes.yaml");
 const MODELS: &str = include_str!("stories/models.yaml");
-const UNIVERSAL: &str = include_str!("stories/story-2.yaml");
-const COST_OPTIMIZED: &str = include_str!("stories/story-6.yaml");
-const PERFORMANCE_OPTIMIZED: &str = include_str!("stories/story-7.yaml");
-const EXAMPLE_RUNTIME: &str = include_str!("stories/runtime-example.yaml");
+/// The printed text omits the API version and the container.
+const UNIVERSAL: &str = concat!(
+    "apiVersion: ome.io/v1beta1\n",
+    include_str!("stories/story-2.yaml"),
+    "  engineConfig: {runner: {image: lmsysorg/sglang:v0.4.6.post6}}\n"
+);
+/// The printed text omits the API version.
+const STORY_1: &str = concat!("apiVersion: ome.io/v1beta1\n", include_str!("stories/story-1.yaml"));
+/// The printed text omits the container.
+const PERFORMANCE_OPTIMIZED: &str =
+    concat!(include_str!("stories/story-7.yaml"), "  engineConfig: {runner: {image: lmsysorg/sglang:v0.4.6.post6}}\n");
+/// The printed runtime, and a model for which it is meant.
+const EXAMPLE_RUNTIME: &str = concat!(
+    include_str!("stories/runtime-example.yaml"),
+    "---\n{apiVersion: ome.io/v1beta1, kind: ClusterBaseModel, metadata: {name: mistral-7b-instruct}, spec: {\
+     modelFormat: {name: safetensors, version: 1.0.0}, modelFramework: {name: transformers, version: 4.36.2}, \
+     modelArchitecture: MistralForCausalLM, modelParameterSize: 7.2B}}\n"
+);
 const EXAMPLE_SERVICE: &str = include_str!("stories/runtime-example-service.yaml");
+
+/// Returns runtime and service of story 6. The printed text omits the container of the runtime.
+pub(super) fn story_6() -> String {
+    include_str!("stories/story-6.yaml").replacen(
+        "---\n",
+        "  engineConfig: {runner: {image: lmsysorg/sglang:v0.4.6.post6}}\n---\n",
+        1,
+    )
+}
+
+/// Returns class and service of story 4. The printed text omits the capabilities of the class, which the API requires.
+fn story_4() -> String {
+    let capabilities = "  capabilities: {computeCapability: '9.0', features: [tensor-cores]}\n---\n";
+    include_str!("stories/story-4.yaml").replacen("---\n", capabilities, 1)
+}
 
 /// Returns a service with the given model, runtime and class.
 fn service_with_class(class: &str, model: &str, runtime: &str) -> String {
@@ -29,8 +59,8 @@ fn service_with_class(class: &str, model: &str, runtime: &str) -> String {
 
 // spec: ACC-98
 #[rstest]
-#[case::named(include_str!("stories/story-1.yaml"))]
-#[case::by_model(include_str!("stories/story-1-before.yaml"))]
+#[case::named(STORY_1)]
+#[case::by_model(concat!("apiVersion: ome.io/v1beta1\n", include_str!("stories/story-1-before.yaml")))]
 fn story_1_selects_runtime_and_class(#[case] manifest: &str) {
     let plan = plan_manifests(&[CLASSES, MODELS, UNIVERSAL, manifest]);
     assert_eq!(code(&plan), (true, "Selected"), "{}", plan.message);
@@ -43,7 +73,10 @@ fn story_1_selects_runtime_and_class(#[case] manifest: &str) {
 #[test]
 fn story_2_before_uses_one_conservative_runtime() {
     let manifest = service("chat", "{model: {name: llama-7b}, runtime: {name: sglang-all-gpus}}");
-    let plan = plan_manifests(&[CLASSES, MODELS, include_str!("stories/story-2-before.yaml"), &manifest]);
+    // The printed text omits the API version and the image.
+    let runtime = format!("apiVersion: ome.io/v1beta1\n{}", include_str!("stories/story-2-before.yaml"));
+    let runtime = runtime.replace("  - name: sglang\n", "  - name: sglang\n    image: lmsysorg/sglang:v0.4.6.post6\n");
+    let plan = plan_manifests(&[CLASSES, MODELS, &runtime, &manifest]);
     assert_eq!((class(&plan), code(&plan).0), (None, true));
     assert_eq!(env(&plan, "-engine"), "GPU_MEMORY_UTILIZATION=0.85 MAX_MODEL_LEN=16384");
     assert_eq!(container(&plan, "-engine")["name"], "sglang");
@@ -55,15 +88,14 @@ fn story_2_before_uses_one_conservative_runtime() {
 #[case("NVIDIA-H100-80GB-HBM3", "nvidia-h100-80gb")]
 #[case("NVIDIA-H200-96GB", "nvidia-h200-96gb")]
 fn story_2_one_runtime_on_each_class(#[case] product: &str, #[case] expect: &str) {
-    let manifest = include_str!("stories/story-1.yaml");
-    let plan = plan_manifests(&[CLASSES, MORE_CLASSES, MODELS, UNIVERSAL, manifest, &node("n", product)]);
+    let plan = plan_manifests(&[CLASSES, MORE_CLASSES, MODELS, UNIVERSAL, STORY_1, &node("n", product)]);
     assert_eq!((class(&plan), code(&plan)), (Some(expect), (true, "Selected")));
 }
 
 // spec: ACC-100
 #[test]
 fn story_2_capabilities_determine_eligibility() {
-    let plan = plan_manifests(&[CLASSES, MORE_CLASSES, MODELS, UNIVERSAL, include_str!("stories/story-1.yaml")]);
+    let plan = plan_manifests(&[CLASSES, MORE_CLASSES, MODELS, UNIVERSAL, STORY_1]);
     let verdicts = verdicts(&plan);
     for eligible in ["nvidia-a100-40gb", "nvidia-a100-80gb", "nvidia-h100-80gb", "nvidia-h200-96gb"] {
         assert_eq!(verdicts[eligible], "Eligible", "{eligible}");
@@ -116,7 +148,7 @@ fn story_2_each_class_has_its_configuration(
 // spec: ACC-105
 #[test]
 fn story_4_merges_node_selectors() {
-    let plan = plan_manifests(&[MODELS, UNIVERSAL, include_str!("stories/story-4.yaml")]);
+    let plan = plan_manifests(&[MODELS, UNIVERSAL, &story_4()]);
     let expect = json!({
         "nvidia.com/gpu.product": "H100-SXM5-80GB",
         "topology.kubernetes.io/zone": "us-west-2a",
@@ -198,7 +230,7 @@ fn story_5_engine_uses_the_resources_of_the_service() {
 // spec: ACC-110
 #[test]
 fn story_6_has_one_replica_set_per_class() {
-    let plan = plan_manifests(&[CLASSES, MODELS, COST_OPTIMIZED]);
+    let plan = plan_manifests(&[CLASSES, MODELS, &story_6()]);
     assert_eq!(code(&plan), (true, "Selected"), "{}", plan.message);
     let variants = &plan.components["engine"].variants;
     let classes: Vec<&str> = variants.iter().map(|variant| variant.accelerator_class.as_str()).collect();
@@ -215,7 +247,7 @@ fn story_6_has_one_replica_set_per_class() {
 
 #[test]
 fn replica_sets_share_service_and_pool() {
-    let plan = plan_manifests(&[CLASSES, MODELS, COST_OPTIMIZED]);
+    let plan = plan_manifests(&[CLASSES, MODELS, &story_6()]);
     let mut kinds = kinds(&plan);
     kinds.sort();
     assert_eq!(
@@ -378,20 +410,16 @@ fn example_service_has_a_fixed_number_of_replicas() {
 // spec: RT-51
 #[test]
 fn example_service_without_a_runtime() {
-    let manifest = EXAMPLE_SERVICE.replace("  runtime:\n    name: srt-mistral-7b-instruct\n", "");
-    let plan = plan_manifests(&[EXAMPLE_RUNTIME, &manifest]);
+    let plan = plan_manifests(&[EXAMPLE_RUNTIME, include_str!("stories/runtime-example-service-automatic.yaml")]);
     assert_eq!(plan.runtime.unwrap().name, "srt-mistral-7b-instruct");
 }
 
 // spec: RT-68
 #[test]
 fn example_of_priorities() {
-    let runtime = EXAMPLE_RUNTIME.split("---\n").next().unwrap();
-    let second = runtime
-        .replace("  name: srt-mistral-7b-instruct\n", "  name: srt-mistral-7b-instruct-2\n")
-        .replace("priority: 1", "priority: 2");
-    let manifest = EXAMPLE_SERVICE.replace("  runtime:\n    name: srt-mistral-7b-instruct\n", "");
-    let plan = plan_manifests(&[EXAMPLE_RUNTIME, &second, &manifest]);
+    let second = include_str!("stories/runtime-example-2.yaml");
+    let manifest = include_str!("stories/runtime-example-service-automatic.yaml");
+    let plan = plan_manifests(&[EXAMPLE_RUNTIME, second, manifest]);
     let ranks: Vec<(&str, Option<usize>)> =
         plan.candidates.iter().map(|candidate| (candidate.runtime.as_str(), candidate.rank)).collect();
     assert_eq!(ranks, [("srt-mistral-7b-instruct-2", Some(1)), ("srt-mistral-7b-instruct", Some(2))]);
