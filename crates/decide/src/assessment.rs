@@ -139,29 +139,26 @@ pub(crate) fn assess<'a>(context: &'a Arc<DecisionContext>, runtime: &'a Arc<Run
     RuntimeAssessment { runtime, is_namesake, outcome, context, components: OnceCell::new() }
 }
 
-/// Earlier components are evaluated completely, because their reservations limit later ones; the feasibility of the last
-/// one suffices.
+/// The accelerators that earlier components reserve limit the capacity for later ones. If it matters which class they reserve,
+/// they are evaluated completely.
 fn assess_classes<'a>(
     context: &'a Arc<DecisionContext>,
     runtime: &'a Arc<Runtime>,
     format: Option<&'a SupportedFormat>,
     is_namesake: bool,
 ) -> AssessmentOutcome<'a> {
-    let (mut feasibilities, mut reservations) = (Vec::new(), Vec::new());
-    let mut targets = component_targets(&context.demand, runtime, format).peekable();
-    while let Some(target) = targets.next() {
+    let mut feasibilities = Vec::new();
+    for target in component_targets(&context.demand, runtime, format) {
         if let Some(accelerators) = context.unavailable_accelerators(target) {
             let component = target.component.as_str();
             let rejection = RuntimeRejection::AcceleratorUnavailable { component, accelerators };
             return AssessmentOutcome::rejected(&context.demand, runtime, rejection);
         }
-        let feasibility = if targets.peek().is_some() {
-            let evaluation = context.evaluate(target, &reservations);
-            reservations.extend(evaluation.reservation());
-            evaluation.feasibility()
-        } else {
-            context.feasibility(target, &reservations)
-        };
+        let feasibility = context.feasibility_beside(target, feasibilities.len()).unwrap_or_else(|| {
+            let earlier = component_targets(&context.demand, runtime, format)
+                .take_while(|earlier| earlier.component != target.component);
+            context.feasibility(target, &reservations(&evaluate_targets(context, earlier)))
+        });
         feasibilities.push((target.component, feasibility));
     }
     for (component, feasibility) in &feasibilities {
@@ -199,13 +196,23 @@ fn no_eligible_class(
 /// Evaluates every component in use, in order; returns nothing if the runtime is not compatible.
 pub(crate) fn evaluate_components<'a>(context: &'a DecisionContext, runtime: &'a Runtime) -> ComponentEvaluations<'a> {
     let Ok(format) = compatibility::check_compatibility(&context.demand, runtime) else { return Vec::new() };
+    evaluate_targets(context, component_targets(&context.demand, runtime, format))
+}
+
+fn evaluate_targets<'a>(
+    context: &'a DecisionContext,
+    targets: impl Iterator<Item = ComponentTarget<'a>>,
+) -> ComponentEvaluations<'a> {
     let mut evaluations: ComponentEvaluations<'a> = Vec::new();
-    for target in component_targets(&context.demand, runtime, format) {
-        let reservations: Vec<Reservation<'_>> =
-            evaluations.iter().filter_map(ComponentEvaluation::reservation).collect();
-        evaluations.push(context.evaluate(target, &reservations));
+    for target in targets {
+        evaluations.push(context.evaluate(target, &reservations(&evaluations)));
     }
     evaluations
+}
+
+/// Returns the accelerators that the components reserve.
+fn reservations<'a>(evaluations: &[ComponentEvaluation<'a>]) -> Vec<Reservation<'a>> {
+    evaluations.iter().filter_map(ComponentEvaluation::reservation).collect()
 }
 
 /// Returns the engine, and the decoder if the runtime or the service has one.

@@ -11,6 +11,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use crate::accelerator_request::AcceleratorRequest;
 use crate::capacity::PodShape;
+use crate::code;
 use crate::component::Component;
 use crate::decision::CurrentSelection;
 use crate::demand::{Capabilities, ComponentDemand, Demand};
@@ -18,10 +19,10 @@ use crate::eligibility::Candidate;
 use crate::engine_memory::ModelMemory;
 use crate::fit;
 use crate::match_context::MatchContext;
+use crate::node_labels::NodeLabels;
 use crate::node_pool::{NodePool, Reservation};
 use crate::ranking::{self, PreCapacityKeys, RankedClass};
-use crate::reason::ClassRejection;
-use crate::reason::UnavailableAccelerators;
+use crate::reason::{ClassRejection, UnavailableAccelerators, class_stage};
 use crate::scoring::ScoringNotes;
 use crate::suggestion::nearest_name;
 use crate::supply::{Runtime, RuntimeComponent, Supply, SupportedFormat};
@@ -81,6 +82,8 @@ pub(crate) struct DecisionContext {
     class_vendors: BTreeMap<String, String>,
     /// Units of the largest node by accelerator resource, computed on first access; `None` if the nodes are unknown.
     largest_nodes: OnceLock<Option<BTreeMap<String, u32>>>,
+    /// Labels of the nodes of all classes, read on first access.
+    node_labels: OnceLock<NodeLabels>,
     /// Memory that the model requires.
     model_memory: Option<ModelMemory>,
     node_pools: [(Component, NodePool); 2],
@@ -147,6 +150,7 @@ impl DecisionContext {
                 .filter_map(|class| Some((class.name.clone(), class.resource_vendor()?.to_owned())))
                 .collect(),
             largest_nodes: OnceLock::new(),
+            node_labels: OnceLock::new(),
             model_memory: demand.model.resolved().and_then(ModelMemory::of),
             node_pools: Component::ALL.map(|component| (component, NodePool::new(supply.classes.len()))),
             names_class: demand.components.values().any(|component| !component.selector.preferred.is_empty()),
@@ -181,45 +185,102 @@ impl DecisionContext {
 
     /// Returns the same feasibility as [`Self::evaluate`], but evaluates as few classes as possible.
     pub(crate) fn feasibility(&self, target: ComponentTarget<'_>, reservations: &[Reservation<'_>]) -> Feasibility {
-        if !self.considers_classes(target.runtime) {
-            return Feasibility::NotConsidered;
-        }
-        let context = self.match_context(target);
-        match ranking::pre_capacity_keys(&context) {
-            Some(keys) => self.first_feasible(target.component, &context, &keys, reservations),
-            None => self.evaluate(target, reservations).feasibility(),
-        }
+        let quick = self.quick_feasibility(target, reservations, 0);
+        quick.unwrap_or_else(|| self.evaluate(target, reservations).feasibility())
     }
 
-    /// Evaluates classes in pre-capacity order. Among equal keys, classes with free capacity rank first, so the search
-    /// stops at the first feasible class with capacity.
+    /// Returns the feasibility of a component whichever classes `earlier` other components use, each of them one; `None` if it
+    /// depends on these classes. The accelerators of earlier components are not free, but make no class ineligible.
+    pub(crate) fn feasibility_beside(&self, target: ComponentTarget<'_>, earlier: usize) -> Option<Feasibility> {
+        self.quick_feasibility(target, &[], earlier)
+    }
+
+    fn quick_feasibility(
+        &self,
+        target: ComponentTarget<'_>,
+        reservations: &[Reservation<'_>],
+        earlier: usize,
+    ) -> Option<Feasibility> {
+        if !self.considers_classes(target.runtime) {
+            return Some(Feasibility::NotConsidered);
+        }
+        let context = self.match_context(target);
+        if self.excludes_all_nodes(&context) {
+            return Some(self.infeasibility_without_nodes(target.component, &context));
+        }
+        let keys = ranking::pre_capacity_keys(&context)?;
+        self.first_feasible(target.component, &context, &keys, reservations, earlier)
+    }
+
+    /// Evaluates classes in pre-capacity order. Among equal keys, classes with free capacity rank first, so the search stops once
+    /// more classes with capacity are found than `earlier` components use. `None` if some are found, but not as many.
     fn first_feasible(
         &self,
         component: Component,
         context: &MatchContext<'_>,
         keys: &PreCapacityKeys<'_>,
         reservations: &[Reservation<'_>],
-    ) -> Feasibility {
+        earlier: usize,
+    ) -> Option<Feasibility> {
         let mut feasible_key = None;
-        let mut furthest_stage = 0;
+        let (mut with_capacity, mut furthest_stage) = (0, 0);
         for (key, index) in keys.in_order(self.supply.classes.len(), |name| self.class_index(name)) {
             if feasible_key.is_some_and(|feasible| feasible != key) {
                 break;
             }
             let Some(candidate) = self.candidate(component, context, index, reservations) else { continue };
             match candidate.evaluate() {
-                Ok((fit, nodes)) if ranking::has_capacity(&nodes, &fit, context.replicas()) => {
-                    return Feasibility::Feasible { has_capacity: true };
+                Ok((fit, nodes)) => {
+                    feasible_key = Some(key);
+                    with_capacity += usize::from(ranking::has_capacity(&nodes, &fit, context.replicas()));
+                    if with_capacity > earlier {
+                        return Some(Feasibility::Feasible { has_capacity: true });
+                    }
                 }
-                Ok(_) => feasible_key = Some(key),
                 Err(failed) => furthest_stage = furthest_stage.max(failed.stage()),
             }
         }
-        if feasible_key.is_some() {
-            Feasibility::Feasible { has_capacity: false }
-        } else {
-            Feasibility::Infeasible { furthest_stage }
+        match (feasible_key, with_capacity) {
+            (None, _) => Some(Feasibility::Infeasible { furthest_stage }),
+            (Some(_), 0) => Some(Feasibility::Feasible { has_capacity: false }),
+            (Some(_), _) => None,
         }
+    }
+
+    /// Whether the node selector of the runtime has a label that no node has. Stronger layers override its keys.
+    fn excludes_all_nodes(&self, context: &MatchContext<'_>) -> bool {
+        let (runtime, demand) = (context.runtime, context.demand);
+        let is_overridden =
+            |key: &String| demand.node_selector.contains_key(key) || demand.selector.node_selector.contains_key(key);
+        // The Pods of a role may have other node selectors.
+        let is_by_role = runtime.roles.constrain_nodes() || demand.roles.constrain_nodes();
+        !is_by_role
+            && runtime.node_selector.iter().any(|(key, value)| {
+                !is_overridden(key) && self.node_labels.get_or_init(|| self.read_node_labels()).excludes(key, value)
+            })
+    }
+
+    /// Returns the labels of the nodes with the keys that node selectors of runtimes use.
+    fn read_node_labels(&self) -> NodeLabels {
+        let components = self.supply.runtimes.iter().flat_map(|runtime| runtime.components.values());
+        let keys = components.flat_map(|component| component.node_selector.keys()).map(String::as_str);
+        NodeLabels::new(&self.supply.classes, keys.collect())
+    }
+
+    /// Returns the infeasibility of a component for which no class has a node. No class passes the check of the node selector, so
+    /// the search stops at the first one that reaches it.
+    fn infeasibility_without_nodes(&self, component: Component, context: &MatchContext<'_>) -> Feasibility {
+        let last_stage = class_stage(code::class::NODE_SELECTOR_CONFLICT);
+        let mut furthest_stage = 0;
+        for index in 0..self.supply.classes.len() {
+            let failed =
+                self.candidate(component, context, index, &[]).and_then(|candidate| candidate.evaluate().err());
+            furthest_stage = furthest_stage.max(failed.map_or(0, |failed| failed.stage()));
+            if furthest_stage >= last_stage {
+                break;
+            }
+        }
+        Feasibility::Infeasible { furthest_stage }
     }
 
     /// Returns the accelerators that Pods of a component request although no known node has as many. Classes are checked

@@ -11,7 +11,7 @@
 //!   `shape`, `variants`); `merge` combines the fields of runtime, class and service, and reads
 //!   parallelism from flags and variables;
 //! - input: `from_api` reads the types from manifests, `inventory` accounts for accelerators of nodes and Pods;
-//! - checks of one runtime or one class: `compatibility` (with `naming`), `eligibility` (with `match_context`, `node_pool`,
+//! - checks of one runtime or one class: `compatibility` (with `naming`), `eligibility` (with `match_context`, `node_labels`, `node_pool`,
 //!   `capacity`, `fit`, `engine_memory`);
 //! - orders over all candidates: `ranking` (with `scoring`);
 //! - the decision: `context`, `assessment`, `retention`, `warnings`, and `record`, which builds the [`Decision`]; `status`
@@ -45,6 +45,7 @@ mod memory_budget;
 mod merge;
 mod model_architecture;
 mod naming;
+mod node_labels;
 mod node_pool;
 mod nodes;
 mod parallelism;

@@ -10,7 +10,9 @@ use crate::compute_request::NodeCompute;
 use crate::taint::Taint;
 
 pub use matching::{Discovery, labels_match_selector, matches_discovery, term_matches};
-pub(crate) use matching::{MEMORY_TOLERANCE, bytes_per_label_unit, label_value_matches, term_matches_node};
+pub(crate) use matching::{
+    MEMORY_TOLERANCE, bytes_per_label_unit, comparable_value, label_value_matches, term_matches_node,
+};
 
 /// A node of a class, counted in accelerators of that class. By default it is schedulable.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -38,11 +38,12 @@ pub fn labels_match_selector(labels: &BTreeMap<String, String>, selector: &BTree
 
 /// Whether the value of a label equals `expected`, ignoring the vendor prefix of product names.
 pub(crate) fn label_value_matches(key: &str, label: &str, expected: &str) -> bool {
-    label == expected || (key == "nvidia.com/gpu.product" && without_vendor(label) == without_vendor(expected))
+    label == expected || comparable_value(key, label) == comparable_value(key, expected)
 }
 
-fn without_vendor(product: &str) -> &str {
-    product.trim_start_matches("NVIDIA-")
+/// Returns the part of a label's value that is compared: product names without their vendor.
+pub(crate) fn comparable_value<'a>(key: &str, value: &'a str) -> &'a str {
+    if key == "nvidia.com/gpu.product" { value.trim_start_matches("NVIDIA-") } else { value }
 }
 
 /// Whether all expressions of the term hold. A term without expressions matches nothing, as in Kubernetes.

@@ -9,8 +9,11 @@ use crate::context::{ComponentTarget, DecisionContext};
 use crate::*;
 
 /// Placement, launch line and components of an engine.
-const ENGINES: [&str; 9] = [
+const ENGINES: [&str; 12] = [
     "{}",
+    "{nodeSelector: {zone: moon}}",
+    "{nodeSelector: {rack: a}}",
+    "{nodeSelector: {zone: moon}, leader: {nodeSelector: {zone: a}}, worker: {size: 1}}",
     "{nodeSelector: {zone: a}}",
     "{nodeSelector: {gpu: h100}}",
     "{affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: NotIn, values: [a]}]}]}}}}",
@@ -88,8 +91,9 @@ fn any_runtime() -> impl Strategy<Value = Value> {
     let classes = one_of(["~", "~", "~", "[nvidia-t4, gone]", "[nvidia-a100-40gb, nvidia-h100-80gb]"]);
     let engine = (one_of(ENGINES), one_of(RUNNERS));
     let requirements = (classes, one_of(PREFERENCES), one_of(CAPABILITIES), any::<bool>());
-    let flags =
-        (any::<bool>(), prop::bool::weighted(0.9), prop::bool::weighted(0.2), prop::option::of(1..3i32), 0..3u8);
+    let decoder = one_of(["{minReplicas: 2}", "{}", "{nodeSelector: {zone: b}}", "{nodeSelector: {zone: moon}}"]);
+    let decoder = prop::option::weighted(0.4, decoder);
+    let flags = (any::<bool>(), prop::bool::weighted(0.9), decoder, prop::option::of(1..3i32), 0..3u8);
     (sizes, engine, requirements, one_of(TUNING), flags).prop_map(
         |(size, (mut engine, runner), (classes, preferences, capabilities, has_requirements), tuning, flags)| {
             let (namespaced, selectable, decoder, priority, day) = flags;
@@ -105,8 +109,9 @@ fn any_runtime() -> impl Strategy<Value = Value> {
                     spec["acceleratorRequirements"]["supportedClasses"] = classes;
                 }
             }
-            if decoder {
-                spec["decoderConfig"] = json!({"minReplicas": 2, "runner": {"image": "i"}});
+            if let Some(mut decoder) = decoder {
+                decoder["runner"] = json!({"image": "i"});
+                spec["decoderConfig"] = decoder;
             }
             json!({"apiVersion": "ome.io/v1beta1", "kind": if namespaced { "ServingRuntime" } else { "ClusterServingRuntime" },
                 "metadata": {"creationTimestamp": format!("2026-01-0{}T00:00:00Z", day + 1)}, "spec": spec})
@@ -166,6 +171,9 @@ proptest! {
                 let target = ComponentTarget { component, runtime, format };
                 let feasibility = context.feasibility(target, &reservations);
                 prop_assert_eq!(feasibility, evaluation.feasibility(), "{} {:?}", runtime.name, component);
+                if let Some(feasibility) = context.feasibility_beside(target, reservations.len()) {
+                    prop_assert_eq!(feasibility, evaluation.feasibility(), "{} {:?}", runtime.name, component);
+                }
                 reservations.extend(evaluation.reservation());
             }
         }
