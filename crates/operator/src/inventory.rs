@@ -92,8 +92,9 @@ pub(crate) fn parse_class(class: &Value) -> Result<decide::Class, String> {
     decide::Class::from_api(&class_object, None).map_err(|error| error.to_string())
 }
 
-/// Parses the shipped classes for discovery; invalid ones are skipped.
-pub(crate) fn parse_known_classes(classes: &[Value]) -> Vec<(decide::Class, Value)> {
+/// Parses the shipped classes for [`decide::discover_classes`]; invalid ones are skipped.
+#[must_use]
+pub fn parse_known_classes(classes: &[Value]) -> Vec<(decide::Class, Value)> {
     let parse = |class: &Value| match parse_class(class) {
         Ok(parsed) => Some((parsed, class.clone())),
         Err(error) => {

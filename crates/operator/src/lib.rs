@@ -89,6 +89,7 @@ pub use admission::{
 pub use admission_policies::{SERVICE_ACCOUNT_NAME, admission_policies};
 pub use condition_reason::{ConditionReason, WorkloadReason};
 pub use controller::run;
+pub use inventory::parse_known_classes;
 pub use metrics::Metrics;
 pub use options::Options;
 pub use own_image::own_image;

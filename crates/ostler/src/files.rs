@@ -5,9 +5,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use api::{Document, Severity, lint_document, parse_manifest};
+use api::{Document, parse_manifest};
 
-use crate::output;
 use crate::report::errors::error_with_hint;
 
 /// Maximum size of a file in bytes, larger than a dump of all objects of a large cluster.
@@ -60,24 +59,6 @@ fn read_limited(name: &str, source: impl Read) -> Result<String> {
         return Err(error_with_hint(cause, "check that the file is a manifest"));
     }
     Ok(text)
-}
-
-/// Reads and validates all documents of `paths`. Warnings of `lint` are printed to standard error.
-///
-/// # Errors
-/// The first error of `lint`, with file, document and field.
-pub(crate) fn read_valid(paths: &[PathBuf]) -> Result<Vec<Document>> {
-    let documents = read_all(paths)?;
-    for document in &documents {
-        let (errors, warnings): (Vec<_>, Vec<_>) =
-            lint_document(document).into_iter().partition(|finding| finding.severity == Severity::Error);
-        // A warning may name the cause of the error, such as a misspelled field.
-        warnings.iter().for_each(|warning| output::print_message(&warning.render(document)));
-        if let Some(error) = errors.into_iter().next() {
-            return Err(error.into_manifest_error(document).into());
-        }
-    }
-    Ok(documents)
 }
 
 /// Reads all documents of `paths` without validating them.

@@ -25,6 +25,7 @@ mod images;
 mod listener;
 mod local_cluster;
 mod logging;
+mod manifest_validation;
 mod metrics_server;
 mod model_weights;
 mod node_devices;
@@ -80,6 +81,7 @@ Examples:
   ostler explain inferenceservice/chat     Show why a service is not ready and what would help
 
 Commands connect to the cluster of --kubeconfig, $KUBECONFIG or a running `ostler up`, in this order.
+`ostler plan` connects only with --kubeconfig, --context or --diff.
 Installed on PATH as `kubectl-ostler`, the binary is the kubectl plugin `kubectl ostler`.";
 
 fn main() -> Exit {

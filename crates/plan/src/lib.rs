@@ -16,7 +16,7 @@
 //!   `port_override` (merged containers), `multinode`, `model_files`, `adapters`, `probe`;
 //! - topologies: `components` for `ome.io` (with `selection`), `roles` for `fusioninfer.io`;
 //! - `render` converts a topology into objects;
-//! - `service_plan` calls all of them.
+//! - `service_plan` calls all of them; `remedies` plans again with changes.
 
 #![warn(missing_docs)]
 
@@ -29,12 +29,11 @@ pub use decision_record::{
 pub use gang::PodGroupSchema;
 pub use names::{LeaderWorkerSetNames, fingerprint, label_value};
 pub use plan_error::PlanError;
+pub use remedies::{other_models_remedy, plan_with_remedies, remedies};
 pub use replicas::AutoscalerSupport;
 pub use roles::validate_roles;
 pub use runtime::Runtime;
-pub use service_plan::{
-    CurrentSelectionPolicy, Plan, ServicePlan, plan, plan_service, plan_service_with_claims, remedies,
-};
+pub use service_plan::{CurrentSelectionPolicy, Plan, ServicePlan, plan, plan_service, plan_service_with_claims};
 pub use serving_port::serving_port;
 pub use snapshot::{DEFAULT_PICKER_IMAGE, Model, Service, Snapshot};
 
@@ -61,6 +60,7 @@ mod pod;
 mod pool_target;
 mod port_override;
 mod probe;
+mod remedies;
 mod render;
 mod replicas;
 mod role;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::{fusioninfer, ome};
-use decide::{ComponentDecision, Decision, FieldKind, Remedy, RuntimeCandidate, RuntimeRef, Setting, Warning};
+use decide::{ComponentDecision, Decision, FieldKind, RuntimeCandidate, RuntimeRef, Setting, Warning};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -22,7 +22,6 @@ use crate::render;
 use crate::role::{Role, Workload};
 use crate::roles;
 use crate::selection::Selection;
-use crate::smaller_models;
 use crate::snapshot::{Service, Snapshot};
 use crate::supply::read_supply;
 use crate::topology::Topology;
@@ -66,6 +65,10 @@ pub struct ServicePlan {
     pub candidates: Vec<RuntimeCandidate>,
     /// Warnings of decision and layout.
     pub warnings: Vec<Warning>,
+    /// Changes that would make an infeasible service feasible, one sentence each. Only
+    /// [`plan_with_remedies`](crate::plan_with_remedies) computes them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remedies: Vec<String>,
     /// Settings of the Pods with their origins and overridden values, by replica set (`engine`, or `engine-{class}`).
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, Vec<Setting>>,
@@ -97,10 +100,16 @@ pub enum CurrentSelectionPolicy {
 
 /// Plans every service of the snapshot. Accelerators claimed by earlier services are not available to later ones.
 pub fn plan(snapshot: &Snapshot) -> Plan {
+    plan_each(snapshot, |_, _, _| {})
+}
+
+/// Plans every service of the snapshot and calls `complete` with each plan and the claims of the earlier services.
+pub(crate) fn plan_each(snapshot: &Snapshot, complete: impl Fn(&[Claim], &Service, &mut ServicePlan)) -> Plan {
     let mut claims = snapshot.claims.clone();
     let mut services = Vec::new();
     for service in &snapshot.services {
-        let plan = plan_service_with_claims(snapshot, &claims, service, CurrentSelectionPolicy::Retain);
+        let mut plan = plan_service_with_claims(snapshot, &claims, service, CurrentSelectionPolicy::Retain);
+        complete(&claims, service, &mut plan);
         if plan.api_version == ome::API_VERSION {
             claims.retain(|claim| !claim.belongs_to(&plan.namespace, &plan.name));
             let claim = Claim::new(&plan.namespace, &plan.name, &plan.components);
@@ -320,31 +329,9 @@ fn plan_ome_service(
     plan.with_topology(components::topology(owner, &input, snapshot.pod_group_schema))
 }
 
-/// Returns changes that would make an infeasible service feasible, or let it run without waiting for capacity. Each remedy is
-/// computed by deciding again with one constraint removed. If the service would wait for capacity after every edit, also
-/// returns smaller models. Role-based services need no selection, so their list is empty.
-pub fn remedies(snapshot: &Snapshot, service: &Service) -> Vec<Remedy> {
-    let Service::Ome(service) = service else { return Vec::new() };
-    let owner = service_owner(service.as_ref(), ome::API_VERSION);
-    let model = demand::find_model(snapshot, service, &owner);
-    let Ok(demand) = demand::read_demand(snapshot, service, model, &owner) else { return Vec::new() };
-    let supply = read_supply(snapshot, &snapshot.claims, &owner).0;
-    let suggestion = demand::suggest_model_name(snapshot, service, &demand, &owner, &supply);
-    let current = current_selection(service, &demand);
-    let mut remedies: Vec<Remedy> =
-        suggestion.into_iter().chain(decide::find_remedies(&demand, &supply, current.as_ref())).collect();
-    if !remedies
-        .iter()
-        .any(|remedy| remedy.is_manifest_edit() && decide::components_without_capacity(&remedy.outcome) == 0)
-    {
-        remedies.extend(smaller_models::smaller_model_remedies(snapshot, service, &demand, &owner, &supply));
-    }
-    remedies
-}
-
 /// Returns the service as the owner of its objects. Sets `apiVersion` and `kind`, which objects read through a client
 /// lack.
-fn service_owner<K: Serialize>(service: &K, api_version: &str) -> Owner {
+pub(crate) fn service_owner<K: Serialize>(service: &K, api_version: &str) -> Owner {
     let mut owner = serde_json::to_value(service).map(|value| Owner::from_object(&value)).unwrap_or_default();
     owner.api_version = api_version.to_owned();
     owner.kind = "InferenceService".to_owned();

@@ -222,12 +222,17 @@ fn validate_service_name(document: &Document) -> Result<(), ManifestError> {
     if names::is_dns_1035(document.name()) {
         return Ok(());
     }
+    let path = "metadata.name".to_owned();
+    if document.name().is_empty() {
+        let hint = "set `name`; a name from `generateName` is known only once the object exists".to_owned();
+        return Err(invalid_name(document, path, "required field is missing".to_owned(), hint));
+    }
     let limit = names::LABEL_LENGTH;
     let cause = format!("\"{}\" is not a valid name for a Service", document.name());
     let hint = format!(
         "use at most {limit} characters a-z, 0-9 and -, starting with a letter and ending with a letter or digit"
     );
-    Err(invalid_name(document, "metadata.name".to_owned(), cause, hint))
+    Err(invalid_name(document, path, cause, hint))
 }
 
 /// Checks that `{service}-{role}-{index}` is a valid name of a LeaderWorkerSet. Routers have no LeaderWorkerSet.

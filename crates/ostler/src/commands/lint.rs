@@ -1,14 +1,13 @@
 //! `ostler lint`: validates manifests without a cluster.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use api::{Document, Finding, Severity, fusioninfer, lint_document, ome};
-use operator::{AdmissionContext, validate_picker_config};
-use plan::{Service, Snapshot};
+use api::{Document, Finding, Severity, ome};
+use plan::{ServicePlan, Snapshot};
 
 use crate::exit::Exit;
+use crate::manifest_validation::{self, is_error, namespace, without_duplicates};
 use crate::report::names::format_count;
 use crate::{catalog, files, output, report};
 
@@ -29,22 +28,17 @@ struct FindingCounts {
     warnings: usize,
 }
 
-/// Kind of accelerator classes.
-const CLASS: &str = "AcceleratorClass";
-
 /// Runs the command. It fails if any finding is an error; warnings do not change the exit code.
 pub(super) fn run(args: LintArgs) -> Result<Exit> {
     let mut counts = FindingCounts::default();
     let documents = read_documents(&args.filenames, &mut counts)?;
-    let mut context = admission_context(&args, &documents)?;
-    for document in &documents {
-        for finding in findings(document, &context) {
+    let shipped = if args.no_catalog { Vec::new() } else { catalog::documents()? };
+    let mut findings = manifest_validation::findings(&documents, &shipped);
+    add_plan_findings(&documents, &shipped, &mut findings);
+    for (document, findings) in documents.iter().zip(findings) {
+        for finding in findings {
             counts.add(finding.severity);
             output::print_line(&finding.render(document))?;
-        }
-        // Like `kubectl apply`: of two conflicting objects, the second is rejected.
-        if !document.is_kind(ome::API_VERSION, CLASS) {
-            context.add(&document.value);
         }
     }
     let FindingCounts { errors, warnings } = counts;
@@ -72,53 +66,33 @@ fn read_documents(paths: &[PathBuf], counts: &mut FindingCounts) -> Result<Vec<D
     Ok(documents)
 }
 
-fn findings(document: &Document, context: &AdmissionContext) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = lint_document(document)
-        .into_iter()
-        .chain(context.validate(document))
-        .chain(validate_picker_config(document))
-        .collect();
-    if findings.iter().all(|finding| finding.severity != Severity::Error) {
-        findings.extend(check_roles(document));
+/// Plans the services with the valid documents and the shipped objects, and adds the reasons why a service cannot be planned,
+/// whatever the cluster has.
+fn add_plan_findings(documents: &[Document], shipped: &[Document], findings: &mut [Vec<Finding>]) {
+    let is_valid = |findings: &[Finding]| !findings.iter().any(is_error);
+    let valid = documents.iter().zip(findings.iter()).filter(|(_, findings)| is_valid(findings));
+    let valid = without_duplicates(valid.map(|(document, _)| document.clone()).collect());
+    let Ok(snapshot) = Snapshot::from_documents(&valid, shipped) else { return };
+    let plans = plan::plan(&snapshot).services;
+    for (document, findings) in documents.iter().zip(findings).filter(|(_, findings)| is_valid(findings)) {
+        let is_planned = |plan: &&ServicePlan| {
+            document.is_kind(&plan.api_version, &plan.kind)
+                && document.name() == plan.name
+                && namespace(document) == plan.namespace
+        };
+        findings.extend(plans.iter().find(is_planned).into_iter().flat_map(plan_findings));
     }
-    findings
 }
 
-/// Plans a role-based service, which needs no cluster. Returns the reason why it cannot be deployed, if any, and its
-/// warnings. The schema checks types and names.
-fn check_roles(document: &Document) -> Vec<Finding> {
-    let Ok(Some(service @ Service::RoleBased(_))) = Service::from_document(document) else { return Vec::new() };
-    let plan = plan::plan_service(&Snapshot::default(), &service);
-    let hint = plan::code::error::ALL.iter().find(|code| **code == plan.reason.as_str()).map(|code| code.remedy());
-    let error = (!plan.feasible)
-        .then(|| Finding { hint: hint.map(str::to_owned), ..Finding::error("spec.roles", plan.message.clone()) });
-    let warnings = plan.warnings.iter().map(|warning| Finding::warning("spec.roles", warning.message.clone()));
-    error.into_iter().chain(warnings).collect()
-}
-
-/// Returns the objects that the documents are compared with: the shipped objects except those that the documents replace,
-/// and the documents' classes and role-based objects.
-fn admission_context(args: &LintArgs, documents: &[Document]) -> Result<AdmissionContext> {
-    let mut context = AdmissionContext::default();
-    let key = |document: &Document| {
-        (
-            document.api_version().to_owned(),
-            document.kind().to_owned(),
-            document.namespace().map(str::to_owned),
-            document.name().to_owned(),
-        )
-    };
-    let replaced_objects: BTreeSet<_> = documents.iter().map(key).collect();
-    let shipped_objects = if args.no_catalog { Vec::new() } else { catalog::documents()? };
-    shipped_objects
-        .iter()
-        .filter(|document| !replaced_objects.contains(&key(document)))
-        .for_each(|document| context.add(&document.value));
-    let is_relevant = |document: &&Document| {
-        document.is_kind(ome::API_VERSION, CLASS) || document.api_version() == fusioninfer::API_VERSION
-    };
-    documents.iter().filter(is_relevant).for_each(|document| context.add(&document.value));
-    Ok(context)
+/// Returns the reason why the service cannot be planned, if it depends only on manifests. Of a role-based service, also returns
+/// the warnings, which need no cluster.
+fn plan_findings(plan: &ServicePlan) -> Vec<Finding> {
+    let is_role_based = plan.api_version != ome::API_VERSION;
+    let path = if is_role_based { "spec.roles" } else { "" };
+    let code = plan::code::error::ALL.iter().find(|code| !plan.feasible && code.as_str() == plan.reason);
+    let error = code.map(|code| Finding::error(path, plan.message.clone()).with_hint(code.remedy()));
+    let warnings = plan.warnings.iter().filter(|_| is_role_based);
+    error.into_iter().chain(warnings.map(|warning| Finding::warning(path, warning.message.clone()))).collect()
 }
 
 // === impl FindingCounts ===

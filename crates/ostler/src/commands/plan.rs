@@ -18,16 +18,24 @@ use crate::connect::{self, ConnectArgs};
 use crate::exit::Exit;
 use crate::report::errors::error_with_hint;
 use crate::report::names::format_count;
-use crate::{catalog, files, node_groups, output, report};
+use crate::{catalog, files, manifest_validation, node_groups, output, report};
 
 /// The cluster-scoped kinds of the catalog.
 const CLUSTER_SUPPLY_KINDS: [Kind; 3] =
     [kinds::CLUSTER_SERVING_RUNTIME, kinds::CLUSTER_BASE_MODEL, kinds::ACCELERATOR_CLASS];
 /// The namespaced kinds that a plan reads.
 const NAMESPACED_KINDS: [&str; 3] = ["InferenceService", "ServingRuntime", "BaseModel"];
+/// Kind of accelerator classes.
+const CLASS: &str = "AcceleratorClass";
+/// API version of Nodes and Pods.
+const CORE_API_VERSION: &str = "v1";
 
 #[derive(clap::Args)]
-#[command(after_help = NOTE)]
+#[command(
+    after_help = NOTE,
+    mut_arg("kubeconfig", |arg| arg.help("Plan for the cluster of this kubeconfig [default with --context or --diff: $KUBECONFIG]")),
+    mut_arg("context", |arg| arg.help("Plan for the cluster of this context of the kubeconfig"))
+)]
 pub(crate) struct PlanArgs {
     /// Read services, runtimes, models and classes from these paths; `-` is stdin
     ///
@@ -92,8 +100,8 @@ struct PlanInput {
 }
 
 const NOTE: &str = "\
-Without --kubeconfig, --context, --cluster or --nodes, the nodes are unknown: all classes are considered, with a warning.
-With --diff, the command always connects to a cluster.
+Without --kubeconfig, --context, --cluster or --nodes, the command reads no cluster, also if $KUBECONFIG is set. The nodes are
+unknown then: all classes are considered, with a warning. With --diff, the command always connects to a cluster.
 
 Exit codes: 0 if all services are feasible, 2 if one is not, 1 for errors. They do not depend on the differences of --diff.";
 
@@ -107,7 +115,7 @@ pub(super) async fn run(args: PlanArgs) -> Result<Exit> {
     }
     let documents = read_documents(&args.filenames)?;
     let input = read_input(&args).await?;
-    let plan = plan::plan(&snapshot(&args, documents, &input)?);
+    let plan = plan::plan_with_remedies(&snapshot(&args, documents, &input)?);
     print(&plan, &args)?;
     Ok(if plan.is_feasible() { Exit::Success } else { Exit::Infeasible })
 }
@@ -117,7 +125,7 @@ pub(super) async fn run(args: PlanArgs) -> Result<Exit> {
 fn read_documents(paths: &[PathBuf]) -> Result<Vec<Document>> {
     let (models, manifests): (Vec<PathBuf>, Vec<PathBuf>) =
         paths.iter().cloned().partition(|path| catalog::is_model(path));
-    let mut documents = if manifests.is_empty() { Vec::new() } else { files::read_valid(&manifests)? };
+    let mut documents = if manifests.is_empty() { Vec::new() } else { manifest_validation::read_valid(&manifests)? };
     let has_service = documents.iter().any(|document| document.kind() == "InferenceService");
     for path in models {
         let source = path.display().to_string();
@@ -141,14 +149,14 @@ async fn run_diff(args: PlanArgs) -> Result<Exit> {
     }
     let documents = match args.filenames.as_slice() {
         [] => None,
-        paths => Some(files::read_valid(paths)?),
+        paths => Some(manifest_validation::read_valid(paths)?),
     };
     let connection = connect::connect(&args.connect).await?;
     let namespace = args.namespace.clone().unwrap_or(connection.namespace);
-    let with_namespace = |document| with_default_namespace(document, Some(&namespace));
+    let documents = documents.map(|documents| documents_to_plan(documents, Some(&namespace), &[])).transpose()?;
     let diff = plan_diff::diff(DiffInput {
         client: connection.client,
-        documents: documents.map(|documents| documents.into_iter().map(with_namespace).collect()),
+        documents,
         catalog: if args.no_catalog { Vec::new() } else { catalog::documents()? },
         namespace: namespace.clone(),
         only_namespace: args.namespace,
@@ -167,7 +175,9 @@ async fn read_input(args: &PlanArgs) -> Result<PlanInput> {
     let catalog_documents = || if args.no_catalog { Ok(Vec::new()) } else { catalog::documents() };
     if args.connect.kubeconfig.is_none() && args.connect.context.is_none() {
         let mut supply = catalog_documents()?;
-        supply.extend(files::read_all(&args.cluster)?);
+        let exported = files::read_all(&args.cluster)?;
+        manifest_validation::reject_duplicates(&exported)?;
+        supply.extend(exported);
         let nodes_flag = args.nodes.as_deref().map(node_groups::input::read).transpose()?;
         let nodes = nodes_flag.into_iter().flat_map(|(nodes, _)| nodes).enumerate();
         supply.extend(nodes.map(|(index, value)| Document { source: "--nodes".to_owned(), index: index + 1, value }));
@@ -197,16 +207,22 @@ fn shipped_supply(mut catalog: Vec<Document>, objects: &ClusterObjects) -> Vec<D
 
 fn snapshot(args: &PlanArgs, documents: Vec<Document>, input: &PlanInput) -> Result<Snapshot> {
     let document_count = documents.len();
+    let cluster_documents = input.cluster_objects.as_ref().map(ClusterObjects::documents).unwrap_or_default();
+    // Nodes and Pods do not conflict with manifests, and a cluster has many of them.
+    let is_compared = |document: &&Document| document.api_version() != CORE_API_VERSION;
+    let existing: Vec<Document> = input.supply.iter().chain(&cluster_documents).filter(is_compared).cloned().collect();
+    let documents = documents_to_plan(documents, input.namespace.as_deref(), &existing)?;
     let mut snapshot = Snapshot::from_documents(&[], &input.supply)?;
-    for document in input.cluster_objects.iter().flat_map(ClusterObjects::documents) {
-        if let Err(error) = snapshot.add_supply(&document) {
+    for document in &cluster_documents {
+        if let Err(error) = snapshot.add_supply(document) {
             output::print_message(&format!("warning: ignored: {error}"));
         }
     }
     snapshot.claims = live_claims(input);
-    for document in documents {
-        snapshot.add(&with_default_namespace(document, input.namespace.as_deref()))?;
+    for document in &documents {
+        snapshot.add(document)?;
     }
+    add_discovered_classes(&mut snapshot, existing.iter().chain(&documents))?;
     snapshot.accelerator_aware = args.gates.accelerator_aware();
     snapshot.pod_group_schema = args.volcano.unwrap_or_default();
     if args.keda {
@@ -219,6 +235,46 @@ fn snapshot(args: &PlanArgs, documents: Vec<Document>, input: &PlanInput) -> Res
         return Err(error_with_hint(format!("{}: no InferenceService in {documents}", names.join(", ")), hint));
     }
     Ok(snapshot)
+}
+
+/// Sets the default namespace and removes repeated documents.
+///
+/// # Errors
+/// A document that conflicts with another one or with an existing object.
+fn documents_to_plan(
+    documents: Vec<Document>,
+    namespace: Option<&str>,
+    existing: &[Document],
+) -> Result<Vec<Document>> {
+    let documents: Vec<Document> =
+        documents.into_iter().map(|document| with_default_namespace(document, namespace)).collect();
+    manifest_validation::validate_together(&documents, existing)?;
+    Ok(manifest_validation::without_duplicates(documents))
+}
+
+/// Adds the classes that the operator would create for the accelerators of nodes that no class covers.
+fn add_discovered_classes<'a>(snapshot: &mut Snapshot, documents: impl Iterator<Item = &'a Document>) -> Result<()> {
+    if !snapshot.inventory.has_nodes() {
+        return Ok(());
+    }
+    let existing: Vec<&Value> =
+        documents.filter(|document| document.kind() == CLASS).map(|document| &document.value).collect();
+    let known_classes = operator::parse_known_classes(&catalog::classes(&catalog::documents()?));
+    let discovered = decide::discover_classes(&snapshot.inventory, existing.iter().copied(), &known_classes);
+    let is_new =
+        |class: &Value| existing.iter().all(|existing| existing["metadata"]["name"] != class["metadata"]["name"]);
+    let new_classes: Vec<Value> = discovered.into_iter().filter(is_new).collect();
+    if !new_classes.is_empty() {
+        let names: Vec<&str> = new_classes.iter().filter_map(|class| class["metadata"]["name"].as_str()).collect();
+        output::print_message(&format!(
+            "note: planning with AcceleratorClasses discovered from nodes: {}",
+            names.join(", ")
+        ));
+    }
+    for value in new_classes {
+        snapshot.add_supply(&Document { source: "discovered from nodes".to_owned(), index: 1, value })?;
+    }
+    Ok(())
 }
 
 /// Returns the accelerators that the services of the cluster, or of the files in `--cluster`, claim.

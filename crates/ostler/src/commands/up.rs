@@ -24,7 +24,7 @@ use crate::shutdown::shutdown_token;
 use crate::simulated_container::EngineEnvironment;
 use crate::start_nodes::StartNodes;
 use crate::state_directory::{self, StateDirectory};
-use crate::{apply, demo, files, host_node, listener, node_groups, progress, report};
+use crate::{apply, catalog, demo, host_node, listener, manifest_validation, node_groups, progress, report};
 
 /// Maximum time to wait for the decisions before the example commands are printed.
 const DECISION_TIMEOUT: Duration = Duration::from_secs(10);
@@ -109,7 +109,9 @@ pub(super) async fn run(args: UpArgs) -> Result<Exit> {
     let start_time = Instant::now();
     let shutdown = shutdown_token()?;
     // All input is validated before anything starts.
-    let documents = files::read_valid(&args.filenames)?;
+    let documents = manifest_validation::read_valid(&args.filenames)?;
+    manifest_validation::validate_together(&documents, &catalog::documents()?)?;
+    let documents = manifest_validation::without_duplicates(documents);
     let given_nodes = args.nodes.as_deref().map(node_groups::input::read).transpose()?;
     let images = Images::read(args.config.as_deref())?;
     let state_directory = state_directory::open(args.data_dir.clone())?;

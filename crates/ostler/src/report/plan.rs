@@ -41,6 +41,7 @@ fn section(service: &ServicePlan, all: bool) -> String {
     }
     let warnings = service.warnings.iter().map(|warning| format!("{}: {}", warning.code, warning.message));
     lines.extend(block("Warnings", warnings.collect()));
+    lines.extend(block("What would help", service.remedies.iter().map(|remedy| format!("· {remedy}")).collect()));
     if all {
         for (title, setting_lines) in setting_blocks(service) {
             lines.extend(block(&title, setting_lines));
@@ -261,7 +262,7 @@ mod tests {
     fn render_plan(manifest: &str) -> String {
         let services = parse_manifest("services.yaml", manifest).unwrap();
         let supply = parse_manifest("supply.yaml", SUPPLY).unwrap();
-        render(&plan::plan(&Snapshot::from_documents(&services, &supply).unwrap()), false)
+        render(&plan::plan_with_remedies(&Snapshot::from_documents(&services, &supply).unwrap()), false)
     }
 
     const SUPPLY: &str = include_str!("../../../plan/src/tests/supply.yaml");

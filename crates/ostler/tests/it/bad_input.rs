@@ -71,6 +71,18 @@ fn address_in_use_names_the_flag(#[case] flag: &str, #[case] other_flag: &str) {
     assert_eq!(stderr.lines().collect::<Vec<_>>(), [cause, hint]);
 }
 
+// spec: ACC-125
+#[rstest]
+#[case("plan", &["-f", "service.yaml"])]
+#[case("up", &[])]
+#[case("operator", &[])]
+fn rejects_unknown_feature_gates(#[case] command: &str, #[case] args: &[&str]) {
+    let output = ostler(&[command, "--feature-gates", "Fast=true"]).args(args).output().unwrap();
+    let (stdout, stderr, code) = outcome(&output);
+    assert_eq!((stdout.as_str(), code), ("", Some(1)));
+    assert!(stderr.contains("Fast") && stderr.contains("AcceleratorAwareScheduling"), "{stderr}");
+}
+
 /// Usage errors and invalid files: one line with a hint on stderr, nothing on stdout, exit code 1.
 #[test]
 fn errors_are_one_line_with_a_hint() {

@@ -18,6 +18,7 @@ mod full_class;
 mod image;
 mod kubectl;
 mod lint;
+mod lint_and_plan;
 mod live;
 mod logging;
 #[cfg(target_os = "linux")]

@@ -125,13 +125,130 @@ fn infeasible_is_exit_code_2() {
     insta::assert_snapshot!(stdout);
 }
 
+/// Table and JSON contain the remedies that `ostler explain` shows for the service.
+// spec: ACC-73
+#[test]
+fn infeasible_plan_prints_remedies() {
+    let manifest = MINIMAL_SERVICE.replace("spec:\n", "spec:\n  acceleratorSelector: {preferredClasses: [t4]}\n");
+    let args = ["--no-catalog", "--cluster", SUPPLY];
+    let (table, _, _) = plan(&manifest, &args);
+    let (json, _, code) = plan(&manifest, &[&args[..], &["-o", "json"]].concat());
+    let plan: Value = serde_json::from_str(&json).unwrap();
+    let remedies: Vec<&str> =
+        plan["services"][0]["remedies"].as_array().unwrap().iter().map(|remedy| remedy.as_str().unwrap()).collect();
+    assert!(remedies.iter().any(|remedy| remedy.contains("l40s")), "{remedies:?}");
+    let printed: Vec<&str> = table.lines().filter_map(|line| Some(line.split_once("· ")?.1)).collect();
+    assert_eq!(printed, remedies);
+    // Each class has a code.
+    let codes: Vec<(&str, &str)> = plan["services"][0]["candidates"][0]["accelerators"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|candidate| (candidate["class"].as_str().unwrap(), candidate["code"].as_str().unwrap()))
+        .collect();
+    assert_eq!(codes, [("t4", "NoMatchingNodes"), ("h100", "NotPreferred"), ("l40s", "NotPreferred")]);
+    assert_eq!((&plan["services"][0]["feasible"], code), (&Value::from(false), Some(2)));
+}
+
+/// The remedy of a plan that fails after selection is that of its reason code; a service without any suitable runtime may use
+/// another model.
+#[rstest]
+#[case::undefined_variable(
+    "  engine: {runner: {image: i, command: [vllm, serve, $(MODEL)]}}\n",
+    "UndefinedVariable",
+    "Define the variable in `runner.env`"
+)]
+#[case::model("  model: {name: llama-3-2-3b-instrct}\n", "ModelNotFound", "llama-3-2-3b-instruct")]
+fn infeasible_plan_prints_the_remedy_of_its_reason(#[case] spec: &str, #[case] reason: &str, #[case] remedy: &str) {
+    let manifest = MINIMAL_SERVICE.replace("  model: {name: llama-3-2-3b-instruct}\n", spec);
+    let (stdout, _, code) = plan(&manifest, &["--no-catalog", "--cluster", SUPPLY]);
+    assert_eq!(code, Some(2), "{stdout}");
+    assert!(stdout.contains(&format!("not feasible: {reason}")), "{stdout}");
+    let help = stdout.lines().find_map(|line| line.trim_start().strip_prefix("What would help")).unwrap_or(&stdout);
+    assert!(help.contains(remedy), "{stdout}");
+}
+
+/// `$KUBECONFIG` applies to `--context` and `--diff` only, so that a plan without a cluster does not depend on the environment.
+#[rstest]
+#[case::without_context(&[], None)]
+#[case::with_context(&["--context", "a"], Some("Connection refused"))]
+#[case::unknown_context(&["--context", "b"], Some("context `b` does not exist"))]
+#[case::with_diff(&["--diff"], Some("Connection refused"))]
+fn kubeconfig_variable_applies_to_connections(#[case] args: &[&str], #[case] expected_error: Option<&str>) {
+    let directory = TempDirectory::new();
+    let file = directory.file("f.yaml", MINIMAL_SERVICE);
+    let kubeconfig = directory.file(
+        "kubeconfig",
+        "{apiVersion: v1, kind: Config, clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}], \
+         contexts: [{name: a, context: {cluster: a, user: a}}], current-context: a}",
+    );
+    let mut command = ostler(&["plan", "-f", &file]);
+    let (stdout, stderr, code) = outcome(&command.args(args).env("KUBECONFIG", kubeconfig).output().unwrap());
+    match expected_error {
+        None => assert_eq!(code, Some(0), "{stderr}"),
+        Some(expected) => {
+            assert_eq!((stdout.as_str(), code), ("", Some(1)));
+            assert!(stderr.contains(expected), "{stderr}");
+        }
+    }
+}
+
+/// Like the operator, a plan creates classes for accelerators that no class covers.
+#[test]
+fn discovers_classes_of_nodes() {
+    let directory = TempDirectory::new();
+    let node = |product: &str, memory: u32| {
+        format!(
+            "---\n{{apiVersion: v1, kind: Node, metadata: {{name: {product}, labels: {{nvidia.com/gpu.product: {product}, \
+             nvidia.com/gpu.memory: '{memory}', nvidia.com/gpu.compute.major: '9', nvidia.com/gpu.compute.minor: '0'}}}}, \
+             status: {{allocatable: {{nvidia.com/gpu: 8, cpu: 64, memory: 512Gi, pods: 110}}, conditions: [{{type: Ready, status: 'True'}}]}}}}\n"
+        )
+    };
+    let cluster = directory.file("nodes.yaml", &(node("NVIDIA-X900-96GB", 98304) + &node("NVIDIA-L40S", 49152)));
+    let (stdout, stderr, code) = plan(MINIMAL_SERVICE, &["--cluster", &cluster, "-o", "json"]);
+    assert_eq!(code, Some(0), "{stderr}");
+    assert_eq!(stderr, "note: planning with AcceleratorClasses discovered from nodes: nvidia-x900-96gb\n");
+    let plan: Value = serde_json::from_str(&stdout).unwrap();
+    let candidates = plan["services"][0]["candidates"][0]["accelerators"].as_array().unwrap();
+    let eligible: Vec<&str> = candidates
+        .iter()
+        .filter(|candidate| candidate["rank"].is_u64())
+        .map(|candidate| candidate["class"].as_str().unwrap())
+        .collect();
+    assert_eq!(eligible, ["nvidia-l40s", "nvidia-x900-96gb"]);
+}
+
+/// Objects of the same name in one input must be equal: the plan could not know which one applies.
+#[rstest]
+#[case::equal("", Some(0))]
+#[case::different("  engine: {minReplicas: 2}\n", Some(1))]
+fn rejects_different_objects_of_one_name(#[case] added: &str, #[case] expected_code: Option<i32>) {
+    let directory = TempDirectory::new();
+    let first = directory.file("a.yaml", MINIMAL_SERVICE);
+    let second = directory.file("b.yaml", &format!("{MINIMAL_SERVICE}{added}"));
+    let args = ["plan", "-o", "json", "-f", &first, &second];
+    let (stdout, stderr, code) = outcome(&ostler(&args).output().unwrap());
+    assert_eq!(code, expected_code, "{stderr}");
+    if expected_code == Some(0) {
+        let plan: Value = serde_json::from_str(&stdout).unwrap();
+        assert_eq!(plan["services"].as_array().unwrap().len(), 1);
+        return;
+    }
+    let expected = format!(
+        "error: {second}, document 1 (InferenceService default/llama), metadata.name: {first}, document 1, has the same kind and \
+         name but different content\nhint: rename or remove one of the two objects\n"
+    );
+    assert_eq!((stdout.as_str(), stderr.as_str()), ("", expected.as_str()));
+}
+
 /// Plans two services of a directory: one lacks free accelerators, one has an unknown runtime.
 #[test]
 fn plans_directory() {
     let directory = TempDirectory::new();
     std::fs::create_dir(directory.0.join("services")).unwrap();
     directory.file("services/a.yaml", &MINIMAL_SERVICE.replace("3-2-3b", "3-3-70b"));
-    directory.file("services/b.yml", &MINIMAL_SERVICE.replace("spec:\n", "spec:\n  runtime: {name: nope}\n"));
+    let service = MINIMAL_SERVICE.replace("name: llama,", "name: llama-2,");
+    directory.file("services/b.yml", &service.replace("spec:\n", "spec:\n  runtime: {name: nope}\n"));
     directory.file("services/notes.txt", "not a manifest: {");
     let args = ["plan", "-f", "services", "--no-catalog", "--cluster", SUPPLY, "-n", "team"];
     let (stdout, stderr, code) = outcome(&ostler(&args).current_dir(&directory.0).output().unwrap());
@@ -139,6 +256,7 @@ fn plans_directory() {
     insta::assert_snapshot!(stdout);
 }
 
+// spec: ACC-125
 #[test]
 fn feature_gate_disables_accelerators() {
     let args =

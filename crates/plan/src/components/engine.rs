@@ -274,9 +274,12 @@ impl RoleBuilder<'_> {
         }
         if container["image"].as_str().is_none_or(str::is_empty) {
             let component = self.component();
-            let message = format!(
-                "No container image for the {component}: set spec.{component}.runner.image, or spec.runtime.name"
-            );
+            let remedy = match self.input.runtime.map(|runtime| runtime.name) {
+                Some(runtime) => format!("spec.{component}Config.runner.image of runtime {runtime}"),
+                None => "spec.runtime.name".to_owned(),
+            };
+            let message =
+                format!("No container image for the {component}: set spec.{component}.runner.image, or {remedy}");
             return Err(PlanError::new(decide::code::outcome::NO_ENGINE_CONTAINER, message));
         }
         if container["name"].as_str().is_none_or(str::is_empty) {

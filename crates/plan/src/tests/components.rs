@@ -116,6 +116,29 @@ fn expands_template_variables_only_in_containers() {
     assert_eq!(template(&plan, "-decoder")["spec"]["nodeSelector"]["pool"], "{{.Name}}");
 }
 
+// spec: RT-42
+#[rstest]
+fn expands_template_variables_of_leader_and_workers(#[values("ServingRuntime", "ClusterServingRuntime")] kind: &str) {
+    let runner = "runner: {image: 'i:{{.Labels.version}}', command: [run, '{{.Name}}', $(LWS_LEADER_ADDRESS), $(LWS_WORKER_INDEX)], \
+                  env: [{name: OWNER, value: '{{.Namespace}}'}]}";
+    let runtime = format!(
+        "{{apiVersion: ome.io/v1beta1, kind: {kind}, metadata: {{name: rt, namespace: default}}, spec: {{supportedModelFormats: [{{name: safetensors}}], \
+         engineConfig: {{nodeSelector: {{pool: '{{{{.Name}}}}'}}, leader: {{{runner}}}, worker: {{size: 1, {runner}}}}}}}}}"
+    );
+    let manifest =
+        service("chat", "{runtime: {name: rt}}").replace("{name: chat}", "{name: chat, labels: {version: '7'}}");
+    let plan = plan_manifests(&[&runtime, &manifest]);
+    assert_eq!(code(&plan), (true, "Selected"), "{}", plan.message);
+    let set = plan.objects.iter().find(|object| object["kind"] == "LeaderWorkerSet").unwrap();
+    for template in ["leaderTemplate", "workerTemplate"] {
+        let pod = &set["spec"]["leaderWorkerTemplate"][template]["spec"];
+        let container = &pod["containers"][0];
+        assert_eq!((&container["image"], &container["command"][1]), (&json!("i:7"), &json!("chat")), "{template}");
+        assert_eq!(container["env"][0], json!({"name": "OWNER", "value": "default"}), "{template}");
+        assert_eq!(pod["nodeSelector"]["pool"], "{{.Name}}", "{template}");
+    }
+}
+
 // spec: RT-41
 #[test]
 fn missing_label_expands_to_an_empty_string_with_a_warning() {

@@ -2,14 +2,13 @@
 
 use decide::RuntimeCandidate;
 use jiff::Timestamp;
-use plan::{Service, Snapshot};
-use serde_json::{Value, json};
+use plan::Service;
+use serde_json::Value;
 
 use super::explanation::Explanation;
-use super::fields::{namespaced_name, text};
+use super::fields::namespaced_name;
 use super::trial::{minimal_service, outcome_of, plan_ome_service};
 use crate::cluster_objects::{self, ClusterObjects};
-use crate::report::names::join_names;
 use crate::report::tree::{Reason, TreeNode, group_by_reason};
 
 /// Maximum number of lines of a list.
@@ -41,21 +40,4 @@ pub(crate) fn explain(object: &Value, objects: &ClusterObjects, now: Timestamp) 
         explanation.remedies = remedies.map(|remedy| remedy.to_string()).collect();
     }
     explanation
-}
-
-/// Suggests other models for a service. Each is verified by planning the service with it.
-pub(super) fn other_models_remedy(snapshot: &Snapshot, service: &Value) -> Option<String> {
-    let namespace = text(service, "/metadata/namespace");
-    let visible_models = snapshot
-        .models
-        .iter()
-        .filter(|model| model.namespace.as_deref().is_none_or(|model_namespace| model_namespace == namespace));
-    let is_feasible = |model: &&plan::Model| {
-        let mut changed_service = service.clone();
-        changed_service["spec"]["model"] = json!({"name": model.name});
-        plan_ome_service(snapshot, &changed_service).is_some_and(|(_, plan)| plan.feasible)
-    };
-    let mut names: Vec<String> = visible_models.filter(is_feasible).map(|model| model.name.clone()).collect();
-    (!names.is_empty())
-        .then(|| format!("set spec.model.name to another model that can be served: {}", join_names(&mut names)))
 }

@@ -15,7 +15,6 @@ use super::deletions::Deletion;
 use super::explanation::Explanation;
 use super::fewer_replicas::{fewer_replicas_remedies, fewer_role_replicas_remedies};
 use super::fields::{text, text_of};
-use super::model;
 use super::placement::PlacementAnalysis;
 use super::pod_problems::{PodProblems, pod_branches};
 use super::quota::quota_remedies;
@@ -114,7 +113,7 @@ impl<'a> ServiceContext<'a> {
                 .push(ServiceRemedy { changes, text });
         }
         if context.remedies.is_empty() && !service_plan.feasible {
-            let remedy = model::other_models_remedy(&snapshot, service);
+            let remedy = plan::other_models_remedy(&snapshot, &parsed);
             context.remedies.extend(remedy.map(|text| ServiceRemedy { changes: Vec::new(), text }));
         }
         if plan::waits_for_capacity(&service_plan.warnings) {

@@ -1,0 +1,131 @@
+//! `ostler lint` and `ostler plan` reject the same manifests.
+
+use std::path::{Path, PathBuf};
+
+use rstest::rstest;
+use serde_json::Value;
+
+use crate::session::{TempDirectory, ostler, outcome};
+
+/// A service that both accept, so that `plan` has a service to plan.
+const SERVICE: &str = "{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {name: accepted-by-both}, \
+    spec: {engine: {runner: {image: vllm/vllm-openai, command: [vllm, serve, m]}}}}";
+
+/// Returns whether `lint` and `plan` reject the file as invalid, and their messages.
+fn rejections(file: &str, service: &str) -> (bool, bool, String) {
+    let (stdout, stderr, lint) = outcome(&ostler(&["lint", "--no-catalog", "-f", file, service]).output().unwrap());
+    let mut messages = format!("lint: {stdout}{stderr}");
+    let (stdout, stderr, plan) =
+        outcome(&ostler(&["plan", "--no-catalog", "-o", "json", "-f", file, service]).output().unwrap());
+    messages += &format!("plan: {stderr}");
+    let mut is_rejected = plan == Some(1);
+    if !is_rejected {
+        let plan: Value = serde_json::from_str(&stdout).unwrap();
+        for service in plan["services"].as_array().unwrap() {
+            let reason = service["reason"].as_str().unwrap();
+            messages += &format!("{reason} ");
+            // Other reasons depend on the cluster.
+            is_rejected |= plan::code::error::ALL.iter().any(|code| code.as_str() == reason);
+        }
+    }
+    (lint == Some(1), is_rejected, messages)
+}
+
+/// All manifests of this repository: catalog, examples, installation and the fixtures of tests.
+#[test]
+fn agree_on_the_manifests_of_the_repository() {
+    let directory = TempDirectory::new();
+    let service = directory.file("service.yaml", SERVICE);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut files = Vec::new();
+    for part in ["catalog", "crates", "deploy", "docs"] {
+        collect(&root.join(part), &mut files);
+    }
+    files.sort();
+    assert!(files.len() > 60, "{files:?}");
+    let mut rejected = 0;
+    for file in &files {
+        let (lint, plan, messages) = rejections(&file.display().to_string(), &service);
+        assert_eq!(lint, plan, "{}: {messages}", file.display());
+        rejected += usize::from(lint);
+    }
+    assert!(rejected < files.len() / 2, "{rejected} of {} files are rejected", files.len());
+}
+
+/// Adds the YAML files below `directory`.
+fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "yaml") {
+            files.push(path);
+        }
+    }
+}
+
+const WORKER: &str = "{name: w, componentType: worker, template: {spec: {containers: [{name: e, image: i}]}}}";
+
+fn ome(kind: &str, spec: &str) -> String {
+    format!("---\n{{apiVersion: ome.io/v1beta1, kind: {kind}, metadata: {{name: x}}, spec: {spec}}}\n")
+}
+
+fn roles(roles: &str) -> String {
+    format!(
+        "{{apiVersion: fusioninfer.io/v1alpha1, kind: InferenceService, metadata: {{name: x}}, spec: {{roles: [{roles}]}}}}"
+    )
+}
+
+fn runtime(name: &str, priority: u32) -> String {
+    ome(
+        "ClusterServingRuntime",
+        &format!(
+            "{{supportedModelFormats: [{{modelFormat: {{name: new}}, autoSelect: true, priority: {priority}}}], engineConfig: {{runner: {{image: i}}}}}}"
+        ),
+    )
+    .replace("{name: x}", &format!("{{name: {name}}}"))
+}
+
+#[rstest]
+#[case::yaml("a: [".to_owned(), true)]
+#[case::kind(ome("InferenceServce", "{}"), true)]
+#[case::no_model(ome("InferenceService", "{}"), true)]
+#[case::annotation(ome("InferenceService", "{model: {name: m}}").replace("{name: x}", "{name: x, annotations: {ome.io/cost-threshold: cheap}}"), true)]
+#[case::name(ome("InferenceService", "{model: {name: m}}").replace("{name: x}", "{name: x.y}"), true)]
+#[case::generated_name(ome("InferenceService", "{model: {name: m}}").replace("{name: x}", "{generateName: x}"), true)]
+#[case::variable(ome("InferenceService", "{engine: {runner: {image: i, command: [vllm, serve, $(UNDEFINED)]}}}"), true)]
+#[case::adapter(ome("ClusterBaseModel", "{modelFormat: {name: new}}") + &runtime("a", 7).replace("{image: i}", "{image: vllm/vllm-openai}") + &ome("InferenceService", "{model: {name: x, fineTunedWeights: [missing]}}"), true)]
+#[case::unknown_model(ome("InferenceService", "{model: {name: m}}"), false)]
+#[case::unknown_class(
+    ome("InferenceService", "{model: {name: m}, acceleratorSelector: {preferredClasses: [c]}}"),
+    false
+)]
+#[case::condition(
+    ome(
+        "ServingRuntime",
+        "{acceleratorRequirements: {preferenceOrder: [{class: a, score: 1, conditions: [{size: '<1'}]}]}}"
+    ),
+    true
+)]
+#[case::capability(ome("AcceleratorClass", "{discovery: {}, capabilities: {computeCapability: sm_90}}"), true)]
+#[case::tier(ome("AcceleratorClass", "{discovery: {}, capabilities: {}, cost: {tier: huge}}"), true)]
+#[case::no_nodes(ome("AcceleratorClass", "{discovery: {}, capabilities: {}}"), false)]
+#[case::same_priority(runtime("a", 7) + &runtime("b", 7), true)]
+#[case::other_priority(runtime("a", 7) + &runtime("b", 8), false)]
+#[case::same_name(runtime("a", 7) + &runtime("a", 8), true)]
+#[case::same_object(runtime("a", 7) + &runtime("a", 7), false)]
+#[case::model_size(ome("BaseModel", "{modelParameterSize: huge}"), true)]
+#[case::worker(roles(WORKER), false)]
+#[case::no_container(roles("{name: w, componentType: worker, template: {spec: {containers: []}}}"), true)]
+#[case::router_only(roles("{name: r, componentType: router}"), true)]
+#[case::duplicate_role(roles(&format!("{WORKER}, {WORKER}")), true)]
+#[case::half_a_pair(roles(&WORKER.replace("worker", "prefiller")), false)]
+#[case::route(roles(&format!("{WORKER}, {{name: r, componentType: router, httproute: {{rules: {{}}}}}}")), true)]
+#[case::picker_configuration(roles(&format!("{WORKER}, {{name: r, componentType: router, endpointPickerConfig: 'kind: Picker'}}")), false)]
+#[case::other_kind("{apiVersion: v1, kind: Secret, metadata: {name: s}}".to_owned(), false)]
+fn agree_on_invalid_manifests(#[case] manifest: String, #[case] is_rejected: bool) {
+    let directory = TempDirectory::new();
+    let (file, service) = (directory.file("f.yaml", &manifest), directory.file("service.yaml", SERVICE));
+    let (lint, plan, messages) = rejections(&file, &service);
+    assert_eq!((lint, plan), (is_rejected, is_rejected), "{messages}");
+}
