@@ -1,7 +1,9 @@
 //! The `tests` column of the requirement tables in `docs/conformance/*.md`.
 //!
 //! A test that verifies a requirement has a line `// spec: ID` above it, with several IDs separated by commas. The last
-//! column of the tables lists the files of these tests; an ID that is in no table is an error.
+//! column of the tables lists the files of these tests; an ID that is in no table is an error. The column before it states the
+//! kinds of tests that show the requirement. The path of a test determines its kinds ([`kinds_of`]); a row that lacks a kind is
+//! shown in part.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,7 +16,33 @@ use crate::workspace;
 /// Requirement ID → files, relative to the workspace, with tests that cite it.
 type Citations = BTreeMap<String, BTreeSet<String>>;
 
-/// Updates the tables and prints the number of rows with tests.
+/// Kinds of tests.
+const UNIT: &str = "unit";
+const PLAN: &str = "plan snapshot";
+const EMBEDDED: &str = "embedded integration";
+const SIMULATION: &str = "simulation";
+const REAL: &str = "real component";
+const KINDS: [&str; 5] = [UNIT, PLAN, EMBEDDED, SIMULATION, REAL];
+
+/// Beginning of a path → kinds of the tests below it; the first one that matches applies.
+const KINDS_BY_PATH: [(&str, &[&str]); 12] = [
+    ("crates/ostler/tests/it/realcluster/", &[REAL]),
+    ("crates/ostler/tests/it/kubectl.rs", &[REAL, EMBEDDED]),
+    ("crates/ostler/tests/it/vllm.rs", &[REAL]),
+    ("crates/picker/tests/it/envoy.rs", &[REAL]),
+    // Commands that only read files.
+    ("crates/ostler/tests/it/catalog/", &[UNIT, PLAN]),
+    ("crates/ostler/tests/it/lint", &[UNIT]),
+    ("crates/ostler/tests/it/", &[PLAN, EMBEDDED]),
+    ("crates/plan/src/", &[UNIT, PLAN]),
+    ("crates/operator/tests/it/planned_objects.rs", &[PLAN, EMBEDDED]),
+    ("crates/simulation/", &[SIMULATION]),
+    // The state machine with a virtual clock and faults.
+    ("crates/actuation/tests/", &[EMBEDDED, SIMULATION]),
+    ("crates/picker/examples/scheduling/", &[SIMULATION]),
+];
+
+/// Updates the tables. Prints the number of rows with tests, and the rows whose tests lack a promised kind.
 pub(crate) fn write() -> Result<()> {
     let citations = check()?;
     for path in table_files()? {
@@ -23,6 +51,13 @@ pub(crate) fn write() -> Result<()> {
         let ids: Vec<_> = text.lines().filter_map(row_id).collect();
         let tested = ids.iter().filter(|id| citations.contains_key(**id)).count();
         println!("{:<16} {tested:>4} of {}", name(&path), ids.len());
+        for row in text.lines() {
+            let missing = missing_kinds(row, &citations);
+            if let Some(id) = row_id(row).filter(|_| !missing.is_empty()) {
+                let extent = if citations.contains_key(id) { "in part" } else { "not shown" };
+                println!("  {id:<8} {extent}; missing: {}", missing.join(", "));
+            }
+        }
     }
     Ok(())
 }
@@ -38,7 +73,42 @@ pub(crate) fn check() -> Result<Citations> {
     if let Some((id, files)) = unknown.first() {
         bail!("`// spec: {id}` in {files:?}: no table in docs/conformance has this row");
     }
+    for path in table_files()? {
+        for row in fs::read_to_string(&path)?.lines() {
+            if let Some((id, kind)) =
+                row_id(row).and_then(|id| Some((id, promised_kinds(row).find(|kind| !KINDS.contains(kind))?)))
+            {
+                bail!("{}: {id} is shown by `{kind}`; expected one of {}", name(&path), KINDS.join(", "));
+            }
+        }
+    }
     Ok(citations)
+}
+
+/// Returns the kinds of the tests in a file. Tests in `tests/` run several crates or processes, others are unit tests.
+fn kinds_of(file: &str) -> &'static [&'static str] {
+    let by_path = KINDS_BY_PATH.iter().find(|(start, _)| file.starts_with(start));
+    match by_path {
+        Some((_, kinds)) => kinds,
+        None if file.contains("/tests/it/") || file.contains("/tests/") && !file.contains("/src/") => &[EMBEDDED],
+        None => &[UNIT],
+    }
+}
+
+/// Returns the kinds of tests that show a row; details in parentheses, such as the component, are omitted.
+fn promised_kinds(row: &str) -> impl Iterator<Item = &str> {
+    const SHOWN_BY: usize = 3;
+    let cell = split_cells(row).get(SHOWN_BY).copied().unwrap_or_default();
+    let without_details = cell.split(['(', ')']).step_by(2);
+    without_details.flat_map(|part| part.split(',')).map(str::trim).filter(|kind| !kind.is_empty())
+}
+
+/// Returns the promised kinds that none of the tests of a row has.
+fn missing_kinds<'a>(row: &'a str, citations: &Citations) -> Vec<&'a str> {
+    let Some(id) = row_id(row) else { return Vec::new() };
+    let files = citations.get(id).into_iter().flatten();
+    let shown: BTreeSet<&str> = files.flat_map(|file| kinds_of(file)).copied().collect();
+    promised_kinds(row).filter(|kind| !shown.contains(kind)).collect()
 }
 
 fn table_files() -> Result<Vec<PathBuf>> {
@@ -160,6 +230,23 @@ mod tests {
         assert_eq!(row_id("| RT-12 | text | x | unit |"), Some("RT-12"));
         assert_eq!(row_id("| id | requirement |"), None);
         assert_eq!(cited_ids("    // spec: RT-1, ACC-2").collect::<Vec<_>>(), ["RT-1", "ACC-2"]);
+    }
+
+    #[test]
+    fn finds_rows_that_are_shown_in_part() {
+        let citations = |files: &[&str]| {
+            Citations::from([("RT-1".to_owned(), files.iter().map(|file| (*file).to_owned()).collect())])
+        };
+        let row = "| RT-1 | a, b | s | unit, real component (LWS, Volcano), plan snapshot | |";
+        assert_eq!(promised_kinds(row).collect::<Vec<_>>(), ["unit", "real component", "plan snapshot"]);
+        let missing = |files: &[&str]| missing_kinds(row, &citations(files));
+        assert_eq!(missing(&[]), ["unit", "real component", "plan snapshot"]);
+        assert_eq!(missing(&["crates/plan/src/tests/roles.rs"]), ["real component"]);
+        assert_eq!(missing(&["crates/decide/src/tests.rs"]), ["real component", "plan snapshot"]);
+        assert_eq!(missing(&["crates/operator/tests/it/router.rs"]), ["unit", "real component", "plan snapshot"]);
+        let real = "crates/ostler/tests/it/realcluster/gangs.rs";
+        assert!(missing(&["crates/plan/src/launch/ray.rs", real]).is_empty());
+        assert!(missing_kinds("| id | requirement |", &citations(&[])).is_empty());
     }
 
     #[test]
