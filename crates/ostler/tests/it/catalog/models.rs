@@ -19,7 +19,7 @@ fn models_select_matching_runtimes() {
         let has_architecture = |entry: &&Value| {
             [Some(&model["spec"]["modelArchitecture"]), None].contains(&entry.get("modelArchitecture"))
         };
-        assert!(auto_selected_formats(runtime).iter().any(|entry| has_architecture(&entry)), "{}", name(model));
+        assert!(auto_selected_formats(runtime).iter().any(has_architecture), "{}", name(model));
         if warning_codes(&service).contains(&"AmbiguousRuntimes") {
             ambiguous.push(name(model));
         }
