@@ -12,6 +12,7 @@ mod naming;
 mod nearest;
 mod node_resources;
 mod properties;
+mod ranking_order;
 mod remedies;
 mod request_sizes;
 mod selection;
@@ -219,6 +220,68 @@ fn applies_accelerator_selector(
     assert_eq!(class_code(&decision, other), reason);
 }
 
+/// The deployed field of a component is a list with one preferred class, and takes precedence over the selector of the service.
+// spec: ACC-59
+#[rstest]
+#[case::component(json!({"engine": {"acceleratorOverride": {"acceleratorClass": "nvidia-a100-40gb"}}}))]
+#[case::component_before_service(json!({"acceleratorSelector": {"acceleratorClass": "nvidia-h100-80gb"},
+    "engine": {"acceleratorOverride": {"acceleratorClass": "nvidia-a100-40gb"}}}))]
+#[case::list(json!({"engine": {"acceleratorOverride": {"preferredClasses": ["nvidia-a100-40gb"]}}}))]
+fn override_of_a_component_prefers_one_class(#[case] spec: Value) {
+    let nodes = demo_nodes();
+    let decision = decide(&demand("mistral-7b-instruct", spec), &catalog(Some(&nodes)), None);
+    assert_eq!(selection(&decision).1, "nvidia-a100-40gb");
+    for other in ["nvidia-l40s", "nvidia-h100-80gb"] {
+        assert_eq!(class_code(&decision, other), "NotPreferred", "{other}");
+    }
+}
+
+/// The next preferred class is selected if the first one does not exist, has no nodes, or is too small.
+// spec: ACC-69
+#[rstest]
+#[case::absent("mistral-7b-instruct", "gone", "UnknownClass")]
+#[case::without_nodes("mistral-7b-instruct", "nvidia-a100-40gb", "NoMatchingNodes")]
+#[case::too_small("llama-3-3-70b-instruct", "nvidia-l40s", "MissingFeature")]
+fn falls_back_to_the_next_preferred_class(#[case] model: &str, #[case] first: &str, #[case] code: &str) {
+    let nodes =
+        inventory::node_infos(&[node("big-0", "NVIDIA-H100-80GB-HBM3", 8), node("small-0", "NVIDIA-L40S", 4)], &[]);
+    let spec = json!({"acceleratorSelector": {"preferredClasses": [first, "nvidia-h100-80gb"]}});
+    let decision = decide(&demand(model, spec), &catalog(Some(&nodes)), None);
+    assert_eq!((selection(&decision).1, class_code(&decision, first).as_str()), ("nvidia-h100-80gb", code));
+}
+
+/// Selection continues with the next runtime, although the first one ranks higher without accelerators.
+// spec: ACC-71
+#[test]
+fn runtime_without_eligible_class_is_passed_over() {
+    let nodes = demo_nodes();
+    let mut supply = catalog(Some(&nodes));
+    let demand = demand("mistral-7b-instruct", json!({"acceleratorSelector": {"preferredClasses": ["nvidia-l40s"]}}));
+    let first = decide(&demand, &supply, None);
+    let selected = supply.runtimes.iter().find(|runtime| runtime.name == selection(&first).0).unwrap();
+    let mut preferred = Runtime { name: "preferred".to_owned(), ..Runtime::clone(selected) };
+    preferred.formats.iter_mut().for_each(|format| format.priority = Some(99));
+    supply.runtimes.push(preferred.clone().into());
+    assert_eq!(selection(&decide(&demand, &supply, None)).0, "preferred");
+    preferred.requirements.supported_classes = Some(vec!["nvidia-h100-80gb".to_owned()]);
+    *supply.runtimes.last_mut().unwrap() = preferred.into();
+    let decision = decide(&demand, &supply, None);
+    assert_eq!(selection(&decision), selection(&first));
+    let rejected = decision.candidates.iter().find(|candidate| candidate.runtime == "preferred").unwrap();
+    assert_eq!(rejected.rejected.as_ref().unwrap().code().as_str(), "NoEligibleAccelerator");
+    let codes: BTreeMap<&str, &str> =
+        rejected.accelerators.iter().map(|candidate| (candidate.class.as_str(), candidate.evaluation.code())).collect();
+    assert_eq!(
+        codes,
+        [
+            ("nvidia-a100-40gb", "NotSupportedByRuntime"),
+            ("nvidia-h100-80gb", "NotPreferred"),
+            ("nvidia-l40s", "NotSupportedByRuntime")
+        ]
+        .into()
+    );
+}
+
 // spec: ACC-71
 #[test]
 fn rejects_runtime_without_eligible_class() {
@@ -377,6 +440,23 @@ fn retains_current_selection() {
 fn rejects_incompatible_runtime(#[case] spec: Value, #[case] expected: &str) {
     let decision = decide(&demand_7b(), &runtimes(&[("a", spec)]), None);
     assert_eq!(rejection_code(&decision, "a"), expected);
+}
+
+/// Disabled runtimes serve neither services that name them nor those that name none.
+// spec: RT-9
+#[rstest]
+#[case::disabled(json!({"disabled": true}), false)]
+#[case::enabled(json!({"disabled": false}), true)]
+#[case::unset(json!({}), true)]
+fn disabled_runtime_is_not_used(#[case] spec: Value, #[case] is_used: bool) {
+    let named = Demand { runtime: Some("a".to_owned()), ..demand_7b() };
+    for demand in [demand_7b(), named] {
+        let decision = decide(&demand, &runtimes(&[("a", spec.clone())]), None);
+        assert_eq!(
+            (decision.feasible, rejection_code(&decision, "a").as_str()),
+            (is_used, if is_used { "" } else { "Disabled" })
+        );
+    }
 }
 
 // spec: RT-63

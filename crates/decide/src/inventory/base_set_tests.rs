@@ -20,6 +20,28 @@ fn parses_documents_and_skips_comments() {
     assert!(is_unmodified(large));
 }
 
+/// The class for small GPUs covers nodes whose label states less than 24 GiB, and no node without the label.
+// spec: ACC-36
+#[test]
+fn small_class_covers_labeled_nodes_with_little_memory() {
+    let set = BaseSet::from_config_map(&config_map(SEED));
+    let small = &set.classes[0];
+    assert_eq!(small["metadata"]["labels"]["ome.io/gpu-tier"], "small");
+    let parsed = crate::Class::from_api(&serde_json::from_value(small.clone()).unwrap(), None).unwrap();
+    assert_eq!(
+        (parsed.memory, parsed.features.iter().map(String::as_str).collect()),
+        (Some(16 << 30), vec!["tensor-cores"])
+    );
+    let node = |name: &str, labels: Value| json!({"metadata": {"name": name, "labels": labels}, "status": {"allocatable": {"nvidia.com/gpu": "1"}}});
+    let nodes = [
+        node("t4", json!({"nvidia.com/gpu.memory": "15360"})),
+        node("a30", json!({"nvidia.com/gpu.memory": "24576"})),
+        node("unlabeled", json!({})),
+    ];
+    let availability = crate::inventory::class_availability(&parsed, &crate::inventory::node_infos(&nodes, &[]));
+    assert_eq!(availability.nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["t4"]);
+}
+
 #[test]
 fn reports_invalid_document_and_parses_others() {
     let text = "# only a comment\n---\napiVersion: ome.io/v1beta1\nkind: AcceleratorClass\nmetadata: {name: a}\nspec: {discovery: {}, capabilities: {}}\n---\nkind: [\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: p}\n---\napiVersion: ome.io/v1beta1\nkind: AcceleratorClass\nmetadata: {name: b}\nspec: {discovery: {}, capabilities: {memoryGB: lots}}\n";

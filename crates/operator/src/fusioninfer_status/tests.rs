@@ -151,6 +151,33 @@ fn counts_pods_of_incomplete_replicas() {
     );
 }
 
+/// Columns: ready Pods of two replicas with four nodes; ready replicas and Pods.
+// spec: TOP-80
+#[rstest]
+#[case::nothing([0, 0], 0, 0)]
+#[case::parts([3, 2], 0, 5)]
+#[case::one([4, 0], 1, 4)]
+#[case::both([4, 4], 2, 8)]
+fn counts_replicas_and_pods(#[case] ready_pods: [usize; 2], #[case] replicas: u32, #[case] pods: u32) {
+    let [first, second] = ready_pods.map(Pods::Ready);
+    let scenario = Scenario::worker().with_workloads(vec![replica("w", 0, 4, first), replica("w", 1, 4, second)]);
+    let component = scenario.component("w");
+    let counts = ["desiredReplicas", "nodesPerReplica", "totalPods", "readyReplicas", "readyPods"];
+    assert_eq!(counts.map(|field| component[field].clone()), [2, 4, 8, replicas, pods].map(Value::from));
+}
+
+// spec: TOP-80
+#[test]
+fn unset_replicas_and_nodes_count_as_one() {
+    let scenario = Scenario {
+        spec: json!({"roles": [{"name": "w", "componentType": "worker"}]}),
+        ..Scenario::worker().with_workloads(vec![replica("w", 0, 1, Pods::Ready(1))])
+    };
+    let component = scenario.component("w");
+    let counts = ["desiredReplicas", "nodesPerReplica", "totalPods", "readyReplicas", "readyPods"];
+    assert_eq!(counts.map(|field| component[field].clone()), [1; 5].map(Value::from));
+}
+
 // spec: TOP-84
 #[test]
 fn last_update_time_changes_only_with_the_content() {

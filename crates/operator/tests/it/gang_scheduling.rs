@@ -2,10 +2,12 @@
 
 use embedded::Server;
 use rstest::rstest;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::events::events;
-use crate::simulated_cluster::{SimulatedCluster, disaggregated_service, role, scheduled_pods, service_with_roles};
+use crate::simulated_cluster::{
+    LEADER_WORKER_SETS, SimulatedCluster, disaggregated_service, role, scheduled_pods, service_with_roles,
+};
 use crate::test_cluster::FUSIONINFER_SERVICES;
 
 const NAME: &str = "deepseek-r1-disagg";
@@ -139,13 +141,37 @@ async fn gang_policy_all_starts_when_all_replicas_fit() {
     assert_eq!(cluster.scheduled_pods(), ["decode-0 4", "decode-1 4", "prefill-0 2"]);
 }
 
+/// Story 2 as printed: six groups of one Pod on six GPUs.
+// spec: TOP-21
+#[tokio::test(start_paused = true)]
+async fn disaggregated_service_has_one_group_per_replica() {
+    let cluster = SimulatedCluster::with_gpus(8);
+    let text = include_str!("../../../plan/src/tests/stories/roles-2.yaml");
+    let mut service = api::parse_manifest("roles-2.yaml", text).unwrap().remove(0).value;
+    service["metadata"]["namespace"] = json!("default");
+    cluster.server.create(FUSIONINFER_SERVICES, service).unwrap();
+    cluster.wait_until_ready("qwen-inference-service").await;
+    let replicas = ["decode-0", "decode-1", "decode-2", "decode-3", "prefill-0", "prefill-1"];
+    let names = replicas.map(|replica| format!("qwen-inference-service-{replica}"));
+    assert_eq!(cluster.object_names(LEADER_WORKER_SETS), names);
+    assert_eq!(cluster.scheduled_pods(), replicas.map(|replica| format!("{replica} 1")));
+    for set in cluster.server.list(LEADER_WORKER_SETS) {
+        assert_eq!((&set["spec"]["replicas"], &set["spec"]["leaderWorkerTemplate"]["size"]), (&json!(1), &json!(1)));
+    }
+    let gpus = |pod: &Value| pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"].clone();
+    assert_eq!(cluster.server.list("pods").iter().map(|pod| gpus(pod)).collect::<Vec<_>>(), vec![json!("1"); 6]);
+}
+
 // spec: TOP-26
 // spec: TOP-41
 // spec: TOP-42
 // spec: TOP-68
+#[rstest]
+#[case::one_replica(32)]
+#[case::three_more_nodes(56)]
 #[tokio::test(start_paused = true)]
-async fn schedules_one_complete_replica_if_two_do_not_fit() {
-    let mut cluster = SimulatedCluster::with_gpus(56);
+async fn schedules_one_complete_replica_if_two_do_not_fit(#[case] gpus: usize) {
+    let mut cluster = SimulatedCluster::with_gpus(gpus);
     cluster
         .server
         .create(FUSIONINFER_SERVICES, service_with_roles("deepseek-r1", vec![role("inference", "worker", 2, 4, 8)]))

@@ -68,6 +68,7 @@ fn limits(server: &Server) -> Value {
     set["spec"]["rolloutStrategy"]["rollingUpdateConfiguration"].clone()
 }
 
+// spec: RT-38
 #[rstest]
 #[case::grows(("large:1", 4), 8, "true")]
 #[case::grows_outside_of_a_gang(("large:1", 4), 8, "false")]

@@ -437,6 +437,25 @@ async fn reports_required_replicas_of_a_rollout_without_capacity() {
     assert!(images(&cluster.server).iter().all(|image| image.ends_with("engine:2")));
 }
 
+// spec: TOP-78
+// spec: TOP-82
+#[tokio::test(start_paused = true)]
+async fn status_follows_the_replicas() {
+    let mut cluster = SimulatedCluster::with_gpus(0);
+    let service = service_with_roles("chat", vec![role("w", "worker", 1, 2, 8)]);
+    cluster.server.create(FUSIONINFER_SERVICES, service).unwrap();
+    let status = |server: &Server| server.get(FUSIONINFER_SERVICES, "default", "chat").unwrap()["status"].clone();
+    let is_deploying = |server: &Server| (status(server)["components"]["w"]["phase"] == "Deploying").then_some(());
+    cluster.wait_for("the phase Deploying", &is_deploying).await;
+    cluster.scale_nodes_to(16);
+    cluster.wait_until_ready("chat").await;
+    let status = status(&cluster.server);
+    let types: Vec<&str> =
+        status["conditions"].as_array().unwrap().iter().map(|condition| condition["type"].as_str().unwrap()).collect();
+    assert_eq!(types, ["Initialized", "Active", "GangScheduled", "Ready"]);
+    assert_eq!((&status["observedGeneration"], &status["components"]["w"]["phase"]), (&json!(1), &json!("Running")));
+}
+
 // spec: TOP-74
 // spec: TOP-84
 #[tokio::test(start_paused = true)]

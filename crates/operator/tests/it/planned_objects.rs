@@ -201,6 +201,7 @@ fn check_service(server: &Server, plan: &ServicePlan) {
     assert_eq!(owned.collect::<BTreeSet<_>>(), planned_names, "{name}");
 }
 
+// spec: ACC-97
 #[tokio::test(start_paused = true)]
 async fn plan_of_the_shipped_catalog_equals_the_cluster() {
     let supply = shipped_catalog();

@@ -26,6 +26,13 @@ fn worker_with(field: &str, count: i64) -> Value {
     service_with_roles("chat", vec![role])
 }
 
+/// Returns a service with one worker and this `multinode`.
+fn with_multinode(multinode: Value) -> Value {
+    let mut service = worker_with("multinode", 1);
+    service["spec"]["roles"][0]["multinode"] = multinode;
+    service
+}
+
 #[rstest]
 // spec: TOP-3
 #[case::no_roles(json!({"apiVersion": "fusioninfer.io/v1alpha1", "kind": "InferenceService",
@@ -37,6 +44,9 @@ fn worker_with(field: &str, count: i64) -> Value {
 // spec: TOP-6
 #[case::fewer_than_none(worker_with("replicas", -1), "spec.roles[0].replicas: Invalid value: -1")]
 // spec: TOP-7
+#[case::no_node_count(with_multinode(json!({})), "spec.roles[0].multinode.nodeCount: Required value")]
+#[case::not_a_number(with_multinode(json!({"nodeCount": "2"})), "spec.roles[0].multinode.nodeCount: Invalid value: \"string\"")]
+#[case::not_an_int32(with_multinode(json!({"nodeCount": 2_147_483_648_u32})), "spec.roles[0].multinode.nodeCount: Invalid value")]
 #[case::on_no_node(worker_with("multinode", 0), "spec.roles[0].multinode.nodeCount: Invalid value: 0")]
 // spec: TOP-13
 #[case::two_of_one_name(service_with_roles("chat", vec![worker("a"), worker("a")]), "spec.roles[1]: Duplicate value")]

@@ -104,8 +104,14 @@ fn story_3_has_two_sets_of_four_pods() {
     let spec = &pod_group(&plan)["spec"];
     assert_eq!((&spec["minMember"], &spec["minTaskMember"]), (&json!(8), &json!({"inference-0": 4, "inference-1": 4})));
     assert_eq!(spec["minResources"], json!({"nvidia.com/gpu": "64"}));
+    let sets = ["inference-0", "inference-1"].map(|set| format!("LeaderWorkerSet deepseek-r1-inference-{set}"));
+    assert_eq!(kinds(&plan)[1..3], sets);
+    for set in &plan.objects[1..3] {
+        let group = &set["spec"]["leaderWorkerTemplate"];
+        assert_eq!((&set["spec"]["replicas"], &group["size"]), (&json!(1), &json!(4)));
+        assert!(group["leaderTemplate"].is_object() && group["workerTemplate"].is_object());
+    }
     let group = &plan.objects[1]["spec"]["leaderWorkerTemplate"];
-    assert_eq!(group["size"], 4);
     let (leader, worker) =
         (&group["leaderTemplate"]["spec"]["containers"][0], &group["workerTemplate"]["spec"]["containers"][0]);
     assert_eq!(

@@ -116,6 +116,29 @@ fn selects_the_revision(#[case] storage: &str, #[case] runner: &str, #[case] exp
     }
 }
 
+/// References remain for the kubelet, and variables of the runtime or the service replace the standard ones.
+// spec: RT-44
+#[test]
+fn standard_variables_are_added_where_they_are_absent() {
+    const STANDARD: [&str; 5] =
+        ["MODEL_PATH", "INFERENCESERVICE_NAME", "NAMESPACE", "PARALLELISM_SIZE", "SERVED_MODEL_NAME"];
+    let references = STANDARD.map(|name| format!("$({name})"));
+    let plan = plan_with("", &format!("image: i, args: [{}]", references.join(", ")), "");
+    assert_eq!(strings(&container(&plan, "-engine")["args"]), references);
+    let values = STANDARD.map(|name| super::variable(&plan, name));
+    assert_eq!(values, ["tiny", "chat", "default", "1", "chat"]);
+    let own = STANDARD.map(|name| format!("{{name: {name}, value: own}}")).join(", ");
+    for (runtime_fields, service_fields) in
+        [(format!(", env: [{own}]"), String::new()), (String::new(), format!("}}, engine: {{runner: {{env: [{own}]}}"))]
+    {
+        let runner = format!("image: i, args: [{}]{runtime_fields}", references.join(", "));
+        let plan = plan_with("", &runner, &service_fields);
+        assert_eq!(strings(&container(&plan, "-engine")["args"]), references, "{}", plan.message);
+        assert_eq!(STANDARD.map(|name| super::variable(&plan, name)), ["own"; 5]);
+        assert_eq!(container(&plan, "-engine")["env"].as_array().unwrap().len(), 5);
+    }
+}
+
 // spec: RT-44
 #[rstest]
 #[case::undefined("image: i, args: [--token, $(HF_TOKEN)]", "UndefinedVariable")]

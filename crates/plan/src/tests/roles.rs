@@ -81,6 +81,20 @@ fn two_replicas_have_two_sets() {
     insta::assert_snapshot!(plan_text(&plan));
 }
 
+// spec: TOP-36
+#[test]
+fn replica_index_is_a_string_on_sets_and_all_pods() {
+    let plan = plan_with_supply(&story_1("", "    replicas: 2\n    multinode: {nodeCount: 2}\n"));
+    let sets: Vec<&Value> = plan.objects.iter().filter(|object| object["kind"] == "LeaderWorkerSet").collect();
+    assert_eq!(sets.len(), 2);
+    for (index, set) in sets.into_iter().enumerate() {
+        let group = &set["spec"]["leaderWorkerTemplate"];
+        for object in [set, &group["leaderTemplate"], &group["workerTemplate"]] {
+            assert_eq!(object["metadata"]["labels"]["fusioninfer.io/replica-index"], json!(index.to_string()));
+        }
+    }
+}
+
 #[rstest]
 // spec: TOP-6
 #[case::no_replicas("    replicas: 0\n", 2)]

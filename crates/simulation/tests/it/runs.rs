@@ -16,7 +16,9 @@ fn check(seed: u64) {
     panic!("seed {seed}: {}\n{}\n{smallest}", report.violation.unwrap_or(violation), report.journal);
 }
 
-/// The seeds of one of the tests.
+/// The seeds of one of the tests. Among the invariants is that a gang is never partially bound.
+// spec: TOP-66
+// spec: TOP-67
 #[rstest::rstest]
 fn invariants_hold(#[values(0, 1, 2, 3, 4, 5, 6, 7)] test: u64) {
     (0..SEEDS).filter(|seed| seed % TESTS == test).for_each(check);
