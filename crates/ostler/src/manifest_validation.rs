@@ -123,7 +123,8 @@ fn relation_findings(documents: &[Document], existing: &[Document]) -> Vec<Vec<F
     let earlier_documents = earlier_documents(documents);
     let findings = |(document, earlier): (&Document, &Option<&Document>)| {
         let duplicate = earlier.and_then(|earlier| duplicate(document, earlier));
-        let admission = context.validate(document).into_iter().chain(validate_picker_config(document));
+        let admission = context.validate(document).into_iter().map(|finding| relation(document, finding));
+        let admission = admission.chain(validate_picker_config(document));
         let findings = duplicate.into_iter().chain(admission).collect();
         // Like `kubectl apply`: of two conflicting objects, the second is rejected.
         if !document.is_kind(ome::API_VERSION, CLASS) {
@@ -132,6 +133,20 @@ fn relation_findings(documents: &[Document], existing: &[Document]) -> Vec<Vec<F
         findings
     };
     documents.iter().zip(&earlier_documents).map(findings).collect()
+}
+
+/// Returns a finding about a document and other objects. Of two runtimes with the same priority, the API server rejects the
+/// second, but a plan selects one of them, and deployed systems ship such runtimes.
+fn relation(document: &Document, finding: Finding) -> Finding {
+    let is_runtime = ["ServingRuntime", "ClusterServingRuntime"].contains(&document.kind());
+    match is_runtime && is_error(&finding) {
+        true => Finding {
+            severity: Severity::Warning,
+            message: format!("{}; the API server rejects the second one", finding.message),
+            ..finding
+        },
+        false => finding,
+    }
 }
 
 /// Returns the objects that the documents are compared with: the existing objects except those that the documents replace, and

@@ -113,12 +113,17 @@ fn probe_response(
     controllers: &[MonitoredController],
     check: impl Fn(&Health) -> Result<(), String>,
 ) -> (StatusCode, String) {
-    let mut reasons: Vec<String> =
-        controllers.iter().filter_map(|controller| check(&controller.health).err()).collect();
-    reasons.dedup();
-    match reasons.as_slice() {
-        [] => (StatusCode::OK, "ok\n".to_owned()),
-        reasons => (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", reasons.join("\n"))),
+    let mut body = String::new();
+    for reasons in controllers.iter().filter_map(|controller| check(&controller.health).err()) {
+        for reason in reasons.lines() {
+            if !body.lines().any(|line| line == reason) {
+                body.extend([reason, "\n"]);
+            }
+        }
+    }
+    match body.is_empty() {
+        true => (StatusCode::OK, "ok\n".to_owned()),
+        false => (StatusCode::SERVICE_UNAVAILABLE, body),
     }
 }
 
@@ -171,15 +176,14 @@ mod tests {
         assert_eq!(steps, ["controller is stopping", "controller stopped"]);
     }
 
-    /// Serves the metrics and probes of two controllers, of which the second one has this `health`, and returns the address.
-    async fn start(health: &Arc<Health>) -> std::net::SocketAddr {
+    /// Serves the metrics and probes of two controllers, and returns the address.
+    async fn start(healths: [&Arc<Health>; 2]) -> std::net::SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let controllers =
-            [("a", Arc::default()), ("b", Arc::clone(health))].map(|(name, health)| MonitoredController {
-                render_metrics: Arc::new(move || format!("# TYPE {name} counter\n{name}_total 1\n# EOF\n")),
-                health,
-            });
+        let controllers = [("a", healths[0]), ("b", healths[1])].map(|(name, health)| MonitoredController {
+            render_metrics: Arc::new(move || format!("# TYPE {name} counter\n{name}_total 1\n# EOF\n")),
+            health: Arc::clone(health),
+        });
         tokio::spawn(serve(listener, controllers.into(), CancellationToken::new()));
         address
     }
@@ -197,14 +201,15 @@ mod tests {
 
     #[tokio::test]
     async fn probes_respond_with_status_and_reasons() {
-        let health = Arc::new(Health::default());
-        let address = start(&health).await;
+        let (health, other) = (Arc::new(Health::default()), Arc::new(Health::default()));
+        let address = start([&other, &health]).await;
         let response = |status: &str, body: &str| (status.to_owned(), body.to_owned());
         assert_eq!(get(address, "/livez").await, response("200", "ok\n"));
         assert_eq!(get(address, "/readyz").await, response("503", "the controller is starting\n"));
         health.set_not_ready(Part::WebhookServer, "the admission webhook has no certificate");
         let reasons = "the controller is starting\nthe admission webhook has no certificate\n";
         assert_eq!(get(address, "/readyz").await, response("503", reasons));
+        other.set_ready(Part::ControlLoop);
         health.set_ready(Part::ControlLoop);
         health.set_ready(Part::WebhookServer);
         assert_eq!(get(address, "/readyz").await, response("200", "ok\n"));
@@ -222,7 +227,8 @@ mod tests {
     /// The probe responds although other clients hold all connections.
     #[tokio::test]
     async fn held_connections_do_not_prevent_probes() {
-        let address = start(&Arc::default()).await;
+        let health = Arc::default();
+        let address = start([&health, &health]).await;
         let mut held = Vec::new();
         for _ in 0..MAX_CONNECTIONS {
             held.push(TcpStream::connect(address).await.unwrap());

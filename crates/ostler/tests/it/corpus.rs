@@ -6,7 +6,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::lint_and_plan;
 use crate::session::{TempDirectory, ostler, outcome};
+
+/// Runtimes that the corpus contains again, with the same name and different content, in a later file.
+const REPLACED_RUNTIMES: [&str; 2] =
+    ["srt/meta/llama-3-2-11b-vision-instruct-rt.yaml", "srt/mistralai/mixtral-8x7b-instruct-v0-1-rt.yaml"];
 
 #[test]
 #[ignore = "needs the corpus: cargo xtask test --with corpus"]
@@ -42,6 +47,26 @@ fn models_select_runtimes() {
     srt-llama-4-scout-17b-16e-instruct (ambiguous) ← llama-4-scout-17b-16e-instruct
     srt-skywork-or1-7b-preview ← skywork-or1-7b-preview
     ");
+}
+
+/// `ostler lint` and `ostler plan` reject the same manifests of this repository: catalog, examples, installation and fixtures of
+/// tests.
+#[test]
+#[ignore = "takes minutes: cargo xtask test --with corpus"]
+fn lint_and_plan_agree_on_the_manifests_of_the_repository() {
+    let directory = TempDirectory::new();
+    let service = directory.file("service.yaml", lint_and_plan::SERVICE);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let parts = ["catalog", "crates", "deploy", "docs"];
+    let files: Vec<PathBuf> = parts.iter().flat_map(|part| list_manifests(&root.join(part))).collect();
+    assert!(files.len() > 60, "{files:?}");
+    let mut rejected = 0;
+    for file in &files {
+        let (lint, plan, messages) = lint_and_plan::rejections(&file.display().to_string(), &service);
+        assert_eq!(lint, plan, "{}: {messages}", file.display());
+        rejected += usize::from(lint);
+    }
+    assert!(rejected < files.len() / 2, "{rejected} of {} files are rejected", files.len());
 }
 
 /// Plans models that have no manifest in the corpus and belong to a family with few runtimes.
@@ -140,9 +165,10 @@ fn plan(manifests: &str, args: &[&str]) -> Vec<Value> {
     let directory = TempDirectory::new();
     let services = directory.file("services.yaml", manifests);
     let corpus = corpus_directory();
-    let (runtimes, models) = (corpus.join("runtimes"), corpus.join("models"));
+    let mut runtimes = list_manifests(&corpus.join("runtimes"));
+    runtimes.retain(|file| !REPLACED_RUNTIMES.iter().any(|replaced| file.ends_with(replaced)));
     let mut command = ostler(&["plan", "--no-catalog", "-o", "json", "-f", &services]);
-    let output = command.arg(&runtimes).arg(&models).args(args).output().unwrap();
+    let output = command.args(&runtimes).arg(corpus.join("models")).args(args).output().unwrap();
     let (stdout, stderr, _) = outcome(&output);
     assert_eq!(stderr, "");
     serde_json::from_str::<Value>(&stdout).unwrap()["services"].as_array().unwrap().clone()

@@ -28,8 +28,6 @@ use crate::runner::{self, Layers};
 /// Default name of the main container.
 pub(super) const CONTAINER: &str = "ome-container";
 
-/// Variable with the location of the model's files.
-
 /// Returns the image that the shipped runtimes of an engine use.
 fn default_image(engine: &str) -> Option<&'static str> {
     match engine {
@@ -301,7 +299,7 @@ impl RoleBuilder<'_> {
                 settings.push(Setting::new(SettingField::Env(name.into()), value, Origin::Ostler));
             }
         }
-        pod_spec::check_variables(container, self.component())
+        pod_spec::check_variables(container, self.component(), true)
     }
 
     fn model_files(&self) -> Option<Result<ModelFiles, StorageError>> {

@@ -75,15 +75,13 @@ pub(super) fn assemble(container: Value, mut spec: Value, owner: &Owner, warning
     spec
 }
 
-/// Checks that the variables in the command of a component's container are defined.
+/// Checks that the variables in the command of a component's container are defined. Routers need no model.
 ///
 /// # Errors
 /// The kubelet would pass the name of a variable instead of its value.
-pub(super) fn check_variables(container: &Value, component: &str) -> Result<(), PlanError> {
+pub(super) fn check_variables(container: &Value, component: &str, needs_model: bool) -> Result<(), PlanError> {
     let Some(name) = variables::undefined_variable(container) else { return Ok(()) };
-    // Routers need no model.
-    let requires_model = name == variables::MODEL_PATH && component != super::ROUTER;
-    let model = if requires_model { "set spec.model, or " } else { "" };
+    let model = if needs_model && name == variables::MODEL_PATH { "set spec.model, or " } else { "" };
     let message = format!(
         "{component}: the command refers to $({name}), which is not defined; {model}define {name} in spec.{component}.runner.env"
     );

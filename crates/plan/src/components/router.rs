@@ -55,7 +55,7 @@ pub(super) fn router_role(
         container = with_defaults(default, container, &mut settings);
     }
     complete_container(&mut container, owner, &mut settings, warnings);
-    pod_spec::check_variables(&container, ROUTER)?;
+    pod_spec::check_variables(&container, ROUTER, false)?;
     let port = pod_spec::complete_port_and_probe(&mut container, |_, port| probe::tcp(port));
     pod_spec::default_termination_message_policy(&mut container);
     let spec = pod_spec::merge_fields(&layers, &mut settings, warnings)?;
