@@ -1,7 +1,7 @@
 //! Measures the selection of an endpoint for requests of 10 KB: 3 endpoints, and 100 endpoints that are all in the subset hint
 //! of the request; for the default policy, and for an EndpointPickerConfig with queue, KV cache and prefix scorers.
 //!
-//! `cargo run --release -p picker --example bench_decision [--small]`. `--small` measures few rounds.
+//! `cargo run --release -p picker --example bench_endpoint_selection [--small]`. `--small` measures few rounds.
 
 use std::{
     error::Error,
