@@ -21,7 +21,7 @@ const CLASSES_WITH_NODES: [&str; 5] =
     ["nvidia-l40s", "nvidia-a100-80gb", "nvidia-h100-80gb", "nvidia-h200-141gb", "amd-mi300x"];
 /// Nodes of each class. There are many, so that the claims of other services do not affect a decision: the operator decides
 /// again about a service that was never ready, and then also considers the claims of later services.
-const NODES_PER_CLASS: usize = 50;
+const NODES_PER_CLASS: usize = 300;
 
 /// Returns the documents of all YAML files below `directory`, in the order of their paths.
 fn documents(directory: &Path) -> Vec<Document> {

@@ -185,13 +185,14 @@ fn read_weights(directory: &Path) -> Result<Weights> {
     }
     if weights.parameters.is_none() && !paths.is_empty() {
         let counts: Vec<Option<u64>> = paths.iter().map(|path| parameters(path)).collect::<Result<_>>()?;
-        weights.parameters = counts.into_iter().sum::<Option<u64>>().filter(|count| *count > 0);
+        let sum = counts.into_iter().try_fold(0_u64, |sum, count| sum.checked_add(count?));
+        weights.parameters = sum.filter(|count| *count > 0);
     }
     Ok(weights)
 }
 
 /// Returns the elements of all tensors of a file; `None` if some are quantized to less than a byte, because several elements share
-/// one.
+/// one, or if the shapes are invalid.
 fn parameters(path: &Path) -> Result<Option<u64>> {
     let mut file = File::open(path).with_context(|| path.display().to_string())?;
     let mut length = [0; 8];
@@ -208,10 +209,11 @@ fn parameters(path: &Path) -> Result<Option<u64>> {
     let tensors = tensors.iter().filter(|(name, _)| *name != "__metadata__").map(|(_, tensor)| tensor);
     let elements = |tensor: &Value| -> Option<u64> {
         let is_packed = matches!(tensor["dtype"].as_str()?, "U8" | "I32" | "U32");
-        let dimensions = tensor["shape"].as_array()?.iter().map(Value::as_u64);
-        (!is_packed).then(|| dimensions.product::<Option<u64>>()).flatten()
+        let mut dimensions = tensor["shape"].as_array()?.iter();
+        let product = dimensions.try_fold(1_u64, |product, dimension| product.checked_mul(dimension.as_u64()?));
+        product.filter(|_| !is_packed)
     };
-    Ok(tensors.map(elements).sum())
+    Ok(tensors.map(elements).try_fold(0_u64, |sum, elements| sum.checked_add(elements?)))
 }
 
 fn remove_nulls(value: &mut Value) {
@@ -224,6 +226,7 @@ fn remove_nulls(value: &mut Value) {
 #[cfg(test)]
 mod tests {
     use api::parse_manifest;
+    use rstest::rstest;
 
     use super::*;
 
@@ -301,11 +304,14 @@ mod tests {
         assert_eq!(read_weights(&directory).unwrap(), Weights { parameters: Some(80), bytes: Some(160) });
     }
 
-    #[test]
-    fn packed_weights_have_no_parameters() {
-        let weights = weights(r#"{"a": {"dtype": "I32", "shape": [16, 8]}}"#);
+    #[rstest]
+    #[case::packed("packed", r#"{"a": {"dtype": "I32", "shape": [16, 8]}}"#)]
+    #[case::overflow("overflow", r#"{"a": {"dtype": "F32", "shape": [18446744073709551615, 2]}}"#)]
+    #[case::negative("negative", r#"{"a": {"dtype": "F32", "shape": [-1]}}"#)]
+    fn parameters_may_be_unknown(#[case] test: &str, #[case] header: &str) {
+        let weights = weights(header);
         let (_parent, directory) =
-            directory("packed", "m", &[("config.json", LLAMA.as_bytes()), ("a.safetensors", &weights)]);
+            directory(test, "m", &[("config.json", LLAMA.as_bytes()), ("a.safetensors", &weights)]);
         assert_eq!(read_weights(&directory).unwrap().parameters, None);
     }
 

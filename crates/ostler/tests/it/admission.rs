@@ -100,7 +100,7 @@ fn lint_limits_output_for_large_files() {
         )
     };
     let (stdout, code) = lint(&(0..1000).map(runtime).collect::<String>(), &[]);
-    assert_eq!((code, stdout.matches("error: ").count()), (Some(1), 999));
+    assert_eq!((code, stdout.matches("warning: ").count()), (Some(0), 999));
     assert!(stdout.contains("`r999`, `r0` and 998 more"), "{}", &stdout[stdout.len() - 400..]);
     let long_name = "x".repeat(1 << 20);
     let (stdout, code) = lint(
