@@ -55,7 +55,7 @@ pub struct DecisionRecord {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CandidateSummary {
     /// Those that came closest to being selected: outranked runtimes by rank, then the rejected ones that passed the most
-    /// checks.
+    /// checks, of which there is one at least.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nearest: Vec<NearestRuntime>,
     /// Number of rejected runtimes by code.
@@ -136,7 +136,8 @@ impl CandidateSummary {
     pub(crate) fn new(candidates: &[RuntimeCandidate]) -> Self {
         let unselected = candidates.iter().filter(|candidate| !candidate.selected);
         let (rejected, outranked): (Vec<_>, Vec<_>) = unselected.partition(|candidate| candidate.rejected.is_some());
-        let nearest = outranked.iter().chain(&rejected).filter_map(|candidate| nearest(candidate)).take(MAX_NEAREST);
+        let outranked = outranked.iter().take(MAX_NEAREST - usize::from(!rejected.is_empty()));
+        let nearest = outranked.chain(&rejected).filter_map(|candidate| nearest(candidate)).take(MAX_NEAREST);
         let mut counts = BTreeMap::new();
         for rejection in rejected.iter().filter_map(|candidate| candidate.rejected.as_ref()) {
             *counts.entry(rejection.code().into()).or_default() += 1;
@@ -401,7 +402,7 @@ mod tests {
         let nearest: Vec<&str> = record.candidates.nearest.iter().map(|nearest| nearest.runtime.as_str()).collect();
         assert_eq!(
             (nearest, record.candidates.rejected.to_string()),
-            (vec!["r1", "r2", "r3"], "Disabled 95".to_owned())
+            (vec!["r1", "r2", "r5"], "Disabled 95".to_owned())
         );
         let lengths = record.warnings.iter().map(|warning| warning.message.chars().count());
         assert_eq!(lengths.collect::<Vec<_>>(), [MAX_MESSAGE + 1; MAX_WARNINGS]);

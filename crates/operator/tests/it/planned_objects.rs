@@ -21,7 +21,7 @@ const CLASSES_WITH_NODES: [&str; 5] =
     ["nvidia-l40s", "nvidia-a100-80gb", "nvidia-h100-80gb", "nvidia-h200-141gb", "amd-mi300x"];
 /// Nodes of each class. There are many, so that the claims of other services do not affect a decision: the operator decides
 /// again about a service that was never ready, and then also considers the claims of later services.
-const NODES_PER_CLASS: usize = 300;
+const NODES_PER_CLASS: usize = 150;
 
 /// Returns the documents of all YAML files below `directory`, in the order of their paths.
 fn documents(directory: &Path) -> Vec<Document> {
@@ -64,7 +64,7 @@ fn nodes(class: &Value) -> Vec<Document> {
     (0..NODES_PER_CLASS).map(node).collect()
 }
 
-/// Returns services of each model of `supply`: a minimal one, and one that scales.
+/// Returns a minimal service of each model of `supply`, and one that scales of each tenth.
 fn services_of_models(supply: &[Document]) -> Vec<Document> {
     let models = supply.iter().filter(|document| document.kind() == "ClusterBaseModel").map(Document::name);
     let service = |model: &str, suffix: &str, engine: Value| {
@@ -72,11 +72,12 @@ fn services_of_models(supply: &[Document]) -> Vec<Document> {
             "metadata": {"name": format!("m-{model}-{suffix}"), "namespace": "default"},
             "spec": {"model": {"name": model}, "engine": engine}}))
     };
-    models
-        .flat_map(|model| {
-            [service(model, "a", json!({})), service(model, "b", json!({"minReplicas": 1, "maxReplicas": 3}))]
-        })
-        .collect()
+    let services = |(index, model)| {
+        let scales = index % 10 == 0;
+        let scaling = scales.then(|| service(model, "b", json!({"minReplicas": 1, "maxReplicas": 3})));
+        [service(model, "a", json!({}))].into_iter().chain(scaling)
+    };
+    models.enumerate().flat_map(services).collect()
 }
 
 /// Returns a model with the properties of the first format of each runtime, and a service that sets this runtime.

@@ -146,10 +146,13 @@ pub(crate) fn render(outcome: &DemoOutcome, session: &SessionInfo, once: bool) -
     lines.join("\n")
 }
 
-/// Renders the selection, the next candidate and the nearest rejected candidate with their reasons.
+/// Renders the selection, the next candidate and the nearest rejected candidate with their reasons. If something is selected, the
+/// reasons are without the details of each class, which `ostler explain` prints.
 fn decision_lines(service: &ServiceOutcome) -> Vec<String> {
     let line = |title: &str, candidate: &UnselectedCandidate| {
-        format!("            {title}: {} — {}: {}", candidate.runtime, candidate.code, candidate.message)
+        let reason = candidate.message.split(": ").next().filter(|_| service.is_feasible);
+        let reason = reason.unwrap_or(&candidate.message);
+        format!("            {title}: {} — {}: {reason}", candidate.runtime, candidate.code)
     };
     let title = if service.is_feasible { "selected" } else { "rejected" };
     let mut lines = vec![format!("  {title}  {}", service.message)];
