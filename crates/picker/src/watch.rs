@@ -8,13 +8,17 @@
 
 mod changes;
 mod pool_report;
+mod rebuilds;
 mod statuses;
 
 use std::{collections::BTreeSet, panic::resume_unwind, str::FromStr, sync::Arc, time::Duration};
 
 use cluster::{Change, Kind, NamespacedName, StatusWriter, Stores, Watches, metadata_field};
 use supervisor::TaskFailure;
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout_at},
+};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
@@ -25,6 +29,7 @@ use crate::{
 };
 use changes::PendingChanges;
 use pool_report::PoolReport;
+use rebuilds::Rebuilds;
 use statuses::Statuses;
 
 /// Field manager of the gateway.
@@ -124,7 +129,7 @@ async fn run(
     }
 }
 
-/// Updates the snapshot after each change, and adds the changed statuses to `statuses` once the caches are synced.
+/// Updates the snapshot after each change once the first lists are complete, and adds the changed statuses to `statuses`.
 async fn update_snapshot(
     client: kube::Client,
     scope: &Scope,
@@ -146,43 +151,52 @@ async fn update_snapshot(
     let group_resources = |kinds: &[Kind]| kinds.iter().map(Kind::group_resource).collect::<Vec<_>>();
     let mut pending = unlisted();
     scheduler.set_unlisted(&group_resources(&pending));
-    let mut is_restart = pending.is_empty();
+    let mut rebuilds = Rebuilds::new(pending.is_empty());
     let (mut report, mut configs, mut index) = (PoolReport::default(), ParsedConfigs::default(), PoolIndex::default());
     loop {
-        let may_be_rejected = scope.requires_complete_lists() && !pending.is_empty();
-        let mut changed = PendingChanges { requires_rebuild: !pending.is_empty() || is_restart, ..Default::default() };
-        if !std::mem::take(&mut is_restart) && !wait_for_change(&mut changes, may_be_rejected, &mut changed).await {
+        let wake_up = match pending.is_empty() {
+            true => rebuilds.due(),
+            // An optional list that the API server rejects is no change.
+            false => scope.requires_complete_lists().then(|| Instant::now() + COMPLETION_CHECK_INTERVAL),
+        };
+        let mut changed = PendingChanges::default();
+        if !wait_for_change(&mut changes, wake_up, &mut changed).await {
             return;
         }
         // Update the pools once for all pending changes.
         while let Ok(change) = changes.try_recv() {
             changed.add(change);
         }
-        if !changed.requires_rebuild {
-            update_pods(&mut index, &changed, scheduler, statuses);
+        update_pods(&mut index, &changed, scheduler, statuses);
+        if changed.requires_rebuild {
+            rebuilds.request();
+        }
+        if !pending.is_empty() {
+            pending = unlisted();
+            if !pending.is_empty() {
+                scheduler.set_unlisted(&group_resources(&pending));
+                continue;
+            }
+            rebuilds.request();
+        }
+        if rebuilds.due().is_none_or(|due| Instant::now() < due) {
             continue;
         }
-        pending = unlisted();
+        let start = Instant::now();
         let objects = watched_objects(scope, stores);
         index = index::build_index(&objects, scheduler, &mut configs);
-        if pending.is_empty() || !scope.requires_complete_lists() {
-            scheduler.replace_all(index.pools.clone());
+        scheduler.replace_all(index.pools.clone());
+        let pods = objects.pods.iter().filter(|pod| !has_terminated(pod));
+        scheduler.end_requests_of_deleted_pods(&pods.map(|pod| metadata_field(pod, "uid")).collect());
+        if let Scope::InferencePool { key, .. } = scope {
+            let optional = scope.optional_kinds().into_iter().filter(|kind| !stores.has_synced(*kind));
+            report.update(key, &index, group_resources(&optional.collect::<Vec<_>>()));
         }
-        if stores.has_synced(POD) {
-            let pods = objects.pods.iter().filter(|pod| !has_terminated(pod));
-            scheduler.end_requests_of_deleted_pods(&pods.map(|pod| metadata_field(pod, "uid")).collect());
+        if let Some(statuses) = statuses {
+            statuses.add_all(&index);
         }
-        // Before the first lists are complete, the status would not include all Pods and pools.
-        if pending.is_empty() {
-            if let Scope::InferencePool { key, .. } = scope {
-                let optional = scope.optional_kinds().into_iter().filter(|kind| !stores.has_synced(*kind));
-                report.update(key, &index, group_resources(&optional.collect::<Vec<_>>()));
-            }
-            if let Some(statuses) = statuses {
-                statuses.add_all(&index);
-            }
-        }
-        scheduler.set_unlisted(&group_resources(&pending));
+        scheduler.set_unlisted(&[]);
+        rebuilds.complete(start);
     }
 }
 
@@ -203,16 +217,15 @@ fn update_pods(index: &mut PoolIndex, changed: &PendingChanges, scheduler: &Sche
     }
 }
 
-/// Waits for a change, and adds it to `changed`; for a limited time if the API server may reject a list, which is no change.
-/// Returns whether the watches still run.
+/// Waits for a change, and adds it to `changed`, but not longer than until `wake_up`. Returns whether the watches still run.
 async fn wait_for_change(
     changes: &mut mpsc::Receiver<Change>,
-    may_be_rejected: bool,
+    wake_up: Option<Instant>,
     changed: &mut PendingChanges,
 ) -> bool {
-    let change = match may_be_rejected {
-        false => changes.recv().await,
-        true => match timeout(COMPLETION_CHECK_INTERVAL, changes.recv()).await {
+    let change = match wake_up {
+        None => changes.recv().await,
+        Some(wake_up) => match timeout_at(wake_up, changes.recv()).await {
             Ok(change) => change,
             Err(_) => return true,
         },

@@ -10,7 +10,7 @@ use crate::{kinds::POD, pod::has_terminated};
 /// Changes since the pools were last updated.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct PendingChanges {
-    /// Whether an object other than a Pod changed, or a first list is complete: the pools are built again.
+    /// Whether an object other than a Pod changed, or a first list is complete, so that the pools are built again.
     pub(super) requires_rebuild: bool,
     /// Changed Pods; `None` for deleted ones.
     pub(super) pods: BTreeMap<NamespacedName, Option<Arc<Value>>>,
