@@ -1,8 +1,8 @@
 //! Validation of writes beyond schemas and CEL: rules about fields whose text must be parsed, and rules that relate
 //! several objects.
 //!
-//! [`validate_admission`] does no I/O and has three callers: the webhook that an API server calls ([`webhook`]), the
-//! admission of the embedded API server, and `ostler lint`, which validates files.
+//! [`validate_admission`] does no I/O. The webhook that an API server calls ([`webhook`]) and the admission of the embedded API
+//! server call it. `ostler lint` and `ostler plan` validate files with the same rules, through an [`AdmissionContext`].
 
 mod accelerator_counts;
 mod class_references;
@@ -73,6 +73,7 @@ pub fn validate_admission(request: &ValidationRequest<'_>, lister: &dyn ObjectLi
 fn findings(object: &Value, context: &AdmissionContext) -> Vec<Finding> {
     let document = Document { source: String::new(), index: 1, value: object.clone() };
     let mut findings = api::lint_semantics(&document);
+    findings.extend(context.runtime_conflicts(&document));
     findings.extend(context.validate(&document));
     findings.extend(picker_config::validate_picker_config(&document));
     // Skipped if the object has errors, because these would cause further errors here.

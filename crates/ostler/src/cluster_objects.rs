@@ -1,13 +1,13 @@
 //! Reads the objects of a cluster that decisions depend on.
 
 use anyhow::{Context, Result};
-use api::Document;
+use api::{Document, ome};
 use cluster::{Kind, is_terminating};
 use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams};
 use operator::kinds;
 use plan::{Claim, Snapshot};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The kinds of runtimes, models and classes, which ostler defines.
 const SUPPLY_KINDS: [Kind; 5] = [
@@ -206,6 +206,18 @@ pub(crate) fn forbidden_message(error: &anyhow::Error) -> Option<String> {
 /// Wraps an object of the cluster in a document.
 pub(crate) fn document(value: Value) -> Document {
     Document { source: "the cluster".to_owned(), index: 1, value }
+}
+
+/// Returns a service that sets only the model, and optionally the runtime.
+pub(crate) fn minimal_service(namespace: &str, model: &str, runtime: Option<&str>) -> Value {
+    let mut service = json!({
+        "apiVersion": ome::API_VERSION, "kind": "InferenceService",
+        "metadata": {"name": model, "namespace": namespace}, "spec": {"model": {"name": model}},
+    });
+    if let Some(runtime) = runtime {
+        service["spec"]["runtime"] = json!({"name": runtime});
+    }
+    service
 }
 
 /// Sets apiVersion and kind, which some servers omit from the items of a list.

@@ -1,5 +1,5 @@
 //! Validates the manifests that a user passes. `ostler lint` reports all findings; `ostler plan` and `ostler up` end with the
-//! first error, so that they reject the same manifests.
+//! first error. A service that cannot be planned is an error of `lint` and `plan`; `up` reports it in the status, like a cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -7,16 +7,12 @@ use std::path::PathBuf;
 use anyhow::Result;
 use api::{Document, Finding, ManifestError, Severity, lint_document, ome};
 use decide::{FieldError, Runtime, Scope};
+use operator::kinds::ACCELERATOR_CLASS;
 use operator::{AdmissionContext, validate_picker_config};
 use plan::Service;
 use serde_json::Value;
 
 use crate::{files, output};
-
-/// Kind of accelerator classes.
-const CLASS: &str = "AcceleratorClass";
-/// Namespace of objects of namespaced kinds that set none.
-const DEFAULT_NAMESPACE: &str = "default";
 
 /// API version, kind, namespace and name of an object.
 type ObjectKey<'a> = (&'a str, &'a str, &'a str, &'a str);
@@ -27,24 +23,17 @@ type ObjectKey<'a> = (&'a str, &'a str, &'a str, &'a str);
 /// The first error, with file, document and field.
 pub(crate) fn read_valid(paths: &[PathBuf]) -> Result<Vec<Document>> {
     let documents = files::read_all(paths)?;
-    for document in &documents {
-        let (errors, warnings): (Vec<_>, Vec<_>) = document_findings(document).into_iter().partition(is_error);
-        // A warning may name the cause of the error, such as a misspelled field.
-        warnings.iter().for_each(|warning| output::print_message(&warning.render(document)));
-        first_error(document, errors)?;
-    }
+    documents.iter().try_for_each(|document| report(document, document_findings(document)))?;
     Ok(documents)
 }
 
-/// Compares the documents with each other and with `existing` objects, which they are added to.
+/// Compares the documents with each other and with `existing` objects, which they are added to. Warnings are printed to standard error.
 ///
 /// # Errors
 /// The first error, with file, document and field.
 pub(crate) fn validate_together(documents: &[Document], existing: &[Document]) -> Result<()> {
-    for (document, findings) in documents.iter().zip(relation_findings(documents, existing)) {
-        first_error(document, findings.into_iter().filter(is_error).collect())?;
-    }
-    Ok(())
+    let findings = comparison_findings(documents, existing);
+    Ok(documents.iter().zip(findings).try_for_each(|(document, findings)| report(document, findings))?)
 }
 
 /// Removes documents that repeat an earlier one. [`validate_together`] rejects those with other content.
@@ -58,19 +47,20 @@ pub(crate) fn without_duplicates(documents: Vec<Document>) -> Vec<Document> {
 /// # Errors
 /// The second document, with the position of the first one.
 pub(crate) fn reject_duplicates(documents: &[Document]) -> Result<()> {
-    for (document, earlier) in documents.iter().zip(earlier_documents(documents)) {
-        first_error(document, earlier.and_then(|earlier| duplicate(document, earlier)).into_iter().collect())?;
-    }
-    Ok(())
+    let mut pairs = documents.iter().zip(earlier_documents(documents));
+    let mut findings = |(document, earlier): (&Document, Option<&Document>)| {
+        report(document, earlier.and_then(|earlier| duplicate(document, earlier)).into_iter().collect())
+    };
+    Ok(pairs.try_for_each(&mut findings)?)
 }
 
 /// Returns all findings about each document. `existing` are the objects that the documents are added to.
 pub(crate) fn findings(documents: &[Document], existing: &[Document]) -> Vec<Vec<Finding>> {
-    let relations = relation_findings(documents, existing);
+    let comparisons = comparison_findings(documents, existing);
     documents
         .iter()
-        .zip(relations)
-        .map(|(document, relations)| document_findings(document).into_iter().chain(relations).collect())
+        .zip(comparisons)
+        .map(|(document, comparison)| document_findings(document).into_iter().chain(comparison).collect())
         .collect()
 }
 
@@ -81,10 +71,13 @@ pub(crate) fn is_error(finding: &Finding) -> bool {
 
 /// Returns the namespace of an object of a namespaced kind.
 pub(crate) fn namespace(document: &Document) -> &str {
-    document.namespace().filter(|namespace| !namespace.is_empty()).unwrap_or(DEFAULT_NAMESPACE)
+    document.namespace().filter(|namespace| !namespace.is_empty()).unwrap_or(picker::DEFAULT_NAMESPACE)
 }
 
-fn first_error(document: &Document, errors: Vec<Finding>) -> Result<(), ManifestError> {
+/// Prints the warnings, and returns the first error. A warning may name the cause of the error, such as a misspelled field.
+fn report(document: &Document, findings: Vec<Finding>) -> Result<(), ManifestError> {
+    let (errors, warnings): (Vec<_>, Vec<_>) = findings.into_iter().partition(is_error);
+    warnings.iter().for_each(|warning| output::print_message(&warning.render(document)));
     errors.into_iter().next().map_or(Ok(()), |error| Err(error.into_manifest_error(document)))
 }
 
@@ -94,7 +87,7 @@ fn document_findings(document: &Document) -> Vec<Finding> {
     if findings.iter().any(is_error) {
         return findings;
     }
-    findings.into_iter().chain(planning_input_error(document)).collect()
+    findings.into_iter().chain(validate_picker_config(document)).chain(planning_input_error(document)).collect()
 }
 
 /// Returns why a plan could not use the document: the name of a service that its objects cannot have, or a runtime or class
@@ -109,7 +102,7 @@ fn planning_input_error(document: &Document) -> Option<Finding> {
         (ome::API_VERSION, "ClusterServingRuntime") => {
             runtime(&document.parse::<ome::ClusterServingRuntime>().ok()?.spec)
         }
-        (ome::API_VERSION, CLASS) => decide::Class::from_api(&document.parse().ok()?, None).err().map(field_error),
+        _ if is_class(document) => decide::Class::from_api(&document.parse().ok()?, None).err().map(field_error),
         _ => {
             let ManifestError { path, cause, hint, .. } = Service::from_document(document).err()?;
             Some(Finding { hint, ..Finding::error(path.unwrap_or_default(), cause) })
@@ -118,16 +111,15 @@ fn planning_input_error(document: &Document) -> Option<Finding> {
 }
 
 /// Returns the findings about each document that depend on the others and on `existing`.
-fn relation_findings(documents: &[Document], existing: &[Document]) -> Vec<Vec<Finding>> {
+fn comparison_findings(documents: &[Document], existing: &[Document]) -> Vec<Vec<Finding>> {
     let mut context = admission_context(documents, existing);
     let earlier_documents = earlier_documents(documents);
     let findings = |(document, earlier): (&Document, &Option<&Document>)| {
         let duplicate = earlier.and_then(|earlier| duplicate(document, earlier));
-        let admission = context.validate(document).into_iter().map(|finding| relation(document, finding));
-        let admission = admission.chain(validate_picker_config(document));
-        let findings = duplicate.into_iter().chain(admission).collect();
+        let conflicts = context.runtime_conflicts(document).into_iter().map(conflict_warning);
+        let findings = duplicate.into_iter().chain(conflicts).chain(context.validate(document)).collect();
         // Like `kubectl apply`: of two conflicting objects, the second is rejected.
-        if !document.is_kind(ome::API_VERSION, CLASS) {
+        if !is_class(document) {
             context.add(&document.value);
         }
         findings
@@ -135,18 +127,21 @@ fn relation_findings(documents: &[Document], existing: &[Document]) -> Vec<Vec<F
     documents.iter().zip(&earlier_documents).map(findings).collect()
 }
 
-/// Returns a finding about a document and other objects. Of two runtimes with the same priority, the API server rejects the
-/// second, but a plan selects one of them, and deployed systems ship such runtimes.
-fn relation(document: &Document, finding: Finding) -> Finding {
-    let is_runtime = ["ServingRuntime", "ClusterServingRuntime"].contains(&document.kind());
-    match is_runtime && is_error(&finding) {
+/// Returns the warning about a conflict of two runtimes. The API server rejects the second runtime with the same priority, but a plan
+/// selects one of them, and deployed systems ship such runtimes.
+fn conflict_warning(conflict: Finding) -> Finding {
+    match is_error(&conflict) {
         true => Finding {
             severity: Severity::Warning,
-            message: format!("{}; the API server rejects the second one", finding.message),
-            ..finding
+            message: format!("{}; the API server rejects the second one", conflict.message),
+            ..conflict
         },
-        false => finding,
+        false => conflict,
     }
+}
+
+fn is_class(document: &Document) -> bool {
+    document.is_kind(ome::API_VERSION, ACCELERATOR_CLASS.kind)
 }
 
 /// Returns the objects that the documents are compared with: the existing objects except those that the documents replace, and
@@ -156,9 +151,8 @@ fn admission_context(documents: &[Document], existing: &[Document]) -> Admission
     let replaced: BTreeSet<_> = documents.iter().map(key).collect();
     let retained = existing.iter().filter(|document| !replaced.contains(&key(document)));
     retained.for_each(|document| context.add(&document.value));
-    let is_relevant = |document: &&Document| {
-        document.is_kind(ome::API_VERSION, CLASS) || document.api_version() == api::fusioninfer::API_VERSION
-    };
+    let is_relevant =
+        |document: &&Document| is_class(document) || document.api_version() == api::fusioninfer::API_VERSION;
     documents.iter().filter(is_relevant).for_each(|document| context.add(&document.value));
     context
 }

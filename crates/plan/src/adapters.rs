@@ -34,10 +34,8 @@ pub(crate) fn resolve<'m>(
 ) -> Result<Vec<Adapter>, PlanError> {
     let mut adapters: Vec<Adapter> = Vec::new();
     for (index, entry) in entries.iter().enumerate() {
-        let invalid = |cause: String| {
-            let message = format!("spec.model.fineTunedWeights[{index}]: {cause}");
-            PlanError::new(code::error::ADAPTER_INVALID, message)
-        };
+        let error = |code, cause| PlanError::new(code, format!("spec.model.fineTunedWeights[{index}]: {cause}"));
+        let invalid = |cause: String| error(code::error::ADAPTER_INVALID, cause);
         // A location may contain `=`.
         let (stated_name, location) = match entry.split_once('=').filter(|(name, _)| !name.contains(['/', ':'])) {
             Some((name, location)) => (Some(name), location),
@@ -57,10 +55,11 @@ pub(crate) fn resolve<'m>(
             None => match find_storage(location) {
                 Some(storage) => storage.cloned(),
                 None => {
-                    return Err(invalid(format!(
+                    let cause = format!(
                         "adapter {location} not found: no BaseModel {namespace}/{location} and no ClusterBaseModel {location} exists; \
                          create one with the storage of the adapter, or use a location such as hf://ORG/NAME"
-                    )));
+                    );
+                    return Err(error(code::error::ADAPTER_NOT_FOUND, cause));
                 }
             },
         };

@@ -16,8 +16,10 @@ pub mod error {
             "Define the variable in `runner.env`, or correct its name.";
         STORAGE_UNSUPPORTED = "StorageUnsupported": "The command refers to `MODEL_PATH`, but the storage of the model has no path in a Pod, or a revision that cannot be added to the command. The message states why.",
             "Set `storageUri` of the model to `hf://ORG/NAME` or `pvc://CLAIM/PATH`, or `storage.path` to a directory on the nodes, or define `MODEL_PATH` in `runner.env`.";
-        ADAPTER_INVALID = "AdapterInvalid": "An entry of `fineTunedWeights` does not exist, or has no path in a Pod. The message names the entry.",
-            "Name a BaseModel or ClusterBaseModel with the storage of the adapter, or use `NAME=LOCATION`, for example `sql=hf://ORG/NAME`.";
+        ADAPTER_NOT_FOUND = "AdapterNotFound": "An entry of `fineTunedWeights` names a model that does not exist. The message names the entry.",
+            "Create a BaseModel or ClusterBaseModel with the storage of the adapter, or use `NAME=LOCATION`, for example `sql=hf://ORG/NAME`.";
+        ADAPTER_INVALID = "AdapterInvalid": "An entry of `fineTunedWeights` has an invalid name, or no path in a Pod. The message names the entry.",
+            "Use `NAME=LOCATION`, for example `sql=hf://ORG/NAME`, or correct the storage of the adapter.";
         ADAPTERS_NOT_CONFIGURED = "AdaptersNotConfigured": "The engine would serve the base model without the adapters in `fineTunedWeights`, because the flags cannot be added to its command.",
             "Add the flags that the message states to the command, or use a runtime with vLLM or SGLang.";
         NO_ROLES = "NoRoles": "`spec.roles` is empty.", "Add at least one role.";
@@ -33,6 +35,9 @@ pub mod error {
         SCHEDULER_CONFLICT = "SchedulerConflict": "A Pod template sets a different scheduler than the service or its gang requires.",
             "Remove `schedulerName` from the Pod template.";
     }
+
+    /// Codes whose causes depend on objects of the cluster, which manifests need not contain.
+    pub const DEPENDS_ON_CLUSTER: &[api::Code] = &[ADAPTER_NOT_FOUND];
 }
 
 /// Warnings about services that were planned.

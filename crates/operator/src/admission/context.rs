@@ -62,11 +62,17 @@ impl AdmissionContext {
         }
     }
 
-    /// Validates an object against the existing objects.
+    /// Returns the conflicts of a runtime with the existing ones of its scope. An error means that both are selected for the same
+    /// models with the same priority.
+    #[must_use]
+    pub fn runtime_conflicts(&self, document: &Document) -> Vec<Finding> {
+        self.runtime_formats.validate(&document.value)
+    }
+
+    /// Validates an object against the existing objects, but for the [conflicts](Self::runtime_conflicts) of runtimes.
     #[must_use]
     pub fn validate(&self, document: &Document) -> Vec<Finding> {
-        let mut findings = self.runtime_formats.validate(&document.value);
-        findings.extend(self.workload_names.validate(&document.value));
+        let mut findings = self.workload_names.validate(&document.value);
         findings.extend(class_references::unknown_class_warnings(document, &self.classes));
         if document.api_version() == ome::API_VERSION {
             findings.extend(accelerator_counts::validate(document));

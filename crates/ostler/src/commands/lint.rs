@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use api::{Document, Finding, Severity, ome};
+use plan::code::error;
 use plan::{ServicePlan, Snapshot};
 
 use crate::exit::Exit;
@@ -34,7 +35,7 @@ pub(super) fn run(args: LintArgs) -> Result<Exit> {
     let documents = read_documents(&args.filenames, &mut counts)?;
     let shipped = if args.no_catalog { Vec::new() } else { catalog::documents()? };
     let mut findings = manifest_validation::findings(&documents, &shipped);
-    add_plan_findings(&documents, &shipped, &mut findings);
+    add_plan_findings(&documents, &shipped, &mut findings)?;
     for (document, findings) in documents.iter().zip(findings) {
         for finding in findings {
             counts.add(finding.severity);
@@ -68,11 +69,11 @@ fn read_documents(paths: &[PathBuf], counts: &mut FindingCounts) -> Result<Vec<D
 
 /// Plans the services with the valid documents and the shipped objects, and adds the reasons why a service cannot be planned,
 /// whatever the cluster has.
-fn add_plan_findings(documents: &[Document], shipped: &[Document], findings: &mut [Vec<Finding>]) {
+fn add_plan_findings(documents: &[Document], shipped: &[Document], findings: &mut [Vec<Finding>]) -> Result<()> {
     let is_valid = |findings: &[Finding]| !findings.iter().any(is_error);
     let valid = documents.iter().zip(findings.iter()).filter(|(_, findings)| is_valid(findings));
     let valid = without_duplicates(valid.map(|(document, _)| document.clone()).collect());
-    let Ok(snapshot) = Snapshot::from_documents(&valid, shipped) else { return };
+    let snapshot = Snapshot::from_documents(&valid, shipped)?;
     let plans = plan::plan(&snapshot).services;
     for (document, findings) in documents.iter().zip(findings).filter(|(_, findings)| is_valid(findings)) {
         let is_planned = |plan: &&ServicePlan| {
@@ -82,15 +83,22 @@ fn add_plan_findings(documents: &[Document], shipped: &[Document], findings: &mu
         };
         findings.extend(plans.iter().find(is_planned).into_iter().flat_map(plan_findings));
     }
+    Ok(())
 }
 
-/// Returns the reason why the service cannot be planned, if it depends only on manifests. Of a role-based service, also returns
-/// the warnings, which need no cluster.
+/// Returns the reason why the service cannot be planned, as a warning if the cluster may have what the manifests lack; other reasons
+/// depend on nodes. Of a role-based service, also returns the warnings, which need no cluster.
 fn plan_findings(plan: &ServicePlan) -> Vec<Finding> {
     let is_role_based = plan.api_version != ome::API_VERSION;
     let path = if is_role_based { "spec.roles" } else { "" };
-    let code = plan::code::error::ALL.iter().find(|code| !plan.feasible && code.as_str() == plan.reason);
-    let error = code.map(|code| Finding::error(path, plan.message.clone()).with_hint(code.remedy()));
+    let code = error::ALL.iter().find(|code| !plan.feasible && code.as_str() == plan.reason);
+    let error = code.map(|code| {
+        let finding = match error::DEPENDS_ON_CLUSTER.contains(code) {
+            true => Finding::warning(path, plan.message.clone()),
+            false => Finding::error(path, plan.message.clone()),
+        };
+        finding.with_hint(code.remedy())
+    });
     let warnings = plan.warnings.iter().filter(|_| is_role_based);
     error.into_iter().chain(warnings.map(|warning| Finding::warning(path, warning.message.clone()))).collect()
 }

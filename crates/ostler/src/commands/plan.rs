@@ -3,17 +3,17 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use api::Document;
+use api::{Document, ome};
 use cluster::Kind;
 use operator::kinds;
 use plan::AutoscalerSupport;
 use plan::PodGroupSchema;
 use plan::{Claim, Plan, Snapshot};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::feature_gates::FeatureGates;
 use super::plan_diff::{self, DiffInput};
-use crate::cluster_objects::ClusterObjects;
+use crate::cluster_objects::{self, ClusterObjects};
 use crate::connect::{self, ConnectArgs};
 use crate::exit::Exit;
 use crate::report::errors::error_with_hint;
@@ -25,8 +25,6 @@ const CLUSTER_SUPPLY_KINDS: [Kind; 3] =
     [kinds::CLUSTER_SERVING_RUNTIME, kinds::CLUSTER_BASE_MODEL, kinds::ACCELERATOR_CLASS];
 /// The namespaced kinds that a plan reads.
 const NAMESPACED_KINDS: [&str; 3] = ["InferenceService", "ServingRuntime", "BaseModel"];
-/// Kind of accelerator classes.
-const CLASS: &str = "AcceleratorClass";
 /// API version of Nodes and Pods.
 const CORE_API_VERSION: &str = "v1";
 
@@ -131,13 +129,8 @@ fn read_documents(paths: &[PathBuf]) -> Result<Vec<Document>> {
         let source = path.display().to_string();
         let model = catalog::read_model(&path, None, None)?;
         let name = &model["metadata"]["name"];
-        let service = json!({
-            "apiVersion": "ome.io/v1beta1",
-            "kind": "InferenceService",
-            "metadata": {"name": name},
-            "spec": {"model": {"name": name}},
-        });
-        documents.extend((!has_service).then(|| Document { source: source.clone(), index: 1, value: service }));
+        let service = || cluster_objects::minimal_service("", name.as_str().unwrap_or_default(), None);
+        documents.extend((!has_service).then(|| Document { source: source.clone(), index: 1, value: service() }));
         documents.push(Document { source, index: 1, value: model });
     }
     Ok(documents)
@@ -149,7 +142,7 @@ async fn run_diff(args: PlanArgs) -> Result<Exit> {
     }
     let documents = match args.filenames.as_slice() {
         [] => None,
-        paths => Some(manifest_validation::read_valid(paths)?),
+        paths => Some(read_documents(paths)?),
     };
     let connection = connect::connect(&args.connect).await?;
     let namespace = args.namespace.clone().unwrap_or(connection.namespace);
@@ -252,26 +245,30 @@ fn documents_to_plan(
     Ok(manifest_validation::without_duplicates(documents))
 }
 
-/// Adds the classes that the operator would create for the accelerators of nodes that no class covers.
+/// Adds the classes that the operator would create or update for the accelerators of nodes that no other class covers.
 fn add_discovered_classes<'a>(snapshot: &mut Snapshot, documents: impl Iterator<Item = &'a Document>) -> Result<()> {
     if !snapshot.inventory.has_nodes() {
         return Ok(());
     }
-    let existing: Vec<&Value> =
-        documents.filter(|document| document.kind() == CLASS).map(|document| &document.value).collect();
+    let is_class = |document: &&Document| document.is_kind(ome::API_VERSION, kinds::ACCELERATOR_CLASS.kind);
+    let existing: Vec<&Value> = documents.filter(is_class).map(|document| &document.value).collect();
     let known_classes = operator::parse_known_classes(&catalog::classes(&catalog::documents()?));
     let discovered = decide::discover_classes(&snapshot.inventory, existing.iter().copied(), &known_classes);
-    let is_new =
-        |class: &Value| existing.iter().all(|existing| existing["metadata"]["name"] != class["metadata"]["name"]);
-    let new_classes: Vec<Value> = discovered.into_iter().filter(is_new).collect();
-    if !new_classes.is_empty() {
-        let names: Vec<&str> = new_classes.iter().filter_map(|class| class["metadata"]["name"].as_str()).collect();
+    let is_changed = |class: &Value| {
+        let is_same = |existing: &&Value| {
+            existing["metadata"]["name"] == class["metadata"]["name"] && existing["spec"] == class["spec"]
+        };
+        !existing.iter().any(is_same)
+    };
+    let changed: Vec<Value> = discovered.into_iter().filter(is_changed).collect();
+    if !changed.is_empty() {
+        let names: Vec<&str> = changed.iter().filter_map(|class| class["metadata"]["name"].as_str()).collect();
         output::print_message(&format!(
             "note: planning with AcceleratorClasses discovered from nodes: {}",
             names.join(", ")
         ));
     }
-    for value in new_classes {
+    for value in changed {
         snapshot.add_supply(&Document { source: "discovered from nodes".to_owned(), index: 1, value })?;
     }
     Ok(())

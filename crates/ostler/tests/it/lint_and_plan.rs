@@ -1,5 +1,6 @@
 //! `ostler lint` and `ostler plan` reject the same manifests.
 
+use plan::code::error;
 use rstest::rstest;
 use serde_json::Value;
 
@@ -23,7 +24,9 @@ pub(crate) fn rejections(file: &str, service: &str) -> (bool, bool, String) {
             let reason = service["reason"].as_str().unwrap();
             messages += &format!("{reason} ");
             // Other reasons depend on the cluster.
-            is_rejected |= plan::code::error::ALL.iter().any(|code| code.as_str() == reason);
+            is_rejected |= error::ALL
+                .iter()
+                .any(|code| code.as_str() == reason && !error::DEPENDS_ON_CLUSTER.contains(code));
         }
     }
     (lint == Some(1), is_rejected, messages)
@@ -51,6 +54,12 @@ fn runtime(name: &str, priority: u32) -> String {
     .replace("{name: x}", &format!("{{name: {name}}}"))
 }
 
+fn service_with_adapter(adapter: &str) -> String {
+    ome("ClusterBaseModel", "{modelFormat: {name: new}}")
+        + &runtime("a", 7).replace("{image: i}", "{image: vllm/vllm-openai}")
+        + &ome("InferenceService", &format!("{{model: {{name: x, fineTunedWeights: ['{adapter}']}}}}"))
+}
+
 #[rstest]
 #[case::yaml("a: [".to_owned(), true)]
 #[case::kind(ome("InferenceServce", "{}"), true)]
@@ -59,7 +68,8 @@ fn runtime(name: &str, priority: u32) -> String {
 #[case::name(ome("InferenceService", "{model: {name: m}}").replace("{name: x}", "{name: x.y}"), true)]
 #[case::generated_name(ome("InferenceService", "{model: {name: m}}").replace("{name: x}", "{generateName: x}"), true)]
 #[case::variable(ome("InferenceService", "{engine: {runner: {image: i, command: [vllm, serve, $(UNDEFINED)]}}}"), true)]
-#[case::adapter(ome("ClusterBaseModel", "{modelFormat: {name: new}}") + &runtime("a", 7).replace("{image: i}", "{image: vllm/vllm-openai}") + &ome("InferenceService", "{model: {name: x, fineTunedWeights: [missing]}}"), true)]
+#[case::adapter(service_with_adapter("s3://bucket/adapter"), true)]
+#[case::unknown_adapter(service_with_adapter("missing"), false)]
 #[case::unknown_model(ome("InferenceService", "{model: {name: m}}"), false)]
 #[case::unknown_class(
     ome("InferenceService", "{model: {name: m}, acceleratorSelector: {preferredClasses: [c]}}"),
@@ -93,4 +103,13 @@ fn agree_on_invalid_manifests(#[case] manifest: String, #[case] is_rejected: boo
     let (file, service) = (directory.file("f.yaml", &manifest), directory.file("service.yaml", SERVICE));
     let (lint, plan, messages) = rejections(&file, &service);
     assert_eq!((lint, plan), (is_rejected, is_rejected), "{messages}");
+}
+
+#[test]
+fn lint_warns_of_adapters_that_the_cluster_may_have() {
+    let directory = TempDirectory::new();
+    let file = directory.file("f.yaml", &service_with_adapter("missing"));
+    let (stdout, _, code) = outcome(&ostler(&["lint", "--no-catalog", "-f", &file]).output().unwrap());
+    assert_eq!(code, Some(0), "{stdout}");
+    assert!(stdout.contains("warning") && stdout.contains("fineTunedWeights[0]: adapter missing not found"), "{stdout}");
 }

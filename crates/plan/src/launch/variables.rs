@@ -19,7 +19,9 @@ pub(crate) const MODEL_PATH: &str = "MODEL_PATH";
 /// Ends of the names of variables of Services, and what precedes the name of a port in them (Kubernetes documentation, Service,
 /// Environment variables).
 const SERVICE_SUFFIXES: [&str; 3] = ["_SERVICE_HOST", "_SERVICE_PORT", "_PORT"];
-const SERVICE_INFIXES: [&str; 2] = ["_SERVICE_PORT_", "_PORT_"];
+const SERVICE_INFIX: &str = "_SERVICE_PORT_";
+/// What precedes the number of a port.
+const PORT_INFIX: &str = "_PORT_";
 
 /// Returns the first variable in the command of `container` that is not defined. `None` if a source such as a ConfigMap may
 /// define further variables.
@@ -33,7 +35,8 @@ pub(crate) fn undefined_variable(container: &Value) -> Option<String> {
         !defined.contains(name)
             && !INJECTED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
             && !SERVICE_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
-            && !SERVICE_INFIXES.iter().any(|infix| name.contains(infix))
+            && !name.contains(SERVICE_INFIX)
+            && !name.split_once(PORT_INFIX).is_some_and(|(_, port)| port.starts_with(|digit: char| digit.is_ascii_digit()))
     };
     let (script, words) = match CommandLine::parse(container) {
         CommandLine::Script { shell, script, parameters } => (Some(script), [shell, parameters].concat()),
@@ -56,10 +59,16 @@ pub(crate) fn requires(container: &Value, name: &str) -> bool {
         let fields = ["command", "args"].iter().flat_map(|field| container[*field].as_array().into_iter().flatten());
         fields.filter_map(Value::as_str)
     };
-    let is_set = words().any(|word| word.contains(&format!("{name}=")));
+    let is_set = words().any(|word| assigns(word, name));
     env_refers_to(container, name)
         || words().any(|word| references(word).any(|other| other == name))
         || !is_set && words().any(|word| is_in_shell_syntax(word, name))
+}
+
+/// Returns whether a word of a script assigns a value to the variable, and not to one whose name ends with `name`.
+fn assigns(word: &str, name: &str) -> bool {
+    word.match_indices(&format!("{name}="))
+        .any(|(start, _)| !word[..start].ends_with(|character: char| character.is_ascii_alphanumeric() || character == '_'))
 }
 
 /// Returns whether the value of another variable in `env` refers to the variable.
@@ -150,6 +159,7 @@ mod tests {
     #[case::shell_variable(json!({"command": ["sh", "-c", "vllm serve ${MODEL} $PORT"]}), None)]
     #[case::not_a_reference(json!({"args": ["--chat-template", "{{ $(a b) }} $() $( $"]}), None)]
     #[case::service(json!({"args": ["$(REDIS_SERVICE_PORT_HTTP)", "$(REDIS_PORT_6379_TCP_ADDR)", "$(REDIS_PORT)"]}), None)]
+    #[case::name_of_a_port(json!({"args": ["$(REDIS_PORT_NUMBER)"]}), Some("REDIS_PORT_NUMBER"))]
     #[case::program(json!({"command": ["$(PYTHON)", "-m", "x"]}), Some("PYTHON"))]
     fn finds_undefined_variables(#[case] container: Value, #[case] expect: Option<&str>) {
         assert_eq!(undefined_variable(&container).as_deref(), expect);
@@ -177,6 +187,8 @@ mod tests {
     #[case("exec vllm serve ${M}", true)]
     #[case("exec vllm serve ${M:-x}", false)]
     #[case("M=/tmp/m; download $M; vllm serve $M", false)]
+    #[case("BASE_M=/tmp; vllm serve $M", true)]
+    #[case("export M=/tmp/m; vllm serve $M", false)]
     #[case("$MODEL", false)]
     #[case("$$(M)", false)]
     #[case("M", false)]

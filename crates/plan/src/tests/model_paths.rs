@@ -277,7 +277,7 @@ fn loads_adapters_with_sglang() {
 #[case::equal_volume_names(VLLM, "a.b=x/sql, a-b=y/sql", "AdapterInvalid", "fineTunedWeights[1]")]
 #[case::separator_in_the_path(VLLM, "'pvc://weights/rank=8'", "AdapterInvalid", "NAME=LOCATION")]
 #[case::separator_in_the_location(VLLM, "'sql=pvc://weights/rank=8'", "AdapterInvalid", "contains `=` or `,`")]
-#[case::not_found(VLLM, "sql", "AdapterInvalid", "fineTunedWeights[0]: adapter sql not found")]
+#[case::not_found(VLLM, "sql", "AdapterNotFound", "fineTunedWeights[0]: adapter sql not found")]
 #[case::equal_names(VLLM, "x/sql, y/sql", "AdapterInvalid", "fineTunedWeights[1]")]
 #[case::bucket(VLLM, "'s3://bucket/sql'", "AdapterInvalid", "ostler does not download from s3://bucket/sql")]
 fn rejects_adapters_that_would_not_be_loaded(

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::explanation::Explanation;
 use super::fields::namespaced_name;
-use super::trial::{minimal_service, outcome_of, plan_ome_service};
+use super::trial::{outcome_of, plan_ome_service};
 use crate::cluster_objects::{self, ClusterObjects};
 use crate::report::tree::{Reason, TreeNode, group_by_reason};
 
@@ -19,7 +19,7 @@ pub(crate) fn explain(object: &Value, objects: &ClusterObjects, now: Timestamp) 
     let mut explanation = Explanation::new(object, now);
     let snapshot = objects.snapshot();
     let namespace = if explanation.namespace.is_empty() { "default" } else { &explanation.namespace };
-    let service = minimal_service(namespace, &explanation.name, None);
+    let service = cluster_objects::minimal_service(namespace, &explanation.name, None);
     let Some((_, plan)) = plan_ome_service(&snapshot, &service) else {
         explanation.message = "the model is invalid".to_owned();
         return explanation;

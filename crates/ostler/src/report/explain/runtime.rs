@@ -8,8 +8,8 @@ use plan::{ServicePlan, Snapshot};
 use serde_json::Value;
 
 use super::explanation::Explanation;
-use super::trial::{minimal_service, outcome_of, plan_ome_service};
-use crate::cluster_objects::ClusterObjects;
+use super::trial::{outcome_of, plan_ome_service};
+use crate::cluster_objects::{self, ClusterObjects};
 use crate::report::names::{format_count, join_names};
 use crate::report::tree::{Reason, TreeNode, group_by_reason};
 
@@ -105,7 +105,7 @@ fn minimal_services(snapshot: &Snapshot, runtime: &RuntimeRef, runtime_name: Opt
             (Some(namespace), false) => *namespace == runtime.namespace,
         });
     visible_models
-        .map(|model| minimal_service(model.namespace.as_deref().unwrap_or(namespace), &model.name, runtime_name))
+        .map(|model| cluster_objects::minimal_service(model.namespace.as_deref().unwrap_or(namespace), &model.name, runtime_name))
         .collect()
 }
 

@@ -2,7 +2,7 @@
 
 use decide::{OUTRANKED, RuntimeCandidate};
 use plan::{Service, ServicePlan, Snapshot};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::fields::text;
 use crate::cluster_objects;
@@ -13,18 +13,6 @@ pub(super) fn plan_ome_service(snapshot: &Snapshot, service: &Value) -> Option<(
     let parsed = Service::from_document(&cluster_objects::document(service.clone())).ok().flatten()?;
     matches!(parsed, Service::Ome(_))
         .then(|| (text(service, "/metadata/name").to_owned(), plan::plan_service(snapshot, &parsed)))
-}
-
-/// Returns a service that sets only the model, and optionally the runtime.
-pub(super) fn minimal_service(namespace: &str, model: &str, runtime: Option<&str>) -> Value {
-    let mut service = json!({
-        "apiVersion": "ome.io/v1beta1", "kind": "InferenceService",
-        "metadata": {"name": model, "namespace": namespace}, "spec": {"model": {"name": model}},
-    });
-    if let Some(runtime) = runtime {
-        service["spec"]["runtime"] = json!({"name": runtime});
-    }
-    service
 }
 
 /// Returns the outcome of a candidate: that it is selected or could serve, or why not.
