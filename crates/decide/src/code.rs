@@ -119,6 +119,9 @@ pub mod class {
         VENDOR_MISMATCH = "VendorMismatch":
             "The runtime requests accelerators of another vendor, or its image is built for one, and it declares no configuration for this vendor.",
             "Use a runtime for the vendor, or add an entry for the class with a suitable image to acceleratorConfigurations.";
+        ACCELERATOR_UNSUPPORTED = "AcceleratorUnsupported":
+            "The engine does not start on accelerators of the class, or not with the number format of the model.",
+            "Use a newer class, another engine, or the model in another number format.";
     }
 }
 
@@ -158,6 +161,9 @@ pub mod warning {
         ACCELERATORS_ADDED = "AcceleratorsAdded":
             "The model or the service requires more accelerators than the runtime states, so more are used, and the flag or environment variable of tensor parallelism is replaced.",
             "Raise the number in the runtime, or set resources or --tensor-parallel-size of the service.";
+        FORMAT_EMULATED = "FormatEmulated":
+            "The accelerators have no units for the number format of the model. The engine converts the numbers while it computes, which is slower.",
+            "Use a newer class, or the model in another number format.";
         AVAILABILITY_UNKNOWN = "AvailabilityUnknown":
             "The nodes of the selected class are unknown, so free capacity was not checked.",
             "Plan with nodes (`ostler plan --nodes`, `--cluster` or `--context`), or wait until the class has a status.";

@@ -176,6 +176,8 @@ pub struct ClassSelector {
     pub families: BTreeSet<String>,
     /// Required capabilities.
     pub required: Capabilities,
+    /// `constraints.preferredPrecisions`: classes that compute an earlier one rank higher.
+    pub precisions: Vec<String>,
     /// Policy that ranks eligible classes.
     pub ranking: RankingPolicy,
     /// `acceleratorSelector.nodeSelector`: filters classes, and is a placement layer between runtime and component.

@@ -14,6 +14,7 @@ use crate::fit::{self, AcceleratorFit};
 use crate::match_context::MatchContext;
 use crate::node_pool::{NodePool, Reservation};
 use crate::nodes::{MEMORY_TOLERANCE, labels_match_selector};
+use crate::number_format::FormatSupport;
 use crate::reason::{ClassRejection, ExclusionReason, class_stage};
 use crate::supply::Class;
 
@@ -90,7 +91,11 @@ impl Candidate<'_> {
         let limiting = placeable.or(all.as_deref()).map(ReplicaNodes::smallest_pool);
         let fit = fit::fit(context, class, limiting).map_err(FailedCheck::Rejection)?;
         let eligible = capacity::nodes_for_replica(eligible, fit.shape.nodes);
-        match self.unsuitable_nodes(&eligible, &fit).or_else(|| self.vendor_mismatch()) {
+        let rejection = self
+            .unsuitable_nodes(&eligible, &fit)
+            .or_else(|| self.vendor_mismatch())
+            .or_else(|| self.unsupported_accelerator());
+        match rejection {
             Some(rejection) => Err(FailedCheck::Rejection(rejection)),
             None => Ok((fit, eligible)),
         }
@@ -102,6 +107,14 @@ impl Candidate<'_> {
         let is_suitable = required.contains(&offered) || self.context.declares_vendor(offered);
         (!is_suitable)
             .then(|| ClassRejection::VendorMismatch { required: required.to_vec(), offered: offered.to_owned() })
+    }
+
+    /// Returns a rejection if the engine does not start on the class, or not with the number format of the model.
+    fn unsupported_accelerator(&self) -> Option<ClassRejection> {
+        match self.context.format_support(self.class) {
+            FormatSupport::Unsupported(reason) => Some(ClassRejection::AcceleratorUnsupported(reason)),
+            FormatSupport::Native | FormatSupport::Emulated(_) => None,
+        }
     }
 
     /// Returns a rejection if no node of the class can ever run a Pod of the component.

@@ -1,4 +1,4 @@
-//! Engines, and the settings of an engine that determine how much memory it uses.
+//! Engines, and the settings of an engine that determine how much memory it uses and on which accelerators it runs.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -31,10 +31,12 @@ pub(crate) enum ContextLength {
     Automatic,
 }
 
-/// Settings of one layer (runtime, configuration or service) that determine the memory of an engine.
+/// Settings of one layer (runtime, configuration or service) that determine the memory of an engine, and on which accelerators it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineSettings {
     engine: Option<Engine>,
+    /// Major and minor number of the image's tag.
+    release: Option<(u32, u32)>,
     /// Task that flags select.
     task: Option<EngineTask>,
     /// Whether the layer sets a command, which replaces the command line of weaker layers.
@@ -56,9 +58,10 @@ const MEM_FRACTION_STATIC: &str = "mem-fraction-static";
 const KV_CACHE_DTYPE: &str = "kv-cache-dtype";
 const MAX_NUM_BATCHED_TOKENS: &str = "max-num-batched-tokens";
 const CHUNKED_PREFILL_SIZE: &str = "chunked-prefill-size";
+const DTYPE: &str = "dtype";
 
 /// The flags that [`EngineSettings`] contains.
-const FLAGS: [&str; 7] = [
+const FLAGS: [&str; 8] = [
     MAX_MODEL_LEN,
     CONTEXT_LENGTH,
     GPU_MEMORY_UTILIZATION,
@@ -66,6 +69,7 @@ const FLAGS: [&str; 7] = [
     KV_CACHE_DTYPE,
     MAX_NUM_BATCHED_TOKENS,
     CHUNKED_PREFILL_SIZE,
+    DTYPE,
 ];
 
 // === impl Engine ===
@@ -131,6 +135,7 @@ impl EngineSettings {
         let literal = |entry: &Value| Some((entry["name"].as_str()?.to_owned(), entry["value"].as_str()?.to_owned()));
         Self {
             engine: Engine::detect(image.unwrap_or_default(), words.clone().flat_map(str::split_whitespace)),
+            release: image.and_then(release_of_image),
             task: EngineTask::of_command(words.clone()),
             has_command: false,
             flags: stated_flags(words, &FLAGS),
@@ -155,6 +160,20 @@ impl<'a> LayeredSettings<'a> {
 
     pub(crate) fn engine(&self) -> Option<Engine> {
         self.0.iter().find_map(|layer| layer.engine)
+    }
+
+    /// Returns the release of the strongest image, such as `(0, 32)` for tag `v0.32.0`.
+    pub(crate) fn release(&self) -> Option<(u32, u32)> {
+        self.0.iter().find_map(|layer| layer.release)
+    }
+
+    /// Returns the data type of unquantized numbers that a flag states: `bfloat16`, `float16` or another one.
+    pub(crate) fn data_type(&self) -> Option<&str> {
+        match self.flag(DTYPE)? {
+            "auto" => None,
+            "half" => Some("float16"),
+            stated => Some(stated),
+        }
     }
 
     /// Returns the task that flags select; `None` if the engine generates text.
@@ -213,11 +232,20 @@ impl<'a> LayeredSettings<'a> {
     }
 }
 
+/// Returns the major and minor number of the tag of an image: `v0.32.0`, `0.5.23-cu129`.
+fn release_of_image(image: &str) -> Option<(u32, u32)> {
+    let (_, tag) = image.split('@').next()?.rsplit_once(':')?;
+    let mut numbers = tag.strip_prefix('v').unwrap_or(tag).split('.');
+    let major = numbers.next()?.parse().ok()?;
+    let minor = numbers.next()?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
+    Some((major, minor))
+}
+
 /// Whether a flag of [`FLAGS`] accepts the value, so that edits of other variables do not change the settings.
 fn is_setting(value: &str) -> bool {
     parse_tokens(value).is_some()
         || value.parse::<f64>().is_ok()
-        || matches!(value, "auto" | "int8")
+        || matches!(value, "auto" | "int8" | "half" | "float16" | "bfloat16")
         || value.starts_with("fp8")
 }
 
@@ -253,6 +281,17 @@ mod tests {
     #[case("", None)]
     fn parses_numbers_of_tokens(#[case] text: &str, #[case] expected: Option<u64>) {
         assert_eq!(parse_tokens(text), expected);
+    }
+
+    #[rstest]
+    #[case("vllm/vllm-openai:v0.32.0", Some((0, 32)))]
+    #[case("registry:5000/sglang:0.5.23-cu129@sha256:00", Some((0, 5)))]
+    #[case("vllm/vllm-openai:v1.2", Some((1, 2)))]
+    #[case("vllm/vllm-openai:latest", None)]
+    #[case("registry:5000/vllm", None)]
+    #[case("vllm", None)]
+    fn reads_releases_of_images(#[case] image: &str, #[case] expect: Option<(u32, u32)>) {
+        assert_eq!(release_of_image(image), expect);
     }
 
     #[rstest]

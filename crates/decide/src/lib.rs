@@ -48,6 +48,7 @@ mod naming;
 mod node_labels;
 mod node_pool;
 mod nodes;
+mod number_format;
 mod parallelism;
 mod preference;
 mod quantization;
@@ -109,8 +110,10 @@ pub use naming::{NamedSize, model_size};
 pub use nodes::{
     Availability, ClassNode, Discovery, UnschedulableNodes, labels_match_selector, matches_discovery, term_matches,
 };
+pub use number_format::UnsupportedAccelerator;
 pub use parallelism::{Parallelism, StatedSize};
 pub use preference::{ClassPreference, Comparison, ComparisonOperator, PreferenceCondition};
+pub use quantization::NumberFormat;
 pub use rank_reason::{ClassRankReason, OUTRANKED, RuntimeRankReason, SizeFit};
 pub use reason::{
     ClassRejection, CountLimit, ExclusionReason, MissingField, ModelField, RuntimeRejection, UnavailableAccelerators,

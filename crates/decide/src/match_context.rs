@@ -9,6 +9,7 @@ use crate::decision::ComponentDecision;
 use crate::demand::{Capabilities, ComponentDemand, Model};
 use crate::engine::LayeredSettings;
 use crate::engine_memory::ModelMemory;
+use crate::number_format::{self, FormatSupport};
 use crate::supply::{Class, ClassRequirements, RuntimeComponent};
 
 /// Requirements that classes are evaluated against, for one component on one runtime.
@@ -65,6 +66,20 @@ impl MatchContext<'_> {
             configuration.runner.get("resources").into_iter().chain([&configuration.resources])
         });
         PodRequests::merge(&self.runtime.compute, resources, &self.demand.compute)
+    }
+
+    /// Returns how the engine computes the number format of the model on `class`.
+    pub(crate) fn format_support(&self, class: &Class) -> FormatSupport {
+        let Some(model) = self.model else { return FormatSupport::Native };
+        let quantization = model.quantization.as_deref().or(model.memory.quantization.as_deref());
+        number_format::format_support(quantization, &self.engine_settings(class), class)
+    }
+
+    /// Returns the position of the first precision that the manifests prefer and `class` computes; the service takes precedence.
+    pub(crate) fn precision_position(&self, class: &Class) -> usize {
+        let (service, runtime) = (&self.demand.selector.precisions, &self.requirements.precisions);
+        let preferred = if service.is_empty() { runtime } else { service };
+        preferred.iter().position(|name| number_format::computes(class, name)).unwrap_or(preferred.len())
     }
 
     /// Returns the settings of the engine on `class`.

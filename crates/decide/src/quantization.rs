@@ -1,4 +1,6 @@
-//! Derives the bits per parameter and the compute precision of a quantization from its name.
+//! Derives the bits per parameter, the number format and the compute precision of a quantization from its name.
+
+use std::fmt;
 
 /// Returns the bits per parameter of a quantization, 16 by default. Reads names of model hubs and engines: `fp8`,
 /// `fbgemm_fp8`, `w8a8`, `awq`, `gptq-int8`, `nf4`, `bnb-4bit`, `w4a16`, `mxfp4`, `q4_k_m`, `exl2-4.65bpw`.
@@ -31,25 +33,76 @@ pub(crate) fn scale_millibits(name: Option<&str>, group_size: Option<u32>) -> u3
     }
 }
 
+/// A number format for which accelerators need units, or which engines support on some accelerators only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NumberFormat {
+    /// 16-bit floating point with the exponent of 32 bits, the format of unquantized numbers.
+    Bfloat16,
+    /// 8-bit floating point.
+    Fp8,
+    /// FP8 in blocks with a shared scale.
+    Mxfp8,
+    /// 4-bit floating point in blocks of 16.
+    Nvfp4,
+    /// 4-bit floating point in blocks of 32.
+    Mxfp4,
+    /// 4-bit integer weights.
+    Awq,
+    /// 4-bit integer weights, computed in FP8.
+    Int4Fp8,
+}
+
+/// Returns the format of quantized numbers; `None` for those that all accelerators compute.
+pub(crate) fn number_format(quantization: Option<&str>) -> Option<NumberFormat> {
+    let name = quantization?.to_ascii_lowercase();
+    let contains_any = |words: &[&str]| words.iter().any(|word| name.contains(word));
+    match bits_per_parameter(Some(&name)) {
+        8 if contains_any(&["mxfp8"]) => Some(NumberFormat::Mxfp8),
+        8 if precision(Some(&name)) == Precision::Fp8 => Some(NumberFormat::Fp8),
+        4 if contains_any(&["w4afp8", "w4a8_fp8"]) => Some(NumberFormat::Int4Fp8),
+        4 if contains_any(&["mxfp4"]) => Some(NumberFormat::Mxfp4),
+        4 if contains_any(&["fp4"]) => Some(NumberFormat::Nvfp4),
+        4 if contains_any(&["awq"]) => Some(NumberFormat::Awq),
+        _ => None,
+    }
+}
+
+impl fmt::Display for NumberFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bfloat16 => "bfloat16",
+            Self::Fp8 => "fp8",
+            Self::Mxfp8 => "mxfp8",
+            Self::Nvfp4 => "nvfp4",
+            Self::Mxfp4 => "mxfp4",
+            Self::Awq => "awq",
+            Self::Int4Fp8 => "w4afp8",
+        })
+    }
+}
+
 /// Precision of the arithmetic units that a model uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Precision {
     /// 16 bits.
     Half,
+    /// 4-bit floating point.
+    Fp4,
     /// 8-bit floating point.
     Fp8,
     /// 8-bit integers.
     Int8,
 }
 
-/// Returns the precision that a model with this quantization is computed in. Quantizations other than FP8 and
-/// INT8 are computed in 16 bits.
+/// Returns the precision that a model with this quantization is computed in on accelerators with units for it. Quantizations other than
+/// FP4, FP8 and INT8 are computed in 16 bits.
 pub(crate) fn precision(name: Option<&str>) -> Precision {
     let name = name.unwrap_or_default().to_ascii_lowercase();
     let contains_any = |words: &[&str]| words.iter().any(|word| name.contains(word));
     match bits_per_parameter(Some(&name)) {
         8 if contains_any(&["int8", "w8a8"]) && !contains_any(&["fp8"]) => Precision::Int8,
         8 if contains_any(&["fp8", "float8", "e4m3", "e5m2"]) => Precision::Fp8,
+        4 if contains_any(&["fp4"]) => Precision::Fp4,
         _ => Precision::Half,
     }
 }
@@ -172,6 +225,22 @@ mod tests {
         assert_eq!(bits_per_parameter(Some(name).filter(|name| !name.is_empty())), expect);
     }
 
+    #[rstest]
+    #[case(None, None)]
+    #[case(Some("bf16"), None)]
+    #[case(Some("compressed-tensors-fp8"), Some(NumberFormat::Fp8))]
+    #[case(Some("float8_e4m3fn"), Some(NumberFormat::Fp8))]
+    #[case(Some("mxfp8"), Some(NumberFormat::Mxfp8))]
+    #[case(Some("modelopt_fp4"), Some(NumberFormat::Nvfp4))]
+    #[case(Some("gpt_oss_mxfp4"), Some(NumberFormat::Mxfp4))]
+    #[case(Some("awq_marlin"), Some(NumberFormat::Awq))]
+    #[case(Some("w4afp8"), Some(NumberFormat::Int4Fp8))]
+    #[case(Some("gptq"), None)]
+    #[case(Some("int8"), None)]
+    fn reads_number_formats_from_names(#[case] name: Option<&str>, #[case] expect: Option<NumberFormat>) {
+        assert_eq!(number_format(name), expect);
+    }
+
     // spec: ACC-77
     #[rstest]
     #[case(None, Precision::Half)]
@@ -184,7 +253,8 @@ mod tests {
     #[case(Some("w8a8"), Precision::Int8)]
     #[case::widened_to_16_bits(Some("awq"), Precision::Half)]
     #[case::quantized_weights_only(Some("w4afp8"), Precision::Half)]
-    #[case(Some("nvfp4"), Precision::Half)]
+    #[case(Some("nvfp4"), Precision::Fp4)]
+    #[case(Some("mxfp4"), Precision::Fp4)]
     fn reads_precision_from_names(#[case] name: Option<&str>, #[case] expect: Precision) {
         assert_eq!(precision(name), expect);
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 
 use crate::naming::NamedSize;
+use crate::quantization::NumberFormat;
 use crate::reason::RenderedReason;
 use crate::size::DisplayCount;
 
@@ -104,6 +105,13 @@ pub enum ClassRankReason {
     },
     /// The class comes later in the runtime's list of classes.
     ListPosition,
+    /// The class has no units for the number format of the model.
+    FormatEmulated {
+        /// The format.
+        format: Option<NumberFormat>,
+    },
+    /// The class does not compute a precision that comes earlier in `preferredPrecisions`.
+    PreferredPrecision,
     /// The class declares no price.
     Unpriced,
     /// The class declares another kind of price.
@@ -199,6 +207,11 @@ impl fmt::Display for ClassRankReason {
             Self::Capacity { free: Some(free) } => write!(f, "too few free accelerators ({free})"),
             Self::Capacity { free: None } => f.write_str("the availability of its nodes is unknown"),
             Self::ListPosition => f.write_str("later in the runtime's list of classes"),
+            Self::FormatEmulated { format } => {
+                f.write_str("has no units for ")?;
+                format.map_or(Ok(()), |format| write!(f, "{format}"))
+            }
+            Self::PreferredPrecision => f.write_str("lacks a precision that preferredPrecisions lists earlier"),
             Self::Unpriced => f.write_str("declares no price"),
             Self::OtherPriceKind => f.write_str("declares another kind of price"),
             Self::FiguresMissing => f.write_str("does not declare all of compute, bandwidth and memory"),

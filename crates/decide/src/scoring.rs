@@ -2,6 +2,7 @@
 //! proportional to a value of the class, terms are multiplied, and a class that lacks a value ranks below those that declare it.
 
 use crate::demand::{Model, RankingPolicy};
+use crate::number_format;
 use crate::quantization::{self, Precision};
 use crate::shape::ReplicaShape;
 use crate::supply::{Class, CostTier};
@@ -11,6 +12,8 @@ use crate::supply::{Class, CostTier};
 const EFFICIENCY_OF_FAST_CONNECTION: f64 = 0.9;
 const EFFICIENCY_OF_BUS: f64 = 0.8;
 const EFFICIENCY_BETWEEN_NODES: f64 = 0.7;
+/// Performance that is left if the engine converts the numbers of the model while it computes. An assumption, too.
+const EFFICIENCY_OF_CONVERSION: f64 = 0.8;
 
 /// Features of fast connections between all accelerators of a node.
 const FAST_CONNECTIONS: [&str; 6] = ["nvlink", "infinity-fabric", "ici", "neuron-link", "hccs", "roce"];
@@ -20,6 +23,8 @@ const FAST_CONNECTIONS: [&str; 6] = ["nvlink", "infinity-fabric", "ici", "neuron
 pub(crate) struct ScoringCandidate<'a> {
     pub(crate) class: &'a Class,
     pub(crate) shape: ReplicaShape,
+    /// Whether the class has no units for the number format of the model.
+    pub(crate) converts_numbers: bool,
 }
 
 /// Values that were not used for the scores.
@@ -85,14 +90,11 @@ impl ScoringCandidate<'_> {
         let is_fast = FAST_CONNECTIONS.iter().any(|feature| self.class.features.contains(*feature));
         let within_node = if is_fast { EFFICIENCY_OF_FAST_CONNECTION } else { EFFICIENCY_OF_BUS };
         let doublings = |count: u32| f64::from(count.max(1)).log2();
-        let efficiency = within_node.powf(doublings(self.shape.per_node))
+        let conversion = if self.converts_numbers { EFFICIENCY_OF_CONVERSION } else { 1.0 };
+        let efficiency = conversion
+            * within_node.powf(doublings(self.shape.per_node))
             * EFFICIENCY_BETWEEN_NODES.powf(doublings(self.shape.nodes));
         self.accelerators() * efficiency
-    }
-
-    /// Returns the price of one replica in dollars per hour.
-    pub(crate) fn price_per_hour(&self) -> Option<f64> {
-        self.class.cost.per_accelerator_hour().map(|price| price * self.accelerators())
     }
 
     fn figures(&self, precision: Precision) -> Figures {
@@ -236,11 +238,19 @@ pub(crate) fn score_classes(
     Scores { scores, notes: ScoringNotes::new(&values, ranks_by_price) }
 }
 
-/// Returns the throughput at the model's precision. A device without FP8 or INT8 units runs such models at 16-bit precision.
+/// Returns the price of one replica in dollars per hour.
+pub(crate) fn price_per_hour(class: &Class, shape: ReplicaShape) -> Option<f64> {
+    class.cost.per_accelerator_hour().map(|price| price * f64::from(shape.accelerators()))
+}
+
+/// Returns the throughput at the model's precision. A device without FP4, FP8 or INT8 units runs such models at 16-bit precision. Units
+/// for FP4, of which classes declare no figure, are at least as fast as those for FP8.
 fn throughput(precision: Precision, class: &Class) -> Option<f64> {
     let performance = &class.performance;
     let half = performance.fp16.or(performance.fp32);
     match precision {
+        Precision::Fp4 if number_format::computes(class, "fp4") => performance.fp8.or(half),
+        Precision::Fp4 => half,
         Precision::Fp8 => performance.fp8.or(half),
         Precision::Int8 => performance.int8.or(half),
         Precision::Half => half,
@@ -250,7 +260,7 @@ fn throughput(precision: Precision, class: &Class) -> Option<f64> {
 /// A kind of price: its field, and the price of a replica.
 type PriceKind = (&'static str, fn(&ScoringCandidate<'_>) -> Option<f64>);
 const PRICE_KINDS: [PriceKind; 3] = [
-    ("cost.perHour", |candidate| candidate.price_per_hour()),
+    ("cost.perHour", |candidate| price_per_hour(candidate.class, candidate.shape)),
     ("cost.perMillionTokens", |candidate| candidate.class.cost.per_million_tokens),
     ("cost.tier", tier),
 ];
@@ -308,7 +318,7 @@ mod tests {
 
     fn scores(ranking: RankingPolicy, candidates: &[(Class, ReplicaShape)]) -> Vec<Score> {
         let candidates: Vec<ScoringCandidate<'_>> =
-            candidates.iter().map(|(class, shape)| ScoringCandidate { class, shape: *shape }).collect();
+            candidates.iter().map(|(class, shape)| ScoringCandidate { class, shape: *shape, converts_numbers: false }).collect();
         score_classes(ranking, None, &candidates).scores
     }
 

@@ -11,6 +11,7 @@ mod memory;
 mod naming;
 mod nearest;
 mod node_resources;
+mod number_formats;
 mod properties;
 mod ranking_order;
 mod remedies;

@@ -10,6 +10,7 @@ use crate::context::ComponentEvaluation;
 use crate::demand::{ComponentDemand, Demand, ModelReference};
 use crate::merge::placement;
 use crate::naming::{self, NamedSize};
+use crate::quantization::NumberFormat;
 use crate::ranking::RankedClass;
 use crate::reason::{AbbreviatedList, Warning, WarningSubject};
 use crate::scoring::ScoringNotes;
@@ -132,6 +133,7 @@ fn component_warnings(
     let component_demand = demand.components.get(&evaluation.component);
     warnings.extend(model_size_unset(demand, selected));
     warnings.extend(heads_not_divisible(demand, evaluation.component, selected));
+    warnings.extend(format_emulated(selected));
     warnings.extend(capacity_warning(evaluation, selected));
     warnings.extend(component_demand.and_then(|demand| cost_threshold_exceeded(demand, selected)));
     let defaults = (ComponentDemand::default(), RuntimeComponent::default());
@@ -236,6 +238,17 @@ fn heads_not_divisible(demand: &Demand, component: Component, selected: &RankedC
         );
         Warning::new(code::warning::ATTENTION_HEADS_NOT_DIVISIBLE, message)
     })
+}
+
+/// Warns if the class has no units for the number format of the model.
+fn format_emulated(selected: &RankedClass<'_>) -> Option<Warning> {
+    let (format, class) = (selected.emulated_format?, &selected.class.name);
+    let consequence = match format {
+        NumberFormat::Bfloat16 => "computes in float16 instead",
+        _ => "converts the weights while it computes, which is slower",
+    };
+    let message = format!("Class {class} has no units for {format}; the engine {consequence}");
+    Some(Warning::new(code::warning::FORMAT_EMULATED, message))
 }
 
 fn capacity_warning(evaluation: &ComponentEvaluation<'_>, selected: &RankedClass<'_>) -> Option<Warning> {

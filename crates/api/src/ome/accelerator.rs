@@ -100,7 +100,7 @@ pub struct AcceleratorConstraints {
     /// Accepted families, such as `hopper`; any if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub architecture_families: Vec<String>,
-    /// Preferred number formats; accepted without effect.
+    /// Preferred number formats, such as `fp8`: classes that compute an earlier one rank higher.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub preferred_precisions: Vec<String>,
 }
@@ -139,7 +139,7 @@ pub struct AcceleratorRequirements {
     /// Upstream OME field: features that the accelerator must have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub required_features: Vec<String>,
-    /// Upstream OME field: preferred number formats; accepted without effect.
+    /// Upstream OME field: preferred number formats, such as `fp8`: classes that compute an earlier one rank higher.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub preferred_precisions: Vec<String>,
 }

@@ -108,6 +108,7 @@ fn requirements(spec: Option<&AcceleratorRequirements>) -> Result<ClassRequireme
         preferences: preferences
             .map(|(index, entry)| preference(&format!("{path}.preferenceOrder[{index}]"), entry))
             .collect::<Result<_, _>>()?,
+        precisions: spec.preferred_precisions.clone(),
     })
 }
 

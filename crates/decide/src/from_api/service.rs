@@ -231,6 +231,9 @@ fn selector(
             merged.required =
                 merged.required.combine(&constraint_capabilities(constraints, &format!("{path}.constraints"))?);
             merged.families.extend(constraints.architecture_families.iter().cloned());
+            if !constraints.preferred_precisions.is_empty() {
+                merged.precisions.clone_from(&constraints.preferred_precisions);
+            }
         }
         merged.ranking = ranking(layer).unwrap_or(merged.ranking);
     }

@@ -10,7 +10,9 @@ use crate::demand::{ClassSelector, Model, RankingPolicy};
 use crate::fit::{self, AcceleratorFit};
 use crate::match_context::MatchContext;
 use crate::nodes::UnschedulableNodes;
+use crate::number_format::FormatSupport;
 use crate::preference::{ClassPreference, preference_score};
+use crate::quantization::NumberFormat;
 use crate::rank_reason::ClassRankReason;
 use crate::scoring::{self, Score, ScoringCandidate, ScoringNotes};
 use crate::supply::Class;
@@ -37,6 +39,10 @@ pub(crate) struct RankedClass<'a> {
     capacity: Capacity,
     /// Position in the runtime's list of classes; 0 for policies that ignore the list.
     listed_position: usize,
+    /// The number format that the engine converts, because the class has no units for it.
+    pub(crate) emulated_format: Option<NumberFormat>,
+    /// Position of the first precision in `preferredPrecisions` that the class computes.
+    precision_position: usize,
     score: Score,
 }
 
@@ -64,8 +70,12 @@ pub(crate) fn rank_classes<'a>(
     replicas: u32,
     eligible: Vec<(&'a Class, AcceleratorFit, EligibleNodes)>,
 ) -> (Vec<RankedClass<'a>>, ScoringNotes) {
-    let candidates: Vec<ScoringCandidate<'a>> =
-        eligible.iter().map(|(class, fit, _)| ScoringCandidate { class, shape: fit.shape }).collect();
+    let candidate = |(class, fit, _): &(&'a Class, AcceleratorFit, EligibleNodes)| ScoringCandidate {
+        class,
+        shape: fit.shape,
+        converts_numbers: emulated_format(context, class).is_some(),
+    };
+    let candidates: Vec<ScoringCandidate<'a>> = eligible.iter().map(candidate).collect();
     let scores = scoring::score_classes(context.demand.selector.ranking, context.model, &candidates);
     let scored = eligible.into_iter().zip(scores.scores);
     let mut ranked: Vec<RankedClass<'a>> =
@@ -184,7 +194,7 @@ fn ranked_class<'a>(
     let selector = &context.demand.selector;
     let preferences = &context.requirements.preferences;
     let capacity = capacity(&nodes, &pod, shape.nodes, replicas);
-    let price_per_hour = ScoringCandidate { class, shape }.price_per_hour();
+    let price_per_hour = scoring::price_per_hour(class, shape);
     let supported = context.requirements.supported_classes.as_deref();
     let listed_position = supported.map_or(usize::MAX, |names| position(names, &class.name));
     RankedClass {
@@ -198,6 +208,8 @@ fn ranked_class<'a>(
         preference_score: preference_score(preferences, &class.name, context.model),
         capacity,
         listed_position: if selector.ranking == RankingPolicy::FirstAvailable { listed_position } else { 0 },
+        emulated_format: emulated_format(context, class),
+        precision_position: context.precision_position(class),
         eligibility: Eligibility {
             shape,
             ranking: selector.ranking.as_str(),
@@ -230,6 +242,14 @@ fn ranked_class<'a>(
     }
 }
 
+/// Returns the number format that the engine converts on `class`.
+fn emulated_format(context: &MatchContext<'_>, class: &Class) -> Option<NumberFormat> {
+    match context.format_support(class) {
+        FormatSupport::Emulated(format) => Some(format),
+        FormatSupport::Native | FormatSupport::Unsupported(_) => None,
+    }
+}
+
 fn unschedulable_nodes(
     class: &Class,
     nodes: &EligibleNodes,
@@ -256,7 +276,7 @@ fn position(names: &[String], class: &str) -> usize {
 }
 
 /// The keys in order. An annotation takes precedence over fields, so the cost threshold precedes the preferred classes.
-fn keys<'a>() -> [RankingKey<RankedClass<'a>, ClassRankReason>; 12] {
+fn keys<'a>() -> [RankingKey<RankedClass<'a>, ClassRankReason>; 14] {
     [
         RankingKey {
             order: |a, b| a.is_not_variant.cmp(&b.is_not_variant),
@@ -303,6 +323,10 @@ fn keys<'a>() -> [RankingKey<RankedClass<'a>, ClassRankReason>; 12] {
             reason: |_, _| ClassRankReason::ListPosition,
         },
         RankingKey {
+            order: |a, b| a.precision_position.cmp(&b.precision_position),
+            reason: |_, _| ClassRankReason::PreferredPrecision,
+        },
+        RankingKey {
             order: |a, b| a.score.price_kind.cmp(&b.score.price_kind),
             reason: |candidate, _| match candidate.score.cost {
                 Some(_) => ClassRankReason::OtherPriceKind,
@@ -314,6 +338,10 @@ fn keys<'a>() -> [RankingKey<RankedClass<'a>, ClassRankReason>; 12] {
             reason: |_, _| ClassRankReason::FiguresMissing,
         },
         RankingKey { order: |a, b| b.score.total.total_cmp(&a.score.total), reason: RankedClass::score_reason },
+        RankingKey {
+            order: |a, b| a.emulated_format.is_some().cmp(&b.emulated_format.is_some()),
+            reason: |candidate, _| ClassRankReason::FormatEmulated { format: candidate.emulated_format },
+        },
         RankingKey { order: |a, b| a.class.name.cmp(&b.class.name), reason: |_, _| ClassRankReason::Name },
     ]
 }

@@ -10,6 +10,7 @@ use crate::code;
 use crate::compute_request::ComputeShortage;
 use crate::memory_budget::{MemoryBudget, Reserve};
 use crate::nodes::list_names;
+use crate::number_format::UnsupportedAccelerator;
 use crate::taint::Taint;
 
 /// Why a class is not eligible for a component. Memory is in bytes.
@@ -121,6 +122,8 @@ pub enum ClassRejection {
         /// Vendor of the class.
         offered: String,
     },
+    /// The engine does not start on accelerators of the class, or not with the number format of the model.
+    AcceleratorUnsupported(UnsupportedAccelerator),
     /// No node satisfies node selectors and affinities of class, runtime and service together.
     NodeSelectorConflict {
         /// Number of nodes of the class.
@@ -200,6 +203,7 @@ impl ClassRejection {
             Self::VendorMismatch { .. } => code::class::VENDOR_MISMATCH,
             Self::TaintNotTolerated { .. } => code::class::TAINT_NOT_TOLERATED,
             Self::InsufficientNodeResources { .. } => code::class::INSUFFICIENT_NODE_RESOURCES,
+            Self::AcceleratorUnsupported(_) => code::class::ACCELERATOR_UNSUPPORTED,
         }
     }
 }
@@ -272,6 +276,7 @@ impl fmt::Display for ClassRejection {
                 let required = required.join(" or ");
                 write!(f, "the runtime is for {required} accelerators and declares nothing for vendor {offered}")
             }
+            Self::AcceleratorUnsupported(reason) => reason.fmt(f),
             Self::InsufficientNodeResources { shortage, nodes } => {
                 write!(f, "{shortage} ({})", list_names(nodes))
             }
@@ -364,8 +369,9 @@ mod tests {
             ("TaintNotTolerated", 14),
             ("InsufficientNodeResources", 15),
             ("VendorMismatch", 16),
+            ("AcceleratorUnsupported", 17),
         ];
         assert_eq!(stages, expected);
-        assert_eq!(ClassRejection::stages(), 17);
+        assert_eq!(ClassRejection::stages(), 18);
     }
 }
