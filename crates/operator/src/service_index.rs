@@ -24,6 +24,8 @@ pub(crate) struct ServiceIndex {
 struct IndexedService {
     creation_timestamp: String,
     is_ready: bool,
+    /// Whether replicas of a role have an earlier template.
+    is_updating: bool,
     /// Whether an object of another owner blocks the service.
     is_blocked: bool,
 }
@@ -56,12 +58,15 @@ impl ServiceIndex {
         self.selecting_services(|_| true).into_iter().chain(role_based).collect()
     }
 
-    /// Returns the selecting services that are not ready, the oldest first.
+    /// Returns the services that may use further capacity: the selecting ones that are not ready, the oldest first, then the
+    /// role-based ones that are being updated.
     pub(crate) fn waiting_services(&self) -> Vec<WorkItem> {
-        self.selecting_services(|service| !service.is_ready)
+        let updating = self.services.iter().filter(|((kind, _), service)| *kind != OME_SERVICE && service.is_updating);
+        let updating = updating.map(|((kind, key), _)| WorkItem::Service(*kind, key.clone()));
+        self.selecting_services(|service| !service.is_ready).into_iter().chain(updating).collect()
     }
 
-    /// Returns the selecting services that are not ready, without the service `key`.
+    /// Returns the services that may use further capacity, without the service `key`.
     pub(crate) fn other_waiting_services(&self, key: &NamespacedName) -> Vec<WorkItem> {
         let mut items = self.waiting_services();
         items.retain(|item| *item != WorkItem::Service(OME_SERVICE, key.clone()));
@@ -105,6 +110,7 @@ impl IndexedService {
         IndexedService {
             creation_timestamp: metadata_field(service, "creationTimestamp").to_owned(),
             is_ready: find_condition(conditions, "Ready").is_some_and(|ready| ready["status"] == "True"),
+            is_updating: service["status"]["rollouts"].as_object().is_some_and(|rollouts| !rollouts.is_empty()),
             is_blocked: conditions.as_array().is_some_and(|conditions| conditions.iter().any(is_not_owned)),
         }
     }
@@ -146,6 +152,10 @@ mod tests {
         );
         index.apply(OME_SERVICE, &key("a"), None);
         assert_eq!(names(index.all()), ["b", "c", "r"]);
+        let mut updating = service("2025-01-01T00:00:00Z", "True", "");
+        updating["status"]["rollouts"] = json!({"decode": {"replicas": 2}});
+        index.apply(FUSIONINFER_SERVICE, &key("r"), Some(&updating));
+        assert_eq!(names(index.waiting_services()), ["r"]);
     }
 
     #[test]

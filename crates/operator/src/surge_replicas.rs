@@ -68,6 +68,8 @@ struct RoleReplicas<'a> {
     replicas: Vec<&'a PlannedWorkload>,
     /// The planned additional replica.
     surge: PlannedWorkload,
+    /// Whether it was deleted and its Pods still hold their accelerators. The capacity is known once they have stopped.
+    stops: bool,
     /// Existing additional replicas with other indices.
     others: Vec<&'a PlannedWorkload>,
     now: Timestamp,
@@ -145,6 +147,7 @@ impl RoleReplicas<'_> {
         };
         let surge = self.surge.planned.clone();
         match step {
+            SurgeStep::Start if self.stops => {}
             SurgeStep::Start if !paused => sets.push(DesiredObject::Apply(surge)),
             SurgeStep::Start if self.surge.live.is_some() => sets.push(DesiredObject::Defer(surge)),
             // An update would interrupt it.
@@ -180,11 +183,14 @@ impl SurgeReplicas {
                 return None;
             }
             let mut surge = reader.planned_workloads(service, slice::from_ref(planned)).pop()?;
+            let namespace = metadata_field(service, "namespace");
+            let stops = surge.live.is_none() && reader.has_pods_of_set(namespace, metadata_field(planned, "name"));
             // After scaling down, the name may be that of another replica.
             surge.live = surge.live.filter(|live| is_surge_replica(&live.object));
             let replicas = RoleReplicas {
                 replicas: workloads.iter().filter(of_role).collect(),
                 surge,
+                stops,
                 others: existing.iter().filter(of_role).filter(is_other).collect(),
                 now: reader.now,
             };

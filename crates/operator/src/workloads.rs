@@ -140,6 +140,11 @@ impl WorkloadReader<'_> {
         sets.into_iter().map(|set| self.read_workload(service, &set, LEADER_WORKER_SET)).collect()
     }
 
+    /// Returns whether Pods of a LeaderWorkerSet exist, for example of one that was just deleted.
+    pub(crate) fn has_pods_of_set(&self, namespace: &str, name: &str) -> bool {
+        !self.stores.list_with_label(POD, namespace, LEADER_WORKER_SET_NAME, name).is_empty()
+    }
+
     fn read_workload(&self, service: &Value, planned: &Value, kind: Kind) -> PlannedWorkload {
         let key = NamespacedName::new(metadata_field(service, "namespace"), metadata_field(planned, "name"));
         let recent_crashes =

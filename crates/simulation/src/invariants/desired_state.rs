@@ -7,7 +7,7 @@ use cluster::{Kind, is_spec_applied};
 use operator::FIELD_MANAGER;
 use operator::kinds::{CONTROLLER_REVISION, OWNED};
 use plan::ServicePlan;
-use plan::labels::ROLE_NAME;
+use plan::labels::{ROLE_NAME, SURGE_REPLICA};
 use serde_json::Value;
 
 use super::plans::{is_foreign, plans, resource};
@@ -34,7 +34,8 @@ impl Invariant for DesiredState {
             let is_blocking = |planned: &&Value| planned["kind"] == "PodGroup" && is_foreign(world, planned);
             let mut objects = plan.objects.iter().take_while(|planned| !is_blocking(planned));
             objects.try_for_each(|planned| check_object(world, planned, &blocked))?;
-            check_no_other(world, plan, !blocked.is_empty())
+            let is_blocked = !blocked.is_empty() || plan.objects.iter().any(|planned| is_blocking(&planned));
+            check_no_other(world, plan, is_blocked)
         })
     }
 }
@@ -90,12 +91,13 @@ fn check_fields(live: &Value, planned: &Value) -> Result<(), String> {
     }
 }
 
-/// Checks that a service has no object that is not planned. An outdated replica of a blocked role may need its PodGroup.
-fn check_no_other(world: &World, plan: &ServicePlan, has_blocked_role: bool) -> Result<(), String> {
+/// Checks that a service has no object that is not planned. A service whose update an object of a person blocks may need the PodGroup of
+/// outdated replicas, and additional replicas, which serve until the planned ones are ready.
+fn check_no_other(world: &World, plan: &ServicePlan, is_blocked: bool) -> Result<(), String> {
     let resource = world.server().group_resource(&plan.api_version, &plan.kind).unwrap_or_default();
     let service = world.server().get(&resource, "default", &plan.name);
     let uid = service.as_deref().map(|service| cluster::metadata_field(service, "uid").to_owned());
-    let is_compared = |kind: &&Kind| **kind != CONTROLLER_REVISION && !(has_blocked_role && kind.kind == "PodGroup");
+    let is_compared = |kind: &&Kind| **kind != CONTROLLER_REVISION && !(is_blocked && kind.kind == "PodGroup");
     for kind in OWNED.iter().filter(is_compared) {
         let objects = world.server().list(&kind.group_resource());
         let mut owned = objects.iter().filter(|object| cluster::controller_uid(object) == uid.as_deref());
@@ -104,7 +106,8 @@ fn check_no_other(world: &World, plan: &ServicePlan, has_blocked_role: bool) -> 
                 planned["kind"] == kind.kind && planned["metadata"]["name"] == object["metadata"]["name"]
             })
         };
-        if let Some(other) = owned.find(|object| !is_planned(object)) {
+        let is_permitted = |object: &Value| is_blocked && object["metadata"]["annotations"][SURGE_REPLICA].is_string();
+        if let Some(other) = owned.find(|object| !is_planned(object) && !is_permitted(object)) {
             return Err(format!("{} is not planned", cluster::kind_and_name(other)));
         }
     }
