@@ -34,7 +34,10 @@ pub struct UnsupportedAccelerator {
 /// What an engine requires of an accelerator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum AcceleratorLimit {
-    ComputeCapability { required: ComputeCapability, offered: ComputeCapability },
+    ComputeCapability {
+        required: ComputeCapability,
+        offered: ComputeCapability,
+    },
     /// Accelerators of the family have no units for the format.
     Family(String),
 }
@@ -249,7 +252,12 @@ mod tests {
     #[case::t4("fp8", VLLM, "7.5", "emulated fp8")]
     #[case::v100("fp8", VLLM, "7.0", "vllm requires compute capability 7.5; the class has 7.0")]
     #[case::v100_with_an_old_image("", "vllm/vllm-openai:v0.6.3.post1", "7.0", "emulated bfloat16")]
-    #[case::v100_fp8_with_an_old_image("fp8", "vllm/vllm-openai:v0.6.3", "7.0", "vllm requires compute capability 7.5 for fp8; the class has 7.0")]
+    #[case::v100_fp8_with_an_old_image(
+        "fp8",
+        "vllm/vllm-openai:v0.6.3",
+        "7.0",
+        "vllm requires compute capability 7.5 for fp8; the class has 7.0"
+    )]
     #[case::p100("", "vllm/vllm-openai:v0.6.3", "6.0", "vllm requires compute capability 7.0; the class has 6.0")]
     #[case::sglang_on_v100("", SGLANG, "7.0", "sglang requires compute capability 7.5; the class has 7.0")]
     #[case::sglang_on_t4("", SGLANG, "7.5", "emulated bfloat16")]
@@ -260,7 +268,12 @@ mod tests {
     #[case::mxfp4_on_b200("mxfp4", VLLM, "10.0", "native")]
     #[case::nvfp4_on_rtx_pro_6000("nvfp4", VLLM, "12.0", "native")]
     #[case::nvfp4_on_h200("modelopt_fp4", SGLANG, "9.0", "emulated nvfp4")]
-    #[case::mxfp8_on_h100("mxfp8", SGLANG, "9.0", "sglang requires compute capability 10.0 for mxfp8; the class has 9.0")]
+    #[case::mxfp8_on_h100(
+        "mxfp8",
+        SGLANG,
+        "9.0",
+        "sglang requires compute capability 10.0 for mxfp8; the class has 9.0"
+    )]
     #[case::int4_with_fp8("w4afp8", VLLM, "8.9", "vllm requires compute capability 9.0 for w4afp8; the class has 8.9")]
     #[case::awq_on_t4("awq", VLLM, "7.5", "emulated bfloat16")]
     #[case::sglang_awq_on_t4("awq", SGLANG, "7.5", "sglang requires compute capability 8.0 for awq; the class has 7.5")]
@@ -288,8 +301,7 @@ mod tests {
     #[case::nvfp4("nvfp4", "cdna4", "emulated nvfp4")]
     #[case::unquantized("", "cdna2", "native")]
     fn amd_accelerators(#[case] quantization: &str, #[case] family: &str, #[case] expect: &str) {
-        let class =
-            Class { vendor: Some("amd".to_owned()), family: Some(family.to_owned()), ..Class::default() };
+        let class = Class { vendor: Some("amd".to_owned()), family: Some(family.to_owned()), ..Class::default() };
         assert_eq!(support(quantization, "vllm/vllm-openai-rocm:v0.32.0", &[], &class), expect);
     }
 

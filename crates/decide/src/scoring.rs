@@ -317,8 +317,10 @@ mod tests {
     }
 
     fn scores(ranking: RankingPolicy, candidates: &[(Class, ReplicaShape)]) -> Vec<Score> {
-        let candidates: Vec<ScoringCandidate<'_>> =
-            candidates.iter().map(|(class, shape)| ScoringCandidate { class, shape: *shape, converts_numbers: false }).collect();
+        let candidates: Vec<ScoringCandidate<'_>> = candidates
+            .iter()
+            .map(|(class, shape)| ScoringCandidate { class, shape: *shape, converts_numbers: false })
+            .collect();
         score_classes(ranking, None, &candidates).scores
     }
 

@@ -129,7 +129,8 @@ fn pool_definitions(objects: &WatchedObjects, configs: &mut ParsedConfigs) -> BT
     for object in &objects.inference_pools {
         let key = NamespacedName::from_object(object);
         let settings = objects.pool_settings.iter().find(|settings| NamespacedName::from_object(settings) == key);
-        let definition = inference_pool(object, settings.map(|settings| &**settings));
+        let policy = picker_config::policy(object, objects.picker_configs.as_deref(), configs).and_then(Result::ok);
+        let definition = PoolDefinition { policy, ..inference_pool(object, settings.map(|settings| &**settings)) };
         definitions.insert(key, definition);
     }
     for object in &objects.backend_pools {

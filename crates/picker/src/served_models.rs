@@ -67,6 +67,16 @@ impl ServedModels {
         models.contains(model) || model.rsplit_once(':').is_some_and(|(base, _)| models.contains(base))
     }
 
+    /// Returns whether the engine lists `model`.
+    pub(crate) fn lists(&self, model: &str) -> bool {
+        self.lock().models.as_ref().is_some_and(|models| models.contains(model))
+    }
+
+    /// Returns the models that the engine lists.
+    pub(crate) fn names(&self) -> BTreeSet<String> {
+        self.lock().models.clone().unwrap_or_default()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -98,11 +108,15 @@ mod tests {
     #[test]
     fn any_model_may_be_served_until_the_engine_lists_its_models() {
         let (models, start) = (ServedModels::default(), Instant::now());
-        assert!(models.is_due(start) && models.may_contain("a"));
+        assert!(models.is_due(start) && models.may_contain("a") && !models.lists("a") && models.names().is_empty());
         models.record(Some(["a".to_owned()].into()), start);
         assert_eq!([start, start + INTERVAL].map(|now| models.is_due(now)), [false, true]);
         let may_contain = || ["a", "b", "a:adapter", "b:adapter"].map(|model| models.may_contain(model));
         assert_eq!(may_contain(), [true, false, true, false]);
+        assert_eq!(
+            (["a", "b"].map(|model| models.lists(model)), models.names()),
+            ([true, false], ["a".to_owned()].into())
+        );
         models.record(None, start + INTERVAL);
         assert_eq!(may_contain(), [true, false, true, false], "an engine that does not respond retains its list");
         assert!(!models.is_due(start + INTERVAL));

@@ -37,8 +37,8 @@ pub struct Snapshot {
     pub pools: BTreeMap<Arc<NamespacedName>, Arc<Pool>>,
     /// Names of the models for requests that address no pool.
     pub(crate) model_names: Arc<ModelNames>,
-    /// Pool that serves models without a use case, by namespace.
-    implicit_pools: BTreeMap<String, NamespacedName>,
+    /// Pools that serve models without a use case, by namespace: first those with ready endpoints, then the oldest.
+    implicit_pools: BTreeMap<String, Vec<NamespacedName>>,
 }
 
 // === impl Pool ===
@@ -106,6 +106,11 @@ impl Pool {
         self.serving_endpoints().any(|endpoint| endpoint.state.served_models.may_contain(model))
     }
 
+    /// Returns whether an endpoint lists `model`.
+    pub(crate) fn lists(&self, model: &str) -> bool {
+        self.serving_endpoints().any(|endpoint| endpoint.state.served_models.lists(model))
+    }
+
     /// Returns whether requests may name `model` as their target: any one if the pool serves models without a use case,
     /// otherwise only targets of use cases.
     fn has_target(&self, model: &str) -> bool {
@@ -152,19 +157,45 @@ impl Snapshot {
     }
 
     /// Returns the pool for a model without a use case, and its name there; only `pool` if one is given. A name begins with the
-    /// namespace of the pool, unless it is the default namespace.
+    /// namespace of the pool, unless it is the default namespace. Of the pools of a namespace, it is the first one with an engine that
+    /// lists the model, or else that may serve it.
     pub(crate) fn implicit_pool<'a>(
         &self,
         pool: Option<&NamespacedName>,
         name: &'a str,
     ) -> Option<(&Arc<Pool>, &'a str)> {
+        if let Some(key) = pool {
+            return self.pools.get(key).filter(|pool| pool.allows_implicit_use_cases).map(|pool| (pool, name));
+        }
         let qualified = || {
             let (namespace, model) = name.split_once('/')?;
             Some((self.implicit_pools.get(namespace)?, model))
         };
         let default = || Some((self.implicit_pools.get(self.model_names.default_namespace())?, name));
-        let (key, model) = pool.map(|pool| (pool, name)).or_else(qualified).or_else(default)?;
-        self.pools.get(key).filter(|pool| pool.allows_implicit_use_cases).map(|pool| (pool, model))
+        let (keys, model) = qualified().or_else(default)?;
+        let pools = || keys.iter().filter_map(|key| self.pools.get(key));
+        let listing = pools().find(|pool| pool.lists(model));
+        listing
+            .or_else(|| pools().find(|pool| pool.may_serve(model)))
+            .or_else(|| pools().next())
+            .map(|pool| (pool, model))
+    }
+
+    /// Returns the models that engines of pools without use cases for them list, each with its shortest name and its pool; only those of
+    /// `pool` if one is given.
+    pub(crate) fn implicit_models(&self, pool: Option<&NamespacedName>) -> BTreeMap<String, &Arc<Pool>> {
+        let keys = self.implicit_pools.values().flatten().filter(|key| pool.is_none_or(|pool| pool == *key));
+        let mut models = BTreeMap::new();
+        for listed in keys.filter_map(|key| self.pools.get(key)) {
+            for model in listed.serving_endpoints().flat_map(|endpoint| endpoint.state.served_models.names()) {
+                let name = match pool {
+                    Some(_) => model,
+                    None => self.model_names.shortest_name(&listed.key.namespace, &model),
+                };
+                models.entry(name).or_insert(listed);
+            }
+        }
+        models
     }
 
     /// Returns the pool with this name, if requests may name `target` as their target.
@@ -179,13 +210,15 @@ pub(crate) fn model_names<'a>(default_namespace: &str, pools: impl Iterator<Item
     ModelNames::new(default_namespace, use_cases)
 }
 
-/// Returns the pool of each namespace for models without a use case. The models of such pools are unknown: the first choice is a pool
-/// with ready endpoints, then the oldest.
-fn implicit_pools(pools: &BTreeMap<Arc<NamespacedName>, Arc<Pool>>) -> BTreeMap<String, NamespacedName> {
+/// Returns the pools of each namespace that serve models without a use case: first those with ready endpoints, then the oldest.
+fn implicit_pools(pools: &BTreeMap<Arc<NamespacedName>, Arc<Pool>>) -> BTreeMap<String, Vec<NamespacedName>> {
     let mut pools: Vec<&Arc<Pool>> = pools.values().filter(|pool| pool.allows_implicit_use_cases).collect();
     pools.sort_by_key(|pool| (!pool.is_serving(), pool.creation_timestamp.as_str()));
-    // The later entries replace the earlier ones.
-    pools.iter().rev().map(|pool| (pool.key.namespace.clone(), pool.key.clone())).collect()
+    let mut by_namespace: BTreeMap<String, Vec<NamespacedName>> = BTreeMap::new();
+    for pool in pools {
+        by_namespace.entry(pool.key.namespace.clone()).or_default().push(pool.key.clone());
+    }
+    by_namespace
 }
 
 #[cfg(test)]
@@ -256,6 +289,29 @@ pub(crate) mod tests {
         let with_endpoint = routing.with_endpoints_of(&[Arc::new(ready)]);
         assert_eq!(serving_pool(&with_endpoint), "c");
         assert_eq!(serving_pool(&with_endpoint.with_endpoints_of(&[Arc::new(implicit("c", "3"))])), "b");
+    }
+
+    /// The engine of the newer pool lists the model, or its adapter for SGLang.
+    #[test]
+    fn pool_with_an_engine_that_lists_the_model_is_first() {
+        let with_models = |name: &str, created: &str, number: u8, models: Option<&[&str]>| {
+            let endpoint = Arc::new(endpoint(number));
+            let models = models.map(|models| models.iter().map(|model| (*model).to_owned()).collect());
+            endpoint.state.served_models.record(models, tokio::time::Instant::now());
+            let pool = pool(NamespacedName::new("default", name), vec![endpoint]);
+            Arc::new(Pool { allows_implicit_use_cases: true, creation_timestamp: created.to_owned(), ..pool })
+        };
+        let pools = vec![
+            with_models("a", "1", 1, Some(&["x"])),
+            with_models("b", "2", 2, Some(&["org/y"])),
+            with_models("unknown", "3", 3, None),
+        ];
+        let routing = Snapshot::new(pools, "default");
+        let target = |name: &str| routing.implicit_pool(None, name).map(|(pool, _)| pool.key.name.as_str());
+        assert_eq!(["x", "org/y", "x:adapter", "z"].map(target), [Some("a"), Some("b"), Some("a"), Some("unknown")]);
+        assert_eq!(routing.implicit_models(None).keys().collect::<Vec<_>>(), ["org/y", "x"]);
+        let b = NamespacedName::new("default", "b");
+        assert_eq!(routing.implicit_models(Some(&b)).keys().collect::<Vec<_>>(), ["org/y"]);
     }
 
     // spec: GW-72

@@ -51,13 +51,13 @@ pub enum PoolGroup {
 /// Which pools are watched.
 #[derive(Debug, Clone)]
 enum Scope {
-    /// All BackendPools, with their use cases.
+    /// All BackendPools and InferencePools, with their use cases.
     BackendPools,
     /// One InferencePool.
     InferencePool { kind: Kind, key: NamespacedName },
 }
 
-/// Watches BackendPools, use cases and Pods until `shutdown`. A change updates the snapshot immediately. Changed statuses are
+/// Watches BackendPools, InferencePools, use cases and Pods until `shutdown`. A change updates the snapshot immediately. Changed statuses are
 /// written concurrently, so that an API server that does not respond to writes does not delay the snapshot.
 ///
 /// A task that panics is restarted; until then, the gateway uses the last snapshot and its health check fails.
@@ -237,7 +237,7 @@ fn watched_objects(scope: &Scope, stores: &Stores) -> WatchedObjects {
     match scope {
         Scope::BackendPools => WatchedObjects {
             backend_pools: stores.list(BACKEND_POOL),
-            inference_pools: Vec::new(),
+            inference_pools: stores.list(PoolGroup::Stable.kind()),
             pool_settings: Vec::new(),
             use_case_sets: stores.list(USE_CASE_SET),
             use_cases: stores.list(USE_CASE),
@@ -295,8 +295,9 @@ impl Scope {
     /// Returns the kinds that may be absent, or the permission to read them.
     fn optional_kinds(&self) -> Vec<Kind> {
         match self {
-            // The permission to read ConfigMaps is required only for pools that name one.
-            Self::BackendPools => vec![PICKER_CONFIG],
+            // The permission to read ConfigMaps is required only for pools that name one. Few clusters without routers have the
+            // API of InferencePools.
+            Self::BackendPools => vec![PICKER_CONFIG, PoolGroup::Stable.kind()],
             // Other endpoint pickers need no permission for the use cases.
             Self::InferencePool { .. } => vec![BACKEND_POOL, USE_CASE_SET, USE_CASE],
         }

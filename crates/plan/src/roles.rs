@@ -72,7 +72,11 @@ pub(crate) fn topology(
     let router_role = spec.roles.iter().find(|role| role.component_type == ComponentType::Router);
     let router =
         router_role.map(|role| router::build_router(&owner, role, &roles, picker_image, &mut warnings)).transpose()?;
-    let routing = routing(&owner, &roles, disaggregated, router.as_ref(), &mut warnings);
+    // A router has a pool of its own.
+    let routing = match router {
+        Some(_) => None,
+        None => routing(&owner, &roles, disaggregated, &mut warnings),
+    };
     let labels = labels::from_pairs([(labels::SERVICE, owner.name.as_str())]);
     Ok((Topology { owner, labels, roles, gang, routing, router }, warnings))
 }
@@ -298,26 +302,16 @@ fn is_only_pair(roles: &[Role]) -> bool {
     roles.iter().all(|role| component_types.contains(&role.labels[labels::COMPONENT_TYPE].as_str()))
 }
 
-/// Returns the routing of a service to its leaders. The pool of a pair contains prefillers and decoders only if the gateway
+/// Returns the routing of a service without a router to its leaders. The pool of a pair contains prefillers and decoders only if the gateway
 /// distinguishes them, otherwise the decoders, which can process complete requests. [`crate::components`] has the rule for
 /// `ome.io`.
-fn routing(
-    owner: &Owner,
-    roles: &[Role],
-    disaggregated: bool,
-    router: Option<&Router>,
-    warnings: &mut Vec<Warning>,
-) -> Option<Routing> {
+fn routing(owner: &Owner, roles: &[Role], disaggregated: bool, warnings: &mut Vec<Warning>) -> Option<Routing> {
     let component_type = disaggregated.then_some(ComponentType::Decoder);
-    let target = match router {
-        None if disaggregated && is_only_pair(roles) => PoolTarget::select_pair(owner, roles, warnings)?,
-        // The warnings are those of the router.
-        Some(router) if disaggregated && router.pairs_endpoints() => {
-            PoolTarget::select_pair(owner, roles, &mut Vec::new())?
-        }
-        _ => PoolTarget::select(owner, roles, component_type, warnings)?,
+    let target = match disaggregated && is_only_pair(roles) {
+        true => PoolTarget::select_pair(owner, roles, warnings)?,
+        false => PoolTarget::select(owner, roles, component_type, warnings)?,
     };
-    if disaggregated && router.is_none() {
+    if disaggregated {
         warnings.push(router_missing_warning(roles, &target));
     }
     let launch = launch::inspect(engine_container(&PoolTarget::roles(roles, component_type).next()?.template)?);

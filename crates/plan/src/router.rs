@@ -52,15 +52,6 @@ pub(crate) struct RouterNames {
 /// Label key of the picker's Pods.
 const APP: &str = "app";
 
-// === impl Router ===
-
-impl Router {
-    /// Returns whether the configuration pairs each decode endpoint with a prefill endpoint.
-    pub(crate) fn pairs_endpoints(&self) -> bool {
-        strategy::PAIRING_HANDLERS.iter().any(|handler| self.config.contains(handler))
-    }
-}
-
 // === impl RouterNames ===
 
 impl RouterNames {

@@ -72,14 +72,18 @@ impl Roles {
     }
 }
 
-/// Returns selector and port of the pools.
+/// Returns selector and port of the pools: of the BackendPool, or of the InferencePool of a router.
 fn pools(server: &Server) -> Vec<(Value, u64)> {
-    let backend_pool = server.get(BACKEND_POOLS, "default", "chat").unwrap()["spec"].clone();
-    let mut pools = vec![(backend_pool["selector"].clone(), backend_pool["targetPorts"][0].as_u64().unwrap())];
-    if let Some(pool) = server.get(INFERENCE_POOLS, "default", "chat-pool") {
+    let backend_pool = server.get(BACKEND_POOLS, "default", "chat");
+    let inference_pool = server.get(INFERENCE_POOLS, "default", "chat-pool");
+    let backend_pool =
+        backend_pool.map(|pool| (pool["spec"]["selector"].clone(), pool["spec"]["targetPorts"][0].as_u64().unwrap()));
+    let inference_pool = inference_pool.map(|pool| {
         let spec = &pool["spec"];
-        pools.push((spec["selector"]["matchLabels"].clone(), spec["targetPorts"][0]["number"].as_u64().unwrap()));
-    }
+        (spec["selector"]["matchLabels"].clone(), spec["targetPorts"][0]["number"].as_u64().unwrap())
+    });
+    let pools: Vec<_> = backend_pool.into_iter().chain(inference_pool).collect();
+    assert!(!pools.is_empty(), "the service has a pool");
     pools
 }
 

@@ -24,9 +24,8 @@ pub(crate) fn rejections(file: &str, service: &str) -> (bool, bool, String) {
             let reason = service["reason"].as_str().unwrap();
             messages += &format!("{reason} ");
             // Other reasons depend on the cluster.
-            is_rejected |= error::ALL
-                .iter()
-                .any(|code| code.as_str() == reason && !error::DEPENDS_ON_CLUSTER.contains(code));
+            is_rejected |=
+                error::ALL.iter().any(|code| code.as_str() == reason && !error::DEPENDS_ON_CLUSTER.contains(code));
         }
     }
     (lint == Some(1), is_rejected, messages)
@@ -111,5 +110,8 @@ fn lint_warns_of_adapters_that_the_cluster_may_have() {
     let file = directory.file("f.yaml", &service_with_adapter("missing"));
     let (stdout, _, code) = outcome(&ostler(&["lint", "--no-catalog", "-f", &file]).output().unwrap());
     assert_eq!(code, Some(0), "{stdout}");
-    assert!(stdout.contains("warning") && stdout.contains("fineTunedWeights[0]: adapter missing not found"), "{stdout}");
+    assert!(
+        stdout.contains("warning") && stdout.contains("fineTunedWeights[0]: adapter missing not found"),
+        "{stdout}"
+    );
 }

@@ -1,4 +1,6 @@
-//! `/v1/models`: the use cases of the pools.
+//! `/v1/models`: the use cases of the pools, and what engines of pools that require none list.
+
+use std::collections::BTreeSet;
 
 use cluster::NamespacedName;
 use serde_json::{Value, json};
@@ -24,6 +26,9 @@ pub(super) fn list_models(
         Some(key) => snapshot.pools[key].use_cases.keys().map(String::as_str).collect(),
         None => snapshot.model_names.iter().map(|(name, _)| name).collect(),
     };
+    let implicit = snapshot.implicit_models(pool);
+    let names = names.into_iter().chain(implicit.keys().map(String::as_str));
+    let names: BTreeSet<&str> = names.collect();
     let data: Vec<Value> = names.into_iter().filter_map(|name| find_model(snapshot, pool, name, access)).collect();
     Ok(json!({"object": "list", "data": data}))
 }
@@ -65,11 +70,15 @@ pub(super) fn allows(snapshot: &Snapshot, pool: Option<&NamespacedName>, name: &
 
 /// Returns the object of a model, if one of its pools has a ready endpoint and the client has access to it.
 fn find_model(snapshot: &Snapshot, pool: Option<&NamespacedName>, name: &str, access: &Access) -> Option<Value> {
-    let (pool, use_case) = snapshot
-        .declaring_pools(pool, name)
-        .find(|(candidate, _)| candidate.is_serving())
-        .filter(|_| allows(snapshot, pool, name, access))?;
-    Some(model_object(name, &pool.key, &use_case.creation_timestamp))
+    let declared = snapshot.declaring_pools(pool, name).find(|(candidate, _)| candidate.is_serving());
+    let declared = declared.map(|(pool, use_case)| (&pool.key, use_case.creation_timestamp.as_str()));
+    let implicit = || {
+        let is_declared = snapshot.declaring_pools(pool, name).next().is_some();
+        let (pool, model) = snapshot.implicit_pool(pool, name).filter(|_| !is_declared)?;
+        pool.lists(model).then_some((&pool.key, pool.creation_timestamp.as_str()))
+    };
+    let (key, created) = declared.or_else(implicit).filter(|_| allows(snapshot, pool, name, access))?;
+    Some(model_object(name, key, created))
 }
 
 fn model_object(model: &str, pool: &NamespacedName, creation_timestamp: &str) -> Value {

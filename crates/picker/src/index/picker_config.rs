@@ -1,4 +1,4 @@
-//! EndpointPickerConfigs that BackendPools refer to.
+//! EndpointPickerConfigs that pools refer to.
 
 use std::{collections::HashMap, mem, sync::Arc};
 
@@ -40,7 +40,7 @@ pub(super) enum PickerConfigError {
     Invalid { name: String, key: String, error: ConfigError },
 }
 
-/// Returns the policy that a BackendPool states by annotation, if any. `config_maps` is `None` until they are listed.
+/// Returns the policy that a pool states by annotation, if any. `config_maps` is `None` until they are listed.
 pub(super) fn policy(
     pool: &Value,
     config_maps: Option<&[Arc<Value>]>,

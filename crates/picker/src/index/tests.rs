@@ -85,6 +85,29 @@ fn pool_without_an_endpoint_that_serves_requests_is_not_ready(#[case] types: &[&
     assert_eq!(format!("{:?} {}: {}", condition.status, condition.reason, condition.message), expect);
 }
 
+/// The configuration has effect for pools of both kinds; without a permission for ConfigMaps, the pool has the default policy.
+#[rstest]
+fn pool_has_the_policy_of_its_configuration(
+    #[values(false, true)] is_inference_pool: bool,
+    #[values(false, true)] is_listed: bool,
+) {
+    const CONFIG: &str = "{apiVersion: inference.networking.x-k8s.io/v1alpha1, kind: EndpointPickerConfig,
+        plugins: [{type: random-picker}]}";
+    let mut annotated = (*pool("p", &[8000])).clone();
+    annotated["metadata"]["annotations"] = json!({"ostler.io/picker-config": "c"});
+    if is_inference_pool {
+        annotated["spec"] = json!({"selector": {"matchLabels": {"app": "llama"}}, "targetPorts": [{"number": 8000}]});
+    }
+    let config_map = json!({"metadata": {"namespace": "ns", "name": "c"}, "data": {"config.yaml": CONFIG}});
+    let (inference_pools, backend_pools) =
+        if is_inference_pool { (vec![Arc::new(annotated)], vec![]) } else { (vec![], vec![Arc::new(annotated)]) };
+    let picker_configs = is_listed.then(|| vec![Arc::new(config_map)]);
+    let index = index(&WatchedObjects { inference_pools, backend_pools, picker_configs, ..WatchedObjects::default() });
+    let stated = crate::config::parse_config(CONFIG).unwrap().policy;
+    let expect = if is_listed { stated } else { NewStates.scheduling(None).policy().clone() };
+    assert_eq!(*index.pools[0].scheduling.policy(), expect);
+}
+
 #[test]
 fn reads_prompt_token_range_of_pod() {
     let range = |annotations: Value| {

@@ -36,7 +36,9 @@ pub(crate) fn undefined_variable(container: &Value) -> Option<String> {
             && !INJECTED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
             && !SERVICE_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
             && !name.contains(SERVICE_INFIX)
-            && !name.split_once(PORT_INFIX).is_some_and(|(_, port)| port.starts_with(|digit: char| digit.is_ascii_digit()))
+            && !name
+                .split_once(PORT_INFIX)
+                .is_some_and(|(_, port)| port.starts_with(|digit: char| digit.is_ascii_digit()))
     };
     let (script, words) = match CommandLine::parse(container) {
         CommandLine::Script { shell, script, parameters } => (Some(script), [shell, parameters].concat()),
@@ -67,8 +69,9 @@ pub(crate) fn requires(container: &Value, name: &str) -> bool {
 
 /// Returns whether a word of a script assigns a value to the variable, and not to one whose name ends with `name`.
 fn assigns(word: &str, name: &str) -> bool {
-    word.match_indices(&format!("{name}="))
-        .any(|(start, _)| !word[..start].ends_with(|character: char| character.is_ascii_alphanumeric() || character == '_'))
+    word.match_indices(&format!("{name}=")).any(|(start, _)| {
+        !word[..start].ends_with(|character: char| character.is_ascii_alphanumeric() || character == '_')
+    })
 }
 
 /// Returns whether the value of another variable in `env` refers to the variable.

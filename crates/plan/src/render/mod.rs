@@ -16,7 +16,6 @@ use serde_json::Value;
 
 use crate::owner::Owner;
 use crate::role::{Role, Workload};
-use crate::router::RouterNames;
 use crate::topology::Topology;
 
 /// Renders all objects: the PodGroup first, then the workloads of each role, then the routing.
@@ -40,9 +39,7 @@ pub(crate) fn objects(topology: &Topology) -> Vec<Value> {
     }
     objects.extend(topology.router.iter().flat_map(|router| router::render(owner, router)));
     if let Some(routing) = &topology.routing {
-        let router = topology.router.as_ref().map(|_| RouterNames::for_owner(owner));
-        objects.push(pool::backend_pool(owner, labels, routing, router.as_ref()));
-        objects.push(pool::use_case_set(owner, labels, routing, router.as_ref()));
+        objects.extend([pool::backend_pool(owner, labels, routing), pool::use_case_set(owner, labels, routing)]);
     }
     objects
 }

@@ -166,6 +166,8 @@ impl PickerObjects<'_> {
     fn pool(&self) -> Value {
         let target = &self.router.pool;
         let mut pool = self.object(api::integrations::INFERENCE_POOL_API_VERSION, "InferencePool", &self.names.pool);
+        // ostler's gateway selects endpoints by the same configuration.
+        pool["metadata"]["annotations"] = json!({PICKER_CONFIG_KEY: self.names.config});
         pool["spec"] = json!({
             "selector": {"matchLabels": target.selector},
             "targetPorts": [{"number": target.port}],

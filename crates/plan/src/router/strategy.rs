@@ -6,9 +6,6 @@ use crate::labels::COMPONENT_TYPE;
 
 const HEADER: &str = "apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: EndpointPickerConfig\n";
 
-/// Plugins that pair a decode endpoint with a prefill endpoint.
-pub(super) const PAIRING_HANDLERS: [&str; 2] = ["pd-profile-handler", "disagg-profile-handler"];
-
 /// Prefix cache scorer with 64-byte blocks that covers the first 16 KiB of a prompt. Smaller blocks (5 bytes upstream)
 /// would cover less of the prompt at a higher cost.
 const PREFIX_CACHE_SCORER: &str = "- type: prefix-cache-scorer

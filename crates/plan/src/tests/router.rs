@@ -52,17 +52,9 @@ fn story_1_with_a_router() {
             "Service qwen-inference-epp",
             "InferencePool qwen-inference-pool",
             "HTTPRoute qwen-inference-httproute",
-            "BackendPool qwen-inference",
-            "LLMUseCaseSet qwen-inference",
         ]
     );
-    assert_eq!(
-        object(&plan, "LLMUseCaseSet")["spec"]["poolRef"],
-        json!([{"name": "qwen-inference"}, {"kind": "InferencePool", "name": "qwen-inference-pool"}])
-    );
-    plan.objects.retain(|object| {
-        !["LeaderWorkerSet", "BackendPool", "LLMUseCaseSet"].contains(&object["kind"].as_str().unwrap())
-    });
+    plan.objects.retain(|object| object["kind"] != "LeaderWorkerSet");
     insta::assert_snapshot!(plan_text(&plan));
 }
 
@@ -137,6 +129,8 @@ fn configuration_change_restarts_only_the_picker(#[case] router: &str) {
 #[case::disaggregated_pair(PAIR, ", strategy: pd-disaggregation", "", "")]
 #[case::pair(PAIR, "", "decoder", "PrefillersNotRouted")]
 #[case::pair_with_custom_configuration(PAIR, ", endpointPickerConfig: 'a: b'", "", "")]
+#[case::pair_on_different_ports(&different_ports(), ", strategy: pd-disaggregation", "decoder", "PortsDiffer")]
+#[case::pair_on_different_ports_without_pairing(&different_ports(), "", "decoder", "PortsDiffer")]
 #[case::incomplete_pair("{name: a, componentType: decoder, template: TEMPLATE}", "", "", "PairIncomplete")]
 fn pool_selects_leaders(#[case] roles: &str, #[case] router: &str, #[case] kind: &str, #[case] warning: &str) {
     let plan = plan_with_router(roles, router);
@@ -149,32 +143,18 @@ fn pool_selects_leaders(#[case] roles: &str, #[case] router: &str, #[case] kind:
     assert_eq!(codes(&plan).join(" "), warning);
 }
 
-/// The native gateway distinguishes prefillers and decoders by default, and by a configuration that pairs them.
+/// The native gateway distinguishes prefillers and decoders.
 #[rstest]
-#[case::pair(PAIR, None, "", "RouterMissing")]
-#[case::pair_and_worker(&format!("{PAIR}, {WORKER}"), None, "decoder", "RouterMissing")]
-#[case::different_ports(&different_ports(), None, "decoder", "PortsDiffer RouterMissing")]
-#[case::worker(WORKER, None, "", "")]
-#[case::pairing_strategy(PAIR, Some(", strategy: pd-disaggregation"), "", "")]
-#[case::pairing_strategy_and_worker(&format!("{PAIR}, {WORKER}"), Some(", strategy: pd-disaggregation"), "", "")]
-#[case::pairing_strategy_and_different_ports(&different_ports(), Some(", strategy: pd-disaggregation"), "decoder", "PortsDiffer")]
-#[case::other_strategy(PAIR, Some(""), "decoder", "PrefillersNotRouted")]
-#[case::other_strategy_and_different_ports(&different_ports(), Some(""), "decoder", "PortsDiffer")]
-#[case::pairing_configuration(
-    PAIR,
-    Some(", endpointPickerConfig: 'plugins: [{type: disagg-profile-handler}]'"),
-    "",
-    ""
-)]
-#[case::other_configuration(PAIR, Some(", endpointPickerConfig: 'plugins: []'"), "decoder", "")]
+#[case::pair(PAIR, "", "RouterMissing")]
+#[case::pair_and_worker(&format!("{PAIR}, {WORKER}"), "decoder", "RouterMissing")]
+#[case::different_ports(&different_ports(), "decoder", "PortsDiffer RouterMissing")]
+#[case::worker(WORKER, "", "")]
 fn backend_pool_contains_prefillers_if_the_gateway_distinguishes_them(
     #[case] roles: &str,
-    #[case] router: Option<&str>,
     #[case] kind: &str,
     #[case] warning: &str,
 ) {
-    let without_router = || service(roles, "").replace(", {name: entry, componentType: router}", "");
-    let plan = plan_with_supply(&router.map_or_else(without_router, |router| service(roles, router)));
+    let plan = plan_with_supply(&service(roles, "").replace(", {name: entry, componentType: router}", ""));
     let selector = &object(&plan, "BackendPool")["spec"]["selector"];
     assert_eq!(selector["fusioninfer.io/component-type"].as_str().unwrap_or_default(), kind);
     assert_eq!(selector["leaderworkerset.sigs.k8s.io/worker-index"], "0");

@@ -10,9 +10,10 @@ use crate::invariant::Invariant;
 use crate::process::Process;
 use crate::world::World;
 
-const POOLS: &str = "backendpools.inference.networking.x-k8s.io";
+const BACKEND_POOLS: &str = "backendpools.inference.networking.x-k8s.io";
+const INFERENCE_POOLS: &str = "inferencepools.inference.networking.k8s.io";
 
-/// Each gateway has exactly the pools that exist, with their ready Pods, and the status of each pool counts them.
+/// Each gateway has exactly the pools that exist, with their ready Pods, and the status of each BackendPool counts them.
 pub(crate) struct Gateway;
 
 // === impl Invariant for Gateway ===
@@ -23,7 +24,12 @@ impl Invariant for Gateway {
     }
 
     fn after_quiet(&mut self, world: &World) -> Result<(), String> {
-        let pools = world.server().list(POOLS);
+        let mut pools = world.server().list(BACKEND_POOLS);
+        let names: BTreeSet<String> = pools.iter().map(|pool| object::name(pool).to_owned()).collect();
+        // A BackendPool replaces an InferencePool of the same name.
+        let mut inference_pools = world.server().list(INFERENCE_POOLS);
+        inference_pools.retain(|pool| !names.contains(object::name(pool)));
+        pools.extend(inference_pools);
         for snapshot in world.processes().iter().filter_map(Process::pools) {
             let names: BTreeSet<&str> = snapshot.pools.keys().map(|key| key.name.as_str()).collect();
             let expected: BTreeSet<&str> = pools.iter().map(|pool| object::name(pool)).collect();
@@ -48,6 +54,7 @@ fn check_pool(world: &World, pool: &Value, routed: &BTreeSet<SocketAddr>) -> Res
         return Err(format!("pool {name} has the endpoints {routed:?}, ready are {expected:?}"));
     }
     match pool["status"]["readyEndpoints"].as_u64() {
+        _ if pool["kind"] == "InferencePool" => Ok(()),
         Some(count) if count == expected.len() as u64 => Ok(()),
         count => Err(format!("the status of pool {name} counts {count:?} endpoints, ready are {expected:?}")),
     }
@@ -55,10 +62,13 @@ fn check_pool(world: &World, pool: &Value, routed: &BTreeSet<SocketAddr>) -> Res
 
 fn ready_endpoints(world: &World, pool: &Value) -> BTreeSet<SocketAddr> {
     let is_selected = |pod: &Value| {
-        let mut selector = pool["spec"]["selector"].as_object().into_iter().flatten();
+        let selector = &pool["spec"]["selector"];
+        let labels = selector.get("matchLabels").unwrap_or(selector);
+        let mut selector = labels.as_object().into_iter().flatten();
         selector.all(|(label, value)| object::label(pod, label) == value.as_str())
     };
-    let ports = || pool["spec"]["targetPorts"].as_array().into_iter().flatten().filter_map(Value::as_u64);
+    let port = |port: &Value| port.as_u64().or(port["number"].as_u64());
+    let ports = || pool["spec"]["targetPorts"].as_array().into_iter().flatten().filter_map(port);
     let mut pods = world.server().list("pods");
     pods.retain(|pod| is_selected(pod) && condition::is_true(pod, "Ready") && !object::is_deleting(pod));
     let addresses = pods.iter().filter_map(|pod| pod["status"]["podIP"].as_str()?.parse::<IpAddr>().ok());

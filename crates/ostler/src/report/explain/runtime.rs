@@ -105,7 +105,9 @@ fn minimal_services(snapshot: &Snapshot, runtime: &RuntimeRef, runtime_name: Opt
             (Some(namespace), false) => *namespace == runtime.namespace,
         });
     visible_models
-        .map(|model| cluster_objects::minimal_service(model.namespace.as_deref().unwrap_or(namespace), &model.name, runtime_name))
+        .map(|model| {
+            cluster_objects::minimal_service(model.namespace.as_deref().unwrap_or(namespace), &model.name, runtime_name)
+        })
         .collect()
 }
 

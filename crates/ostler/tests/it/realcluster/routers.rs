@@ -122,7 +122,7 @@ async fn check_picker_permissions(test_cluster: &TestCluster) {
         (POOLS, "metadata.name=chat-pool", "1"),
         (PODS, "", "3"),
         (BACKEND_POOLS, "metadata.name=chat-pool", "0"),
-        (USE_CASE_SETS, "", "1"),
+        (USE_CASE_SETS, "", "0"),
         (USE_CASES, "", "0"),
     ] {
         let description = format!("{expected} of {kind:?}");
