@@ -51,6 +51,9 @@ pub mod runtime {
         PROTOCOL_UNSUPPORTED = "ProtocolUnsupported":
             "The runtime does not support the protocol that the service requires.",
             "Change spec.model.protocolVersion, or add the protocol to protocolVersions of the runtime.";
+        TASK_UNSUPPORTED = "TaskUnsupported":
+            "The model computes embeddings or scores, and the runtime's engine only generates text.",
+            "Use a runtime whose engine has flags such as --runner=pooling, or correct modelCapabilities of the model.";
         ADAPTERS_UNSUPPORTED = "AdaptersUnsupported":
             "The service has fineTunedWeights, and ostler cannot configure LoRA adapters of the runtime's engine.",
             "Use a runtime with vLLM or SGLang, or remove spec.model.fineTunedWeights.";

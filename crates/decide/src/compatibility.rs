@@ -1,5 +1,7 @@
 //! Compatibility of a runtime with a model, before accelerators are considered (`eligibility`).
 
+use std::sync::LazyLock;
+
 use api::Version;
 use serde_json::Value;
 
@@ -31,6 +33,7 @@ pub fn check_compatibility<'a>(
         matching.map_err(|rejection| with_next_rejection(rejection, size.as_ref().err()))?.unwrap_or_default();
     size?;
     check_protocol(demand, runtime)?;
+    model.map_or(Ok(()), |model| check_task(model, demand, runtime))?;
     check_adapters(demand, runtime)?;
     let is_named = demand.runtime.is_some();
     let selectable = matching.into_iter().filter(|format| is_named || format.auto_select);
@@ -224,15 +227,26 @@ fn check_size(model: &Model, runtime: &Runtime) -> Result<(), RuntimeRejection> 
     }
 }
 
+/// Checks that the engine does not exclude the task of the model.
+fn check_task(model: &Model, demand: &Demand, runtime: &Runtime) -> Result<(), RuntimeRejection> {
+    let is_served = model.task.is_none_or(|task| task.is_served_by(engine_settings(demand, runtime).task()));
+    if is_served { Ok(()) } else { Err(RuntimeRejection::TaskUnsupported) }
+}
+
+/// Returns the settings of the engine of runtime and service.
+pub(crate) fn engine_settings<'a>(demand: &'a Demand, runtime: &'a Runtime) -> LayeredSettings<'a> {
+    static UNSET: LazyLock<EngineSettings> = LazyLock::new(EngineSettings::default);
+    let runtime = runtime.components.get(&Component::Engine).map_or(&*UNSET, |component| &component.engine);
+    let service = demand.components.get(&Component::Engine).map_or(&*UNSET, |component| &component.engine);
+    LayeredSettings::new(runtime, [].iter(), service)
+}
+
 /// Checks that the engine loads LoRA adapters if the service has some.
 fn check_adapters(demand: &Demand, runtime: &Runtime) -> Result<(), RuntimeRejection> {
     if !demand.has_adapters {
         return Ok(());
     }
-    let unset = EngineSettings::default();
-    let runtime_settings = runtime.components.get(&Component::Engine).map_or(&unset, |component| &component.engine);
-    let service_settings = demand.components.get(&Component::Engine).map_or(&unset, |component| &component.engine);
-    match LayeredSettings::new(runtime_settings, [].iter(), service_settings).engine() {
+    match engine_settings(demand, runtime).engine() {
         Some(engine) if engine.supports_adapters() => Ok(()),
         engine => Err(RuntimeRejection::AdaptersUnsupported { engine: engine.map(Engine::as_str) }),
     }

@@ -18,6 +18,8 @@ pub enum ModelTask {
 /// Task that the flags of an engine select. Without flags, engines generate text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EngineTask {
+    /// Generates text only, with `--runner=generate`.
+    Generation,
     /// Generates text, also from images.
     Vision,
     /// Computes embeddings.
@@ -61,13 +63,19 @@ impl ModelTask {
     pub(crate) fn distance(self, engine: Option<EngineTask>) -> u8 {
         match (self, engine) {
             (Self::Vision, Some(EngineTask::Vision))
-            | (Self::Generation, None | Some(EngineTask::Vision))
+            | (Self::Generation, None | Some(EngineTask::Generation | EngineTask::Vision))
             | (Self::Embedding, Some(EngineTask::Embedding | EngineTask::Pooling))
             | (Self::Scoring, Some(EngineTask::Scoring | EngineTask::Pooling)) => 0,
             // Engines recognize vision models, and most models for other tasks, without flags.
-            (Self::Vision | Self::Embedding | Self::Scoring, None) => 1,
+            (Self::Vision, None | Some(EngineTask::Generation)) | (Self::Embedding | Self::Scoring, None) => 1,
             _ => 2,
         }
+    }
+
+    /// Returns whether an engine with the task of its flags can serve the model. An engine that only generates text computes neither
+    /// embeddings nor scores; other combinations are left to the engine.
+    pub(crate) fn is_served_by(self, engine: Option<EngineTask>) -> bool {
+        !matches!((self, engine), (Self::Embedding | Self::Scoring, Some(EngineTask::Generation)))
     }
 }
 
@@ -83,6 +91,7 @@ impl EngineTask {
             "embed" | "embedding" => Some(Self::Embedding),
             "classify" | "score" | "reward" => Some(Self::Scoring),
             "pooling" => Some(Self::Pooling),
+            "generate" => Some(Self::Generation),
             _ => None,
         });
         stated
@@ -115,13 +124,27 @@ mod tests {
     #[case("vllm serve m --runner pooling", Some(EngineTask::Pooling))]
     #[case("vllm serve m --runner=pooling --convert=classify", Some(EngineTask::Scoring))]
     #[case("vllm serve m --task embed", Some(EngineTask::Embedding))]
-    #[case("vllm serve m --runner generate", None)]
+    #[case("vllm serve m --runner generate", Some(EngineTask::Generation))]
     #[case("python3 -m sglang.launch_server --is_embedding", Some(EngineTask::Pooling))]
     #[case("python3 -m sglang.launch_server --enable-multimodal --tp 2", Some(EngineTask::Vision))]
     #[case("vllm serve m", None)]
     fn reads_flags(#[case] command: &str, #[case] expected: Option<EngineTask>) {
         assert_eq!(EngineTask::of_command(command.split_whitespace()), expected);
         assert_eq!(EngineTask::of_command(["sh", "-c", command].into_iter()), expected);
+    }
+
+    #[rstest]
+    #[case::embedding(ModelTask::Embedding, Some(EngineTask::Generation), false)]
+    #[case::reranking(ModelTask::Scoring, Some(EngineTask::Generation), false)]
+    #[case::detected_by_the_engine(ModelTask::Scoring, None, true)]
+    #[case::chat(ModelTask::Generation, Some(EngineTask::Generation), true)]
+    #[case::vision(ModelTask::Vision, Some(EngineTask::Generation), true)]
+    fn engines_that_only_generate_serve_no_other_tasks(
+        #[case] model: ModelTask,
+        #[case] engine: Option<EngineTask>,
+        #[case] expected: bool,
+    ) {
+        assert_eq!(model.is_served_by(engine), expected);
     }
 
     #[rstest]

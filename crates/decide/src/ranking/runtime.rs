@@ -3,9 +3,9 @@
 use std::cmp::{Ordering, Reverse};
 
 use super::{RankingKey, compare, rank_reason};
+use crate::compatibility::engine_settings;
 use crate::component::Component;
 use crate::demand::{Demand, Model};
-use crate::engine::{EngineSettings, LayeredSettings};
 use crate::naming::{self, NamedSize};
 use crate::rank_reason::{RuntimeRankReason, SizeFit};
 use crate::supply::{Runtime, Scope, SupportedFormat};
@@ -124,11 +124,8 @@ pub(crate) fn runtime_rank_reason<'a>(candidate: &RuntimeOrder<'a>, selected: &R
 /// Returns how far the task of the runtime's engine is from that of the model; 0 if the model states none.
 fn task_distance(runtime: &Runtime, demand: &Demand) -> u8 {
     let task = demand.model.resolved().and_then(|model| model.task);
-    let component = runtime.components.get(&Component::Engine);
-    let (Some(task), Some(component)) = (task, component) else { return 0 };
-    let unset = EngineSettings::default();
-    let service = demand.components.get(&Component::Engine).map_or(&unset, |component| &component.engine);
-    task.distance(LayeredSettings::new(&component.engine, [].iter(), service).task())
+    let has_engine = runtime.components.contains_key(&Component::Engine);
+    task.filter(|_| has_engine).map_or(0, |task| task.distance(engine_settings(demand, runtime).task()))
 }
 
 fn size_fit(runtime: &Runtime, model: Option<&Model>) -> SizeFit {

@@ -86,6 +86,8 @@ pub enum RuntimeRejection {
         /// Protocols of the runtime.
         offered: Vec<String>,
     },
+    /// The engine of the runtime only generates text, and the model has another task.
+    TaskUnsupported,
     /// The engine of the runtime does not load LoRA adapters.
     AdaptersUnsupported {
         /// The engine; `None` if it is unknown.
@@ -189,6 +191,7 @@ impl RuntimeRejection {
             Self::PipelineMismatch { .. } => code::runtime::PIPELINE_MISMATCH,
             Self::SizeOutOfRange { .. } => code::runtime::SIZE_OUT_OF_RANGE,
             Self::ProtocolUnsupported { .. } => code::runtime::PROTOCOL_UNSUPPORTED,
+            Self::TaskUnsupported => code::runtime::TASK_UNSUPPORTED,
             Self::AdaptersUnsupported { .. } => code::runtime::ADAPTERS_UNSUPPORTED,
             Self::AutoSelectDisabled => code::runtime::AUTO_SELECT_DISABLED,
             Self::NoEligibleAccelerator { .. } => code::runtime::NO_ELIGIBLE_ACCELERATOR,
@@ -239,6 +242,9 @@ impl fmt::Display for RuntimeRejection {
             }
             Self::ProtocolUnsupported { required, offered } => {
                 write!(f, "the service requires protocol {required}; the runtime supports {}", AbbreviatedList(offered))
+            }
+            Self::TaskUnsupported => {
+                f.write_str("the model computes embeddings or scores; the engine of the runtime only generates text")
             }
             Self::AdaptersUnsupported { engine } => {
                 let engine = engine.unwrap_or("an unknown engine");
@@ -324,13 +330,14 @@ mod tests {
             ("PipelineMismatch", 7),
             ("SizeOutOfRange", 8),
             ("ProtocolUnsupported", 9),
-            ("AdaptersUnsupported", 10),
-            ("AutoSelectDisabled", 11),
-            ("NoEligibleAccelerator", 12),
-            ("AcceleratorUnavailable", 13),
+            ("TaskUnsupported", 10),
+            ("AdaptersUnsupported", 11),
+            ("AutoSelectDisabled", 12),
+            ("NoEligibleAccelerator", 13),
+            ("AcceleratorUnavailable", 14),
         ];
         assert_eq!(stages, expected);
-        assert_eq!(RuntimeRejection::stages(), 14);
+        assert_eq!(RuntimeRejection::stages(), 15);
     }
 
     #[test]

@@ -61,3 +61,12 @@ fn selects_an_engine_with_lora() {
     assert_eq!(selected("", "", &runtimes), "a-triton");
     assert_eq!(selected("", ", fineTunedWeights: [sql]", &runtimes), "vllm");
 }
+
+/// vLLM on TPU only generates text.
+#[rstest]
+#[case::embedding("TEXT_TO_EMBEDDING", "")]
+#[case::reranking("text-rerank", "")]
+#[case::chat("text-to-text", "generation")]
+fn engines_that_only_generate_text_serve_no_other_models(#[case] capability: &str, #[case] expected: &str) {
+    assert_eq!(selected(capability, "", &[runtime("generation", "--runner=generate", "priority: 1")]), expected);
+}
