@@ -1,6 +1,6 @@
 //! The properties of a model that determine its memory, from its `config.json`.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Dimensions of a model, from `spec.modelConfiguration`: the contents of its `config.json`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +33,35 @@ pub struct ModelArchitecture {
 
 /// Largest dimension that is accepted; larger ones count as unknown. Products saturate.
 const MAX_DIMENSION: u64 = 1 << 32;
+/// Fields with the configuration of the language model of a model with several modalities.
+const LANGUAGE_MODEL_FIELDS: [&str; 3] = ["text_config", "llm_config", "language_config"];
+
+// Names of the fields of one dimension; the first that is set counts.
+const LAYERS: [&str; 4] = ["num_hidden_layers", "n_layer", "n_layers", "num_layers"];
+const HIDDEN_SIZE: [&str; 3] = ["hidden_size", "n_embd", "d_model"];
+const INTERMEDIATE_SIZE: [&str; 2] = ["intermediate_size", "ffn_dim"];
+const ATTENTION_HEADS: [&str; 3] = ["num_attention_heads", "n_head", "n_heads"];
+const KV_HEADS: [&str; 3] = ["num_key_value_heads", "num_kv_heads", "n_head_kv"];
+const WINDOW: [&str; 2] = ["sliding_window", "attention_chunk_size"];
+const CONTEXT: [&str; 6] =
+    ["max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length", "n_ctx"];
+const ROPE: [&str; 2] = ["rope_scaling", "rope_parameters"];
+/// Fields with one name.
+const OTHER_FIELDS: [&str; 13] = [
+    "model_type",
+    "head_dim",
+    "multi_query",
+    "kv_lora_rank",
+    "qk_rope_head_dim",
+    "vocab_size",
+    "tie_word_embeddings",
+    "original_max_position_embeddings",
+    "use_sliding_window",
+    "max_window_layers",
+    "sliding_window_pattern",
+    "layer_types",
+    "hybrid_override_pattern",
+];
 
 // === impl ModelArchitecture ===
 
@@ -41,15 +70,15 @@ impl ModelArchitecture {
     /// modalities have the dimensions of the language model in `text_config`.
     #[must_use]
     pub fn from_config(config: &Value) -> Option<Self> {
-        const NESTED: [&str; 3] = ["text_config", "llm_config", "language_config"];
-        let nested = NESTED.iter().filter_map(|name| config.get(*name)).find(|nested| layers(nested).is_some());
+        let nested =
+            LANGUAGE_MODEL_FIELDS.iter().filter_map(|name| config.get(*name)).find(|nested| layers(nested).is_some());
         let config = nested.unwrap_or(config);
         let layers = layers(config)?;
-        let hidden_size = number(config, &["hidden_size", "n_embd", "d_model"])?;
-        let attention_heads = number(config, &["num_attention_heads", "n_head", "n_heads"])?;
+        let hidden_size = number(config, &HIDDEN_SIZE)?;
+        let attention_heads = number(config, &ATTENTION_HEADS)?;
         let derived_head_size = hidden_size.checked_div(attention_heads).filter(|size| *size > 0);
         let head_size = number(config, &["head_dim"]).or(derived_head_size)?;
-        let kv_heads = number(config, &["num_key_value_heads", "num_kv_heads", "n_head_kv"]);
+        let kv_heads = number(config, &KV_HEADS);
         let is_multi_query = config["multi_query"].as_bool().unwrap_or(false);
         let latent = number(config, &["kv_lora_rank"]);
         let rope_part = number(config, &["qk_rope_head_dim"]).unwrap_or(0);
@@ -63,11 +92,25 @@ impl ModelArchitecture {
             head_size,
             latent_size: latent.map(|rank| rank.saturating_add(rope_part)),
             hidden_size,
-            intermediate_size: number(config, &["intermediate_size", "ffn_dim"]).unwrap_or(hidden_size * 4),
+            intermediate_size: number(config, &INTERMEDIATE_SIZE).unwrap_or(hidden_size * 4),
             vocabulary: number(config, &["vocab_size"]).unwrap_or(0),
             tied_embeddings: config["tie_word_embeddings"].as_bool().unwrap_or(false),
             max_context: max_context(config),
         })
+    }
+
+    /// Returns the part of the contents of a `config.json` that [`from_config`](Self::from_config) reads.
+    #[must_use]
+    pub fn relevant_fields(config: &Value) -> Map<String, Value> {
+        let select = |config: &Value| {
+            let fields = config.as_object().into_iter().flatten();
+            let fields = fields.filter(|(name, value)| is_relevant(name) && !value.is_null());
+            fields.map(|(name, value)| (name.clone(), value.clone())).collect::<Map<_, _>>()
+        };
+        let nested = LANGUAGE_MODEL_FIELDS.iter().map(|name| ((*name).to_owned(), select(&config[*name])));
+        let nested = nested.filter(|(_, fields)| !fields.is_empty());
+        let nested = nested.map(|(name, fields)| (name, Value::Object(fields)));
+        select(config).into_iter().chain(nested).collect()
     }
 
     /// Returns the number of parameters of input embeddings and output head, which quantization methods for safetensors do not
@@ -142,12 +185,28 @@ impl KvCache {
     }
 }
 
+/// Returns whether the field is one of those that this file reads.
+fn is_relevant(field: &str) -> bool {
+    let names: [&[&str]; 9] = [
+        &LAYERS,
+        &HIDDEN_SIZE,
+        &INTERMEDIATE_SIZE,
+        &ATTENTION_HEADS,
+        &KV_HEADS,
+        &WINDOW,
+        &CONTEXT,
+        &ROPE,
+        &OTHER_FIELDS,
+    ];
+    names.iter().any(|names| names.contains(&field))
+}
+
 fn number(config: &Value, names: &[&str]) -> Option<u64> {
     names.iter().find_map(|name| config[*name].as_u64()).filter(|number| (1..=MAX_DIMENSION).contains(number))
 }
 
 fn layers(config: &Value) -> Option<u64> {
-    number(config, &["num_hidden_layers", "n_layer", "n_layers", "num_layers"])
+    number(config, &LAYERS)
 }
 
 /// Returns the attention layers with a KV cache. Layers of state space models and linear attention have none.
@@ -167,7 +226,7 @@ fn is_attention(kind: &Value) -> bool {
 
 /// Returns the layers with a window, and its tokens.
 fn windowed_layers(config: &Value, layers: u64) -> (u64, u64) {
-    let window = number(config, &["sliding_window", "attention_chunk_size"]);
+    let window = number(config, &WINDOW);
     let Some(window) = window.filter(|_| config["use_sliding_window"] != false) else { return (0, 0) };
     let windowed = match (config["layer_types"].as_array(), number(config, &["sliding_window_pattern"])) {
         (Some(kinds), _) => {
@@ -189,10 +248,8 @@ fn windowed_layers(config: &Value, layers: u64) -> (u64, u64) {
 /// of linear or dynamic RoPE scaling; other kinds state the scaled value, as does Gemma 3 for all kinds, or for LongRoPE start with
 /// the original one.
 fn max_context(config: &Value) -> Option<u64> {
-    const NAMES: [&str; 6] =
-        ["max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length", "n_ctx"];
-    let stated = NAMES.iter().filter_map(|name| number(config, &[name])).min()?;
-    let rope = ["rope_scaling", "rope_parameters"].iter().map(|name| &config[*name]).find(|rope| rope.is_object());
+    let stated = CONTEXT.iter().filter_map(|name| number(config, &[name])).min()?;
+    let rope = ROPE.iter().map(|name| &config[*name]).find(|rope| rope.is_object());
     let is_scaled = config["model_type"].as_str().is_some_and(|name| name.contains("gemma3"));
     let Some(rope) = rope.filter(|_| !is_scaled) else { return Some(stated) };
     let kind = rope["rope_type"].as_str().or(rope["type"].as_str()).unwrap_or_default();
@@ -257,6 +314,24 @@ mod tests {
     )]
     fn sizes_the_kv_cache(#[case] config: Value, #[case] tensor: u64, #[case] tokens: u64, #[case] expected: u64) {
         assert_eq!(kv_cache(&config, tensor, tokens), expected);
+        let relevant = Value::Object(ModelArchitecture::relevant_fields(&config));
+        assert_eq!(ModelArchitecture::from_config(&relevant), ModelArchitecture::from_config(&config));
+    }
+
+    #[test]
+    fn relevant_fields_are_those_that_this_file_reads() {
+        let source = include_str!("model_architecture.rs").split("mod tests").next().unwrap();
+        let read: Vec<&str> = source
+            .split("config[\"")
+            .skip(1)
+            .chain(source.split("config, &[\"").skip(1))
+            .chain(source.split("config.get(\"").skip(1))
+            .map(|rest| rest.split('"').next().unwrap())
+            .collect();
+        assert!(read.len() > 10, "{read:?}");
+        for field in read {
+            assert!(is_relevant(field), "{field}");
+        }
     }
 
     #[rstest]
