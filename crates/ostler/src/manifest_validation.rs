@@ -27,6 +27,14 @@ pub(crate) fn read_valid(paths: &[PathBuf]) -> Result<Vec<Document>> {
     Ok(documents)
 }
 
+/// Validates an object that ostler created from other files. Warnings are printed to standard error.
+///
+/// # Errors
+/// The first error, with source and field.
+pub(crate) fn validate(document: &Document) -> Result<(), ManifestError> {
+    report(document, document_findings(document))
+}
+
 /// Compares the documents with each other and with `existing` objects, which they are added to. Warnings are printed to standard error.
 ///
 /// # Errors

@@ -6,12 +6,15 @@ use std::str::FromStr;
 use anyhow::Result;
 use api::ome::{ClusterBaseModel, ClusterServingRuntime};
 use api::{Document, ParameterCount};
-use decide::SizeRange;
+use decide::{Engine, SizeRange};
 use serde_json::Value;
 
 use super::placement::Planner;
 use super::{CatalogKind, find};
 use crate::report::errors::error_with_hint;
+
+/// Deviation from a size without a range: a model named 70B has 70.6B parameters, one named 7B up to 7.6B.
+const TOLERANCE: f64 = 0.1;
 
 /// Properties of the objects to select; all of them apply.
 #[derive(Debug, Default, clap::Args)]
@@ -19,37 +22,43 @@ pub(crate) struct Filter {
     /// List objects whose name, vendor, family or architecture contains this text
     #[arg(long, value_name = "TEXT")]
     family: Option<String>,
-    /// List models and runtimes of these sizes, such as `7B..80B`, `..8B` or `70B`
+    /// List models and runtimes of these sizes, such as `7B..80B`, `..8B`, or `70B` ±10 %
     #[arg(long, value_name = "SIZES")]
     size: Option<Sizes>,
     /// List this class, the models that run on it, and the runtimes that serve them
     #[arg(long, value_name = "CLASS")]
     accelerator: Option<String>,
-    /// List runtimes of this engine, and the models that they serve
-    #[arg(long, value_enum, value_name = "ENGINE")]
+    /// List runtimes of `sglang` or `vllm`, the models that they serve, and their classes
+    #[arg(long, value_name = "ENGINE", value_parser = parse_engine)]
     engine: Option<Engine>,
-}
-
-/// An engine of the shipped runtimes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Engine {
-    Sglang,
-    Vllm,
 }
 
 /// A range of model sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sizes(SizeRange);
 
+/// Names of the models, runtimes and classes of feasible placements.
+#[derive(Default)]
+struct Placed {
+    models: BTreeSet<String>,
+    runtimes: BTreeSet<String>,
+    classes: BTreeSet<String>,
+}
+
+fn parse_engine(name: &str) -> Result<Engine, String> {
+    let engine = [Engine::Sglang, Engine::Vllm].into_iter().find(|engine| engine.as_str() == name);
+    engine.ok_or_else(|| "expected `sglang` or `vllm`".to_owned())
+}
+
 // === impl Filter ===
 
 impl Filter {
     /// Returns the objects of `kinds` with all properties, in their order.
     pub(crate) fn select<'d>(&self, documents: &'d [Document], kinds: &[CatalogKind]) -> Result<Vec<&'d Document>> {
-        let served = self.served(documents)?;
+        let placed = self.placed(documents)?;
         let mut selected = Vec::new();
         for document in documents.iter().filter(|document| kinds.iter().any(|kind| kind.matches(document))) {
-            if self.matches(document, served.as_ref())? {
+            if self.matches(document, placed.as_ref())? {
                 selected.push(document);
             }
         }
@@ -59,44 +68,44 @@ impl Filter {
         Ok(selected)
     }
 
-    /// Returns the models, and the runtimes that serve them on the accelerator with the engine; `None` for any.
-    fn served(&self, documents: &[Document]) -> Result<Option<BTreeSet<String>>> {
-        if self.accelerator.is_none() && self.engine.is_none() {
-            return Ok(None);
-        }
+    /// Returns what runs on the accelerator with the engine; `None` for any.
+    fn placed(&self, documents: &[Document]) -> Result<Option<Placed>> {
         let planner = match &self.accelerator {
-            Some(class) => Planner::with_class(documents, known_class(documents, class)?)?,
-            None => Planner::new(documents)?,
+            Some(class) => Planner::with_class(documents, find::find_class(documents, class)?.name())?,
+            None if self.engine.is_some() => Planner::new(documents)?,
+            None => return Ok(None),
         };
-        let mut served = BTreeSet::new();
+        let has_engine = |document: &&Document| self.engine.is_none_or(|engine| find::engine(document) == Some(engine));
+        let runtimes = documents.iter().filter(|document| CatalogKind::Runtimes.matches(document)).filter(has_engine);
+        let runtimes: BTreeSet<&str> = runtimes.map(Document::name).collect();
+        let mut placed = Placed::default();
         for model in documents.iter().filter(|document| CatalogKind::Models.matches(document)) {
-            let runtimes = planner.runtimes(model.name());
-            let runtimes: Vec<String> = runtimes.into_iter().filter(|runtime| self.has_engine(runtime)).collect();
-            if !runtimes.is_empty() {
-                served.insert(model.name().to_owned());
-                served.extend(runtimes);
+            for (runtime, classes) in planner.runtimes(model.name()) {
+                if runtimes.contains(runtime.as_str()) {
+                    placed.models.insert(model.name().to_owned());
+                    placed.runtimes.insert(runtime);
+                    placed.classes.extend(classes);
+                }
             }
         }
-        Ok(Some(served))
+        Ok(Some(placed))
     }
 
-    fn matches(&self, document: &Document, served: Option<&BTreeSet<String>>) -> Result<bool> {
+    fn matches(&self, document: &Document, placed: Option<&Placed>) -> Result<bool> {
         if !self.family.as_deref().is_none_or(|text| has_text(document, text)) {
             return Ok(false);
         }
-        if CatalogKind::Classes.matches(document) {
-            return Ok(self.accelerator.as_deref().is_none_or(|class| document.name() == class));
-        }
-        Ok(served.is_none_or(|names| names.contains(document.name())) && self.has_size(document)?)
-    }
-
-    fn has_engine(&self, runtime: &str) -> bool {
-        let expected = match self.engine {
-            None => return true,
-            Some(Engine::Sglang) => "SGLang",
-            Some(Engine::Vllm) => "vLLM",
+        let is_placed = |names: fn(&Placed) -> &BTreeSet<String>| {
+            placed.is_none_or(|placed| names(placed).contains(document.name()))
         };
-        find::engine(runtime) == expected
+        if CatalogKind::Classes.matches(document) {
+            let is_named = self.accelerator.as_deref().is_none_or(|class| document.name() == class);
+            return Ok(is_named && (self.engine.is_none() || is_placed(|placed| &placed.classes)));
+        }
+        if CatalogKind::Models.matches(document) {
+            return Ok(is_placed(|placed| &placed.models) && self.has_size(document)?);
+        }
+        Ok(is_placed(|placed| &placed.runtimes) && self.has_size(document)?)
     }
 
     fn has_size(&self, document: &Document) -> Result<bool> {
@@ -109,19 +118,6 @@ impl Filter {
         let (min, max) = (stated.min.map_or(0, |size| size.0), stated.max.map_or(u64::MAX, |size| size.0));
         Ok(range.max.is_none_or(|bound| min <= bound) && range.min.is_none_or(|bound| bound <= max))
     }
-}
-
-/// Returns the name of a class of the catalog.
-fn known_class<'c>(documents: &[Document], class: &'c str) -> Result<&'c str> {
-    let names = || documents.iter().filter(|document| CatalogKind::Classes.matches(document)).map(Document::name);
-    if names().any(|name| name == class) {
-        return Ok(class);
-    }
-    let hint = match decide::nearest_name(class, names()) {
-        Some(nearest) => format!("did you mean {nearest:?}?"),
-        None => "`ostler catalog list classes` lists all names".to_owned(),
-    };
-    Err(error_with_hint(format!("--accelerator: unknown class {class:?}"), hint))
 }
 
 /// Returns whether the name, or a property that identifies the family, contains the text.
@@ -145,8 +141,16 @@ impl FromStr for Sizes {
             "" => Ok(None),
             bound => bound.parse::<ParameterCount>().map(|size| Some(size.0)).map_err(|error| error.to_string()),
         };
-        let (min, max) = text.split_once("..").unwrap_or((text, text));
-        Ok(Self(SizeRange { min: parse(min)?, max: parse(max)? }))
+        let Some((min, max)) = text.split_once("..") else {
+            let size = parse(text)?.ok_or("expected a size such as 70B, or a range such as 7B..80B")?;
+            let bound = |factor: f64| Some((size as f64 * factor) as u64);
+            return Ok(Self(SizeRange { min: bound(1.0 - TOLERANCE), max: bound(1.0 + TOLERANCE) }));
+        };
+        let (min, max) = (parse(min)?, parse(max)?);
+        if min.zip(max).is_some_and(|(min, max)| min > max) {
+            return Err("the range ends before it starts".to_owned());
+        }
+        Ok(Self(SizeRange { min, max }))
     }
 }
 
@@ -166,14 +170,35 @@ mod tests {
     #[case("7B..80B", Some(7_000_000_000), Some(80_000_000_000))]
     #[case("..8B", None, Some(8_000_000_000))]
     #[case("70B..", Some(70_000_000_000), None)]
-    #[case("70B", Some(70_000_000_000), Some(70_000_000_000))]
+    #[case("70B", Some(63_000_000_000), Some(77_000_000_000))]
     fn parses_sizes(#[case] text: &str, #[case] min: Option<u64>, #[case] max: Option<u64>) {
         assert_eq!(text.parse(), Ok(Sizes(SizeRange { min, max })));
     }
 
+    #[rstest]
+    #[case("big")]
+    #[case("")]
+    #[case("80B..7B")]
+    fn rejects_invalid_sizes(#[case] text: &str) {
+        assert!(text.parse::<Sizes>().is_err());
+    }
+
     #[test]
-    fn rejects_invalid_sizes() {
-        assert!("big".parse::<Sizes>().is_err());
+    fn selects_models_by_the_size_in_their_names() {
+        let filter =
+            Filter { family: Some("llama-3".to_owned()), size: Some("70B".parse().unwrap()), ..Filter::default() };
+        let models = select(&filter, CatalogKind::Models);
+        assert!(models.contains(&"llama-3-1-70b-instruct".to_owned()), "{models:?}");
+    }
+
+    #[test]
+    fn selects_classes_and_runtimes_by_engine() {
+        let filter = Filter { engine: Some(Engine::Sglang), ..Filter::default() };
+        let classes = select(&filter, CatalogKind::Classes);
+        assert!(classes.contains(&"nvidia-h100-80gb".to_owned()), "{classes:?}");
+        assert!(!classes.contains(&"google-tpu-v6e".to_owned()), "{classes:?}");
+        let runtimes = select(&filter, CatalogKind::Runtimes);
+        assert!(runtimes.contains(&"srt-deepseek-rdma-pd".to_owned()), "{runtimes:?}");
     }
 
     #[test]
@@ -199,6 +224,6 @@ mod tests {
     fn reports_unknown_classes() {
         let filter = Filter { accelerator: Some("intel-gaudi33".to_owned()), ..Filter::default() };
         let error = filter.select(&documents().unwrap(), &CatalogKind::ALL).unwrap_err();
-        assert_eq!(error.to_string(), "--accelerator: unknown class \"intel-gaudi33\"");
+        assert_eq!(error.to_string(), "\"intel-gaudi33\" is not in the catalog");
     }
 }

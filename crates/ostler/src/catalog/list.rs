@@ -57,7 +57,7 @@ fn runtime(document: &Document) -> Result<Vec<String>> {
     let is_auto_selected = spec.supported_model_formats.iter().any(|entry| entry.auto_select == Some(true));
     Ok(vec![
         document.name().to_owned(),
-        find::engine(document.name()).to_owned(),
+        find::engine_name(document).to_owned(),
         distinct_values(|entry| entry.model_architecture.as_ref()),
         range.to_string(),
         distinct_values(|entry| entry.quantization.as_ref()),

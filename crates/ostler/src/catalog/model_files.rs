@@ -1,16 +1,17 @@
 //! Creates a ClusterBaseModel from the files of a model: `config.json`, and the weights beside it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use decide::DisplayCount;
-use serde_json::{Map, Value, json};
+use api::{Document, parse_manifest};
+use decide::{DisplayCount, ModelArchitecture};
+use serde_json::{Value, json};
 
-use crate::files;
 use crate::report::errors::error_with_hint;
+use crate::{files, manifest_validation};
 
 /// Name of the file with the dimensions of a model.
 const CONFIG: &str = "config.json";
@@ -18,46 +19,14 @@ const CONFIG: &str = "config.json";
 const INDEX: &str = "model.safetensors.index.json";
 /// Extension of files with weights.
 const WEIGHTS: &str = "safetensors";
+/// Prefix of the files that repeat the weights in the format of the vendor's own code.
+const VENDOR_WEIGHTS: &str = "consolidated";
+/// Bytes of the length at the start of a file with weights.
+const LENGTH_SIZE: u64 = 8;
 /// Maximum bytes of the list of tensors at the start of a file with weights.
 const MAX_HEADER: u64 = 100 << 20;
 /// Longest name of an object.
 const MAX_NAME: usize = 63;
-
-/// The fields of `config.json` that determine the memory of a model.
-const FIELDS: [&str; 32] = [
-    "model_type",
-    "num_hidden_layers",
-    "n_layer",
-    "n_layers",
-    "num_layers",
-    "hidden_size",
-    "n_embd",
-    "d_model",
-    "intermediate_size",
-    "ffn_dim",
-    "num_attention_heads",
-    "n_head",
-    "n_heads",
-    "num_key_value_heads",
-    "num_kv_heads",
-    "n_head_kv",
-    "multi_query",
-    "head_dim",
-    "kv_lora_rank",
-    "qk_rope_head_dim",
-    "vocab_size",
-    "tie_word_embeddings",
-    "max_position_embeddings",
-    "original_max_position_embeddings",
-    "rope_scaling",
-    "sliding_window",
-    "use_sliding_window",
-    "max_window_layers",
-    "sliding_window_pattern",
-    "layer_types",
-    "hybrid_override_pattern",
-    "quantization_config",
-];
 
 /// Parameters and bytes of the weights, as far as they are known.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -73,11 +42,25 @@ pub(crate) fn is_model(path: &Path) -> bool {
     is_json && read_config(&config).is_ok_and(|config| config["architectures"].is_array())
 }
 
+/// Returns a manifest in the directory of a model; `None` for a file. Files of models, such as `tokenizer.json`, are no manifests.
+pub(crate) fn manifest_in(path: &Path) -> Result<Option<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(None);
+    }
+    let mut manifests = files::manifests(&[path.to_owned()])?.into_iter();
+    Ok(manifests.find(|path| files::read_text(path).is_ok_and(|text| is_manifest(&text))))
+}
+
+/// Returns whether the text is a manifest. The first condition avoids parsing the vocabulary of a tokenizer.
+fn is_manifest(text: &str) -> bool {
+    text.contains("apiVersion") && parse_manifest("", text).is_ok_and(|documents| !documents.is_empty())
+}
+
 /// Returns the ClusterBaseModel of the model in `path`: a `config.json`, or its directory. The name is that of the directory unless
 /// `name` sets another one; `storage` is the URI of the files.
 ///
 /// # Errors
-/// A file that cannot be read, or a configuration without `architectures`.
+/// A file that cannot be read, a configuration without `architectures`, or one that is no valid model.
 pub(crate) fn read(path: &Path, name: Option<&str>, storage: Option<&str>) -> Result<Value> {
     let config_path = config_path(path);
     let config = read_config(&config_path)?;
@@ -85,30 +68,50 @@ pub(crate) fn read(path: &Path, name: Option<&str>, storage: Option<&str>) -> Re
         let cause = format!("{}: no field `architectures`", config_path.display());
         return Err(error_with_hint(cause, "pass the config.json of a model, or its directory"));
     };
-    let directory = config_path.parent().map(Path::to_owned).unwrap_or_default();
+    let directory = config_path.parent().map(non_empty).unwrap_or_default();
     let name = name.map_or_else(|| default_name(&directory, &config), str::to_owned);
     let weights = read_weights(&directory)?;
+    let max_context = ModelArchitecture::from_config(&config).and_then(|architecture| architecture.max_context);
     let mut spec = json!({
         "modelFormat": {"name": "safetensors", "version": "1.0.0"},
-        "modelFramework": {"name": "transformers", "version": config["transformers_version"]},
+        "modelFramework": {"name": "transformers", "version": config["transformers_version"].as_str()},
         "modelArchitecture": architecture,
-        "modelType": config["model_type"],
+        "modelType": config["model_type"].as_str(),
         "quantization": quantization(&config),
         "modelParameterSize": weights.parameters.map(|parameters| DisplayCount(parameters).to_string()),
-        "modelCapabilities": capabilities(architecture),
+        "modelCapabilities": capabilities(architecture, &config),
+        "maxTokens": max_context,
         "modelConfiguration": dimensions(&config),
         "additionalMetadata": weights.bytes.map(|bytes| json!({"total_size": bytes.to_string()})),
         "storage": storage.map(|uri| json!({"storageUri": uri})),
     });
     remove_nulls(&mut spec);
-    Ok(json!({"apiVersion": "ome.io/v1beta1", "kind": "ClusterBaseModel", "metadata": {"name": name}, "spec": spec}))
+    let model =
+        json!({"apiVersion": "ome.io/v1beta1", "kind": "ClusterBaseModel", "metadata": {"name": name}, "spec": spec});
+    let document = Document { source: config_path.display().to_string(), index: 1, value: model };
+    manifest_validation::validate(&document)?;
+    Ok(document.value)
+}
+
+/// Returns the path; the current directory instead of the empty path.
+fn non_empty(path: &Path) -> PathBuf {
+    if path.as_os_str().is_empty() { PathBuf::from(".") } else { path.to_owned() }
 }
 
 fn config_path(path: &Path) -> PathBuf {
-    if path.is_dir() { path.join(CONFIG) } else { path.to_owned() }
+    let path = non_empty(path);
+    if path.is_dir() { path.join(CONFIG) } else { path }
 }
 
 fn read_config(path: &Path) -> Result<Value> {
+    // A pipe would block, and cannot be read twice.
+    let is_file = fs::metadata(path).with_context(|| path.display().to_string())?.is_file();
+    if !is_file {
+        return Err(error_with_hint(
+            format!("{}: not a regular file", path.display()),
+            "pass the path of a config.json",
+        ));
+    }
     serde_json::from_str(&files::read_text(path)?).with_context(|| path.display().to_string())
 }
 
@@ -119,9 +122,10 @@ fn default_name(directory: &Path, config: &Value) -> String {
     let name = name.or_else(|| config["model_type"].as_str().map(str::to_owned)).unwrap_or_default();
     let lower_case = name.to_ascii_lowercase();
     let words = lower_case.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
-    let name: String = words.collect::<Vec<_>>().join("-").chars().take(MAX_NAME).collect();
-    let name = name.trim_matches('-');
-    if name.starts_with(|c: char| c.is_ascii_lowercase()) { name.to_owned() } else { format!("model-{name}") }
+    let name = words.collect::<Vec<_>>().join("-");
+    let starts_with_letter = name.starts_with(|c: char| c.is_ascii_lowercase());
+    let name = if starts_with_letter { name } else { format!("model-{name}") };
+    name.chars().take(MAX_NAME).collect::<String>().trim_end_matches('-').to_owned()
 }
 
 /// Returns the quantization as the shipped runtimes name it.
@@ -136,54 +140,40 @@ fn quantization(config: &Value) -> Option<&str> {
 }
 
 /// Returns the capabilities by the suffix of the architecture.
-fn capabilities(architecture: &str) -> Vec<&'static str> {
+fn capabilities(architecture: &str, config: &Value) -> Vec<&'static str> {
     match architecture {
         name if name.ends_with("ForSequenceClassification") => vec!["text-rerank"],
-        name if name.ends_with("ForConditionalGeneration") => vec!["text-to-text", "image-text-to-text"],
+        name if name.ends_with("LMHeadModel") => vec!["text-to-text"],
         name if name.ends_with("Model") => vec!["text-to-embeddings"],
+        _ if config["vision_config"].is_object() => vec!["text-to-text", "image-text-to-text"],
         _ => vec!["text-to-text"],
     }
 }
 
-/// Returns the fields that determine the memory, those of the language model if there are several.
+/// Returns the fields that determine the memory.
 fn dimensions(config: &Value) -> Value {
-    let select = |config: &Value| {
-        let fields = config.as_object().into_iter().flatten();
-        let fields = fields.filter(|(name, value)| FIELDS.contains(&name.as_str()) && !value.is_null());
-        fields.map(|(name, value)| (name.clone(), value.clone())).collect::<Map<_, _>>()
-    };
-    let mut fields = select(config);
-    for nested in ["text_config", "llm_config", "language_config"] {
-        let nested_fields = select(&config[nested]);
-        if !nested_fields.is_empty() {
-            fields.insert(nested.to_owned(), Value::Object(nested_fields));
-        }
+    let mut fields = ModelArchitecture::relevant_fields(config);
+    let quantization = &config["quantization_config"];
+    if quantization.is_object() {
+        fields.insert("quantization_config".to_owned(), quantization.clone());
     }
     Value::Object(fields)
 }
 
 /// Reads the index of the weights, otherwise the files themselves.
 fn read_weights(directory: &Path) -> Result<Weights> {
-    let index = directory.join(INDEX);
-    let mut weights = Weights::default();
-    if index.exists() {
-        let index: Value =
-            serde_json::from_str(&files::read_text(&index)?).with_context(|| index.display().to_string())?;
-        weights.bytes = index["metadata"]["total_size"].as_u64().filter(|bytes| *bytes > 0);
-        weights.parameters = index["metadata"]["total_parameters"].as_u64().filter(|count| *count > 0);
+    let index = read_index(directory)?;
+    let metadata = |field: &str| index["metadata"][field].as_u64().filter(|value| *value > 0);
+    let mut weights = Weights { parameters: metadata("total_parameters"), bytes: metadata("total_size") };
+    let paths = weight_files(directory, &index)?;
+    if paths.is_empty() {
+        return Ok(weights);
     }
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(if directory.as_os_str().is_empty() { Path::new(".") } else { directory })? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == WEIGHTS) {
-            paths.push(path);
-        }
+    if weights.bytes.is_none() {
+        let sizes: Vec<u64> = paths.iter().map(|path| Ok(fs::metadata(path)?.len())).collect::<Result<_>>()?;
+        weights.bytes = sizes.into_iter().try_fold(0_u64, u64::checked_add);
     }
-    paths.sort();
-    if weights.bytes.is_none() && !paths.is_empty() {
-        weights.bytes = Some(paths.iter().map(|path| Ok(fs::metadata(path)?.len())).sum::<Result<u64>>()?);
-    }
-    if weights.parameters.is_none() && !paths.is_empty() {
+    if weights.parameters.is_none() {
         let counts: Vec<Option<u64>> = paths.iter().map(|path| parameters(path)).collect::<Result<_>>()?;
         let sum = counts.into_iter().try_fold(0_u64, |sum, count| sum.checked_add(count?));
         weights.parameters = sum.filter(|count| *count > 0);
@@ -191,16 +181,44 @@ fn read_weights(directory: &Path) -> Result<Weights> {
     Ok(weights)
 }
 
+/// Reads the index of the weights; null if there is none.
+fn read_index(directory: &Path) -> Result<Value> {
+    let path = directory.join(INDEX);
+    if path.exists() { read_config(&path) } else { Ok(Value::Null) }
+}
+
+/// Lists the files with weights: those in the index, otherwise all in the directory.
+fn weight_files(directory: &Path, index: &Value) -> Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(directory).with_context(|| directory.display().to_string())? {
+        let path = entry?.path();
+        let is_weights = path.extension().is_some_and(|extension| extension == WEIGHTS);
+        if is_weights && fs::metadata(&path).with_context(|| path.display().to_string())?.is_file() {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    let name = |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    if let Some(map) = index["weight_map"].as_object().filter(|map| !map.is_empty()) {
+        let listed: BTreeSet<&str> = map.values().filter_map(Value::as_str).collect();
+        paths.retain(|path| listed.contains(name(path).as_str()));
+    } else if paths.iter().any(|path| !name(path).starts_with(VENDOR_WEIGHTS)) {
+        paths.retain(|path| !name(path).starts_with(VENDOR_WEIGHTS));
+    }
+    Ok(paths)
+}
+
 /// Returns the elements of all tensors of a file; `None` if some are quantized to less than a byte, because several elements share
 /// one, or if the shapes are invalid.
 fn parameters(path: &Path) -> Result<Option<u64>> {
     let mut file = File::open(path).with_context(|| path.display().to_string())?;
-    let mut length = [0; 8];
+    let rest = file.metadata()?.len().saturating_sub(LENGTH_SIZE);
+    let mut length = [0; LENGTH_SIZE as usize];
     file.read_exact(&mut length).with_context(|| path.display().to_string())?;
     let length = u64::from_le_bytes(length);
-    if length > MAX_HEADER {
+    if length > rest.min(MAX_HEADER) {
         let cause = format!("{}: the list of tensors has {length} bytes", path.display());
-        return Err(error_with_hint(cause, "check that the file is a safetensors file"));
+        return Err(error_with_hint(cause, "check that the file is a complete safetensors file"));
     }
     let mut header = Vec::new();
     file.take(length).read_to_end(&mut header)?;
@@ -225,13 +243,13 @@ fn remove_nulls(value: &mut Value) {
 
 #[cfg(test)]
 mod tests {
-    use api::parse_manifest;
     use rstest::rstest;
 
     use super::*;
 
     const LLAMA: &str = r#"{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "transformers_version": "4.43.0",
-        "num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 2, "vocab_size": 16, "torch_dtype": "bfloat16"}"#;
+        "num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 2, "vocab_size": 16, "n_positions": 2048,
+        "attention_chunk_size": 1024, "torch_dtype": "bfloat16"}"#;
 
     /// A directory that is removed on drop.
     struct Directory(PathBuf);
@@ -281,16 +299,16 @@ mod tests {
                     "modelType": "llama",
                     "modelParameterSize": "12.8K",
                     "modelCapabilities": ["text-to-text"],
+                    "maxTokens": 2048,
                     "modelConfiguration": {
-                        "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 2, "vocab_size": 16
+                        "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 2, "vocab_size": 16,
+                        "n_positions": 2048, "attention_chunk_size": 1024
                     },
                     "additionalMetadata": {"total_size": weights.len().to_string()},
                     "storage": {"storageUri": "hf://org/tiny"},
                 },
             })
         );
-        let documents = parse_manifest("model", &model.to_string()).unwrap();
-        assert_eq!(api::lint_document(&documents[0]), []);
     }
 
     #[test]
@@ -313,6 +331,83 @@ mod tests {
         let (_parent, directory) =
             directory(test, "m", &[("config.json", LLAMA.as_bytes()), ("a.safetensors", &weights)]);
         assert_eq!(read_weights(&directory).unwrap().parameters, None);
+    }
+
+    #[test]
+    fn ignores_other_copies_of_the_weights() {
+        let shard = weights(r#"{"a": {"dtype": "BF16", "shape": [10]}}"#);
+        let files: &[(&str, &[u8])] =
+            &[("config.json", LLAMA.as_bytes()), ("model.safetensors", &shard), ("consolidated.safetensors", &shard)];
+        let expected = Weights { parameters: Some(10), bytes: Some(shard.len() as u64) };
+        let (_parent, directory_) = directory("copies", "m", files);
+        assert_eq!(read_weights(&directory_).unwrap(), expected);
+
+        let index = br#"{"metadata": {}, "weight_map": {"a": "model.safetensors"}}"#;
+        let (_parent, directory_) = directory(
+            "indexed-copies",
+            "m",
+            &[files, &[(INDEX, index.as_slice()), ("extra.safetensors", &shard)]].concat(),
+        );
+        assert_eq!(read_weights(&directory_).unwrap(), expected);
+    }
+
+    #[test]
+    fn rejects_truncated_weights() {
+        let header = 1000_u64.to_le_bytes();
+        let (_parent, directory) =
+            directory("truncated", "m", &[("config.json", LLAMA.as_bytes()), ("a.safetensors", &header)]);
+        let error = read_weights(&directory).unwrap_err().to_string();
+        assert!(error.ends_with("a.safetensors: the list of tensors has 1000 bytes"), "{error}");
+    }
+
+    #[test]
+    fn ignores_directories_with_the_name_of_weights() {
+        let (_parent, directory) = directory("special", "m", &[("config.json", LLAMA.as_bytes())]);
+        fs::create_dir(directory.join("a.safetensors")).unwrap();
+        assert_eq!(read_weights(&directory).unwrap(), Weights::default());
+    }
+
+    #[rstest]
+    #[case::generation("LlamaForCausalLM", json!({}), &["text-to-text"])]
+    #[case::language_model_head("GPT2LMHeadModel", json!({}), &["text-to-text"])]
+    #[case::embeddings("XLMRobertaModel", json!({}), &["text-to-embeddings"])]
+    #[case::reranker("XLMRobertaForSequenceClassification", json!({}), &["text-rerank"])]
+    #[case::images("Qwen3VLForConditionalGeneration", json!({"vision_config": {}}), &["text-to-text", "image-text-to-text"])]
+    #[case::encoder_and_decoder("T5ForConditionalGeneration", json!({}), &["text-to-text"])]
+    fn derives_capabilities(#[case] architecture: &str, #[case] config: Value, #[case] expected: &[&str]) {
+        assert_eq!(capabilities(architecture, &config), expected);
+    }
+
+    #[rstest]
+    #[case("Meta-Llama_3.1", "meta-llama-3-1")]
+    #[case("70B", "model-70b")]
+    #[case("日本", "model")]
+    #[case(&"a".repeat(80), &"a".repeat(63))]
+    #[case(&format!("1{}", "b".repeat(80)), &format!("model-1{}", "b".repeat(56)))]
+    fn names_models_by_directory(#[case] directory: &str, #[case] expected: &str) {
+        assert_eq!(default_name(Path::new(directory), &json!({})), expected);
+    }
+
+    #[test]
+    fn ignores_versions_that_are_no_strings() {
+        let config = br#"{"architectures": ["LlamaForCausalLM"], "transformers_version": 4, "model_type": ["llama"]}"#;
+        let (_parent, directory) = directory("types", "m", &[("config.json", config)]);
+        let spec = &read(&directory, None, None).unwrap()["spec"];
+        assert_eq!((&spec["modelFramework"], &spec["modelType"]), (&json!({"name": "transformers"}), &Value::Null));
+    }
+
+    #[rstest]
+    #[case::empty("")]
+    #[case::upper_case("Llama")]
+    fn rejects_invalid_names(#[case] name: &str) {
+        let (_parent, directory) = directory("names", "m", &[("config.json", LLAMA.as_bytes())]);
+        let error = read(&directory, Some(name), None).unwrap_err().to_string();
+        assert!(error.contains("metadata.name") && !error.contains('\n'), "{error}");
+    }
+
+    #[test]
+    fn the_empty_path_is_the_current_directory() {
+        assert_eq!(config_path(Path::new("")), Path::new("./config.json"));
     }
 
     #[test]

@@ -61,6 +61,7 @@ fn page() -> String {
     let products = CLASSES.map(|class| Planner::with_class(&shipped, class).unwrap());
     let mut models: Vec<_> = shipped.iter().filter(|document| CatalogKind::Models.matches(document)).collect();
     models.sort_by_key(|document| document.name());
+    assert!(models.len() >= 80, "{}", models.len());
 
     let mut page = INTRODUCTION.to_owned();
     let _ = write!(page, "\n## Mixed fleet\n\nNodes: `{FLEET}`.\n{FLEET_NOTE}\n");
@@ -72,7 +73,7 @@ fn page() -> String {
         let quantization = spec.quantization.as_deref().unwrap_or("–");
         let placement = match fleet.place(model.name()) {
             Ok(placement) => fleet_cells(&placement),
-            Err(reason) => format!("– | not feasible: {reason} | – | – | – | – | –"),
+            Err(reason) => panic!("{}: {reason}", model.name()),
         };
         let _ = writeln!(page, "| `{}` | {parameters} | {quantization} | {placement} |", model.name());
     }

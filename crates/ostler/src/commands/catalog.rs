@@ -1,7 +1,5 @@
 //! `ostler catalog`: lists, shows and checks the shipped objects, and describes other models.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
 
@@ -9,9 +7,8 @@ use anyhow::Result;
 use api::Document;
 use serde_json::{Value, json};
 
-use crate::catalog::{self, CatalogKind, Filter, Planner};
+use crate::catalog::{self, CatalogKind, Filter};
 use crate::exit::Exit;
-use crate::report::table::table;
 
 #[derive(clap::Args)]
 pub(crate) struct CatalogArgs {
@@ -58,7 +55,7 @@ enum CatalogCommand {
         #[arg(long, value_name = "URI")]
         storage: Option<String>,
     },
-    /// List models and classes whose sources are unknown or older than a year
+    /// List facts of models and classes without a source, or with one older than a year
     Check {
         /// Compare with this date, as YYYY-MM-DD [default: today]
         #[arg(long, value_name = "DATE")]
@@ -87,7 +84,7 @@ pub(super) fn run(args: CatalogArgs) -> Result<Exit> {
             let objects = catalog::find(&documents, &name)?;
             match output {
                 ShowOutput::Json => to_json(&objects)?,
-                ShowOutput::Yaml => placement_comment(&documents, &objects)? + &to_yaml(&objects)?,
+                ShowOutput::Yaml => catalog::placement_comment(&documents, &objects)? + &to_yaml(&objects)?,
             }
         }
         CatalogCommand::Add { path, name, storage } => {
@@ -104,55 +101,23 @@ fn list(documents: &[Document], kind: Option<CatalogKind>, filter: &Filter, outp
     let objects = filter.select(documents, &kinds)?;
     match output {
         ListOutput::Table => catalog::tables(&objects, &kinds),
-        ListOutput::Json => to_json(&objects),
+        ListOutput::Json => to_json_list(&objects),
         ListOutput::Yaml => to_yaml(&objects),
     }
 }
 
-/// Returns comments with the classes that a model runs on, cheapest first, and the reasons for the others; empty for other objects.
-fn placement_comment(documents: &[Document], objects: &[&Document]) -> Result<String> {
-    let Some(model) = objects.iter().find(|object| CatalogKind::Models.matches(object)) else {
-        return Ok(String::new());
-    };
-    let mut placements = Vec::new();
-    let mut rejections: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    // Other models do not matter.
-    let is_other = |document: &&Document| CatalogKind::Models.matches(document) && document.name() != model.name();
-    let supply: Vec<Document> = documents.iter().filter(|document| !is_other(document)).cloned().collect();
-    for class in documents.iter().filter(|document| CatalogKind::Classes.matches(document)).map(Document::name) {
-        match Planner::with_class(&supply, class)?.place(model.name()) {
-            Ok(placement) => placements.push(placement),
-            Err(reason) => rejections.entry(reason).or_default().push(class),
-        }
-    }
-    placements.sort_by(|a, b| {
-        let price = |placement: &catalog::Placement| placement.eligibility.price_per_hour.unwrap_or(f64::INFINITY);
-        price(a).total_cmp(&price(b)).then_with(|| a.class.cmp(&b.class))
-    });
-    let rows: Vec<Vec<String>> = placements
-        .iter()
-        .map(|placement| {
-            let price = placement.eligibility.price_per_hour;
-            let price = price.map_or_else(|| "no price".to_owned(), |price| format!("${price:.2}/h"));
-            vec![placement.to_string(), price, placement.runtime.clone()]
-        })
-        .collect();
-    let mut comment = String::new();
-    for line in table(&["ACCELERATORS", "PRICE", "RUNTIME"], &rows).lines() {
-        let _ = writeln!(comment, "# {line}");
-    }
-    for (reason, classes) in rejections {
-        let _ = writeln!(comment, "# Not on {}: {reason}", classes.join(", "));
-    }
-    Ok(comment)
-}
-/// Serializes one object without a wrapper, and several objects as a `List`.
-fn to_json(documents: &[&Document]) -> Result<String> {
+/// Serializes the objects as a `List`, as `kubectl get` does.
+fn to_json_list(documents: &[&Document]) -> Result<String> {
     let items: Vec<&Value> = documents.iter().map(|document| &document.value).collect();
-    Ok(match items.as_slice() {
-        [item] => serde_json::to_string_pretty(item)?,
-        items => serde_json::to_string_pretty(&json!({"apiVersion": "v1", "kind": "List", "items": items}))?,
-    })
+    Ok(serde_json::to_string_pretty(&json!({"apiVersion": "v1", "kind": "List", "items": items}))?)
+}
+
+/// Serializes the objects with one name: one without a wrapper, as `kubectl get KIND NAME` does.
+fn to_json(documents: &[&Document]) -> Result<String> {
+    match documents {
+        [document] => Ok(serde_json::to_string_pretty(&document.value)?),
+        documents => to_json_list(documents),
+    }
 }
 
 fn to_yaml(documents: &[&Document]) -> Result<String> {

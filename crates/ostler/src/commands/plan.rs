@@ -126,6 +126,11 @@ fn read_documents(paths: &[PathBuf]) -> Result<Vec<Document>> {
     let mut documents = if manifests.is_empty() { Vec::new() } else { manifest_validation::read_valid(&manifests)? };
     let has_service = documents.iter().any(|document| document.kind() == "InferenceService");
     for path in models {
+        if let Some(manifest) = catalog::manifest_in(&path)? {
+            let cause = format!("{}: contains a model and the manifest {}", path.display(), manifest.display());
+            let hint = format!("pass the manifests and {}/config.json as separate arguments", path.display());
+            return Err(error_with_hint(cause, hint));
+        }
         let source = path.display().to_string();
         let model = catalog::read_model(&path, None, None)?;
         let name = &model["metadata"]["name"];

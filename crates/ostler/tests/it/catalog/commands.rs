@@ -1,8 +1,9 @@
 //! `ostler catalog list` and `show`.
 
 use rstest::rstest;
+use serde_json::Value;
 
-use super::{format_accelerators, list_objects, name, runtime_name, services_of};
+use super::{format_accelerators, list_objects, name, runtime_name, service, services_of};
 use crate::session::{TempDirectory, ostler, outcome};
 
 // spec: RT-81
@@ -164,7 +165,7 @@ fn shows_what_a_model_runs_on() {
     let (stdout, _, code) = outcome(&ostler(&["catalog", "show", "glm-5-fp8"]).output().unwrap());
     assert_eq!(code, Some(0));
     let lines: Vec<_> = stdout.lines().take_while(|line| line.starts_with('#')).collect();
-    let cheapest = lines.iter().position(|line| line.contains("vllm-amd-fp8")).unwrap();
+    let cheapest = lines.iter().position(|line| line.contains("srt-amd")).unwrap();
     assert_eq!(lines[0].split_whitespace().collect::<Vec<_>>(), ["#", "ACCELERATORS", "PRICE", "RUNTIME"]);
     assert_eq!(cheapest, 1, "{stdout}");
     assert!(lines[1].starts_with("# 8×amd-mi300x "), "{stdout}");
@@ -198,6 +199,7 @@ fn describes_other_models() {
     spec:
       additionalMetadata:
         total_size: "16381470720"
+      maxTokens: 40960
       modelArchitecture: Qwen3ForCausalLM
       modelCapabilities:
       - text-to-text
@@ -234,6 +236,36 @@ fn plans_the_files_of_a_model() {
         assert_eq!((runtime_name(service), service["name"].as_str()), ("vllm-qwen", Some("my-qwen3-8b")));
         assert_eq!(format_accelerators(service), "1×nvidia-l4, $0.81");
     }
+}
+
+#[test]
+fn plans_the_files_of_a_model_with_a_service() {
+    let directory = model_directory();
+    let service = service("chat", "my-qwen3-8b", None);
+    directory.file("service.yaml", &service);
+    let args = ["plan", "-o", "json", "-f", "My-Qwen3-8B", "service.yaml", "--nodes", "4×L4-24G"];
+    let (stdout, stderr, code) = outcome(&ostler(&args).current_dir(&directory.0).output().unwrap());
+    assert_eq!((stderr.as_str(), code), ("", Some(0)), "{stdout}");
+    let services = services_of(&stdout);
+    assert_eq!(services.iter().map(name).collect::<Vec<_>>(), ["chat"]);
+
+    directory.file("My-Qwen3-8B/service.yaml", &service);
+    directory.file("My-Qwen3-8B/mergekit_config.yml", "models: []\n");
+    let (stdout, stderr, code) =
+        outcome(&ostler(&["plan", "-f", "My-Qwen3-8B"]).current_dir(&directory.0).output().unwrap());
+    assert_eq!((stdout.as_str(), code), ("", Some(1)));
+    assert_eq!(
+        stderr,
+        "error: My-Qwen3-8B: contains a model and the manifest My-Qwen3-8B/service.yaml\nhint: pass the manifests and My-Qwen3-8B/config.json as separate arguments\n"
+    );
+}
+
+#[test]
+fn lists_one_object_as_a_list() {
+    let args = ["catalog", "list", "models", "--family", "phi-4-reasoning-plus", "-o", "json"];
+    let (stdout, _, code) = outcome(&ostler(&args).output().unwrap());
+    let list: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((code, &list["kind"], list["items"].as_array().unwrap().len()), (Some(0), &"List".into(), 1));
 }
 
 #[test]
