@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{auto_selected_formats, format_accelerators, list_objects, name, runtime_name, service, services_of};
+use super::{
+    auto_selected_formats, format_accelerators, list_objects, name, run_plan, runtime_name, service, services_of,
+};
 use crate::session::{TempDirectory, ostler, outcome};
 
 /// Names and architectures in the tables of specification 001.
@@ -233,12 +235,49 @@ fn runtimes_serve_their_models() {
     ");
 }
 
+/// The runtimes that serve models of all sizes, on a fleet with accelerators of all vendors.
+// spec: RT-84
+#[test]
+fn general_runtimes_serve_their_formats() {
+    let runtimes = list_objects("runtimes");
+    let general = runtimes.iter().filter(|runtime| !serves_one_size(runtime));
+    let manifests: String = general.map(model_and_service_for).collect();
+    let (stdout, stderr, _) = run_plan(&manifests, &["--nodes", "8×H200-141G ×2, 8×MI300X, 8×Gaudi3, 8×TPU-v6e"]);
+    assert_eq!(stderr, "");
+    let services = services_of(&stdout);
+    let infeasible = services.iter().filter(|service| service["feasible"] != true);
+    let infeasible: Vec<String> =
+        infeasible.map(|service| format!("{}: {}", name(service), service["message"])).collect();
+    assert!(services.len() > 100 && infeasible.is_empty(), "{} services: {infeasible:#?}", services.len());
+}
+
+/// An entry with an architecture ranks before entries without one, so the accelerators of a model would depend on it instead of the
+/// priority if only some vendors had it.
+#[test]
+fn entries_with_an_architecture_exist_for_all_vendors() {
+    let runtimes = list_objects("runtimes");
+    let entries = |requirement: fn(&Value) -> bool| -> BTreeSet<(String, String)> {
+        let of_vendor = runtimes
+            .iter()
+            .filter(|runtime| requirement(&runtime["spec"]["acceleratorRequirements"]["requiredCapabilities"]));
+        let entries = of_vendor.flat_map(auto_selected_formats).filter(|entry| entry["modelArchitecture"].is_string());
+        entries.map(|entry| (entry["modelArchitecture"].to_string(), entry["quantization"].to_string())).collect()
+    };
+    let nvidia = entries(|capabilities| capabilities["computeCapability"].is_string());
+    let amd = entries(|capabilities| capabilities["features"][0] == "rocm");
+    let others = entries(|capabilities| capabilities["features"][0] == "mme" || capabilities["features"][0] == "mxu");
+    assert!(others.len() > 10, "{others:?}");
+    let missing = |of_vendor: &BTreeSet<(String, String)>| others.difference(of_vendor).cloned().collect::<Vec<_>>();
+    assert_eq!((missing(&nvidia), missing(&amd)), (vec![], vec![]));
+}
+
 /// Returns a model for each supported format, with a size in the middle of the runtime's range, and a service for it.
 fn model_and_service_for(runtime: &Value) -> String {
     let spec = &runtime["spec"];
     let range_bound =
-        |end: &str| spec["modelSizeRange"][end].as_str().unwrap().parse::<api::ParameterCount>().unwrap().0;
-    let parameters = range_bound("min").midpoint(range_bound("max"));
+        |end: &str| spec["modelSizeRange"][end].as_str().map(|size| size.parse::<api::ParameterCount>().unwrap().0);
+    let min = range_bound("min").unwrap_or(8_000_000_000);
+    let parameters = min.midpoint(range_bound("max").unwrap_or(min));
     let entries = spec["supportedModelFormats"].as_array().unwrap().iter().enumerate();
     let manifests = |(index, entry): (usize, &Value)| {
         let model = format!("{}-{index}", name(runtime));
@@ -248,8 +287,10 @@ fn model_and_service_for(runtime: &Value) -> String {
             "metadata": {"name": model},
             "spec": {
                 "modelFormat": {"name": entry["modelFormat"]["name"], "version": entry["modelFormat"]["version"]},
-                "modelFramework": {"name": entry["modelFramework"]["name"], "version": entry["modelFramework"]["version"]},
-                "modelArchitecture": entry["modelArchitecture"],
+                "modelFramework": entry.get("modelFramework").map(|framework| {
+                    json!({"name": framework["name"], "version": framework["version"]})
+                }),
+                "modelArchitecture": entry.get("modelArchitecture").unwrap_or(&json!("LlamaForCausalLM")),
                 "quantization": entry["quantization"],
                 "modelParameterSize": parameters.to_string(),
             },
