@@ -242,7 +242,7 @@ fn general_runtimes_serve_their_formats() {
     let runtimes = list_objects("runtimes");
     let general = runtimes.iter().filter(|runtime| !serves_one_size(runtime));
     let manifests: String = general.map(model_and_service_for).collect();
-    let (stdout, stderr, _) = run_plan(&manifests, &["--nodes", "8×H200-141G ×2, 8×MI300X, 8×Gaudi3, 8×TPU-v6e"]);
+    let (stdout, stderr, _) = run_plan(&manifests, &["--nodes", "8×B200 ×2, 8×MI300X, 8×Gaudi3, 8×TPU-v6e"]);
     assert_eq!(stderr, "");
     let services = services_of(&stdout);
     let infeasible = services.iter().filter(|service| service["feasible"] != true);
