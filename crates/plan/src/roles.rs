@@ -20,7 +20,7 @@ use crate::plan_error::PlanError;
 use crate::pool_target::PoolTarget;
 use crate::replicas::ReplicaRange;
 use crate::role::{Role, Workload};
-use crate::router::{self, Router};
+use crate::router;
 use crate::serving_port::DEFAULT_PORT;
 use crate::topology::{RoutedModel, Routing, Topology};
 
