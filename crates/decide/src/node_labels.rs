@@ -22,12 +22,12 @@ impl NodeLabels {
         for class in classes {
             labels.is_complete &= class.availability.is_some();
             for node in class.availability.iter().flat_map(|known| &known.nodes) {
-                let Some(of_node) = &node.labels else {
+                let Some(node_labels) = &node.labels else {
                     labels.is_complete = false;
                     continue;
                 };
                 for (key, values) in &mut labels.values {
-                    let value = of_node.get(key).map(|value| comparable_value(key, value));
+                    let value = node_labels.get(key).map(|value| comparable_value(key, value));
                     if let Some(value) = value.filter(|value| !values.contains(*value)) {
                         values.insert(value.to_owned());
                     }

@@ -237,17 +237,23 @@ fn override_of_a_component_prefers_one_class(#[case] spec: Value) {
     }
 }
 
-/// The next preferred class is selected if the first one does not exist, has no nodes, or is too small.
+/// The next preferred class is selected if the first one does not exist, has no nodes, lacks a feature, or is too small.
 // spec: ACC-69
 #[rstest]
-#[case::absent("mistral-7b-instruct", "gone", "UnknownClass")]
-#[case::without_nodes("mistral-7b-instruct", "nvidia-a100-40gb", "NoMatchingNodes")]
-#[case::too_small("llama-3-3-70b-instruct", "nvidia-l40s", "MissingFeature")]
-fn falls_back_to_the_next_preferred_class(#[case] model: &str, #[case] first: &str, #[case] code: &str) {
+#[case::absent("mistral-7b-instruct", json!({}), "gone", "UnknownClass")]
+#[case::without_nodes("mistral-7b-instruct", json!({}), "nvidia-a100-40gb", "NoMatchingNodes")]
+#[case::without_feature("llama-3-3-70b-instruct", json!({}), "nvidia-l40s", "MissingFeature")]
+#[case::too_small("mistral-7b-instruct", json!({"memoryGB": 80}), "nvidia-l40s", "InsufficientMemory")]
+fn falls_back_to_the_next_preferred_class(
+    #[case] model: &str,
+    #[case] required: Value,
+    #[case] first: &str,
+    #[case] code: &str,
+) {
     let nodes =
         inventory::node_infos(&[node("big-0", "NVIDIA-H100-80GB-HBM3", 8), node("small-0", "NVIDIA-L40S", 4)], &[]);
-    let spec = json!({"acceleratorSelector": {"preferredClasses": [first, "nvidia-h100-80gb"]}});
-    let decision = decide(&demand(model, spec), &catalog(Some(&nodes)), None);
+    let selector = json!({"preferredClasses": [first, "nvidia-h100-80gb"], "requiredCapabilities": required});
+    let decision = decide(&demand(model, json!({"acceleratorSelector": selector})), &catalog(Some(&nodes)), None);
     assert_eq!((selection(&decision).1, class_code(&decision, first).as_str()), ("nvidia-h100-80gb", code));
 }
 
