@@ -90,7 +90,7 @@ fn kinds_of(file: &str) -> &'static [&'static str] {
     let by_path = KINDS_BY_PATH.iter().find(|(start, _)| file.starts_with(start));
     match by_path {
         Some((_, kinds)) => kinds,
-        None if file.contains("/tests/it/") || file.contains("/tests/") && !file.contains("/src/") => &[EMBEDDED],
+        None if file.contains("/tests/") && !file.contains("/src/") => &[EMBEDDED],
         None => &[UNIT],
     }
 }
