@@ -16,7 +16,7 @@ const MISTRAL: &str = "{apiVersion: ome.io/v1beta1, kind: ClusterBaseModel, meta
      modelFormat: {name: safetensors, version: 1.0.0}, modelFramework: {name: transformers, version: 4.36.2}, \
      modelArchitecture: MistralForCausalLM, modelParameterSize: 7.2B}}";
 
-/// Returns outcome, runtime, accelerators and warnings: `Selected r; engine 1×(2×1 h100); warnings A B`, where the numbers are
+/// Returns outcome, runtime, accelerators and warnings: `Selected r; engine 1×2×8 h100; warnings A B`, where the numbers are
 /// replicas, nodes per replica and accelerators per node.
 fn summary(plan: &ServicePlan) -> String {
     let mut text = plan.reason.clone();
@@ -120,6 +120,20 @@ fn role_stories(#[case] manifest: &str, #[case] expect: &str) {
 #[case::story_8_env(&[include_str!("stories/story-7.yaml"), include_str!("stories/story-8-env.yaml")], "NoEngineContainer sglang-performance-optimized; engine 1×1×4 nvidia-h100-80gb; warnings ModelUnstated AvailabilityUnknown")]
 fn accelerator_stories(#[case] manifests: &[&str], #[case] expect: &str) {
     let plan = plan_manifests(&[&[CLASSES, MORE_CLASSES, MODELS], manifests].concat());
+    assert_eq!(summary(&plan), expect, "{}", plan.message);
+}
+
+/// Story 5 of seed 000: the accelerators of the engine do not move the router. The runtime is that of Story 2 with the `apiVersion`
+/// that its text lacks; `None`: the runtime is missing.
+#[rstest]
+#[case::as_printed(None, "RuntimeNotFound; no warnings")]
+#[case::with_runtime(
+    Some(concat!("apiVersion: ome.io/v1beta1\n", include_str!("stories/story-2.yaml"))),
+    "NoEngineContainer sglang-universal; engine 1×1×1 nvidia-a100-40gb; warnings AvailabilityUnknown"
+)]
+fn router_story(#[case] runtime: Option<&str>, #[case] expect: &str) {
+    let manifests = [CLASSES, MORE_CLASSES, MODELS, include_str!("stories/story-5.yaml")];
+    let plan = plan_manifests(&manifests.into_iter().chain(runtime).collect::<Vec<_>>());
     assert_eq!(summary(&plan), expect, "{}", plan.message);
 }
 
