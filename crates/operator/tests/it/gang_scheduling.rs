@@ -141,7 +141,7 @@ async fn gang_policy_all_starts_when_all_replicas_fit() {
     assert_eq!(cluster.scheduled_pods(), ["decode-0 4", "decode-1 4", "prefill-0 2"]);
 }
 
-/// Story 2 as printed: six groups of one Pod on six GPUs.
+/// Story 2 as printed: six groups of one Pod with one GPU each.
 // spec: TOP-21
 #[tokio::test(start_paused = true)]
 async fn disaggregated_service_has_one_group_per_replica() {

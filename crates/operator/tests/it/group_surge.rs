@@ -68,7 +68,28 @@ fn limits(server: &Server) -> Value {
     set["spec"]["rolloutStrategy"]["rollingUpdateConfiguration"].clone()
 }
 
+/// `worker.size` 3: a leader and three workers per replica.
 // spec: RT-38
+#[tokio::test(start_paused = true)]
+async fn worker_size_counts_workers() {
+    let cluster = cluster_with(8 * 8, engine("large:1", 4, 2)).await;
+    let service = cluster.server.get(OME_SERVICES, "default", "chat").unwrap();
+    assert_eq!(service["spec"]["engine"]["worker"]["size"], 3);
+    let set = cluster.server.get(LEADER_WORKER_SETS, "default", "chat-engine").unwrap();
+    assert_eq!((&set["spec"]["replicas"], &set["spec"]["leaderWorkerTemplate"]["size"]), (&json!(2), &json!(4)));
+    let label = |pod: &Value, name: &str| pod["metadata"]["labels"][name].as_str().unwrap().to_owned();
+    let pods = cluster.server.list("pods");
+    let members: Vec<String> = pods
+        .iter()
+        .map(|pod| {
+            let [group, worker] =
+                ["group", "worker"].map(|index| label(pod, &format!("leaderworkerset.sigs.k8s.io/{index}-index")));
+            format!("{group}/{worker}")
+        })
+        .collect();
+    assert_eq!(members, ["0/0", "0/1", "0/2", "0/3", "1/0", "1/1", "1/2", "1/3"]);
+}
+
 #[rstest]
 #[case::grows(("large:1", 4), 8, "true")]
 #[case::grows_outside_of_a_gang(("large:1", 4), 8, "false")]

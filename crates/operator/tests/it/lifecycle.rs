@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use embedded::Server;
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::simulated_cluster::{
@@ -212,6 +213,71 @@ fn scale(cluster: &SimulatedCluster, role: usize, replicas: i64) {
 
 fn has_set_count(server: &Server, count: usize) -> Option<()> {
     (server.list(LEADER_WORKER_SETS).len() == count).then_some(())
+}
+
+/// Returns the UIDs of all Pods, by name.
+fn pod_uids(server: &Server) -> BTreeMap<String, Value> {
+    let name_and_uid = |pod: std::sync::Arc<Value>| {
+        (pod["metadata"]["name"].as_str().unwrap().to_owned(), pod["metadata"]["uid"].clone())
+    };
+    server.list("pods").into_iter().map(name_and_uid).collect()
+}
+
+/// The revision of the LeaderWorkerSets follows the generation of the service; no Pod template contains it.
+// spec: TOP-37
+#[rstest]
+#[case::single_pods(service_with_roles("chat", vec![role("decode", "worker", 2, 1, 8)]))]
+#[case::gang(service_with_roles("chat", vec![role("decode", "decoder", 2, 2, 8), role("prefill", "prefiller", 1, 2, 8)]))]
+#[tokio::test(start_paused = true)]
+async fn revision_without_a_changed_template_restarts_no_pod(#[case] service: Value) {
+    const REVISION: &str = "fusioninfer.io/revision";
+    let cluster = SimulatedCluster::with_gpus(96);
+    cluster.server.create(FUSIONINFER_SERVICES, service).unwrap();
+    cluster.wait_until_ready("chat").await;
+    let has_revision = |server: &Server, revision: &str| {
+        let sets = server.list(LEADER_WORKER_SETS);
+        sets.iter().all(|set| set["metadata"]["labels"][REVISION] == revision).then_some(())
+    };
+    let (pods, sets) = (pod_uids(&cluster.server), generations(&cluster.server));
+    cluster.wait_for("revision 1", &|server| has_revision(server, "1")).await;
+
+    cluster.test_cluster.update_object(FUSIONINFER_SERVICES, "chat", |service| {
+        service["metadata"]["annotations"] = json!({"example.com/team": "search"});
+    });
+    cluster.test_cluster.wait_until_idle().await;
+    assert_eq!(cluster.service("chat")["metadata"]["generation"], 1, "annotations do not change the generation");
+
+    let edit_spec = |path: &str, value: Value| {
+        cluster.test_cluster.update_object(FUSIONINFER_SERVICES, "chat", |service| {
+            let (parent, field) = path.rsplit_once('/').unwrap();
+            service["spec"].pointer_mut(parent).unwrap()[field] = value.clone();
+        });
+    };
+    for (path, value, revision) in [
+        ("/roles/0/maxUnavailable", json!(2), "2"),
+        ("/schedulingStrategy", json!({"gangPolicy": "All"}), "3"),
+        ("/roles/0/replicas", json!(3), "4"),
+    ] {
+        edit_spec(path, value);
+        cluster.wait_for(revision, &|server| has_revision(server, revision)).await;
+        cluster.wait_until_ready("chat").await;
+        cluster.test_cluster.wait_until_idle().await;
+        assert_eq!(cluster.service("chat")["metadata"]["generation"].to_string(), revision, "{path}");
+        let is_old = |name: &String| !name.starts_with("chat-decode-2");
+        let mut remaining_pods = pod_uids(&cluster.server);
+        remaining_pods.retain(|name, _| is_old(name));
+        assert_eq!(remaining_pods, pods, "{path}");
+        let mut remaining_sets = generations(&cluster.server);
+        remaining_sets.retain(|name, _| is_old(name));
+        assert_eq!(remaining_sets, sets, "{path}");
+    }
+    has_set_count(&cluster.server, sets.len() + 1).expect("an additional replica");
+    for set in cluster.server.list(LEADER_WORKER_SETS) {
+        assert!(!set["spec"].to_string().contains(REVISION), "{set:#}");
+    }
+    for pod in cluster.server.list("pods") {
+        assert_eq!(pod["metadata"]["labels"][REVISION], Value::Null, "{pod:#}");
+    }
 }
 
 // spec: TOP-59
@@ -435,25 +501,6 @@ async fn reports_required_replicas_of_a_rollout_without_capacity() {
     cluster.add_gpus(24);
     cluster.wait_until_ready("chat").await;
     assert!(images(&cluster.server).iter().all(|image| image.ends_with("engine:2")));
-}
-
-// spec: TOP-78
-// spec: TOP-82
-#[tokio::test(start_paused = true)]
-async fn status_follows_the_replicas() {
-    let mut cluster = SimulatedCluster::with_gpus(0);
-    let service = service_with_roles("chat", vec![role("w", "worker", 1, 2, 8)]);
-    cluster.server.create(FUSIONINFER_SERVICES, service).unwrap();
-    let status = |server: &Server| server.get(FUSIONINFER_SERVICES, "default", "chat").unwrap()["status"].clone();
-    let is_deploying = |server: &Server| (status(server)["components"]["w"]["phase"] == "Deploying").then_some(());
-    cluster.wait_for("the phase Deploying", &is_deploying).await;
-    cluster.scale_nodes_to(16);
-    cluster.wait_until_ready("chat").await;
-    let status = status(&cluster.server);
-    let types: Vec<&str> =
-        status["conditions"].as_array().unwrap().iter().map(|condition| condition["type"].as_str().unwrap()).collect();
-    assert_eq!(types, ["Initialized", "Active", "GangScheduled", "Ready"]);
-    assert_eq!((&status["observedGeneration"], &status["components"]["w"]["phase"]), (&json!(1), &json!("Running")));
 }
 
 // spec: TOP-74

@@ -1,11 +1,11 @@
 //! A cluster with the embedded workload controllers, scheduler and node agent, on paused time and with simulated
 //! containers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use embedded::ports::{
@@ -25,12 +25,27 @@ pub(crate) const POD_GROUPS: &str = "podgroups.scheduling.volcano.sh";
 pub(crate) const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 const GPUS_PER_NODE: usize = 8;
 
+/// The command of a container, as the container runtime starts it.
+#[derive(Clone)]
+pub(crate) struct StartedContainer {
+    pub(crate) command: Vec<String>,
+    pub(crate) args: Vec<String>,
+    pub(crate) env: BTreeMap<String, String>,
+}
+
 /// Containers with image `bad` fail after one second; others run until they are stopped, and exit like processes that
 /// SIGTERM ends.
-struct SimulatedContainerRuntime;
+#[derive(Default)]
+struct SimulatedContainerRuntime {
+    /// The last container of each Pod, by the name of the Pod.
+    started: Arc<Mutex<BTreeMap<String, StartedContainer>>>,
+}
 
 impl ContainerRuntime for SimulatedContainerRuntime {
     fn run(&self, container: ContainerConfig, stop: CancellationToken) -> BoxFuture<'static, ContainerExit> {
+        let (command, args) = (container.command.clone(), container.args.clone());
+        let started = StartedContainer { command, args, env: container.env.iter().cloned().collect() };
+        self.started.lock().unwrap().insert(container.pod.clone(), started);
         Box::pin(async move {
             if container.purpose == ContainerPurpose::Service && container.image != "bad" {
                 stop.cancelled().await;
@@ -42,12 +57,19 @@ impl ContainerRuntime for SimulatedContainerRuntime {
     }
 }
 
-/// Accepts every connection as a healthy HTTP and gRPC server.
-struct HealthyNetwork;
+/// Accepts every connection as a healthy HTTP and gRPC server, except to the unreachable Pods.
+#[derive(Default)]
+struct HealthyNetwork {
+    unreachable: Arc<Mutex<BTreeSet<IpAddr>>>,
+}
 
 impl Network for HealthyNetwork {
-    fn connect(&self, _address: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn NetworkStream>>> {
+    fn connect(&self, address: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn NetworkStream>>> {
+        let is_unreachable = self.unreachable.lock().unwrap().contains(&address.ip());
         Box::pin(async move {
+            if is_unreachable {
+                return Err(io::ErrorKind::ConnectionRefused.into());
+            }
             let (client_stream, server_stream) = tokio::io::duplex(4096);
             tokio::spawn(async move {
                 let service = TowerToHyperService::new(tower::service_fn(|_request| async {
@@ -72,6 +94,8 @@ pub(crate) struct SimulatedCluster {
     pub(crate) test_cluster: TestCluster,
     pub(crate) server: Server,
     nodes: usize,
+    started: Arc<Mutex<BTreeMap<String, StartedContainer>>>,
+    unreachable: Arc<Mutex<BTreeSet<IpAddr>>>,
 }
 
 /// Reads a value from the server; returns `None` if it does not exist yet.
@@ -94,7 +118,8 @@ impl SimulatedCluster {
     pub(crate) fn without_operator(crds: Vec<Value>) -> SimulatedCluster {
         let clock = Arc::new(PausedClock::start());
         let server = Server::new(&ServerPorts { clock, ..ServerPorts::default() });
-        let (runtime, network) = (Arc::new(SimulatedContainerRuntime), Arc::new(HealthyNetwork));
+        let (runtime, network) = (Arc::new(SimulatedContainerRuntime::default()), Arc::new(HealthyNetwork::default()));
+        let (started, unreachable) = (Arc::clone(&runtime.started), Arc::clone(&network.unreachable));
         for definition in crds {
             server.create(CRDS, definition).unwrap();
         }
@@ -105,7 +130,7 @@ impl SimulatedCluster {
         tokio::spawn(embedded::run_node_lifecycle_controller(server.clone(), stop.clone()));
         let (devices, directories) = (Arc::new(NoDevices), NodeDirectories::default());
         tokio::spawn(embedded::run_node_agent(server.clone(), runtime, network, devices, directories, stop));
-        SimulatedCluster { test_cluster, server, nodes: 0 }
+        SimulatedCluster { test_cluster, server, nodes: 0, started, unreachable }
     }
 
     /// Adds nodes until the cluster has `gpus` GPUs.
@@ -170,6 +195,23 @@ impl SimulatedCluster {
     /// Waits until the service is ready at its current generation.
     pub(crate) async fn wait_until_ready(&self, name: &str) -> Arc<Value> {
         self.wait_for(&format!("{name} to be ready"), &|server| ready_service(server, name)).await
+    }
+
+    /// Returns the last container that was started for a Pod.
+    pub(crate) fn started_container(&self, pod: &str) -> StartedContainer {
+        self.started.lock().unwrap()[pod].clone()
+    }
+
+    /// Refuses connections to a Pod, or accepts them again. Its probes observe this.
+    pub(crate) fn set_reachable(&self, pod: &str, reachable: bool) {
+        let pod = self.server.get("pods", "default", pod).unwrap();
+        let address = pod["status"]["podIP"].as_str().unwrap().parse().unwrap();
+        let mut unreachable = self.unreachable.lock().unwrap();
+        if reachable {
+            unreachable.remove(&address)
+        } else {
+            unreachable.insert(address)
+        };
     }
 
     /// Returns the number of scheduled Pods per replica: `decode-0 4`.
