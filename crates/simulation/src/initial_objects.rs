@@ -24,6 +24,9 @@ pub(crate) const SERVICES: [&str; 2] = ["inferenceservices.ome.io", "inferencese
 /// Resource that only Pods of gangs request, so that Deployments do not compete with them.
 pub(crate) const GANG_RESOURCE: &str = "example.com/interconnect";
 
+/// Image that people set in the workloads of the operator.
+pub(crate) const EDITED_IMAGE: &str = "example.com/edited";
+
 /// Returns the API server with the initial objects, of which each run has a fork: compiling the definitions takes longer
 /// than a run.
 ///

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use crate::initial_objects::initial_server;
 use crate::invariant::Invariant;
-use crate::invariants::{DesiredState, Events, ForeignObjects, Gangs, Gateway, Orphans, SingleWriter, Statuses};
+use crate::invariants::{
+    DesiredState, Events, ForeignObjects, Gangs, Gateway, GroupOrder, Orphans, Rollouts, SingleWriter, Statuses,
+};
 use crate::journal::Journal;
 use crate::mistake::Mistake;
 use crate::model::AnyModel;
@@ -69,6 +71,8 @@ impl Simulation {
                 Box::new(Statuses),
                 Box::new(Events),
                 Box::new(Gangs),
+                Box::new(GroupOrder::default()),
+                Box::new(Rollouts::default()),
                 Box::new(Gateway),
             ]
         };

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::user_objects::foreign_object;
 use super::user_services::{USER_SERVICES, UserService};
-use crate::initial_objects::{RUNTIMES, runtime};
+use crate::initial_objects::{EDITED_IMAGE, RUNTIMES, runtime};
 use crate::model::Model;
 use crate::process::Process;
 use crate::term_check::{LEASE_NAMESPACE, LEASES};
@@ -152,7 +152,7 @@ fn edit_workload(world: &mut World, resource: &str, name: &str, replicas: u8) ->
     let mut object = Value::clone(&*world.server().get(resource, "default", name)?);
     for template in ["/spec/template", "/spec/leaderWorkerTemplate/workerTemplate"] {
         if let Some(image) = object.pointer_mut(&format!("{template}/spec/containers/0/image")) {
-            *image = json!(format!("example.com/edited:{replicas}"));
+            *image = json!(format!("{EDITED_IMAGE}:{replicas}"));
         }
     }
     object["spec"]["replicas"] = json!(replicas);

@@ -86,12 +86,14 @@ fn multi_node_spec(random: &mut fastrand::Rng) -> (Value, String) {
     (json!({"model": {"name": "small"}, "engine": engine}), summary)
 }
 
-/// Returns a role-based service whose prefill and decode roles form a gang.
+/// Returns a role-based service whose prefill and decode roles form a gang, of all replicas or of one of each role.
 fn gang_spec(random: &mut fastrand::Rng) -> (Value, String) {
     let limits = json!({GANG_RESOURCE: "1"});
     let (prefill, prefill_summary) = role("prefill", "prefiller", &limits, random);
     let (decode, decode_summary) = role("decode", "decoder", &limits, random);
-    (json!({"roles": [prefill, decode]}), format!("{prefill_summary}; {decode_summary}"))
+    let policy = if random.bool() { "All" } else { "MinimumAvailable" };
+    let spec = json!({"roles": [prefill, decode], "schedulingStrategy": {"gangPolicy": policy}});
+    (spec, format!("{prefill_summary}; {decode_summary}; {policy}"))
 }
 
 /// Returns a role-based service whose engines are behind a router, or not behind one any more.

@@ -16,9 +16,12 @@ fn check(seed: u64) {
     panic!("seed {seed}: {}\n{}\n{smallest}", report.violation.unwrap_or(violation), report.journal);
 }
 
-/// The seeds of one of the tests. Among the invariants is that a gang is never partially bound.
+/// The seeds of one of the tests. Among the invariants is that a gang is never partially bound, that its PodGroup changes before its
+/// replicas, and that a role is updated one replica at a time.
 // spec: TOP-66
 // spec: TOP-67
+// spec: TOP-72
+// spec: TOP-75
 #[rstest::rstest]
 fn invariants_hold(#[values(0, 1, 2, 3, 4, 5, 6, 7)] test: u64) {
     (0..SEEDS).filter(|seed| seed % TESTS == test).for_each(check);

@@ -26,6 +26,8 @@ fn read(name: &str) -> Schedule {
 #[case("objects-of-a-deleted-service", Mistake::StaleOwner, "the number of writes is bounded")]
 #[case("event-after-a-conflict", Mistake::IgnoredConflict, "each recorded selection has an Event")]
 #[case("obsolete-object-replaced", Mistake::NoPreconditions, "no foreign object is changed")]
+// spec: TOP-72
+#[case("replica-before-its-group", Mistake::IgnoredError, "the PodGroup changes before its replicas")]
 fn schedule_finds_the_mistake(#[case] name: &str, #[case] mistake: Mistake, #[case] invariant: &str) {
     let schedule = read(name);
     assert_eq!(replay(&schedule, None), None);

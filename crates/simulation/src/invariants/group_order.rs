@@ -1,0 +1,108 @@
+//! The PodGroup of a role-based service grows before its replicas are created, and shrinks before they are deleted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use apimachinery::object;
+use embedded::Change;
+use plan::labels::{GROUP_NAME, REPLICA_INDEX, ROLE_NAME, TASK_SPEC};
+use serde_json::Value;
+
+use super::plans::plans;
+use crate::initial_objects::SERVICES;
+use crate::invariant::Invariant;
+use crate::world::World;
+
+const POD_GROUPS: &str = "podgroups.scheduling.volcano.sh";
+const SETS: &str = "leaderworkersets.leaderworkerset.x-k8s.io";
+
+/// A replica of a gang is created once the PodGroup of its service counts it, and a surplus one is deleted once the PodGroup no
+/// longer requires it.
+#[derive(Default)]
+pub(crate) struct GroupOrder {
+    /// The last PodGroup of each service, by the UID of the service. A person may have deleted it since.
+    groups: BTreeMap<String, Arc<Value>>,
+    /// The role-based services, by UID.
+    services: BTreeMap<String, Arc<Value>>,
+}
+
+// === impl Invariant for GroupOrder ===
+
+impl Invariant for GroupOrder {
+    fn name(&self) -> &'static str {
+        "the PodGroup changes before its replicas"
+    }
+
+    fn after_change(&mut self, world: &World, change: &Change) -> Result<(), String> {
+        match (change.resource.as_str(), &change.old, &change.new) {
+            (POD_GROUPS, _, Some(group)) => {
+                if let Some(service) = cluster::controller_uid(group) {
+                    self.groups.insert(service.to_owned(), Arc::clone(group));
+                }
+                Ok(())
+            }
+            (SETS, None, Some(set)) => self.check_creation(set),
+            (SETS, Some(set), new) if !object::is_deleting(set) && new.as_deref().is_none_or(object::is_deleting) => {
+                self.check_deletion(world, set)
+            }
+            (resource, old, new) if resource == SERVICES[1] => {
+                for service in old.iter().chain(new) {
+                    self.services.remove(object::uid(service));
+                }
+                if let Some(service) = new.as_ref().filter(|service| !object::is_deleting(service)) {
+                    self.services.insert(object::uid(service).to_owned(), Arc::clone(service));
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl GroupOrder {
+    /// Checks that the PodGroup counts a new replica.
+    fn check_creation(&self, set: &Value) -> Result<(), String> {
+        let Some((service, task, role)) = membership(set) else { return Ok(()) };
+        let group = self.groups.get(service).map_or(&Value::Null, |group| &group["spec"]);
+        let mut subgroups = group["subGroupPolicy"].as_array().into_iter().flatten();
+        if group["minTaskMember"].get(task).is_some() || subgroups.any(|subgroup| subgroup["name"] == role) {
+            return Ok(());
+        }
+        Err(format!("LeaderWorkerSet {} is created, its PodGroup is {group}", object::name(set)))
+    }
+
+    /// Checks that the PodGroup does not require a replica that the operator deletes because the service has fewer.
+    fn check_deletion(&self, world: &World, set: &Value) -> Result<(), String> {
+        let Some((uid, task, role)) = membership(set) else { return Ok(()) };
+        let Some(service) = self.services.get(uid).filter(|service| is_surplus(service, role, set)) else {
+            return Ok(());
+        };
+        let group = self.groups.get(uid).map_or(&Value::Null, |group| &group["spec"]);
+        if group["minTaskMember"].get(task).is_none() || !has_gang(world, object::name(service))? {
+            return Ok(());
+        }
+        Err(format!("LeaderWorkerSet {} is deleted, its PodGroup is {group}", object::name(set)))
+    }
+}
+
+/// Returns UID of the service, task and role of a replica of a gang.
+fn membership(set: &Value) -> Option<(&str, &str, &str)> {
+    let annotations = &set["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]["annotations"];
+    annotations[GROUP_NAME].as_str()?;
+    Some((cluster::controller_uid(set)?, annotations[TASK_SPEC].as_str()?, object::label(set, ROLE_NAME)?))
+}
+
+/// Returns whether a service has fewer replicas than the index of a replica requires. Others are deleted by people.
+fn is_surplus(service: &Value, role: &str, set: &Value) -> bool {
+    let index = object::label(set, REPLICA_INDEX).and_then(|index| index.parse::<u64>().ok());
+    let mut roles = service["spec"]["roles"].as_array().into_iter().flatten();
+    let replicas = roles.find(|other| other["name"] == role).map_or(0, |role| role["replicas"].as_u64().unwrap_or(1));
+    index.is_some_and(|index| index >= replicas)
+}
+
+/// Returns whether the service still has a gang. The PodGroup of a former gang remains until no replica belongs to it.
+fn has_gang(world: &World, service: &str) -> Result<bool, String> {
+    let plans = plans(world)?;
+    let mut objects = plans.iter().filter(|plan| plan.name == service).flat_map(|plan| &plan.objects);
+    Ok(objects.any(|planned| planned["kind"] == "PodGroup"))
+}
