@@ -31,6 +31,7 @@ mod replaced_pods;
 mod restart;
 mod rollout;
 mod routers;
+mod runtime_pairs;
 mod scaling;
 mod session;
 mod shared_names;
