@@ -150,8 +150,7 @@ fn infeasible_plan_prints_remedies() {
     assert_eq!((&plan["services"][0]["feasible"], code), (&Value::from(false), Some(2)));
 }
 
-/// The remedy of a plan that fails after selection is that of its reason code; a service without any suitable runtime may use
-/// another model.
+/// The remedy is that of the reason code; for a model that does not exist, it is the name of a similar one.
 #[rstest]
 #[case::undefined_variable(
     "  engine: {runner: {image: i, command: [vllm, serve, $(MODEL)]}}\n",
