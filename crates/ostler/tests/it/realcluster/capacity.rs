@@ -60,7 +60,7 @@ pub(super) async fn gang_recovers_after_node_loss(test_cluster: &TestCluster) {
     test_cluster.wait_for_deletion(NAMESPACE, &[ROLES, SETS, STATEFUL_SETS, GROUPS, PODS, SERVICES, REVISIONS]).await;
 }
 
-fn uids(pods: &Objects) -> BTreeMap<String, Value> {
+pub(super) fn uids(pods: &Objects) -> BTreeMap<String, Value> {
     pods.iter().map(|(name, pod)| (name.clone(), pod["metadata"]["uid"].clone())).collect()
 }
 
@@ -91,7 +91,7 @@ fn free_nodes(pods: &Objects) -> Vec<String> {
     (0..NODE_COUNT).map(|number| format!("gpu-{number}")).filter(|node| !is_in_use(node)).collect()
 }
 
-async fn cordon(test_cluster: &TestCluster, node: &str, unschedulable: bool) {
+pub(super) async fn cordon(test_cluster: &TestCluster, node: &str, unschedulable: bool) {
     test_cluster.patch(NODES, "", node, &json!({"spec": {"unschedulable": unschedulable.then_some(true)}})).await;
 }
 

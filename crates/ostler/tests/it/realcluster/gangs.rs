@@ -120,9 +120,9 @@ async fn wait_for_status(test_cluster: &TestCluster, nodes: usize) {
         .await;
 }
 
-/// Returns the Pods of the service.
+/// Returns the Pods of services.
 fn gang_pods(pods: &Objects) -> Vec<&Value> {
-    pods.values().filter(|pod| pod["metadata"]["labels"]["fusioninfer.io/service"] == NAME).collect()
+    pods.values().filter(|pod| pod["metadata"]["labels"]["fusioninfer.io/service"].is_string()).collect()
 }
 
 /// Returns the number of bound Pods per replica (`ROLE-INDEX`).
@@ -145,7 +145,7 @@ fn nodes_by_pod(pods: &Objects) -> BTreeMap<String, Value> {
 
 /// Waits until Volcano has bound two Pods that only the newest node can run. At least one complete scheduling cycle has then
 /// considered that node.
-async fn wait_for_scheduling_cycle(test_cluster: &TestCluster, newest: usize) {
+pub(super) async fn wait_for_scheduling_cycle(test_cluster: &TestCluster, newest: usize) {
     let node = format!("gpu-{newest}");
     test_cluster.wait_for("the newest node", NODES, "", |objects| objects.contains_key(&node)).await;
     for round in ["one", "two"] {

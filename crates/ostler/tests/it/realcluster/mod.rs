@@ -17,6 +17,7 @@ mod policies;
 mod pruning;
 mod quota;
 mod readme;
+mod roles;
 mod rollout;
 mod routers;
 mod serving;
@@ -60,6 +61,11 @@ async fn journeys() {
     gangs::schedules_complete_replicas(&test_cluster).await;
     section("loss of nodes");
     capacity::gang_recovers_after_node_loss(&test_cluster).await;
+    section("role-based services");
+    roles::pod_template_is_passed_unchanged(&test_cluster).await;
+    roles::one_complete_replica_runs_if_two_do_not_fit(&test_cluster).await;
+    roles::deleted_worker_restarts_its_group(&test_cluster).await;
+    roles::updates_of_the_group_retain_fields_of_volcano(&test_cluster).await;
     section("multi-node engines");
     workers::replicas_have_unique_names(&test_cluster).await;
     workers::deployment_serves_until_it_is_replaced(&test_cluster).await;
@@ -80,6 +86,7 @@ async fn journeys() {
     flavors::flavors_and_classes_are_synchronized(&test_cluster).await;
     section("quota by Kueue");
     quota::service_over_quota_runs_once_quota_is_free(&mut test_cluster).await;
+    quota::workload_is_admitted_to_the_flavor_of_its_class(&test_cluster).await;
     section("leader election");
     election::new_leader_completes_reconcile(&mut test_cluster).await;
     section("interrupted watches");
