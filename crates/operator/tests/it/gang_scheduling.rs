@@ -169,9 +169,16 @@ async fn disaggregated_service_has_one_group_per_replica() {
 #[rstest]
 #[case::one_replica(32)]
 #[case::three_more_nodes(56)]
+#[case::one_gpu_in_use(64)]
 #[tokio::test(start_paused = true)]
 async fn schedules_one_complete_replica_if_two_do_not_fit(#[case] gpus: usize) {
     let mut cluster = SimulatedCluster::with_gpus(gpus);
+    let other = json!({"metadata": {"name": "other", "namespace": "default"}, "spec": {"nodeName": "n07", "containers":
+        [{"name": "other", "image": "other:1", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}});
+    let is_gpu_in_use = gpus == 64;
+    if is_gpu_in_use {
+        cluster.server.create("pods", other).unwrap();
+    }
     cluster
         .server
         .create(FUSIONINFER_SERVICES, service_with_roles("deepseek-r1", vec![role("inference", "worker", 2, 4, 8)]))
@@ -186,7 +193,12 @@ async fn schedules_one_complete_replica_if_two_do_not_fit(#[case] gpus: usize) {
     };
     let condition = cluster.wait_for("the second replica to wait", &has_waiting_replica).await;
     assert_eq!(condition["reason"], "PartialCapacity");
-    assert_eq!(cluster.scheduled_pods(), ["inference-0 4"]);
+    let scheduled: Vec<String> =
+        cluster.scheduled_pods().into_iter().filter(|replica| replica.starts_with("inference")).collect();
+    assert_eq!(scheduled, ["inference-0 4"]);
+    if is_gpu_in_use {
+        cluster.server.delete("pods", "default", "other", None).unwrap();
+    }
     cluster.scale_nodes_to(64);
     cluster.wait_until_ready("deepseek-r1").await;
     let first_replica_pods = ["", "-1", "-2", "-3"].map(|worker| format!("deepseek-r1-inference-0-0{worker}"));
