@@ -165,6 +165,12 @@ fn selections(server: &Server) -> Vec<(String, Value, Value)> {
     services(server).into_iter().map(selection).collect()
 }
 
+/// Returns whether the current operator does not create the object: a service with a router has an InferencePool only. The recorded
+/// operator recorded no identities, so that its object is reported and not deleted.
+fn is_obsolete(object: &Value) -> bool {
+    name(object) == "qwen-routed" && ["BackendPool", "LLMUseCaseSet"].iter().any(|kind| object["kind"] == *kind)
+}
+
 #[test]
 fn planned_pod_templates_equal_the_recorded_ones() {
     let nodes = h100_nodes().map(|node| format!("---\n{node}\n")).collect::<String>();
@@ -175,7 +181,9 @@ fn planned_pod_templates_equal_the_recorded_ones() {
     let recorded = documents(OBJECTS);
     assert_eq!(recorded.iter().filter(|object| !templates(object).is_null()).count(), 18);
     // Revisions are not part of a plan.
-    for recorded in recorded.iter().filter(|object| object["kind"] != "ControllerRevision" && name(object) != PICKER) {
+    let is_planned =
+        |object: &&Value| object["kind"] != "ControllerRevision" && name(object) != PICKER && !is_obsolete(object);
+    for recorded in recorded.iter().filter(is_planned) {
         let planned =
             planned.iter().find(|planned| planned["kind"] == recorded["kind"] && name(planned) == name(recorded));
         let planned = planned.unwrap_or_else(|| panic!("{} {} is not planned", recorded["kind"], name(recorded)));
@@ -204,7 +212,7 @@ async fn start_with_ready_services_restarts_no_engine() {
     assert_eq!(engine_templates(&cluster.server), templates);
     assert_eq!(self::selections(&cluster.server), selections);
     assert_all_ready(&cluster.server);
-    for object in owned_objects(&cluster.server) {
+    for object in owned_objects(&cluster.server).into_iter().filter(|object| !is_obsolete(object)) {
         let (kind, namespace) = (object["kind"].as_str().unwrap(), object["metadata"]["namespace"].as_str().unwrap());
         let identity = &object["metadata"]["annotations"][::cluster::IDENTITY_ANNOTATION];
         assert_eq!(*identity, format!("{kind}/{namespace}/{}", name(&object)), "the object is adopted");
