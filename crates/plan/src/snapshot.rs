@@ -156,6 +156,20 @@ impl Snapshot {
         Ok(())
     }
 
+    /// Removes all classes but one. A partition keeps the price that follows from its device.
+    pub fn retain_class(&mut self, name: &str) {
+        let classes = self.classes.iter().filter_map(|class| class.parsed.clone().ok()).collect();
+        let mut supply = decide::Supply { classes, ..decide::Supply::default() };
+        supply.price_partitions();
+        self.classes.retain(|class| class.name == name);
+        for class in &mut self.classes {
+            let priced = supply.classes.iter().find(|priced| priced.name == class.name);
+            if let Some(priced) = priced {
+                class.parsed = Ok(Arc::clone(priced));
+            }
+        }
+    }
+
     /// Adds a class to the inventory unless it is already there, to avoid copying a shared inventory. Plans report invalid
     /// classes as warnings.
     fn add_class_to_inventory(&mut self, class: &Class) {

@@ -40,6 +40,8 @@ struct Sizes(SizeRange);
 /// Names of the models, runtimes and classes of feasible placements.
 #[derive(Default)]
 struct Placed {
+    /// The only class.
+    class: Option<String>,
     models: BTreeSet<String>,
     runtimes: BTreeSet<String>,
     classes: BTreeSet<String>,
@@ -70,15 +72,17 @@ impl Filter {
 
     /// Returns what runs on the accelerator with the engine; `None` for any.
     fn placed(&self, documents: &[Document]) -> Result<Option<Placed>> {
-        let planner = match &self.accelerator {
-            Some(class) => Planner::with_class(documents, find::find_class(documents, class)?.name())?,
+        let class = self.accelerator.as_deref().map(|class| find::find_class(documents, class)).transpose()?;
+        let class = class.map(Document::name);
+        let planner = match class {
+            Some(class) => Planner::with_class(documents, class)?,
             None if self.engine.is_some() => Planner::new(documents)?,
             None => return Ok(None),
         };
         let has_engine = |document: &&Document| self.engine.is_none_or(|engine| find::engine(document) == Some(engine));
         let runtimes = documents.iter().filter(|document| CatalogKind::Runtimes.matches(document)).filter(has_engine);
         let runtimes: BTreeSet<&str> = runtimes.map(Document::name).collect();
-        let mut placed = Placed::default();
+        let mut placed = Placed { class: class.map(str::to_owned), ..Placed::default() };
         for model in documents.iter().filter(|document| CatalogKind::Models.matches(document)) {
             for (runtime, classes) in planner.runtimes(model.name()) {
                 if runtimes.contains(runtime.as_str()) {
@@ -99,7 +103,8 @@ impl Filter {
             placed.is_none_or(|placed| names(placed).contains(document.name()))
         };
         if CatalogKind::Classes.matches(document) {
-            let is_named = self.accelerator.as_deref().is_none_or(|class| document.name() == class);
+            let is_named =
+                placed.and_then(|placed| placed.class.as_deref()).is_none_or(|class| document.name() == class);
             return Ok(is_named && (self.engine.is_none() || is_placed(|placed| &placed.classes)));
         }
         if CatalogKind::Models.matches(document) {
@@ -218,6 +223,12 @@ mod tests {
         let models = select(&filter, CatalogKind::Models);
         assert!(models.contains(&"llama-3-1-8b-instruct".to_owned()), "{models:?}");
         assert!(!models.contains(&"gpt-oss-20b".to_owned()), "{models:?}");
+    }
+
+    #[test]
+    fn class_is_found_without_its_vendor() {
+        let filter = Filter { accelerator: Some("MI300X".to_owned()), ..Filter::default() };
+        assert_eq!(select(&filter, CatalogKind::Classes), ["amd-mi300x"]);
     }
 
     #[test]

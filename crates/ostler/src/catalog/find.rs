@@ -63,10 +63,13 @@ fn ambiguous_name(name: &str, candidates: &[&Document]) -> anyhow::Error {
     )
 }
 
-/// Finds the class with this name.
+/// Finds the class with this name, or with this name after the vendor: `MI300X` is `amd-mi300x`.
 pub(super) fn find_class<'d>(documents: &'d [Document], name: &str) -> Result<&'d Document> {
     let classes: Vec<_> = documents.iter().filter(|document| CatalogKind::Classes.matches(document)).collect();
-    let class = classes.iter().find(|document| document.name() == name);
+    let without_vendor = |document: &&&Document| {
+        document.name().split_once('-').is_some_and(|(_, product)| product.eq_ignore_ascii_case(name))
+    };
+    let class = classes.iter().find(|document| document.name() == name).or_else(|| classes.iter().find(without_vendor));
     class.copied().ok_or_else(|| unknown_name(&classes, name))
 }
 

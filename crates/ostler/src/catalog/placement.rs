@@ -48,8 +48,9 @@ impl Planner {
 
     /// Reads the objects without the classes of other names.
     pub(crate) fn with_class(documents: &[Document], class: &str) -> Result<Self> {
-        let is_other = |document: &&Document| CatalogKind::Classes.matches(document) && document.name() != class;
-        let planner = Self::new(&documents.iter().filter(|document| !is_other(document)).cloned().collect::<Vec<_>>())?;
+        let mut planner = Self::new(documents)?;
+        // The device of a partition determines its price.
+        planner.snapshot.retain_class(class);
         Ok(Self { platform: Some(Platform::of_class(documents, class)?), ..planner })
     }
 
