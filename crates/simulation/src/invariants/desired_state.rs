@@ -106,7 +106,12 @@ fn check_no_other(world: &World, plan: &ServicePlan, is_blocked: bool) -> Result
                 planned["kind"] == kind.kind && planned["metadata"]["name"] == object["metadata"]["name"]
             })
         };
-        let is_permitted = |object: &Value| is_blocked && object["metadata"]["annotations"][SURGE_REPLICA].is_string();
+        // A replica of the former plan may have the name of an additional one.
+        let is_surge_name =
+            |object: &Value| plan.surge_replicas.values().any(|surge| object::name(surge) == object::name(object));
+        let is_permitted = |object: &Value| {
+            is_blocked && (object["metadata"]["annotations"][SURGE_REPLICA].is_string() || is_surge_name(object))
+        };
         if let Some(other) = owned.find(|object| !is_planned(object) && !is_permitted(object)) {
             return Err(format!("{} is not planned", cluster::kind_and_name(other)));
         }
