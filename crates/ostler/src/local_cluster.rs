@@ -219,7 +219,7 @@ fn spawn_pool_watch(
     shutdown: &CancellationToken,
 ) -> Arc<picker::Scheduler> {
     let scheduler = Arc::new(picker::Scheduler::new(picker::SchedulingPolicy::default(), fastrand::u64(..)));
-    tasks.spawn("backend pools", picker::watch_backend_pools(client.clone(), Arc::clone(&scheduler), shutdown.clone()));
+    tasks.spawn("pools", picker::watch_pools(client.clone(), Arc::clone(&scheduler), shutdown.clone()));
     scheduler
 }
 

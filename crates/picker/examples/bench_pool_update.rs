@@ -12,7 +12,7 @@ use std::{
 
 use apiserver::{Server, ports::ServerPorts};
 use cluster::NamespacedName;
-use picker::{Scheduler, parse_config, watch_backend_pools};
+use picker::{Scheduler, parse_config, watch_pools};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -48,7 +48,7 @@ async fn measure(pools: usize, rounds: usize) -> Result<[f64; 2]> {
     let server = cluster_with_pools(pools)?;
     let (scheduler, shutdown) = (Arc::new(Scheduler::new(parse_config(CONFIG)?.policy, 0)), CancellationToken::new());
     let client = kube::Client::new(apiserver::router(&server), NAMESPACE);
-    let watch = tokio::spawn(watch_backend_pools(client, Arc::clone(&scheduler), shutdown.clone()));
+    let watch = tokio::spawn(watch_pools(client, Arc::clone(&scheduler), shutdown.clone()));
     for pool in (0..pools).map(pool_name) {
         while server.get(POOLS, NAMESPACE, &pool).is_none_or(|pool| pool["status"]["readyEndpoints"].is_null()) {
             sleep(PAUSE).await;

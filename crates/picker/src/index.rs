@@ -17,7 +17,7 @@ use std::{
 use api::inference::{
     BackendPool, ImplicitUseCases, LLMUseCase, LLMUseCaseSet, ModelServer, PoolRef, UseCase as ApiUseCase,
 };
-use cluster::{Condition, Kind, NamespacedName, metadata_field};
+use cluster::{Condition, ConditionStatus, Kind, NamespacedName, metadata_field};
 use serde::Deserialize as _;
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ use pod_selection::{PodSelection, PoolSelector};
 pub(crate) use picker_config::ParsedConfigs;
 pub(crate) use pool_states::PoolStates;
 
-/// Kind of pools that use cases of other endpoint pickers refer to.
+/// Kind of the pools of endpoint pickers. Those of v1alpha2 are known to their endpoint pickers only.
 const INFERENCE_POOL: &str = "InferencePool";
 
 /// The watched objects that the index is built from.
@@ -129,18 +129,27 @@ fn pool_definitions(objects: &WatchedObjects, configs: &mut ParsedConfigs) -> BT
     for object in &objects.inference_pools {
         let key = NamespacedName::from_object(object);
         let settings = objects.pool_settings.iter().find(|settings| NamespacedName::from_object(settings) == key);
-        let policy = picker_config::policy(object, objects.picker_configs.as_deref(), configs).and_then(Result::ok);
-        let definition = PoolDefinition { policy, ..inference_pool(object, settings.map(|settings| &**settings)) };
-        definitions.insert(key, definition);
+        let definition = inference_pool(object, settings.map(|settings| &**settings));
+        definitions.insert(key, with_configuration(definition, object, objects, configs));
     }
     for object in &objects.backend_pools {
-        let policy = picker_config::policy(object, objects.picker_configs.as_deref(), configs);
-        let config_condition = policy.as_ref().map(conditions::picker_config_condition);
         let Some(definition) = backend_pool(object) else { continue };
-        let definition = PoolDefinition { policy: policy.and_then(Result::ok), config_condition, ..definition };
+        let definition = with_configuration(definition, object, objects, configs);
         definitions.insert(NamespacedName::from_object(object), definition);
     }
     definitions
+}
+
+/// Adds the policy of the EndpointPickerConfig that the pool states, if any.
+fn with_configuration(
+    definition: PoolDefinition,
+    pool: &Value,
+    objects: &WatchedObjects,
+    configs: &mut ParsedConfigs,
+) -> PoolDefinition {
+    let policy = picker_config::policy(pool, objects.picker_configs.as_deref(), configs);
+    let config_condition = policy.as_ref().map(conditions::picker_config_condition);
+    PoolDefinition { policy: policy.and_then(Result::ok), config_condition, ..definition }
 }
 
 fn backend_pool(object: &Value) -> Option<PoolDefinition> {
@@ -272,6 +281,16 @@ impl PoolIndex {
     /// Returns the position of a pool.
     pub(crate) fn position(&self, key: &NamespacedName) -> Option<usize> {
         self.pools.binary_search_by(|pool| pool.key.cmp(key)).ok()
+    }
+
+    /// Returns the pools whose EndpointPickerConfig has no effect, with the reason.
+    pub(crate) fn rejected_configs(&self) -> BTreeMap<NamespacedName, String> {
+        let conditions = self.pools.iter().zip(&self.config_conditions);
+        let rejected = conditions.filter_map(|(pool, condition)| {
+            let condition = condition.as_ref().filter(|condition| condition.status != ConditionStatus::True)?;
+            Some((pool.key.clone(), condition.message.clone()))
+        });
+        rejected.collect()
     }
 
     /// Returns the conditions of the pool at a position.

@@ -1,7 +1,7 @@
 //! Request scheduling for LLM engines: one core with two frontends, the native gateway and the endpoint picker.
 //!
 //! A [`Scheduler`] selects an endpoint for each request from a snapshot of the pools. Native gateway:
-//! [`watch_backend_pools`] keeps the snapshot of all BackendPools, use cases and Pods up to date and writes their status;
+//! [`watch_pools`] keeps the snapshot of all BackendPools, InferencePools, use cases and Pods up to date and writes their status;
 //! [`serve_gateway`] proxies OpenAI requests to the selected endpoint. Endpoint picker: [`watch_inference_pool`] keeps the
 //! snapshot of one InferencePool up to date; [`serve_grpc`] answers Envoy's `ext_proc` requests with the selected endpoint.
 //!
@@ -90,4 +90,4 @@ pub use scrape::BUSY_SCRAPE_INTERVAL;
 pub use serving_certificate::{CertificateError, ServingCertificate};
 pub use snapshot::{Pool, Snapshot};
 pub use use_case::{TargetModel, UseCase};
-pub use watch::{PoolGroup, watch_backend_pools};
+pub use watch::{PoolGroup, watch_pools};

@@ -75,15 +75,10 @@ impl ModelNames {
         self.iter().filter(move |(_, named)| named.model == model).map(|(name, _)| name)
     }
 
-    /// Returns all names of the model that a request names, which addresses `pool` or no pool.
-    pub(crate) fn aliases(&self, pool: Option<&NamespacedName>, name: &str) -> SmallVec<[String; 2]> {
-        let (namespace, model) = match (pool, self.get(name)) {
-            (Some(pool), _) => (&pool.namespace, name),
-            (None, Some(NamedModel { model, pools })) if !pools.is_empty() => (&pools[0].namespace, model.as_str()),
-            _ => return smallvec![name.to_owned()],
-        };
+    /// Returns all names of a model of `namespace`.
+    pub(crate) fn names_in(&self, namespace: &str, model: &str) -> SmallVec<[String; 2]> {
         let mut names = smallvec![qualified_name(namespace, model)];
-        if *namespace == self.default_namespace {
+        if namespace == self.default_namespace {
             names.push(model.to_owned());
         }
         names
@@ -166,12 +161,9 @@ mod tests {
     }
 
     #[test]
-    fn aliases_contain_the_namespace() {
-        let names = names(&[("team-b/p", "1", &["chat"]), ("default/p", "1", &["chat"])]);
-        let pool = NamespacedName::new("team-b", "p");
-        assert_eq!(names.aliases(None, "chat").as_slice(), ["default/chat", "chat"]);
-        assert_eq!(names.aliases(None, "team-b/chat").as_slice(), ["team-b/chat"]);
-        assert_eq!(names.aliases(Some(&pool), "chat").as_slice(), ["team-b/chat"]);
-        assert_eq!(names.aliases(None, "unknown").as_slice(), ["unknown"]);
+    fn names_contain_the_namespace() {
+        let names = names(&[]);
+        assert_eq!(names.names_in("default", "chat").as_slice(), ["default/chat", "chat"]);
+        assert_eq!(names.names_in("team-b", "chat").as_slice(), ["team-b/chat"]);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -21,7 +21,7 @@ pub(crate) struct ServedModels(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    models: Option<BTreeSet<String>>,
+    models: Option<Arc<BTreeSet<String>>>,
     requested: Option<Instant>,
 }
 
@@ -56,7 +56,7 @@ impl ServedModels {
     pub(crate) fn record(&self, models: Option<BTreeSet<String>>, now: Instant) {
         let mut state = self.lock();
         state.requested = Some(now);
-        state.models = models.or(state.models.take());
+        state.models = models.map(Arc::new).or(state.models.take());
     }
 
     /// Returns whether the engine may serve `model`: it lists the model, or what it serves is unknown. SGLang serves the adapter
@@ -73,7 +73,7 @@ impl ServedModels {
     }
 
     /// Returns the models that the engine lists.
-    pub(crate) fn names(&self) -> BTreeSet<String> {
+    pub(crate) fn names(&self) -> Arc<BTreeSet<String>> {
         self.lock().models.clone().unwrap_or_default()
     }
 
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(may_contain(), [true, false, true, false]);
         assert_eq!(
             (["a", "b"].map(|model| models.lists(model)), models.names()),
-            ([true, false], ["a".to_owned()].into())
+            ([true, false], Arc::new(["a".to_owned()].into()))
         );
         models.record(None, start + INTERVAL);
         assert_eq!(may_contain(), [true, false, true, false], "an engine that does not respond retains its list");

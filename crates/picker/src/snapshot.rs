@@ -1,8 +1,13 @@
 //! All pools at one point in time, and the pools that serve a model.
 
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    sync::Arc,
+};
 
 use cluster::NamespacedName;
+use smallvec::{SmallVec, smallvec};
 
 use crate::{
     endpoint::Endpoint, endpoint_facts::EndpointFacts, model_names::ModelNames, pool_scheduling::PoolScheduling,
@@ -158,7 +163,8 @@ impl Snapshot {
 
     /// Returns the pool for a model without a use case, and its name there; only `pool` if one is given. A name begins with the
     /// namespace of the pool, unless it is the default namespace. Of the pools of a namespace, it is the first one with an engine that
-    /// lists the model, or else that may serve it.
+    /// lists the model, or else that may serve it. A pool of the default namespace that lists the model precedes those of a namespace
+    /// with which its name begins: `openai/gpt-oss-20b`.
     pub(crate) fn implicit_pool<'a>(
         &self,
         pool: Option<&NamespacedName>,
@@ -167,18 +173,19 @@ impl Snapshot {
         if let Some(key) = pool {
             return self.pools.get(key).filter(|pool| pool.allows_implicit_use_cases).map(|pool| (pool, name));
         }
-        let qualified = || {
-            let (namespace, model) = name.split_once('/')?;
-            Some((self.implicit_pools.get(namespace)?, model))
+        let pools = |namespace: &str| self.implicit_pools.get(namespace).into_iter().flatten();
+        let pools = |namespace: &str| pools(namespace).filter_map(|key| self.pools.get(key));
+        let default_namespace = self.model_names.default_namespace();
+        if let Some(listing) = pools(default_namespace).find(|pool| pool.lists(name)) {
+            return Some((listing, name));
+        }
+        let best = |namespace: &str, model: &'a str| {
+            let listing = pools(namespace).find(|pool| pool.lists(model));
+            let pool = listing.or_else(|| pools(namespace).find(|pool| pool.may_serve(model)));
+            Some((pool.or_else(|| pools(namespace).next())?, model))
         };
-        let default = || Some((self.implicit_pools.get(self.model_names.default_namespace())?, name));
-        let (keys, model) = qualified().or_else(default)?;
-        let pools = || keys.iter().filter_map(|key| self.pools.get(key));
-        let listing = pools().find(|pool| pool.lists(model));
-        listing
-            .or_else(|| pools().find(|pool| pool.may_serve(model)))
-            .or_else(|| pools().next())
-            .map(|pool| (pool, model))
+        let qualified = name.split_once('/').and_then(|(namespace, model)| best(namespace, model));
+        qualified.or_else(|| best(default_namespace, name))
     }
 
     /// Returns the models that engines of pools without use cases for them list, each with its shortest name and its pool; only those of
@@ -187,15 +194,32 @@ impl Snapshot {
         let keys = self.implicit_pools.values().flatten().filter(|key| pool.is_none_or(|pool| pool == *key));
         let mut models = BTreeMap::new();
         for listed in keys.filter_map(|key| self.pools.get(key)) {
-            for model in listed.serving_endpoints().flat_map(|endpoint| endpoint.state.served_models.names()) {
-                let name = match pool {
-                    Some(_) => model,
-                    None => self.model_names.shortest_name(&listed.key.namespace, &model),
-                };
-                models.entry(name).or_insert(listed);
+            let names = listed.serving_endpoints().map(|endpoint| endpoint.state.served_models.names());
+            // The engines of a pool usually list the same models.
+            for names in names.collect::<BTreeSet<_>>() {
+                for model in names.iter() {
+                    let name = match pool {
+                        Some(_) => model.clone(),
+                        None => self.model_names.shortest_name(&listed.key.namespace, model),
+                    };
+                    models.entry(name).or_insert(listed);
+                }
             }
         }
         models
+    }
+
+    /// Returns all names of the model that a request names, which addresses `pool` or no pool.
+    pub(crate) fn aliases(&self, pool: Option<&NamespacedName>, name: &str) -> SmallVec<[String; 2]> {
+        let declared = self.model_names.get(name).and_then(|named| Some((named.pools.first()?, named.model.as_str())));
+        let named = match pool {
+            Some(pool) => Some((pool, name)),
+            None => declared.or_else(|| self.implicit_pool(None, name).map(|(pool, model)| (&pool.key, model))),
+        };
+        match named {
+            Some((pool, model)) => self.model_names.names_in(&pool.namespace, model),
+            None => smallvec![name.to_owned()],
+        }
     }
 
     /// Returns the pool with this name, if requests may name `target` as their target.
@@ -242,6 +266,19 @@ pub(crate) mod tests {
             creation_timestamp: created.to_owned(),
             ..pool(key, Vec::new())
         }
+    }
+
+    #[test]
+    fn aliases_contain_the_namespace() {
+        let in_namespace = |namespace: &str| {
+            Arc::new(Pool { key: NamespacedName::new(namespace, "p"), ..pool_of("p", "1", &["chat"]) })
+        };
+        let routing = Snapshot::new(vec![in_namespace("team-b"), in_namespace("default")], "default");
+        let pool = NamespacedName::new("team-b", "p");
+        assert_eq!(routing.aliases(None, "chat").as_slice(), ["default/chat", "chat"]);
+        assert_eq!(routing.aliases(None, "team-b/chat").as_slice(), ["team-b/chat"]);
+        assert_eq!(routing.aliases(Some(&pool), "chat").as_slice(), ["team-b/chat"]);
+        assert_eq!(routing.aliases(None, "unknown").as_slice(), ["unknown"]);
     }
 
     // spec: GW-50
@@ -312,6 +349,32 @@ pub(crate) mod tests {
         assert_eq!(routing.implicit_models(None).keys().collect::<Vec<_>>(), ["org/y", "x"]);
         let b = NamespacedName::new("default", "b");
         assert_eq!(routing.implicit_models(Some(&b)).keys().collect::<Vec<_>>(), ["org/y"]);
+    }
+
+    /// A pool of another namespace does not receive requests for a model whose name begins like that namespace.
+    #[test]
+    fn pool_of_the_default_namespace_that_lists_the_model_precedes_others() {
+        let with_models = |namespace: &str, number: u8, models: &[&str]| {
+            let endpoint = Arc::new(endpoint(number));
+            let models = models.iter().map(|model| (*model).to_owned()).collect();
+            endpoint.state.served_models.record(Some(models), tokio::time::Instant::now());
+            let pool = pool(NamespacedName::new(namespace, "p"), vec![endpoint]);
+            Arc::new(Pool { allows_implicit_use_cases: true, ..pool })
+        };
+        let pools =
+            vec![with_models("default", 1, &["openai/gpt-oss-20b"]), with_models("openai", 2, &["gpt-oss-20b", "x"])];
+        let routing = Snapshot::new(pools, "default");
+        let namespace = |name| routing.implicit_pool(None, name).map(|(pool, _)| pool.key.namespace.as_str());
+        assert_eq!(["openai/gpt-oss-20b", "openai/x"].map(namespace), [Some("default"), Some("openai")]);
+        assert_eq!(
+            routing.aliases(None, "openai/gpt-oss-20b").as_slice(),
+            ["default/openai/gpt-oss-20b", "openai/gpt-oss-20b"]
+        );
+        assert_eq!(routing.aliases(None, "openai/x").as_slice(), ["openai/x"]);
+        assert_eq!(
+            routing.aliases(None, "default/openai/gpt-oss-20b").as_slice(),
+            routing.aliases(None, "openai/gpt-oss-20b").as_slice()
+        );
     }
 
     // spec: GW-72

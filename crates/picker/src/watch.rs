@@ -52,27 +52,28 @@ pub enum PoolGroup {
 #[derive(Debug, Clone)]
 enum Scope {
     /// All BackendPools and InferencePools, with their use cases.
-    BackendPools,
+    AllPools,
     /// One InferencePool.
     InferencePool { kind: Kind, key: NamespacedName },
 }
 
-/// Watches BackendPools, InferencePools, use cases and Pods until `shutdown`. A change updates the snapshot immediately. Changed statuses are
-/// written concurrently, so that an API server that does not respond to writes does not delay the snapshot.
+/// Watches BackendPools, InferencePools, use cases and Pods until `shutdown`. A changed Pod updates the snapshot immediately, another
+/// change at the latest after the time that the last rebuild of all pools took. Changed statuses are written concurrently, so that
+/// an API server that does not respond to writes does not delay the snapshot.
 ///
 /// A task that panics is restarted; until then, the gateway uses the last snapshot and its health check fails.
 ///
 /// # Errors
 /// Restarts do not help.
-pub async fn watch_backend_pools(
+pub async fn watch_pools(
     client: kube::Client,
     scheduler: Arc<Scheduler>,
     shutdown: CancellationToken,
 ) -> Result<(), TaskFailure> {
-    watch(client, Scope::BackendPools, scheduler, shutdown).await
+    watch(client, Scope::AllPools, scheduler, shutdown).await
 }
 
-/// Watches the InferencePool `key` and the Pods of its namespace until `shutdown`, like [`watch_backend_pools`].
+/// Watches the InferencePool `key` and the Pods of its namespace until `shutdown`, like [`watch_pools`].
 ///
 /// # Errors
 /// Restarts do not help.
@@ -109,7 +110,7 @@ async fn run(
     shutdown: CancellationToken,
 ) {
     // The watch of an InferencePool writes no statuses.
-    let statuses = matches!(scope, Scope::BackendPools).then(Arc::<Statuses>::default);
+    let statuses = matches!(scope, Scope::AllPools).then(Arc::<Statuses>::default);
     let write_statuses = {
         let writer = StatusWriter::new(client.clone(), stores.clone(), MANAGER);
         let (statuses, stores) = (statuses.clone(), stores.clone());
@@ -145,8 +146,7 @@ async fn update_snapshot(
     let was_complete = scheduler.readiness_failures().is_empty();
     let unlisted = || -> Vec<Kind> {
         let required = scope.kinds().into_iter().filter(|kind| !stores.has_synced(*kind));
-        let optional = watches.unanswered_optional_kinds().into_iter().filter(|_| scope.requires_complete_lists());
-        required.chain(optional.filter(|_| !was_complete)).collect()
+        required.chain(watches.unanswered_optional_kinds().into_iter().filter(|_| !was_complete)).collect()
     };
     let group_resources = |kinds: &[Kind]| kinds.iter().map(Kind::group_resource).collect::<Vec<_>>();
     let mut pending = unlisted();
@@ -157,7 +157,7 @@ async fn update_snapshot(
         let wake_up = match pending.is_empty() {
             true => rebuilds.due(),
             // An optional list that the API server rejects is no change.
-            false => scope.requires_complete_lists().then(|| Instant::now() + COMPLETION_CHECK_INTERVAL),
+            false => Some(Instant::now() + COMPLETION_CHECK_INTERVAL),
         };
         let mut changed = PendingChanges::default();
         if !wait_for_change(&mut changes, wake_up, &mut changed).await {
@@ -184,19 +184,30 @@ async fn update_snapshot(
         }
         let start = Instant::now();
         let objects = watched_objects(scope, stores);
-        index = index::build_index(&objects, scheduler, &mut configs);
+        let old = std::mem::replace(&mut index, index::build_index(&objects, scheduler, &mut configs));
         scheduler.replace_all(index.pools.clone());
         let pods = objects.pods.iter().filter(|pod| !has_terminated(pod));
         scheduler.end_requests_of_deleted_pods(&pods.map(|pod| metadata_field(pod, "uid")).collect());
-        if let Scope::InferencePool { key, .. } = scope {
-            let optional = scope.optional_kinds().into_iter().filter(|kind| !stores.has_synced(*kind));
-            report.update(key, &index, group_resources(&optional.collect::<Vec<_>>()));
+        match scope {
+            Scope::AllPools => log_rejected_configs(&old, &index),
+            Scope::InferencePool { key, .. } => {
+                let optional = scope.optional_kinds().into_iter().filter(|kind| !stores.has_synced(*kind));
+                report.update(key, &index, group_resources(&optional.collect::<Vec<_>>()));
+            }
         }
         if let Some(statuses) = statuses {
             statuses.add_all(&index);
         }
         scheduler.set_unlisted(&[]);
         rebuilds.complete(start);
+    }
+}
+
+/// Logs which EndpointPickerConfigs have no effect since this index: InferencePools have no condition of the gateway.
+fn log_rejected_configs(old: &PoolIndex, new: &PoolIndex) {
+    let logged = old.rejected_configs();
+    for (pool, message) in new.rejected_configs().iter().filter(|(pool, message)| logged.get(*pool) != Some(*message)) {
+        tracing::warn!(%pool, "{message}");
     }
 }
 
@@ -235,7 +246,7 @@ async fn wait_for_change(
 
 fn watched_objects(scope: &Scope, stores: &Stores) -> WatchedObjects {
     match scope {
-        Scope::BackendPools => WatchedObjects {
+        Scope::AllPools => WatchedObjects {
             backend_pools: stores.list(BACKEND_POOL),
             inference_pools: stores.list(PoolGroup::Stable.kind()),
             pool_settings: Vec::new(),
@@ -287,7 +298,7 @@ impl Scope {
     /// Returns the kinds without which the snapshot is incomplete.
     fn kinds(&self) -> Vec<Kind> {
         match self {
-            Self::BackendPools => vec![BACKEND_POOL, USE_CASE_SET, USE_CASE, POD],
+            Self::AllPools => vec![BACKEND_POOL, USE_CASE_SET, USE_CASE, POD],
             Self::InferencePool { kind, .. } => vec![*kind, POD],
         }
     }
@@ -297,21 +308,15 @@ impl Scope {
         match self {
             // The permission to read ConfigMaps is required only for pools that name one. Few clusters without routers have the
             // API of InferencePools.
-            Self::BackendPools => vec![PICKER_CONFIG, PoolGroup::Stable.kind()],
+            Self::AllPools => vec![PICKER_CONFIG, PoolGroup::Stable.kind()],
             // Other endpoint pickers need no permission for the use cases.
             Self::InferencePool { .. } => vec![BACKEND_POOL, USE_CASE_SET, USE_CASE],
         }
     }
 
-    /// Returns whether requests must not be served with a part of the objects. Without its use cases, an InferencePool would
-    /// serve models that they deny.
-    fn requires_complete_lists(&self) -> bool {
-        matches!(self, Self::InferencePool { .. })
-    }
-
     fn start(&self, watches: &mut Watches) {
         match self {
-            Self::BackendPools => {
+            Self::AllPools => {
                 for kind in self.kinds() {
                     watches.start(kind);
                 }

@@ -1,12 +1,9 @@
 //! Role-based services and their routers in `ostler up`, with a real endpoint picker.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::session::{Session, TempDirectory, ostler, outcome, post_chat, wait_until};
+use crate::session::{Session, TempDirectory, ostler, outcome, post_chat, send, wait_until};
 
 /// The four user stories of the specification of role-based services.
 const STORIES: [&str; 4] = [
@@ -63,15 +60,6 @@ fn try_request(session: &Session, model: &str) -> (String, Value) {
     (head.lines().next().unwrap().to_owned(), serde_json::from_str(body).unwrap_or_default())
 }
 
-/// Returns a response of the gateway.
-fn get(address: &str, path: &str) -> String {
-    let mut connection = TcpStream::connect(address.trim_start_matches("http://")).unwrap();
-    connection.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
-    let mut response = String::new();
-    connection.read_to_string(&mut response).unwrap();
-    response
-}
-
 /// The gateway routes requests to leaders of all topologies: one Pod, disaggregated, multi-node, and both.
 // spec: TOP-88
 #[test]
@@ -104,8 +92,11 @@ fn runs_routers_with_all_strategies(#[case] router: &str) {
     assert!(explanation.contains("entry 1 of 1"), "{explanation}");
     let (status, response) = send_request(&session, MODEL);
     assert!(status.contains(" 200 "), "{status} {response}");
-    let models = get(&session.gateway, "/v1/models");
-    assert!(models.contains(MODEL), "the gateway lists the models of InferencePools: {models}");
+    // The engines are asked for their models after their first metrics.
+    wait_until("the model of the InferencePool at /v1/models", || {
+        let models = send(&session.gateway, "GET /v1/models HTTP/1.0\r\n\r\n");
+        models.contains(MODEL).then_some(())
+    });
 }
 
 /// An invalid picker configuration makes the router not ready; requests still reach the engines.

@@ -33,14 +33,18 @@ pub(crate) fn outcome(output: &Output) -> (String, String, Option<i32>) {
 
 /// Sends the `body` of a chat completion to the gateway at `address`, with or without `http://`, and returns the whole response.
 pub(crate) fn post_chat(address: &str, body: &str) -> String {
-    let host = address.trim_start_matches("http://");
     let length = body.len();
     let head = format!(
-        "POST /v1/chat/completions HTTP/1.0\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+        "POST /v1/chat/completions HTTP/1.0\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
     );
-    let mut connection = TcpStream::connect(host).unwrap();
+    send(address, &(head + body))
+}
+
+/// Sends a request of HTTP/1.0 to the server at `address`, with or without `http://`, and returns the whole response.
+pub(crate) fn send(address: &str, request: &str) -> String {
+    let mut connection = TcpStream::connect(address.trim_start_matches("http://")).unwrap();
     connection.set_read_timeout(Some(TIMEOUT)).unwrap();
-    connection.write_all((head + body).as_bytes()).unwrap();
+    connection.write_all(request.as_bytes()).unwrap();
     let mut response = String::new();
     connection.read_to_string(&mut response).unwrap();
     response

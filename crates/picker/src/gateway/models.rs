@@ -1,11 +1,15 @@
 //! `/v1/models`: the use cases of the pools, and what engines of pools that require none list.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use cluster::NamespacedName;
 use serde_json::{Value, json};
 
-use crate::{api_keys::Access, routing_error::RoutingError, snapshot::Snapshot};
+use crate::{
+    api_keys::Access,
+    routing_error::RoutingError,
+    snapshot::{Pool, Snapshot},
+};
 
 /// Maximum number of models of other namespaces that an error names.
 const MAX_OTHER_NAMES: usize = 3;
@@ -26,11 +30,15 @@ pub(super) fn list_models(
         Some(key) => snapshot.pools[key].use_cases.keys().map(String::as_str).collect(),
         None => snapshot.model_names.iter().map(|(name, _)| name).collect(),
     };
+    let declared = names.into_iter().filter_map(|name| Some((name, find_declared(snapshot, pool, name)?)));
     let implicit = snapshot.implicit_models(pool);
-    let names = names.into_iter().chain(implicit.keys().map(String::as_str));
-    let names: BTreeSet<&str> = names.collect();
-    let data: Vec<Value> = names.into_iter().filter_map(|name| find_model(snapshot, pool, name, access)).collect();
-    Ok(json!({"object": "list", "data": data}))
+    let implicit = implicit.iter().map(|(name, pool)| (name.as_str(), implicit_model(name, pool)));
+    let mut models: BTreeMap<&str, Value> = implicit.collect();
+    // A use case takes precedence, also if none of its pools has a ready endpoint.
+    models.retain(|name, _| snapshot.declaring_pools(pool, name).next().is_none());
+    models.extend(declared);
+    models.retain(|name, _| allows(snapshot, pool, name, access));
+    Ok(json!({"object": "list", "data": models.into_values().collect::<Vec<_>>()}))
 }
 
 /// Returns one model.
@@ -65,20 +73,28 @@ pub(super) fn model_not_found(
 
 /// Returns whether the client may use the model that a request names.
 pub(super) fn allows(snapshot: &Snapshot, pool: Option<&NamespacedName>, name: &str, access: &Access) -> bool {
-    access.is_unrestricted() || snapshot.model_names.aliases(pool, name).iter().any(|alias| access.allows(alias))
+    access.is_unrestricted() || snapshot.aliases(pool, name).iter().any(|alias| access.allows(alias))
 }
 
 /// Returns the object of a model, if one of its pools has a ready endpoint and the client has access to it.
 fn find_model(snapshot: &Snapshot, pool: Option<&NamespacedName>, name: &str, access: &Access) -> Option<Value> {
-    let declared = snapshot.declaring_pools(pool, name).find(|(candidate, _)| candidate.is_serving());
-    let declared = declared.map(|(pool, use_case)| (&pool.key, use_case.creation_timestamp.as_str()));
     let implicit = || {
         let is_declared = snapshot.declaring_pools(pool, name).next().is_some();
         let (pool, model) = snapshot.implicit_pool(pool, name).filter(|_| !is_declared)?;
-        pool.lists(model).then_some((&pool.key, pool.creation_timestamp.as_str()))
+        pool.lists(model).then(|| implicit_model(name, pool))
     };
-    let (key, created) = declared.or_else(implicit).filter(|_| allows(snapshot, pool, name, access))?;
-    Some(model_object(name, key, created))
+    find_declared(snapshot, pool, name).or_else(implicit).filter(|_| allows(snapshot, pool, name, access))
+}
+
+/// Returns the object of a model with a use case, if one of its pools has a ready endpoint.
+fn find_declared(snapshot: &Snapshot, pool: Option<&NamespacedName>, name: &str) -> Option<Value> {
+    let (pool, use_case) = snapshot.declaring_pools(pool, name).find(|(candidate, _)| candidate.is_serving())?;
+    Some(model_object(name, &pool.key, &use_case.creation_timestamp))
+}
+
+/// Returns the object of a model that an engine of `pool` lists.
+fn implicit_model(name: &str, pool: &Pool) -> Value {
+    model_object(name, &pool.key, &pool.creation_timestamp)
 }
 
 fn model_object(model: &str, pool: &NamespacedName, creation_timestamp: &str) -> Value {

@@ -26,7 +26,7 @@ pub(super) struct Activation {
     pub(super) found_pools: BTreeSet<String>,
     /// Names of the referenced pools that do not exist.
     pub(super) missing_pools: BTreeSet<String>,
-    /// Names of the referenced InferencePools without a BackendPool: only their endpoint pickers know whether they exist.
+    /// Names of the referenced InferencePools that are not watched: only their endpoint pickers know whether they exist.
     pub(super) unknown_inference_pools: BTreeSet<String>,
     /// Pools on which the use case of a model name is active.
     pub(super) active_pools: BTreeMap<String, BTreeSet<NamespacedName>>,

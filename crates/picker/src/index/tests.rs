@@ -278,7 +278,7 @@ fn backend_pool_of_the_same_name_rules_an_inference_pool(
     assert_eq!(pool.ready_endpoints[0].address.port(), 1, "the InferencePool selects the endpoints");
 }
 
-/// The gateway does not watch InferencePools.
+/// An InferencePool that the gateway does not watch may be one of v1alpha2.
 #[rstest]
 #[case::same_pool(
     "InferencePool",

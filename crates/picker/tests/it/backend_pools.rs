@@ -6,7 +6,7 @@ use std::sync::Arc;
 use apiserver::Server;
 use engine::RequestMemory;
 use futures::{StreamExt as _, stream};
-use picker::{GatewayOptions, Scheduler, SchedulingPolicy, serve_gateway, watch_backend_pools};
+use picker::{GatewayOptions, Scheduler, SchedulingPolicy, serve_gateway, watch_pools};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
@@ -41,7 +41,7 @@ impl WatchFixture {
         let (scheduler, shutdown) =
             (Arc::new(Scheduler::new(SchedulingPolicy::default(), 0)), CancellationToken::new());
         let client = kube::Client::new(apiserver::router(&server), "default");
-        tokio::spawn(watch_backend_pools(client, Arc::clone(&scheduler), shutdown.clone()));
+        tokio::spawn(watch_pools(client, Arc::clone(&scheduler), shutdown.clone()));
         WatchFixture { server, scheduler, _shutdown: shutdown.drop_guard() }
     }
 

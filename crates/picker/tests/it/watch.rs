@@ -17,7 +17,7 @@ use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use picker::{
     DEFAULT_REQUEST_MEMORY, EndpointPicker, GatewayOptions, PoolGroup, Scheduler, SchedulingPolicy, parse_config,
-    watch_backend_pools, watch_inference_pool,
+    watch_inference_pool, watch_pools,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -106,7 +106,7 @@ async fn pool_becomes_routable_and_its_status_is_written() {
         Arc::new(Scheduler::new(SchedulingPolicy::default(), 0).with_default_namespace("ns".to_owned())),
         CancellationToken::new(),
     );
-    let watch_task = tokio::spawn(watch_backend_pools(client, Arc::clone(&scheduler), shutdown.clone()));
+    let watch_task = tokio::spawn(watch_pools(client, Arc::clone(&scheduler), shutdown.clone()));
 
     gateway_fixture::wait_until("both statuses", async || api.written_statuses.lock().unwrap().len() >= 2).await;
     let table = scheduler.snapshot();
@@ -151,7 +151,7 @@ async fn unanswered_status_writes_do_not_delay_the_snapshot() {
         CancellationToken::new(),
     );
     let client = cluster::client_of_service(service, "ns");
-    let watch_task = tokio::spawn(watch_backend_pools(client, Arc::clone(&scheduler), shutdown.clone()));
+    let watch_task = tokio::spawn(watch_pools(client, Arc::clone(&scheduler), shutdown.clone()));
     tokio::time::sleep(Duration::from_secs(10)).await;
     let table = scheduler.snapshot();
     let (pool, _) = table.declaring_pools(None, "chat").next().unwrap();
@@ -219,7 +219,7 @@ async fn gateway_recovers_from_a_panic() {
         Arc::new(Scheduler::new(SchedulingPolicy::default(), 0).with_default_namespace("ns".to_owned())),
         CancellationToken::new(),
     );
-    let watch_task = tokio::spawn(watch_backend_pools(client, Arc::clone(&scheduler), shutdown.clone()));
+    let watch_task = tokio::spawn(watch_pools(client, Arc::clone(&scheduler), shutdown.clone()));
     let endpoint =
         || scheduler.snapshot().declaring_pools(None, "chat").next().unwrap().0.ready_endpoints[0].address.to_string();
     tokio::time::sleep(Duration::from_millis(900)).await;
@@ -239,7 +239,7 @@ async fn gateway_recovers_from_a_panic() {
 async fn gateway_fails_if_it_panics_repeatedly() {
     let api = FakeApiServer { lists: lists(), written_statuses: Arc::default(), hangs: false };
     let client = client_with_broken_responses(api, |request| request.uri().path().ends_with("/backendpools"));
-    let watch = watch_backend_pools(
+    let watch = watch_pools(
         client,
         Arc::new(Scheduler::new(SchedulingPolicy::default(), 0).with_default_namespace("ns".to_owned())),
         CancellationToken::new(),
