@@ -165,7 +165,7 @@ pub mod warning {
             "The model or the service requires more accelerators than the runtime states, so more are used, and the flag or environment variable of tensor parallelism is replaced.",
             "Raise the number in the runtime, or set resources or --tensor-parallel-size of the service.";
         FORMAT_EMULATED = "FormatEmulated":
-            "The accelerators have no units for the number format of the model. The engine converts the numbers while it computes, which is slower.",
+            "The accelerators have no units for the number format of the model. The engine converts the weights while it computes, which is slower, or computes in float16 instead of bfloat16.",
             "Use a newer class, or the model in another number format.";
         AVAILABILITY_UNKNOWN = "AvailabilityUnknown":
             "The nodes of the selected class are unknown, so free capacity was not checked.",

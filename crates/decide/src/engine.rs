@@ -35,8 +35,8 @@ pub(crate) enum ContextLength {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineSettings {
     engine: Option<Engine>,
-    /// Major and minor number of the image's tag.
-    release: Option<(u32, u32)>,
+    /// Major and minor number of the image's tag, if it states them; `None` if the layer sets no image.
+    release: Option<Option<(u32, u32)>>,
     /// Task that flags select.
     task: Option<EngineTask>,
     /// Whether the layer sets a command, which replaces the command line of weaker layers.
@@ -135,7 +135,7 @@ impl EngineSettings {
         let literal = |entry: &Value| Some((entry["name"].as_str()?.to_owned(), entry["value"].as_str()?.to_owned()));
         Self {
             engine: Engine::detect(image.unwrap_or_default(), words.clone().flat_map(str::split_whitespace)),
-            release: image.and_then(release_of_image),
+            release: image.map(release_of_image),
             task: EngineTask::of_command(words.clone()),
             has_command: false,
             flags: stated_flags(words, &FLAGS),
@@ -164,7 +164,7 @@ impl<'a> LayeredSettings<'a> {
 
     /// Returns the release of the strongest image, such as `(0, 32)` for tag `v0.32.0`.
     pub(crate) fn release(&self) -> Option<(u32, u32)> {
-        self.0.iter().find_map(|layer| layer.release)
+        self.0.iter().find_map(|layer| layer.release).flatten()
     }
 
     /// Returns the data type of unquantized numbers that a flag states: `bfloat16`, `float16` or another one.
@@ -176,7 +176,7 @@ impl<'a> LayeredSettings<'a> {
         }
     }
 
-    /// Returns the task that flags select; `None` if the engine generates text.
+    /// Returns the task that flags select; `None` if none does.
     pub(crate) fn task(&self) -> Option<EngineTask> {
         let end = self.0.iter().position(|layer| layer.has_command).map_or(self.0.len(), |index| index + 1);
         self.0.iter().take(end).find_map(|layer| layer.task)
@@ -281,6 +281,16 @@ mod tests {
     #[case("", None)]
     fn parses_numbers_of_tokens(#[case] text: &str, #[case] expected: Option<u64>) {
         assert_eq!(parse_tokens(text), expected);
+    }
+
+    #[rstest]
+    #[case::runtime(json!({}), Some((0, 6)))]
+    #[case::service(json!({"image": "vllm/vllm-openai:v0.32.0"}), Some((0, 32)))]
+    #[case::service_without_release(json!({"image": "vllm/vllm-openai:latest"}), None)]
+    fn release_is_that_of_the_strongest_image(#[case] service: Value, #[case] expect: Option<(u32, u32)>) {
+        let runtime = EngineSettings::of_container(&json!({"image": "vllm/vllm-openai:v0.6.3"}));
+        let service = EngineSettings::of_container(&service);
+        assert_eq!(LayeredSettings::new(&runtime, [].iter(), &service).release(), expect);
     }
 
     #[rstest]

@@ -26,20 +26,16 @@ pub(crate) enum FormatSupport {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsupportedAccelerator {
     engine: Engine,
-    /// The format that the accelerator does not support; `None` if the engine supports the accelerator for no format.
-    format: Option<NumberFormat>,
     limit: AcceleratorLimit,
 }
 
 /// What an engine requires of an accelerator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum AcceleratorLimit {
-    ComputeCapability {
-        required: ComputeCapability,
-        offered: ComputeCapability,
-    },
+    /// The format is `None` if the engine supports the accelerator for no format.
+    ComputeCapability { format: Option<NumberFormat>, required: ComputeCapability, offered: ComputeCapability },
     /// Accelerators of the family have no units for the format.
-    Family(String),
+    Family { format: NumberFormat, family: String },
 }
 
 /// Major and minor number of a compute capability.
@@ -55,7 +51,7 @@ struct NvidiaRule {
     minimum: Capability,
 }
 
-/// The first column of files is relative to `vllm/` or `sglang/srt/`.
+/// Paths are relative to `vllm/` or `sglang/srt/`.
 const NVIDIA_RULES: [NvidiaRule; 14] = {
     use Engine::{Sglang, Vllm};
     use NumberFormat::{Awq, Bfloat16, Fp8, Int4Fp8, Mxfp4, Mxfp8, Nvfp4};
@@ -86,8 +82,8 @@ const NVIDIA_RULES: [NvidiaRule; 14] = {
         rule(Sglang, Nvfp4, (10, 0), (8, 0)),
         // layers/quantization/mxfp4.py
         rule(Sglang, Mxfp4, (10, 0), (8, 0)),
-        // layers/quantization/awq/awq.py
-        rule(Sglang, Awq, (8, 0), (8, 0)),
+        // layers/quantization/awq/awq.py, AWQMarlinConfig and AWQConfig
+        rule(Sglang, Awq, (8, 0), (7, 5)),
         // layers/quantization/w4afp8.py
         rule(Sglang, Int4Fp8, (9, 0), (9, 0)),
     ]
@@ -104,7 +100,7 @@ pub(crate) fn format_support(
     settings: &LayeredSettings<'_>,
     class: &Class,
 ) -> FormatSupport {
-    let Some(engine) = settings.engine() else { return FormatSupport::Native };
+    let Some(engine @ (Engine::Vllm | Engine::Sglang)) = settings.engine() else { return FormatSupport::Native };
     match (class.resource_vendor(), &class.compute_capability) {
         (Some("nvidia"), Some(offered)) => nvidia_support(quantization, engine, settings, offered),
         (Some("amd"), _) => amd_support(quantization, engine, class.family.as_deref().unwrap_or_default()),
@@ -119,8 +115,8 @@ fn nvidia_support(
     offered: &ComputeCapability,
 ) -> FormatSupport {
     let unsupported = |format: Option<NumberFormat>, required: ComputeCapability| {
-        let limit = AcceleratorLimit::ComputeCapability { required, offered: offered.clone() };
-        FormatSupport::Unsupported(UnsupportedAccelerator { engine, format, limit })
+        let limit = AcceleratorLimit::ComputeCapability { format, required, offered: offered.clone() };
+        FormatSupport::Unsupported(UnsupportedAccelerator { engine, limit })
     };
     if let Some(required) = minimum(engine, settings).filter(|required| offered < required) {
         return unsupported(None, required);
@@ -130,8 +126,8 @@ fn nvidia_support(
     for format in formats {
         let rule = NVIDIA_RULES.iter().find(|rule| (rule.engine, rule.format) == (engine, format));
         let Some(NvidiaRule { native, minimum, .. }) = rule else { continue };
-        // An engine does not replace a format that a flag states.
-        let is_stated = format == NumberFormat::Bfloat16 && settings.data_type().is_some();
+        // vLLM does not replace a format that a flag states (platforms/cuda.py, `check_if_supports_dtype`); SGLang does.
+        let is_stated = engine == Engine::Vllm && format == NumberFormat::Bfloat16 && settings.data_type().is_some();
         let required = capability(if is_stated { *native } else { *minimum });
         if *offered < required {
             return unsupported(Some(format), required);
@@ -147,8 +143,8 @@ fn amd_support(quantization: Option<&str>, engine: Engine, family: &str) -> Form
     let is_one_of = |families: &[&str]| families.iter().any(|name| name.eq_ignore_ascii_case(family));
     match quantization::number_format(quantization) {
         Some(format @ (NumberFormat::Fp8 | NumberFormat::Mxfp8)) if is_one_of(&AMD_WITHOUT_FP8) => {
-            let limit = AcceleratorLimit::Family(family.to_owned());
-            FormatSupport::Unsupported(UnsupportedAccelerator { engine, format: Some(format), limit })
+            let limit = AcceleratorLimit::Family { format, family: family.to_owned() };
+            FormatSupport::Unsupported(UnsupportedAccelerator { engine, limit })
         }
         Some(NumberFormat::Mxfp4) if !is_one_of(&AMD_WITH_MXFP4) => FormatSupport::Emulated(NumberFormat::Mxfp4),
         Some(NumberFormat::Nvfp4) => FormatSupport::Emulated(NumberFormat::Nvfp4),
@@ -179,22 +175,26 @@ fn capability((major, minor): Capability) -> ComputeCapability {
     ComputeCapability::new(major, minor)
 }
 
-/// Returns whether `class` has units for the precision that a manifest prefers, such as `fp8` or `bf16`: it declares their throughput.
-/// Classes declare none of FP4, so these units are those of known families.
+/// Returns whether `class` has units for the precision that a manifest prefers, such as `fp8` or `bf16`: a compute capability or family
+/// with them is known, or the class declares the feature or the throughput.
 pub(crate) fn computes(class: &Class, precision: &str) -> bool {
     let precision = precision.to_ascii_lowercase();
-    let is_at_least =
-        |required| class.compute_capability.as_ref().is_none_or(|offered| *offered >= capability(required));
-    let declared = match precision.as_str() {
-        "bf16" | "bfloat16" if !is_at_least((8, 0)) => return false,
-        "bf16" | "bfloat16" | "float16" => "fp16",
-        "fp4" | "nvfp4" | "mxfp4" => {
-            let is_of_family = || class.family.as_deref().is_some_and(|family| AMD_WITH_MXFP4.contains(&family));
-            return class.compute_capability.is_some() && is_at_least((10, 0)) || is_of_family();
-        }
-        other => other,
+    let is_at_least = |required| class.compute_capability.as_ref().map(|offered| *offered >= capability(required));
+    let declares = |name: &str| {
+        class.features.contains(name)
+            || class.performance.by_precision().iter().any(|(declared, figure)| *declared == name && figure.is_some())
     };
-    class.performance.by_precision().iter().any(|(name, figure)| *name == declared && figure.is_some())
+    match precision.as_str() {
+        "bf16" | "bfloat16" => is_at_least((8, 0)).unwrap_or_else(|| declares("fp16") || declares("bf16")),
+        "float16" => declares("fp16"),
+        "fp8" => is_at_least((8, 9)).unwrap_or(false) || declares("fp8"),
+        "nvfp4" => is_at_least((10, 0)).unwrap_or(false),
+        "fp4" | "mxfp4" => {
+            let is_of = |family: &str| AMD_WITH_MXFP4.iter().any(|name| name.eq_ignore_ascii_case(family));
+            is_at_least((10, 0)).unwrap_or(false) || class.family.as_deref().is_some_and(is_of)
+        }
+        other => declares(other),
+    }
 }
 
 // === impl UnsupportedAccelerator ===
@@ -202,17 +202,15 @@ pub(crate) fn computes(class: &Class, precision: &str) -> bool {
 impl fmt::Display for UnsupportedAccelerator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let engine = self.engine.as_str();
-        match (&self.limit, self.format) {
-            (AcceleratorLimit::ComputeCapability { required, offered }, None) => {
+        match &self.limit {
+            AcceleratorLimit::ComputeCapability { format: None, required, offered } => {
                 write!(f, "{engine} requires compute capability {required}; the class has {offered}")
             }
-            (AcceleratorLimit::ComputeCapability { required, offered }, Some(format)) => {
+            AcceleratorLimit::ComputeCapability { format: Some(format), required, offered } => {
                 write!(f, "{engine} requires compute capability {required} for {format}; the class has {offered}")
             }
-            (AcceleratorLimit::Family(family), format) => {
-                write!(f, "{engine} requires units for ")?;
-                format.map_or(Ok(()), |format| write!(f, "{format}"))?;
-                write!(f, ", which family {family} lacks")
+            AcceleratorLimit::Family { format, family } => {
+                write!(f, "{engine} requires units for {format}, which family {family} lacks")
             }
         }
     }
@@ -276,7 +274,7 @@ mod tests {
     )]
     #[case::int4_with_fp8("w4afp8", VLLM, "8.9", "vllm requires compute capability 9.0 for w4afp8; the class has 8.9")]
     #[case::awq_on_t4("awq", VLLM, "7.5", "emulated bfloat16")]
-    #[case::sglang_awq_on_t4("awq", SGLANG, "7.5", "sglang requires compute capability 8.0 for awq; the class has 7.5")]
+    #[case::sglang_awq_on_t4("awq", SGLANG, "7.5", "emulated awq")]
     #[case::gptq_on_a100("gptq", VLLM, "8.0", "native")]
     #[case::unquantized("", VLLM, "8.6", "native")]
     #[case::unknown_engine("fp8", "example.com/engine", "7.0", "native")]
@@ -305,6 +303,11 @@ mod tests {
         assert_eq!(support(quantization, "vllm/vllm-openai-rocm:v0.32.0", &[], &class), expect);
     }
 
+    #[test]
+    fn sglang_replaces_a_stated_format() {
+        assert_eq!(support("", SGLANG, &["--dtype=bfloat16"], &nvidia("7.5")), "emulated bfloat16");
+    }
+
     #[rstest]
     #[case("fp8", "9.0", true)]
     #[case("FP16", "9.0", true)]
@@ -313,9 +316,11 @@ mod tests {
     #[case("bf16", "8.0", true)]
     #[case("nvfp4", "9.0", false)]
     #[case("nvfp4", "10.0", true)]
+    #[case("fp8", "8.9", true)]
+    #[case("fp8", "8.0", false)]
     fn units_for_a_precision(#[case] precision: &str, #[case] compute_capability: &str, #[case] expect: bool) {
         let mut class = nvidia(compute_capability);
-        (class.performance.fp16, class.performance.fp8) = (Some(1.0), Some(2.0));
+        class.performance.fp16 = Some(1.0);
         assert_eq!(computes(&class, precision), expect);
     }
 }

@@ -106,10 +106,7 @@ pub enum ClassRankReason {
     /// The class comes later in the runtime's list of classes.
     ListPosition,
     /// The class has no units for the number format of the model.
-    FormatEmulated {
-        /// The format.
-        format: Option<NumberFormat>,
-    },
+    FormatEmulated(NumberFormat),
     /// The class does not compute a precision that comes earlier in `preferredPrecisions`.
     PreferredPrecision,
     /// The class declares no price.
@@ -207,10 +204,7 @@ impl fmt::Display for ClassRankReason {
             Self::Capacity { free: Some(free) } => write!(f, "too few free accelerators ({free})"),
             Self::Capacity { free: None } => f.write_str("the availability of its nodes is unknown"),
             Self::ListPosition => f.write_str("later in the runtime's list of classes"),
-            Self::FormatEmulated { format } => {
-                f.write_str("has no units for ")?;
-                format.map_or(Ok(()), |format| write!(f, "{format}"))
-            }
+            Self::FormatEmulated(format) => write!(f, "has no units for {format}"),
             Self::PreferredPrecision => f.write_str("lacks a precision that preferredPrecisions lists earlier"),
             Self::Unpriced => f.write_str("declares no price"),
             Self::OtherPriceKind => f.write_str("declares another kind of price"),

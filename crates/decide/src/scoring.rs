@@ -3,7 +3,7 @@
 
 use crate::demand::{Model, RankingPolicy};
 use crate::number_format;
-use crate::quantization::{self, Precision};
+use crate::quantization::{self, NumberFormat, Precision};
 use crate::shape::ReplicaShape;
 use crate::supply::{Class, CostTier};
 
@@ -23,8 +23,8 @@ const FAST_CONNECTIONS: [&str; 6] = ["nvlink", "infinity-fabric", "ici", "neuron
 pub(crate) struct ScoringCandidate<'a> {
     pub(crate) class: &'a Class,
     pub(crate) shape: ReplicaShape,
-    /// Whether the class has no units for the number format of the model.
-    pub(crate) converts_numbers: bool,
+    /// The number format of the model that the engine converts, because the class has no units for it.
+    pub(crate) emulated_format: Option<NumberFormat>,
 }
 
 /// Values that were not used for the scores.
@@ -85,12 +85,17 @@ impl ScoringCandidate<'_> {
         f64::from(self.shape.accelerators())
     }
 
+    /// Whether the engine converts weights while it computes. Float16 instead of bfloat16 needs no conversion then.
+    fn converts_weights(&self) -> bool {
+        self.emulated_format.is_some_and(|format| format != NumberFormat::Bfloat16)
+    }
+
     /// Returns the number of accelerators that would have the same performance if they did not wait for each other.
     fn effective_accelerators(&self) -> f64 {
         let is_fast = FAST_CONNECTIONS.iter().any(|feature| self.class.features.contains(*feature));
         let within_node = if is_fast { EFFICIENCY_OF_FAST_CONNECTION } else { EFFICIENCY_OF_BUS };
         let doublings = |count: u32| f64::from(count.max(1)).log2();
-        let conversion = if self.converts_numbers { EFFICIENCY_OF_CONVERSION } else { 1.0 };
+        let conversion = if self.converts_weights() { EFFICIENCY_OF_CONVERSION } else { 1.0 };
         let efficiency = conversion
             * within_node.powf(doublings(self.shape.per_node))
             * EFFICIENCY_BETWEEN_NODES.powf(doublings(self.shape.nodes));
@@ -98,6 +103,7 @@ impl ScoringCandidate<'_> {
     }
 
     fn figures(&self, precision: Precision) -> Figures {
+        let precision = if self.converts_weights() { Precision::Half } else { precision };
         let positive = |value: Option<f64>| value.filter(|value| *value > 0.0);
         let effective = self.effective_accelerators();
         Figures {
@@ -319,7 +325,7 @@ mod tests {
     fn scores(ranking: RankingPolicy, candidates: &[(Class, ReplicaShape)]) -> Vec<Score> {
         let candidates: Vec<ScoringCandidate<'_>> = candidates
             .iter()
-            .map(|(class, shape)| ScoringCandidate { class, shape: *shape, converts_numbers: false })
+            .map(|(class, shape)| ScoringCandidate { class, shape: *shape, emulated_format: None })
             .collect();
         score_classes(ranking, None, &candidates).scores
     }

@@ -73,7 +73,7 @@ pub(crate) fn rank_classes<'a>(
     let candidate = |(class, fit, _): &(&'a Class, AcceleratorFit, EligibleNodes)| ScoringCandidate {
         class,
         shape: fit.shape,
-        converts_numbers: emulated_format(context, class).is_some(),
+        emulated_format: emulated_format(context, class),
     };
     let candidates: Vec<ScoringCandidate<'a>> = eligible.iter().map(candidate).collect();
     let scores = scoring::score_classes(context.demand.selector.ranking, context.model, &candidates);
@@ -340,7 +340,9 @@ fn keys<'a>() -> [RankingKey<RankedClass<'a>, ClassRankReason>; 14] {
         RankingKey { order: |a, b| b.score.total.total_cmp(&a.score.total), reason: RankedClass::score_reason },
         RankingKey {
             order: |a, b| a.emulated_format.is_some().cmp(&b.emulated_format.is_some()),
-            reason: |candidate, _| ClassRankReason::FormatEmulated { format: candidate.emulated_format },
+            reason: |candidate, _| {
+                candidate.emulated_format.map_or(ClassRankReason::Name, ClassRankReason::FormatEmulated)
+            },
         },
         RankingKey { order: |a, b| a.class.name.cmp(&b.class.name), reason: |_, _| ClassRankReason::Name },
     ]

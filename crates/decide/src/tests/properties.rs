@@ -159,7 +159,8 @@ proptest! {
     fn remedies_make_the_service_feasible(fixture in any_fixture()) {
         let decision = fixture.decide();
         let remedies = find_remedies(&fixture.demand, &fixture.supply, None);
-        let mut texts: Vec<String> = remedies.iter().map(|remedy| remedy.change.to_string()).collect();
+        let text = |remedy: &Remedy| (remedy.prerequisite.as_ref().map(ToString::to_string), remedy.change.to_string());
+        let mut texts: Vec<_> = remedies.iter().map(text).collect();
         for remedy in &remedies {
             prop_assert!(remedy.outcome.feasible);
         }
