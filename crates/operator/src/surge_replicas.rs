@@ -32,6 +32,8 @@ struct SurgeReplica {
     step: SurgeStep,
     /// Its LeaderWorkerSet. After scaling, there may be an earlier one with another index.
     sets: Vec<DesiredObject>,
+    /// Kind and name of an earlier LeaderWorkerSet of this name whose Pods have not stopped yet.
+    stopping: Option<String>,
     /// When it counts as ready; no watch event announces it.
     ready_at: Option<Timestamp>,
 }
@@ -69,7 +71,7 @@ struct RoleReplicas<'a> {
     /// The planned additional replica.
     surge: PlannedWorkload,
     /// Whether it was deleted and its Pods still hold their accelerators. The capacity is known once they have stopped.
-    stops: bool,
+    is_stopping: bool,
     /// Existing additional replicas with other indices.
     others: Vec<&'a PlannedWorkload>,
     now: Timestamp,
@@ -145,16 +147,17 @@ impl RoleReplicas<'_> {
             }
             SurgeStep::NoCapacity => Vec::new(),
         };
+        let stopping = (step == SurgeStep::Start && self.is_stopping).then(|| kind_and_name(&self.surge.planned));
         let surge = self.surge.planned.clone();
         match step {
-            SurgeStep::Start if self.stops => {}
+            SurgeStep::Start if self.is_stopping => {}
             SurgeStep::Start if !paused => sets.push(DesiredObject::Apply(surge)),
             SurgeStep::Start if self.surge.live.is_some() => sets.push(DesiredObject::Defer(surge)),
             // An update would interrupt it.
             SurgeStep::Serve if serves(&self.surge) => sets.push(DesiredObject::Defer(surge)),
             SurgeStep::Start | SurgeStep::Serve | SurgeStep::NoCapacity => {}
         }
-        Some(SurgeReplica { step, sets, ready_at: replica_state(&self.surge, self.now).ready_at })
+        Some(SurgeReplica { step, sets, stopping, ready_at: replica_state(&self.surge, self.now).ready_at })
     }
 }
 
@@ -184,13 +187,14 @@ impl SurgeReplicas {
             }
             let mut surge = reader.planned_workloads(service, slice::from_ref(planned)).pop()?;
             let namespace = metadata_field(service, "namespace");
-            let stops = surge.live.is_none() && reader.has_pods_of_set(namespace, metadata_field(planned, "name"));
+            let is_stopping =
+                surge.live.is_none() && reader.has_pods_of_set(namespace, metadata_field(planned, "name"));
             // After scaling down, the name may be that of another replica.
             surge.live = surge.live.filter(|live| is_surge_replica(&live.object));
             let replicas = RoleReplicas {
                 replicas: workloads.iter().filter(of_role).collect(),
                 surge,
-                stops,
+                is_stopping,
                 others: existing.iter().filter(of_role).filter(is_other).collect(),
                 now: reader.now,
             };
@@ -233,6 +237,9 @@ impl SurgeReplicas {
     /// Returns a sentence about the replicas that serve while others start, or `None` if there are none.
     pub(crate) fn message(&self) -> Option<String> {
         let sentence = |(role, surge): (&String, &SurgeReplica)| {
+            if let Some(stopping) = &surge.stopping {
+                return Some(format!("Role {role} is updated once the Pods of the deleted {stopping} have stopped"));
+            }
             let name = kind_and_name(surge.sets.last()?.object());
             match surge.step {
                 SurgeStep::Start => {
@@ -272,6 +279,7 @@ fn serves(workload: &PlannedWorkload) -> bool {
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
+    use serde_json::json;
 
     use super::SurgeStep::{NoCapacity, Serve, Start};
     use super::*;
@@ -287,6 +295,43 @@ mod tests {
         surge_is_ready: false,
     };
     const UPDATING: SurgeState = SurgeState { outdated_serve: false, ..OUTDATED };
+
+    /// The Pods of the deleted additional replica hold accelerators, so that it isn't created again and the role waits.
+    #[rstest]
+    #[case::stopped(
+        false,
+        1,
+        "Role decode is updated once LeaderWorkerSet n/s-decode-1, an additional replica, is ready"
+    )]
+    #[case::stopping(
+        true,
+        0,
+        "Role decode is updated once the Pods of the deleted LeaderWorkerSet n/s-decode-1 have stopped"
+    )]
+    fn additional_replica_waits_for_the_pods_of_the_deleted_one(
+        #[case] is_stopping: bool,
+        #[case] sets: usize,
+        #[case] message: &str,
+    ) {
+        let set = |index: u8, size: u8| {
+            json!({"kind": "LeaderWorkerSet", "metadata": {"namespace": "n", "name": format!("s-decode-{index}")},
+                "spec": {"leaderWorkerTemplate": {"size": size, "workerTemplate": {}}}})
+        };
+        let pod = json!({"metadata": {"name": "p", "labels": {plan::labels::WORKER_INDEX: "0"}}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        let outdated = PlannedWorkload::new(set(0, 2), Some(set(0, 1)), vec![pod]);
+        let replicas = RoleReplicas {
+            replicas: vec![&outdated],
+            surge: PlannedWorkload::new(set(1, 2), None, Vec::new()),
+            is_stopping,
+            others: Vec::new(),
+            now: Timestamp::UNIX_EPOCH,
+        };
+        let surge = replicas.surge_replica(false, false, &Inventory::default()).unwrap();
+        assert_eq!((surge.step, surge.sets.len()), (Start, sets));
+        let surge_replicas = SurgeReplicas([("decode".to_owned(), surge)].into());
+        assert_eq!(surge_replicas.message().as_deref(), Some(message));
+        assert_eq!(surge_replicas.waiting_roles(), ["decode".to_owned()].into());
+    }
 
     /// Columns: state, accelerators with and without the outdated replicas, expected step.
     #[rstest]

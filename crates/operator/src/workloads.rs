@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cluster::{Kind, NamespacedName, Stores, controller_of, is_terminating, metadata_field};
+use decide::is_pod_terminal;
 use jiff::Timestamp;
 use plan::labels::{COMPONENT, LEADER_WORKER_SET_NAME, SURGE_REPLICA};
 use serde_json::Value;
@@ -140,9 +141,10 @@ impl WorkloadReader<'_> {
         sets.into_iter().map(|set| self.read_workload(service, &set, LEADER_WORKER_SET)).collect()
     }
 
-    /// Returns whether Pods of a LeaderWorkerSet exist, for example of one that was just deleted.
+    /// Returns whether Pods of a LeaderWorkerSet have not ended, for example of one that was just deleted.
     pub(crate) fn has_pods_of_set(&self, namespace: &str, name: &str) -> bool {
-        !self.stores.list_with_label(POD, namespace, LEADER_WORKER_SET_NAME, name).is_empty()
+        let pods = self.stores.list_with_label(POD, namespace, LEADER_WORKER_SET_NAME, name);
+        pods.iter().any(|pod| !is_pod_terminal(pod))
     }
 
     fn read_workload(&self, service: &Value, planned: &Value, kind: Kind) -> PlannedWorkload {

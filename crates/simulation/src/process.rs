@@ -101,7 +101,7 @@ impl Process {
             }
             Program::Gateway => {
                 let scheduler = Arc::new(gateway_scheduler());
-                let watches = picker::watch_backend_pools(client, Arc::clone(&scheduler), stop);
+                let watches = picker::watch_pools(client, Arc::clone(&scheduler), stop);
                 (tokio::spawn(run_until_crash(watches, polls, crashed.clone())), Some(scheduler))
             }
         };

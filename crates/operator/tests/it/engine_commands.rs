@@ -54,12 +54,7 @@ impl Stubs {
 // spec: TOP-23
 #[tokio::test(start_paused = true)]
 async fn engines_get_the_connector_as_one_argument() {
-    let cluster = SimulatedCluster::with_gpus(8);
-    let text = include_str!("../../../plan/src/tests/stories/roles-2.yaml");
-    let mut service = api::parse_manifest("roles-2.yaml", text).unwrap().remove(0).value;
-    service["metadata"]["namespace"] = json!("default");
-    cluster.server.create(FUSIONINFER_SERVICES, service).unwrap();
-    cluster.wait_until_ready("qwen-inference-service").await;
+    let cluster = SimulatedCluster::with_story_2().await;
     let mut connectors = BTreeMap::new();
     for pod in cluster.object_names("pods") {
         let container = cluster.started_container(&pod);

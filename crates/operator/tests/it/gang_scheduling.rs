@@ -145,12 +145,7 @@ async fn gang_policy_all_starts_when_all_replicas_fit() {
 // spec: TOP-21
 #[tokio::test(start_paused = true)]
 async fn disaggregated_service_has_one_group_per_replica() {
-    let cluster = SimulatedCluster::with_gpus(8);
-    let text = include_str!("../../../plan/src/tests/stories/roles-2.yaml");
-    let mut service = api::parse_manifest("roles-2.yaml", text).unwrap().remove(0).value;
-    service["metadata"]["namespace"] = json!("default");
-    cluster.server.create(FUSIONINFER_SERVICES, service).unwrap();
-    cluster.wait_until_ready("qwen-inference-service").await;
+    let cluster = SimulatedCluster::with_story_2().await;
     let replicas = ["decode-0", "decode-1", "decode-2", "decode-3", "prefill-0", "prefill-1"];
     let names = replicas.map(|replica| format!("qwen-inference-service-{replica}"));
     assert_eq!(cluster.object_names(LEADER_WORKER_SETS), names);

@@ -107,6 +107,17 @@ impl SimulatedCluster {
         SimulatedCluster::with_crds(gpus, [api::crds(), api::integrations::crds()].concat())
     }
 
+    /// Starts a cluster with eight GPUs in which Story 2 of the role-based services, as printed, is ready.
+    pub(crate) async fn with_story_2() -> SimulatedCluster {
+        let cluster = SimulatedCluster::with_gpus(8);
+        let text = include_str!("../../../plan/src/tests/stories/roles-2.yaml");
+        let mut service = api::parse_manifest("roles-2.yaml", text).unwrap().remove(0).value;
+        service["metadata"]["namespace"] = json!("default");
+        cluster.server.create(FUSIONINFER_SERVICES, service).unwrap();
+        cluster.wait_until_ready("qwen-inference-service").await;
+        cluster
+    }
+
     pub(crate) fn with_crds(gpus: usize, crds: Vec<Value>) -> SimulatedCluster {
         let mut cluster = SimulatedCluster::without_operator(crds);
         cluster.test_cluster.start_operator(operator::Options::default());

@@ -106,3 +106,54 @@ fn has_gang(world: &World, service: &str) -> Result<bool, String> {
     let mut objects = plans.iter().filter(|plan| plan.name == service).flat_map(|plan| &plan.objects);
     Ok(objects.any(|planned| planned["kind"] == "PodGroup"))
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+    use crate::initial_objects::initial_server;
+    use crate::seed::Seed;
+
+    fn change(resource: &str, old: Option<&Value>, new: Option<&Value>) -> Change {
+        let name = new.or(old).map(|object| object::name(object).to_owned()).unwrap_or_default();
+        let [old, new] = [old, new].map(|object| object.cloned().map(Arc::new));
+        Change { resource: resource.to_owned(), namespace: "default".to_owned(), name, old, new }
+    }
+
+    /// The service has one replica of the role, and the second one is deleted.
+    #[rstest]
+    #[case::no_longer_required(json!({"decode-0": 1}), "decode-1", true)]
+    #[case::required(json!({"decode-0": 1, "decode-1": 1}), "decode-1", false)]
+    #[case::deleted_by_a_person(json!({"decode-0": 1}), "decode-0", true)]
+    #[tokio::test(start_paused = true)]
+    async fn surplus_replica_is_deleted_after_the_group_shrinks(
+        #[case] members: Value,
+        #[case] deleted: &str,
+        #[case] is_accepted: bool,
+    ) {
+        let world = World::start(initial_server().unwrap(), Seed(0), None);
+        let role = |name: &str, component_type: &str| {
+            json!({"name": name, "componentType": component_type, "replicas": 1,
+                "template": {"spec": {"containers": [{"name": "e", "image": "i", "command": ["vllm", "serve", "m"]}]}}})
+        };
+        let service = json!({"metadata": {"name": "split", "namespace": "default"},
+            "spec": {"roles": [role("prefill", "prefiller"), role("decode", "decoder")]}});
+        let service = Value::clone(&world.server().create(SERVICES[1], service).unwrap());
+        let owner = json!([{"uid": object::uid(&service), "controller": true}]);
+        let index = deleted.rsplit_once('-').unwrap().1;
+        let set = json!({"metadata": {"name": format!("split-{deleted}"), "ownerReferences": owner,
+                "labels": {ROLE_NAME: "decode", REPLICA_INDEX: index}},
+            "spec": {"leaderWorkerTemplate": {"workerTemplate":
+                {"metadata": {"annotations": {GROUP_NAME: "split", TASK_SPEC: deleted}}}}}});
+        let group =
+            json!({"metadata": {"name": "split", "ownerReferences": owner}, "spec": {"minTaskMember": members}});
+        let mut order = GroupOrder::default();
+        order.after_change(&world, &change(SERVICES[1], None, Some(&service))).unwrap();
+        order.after_change(&world, &change(POD_GROUPS, None, Some(&group))).unwrap();
+        let result = order.after_change(&world, &change(SETS, Some(&set), None));
+        let error = format!("LeaderWorkerSet split-{deleted} is deleted, its PodGroup is {}", group["spec"]);
+        assert_eq!(result, if is_accepted { Ok(()) } else { Err(error) });
+    }
+}

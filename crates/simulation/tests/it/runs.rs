@@ -16,7 +16,7 @@ fn check(seed: u64) {
     panic!("seed {seed}: {}\n{}\n{smallest}", report.violation.unwrap_or(violation), report.journal);
 }
 
-/// The seeds of one of the tests. Among the invariants is that a gang is never partially bound, that its PodGroup changes before its
+/// The seeds of one of the tests. The invariants include that a gang is never partially bound, that its PodGroup changes before its
 /// replicas, and that a role is updated one replica at a time.
 // spec: TOP-66
 // spec: TOP-67

@@ -35,8 +35,8 @@ fn schedule_finds_the_mistake(#[case] name: &str, #[case] mistake: Mistake, #[ca
 }
 
 /// The first group was not recreated, and its leader retained its accelerators. The second Pod did not count as available while the
-/// clock showed a time before it became ready. In the third schedule, an additional replica was created and deleted in turns, while the Pods of the
-/// deleted one held the accelerators.
+/// clock showed a time before it became ready. In the third schedule, an additional replica was created and deleted in turns, while
+/// the Pods of the deleted one held the accelerators.
 #[rstest]
 fn schedule_keeps_all_invariants(
     #[values("worker-of-a-lost-node", "availability-after-a-clock-step", "additional-replica-without-room")] name: &str,
