@@ -21,22 +21,30 @@ struct Fact {
     /// Path in the spec.
     path: &'static str,
     presence: Presence,
+    /// Of a list: prefixes of the elements that state the fact; empty if any value does.
+    element_prefixes: &'static [&'static str],
 }
 
 /// Whether every object states a fact.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Presence {
     Expected,
+    /// A partition has it from its device.
+    ExpectedOfDevices,
     /// Hardware without the property states none.
     Optional,
 }
 
 const fn expected(name: &'static str, path: &'static str) -> Fact {
-    Fact { name, path, presence: Presence::Expected }
+    Fact { name, path, presence: Presence::Expected, element_prefixes: &[] }
+}
+
+const fn expected_of_devices(name: &'static str, path: &'static str) -> Fact {
+    Fact { presence: Presence::ExpectedOfDevices, ..expected(name, path) }
 }
 
 const fn optional(name: &'static str, path: &'static str) -> Fact {
-    Fact { name, path, presence: Presence::Optional }
+    Fact { presence: Presence::Optional, ..expected(name, path) }
 }
 
 const MODEL_FACTS: [Fact; 3] = [
@@ -52,11 +60,10 @@ const CLASS_FACTS: [Fact; 10] = [
     expected("fp16", "/capabilities/performance/fp16TFLOPS"),
     optional("fp8", "/capabilities/performance/fp8TFLOPS"),
     optional("int8", "/capabilities/performance/int8TOPS"),
-    expected("price", "/cost/perHour"),
-    expected("PCI IDs", "/discovery/deviceIDs"),
-    optional("interconnect", FEATURES),
+    expected_of_devices("price", "/cost/perHour"),
+    expected_of_devices("PCI IDs", "/discovery/deviceIDs"),
+    Fact { element_prefixes: &INTERCONNECTS, ..optional("interconnect", "/capabilities/features") },
 ];
-const FEATURES: &str = "/capabilities/features";
 /// Prefixes of features that name a link between accelerators.
 const INTERCONNECTS: [&str; 6] = ["nvlink", "infinity-fabric", "ici", "roce", "neuron-link", "hccs"];
 
@@ -76,8 +83,13 @@ fn findings(document: &Document, today: Date) -> Vec<String> {
     let spec = &document.value["spec"];
     let (stated, unset): (Vec<_>, Vec<_>) = facts(document).iter().partition(|fact| is_stated(spec, fact));
     let source = annotation(SOURCE).unwrap_or_default();
-    let without_source = stated.into_iter().filter(|fact| !covers(source, fact.name));
-    let missing = unset.into_iter().filter(|fact| fact.presence == Presence::Expected);
+    let without_source = stated.into_iter().filter(|fact| !covers(source, fact.name, facts(document)));
+    let is_partition = spec["resources"][0]["divisible"] == true;
+    let missing = unset.into_iter().filter(|fact| match fact.presence {
+        Presence::Expected => true,
+        Presence::ExpectedOfDevices => !is_partition,
+        Presence::Optional => false,
+    });
     let list = |what: &str, facts: Vec<&str>| (!facts.is_empty()).then(|| format!("no {what}{}", facts.join(", ")));
     let date = (!facts(document).is_empty()).then(|| date_finding(annotation(SOURCE_DATE), today)).flatten();
     date.into_iter()
@@ -96,21 +108,21 @@ fn facts(document: &Document) -> &'static [Fact] {
 
 fn is_stated(spec: &Value, fact: &Fact) -> bool {
     let Some(value) = spec.pointer(fact.path).filter(|value| !value.is_null()) else { return false };
-    let names_interconnect =
-        |feature: &Value| feature.as_str().is_some_and(|name| INTERCONNECTS.iter().any(|link| name.starts_with(link)));
-    fact.path != FEATURES || value.as_array().is_some_and(|features| features.iter().any(names_interconnect))
+    let has_prefix = |element: &Value| {
+        element.as_str().is_some_and(|element| fact.element_prefixes.iter().any(|prefix| element.starts_with(prefix)))
+    };
+    fact.element_prefixes.is_empty() || value.as_array().is_some_and(|elements| elements.iter().any(has_prefix))
 }
 
-/// Returns whether `source` is the source of `fact`.
-fn covers(source: &str, fact: &str) -> bool {
-    source.lines().any(|line| facts_of_line(line).is_none_or(|facts| facts.contains(&fact)))
+/// Returns whether `source` is the source of `fact`, which is one of the `known` facts of the object.
+fn covers(source: &str, fact: &str, known: &[Fact]) -> bool {
+    source.lines().any(|line| facts_of_line(line, known).is_none_or(|facts| facts.contains(&fact)))
 }
 
 /// Returns the facts at the start of a line of the annotation; `None` for other text.
-fn facts_of_line(line: &str) -> Option<Vec<&str>> {
+fn facts_of_line<'s>(line: &'s str, known: &[Fact]) -> Option<Vec<&'s str>> {
     let facts: Vec<&str> = line.split_once(": ")?.0.split(", ").collect();
-    let is_known = |name: &str| MODEL_FACTS.iter().chain(&CLASS_FACTS).any(|fact| fact.name == name);
-    facts.iter().all(|name| is_known(name)).then_some(facts)
+    facts.iter().all(|name| known.iter().any(|fact| fact.name == *name)).then_some(facts)
 }
 
 fn date_finding(date: Option<&str>, today: Date) -> Option<String> {
@@ -155,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn shipped_facts_have_sources() {
+    fn lists_shipped_facts_without_sources() {
         let documents = documents().unwrap();
         for kind in [CatalogKind::Models, CatalogKind::Classes] {
             let count = documents.iter().filter(|document| kind.matches(document)).count();
@@ -164,14 +176,15 @@ mod tests {
         insta::assert_snapshot!(check(&documents, Date::constant(2026, 11, 28)));
     }
 
-    /// A misspelt fact would make the line the source of all facts.
+    /// A misspelled fact would make the line the source of all facts. Models may have one source for all.
     #[test]
-    fn sources_of_classes_name_facts() {
-        let documents = documents().unwrap();
-        for class in documents.iter().filter(|document| CatalogKind::Classes.matches(document)) {
-            let source = class.value["metadata"]["annotations"][SOURCE].as_str().unwrap_or_default();
-            for line in source.lines() {
-                assert!(facts_of_line(line).is_some(), "{}: {line}", class.name());
+    fn sources_name_facts() {
+        for document in documents().unwrap() {
+            let source = document.value["metadata"]["annotations"][SOURCE].as_str().unwrap_or_default();
+            let names_facts = |line: &str| facts_of_line(line, facts(&document)).is_some();
+            if CatalogKind::Classes.matches(&document) || source.lines().any(names_facts) {
+                let other = source.lines().find(|line| !names_facts(line));
+                assert_eq!(other, None, "{}", document.name());
             }
         }
     }

@@ -128,10 +128,15 @@ fn default_name(directory: &Path, config: &Value) -> String {
     name.chars().take(MAX_NAME).collect::<String>().trim_end_matches('-').to_owned()
 }
 
+/// Returns `quantization_config`, which some models have in `text_config`.
+fn quantization_config(config: &Value) -> Option<&Value> {
+    let quantization = [config, &config["text_config"]].map(|config| &config["quantization_config"]);
+    quantization.into_iter().find(|quantization| quantization.is_object())
+}
+
 /// Returns the quantization as the shipped runtimes name it.
 fn quantization(config: &Value) -> Option<&str> {
-    let quantization = [config, &config["text_config"]].map(|config| &config["quantization_config"]);
-    let quantization = quantization.into_iter().find(|quantization| quantization.is_object())?;
+    let quantization = quantization_config(config)?;
     match (quantization["quant_method"].as_str()?, quantization["quant_algo"].as_str()) {
         ("modelopt", Some("NVFP4")) => Some("nvfp4"),
         ("modelopt", Some("FP8")) => Some("fp8"),
@@ -153,10 +158,9 @@ fn capabilities(architecture: &str, config: &Value) -> Vec<&'static str> {
 /// Returns the fields that determine the memory.
 fn dimensions(config: &Value) -> Value {
     let mut fields = ModelArchitecture::relevant_fields(config);
-    let quantization = &config["quantization_config"];
-    if quantization.is_object() {
-        fields.insert("quantization_config".to_owned(), quantization.clone());
-    }
+    fields.extend(
+        quantization_config(config).map(|quantization| ("quantization_config".to_owned(), quantization.clone())),
+    );
     Value::Object(fields)
 }
 

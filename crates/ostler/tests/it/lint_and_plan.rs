@@ -24,8 +24,7 @@ pub(crate) fn rejections(file: &str, service: &str) -> (bool, bool, String) {
             let reason = service["reason"].as_str().unwrap();
             messages += &format!("{reason} ");
             // Other reasons depend on the cluster.
-            is_rejected |=
-                error::ALL.iter().any(|code| code.as_str() == reason && !error::DEPENDS_ON_CLUSTER.contains(code));
+            is_rejected |= error::ALL.iter().any(|code| code.as_str() == reason && reason != "AdapterNotFound");
         }
     }
     (lint == Some(1), is_rejected, messages)
