@@ -71,12 +71,17 @@ impl GroupOrder {
         Err(format!("LeaderWorkerSet {} is created, its PodGroup is {group}", object::name(set)))
     }
 
-    /// Checks that the PodGroup does not require a replica that the operator deletes because the service has fewer.
+    /// Checks that the PodGroup does not require a replica that the operator deletes because the service has fewer. The operator does
+    /// not change a PodGroup of a person.
     fn check_deletion(&self, world: &World, set: &Value) -> Result<(), String> {
         let Some((uid, task, role)) = membership(set) else { return Ok(()) };
         let Some(service) = self.services.get(uid).filter(|service| is_surplus(service, role, set)) else {
             return Ok(());
         };
+        let current = world.server().get(POD_GROUPS, "default", object::name(service));
+        if current.is_some_and(|group| cluster::controller_uid(&group) != Some(uid)) {
+            return Ok(());
+        }
         let group = self.groups.get(uid).map_or(&Value::Null, |group| &group["spec"]);
         if group["minTaskMember"].get(task).is_none() || !has_gang(world, object::name(service))? {
             return Ok(());
@@ -124,13 +129,15 @@ mod tests {
 
     /// The service has one replica of the role, and the second one is deleted.
     #[rstest]
-    #[case::no_longer_required(json!({"decode-0": 1}), "decode-1", true)]
-    #[case::required(json!({"decode-0": 1, "decode-1": 1}), "decode-1", false)]
-    #[case::deleted_by_a_person(json!({"decode-0": 1}), "decode-0", true)]
+    #[case::no_longer_required(json!({"decode-0": 1}), "decode-1", false, true)]
+    #[case::required(json!({"decode-0": 1, "decode-1": 1}), "decode-1", false, false)]
+    #[case::replaced_by_a_person(json!({"decode-0": 1, "decode-1": 1}), "decode-1", true, true)]
+    #[case::deleted_by_a_person(json!({"decode-0": 1}), "decode-0", false, true)]
     #[tokio::test(start_paused = true)]
     async fn surplus_replica_is_deleted_after_the_group_shrinks(
         #[case] members: Value,
         #[case] deleted: &str,
+        #[case] is_group_replaced: bool,
         #[case] is_accepted: bool,
     ) {
         let world = World::start(initial_server().unwrap(), Seed(0), None);
@@ -149,6 +156,10 @@ mod tests {
                 {"metadata": {"annotations": {GROUP_NAME: "split", TASK_SPEC: deleted}}}}}});
         let group =
             json!({"metadata": {"name": "split", "ownerReferences": owner}, "spec": {"minTaskMember": members}});
+        if is_group_replaced {
+            let group = json!({"metadata": {"name": "split", "namespace": "default"}, "spec": {"minMember": 1}});
+            world.server().create(POD_GROUPS, group).unwrap();
+        }
         let mut order = GroupOrder::default();
         order.after_change(&world, &change(SERVICES[1], None, Some(&service))).unwrap();
         order.after_change(&world, &change(POD_GROUPS, None, Some(&group))).unwrap();
