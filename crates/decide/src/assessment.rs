@@ -34,6 +34,26 @@ pub(crate) enum AssessmentOutcome<'a> {
     Rejected(Progress, RuntimeRejection),
 }
 
+/// Which runtimes to assess.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Those that decide which one is selected: from the best suited ones to the first that are viable, and those that suit as well
+    /// as the current one. All of them if none is viable.
+    Selection,
+    /// All of them.
+    All,
+}
+
+/// A runtime that is compatible with the model, before its classes are checked.
+#[derive(Clone, Copy)]
+struct CompatibleRuntime<'a> {
+    runtime: &'a Arc<Runtime>,
+    /// The format entry that matches the model.
+    format: Option<&'a SupportedFormat>,
+    /// The rank keys, without the capacity of the classes.
+    order: RuntimeOrder<'a>,
+}
+
 /// How close a rejected runtime came to being compatible; the smallest value is the closest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Progress {
@@ -64,6 +84,11 @@ pub(crate) type ComponentEvaluations<'a> = Vec<ComponentEvaluation<'a>>;
 // === impl RuntimeAssessment ===
 
 impl<'a> RuntimeAssessment<'a> {
+    fn new(context: &'a Arc<DecisionContext>, runtime: &'a Arc<Runtime>, outcome: AssessmentOutcome<'a>) -> Self {
+        let is_namesake = is_namesake(&context.demand, runtime);
+        Self { runtime, is_namesake, outcome, context, components: OnceCell::new() }
+    }
+
     pub(crate) fn order(&self) -> Option<&RuntimeOrder<'a>> {
         match &self.outcome {
             AssessmentOutcome::Viable(order) => Some(order),
@@ -87,6 +112,23 @@ impl<'a> RuntimeAssessment<'a> {
     pub(crate) fn set_components(&mut self, components: ComponentEvaluations<'a>) {
         self.components = components.into();
     }
+}
+
+// === impl CompatibleRuntime ===
+
+impl<'a> CompatibleRuntime<'a> {
+    fn new(context: &'a DecisionContext, runtime: &'a Arc<Runtime>, format: Option<&'a SupportedFormat>) -> Self {
+        let is_namesake = is_namesake(&context.demand, runtime);
+        Self { runtime, format, order: ranking::runtime_order(runtime, format, &context.demand, is_namesake) }
+    }
+
+    fn assess(&self, context: &'a Arc<DecisionContext>) -> RuntimeAssessment<'a> {
+        RuntimeAssessment::new(context, self.runtime, assess_classes(context, self))
+    }
+}
+
+fn is_namesake(demand: &Demand, runtime: &Runtime) -> bool {
+    demand.model.resolved().is_some_and(|model| naming::is_namesake(&runtime.name, &model.name))
 }
 
 // === impl AssessmentOutcome ===
@@ -128,25 +170,43 @@ pub(crate) fn compare(a: &RuntimeAssessment<'_>, b: &RuntimeAssessment<'_>) -> O
     }
 }
 
-/// Assesses `runtime` for the service of `context`.
-pub(crate) fn assess<'a>(context: &'a Arc<DecisionContext>, runtime: &'a Arc<Runtime>) -> RuntimeAssessment<'a> {
-    let model = context.demand.model.resolved();
-    let is_namesake = model.is_some_and(|model| naming::is_namesake(&runtime.name, &model.name));
-    let outcome = match compatibility::check_compatibility(&context.demand, runtime) {
-        Ok(format) => assess_classes(context, runtime, format, is_namesake),
-        Err(rejection) => AssessmentOutcome::rejected(&context.demand, runtime, rejection),
-    };
-    RuntimeAssessment { runtime, is_namesake, outcome, context, components: OnceCell::new() }
+/// Assesses `runtimes` and sorts them.
+pub(crate) fn assess<'a>(
+    context: &'a Arc<DecisionContext>,
+    runtimes: &[&'a Arc<Runtime>],
+    extent: Extent,
+) -> Vec<RuntimeAssessment<'a>> {
+    let (mut compatible, mut incompatible) = (Vec::new(), Vec::new());
+    for runtime in runtimes.iter().copied() {
+        match compatibility::check_compatibility(&context.demand, runtime) {
+            Ok(format) => compatible.push(CompatibleRuntime::new(context, runtime, format)),
+            Err(rejection) => incompatible.push((runtime, rejection)),
+        }
+    }
+    compatible.sort_by(|a, b| a.order.compare_suitability(&b.order));
+    let mut assessments = Vec::new();
+    let mut is_viable_found = false;
+    for group in compatible.chunk_by(|a, b| a.order.suits_equally(&b.order)) {
+        if extent == Extent::All || !is_viable_found || group.iter().any(|member| context.is_current(member.runtime)) {
+            let assessed = group.iter().map(|member| member.assess(context));
+            assessments.extend(assessed.inspect(|assessment| is_viable_found |= assessment.order().is_some()));
+        }
+    }
+    if extent == Extent::All || !is_viable_found {
+        let assess = |(runtime, rejection): (&'a Arc<Runtime>, RuntimeRejection)| {
+            let outcome = AssessmentOutcome::rejected(&context.demand, runtime, rejection);
+            RuntimeAssessment::new(context, runtime, outcome)
+        };
+        assessments.extend(incompatible.into_iter().map(assess));
+    }
+    assessments.sort_by(compare);
+    assessments
 }
 
-/// The accelerators that earlier components reserve limit the capacity for later ones. If it matters which class they reserve,
-/// they are evaluated completely.
-fn assess_classes<'a>(
-    context: &'a Arc<DecisionContext>,
-    runtime: &'a Arc<Runtime>,
-    format: Option<&'a SupportedFormat>,
-    is_namesake: bool,
-) -> AssessmentOutcome<'a> {
+/// Checks the classes of a compatible runtime. The accelerators that earlier components reserve limit the capacity for later ones. If
+/// it matters which class they reserve, they are evaluated completely.
+fn assess_classes<'a>(context: &'a Arc<DecisionContext>, compatible: &CompatibleRuntime<'a>) -> AssessmentOutcome<'a> {
+    let CompatibleRuntime { runtime, format, order } = *compatible;
     let mut feasibilities = Vec::new();
     for target in component_targets(&context.demand, runtime, format) {
         if let Some(accelerators) = context.unavailable_accelerators(target) {
@@ -167,9 +227,9 @@ fn assess_classes<'a>(
             return AssessmentOutcome::rejected(&context.demand, runtime, rejection);
         }
     }
-    let lacks_capacity =
-        feasibilities.iter().any(|(_, feasibility)| *feasibility == Feasibility::Feasible { has_capacity: false });
-    AssessmentOutcome::Viable(ranking::runtime_order(runtime, format, &context.demand, is_namesake, lacks_capacity))
+    let has_capacity =
+        feasibilities.iter().all(|(_, feasibility)| *feasibility != Feasibility::Feasible { has_capacity: false });
+    AssessmentOutcome::Viable(order.with_capacity(has_capacity))
 }
 
 fn no_eligible_class(

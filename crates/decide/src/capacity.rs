@@ -44,8 +44,8 @@ pub(crate) struct PoolCapacity {
 /// Maximum number of Pods that [`PoolCapacity::reserve`] places.
 const MAX_RESERVED_PODS: u32 = 10_000;
 
-/// Nodes that the Pods of a replica may use.
-#[derive(Clone, Debug, PartialEq)]
+/// Nodes that the Pods of a replica may use; none by default.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ReplicaNodes {
     /// Nodes that at least one Pod of the replica may use.
     pub(crate) all: PoolCapacity,

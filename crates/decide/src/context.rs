@@ -15,7 +15,7 @@ use crate::code;
 use crate::component::Component;
 use crate::decision::CurrentSelection;
 use crate::demand::{Capabilities, ComponentDemand, Demand};
-use crate::eligibility::Candidate;
+use crate::eligibility::{Candidate, is_bandwidth_low, is_memory_insufficient};
 use crate::engine_memory::ModelMemory;
 use crate::fit;
 use crate::match_context::MatchContext;
@@ -80,6 +80,10 @@ pub(crate) struct DecisionContext {
     accelerator_resources: BTreeSet<String>,
     /// Vendors of the classes, by name.
     class_vendors: BTreeMap<String, String>,
+    /// The most memory that a class has.
+    most_memory: Option<u64>,
+    /// The most bandwidth that a class has.
+    most_bandwidth: Option<f64>,
     /// Units of the largest node by accelerator resource, computed on first access; `None` if the nodes are unknown.
     largest_nodes: OnceLock<Option<BTreeMap<String, u32>>>,
     /// Labels of the nodes of all classes, read on first access.
@@ -89,7 +93,7 @@ pub(crate) struct DecisionContext {
     node_pools: [(Component, NodePool); 2],
     /// Whether a component names a preferred class.
     names_class: bool,
-    current: Option<CurrentSelection>,
+    pub(crate) current: Option<CurrentSelection>,
 }
 
 static EMPTY_DEMAND: LazyLock<ComponentDemand> = LazyLock::new(ComponentDemand::default);
@@ -149,6 +153,8 @@ impl DecisionContext {
                 .iter()
                 .filter_map(|class| Some((class.name.clone(), class.resource_vendor()?.to_owned())))
                 .collect(),
+            most_memory: supply.classes.iter().filter_map(|class| class.memory).max(),
+            most_bandwidth: supply.classes.iter().filter_map(|class| class.bandwidth).max_by(f64::total_cmp),
             largest_nodes: OnceLock::new(),
             node_labels: OnceLock::new(),
             model_memory: demand.model.resolved().and_then(ModelMemory::of),
@@ -205,8 +211,8 @@ impl DecisionContext {
             return Some(Feasibility::NotConsidered);
         }
         let context = self.match_context(target);
-        if self.excludes_all_nodes(&context) {
-            return Some(self.infeasibility_without_nodes(target.component, &context));
+        if let Some(stage) = self.impassable_stage(&context) {
+            return Some(self.infeasibility_before(stage, target.component, &context));
         }
         let keys = ranking::pre_capacity_keys(&context)?;
         self.first_feasible(target.component, &context, &keys, reservations, earlier)
@@ -248,8 +254,7 @@ impl DecisionContext {
     }
 
     /// Whether the node selector of the runtime has a label that no node has. Stronger layers override its keys.
-    fn excludes_all_nodes(&self, context: &MatchContext<'_>) -> bool {
-        let (runtime, demand) = (context.runtime, context.demand);
+    fn excludes_all_nodes(&self, runtime: &RuntimeComponent, demand: &ComponentDemand) -> bool {
         let is_overridden =
             |key: &String| demand.node_selector.contains_key(key) || demand.selector.node_selector.contains_key(key);
         // The Pods of a role may have other node selectors.
@@ -267,10 +272,23 @@ impl DecisionContext {
         NodeLabels::new(&self.supply.classes, keys.collect())
     }
 
-    /// Returns the infeasibility of a component for which no class has a node. No class passes the check of the node selector, so
-    /// the search stops at the first one that reaches it.
-    fn infeasibility_without_nodes(&self, component: Component, context: &MatchContext<'_>) -> Feasibility {
-        let last_stage = class_stage(code::class::NODE_SELECTOR_CONFLICT);
+    /// Returns the stage of a check that no class passes, if that shows without evaluating the classes.
+    fn impassable_stage(&self, context: &MatchContext<'_>) -> Option<u8> {
+        let code = if is_memory_insufficient(&context.required, self.most_memory) {
+            code::class::INSUFFICIENT_MEMORY
+        } else if is_bandwidth_low(&context.required, self.most_bandwidth) {
+            code::class::BANDWIDTH_TOO_LOW
+        } else if context.excludes_all_nodes {
+            code::class::NODE_SELECTOR_CONFLICT
+        } else {
+            return None;
+        };
+        Some(class_stage(code))
+    }
+
+    /// Returns the infeasibility of a component if no class passes the check at `last_stage`. The search stops at the first class that
+    /// reaches it.
+    fn infeasibility_before(&self, last_stage: u8, component: Component, context: &MatchContext<'_>) -> Feasibility {
         let mut furthest_stage = 0;
         for index in 0..self.supply.classes.len() {
             let failed =
@@ -287,8 +305,7 @@ impl DecisionContext {
     /// otherwise.
     pub(crate) fn unavailable_accelerators(&self, target: ComponentTarget<'_>) -> Option<UnavailableAccelerators> {
         // The Pods of a running service were scheduled, although a node has lost its accelerators since.
-        let is_current = self.current.as_ref().is_some_and(|current| current.uses(target.runtime));
-        if is_current || self.considers_classes(target.runtime) || !self.supply.accelerator_aware {
+        if self.is_current(target.runtime) || self.considers_classes(target.runtime) || !self.supply.accelerator_aware {
             return None;
         }
         let nodes = self.largest_nodes.get_or_init(|| self.largest_nodes()).as_ref()?;
@@ -303,6 +320,11 @@ impl DecisionContext {
             let resource = name.clone();
             (largest < requested).then_some(UnavailableAccelerators { resource, requested, largest })
         })
+    }
+
+    /// Whether the service uses `runtime` at present.
+    pub(crate) fn is_current(&self, runtime: &Runtime) -> bool {
+        self.current.as_ref().is_some_and(|current| current.uses(runtime))
     }
 
     fn largest_nodes(&self) -> Option<BTreeMap<String, u32>> {
@@ -347,6 +369,7 @@ impl DecisionContext {
             } else {
                 Cow::Owned(runtime_capabilities.combine(service_capabilities))
             },
+            excludes_all_nodes: self.excludes_all_nodes(runtime_component, demand),
             accelerator_resources: &self.accelerator_resources,
             class_vendors: &self.class_vendors,
             current: self

@@ -36,7 +36,7 @@ pub struct Decision {
     /// Shape of each component, by name.
     pub components: BTreeMap<String, ComponentDecision>,
     /// Compatible runtimes by rank, then rejected ones, the closest to compatible first.
-    pub candidates: Vec<RuntimeCandidate>,
+    pub candidates: RuntimeCandidates,
     /// Findings that do not prevent the service from running.
     pub warnings: Vec<Warning>,
 }
@@ -74,6 +74,9 @@ pub struct ComponentDecision {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<Variant>,
 }
+
+/// The runtimes that were considered. Those that do not decide the selection are assessed when the list is first read.
+pub type RuntimeCandidates = LazyList<RuntimeCandidate>;
 
 /// A runtime that was considered.
 #[derive(Clone, Debug, PartialEq, Serialize)]

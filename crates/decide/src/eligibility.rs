@@ -4,12 +4,13 @@
 //! allocations, and the rejection with its values is built separately.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use api::Code;
 
 use crate::capacity::{self, EligibleNodes, ReplicaNodes};
 use crate::code;
+use crate::demand::Capabilities;
 use crate::fit::{self, AcceleratorFit};
 use crate::match_context::MatchContext;
 use crate::node_pool::{NodePool, Reservation};
@@ -85,7 +86,11 @@ impl Candidate<'_> {
             return Err(FailedCheck::Check(index));
         }
         let Self { context, class, index, node_pool, reservations } = *self;
-        let eligible = node_pool.eligible_nodes((index, class), context.runtime, context.demand, reservations);
+        let eligible = if context.excludes_all_nodes {
+            class.availability.as_ref().map(|_| Arc::default())
+        } else {
+            node_pool.eligible_nodes((index, class), context.runtime, context.demand, reservations)
+        };
         let placeable = eligible.as_deref().filter(|nodes| !nodes.is_missing_nodes());
         let all = if placeable.is_none() { node_pool.all_nodes(index, class, context.demand) } else { None };
         let limiting = placeable.or(all.as_deref()).map(ReplicaNodes::smallest_pool);
@@ -236,8 +241,13 @@ fn resource_unknown(candidate: &Candidate<'_>) -> ClassRejection {
 }
 
 fn has_insufficient_memory(candidate: &Candidate<'_>) -> bool {
-    let Some(required) = candidate.context.required.memory else { return false };
-    candidate.class.memory.is_none_or(|offered| offered < scale_bytes(required, 1.0 - MEMORY_TOLERANCE))
+    is_memory_insufficient(&candidate.context.required, candidate.class.memory)
+}
+
+/// Whether a class that offers this memory has less than required.
+pub(crate) fn is_memory_insufficient(required: &Capabilities, offered: Option<u64>) -> bool {
+    let Some(required) = required.memory else { return false };
+    offered.is_none_or(|offered| offered < scale_bytes(required, 1.0 - MEMORY_TOLERANCE))
 }
 
 fn insufficient_memory(candidate: &Candidate<'_>) -> ClassRejection {
@@ -268,8 +278,13 @@ fn missing_feature(candidate: &Candidate<'_>) -> ClassRejection {
 }
 
 fn has_low_bandwidth(candidate: &Candidate<'_>) -> bool {
-    let Some(required) = candidate.context.required.bandwidth else { return false };
-    !candidate.class.bandwidth.is_some_and(|offered| offered >= required)
+    is_bandwidth_low(&candidate.context.required, candidate.class.bandwidth)
+}
+
+/// Whether a class that offers this bandwidth has less than required.
+pub(crate) fn is_bandwidth_low(required: &Capabilities, offered: Option<f64>) -> bool {
+    let Some(required) = required.bandwidth else { return false };
+    !offered.is_some_and(|offered| offered >= required)
 }
 
 fn bandwidth_too_low(candidate: &Candidate<'_>) -> ClassRejection {

@@ -1,4 +1,5 @@
-//! Lists that are computed when they are first read. The classes of hundreds of rejected runtimes are rarely read.
+//! Lists that are computed when they are first read: most decisions are made for what they select, and hundreds of runtimes that were
+//! not selected, with their classes, are rarely read.
 
 use std::fmt;
 use std::ops::Deref;
@@ -71,6 +72,15 @@ impl<T: PartialEq> PartialEq for LazyList<T> {
 impl<T> FromIterator<T> for LazyList<T> {
     fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
         Self::Ready(items.into_iter().collect())
+    }
+}
+
+impl<'a, T> IntoIterator for &'a LazyList<T> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
     }
 }
 

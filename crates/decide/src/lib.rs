@@ -78,7 +78,7 @@ pub use compute_request::{ComputeRequest, ComputeShortage, NodeCompute, PodReque
 pub use configuration::ClassConfiguration;
 pub use decision::{
     AcceleratorCandidate, AcceleratorCandidates, ClassEvaluation, ComponentDecision, CurrentSelection, Decision,
-    Eligibility, RankBasis, RuntimeCandidate, RuntimeRef,
+    Eligibility, RankBasis, RuntimeCandidate, RuntimeCandidates, RuntimeRef,
 };
 pub use demand::{
     Capabilities, ClassSelector, ComponentDemand, CustomContainer, Demand, Model, ModelFacts, ModelReference,
@@ -137,7 +137,7 @@ pub use variants::{TokenRange, Variant};
 
 use std::sync::Arc;
 
-use assessment::{RuntimeAssessment, assess};
+use assessment::{Extent, RuntimeAssessment};
 use context::DecisionContext;
 
 /// Selects the runtime and the accelerator classes of one service. The current selection is retained while it is eligible,
@@ -149,19 +149,46 @@ pub fn decide(demand: &Demand, supply: &Supply, current: Option<&CurrentSelectio
         Ok(runtimes) => runtimes,
         Err(decision) => return *decision,
     };
-    let mut assessments: Vec<RuntimeAssessment<'_>> =
-        runtimes.into_iter().map(|runtime| assess(&context, runtime)).collect();
-    assessments.sort_by(assessment::compare);
-    let none_viable = assessments.first().is_none_or(|first| first.order().is_none());
-    if none_viable && demand.runtime.is_none() && has_complete_container(demand) && demand.model.resolved().is_some() {
-        assessments.insert(0, assess(&context, &context.custom_engine));
-    }
-    let retained = current.and_then(|current| retention::retain_current_selection(&mut assessments, current));
-    let selected = retained.or_else(|| assessments.iter().position(|assessment| assessment.order().is_some()));
-    match selected {
-        Some(index) => record::selected(demand, supply, assessments, index, retained.is_some()),
+    let Selection { assessments, index, is_retained } = select(&context, &runtimes, Extent::Selection);
+    match index {
+        Some(index) => {
+            let context = Arc::clone(&context);
+            let candidates = RuntimeCandidates::new(move || all_candidates(&context));
+            Decision { candidates, ..record::selected(demand, supply, &assessments, index, is_retained) }
+        }
         None => record::infeasible(demand, assessments),
     }
+}
+
+/// The assessed runtimes and which of them is selected.
+struct Selection<'a> {
+    /// In rank order.
+    assessments: Vec<RuntimeAssessment<'a>>,
+    /// Index of the selected runtime; `None` if the service cannot run.
+    index: Option<usize>,
+    /// Whether the current selection is retained.
+    is_retained: bool,
+}
+
+/// Selects one of `runtimes`, or the engine that the service defines itself if none can serve.
+fn select<'a>(context: &'a Arc<DecisionContext>, runtimes: &[&'a Arc<Runtime>], extent: Extent) -> Selection<'a> {
+    let demand = &context.demand;
+    let mut assessments = assessment::assess(context, runtimes, extent);
+    let none_viable = assessments.first().is_none_or(|first| first.order().is_none());
+    if none_viable && demand.runtime.is_none() && has_complete_container(demand) && demand.model.resolved().is_some() {
+        assessments.splice(..0, assessment::assess(context, &[&context.custom_engine], extent));
+    }
+    let current = context.current.as_ref();
+    let retained = current.and_then(|current| retention::retain_current_selection(&mut assessments, current));
+    let first_viable = || assessments.iter().position(|assessment| assessment.order().is_some());
+    Selection { index: retained.or_else(first_viable), is_retained: retained.is_some(), assessments }
+}
+
+/// Returns the candidates of a decision.
+fn all_candidates(context: &Arc<DecisionContext>) -> Vec<RuntimeCandidate> {
+    let runtimes = candidate_runtimes(context).unwrap_or_default();
+    let Selection { assessments, index, .. } = select(context, &runtimes, Extent::All);
+    record::runtime_candidates(&context.demand, assessments, index)
 }
 
 /// Returns the runtimes to assess: the named one, or every runtime of the namespace and the cluster.

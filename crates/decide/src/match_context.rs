@@ -29,6 +29,8 @@ pub(crate) struct MatchContext<'a> {
     pub(crate) configurations: [&'a [ClassConfiguration]; 4],
     /// Capabilities required by runtime and service together.
     pub(crate) required: Cow<'a, Capabilities>,
+    /// Whether the node selector of the runtime matches no node of any class.
+    pub(crate) excludes_all_nodes: bool,
     /// Names of accelerator resources.
     pub(crate) accelerator_resources: &'a BTreeSet<String>,
     /// Vendors of the classes, by name.

@@ -11,7 +11,7 @@ use crate::component::Component;
 use crate::context::ComponentEvaluation;
 use crate::decision::{
     AcceleratorCandidate, AcceleratorCandidates, ClassEvaluation, ComponentDecision, Decision, RankBasis,
-    RuntimeCandidate, RuntimeRef,
+    RuntimeCandidate, RuntimeCandidates, RuntimeRef,
 };
 use crate::demand::Demand;
 use crate::ranking::{self, RankedClass, RuntimeOrder};
@@ -21,15 +21,15 @@ use crate::supply::{Runtime, Supply};
 use crate::variants::{self, TokenRange, Variant};
 use crate::warnings;
 
-/// Builds the decision that selects the runtime at `index`.
+/// Builds the decision that selects the runtime at `index`, without its candidates.
 pub(crate) fn selected(
     demand: &Demand,
     supply: &Supply,
-    assessments: Vec<RuntimeAssessment<'_>>,
+    assessments: &[RuntimeAssessment<'_>],
     index: usize,
     is_retained: bool,
 ) -> Decision {
-    let Some(assessment) = assessments.get(index) else { return infeasible(demand, assessments) };
+    let Some(assessment) = assessments.get(index) else { return infeasible(demand, Vec::new()) };
     let components = assessment.component_evaluations();
     Decision {
         feasible: true,
@@ -41,8 +41,8 @@ pub(crate) fn selected(
             .iter()
             .map(|component| (component.component.as_str().to_owned(), component_decision(component)))
             .collect(),
-        warnings: warnings::decision_warnings(demand, supply, &assessments, index),
-        candidates: runtime_candidates(demand, assessments, Some(index)),
+        warnings: warnings::decision_warnings(demand, supply, assessments, index),
+        candidates: RuntimeCandidates::default(),
     }
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn infeasible(demand: &Demand, assessments: Vec<RuntimeAssessment<'_>
     let message_without_classes = rejection.without_classes().map(|cause| message_with(&cause));
     Decision {
         message_without_classes,
-        candidates: runtime_candidates(demand, assessments, None),
+        candidates: runtime_candidates(demand, assessments, None).into_iter().collect(),
         ..rejected(demand, reason, message)
     }
 }
@@ -144,7 +144,7 @@ fn rejected(demand: &Demand, reason: Code, message: String) -> Decision {
         message_without_classes: None,
         runtime: None,
         components: BTreeMap::new(),
-        candidates: Vec::new(),
+        candidates: RuntimeCandidates::default(),
         warnings: demand.warnings.clone(),
     }
 }
@@ -183,7 +183,8 @@ fn variant(evaluation: &ComponentEvaluation<'_>, (index, request_tokens): &(usiz
     })
 }
 
-fn runtime_candidates(
+/// Returns the candidates in rank order; `selected` is the index of the selected one.
+pub(crate) fn runtime_candidates(
     demand: &Demand,
     assessments: Vec<RuntimeAssessment<'_>>,
     selected: Option<usize>,

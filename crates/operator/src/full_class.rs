@@ -128,10 +128,16 @@ mod tests {
         let engine = ComponentDecision { accelerator_class: Some("l40s".to_owned()), ..ComponentDecision::default() };
         ServicePlan {
             components: [("engine".to_owned(), engine)].into(),
-            candidates: vec![runtime],
+            candidates: LazyList::Ready([runtime].into()),
             warnings: if is_full { vec![warning] } else { Vec::new() },
             ..ServicePlan::default()
         }
+    }
+
+    fn replace_class(plan: &mut ServicePlan, class: AcceleratorCandidate) {
+        let runtime = plan.candidates.first().cloned().unwrap();
+        let runtime = RuntimeCandidate { accelerators: LazyList::Ready([class].into()), ..runtime };
+        plan.candidates = LazyList::Ready([runtime].into());
     }
 
     #[rstest]
@@ -167,7 +173,7 @@ mod tests {
             let (cordoned, not_ready) = (vec!["a".to_owned()], vec!["b".to_owned()]);
             eligibility.unschedulable = Some(UnschedulableNodes { eligible: 3, cordoned, not_ready, would_suffice });
         }
-        plan.candidates[0].accelerators = LazyList::Ready([selected].into());
+        replace_class(&mut plan, selected);
         assert_eq!(full_class_message(&plan).as_deref(), Some(expected));
     }
 
@@ -179,7 +185,7 @@ mod tests {
         if let ClassEvaluation::Eligible(eligibility) = &mut selected.evaluation {
             (eligibility.shape.per_node, eligibility.replicas) = (8, 2);
         }
-        plan.candidates[0].accelerators = LazyList::Ready([selected].into());
+        replace_class(&mut plan, selected);
         let expected = "Class l40s is full: the engine requires 16 accelerators and 16 of 24 are free, but not 8 on one node; \
                         no other class is eligible";
         assert_eq!(full_class_message(&plan).as_deref(), Some(expected));
@@ -192,7 +198,7 @@ mod tests {
         if let ClassEvaluation::Eligible(eligibility) = &mut selected.evaluation {
             (eligibility.shape.per_node, eligibility.replicas) = (1, 1);
         }
-        plan.candidates[0].accelerators = LazyList::Ready([selected].into());
+        replace_class(&mut plan, selected);
         let expected =
             "Class l40s is full: the engine requires 1 accelerator and 0 of 8 are free; no other class is eligible";
         assert_eq!(full_class_message(&plan).as_deref(), Some(expected));
@@ -206,7 +212,7 @@ mod tests {
         if let ClassEvaluation::Eligible(eligibility) = &mut selected.evaluation {
             eligibility.pods_without_room = 1;
         }
-        plan.candidates[0].accelerators = LazyList::Ready([selected].into());
+        replace_class(&mut plan, selected);
         plan.warnings[0].code = decide::code::warning::TOO_FEW_NODES.as_str().to_owned();
         let expected = "Class l40s is too small: the engine requires 6 accelerators and its nodes have 4 in total, \
                         enough for 2 of 3 Pods when empty; no other class is eligible";

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::{fusioninfer, ome};
-use decide::{ComponentDecision, Decision, FieldKind, RuntimeCandidate, RuntimeRef, Setting, Warning};
+use decide::{ComponentDecision, Decision, FieldKind, RuntimeCandidates, RuntimeRef, Setting, Warning};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -62,7 +62,7 @@ pub struct ServicePlan {
     /// Decisions by component (`engine`) or role name.
     pub components: BTreeMap<String, ComponentDecision>,
     /// Evaluated runtimes, ranked ones first.
-    pub candidates: Vec<RuntimeCandidate>,
+    pub candidates: RuntimeCandidates,
     /// Warnings of decision and layout.
     pub warnings: Vec<Warning>,
     /// Changes that would make an infeasible service feasible, one sentence each. Only
@@ -162,7 +162,7 @@ impl ServicePlan {
 
     /// Returns the record for `status.decision`, bounded in size.
     pub fn record(&self) -> DecisionRecord {
-        let candidates = match self.candidates.as_slice() {
+        let candidates = match &*self.candidates {
             [] => self.candidate_summary.clone(),
             candidates => CandidateSummary::new(candidates),
         };
@@ -183,7 +183,7 @@ impl ServicePlan {
     #[must_use]
     pub fn without_candidates(mut self) -> Self {
         self.candidate_summary = CandidateSummary::new(&self.candidates);
-        self.candidates = Vec::new();
+        self.candidates = RuntimeCandidates::default();
         self
     }
 

@@ -25,14 +25,12 @@ pub(crate) struct RuntimeOrder<'a> {
     name: &'a str,
 }
 
-/// Returns the rank keys of `runtime`. `is_namesake`: its name contains the model's name. `lacks_capacity`: the best class
-/// of a component has too few free accelerators.
+/// Returns the rank keys of `runtime`, with sufficient capacity. `is_namesake`: its name contains the model's name.
 pub(crate) fn runtime_order<'a>(
     runtime: &'a Runtime,
     format: Option<&SupportedFormat>,
     demand: &Demand,
     is_namesake: bool,
-    lacks_capacity: bool,
 ) -> RuntimeOrder<'a> {
     RuntimeOrder {
         scope: runtime.scope,
@@ -41,7 +39,7 @@ pub(crate) fn runtime_order<'a>(
         task_distance: task_distance(runtime, demand),
         size: size_fit(runtime, demand.model.resolved()),
         priority: format.filter(|format| format.auto_select).and_then(|format| format.priority),
-        lacks_capacity,
+        lacks_capacity: false,
         created: runtime.created.as_deref(),
         is_not_namesake: !is_namesake,
         name: &runtime.name,
@@ -51,12 +49,22 @@ pub(crate) fn runtime_order<'a>(
 impl RuntimeOrder<'_> {
     /// Whether both runtimes suit the model equally well, so that only tie-breaks order them.
     pub(crate) fn suits_equally(&self, other: &Self) -> bool {
-        compare(&suitability_keys(), self, other).is_eq()
+        self.compare_suitability(other).is_eq()
+    }
+
+    /// Compares how well two runtimes suit the model; the lesser one ranks first.
+    pub(crate) fn compare_suitability(&self, other: &Self) -> Ordering {
+        compare(&suitability_keys(), self, other)
+    }
+
+    /// Returns the keys of the runtime if the best class of each component has enough free accelerators, or not.
+    pub(crate) fn with_capacity(self, has_capacity: bool) -> Self {
+        Self { lacks_capacity: !has_capacity, ..self }
     }
 
     /// Compares two runtimes by their rank keys; the lesser one ranks first.
     pub(crate) fn compare(&self, other: &Self) -> Ordering {
-        compare(&suitability_keys(), self, other).then_with(|| compare(&tie_break_keys(), self, other))
+        self.compare_suitability(other).then_with(|| compare(&tie_break_keys(), self, other))
     }
 }
 

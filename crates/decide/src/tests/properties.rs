@@ -105,8 +105,11 @@ proptest! {
     #[test]
     fn selects_one_and_reports_every_candidate(fixture in any_fixture()) {
         let decision = fixture.decide();
-        let selected = decision.candidates.iter().filter(|candidate| candidate.selected).count();
-        prop_assert_eq!(selected, usize::from(decision.feasible));
+        prop_assert_eq!(selected_candidates(&decision), decision.runtime.clone().into_iter().collect::<Vec<_>>());
+        prop_assert_eq!(decision.runtime.is_some(), decision.feasible);
+        if decision.feasible {
+            prop_assert_eq!((decision.candidates[0].selected, decision.candidates[0].rank), (true, Some(1)));
+        }
         let reported: BTreeSet<(&str, Scope)> = decision.candidates.iter().map(|candidate| (candidate.runtime.as_str(), candidate.scope)).collect();
         prop_assert_eq!(reported.len(), fixture.supply.runtimes.len());
         prop_assert_eq!(decision.candidates.len(), fixture.supply.runtimes.len());
@@ -152,6 +155,7 @@ proptest! {
         }
         let after = decide(&fixture.demand, &supply, CurrentSelection::from_decision(&previous).as_ref());
         prop_assert_eq!((&after.runtime, &after.components, after.reason.as_str()), (&previous.runtime, &previous.components, "Kept"));
+        prop_assert_eq!(selected_candidates(&after), after.runtime.clone().into_iter().collect::<Vec<_>>());
     }
 
     /// Every remedy makes the service feasible: it was verified by repeating the decision.
@@ -171,6 +175,12 @@ proptest! {
         texts.dedup();
         prop_assert_eq!(texts.len(), count);
     }
+}
+
+/// Returns the candidates that are selected. They are computed apart from the selection.
+fn selected_candidates(decision: &Decision) -> Vec<RuntimeRef> {
+    let selected = decision.candidates.iter().filter(|candidate| candidate.selected);
+    selected.map(|candidate| RuntimeRef { name: candidate.runtime.clone(), scope: candidate.scope }).collect()
 }
 
 fn fixture_of(runtime: &Value) -> Fixture {

@@ -66,12 +66,12 @@ impl Planner {
     /// Returns the runtimes that can serve the model, and the classes on which they can: those that are selected, and those that
     /// serve only services that name them.
     pub(crate) fn runtimes(&self, model: &str) -> Vec<(String, BTreeSet<String>)> {
-        let runtimes = self.plan(model, None).candidates.into_iter().filter_map(|candidate| match candidate.rejected {
-            None => Some(candidate),
+        let plan = self.plan(model, None);
+        let runtimes = plan.candidates.iter().filter_map(|candidate| match candidate.rejected {
+            None => Some(candidate.clone()),
             Some(RuntimeRejection::AutoSelectDisabled) => {
-                let mut plan = self.plan(model, Some(&candidate.runtime));
-                let position = plan.candidates.iter().position(|named| named.runtime == candidate.runtime)?;
-                Some(plan.candidates.swap_remove(position))
+                let plan = self.plan(model, Some(&candidate.runtime));
+                plan.candidates.iter().find(|named| named.runtime == candidate.runtime).cloned()
             }
             Some(_) => None,
         });
