@@ -32,6 +32,19 @@ fn prints_table() {
     insta::assert_snapshot!(stdout);
 }
 
+/// The manifest and the plan that README shows.
+#[test]
+fn readme_shows_the_plan() {
+    let readme = include_str!("../../../../README.md");
+    let (_, manifest) = readme.split_once("```yaml\n").unwrap();
+    let (manifest, rest) = manifest.split_once("```").unwrap();
+    let (_, plan_of_readme) = rest.split_once("$ ostler plan -f chat.yaml --nodes '").unwrap();
+    let (nodes, plan_of_readme) = plan_of_readme.split_once("'\n").unwrap();
+    let (plan_of_readme, _) = plan_of_readme.split_once("```").unwrap();
+    let (stdout, stderr, code) = plan(manifest, &["--nodes", nodes]);
+    assert_eq!((stdout.as_str(), stderr.as_str(), code), (plan_of_readme, "", Some(0)));
+}
+
 /// `--nodes` accepts all accelerators of the catalog.
 #[test]
 fn accepts_node_groups() {
