@@ -312,12 +312,13 @@ fn desired_object(
     if is_deferred { DesiredObject::Defer(object) } else { DesiredObject::Apply(object) }
 }
 
-/// Returns whether the update adds the replica to a gang whose members all start together, so that they cannot be updated one at
-/// a time. If the PodGroup has subgroups, one replica of each role is enough.
+/// Returns whether the update adds Pods to a gang whose members all start together, so that its replicas cannot be updated one at a
+/// time: the gang misses Pods of each replica until it is updated. If the PodGroup has subgroups, one replica of each role is enough.
 pub(crate) fn joins_gang_of_all(live: &Value, planned: &Value, objects: &[Value]) -> bool {
     let has_subgroups =
         |object: &Value| object["kind"] == POD_GROUP.kind && object["spec"]["subGroupPolicy"].is_array();
-    is_in_gang(planned) && !is_in_gang(live) && !objects.iter().any(has_subgroups)
+    let adds_pods = !is_in_gang(live) || group_size(live) < group_size(planned);
+    is_in_gang(planned) && adds_pods && !objects.iter().any(has_subgroups)
 }
 
 fn is_in_gang(set: &Value) -> bool {
@@ -452,24 +453,32 @@ mod tests {
         assert_eq!(replica_state(&workload, Timestamp::UNIX_EPOCH).health, expected);
     }
 
-    /// Columns: PodGroup, roles that wait for an additional replica, expected actions.
+    /// Columns: PodGroup, roles that wait for an additional replica, whether the replicas already belong to the gang, expected
+    /// actions. Each replica gets a second Pod.
     #[rstest]
-    #[case::all_start_together(json!({"minMember": 2}), &[], &["apply-first s", "apply s-w-0", "apply s-w-1"])]
-    #[case::one_is_enough(json!({"subGroupPolicy": []}), &[], &["apply-first s", "apply s-w-0", "defer s-w-1"])]
-    #[case::role_waits(json!({"minMember": 2}), &["w"], &["defer s", "defer s-w-0", "defer s-w-1"])]
-    #[case::other_role_waits(json!({"minMember": 2}), &["v"], &["apply-first s", "apply s-w-0", "apply s-w-1"])]
-    fn replicas_that_join_a_gang_are_updated_together_if_it_needs_all(
+    #[case::all_start_together(json!({"minMember": 4}), &[], false, &["apply-first s", "apply s-w-0", "apply s-w-1"])]
+    #[case::one_is_enough(json!({"subGroupPolicy": []}), &[], false, &["apply-first s", "apply s-w-0", "defer s-w-1"])]
+    #[case::role_waits(json!({"minMember": 4}), &["w"], false, &["defer s", "defer s-w-0", "defer s-w-1"])]
+    #[case::other_role_waits(json!({"minMember": 4}), &["v"], false, &["apply-first s", "apply s-w-0", "apply s-w-1"])]
+    #[case::gang_grows(json!({"minMember": 4}), &[], true, &["apply-first s", "apply s-w-0", "apply s-w-1"])]
+    #[case::subgroups_grow(json!({"subGroupPolicy": []}), &[], true, &["apply-first s", "apply s-w-0", "defer s-w-1"])]
+    fn replicas_that_add_pods_to_a_gang_are_updated_together_if_it_needs_all(
         #[case] group: Value,
         #[case] waiting_roles: &[&str],
+        #[case] is_in_gang: bool,
         #[case] expected: &[&str],
     ) {
         let service = service(Value::Null, Value::Null);
         let roles = waiting_roles.iter().map(|role| (*role).to_owned()).collect();
         let waiting = WaitingUpdates { roles, sets: BTreeSet::new() };
-        let sets = ["s-w-0", "s-w-1"].map(|name| set(name, "new", true));
+        let sets = ["s-w-0", "s-w-1"].map(|name| {
+            let mut set = set(name, "new", true);
+            set["spec"]["leaderWorkerTemplate"]["size"] = json!(2);
+            set
+        });
         let workloads = sets.clone().map(|set| {
             let name = metadata_field(&set, "name").to_owned();
-            ready_workload(&name, set, "old", false)
+            ready_workload(&name, set, "old", is_in_gang)
         });
         let group = json!({"kind": POD_GROUP.kind, "metadata": {"namespace": "n", "name": "s"}, "spec": group});
         let objects: Vec<Value> = [group].into_iter().chain(sets).collect();

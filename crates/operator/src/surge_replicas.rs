@@ -20,7 +20,7 @@ use crate::replacement::{
     PlannedState, ReplacementCapacity, ReplacementState, ReplacementStep, serving_pods, surge_capacity,
 };
 use crate::rollout::{WaitingUpdates, is_rollout_paused, joins_gang_of_all, replica_state};
-use crate::workloads::{PlannedWorkload, WorkloadReader, group_size, is_surge_replica, pod_template};
+use crate::workloads::{LiveWorkload, PlannedWorkload, WorkloadReader, group_size, is_surge_replica, pod_template};
 
 /// The roles that have or need an additional replica, by name.
 #[derive(Clone, Debug, Default)]
@@ -70,6 +70,8 @@ struct RoleReplicas<'a> {
     replicas: Vec<&'a PlannedWorkload>,
     /// The planned additional replica.
     surge: PlannedWorkload,
+    /// A replica with its name that the service has no longer, and that stops when the additional replica is applied.
+    surplus: Option<LiveWorkload>,
     /// Whether it was deleted and its Pods still hold their accelerators. The capacity is known once they have stopped.
     is_stopping: bool,
     /// Existing additional replicas with other indices.
@@ -138,7 +140,10 @@ impl RoleReplicas<'_> {
         let state = self.state(paused);
         let updated =
             if starts_together { self.replicas.as_slice() } else { self.replicas.get(..1).unwrap_or_default() };
-        let capacity = || surge_capacity(&self.surge, &self.replicas, updated, inventory);
+        let capacity = || {
+            let live = self.surge.live.clone().or_else(|| self.surplus.clone());
+            surge_capacity(&PlannedWorkload { live, ..self.surge.clone() }, &self.replicas, updated, inventory)
+        };
         let step = SurgeStep::choose(state, capacity)?;
         let serving_others = self.others.iter().filter(|workload| serves(workload));
         let mut sets: Vec<DesiredObject> = match step {
@@ -190,10 +195,11 @@ impl SurgeReplicas {
             let is_stopping =
                 surge.live.is_none() && reader.has_pods_of_set(namespace, metadata_field(planned, "name"));
             // After scaling down, the name may be that of another replica.
-            surge.live = surge.live.filter(|live| is_surge_replica(&live.object));
+            let surplus = surge.live.take_if(|live| !is_surge_replica(&live.object));
             let replicas = RoleReplicas {
                 replicas: workloads.iter().filter(of_role).collect(),
                 surge,
+                surplus,
                 is_stopping,
                 others: existing.iter().filter(of_role).filter(is_other).collect(),
                 now: reader.now,
@@ -322,6 +328,7 @@ mod tests {
         let replicas = RoleReplicas {
             replicas: vec![&outdated],
             surge: PlannedWorkload::new(set(1, 2), None, Vec::new()),
+            surplus: None,
             is_stopping,
             others: Vec::new(),
             now: Timestamp::UNIX_EPOCH,

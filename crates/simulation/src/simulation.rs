@@ -70,7 +70,7 @@ impl Simulation {
                 Box::new(DesiredState),
                 Box::new(Statuses),
                 Box::new(Events),
-                Box::new(Gangs),
+                Box::new(Gangs::default()),
                 Box::new(GroupOrder::default()),
                 Box::new(Rollouts::default()),
                 Box::new(Gateway),

@@ -1,8 +1,9 @@
 //! The objects are those of the plan of the final inputs.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use apimachinery::object;
+use apimachinery::{condition, object};
 use cluster::{Kind, is_spec_applied};
 use operator::FIELD_MANAGER;
 use operator::kinds::{CONTROLLER_REVISION, OWNED};
@@ -11,6 +12,7 @@ use plan::labels::{ROLE_NAME, SURGE_REPLICA};
 use serde_json::Value;
 
 use super::plans::{is_foreign, plans, resource};
+use crate::initial_objects::GANG_RESOURCE;
 use crate::invariant::Invariant;
 use crate::world::World;
 
@@ -28,22 +30,50 @@ impl Invariant for DesiredState {
     }
 
     fn after_quiet(&mut self, world: &World) -> Result<(), String> {
-        plans(world)?.iter().filter(|plan| plan.feasible).try_for_each(|plan| {
-            let blocked = blocked_roles(world, plan);
+        let plans = plans(world)?;
+        let lacks_nodes = lacks_nodes(world, &plans);
+        plans.iter().filter(|plan| plan.feasible).try_for_each(|plan| {
+            let blocked = if lacks_nodes { roles(plan.objects.iter()) } else { blocked_roles(world, plan) };
             // Nothing that follows the PodGroup of a gang is applied without it.
-            let is_blocking = |planned: &&Value| planned["kind"] == "PodGroup" && is_foreign(world, planned);
-            let mut objects = plan.objects.iter().take_while(|planned| !is_blocking(planned));
-            objects.try_for_each(|planned| check_object(world, planned, &blocked))?;
+            let is_blocking = |planned: &&Value| is_pod_group(planned) && is_foreign(world, planned);
+            let objects = plan.objects.iter().take_while(|planned| !is_blocking(planned));
+            // The PodGroup of roles that are not updated yet is that of the outdated replicas.
+            let mut compared = objects.filter(|planned| !(lacks_nodes && is_pod_group(planned)));
+            compared.try_for_each(|planned| check_object(world, planned, &blocked))?;
             let is_blocked = !blocked.is_empty() || plan.objects.iter().any(|planned| is_blocking(&planned));
             check_no_other(world, plan, is_blocked)
         })
     }
 }
 
+/// Returns whether the planned Pods need more nodes than there are. Replicas then serve as they are until there are more.
+fn lacks_nodes(world: &World, plans: &[ServicePlan]) -> bool {
+    let pods = |planned: &Value| {
+        let group = &planned["spec"]["leaderWorkerTemplate"];
+        let container = &group["workerTemplate"]["spec"]["containers"][0];
+        let is_in_gang = container["resources"]["limits"][GANG_RESOURCE].is_string();
+        if is_in_gang { group["size"].as_u64().unwrap_or(1) } else { 0 }
+    };
+    let required: u64 = plans.iter().flat_map(|plan| &plan.objects).map(pods).sum();
+    let nodes = world.server().list("nodes");
+    let available = nodes.iter().filter(|node| condition::is_true(node, "Ready"));
+    let available = available.filter(|node| node["spec"]["unschedulable"] != true);
+    let count = |node: &Arc<Value>| node["status"]["allocatable"][GANG_RESOURCE].as_str()?.parse::<u64>().ok();
+    required > available.filter_map(count).sum()
+}
+
 /// Returns the roles whose rollout waits for a replica in whose place an object of a person is.
 fn blocked_roles<'a>(world: &World, plan: &'a ServicePlan) -> BTreeSet<&'a str> {
-    let foreign_sets = plan.objects.iter().filter(|planned| is_replica(planned) && is_foreign(world, planned));
-    foreign_sets.filter_map(|set| object::label(set, ROLE_NAME)).collect()
+    roles(plan.objects.iter().filter(|planned| is_foreign(world, planned)))
+}
+
+/// Returns the roles of the replicas among objects.
+fn roles<'a>(objects: impl Iterator<Item = &'a Value>) -> BTreeSet<&'a str> {
+    objects.filter(|object| is_replica(object)).filter_map(|set| object::label(set, ROLE_NAME)).collect()
+}
+
+fn is_pod_group(object: &Value) -> bool {
+    object["kind"] == "PodGroup"
 }
 
 /// Returns whether an object is a replica of a role.
@@ -91,7 +121,7 @@ fn check_fields(live: &Value, planned: &Value) -> Result<(), String> {
     }
 }
 
-/// Checks that a service has no object that is not planned. A service whose update an object of a person blocks may need the PodGroup of
+/// Checks that a service has no object that is not planned. A service whose update an object of a person or a lack of nodes blocks may need the PodGroup of
 /// outdated replicas, and additional replicas, which serve until the planned ones are ready.
 fn check_no_other(world: &World, plan: &ServicePlan, is_blocked: bool) -> Result<(), String> {
     let resource = world.server().group_resource(&plan.api_version, &plan.kind).unwrap_or_default();

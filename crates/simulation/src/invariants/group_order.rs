@@ -71,15 +71,15 @@ impl GroupOrder {
         Err(format!("LeaderWorkerSet {} is created, its PodGroup is {group}", object::name(set)))
     }
 
-    /// Checks that the PodGroup does not require a replica that the operator deletes because the service has fewer. The operator does
-    /// not change a PodGroup of a person.
+    /// Checks that the PodGroup, if there is one, does not require a replica that the operator deletes because the service has fewer.
+    /// The operator does not change a PodGroup of a person.
     fn check_deletion(&self, world: &World, set: &Value) -> Result<(), String> {
         let Some((uid, task, role)) = membership(set) else { return Ok(()) };
         let Some(service) = self.services.get(uid).filter(|service| is_surplus(service, role, set)) else {
             return Ok(());
         };
         let current = world.server().get(POD_GROUPS, "default", object::name(service));
-        if current.is_some_and(|group| cluster::controller_uid(&group) != Some(uid)) {
+        if current.is_none_or(|group| cluster::controller_uid(&group) != Some(uid)) {
             return Ok(());
         }
         let group = self.groups.get(uid).map_or(&Value::Null, |group| &group["spec"]);
@@ -156,10 +156,12 @@ mod tests {
                 {"metadata": {"annotations": {GROUP_NAME: "split", TASK_SPEC: deleted}}}}}});
         let group =
             json!({"metadata": {"name": "split", "ownerReferences": owner}, "spec": {"minTaskMember": members}});
-        if is_group_replaced {
-            let group = json!({"metadata": {"name": "split", "namespace": "default"}, "spec": {"minMember": 1}});
-            world.server().create(POD_GROUPS, group).unwrap();
+        let mut metadata = json!({"name": "split", "namespace": "default"});
+        if !is_group_replaced {
+            metadata["ownerReferences"] = json!([{"apiVersion": "fusioninfer.io/v1alpha1", "kind": "InferenceService",
+                "name": "split", "uid": object::uid(&service), "controller": true}]);
         }
+        world.server().create(POD_GROUPS, json!({"metadata": metadata, "spec": {"minMember": 1}})).unwrap();
         let mut order = GroupOrder::default();
         order.after_change(&world, &change(SERVICES[1], None, Some(&service))).unwrap();
         order.after_change(&world, &change(POD_GROUPS, None, Some(&group))).unwrap();

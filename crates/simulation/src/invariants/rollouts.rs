@@ -5,17 +5,19 @@ use std::sync::Arc;
 
 use apimachinery::{condition, object};
 use embedded::Change;
-use plan::labels::{LEADER_WORKER_SET_NAME, ROLE_NAME};
+use plan::labels::{GROUP_NAME, LEADER_WORKER_SET_NAME, ROLE_NAME};
 use serde_json::Value;
 
 use crate::initial_objects::EDITED_IMAGE;
 use crate::invariant::Invariant;
 use crate::world::World;
 
+const POD_GROUPS: &str = "podgroups.scheduling.volcano.sh";
 const SETS: &str = "leaderworkersets.leaderworkerset.x-k8s.io";
 
 /// A ready replica of a role is updated only if each replica with the new template has been ready since its own update. A replica
-/// without nodes does not delay the others.
+/// without nodes does not delay the others. Replicas that add Pods to a gang without subgroups are updated together, because none of
+/// the Pods starts before the gang is complete.
 ///
 /// What happened since the update counts, not the present state: the operator may not have observed that a Pod failed again.
 #[derive(Default)]
@@ -40,7 +42,7 @@ impl Invariant for Rollouts {
         "a role is updated one replica at a time"
     }
 
-    fn after_change(&mut self, _world: &World, change: &Change) -> Result<(), String> {
+    fn after_change(&mut self, world: &World, change: &Change) -> Result<(), String> {
         match (change.resource.as_str(), &change.new) {
             ("pods", Some(pod)) => {
                 self.pods.insert(change.name.clone(), Arc::clone(pod));
@@ -49,7 +51,7 @@ impl Invariant for Rollouts {
                 }
             }
             ("pods", None) => drop(self.pods.remove(&change.name)),
-            (SETS, Some(set)) if object::label(set, ROLE_NAME).is_some() => return self.observe(change, set),
+            (SETS, Some(set)) if object::label(set, ROLE_NAME).is_some() => return self.observe(world, change, set),
             (SETS, _) => drop(self.sets.remove(&change.name)),
             _ => {}
         }
@@ -59,7 +61,7 @@ impl Invariant for Rollouts {
 
 impl Rollouts {
     /// Records a LeaderWorkerSet, and checks its update.
-    fn observe(&mut self, change: &Change, set: &Arc<Value>) -> Result<(), String> {
+    fn observe(&mut self, world: &World, change: &Change, set: &Arc<Value>) -> Result<(), String> {
         let old = change.old.as_deref().filter(|old| object::uid(old) == object::uid(set));
         let is_updated = old.is_some_and(|old| template(old) != template(set));
         let is_edited = image(set).is_some_and(|image| image.starts_with(EDITED_IMAGE));
@@ -67,8 +69,9 @@ impl Rollouts {
         let is_settled = !is_updated && was_settled;
         self.sets.insert(change.name.clone(), Replica { set: Arc::clone(set), is_settled });
         self.settle(&change.name);
-        let was_ready = old.is_some_and(|old| old["status"]["readyReplicas"] == old["spec"]["replicas"]);
-        if !is_updated || is_edited || !was_ready {
+        let is_reported_ready = |old: &Value| old["status"]["readyReplicas"] == old["spec"]["replicas"];
+        let was_ready = old.is_some_and(|old| is_reported_ready(old) && self.has_ready_pods(&change.name, old));
+        if !is_updated || is_edited || !was_ready || old.is_some_and(|old| completes_gang(world, old, set)) {
             return Ok(());
         }
         let is_replica = |(name, other): &(&String, &Replica)| {
@@ -88,18 +91,39 @@ impl Rollouts {
 
     /// Records that a replica is ready, or waits for nodes.
     fn settle(&mut self, name: &str) {
-        let Some(replica) = self.sets.get_mut(name) else { return };
-        let members = || self.pods.values().filter(|pod| object::label(pod, LEADER_WORKER_SET_NAME) == Some(name));
-        let is_current = |pod: &Arc<Value>| pod["spec"]["containers"][0]["image"].as_str() == image(&replica.set);
-        let is_ready =
-            |pod: &&Arc<Value>| is_current(pod) && condition::is_true(pod, "Ready") && !object::is_deleting(pod);
+        let Some(set) = self.sets.get(name).map(|replica| Arc::clone(&replica.set)) else { return };
         let is_unschedulable = |pod: &Arc<Value>| {
-            let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-            is_current(pod) && conditions.into_iter().any(|condition| condition["reason"] == "Unschedulable")
+            let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+            conditions.any(|condition| condition["reason"] == "Unschedulable")
         };
-        let is_complete = members().filter(is_ready).count() as u64 >= size(&replica.set);
-        replica.is_settled |= is_complete || members().any(is_unschedulable);
+        let is_settled = self.has_ready_pods(name, &set) || self.current_pods(name, &set).any(is_unschedulable);
+        if let Some(replica) = self.sets.get_mut(name) {
+            replica.is_settled |= is_settled;
+        }
     }
+
+    /// Returns whether all Pods of a replica have its template and are ready.
+    fn has_ready_pods(&self, name: &str, set: &Value) -> bool {
+        let is_ready = |pod: &&Arc<Value>| condition::is_true(pod, "Ready") && !object::is_deleting(pod);
+        self.current_pods(name, set).filter(is_ready).count() as u64 >= size(set)
+    }
+
+    /// Returns the Pods of a replica that have its template.
+    fn current_pods(&self, name: &str, set: &Value) -> impl Iterator<Item = &Arc<Value>> {
+        let is_current = move |pod: &&Arc<Value>| {
+            object::label(pod, LEADER_WORKER_SET_NAME) == Some(name)
+                && pod["spec"]["containers"][0]["image"].as_str() == image(set)
+        };
+        self.pods.values().filter(is_current)
+    }
+}
+
+/// Returns whether an update adds Pods to a gang that starts only once it is complete.
+fn completes_gang(world: &World, old: &Value, new: &Value) -> bool {
+    let group = |set| template(set)["workerTemplate"]["metadata"]["annotations"][GROUP_NAME].as_str();
+    let Some(name) = group(new).filter(|_| group(old).is_none() || size(old) < size(new)) else { return false };
+    let group = world.server().get(POD_GROUPS, "default", name);
+    group.is_none_or(|group| !group["spec"]["subGroupPolicy"].is_array())
 }
 
 fn template(set: &Value) -> &Value {
@@ -157,8 +181,10 @@ mod tests {
     ) {
         let world = World::start(initial_server().unwrap(), Seed(0), None);
         let mut rollouts = Rollouts::default();
+        let ready = json!({"type": "Ready", "status": "True"});
         for index in [0, 1] {
             rollouts.after_change(&world, &change(SETS, None, set(index, "1"))).unwrap();
+            rollouts.after_change(&world, &change("pods", None, pod(index, "1", &ready))).unwrap();
         }
         rollouts.after_change(&world, &change(SETS, Some(set(0, "1")), set(0, "2"))).unwrap();
         rollouts.after_change(&world, &change("pods", None, pod(0, image, &condition))).unwrap();

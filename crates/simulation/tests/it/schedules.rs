@@ -34,12 +34,15 @@ fn schedule_finds_the_mistake(#[case] name: &str, #[case] mistake: Mistake, #[ca
     assert_eq!(replay(&schedule, Some(mistake)).unwrap().invariant, invariant);
 }
 
-/// The first group was not recreated, and its leader retained its accelerators. The second Pod did not count as available while the
-/// clock showed a time before it became ready. In the third schedule, an additional replica was created and deleted in turns, while
-/// the Pods of the deleted one held the accelerators.
+/// The defects that the schedules led to.
 #[rstest]
-fn schedule_keeps_all_invariants(
-    #[values("worker-of-a-lost-node", "availability-after-a-clock-step", "additional-replica-without-room")] name: &str,
-) {
+#[case::group_was_not_recreated_and_its_leader_retained_its_accelerators("worker-of-a-lost-node")]
+#[case::pod_did_not_count_as_available_until_the_time_that_the_clock_had_shown("availability-after-a-clock-step")]
+#[case::replica_was_created_and_deleted_in_turns_while_the_pods_of_the_deleted_one_ran(
+    "additional-replica-without-room"
+)]
+#[case::removed_replica_was_updated_although_there_was_no_room("removed-replica-without-room")]
+#[case::replicas_waited_for_each_other_to_complete_their_gang("gang-with-larger-replicas")]
+fn schedule_keeps_all_invariants(#[case] name: &str) {
     assert_eq!(replay(&read(name), None), None);
 }
