@@ -54,6 +54,8 @@ enum SurgeStep {
 struct SurgeState {
     /// Whether the rollout is paused.
     paused: bool,
+    /// Whether earlier Pods of the additional replica still hold the accelerators of their successors.
+    is_restarting: bool,
     /// Whether a replica of the planned size and port is ready.
     updated_is_ready: bool,
     /// Whether all replicas have another size or port than planned, and one of them serves.
@@ -74,6 +76,8 @@ struct RoleReplicas<'a> {
     surplus: Option<LiveWorkload>,
     /// Whether it was deleted and its Pods still hold their accelerators. The capacity is known once they have stopped.
     is_stopping: bool,
+    /// Whether it exists and earlier Pods of it still hold their accelerators.
+    is_restarting: bool,
     /// Existing additional replicas with other indices.
     others: Vec<&'a PlannedWorkload>,
     now: Timestamp,
@@ -96,7 +100,7 @@ impl SurgeStep {
             obsolete_serves: true,
             // If the cluster does not accept the update of a replica, the replica serves unchanged.
             planned: if state.surge_is_ready { PlannedState::Ready } else { PlannedState::Starting },
-            capacity: if state.paused { None } else { capacity() },
+            capacity: if state.paused || state.is_restarting { None } else { capacity() },
         };
         Some(match ReplacementStep::choose(replacement) {
             ReplacementStep::Retain => SurgeStep::Start,
@@ -128,6 +132,7 @@ impl RoleReplicas<'_> {
         let is_other_ready = |workload: &&PlannedWorkload| !self.is_outdated(&workload.planned) && is_ready(workload);
         SurgeState {
             paused,
+            is_restarting: self.is_restarting,
             updated_is_ready,
             outdated_serve: self.replicas.iter().all(is_outdated) && self.replicas.iter().copied().any(serves),
             surge_serves: serves(&self.surge) || self.others.iter().copied().any(serves),
@@ -192,8 +197,9 @@ impl SurgeReplicas {
             }
             let mut surge = reader.planned_workloads(service, slice::from_ref(planned)).pop()?;
             let namespace = metadata_field(service, "namespace");
-            let is_stopping =
-                surge.live.is_none() && reader.has_pods_of_set(namespace, metadata_field(planned, "name"));
+            let name = metadata_field(planned, "name");
+            let is_stopping = surge.live.is_none() && reader.has_pods_of_set(namespace, name);
+            let is_restarting = surge.live.is_some() && reader.has_stopping_pods_of_set(namespace, name);
             // After scaling down, the name may be that of another replica.
             let surplus = surge.live.take_if(|live| !is_surge_replica(&live.object));
             let replicas = RoleReplicas {
@@ -201,6 +207,7 @@ impl SurgeReplicas {
                 surge,
                 surplus,
                 is_stopping,
+                is_restarting,
                 others: existing.iter().filter(of_role).filter(is_other).collect(),
                 now: reader.now,
             };
@@ -295,6 +302,7 @@ mod tests {
     const FULL: Room = Room { missing_pods: 2, has_replica: false };
     const OUTDATED: SurgeState = SurgeState {
         paused: false,
+        is_restarting: false,
         updated_is_ready: false,
         outdated_serve: true,
         surge_serves: false,
@@ -330,6 +338,7 @@ mod tests {
             surge: PlannedWorkload::new(set(1, 2), None, Vec::new()),
             surplus: None,
             is_stopping,
+            is_restarting: false,
             others: Vec::new(),
             now: Timestamp::UNIX_EPOCH,
         };
@@ -349,6 +358,7 @@ mod tests {
     #[case::is_ready(SurgeState { surge_serves: true, surge_is_ready: true, ..OUTDATED }, Some((ROOM, ROOM)), Some(Serve))]
     #[case::serves_an_earlier_plan(SurgeState { surge_serves: true, ..OUTDATED }, Some((ROOM, ROOM)), Some(Start))]
     #[case::paused(SurgeState { paused: true, ..OUTDATED }, Some((FULL, ROOM)), Some(Start))]
+    #[case::restarts(SurgeState { is_restarting: true, ..OUTDATED }, Some((FULL, ROOM)), Some(Start))]
     #[case::others_are_updated(SurgeState { surge_serves: true, surge_is_ready: true, ..UPDATING }, None, Some(Serve))]
     #[case::edited_while_others_are_updated(SurgeState { surge_serves: true, ..UPDATING }, None, Some(Serve))]
     #[case::updated_in_place(UPDATING, None, None)]

@@ -147,6 +147,12 @@ impl WorkloadReader<'_> {
         pods.iter().any(|pod| !is_pod_terminal(pod))
     }
 
+    /// Returns whether Pods of a LeaderWorkerSet stop, for example because its template has changed.
+    pub(crate) fn has_stopping_pods_of_set(&self, namespace: &str, name: &str) -> bool {
+        let pods = self.stores.list_with_label(POD, namespace, LEADER_WORKER_SET_NAME, name);
+        pods.iter().any(|pod| is_terminating(pod) && !is_pod_terminal(pod))
+    }
+
     fn read_workload(&self, service: &Value, planned: &Value, kind: Kind) -> PlannedWorkload {
         let key = NamespacedName::new(metadata_field(service, "namespace"), metadata_field(planned, "name"));
         let recent_crashes =
