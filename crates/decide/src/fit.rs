@@ -235,11 +235,15 @@ pub(crate) fn requested_accelerators(context: &MatchContext<'_>, class: Option<&
     let [runtime @ .., service] = &context.configurations;
     let of_service = context.demand.parallelism.clone().or(configured(&[service]));
     let requests_resources = service_requests_resources(context, class);
+    let is_in_script = of_service.is_in_script();
+    let in_script = of_service.accelerators().unwrap_or_else(|| of_service.tensor_groups());
+    // A script may compute other numbers than its flags show; the resources are those of its author.
+    let of_service = if requests_resources { of_service.outside_scripts() } else { of_service };
     // Resources of the service take precedence over the parallelism of weaker layers (seed 000, Story 5).
     let of_configurations = if requests_resources { Parallelism::default() } else { configured(runtime) };
     let of_runtime = if requests_resources { Parallelism::default() } else { context.runtime.parallelism.clone() };
     let strength = match (&of_service.tensor, &of_runtime.tensor) {
-        (Some(size), _) if size.in_script && !requests_resources => RequestStrength::Hint,
+        _ if is_in_script && !requests_resources => RequestStrength::Hint,
         (None, Some(size)) if size.in_script && of_configurations.tensor.is_none() => RequestStrength::Exact,
         (None, _) if !requests_resources => RequestStrength::Minimum,
         _ => RequestStrength::Exact,
@@ -258,7 +262,13 @@ pub(crate) fn requested_accelerators(context: &MatchContext<'_>, class: Option<&
         }
         _ => per_node.clone(),
     };
-    AcceleratorRequest { parallelism, per_node: per_node.map(|stated| stated.value), strength, stated }
+    AcceleratorRequest {
+        parallelism,
+        per_node: per_node.map(|stated| stated.value),
+        strength,
+        stated,
+        in_script: is_in_script.then_some(in_script),
+    }
 }
 
 fn is_for_class(configuration: &ClassConfiguration, class: Option<&Class>) -> bool {

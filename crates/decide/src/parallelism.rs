@@ -62,6 +62,23 @@ impl Parallelism {
         [&self.tensor, &self.pipeline, &self.data].into_iter().flatten()
     }
 
+    /// Returns whether a shell script states one of the sizes.
+    #[must_use]
+    pub fn is_in_script(&self) -> bool {
+        self.stated().any(|size| size.in_script)
+    }
+
+    /// Returns the sizes that no shell script states.
+    #[must_use]
+    pub fn outside_scripts(self) -> Self {
+        let outside = |size: &StatedSize| !size.in_script;
+        Self {
+            tensor: self.tensor.filter(outside),
+            pipeline: self.pipeline.filter(outside),
+            data: self.data.filter(outside),
+        }
+    }
+
     /// Returns whether no size is stated.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -16,7 +16,7 @@ use crate::component::Component;
 
 pub(crate) use class::class_stage;
 pub use class::{ClassRejection, CountLimit, ExclusionReason};
-pub(crate) use format::AbbreviatedList;
+pub(crate) use format::{AbbreviatedList, Gigabytes};
 pub(crate) use missing_field::field_assignments;
 pub use missing_field::{MissingField, ModelField};
 pub use runtime::{RuntimeRejection, UnavailableAccelerators};

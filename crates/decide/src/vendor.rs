@@ -25,12 +25,16 @@ const IMAGE_WORDS: [(&str, &str); 9] = [
     ("tpu", "google"),
 ];
 
+/// Registry of NVIDIA, whose images are built for CUDA. Repositories such as `lmsysorg/sglang` contain builds for several platforms.
+const NVIDIA_REGISTRY: &str = "nvcr.io/";
+
 /// Returns the vendor whose device plugin advertises the resource, if it is known.
 pub(crate) fn of_resource(name: &str) -> Option<&'static str> {
     RESOURCE_PREFIXES.iter().find(|(prefix, _)| name.starts_with(prefix)).map(|(_, vendor)| *vendor)
 }
 
-/// Returns the vendor whose platform the name or the tag of an image states: `cuda12.8`, `cu126`, `rocm6.4`.
+/// Returns the vendor whose platform the name or the tag of an image states: `cuda12.8`, `cu126`, `rocm6.4`. Images of NVIDIA's
+/// registry without such a word are built for CUDA.
 pub(crate) fn of_image(image: &str) -> Option<&'static str> {
     let image = image.to_ascii_lowercase();
     let without_digest = image.split('@').next().unwrap_or_default();
@@ -42,7 +46,8 @@ pub(crate) fn of_image(image: &str) -> Option<&'static str> {
         // `cu` needs a version, which distinguishes it from other words.
         (platform != "cu" || has_version).then_some(known.1)
     };
-    words.filter(|word| !word.is_empty()).find_map(vendor)
+    let stated = words.filter(|word| !word.is_empty()).find_map(vendor);
+    stated.or_else(|| image.starts_with(NVIDIA_REGISTRY).then_some("nvidia"))
 }
 
 #[cfg(test)]
@@ -69,6 +74,8 @@ mod tests {
     #[case("vllm/vllm-tpu:v0.32.0", Some("google"))]
     #[case("example.com/cu/engine:1", None)]
     #[case("vllm/vllm-openai:v0.32.0", None)]
+    #[case("vllm/vllm-openai-rocm:v0.32.0", Some("amd"))]
+    #[case("nvcr.io/nvidia/tensorrt-llm/release:1.0.0", Some("nvidia"))]
     #[case("engine@sha256:cu126", None)]
     fn knows_images(#[case] image: &str, #[case] expected: Option<&str>) {
         assert_eq!(of_image(image), expected);

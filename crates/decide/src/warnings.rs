@@ -12,7 +12,7 @@ use crate::merge::placement;
 use crate::naming::{self, NamedSize};
 use crate::quantization::NumberFormat;
 use crate::ranking::RankedClass;
-use crate::reason::{AbbreviatedList, Warning, WarningSubject};
+use crate::reason::{AbbreviatedList, Gigabytes, Warning, WarningSubject};
 use crate::scoring::ScoringNotes;
 use crate::size::{DisplayCount, SizeRange};
 use crate::supply::{Runtime, RuntimeComponent, Supply};
@@ -185,8 +185,8 @@ fn parallelism_mismatch(evaluation: &ComponentEvaluation<'_>) -> Option<Warning>
         Some(selected) => (&selected.request, selected.eligibility.shape.nodes),
         None => (&evaluation.request, evaluation.nodes),
     };
-    if let Some(selected) = evaluation.selected_class().filter(|_| request.strength == RequestStrength::Hint) {
-        return script_mismatch(evaluation.component, selected);
+    if let Some((selected, stated)) = evaluation.selected_class().zip(request.in_script) {
+        return script_mismatch(evaluation.component, selected, stated);
     }
     let (parallelism, resources) = request.mismatch(nodes)?;
     let requested =
@@ -198,18 +198,35 @@ fn parallelism_mismatch(evaluation: &ComponentEvaluation<'_>) -> Option<Warning>
     Some(Warning::new(code::warning::PARALLELISM_MISMATCH, message))
 }
 
-/// Warns if a shell script of the service states more accelerators than its Pods request.
-fn script_mismatch(component: Component, selected: &RankedClass<'_>) -> Option<Warning> {
-    let (stated, shape) = (selected.request.parallelism.accelerators()?, selected.eligibility.shape);
-    let component = component.as_str();
-    (stated != shape.accelerators()).then(|| {
-        let message = format!(
-            "The command of the {component} uses {stated} accelerators, but its Pods request {}, the most that a node of class {} has; to use several nodes, set {component}.leader and {component}.worker",
-            shape.accelerators(),
-            selected.class.name
-        );
-        Warning::new(code::warning::PARALLELISM_MISMATCH, message)
-    })
+/// Warns if a shell script of the service uses `stated` accelerators and its Pods request another number, or if the model does not fit
+/// on them.
+fn script_mismatch(component: Component, selected: &RankedClass<'_>, stated: u32) -> Option<Warning> {
+    let (component, class, shape) = (component.as_str(), &selected.class.name, selected.eligibility.shape);
+    let requested = shape.accelerators();
+    let reason = match selected.request.strength {
+        RequestStrength::Hint => format!("the most that its nodes of class {class} have"),
+        RequestStrength::Minimum | RequestStrength::Exact => "as its resources state".to_owned(),
+    };
+    let remedy = match shape.nodes {
+        1 => format!("; to use several nodes, set {component}.leader and {component}.worker"),
+        _ => String::new(),
+    };
+    let unfit = selected.eligibility.memory.as_ref().filter(|budget| !budget.fits());
+    let noun = if stated == 1 { "accelerator" } else { "accelerators" };
+    let message = match unfit {
+        _ if stated != requested => {
+            format!(
+                "The command of the {component} uses {stated} {noun}, but its Pods request {requested}, {reason}{remedy}"
+            )
+        }
+        Some(budget) => format!(
+            "The command of the {component} uses {stated} {noun} of class {class}, on which the model does not fit: each requires {}, and {} are usable",
+            Gigabytes(budget.required()),
+            Gigabytes(budget.usable)
+        ),
+        None => return None,
+    };
+    Some(Warning::new(code::warning::PARALLELISM_MISMATCH, message))
 }
 
 /// Warns if the model requires more accelerators than the runtime states.

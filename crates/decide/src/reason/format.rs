@@ -15,7 +15,7 @@ pub(super) struct ShortList<'a>(pub(super) &'a [String]);
 pub(super) struct Gibibytes(pub(super) u64);
 
 /// Formats bytes in GB, as model sizes are usually given.
-pub(super) struct Gigabytes(pub(super) u64);
+pub(crate) struct Gigabytes(pub(crate) u64);
 
 /// Formats a capability of a class: `has 40 GiB`, or `declares none`.
 pub(super) struct DeclaredValue<T>(pub(super) Option<T>);

@@ -95,16 +95,26 @@ fn number_is_divisible_by_stated_sizes(#[case] args: &str, #[case] expected: u32
 
 /// A number in a shell script of the service does not make a class ineligible.
 #[rstest]
-#[case::more_than_a_node_has("13B", 16, 8, true)]
-#[case::too_few_for_the_model("70B", 2, 2, false)]
-#[case::sufficient("13B", 4, 4, false)]
+#[case::more_than_a_node_has("13B", "--tp-size 16", "", 8, true)]
+#[case::more_stages_than_a_node_has("13B", "--pp-size 16", "", 8, true)]
+#[case::more_copies_than_a_node_has("13B", "--dp-size 16", "", 8, true)]
+#[case::too_few_for_the_model("70B", "--tp-size 1", "", 1, true)]
+#[case::sufficient("13B", "--tp-size 4", "", 4, false)]
+#[case::more_than_the_resources("13B", "--tp-size 4 --dp-size 8", "8", 8, true)]
+#[case::fewer_than_the_resources("13B", "--tp-size 4", "8", 8, true)]
+#[case::as_the_resources("13B", "--tp-size 4", "4", 4, false)]
 fn number_in_a_script_of_the_service_is_a_hint(
     #[case] size: &str,
-    #[case] stated: u32,
+    #[case] flags: &str,
+    #[case] resources: &str,
     #[case] expected: u32,
     #[case] warns: bool,
 ) {
-    let runner = format!("{{image: i, command: [sh, -c, \"python3 -m sglang.launch_server --tp-size {stated}\"]}}");
+    let resources = match resources {
+        "" => String::new(),
+        count => format!(", resources: {{limits: {{nvidia.com/gpu: {count}}}}}"),
+    };
+    let runner = format!("{{image: i, command: [sh, -c, \"python3 -m sglang.launch_server {flags}\"]{resources}}}");
     let spec = format!("acceleratorSelector: {{preferredClasses: [nvidia-h100-80gb]}}, engine: {{runner: {runner}}}");
     let nodes = "{apiVersion: v1, kind: Node, metadata: {name: n, labels: {gpu: h100}}, status: {allocatable: {nvidia.com/gpu: 8}, conditions: [{type: Ready, status: \"True\"}]}}";
     let decision = fixture_with_classes(&[&model(size, ""), RUNTIME, nodes, &service(&spec, "")]).decide();
