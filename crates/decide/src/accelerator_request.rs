@@ -19,7 +19,7 @@ pub struct AcceleratorRequest {
     /// What states the number; `None` if nothing does.
     pub stated: Option<StatedCount>,
     /// Accelerators that a shell script of the service uses, as far as its flags show; `None` if it states none.
-    pub in_script: Option<u32>,
+    pub script_accelerators: Option<u32>,
 }
 
 /// Whether a replica may have another number of accelerators than the stated one.

@@ -236,7 +236,7 @@ pub(crate) fn requested_accelerators(context: &MatchContext<'_>, class: Option<&
     let of_service = context.demand.parallelism.clone().or(configured(&[service]));
     let requests_resources = service_requests_resources(context, class);
     let is_in_script = of_service.is_in_script();
-    let in_script = of_service.accelerators().unwrap_or_else(|| of_service.tensor_groups());
+    let script_accelerators = of_service.accelerators().unwrap_or_else(|| of_service.tensor_groups());
     // A script may compute other numbers than its flags show; the resources are those of its author.
     let of_service = if requests_resources { of_service.outside_scripts() } else { of_service };
     // Resources of the service take precedence over the parallelism of weaker layers (seed 000, Story 5).
@@ -267,7 +267,7 @@ pub(crate) fn requested_accelerators(context: &MatchContext<'_>, class: Option<&
         per_node: per_node.map(|stated| stated.value),
         strength,
         stated,
-        in_script: is_in_script.then_some(in_script),
+        script_accelerators: is_in_script.then_some(script_accelerators),
     }
 }
 

@@ -185,7 +185,7 @@ fn parallelism_mismatch(evaluation: &ComponentEvaluation<'_>) -> Option<Warning>
         Some(selected) => (&selected.request, selected.eligibility.shape.nodes),
         None => (&evaluation.request, evaluation.nodes),
     };
-    if let Some((selected, stated)) = evaluation.selected_class().zip(request.in_script) {
+    if let Some((selected, stated)) = evaluation.selected_class().zip(request.script_accelerators) {
         return script_mismatch(evaluation.component, selected, stated);
     }
     let (parallelism, resources) = request.mismatch(nodes)?;

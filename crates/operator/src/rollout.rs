@@ -253,14 +253,15 @@ pub(crate) fn desired_objects(
 ) -> Vec<DesiredObject> {
     let paused = is_rollout_paused(service);
     let waits = |set: &Value| role_of(set).and_then(|role| rollouts.get(role)).is_some_and(|role| role.waits_for_surge);
-    let joins_at_once = |live: &Value, planned: &Value| !waits(planned) && joins_gang_of_all(live, planned, objects);
+    let is_updated_at_once =
+        |live: &Value, planned: &Value| !waits(planned) && adds_pods_to_gang_of_all(live, planned, objects);
     let mut members = objects.iter().filter(|object| is_in_gang(object)).peekable();
     // The minimum of the PodGroup is that of the updated members.
     let is_group_deferred = members.peek().is_some() && members.all(waits);
     let action = |object: &Value| match object["kind"] == POD_GROUP.kind {
         true if is_group_deferred => DesiredObject::Defer(object.clone()),
         true => DesiredObject::ApplyFirst(object.clone()),
-        false => desired_object(object, workloads, rollouts, strategies, paused, &joins_at_once),
+        false => desired_object(object, workloads, rollouts, strategies, paused, &is_updated_at_once),
     };
     let mut desired: Vec<DesiredObject> = objects.iter().map(action).collect();
     let is_deferred_set =
@@ -279,7 +280,7 @@ fn desired_object(
     rollouts: &Rollouts,
     strategies: &RolloutStrategies,
     paused: bool,
-    joins_at_once: &dyn Fn(&Value, &Value) -> bool,
+    is_updated_at_once: &dyn Fn(&Value, &Value) -> bool,
 ) -> DesiredObject {
     let mut object = object.clone();
     strategies.set_strategy(&mut object);
@@ -304,7 +305,7 @@ fn desired_object(
     let is_deferred = match role_of(&object).and_then(|role| rollouts.get(role)) {
         Some(rollout) if rollout.waiting_sets.contains(metadata_field(&object, "name")) => true,
         Some(rollout) => {
-            !rollout.updatable.contains(metadata_field(&object, "name")) && !joins_at_once(&live.object, &object)
+            !rollout.updatable.contains(metadata_field(&object, "name")) && !is_updated_at_once(&live.object, &object)
         }
         // A paused LeaderWorkerSet still scales.
         None => paused && !is_pod_template_applied(&live.object, &object, FIELD_MANAGER),
@@ -314,7 +315,7 @@ fn desired_object(
 
 /// Returns whether the update adds Pods to a gang whose members all start together, so that its replicas cannot be updated one at a
 /// time: the gang misses Pods of each replica until it is updated. If the PodGroup has subgroups, one replica of each role is enough.
-pub(crate) fn joins_gang_of_all(live: &Value, planned: &Value, objects: &[Value]) -> bool {
+pub(crate) fn adds_pods_to_gang_of_all(live: &Value, planned: &Value, objects: &[Value]) -> bool {
     let has_subgroups =
         |object: &Value| object["kind"] == POD_GROUP.kind && object["spec"]["subGroupPolicy"].is_array();
     let adds_pods = !is_in_gang(live) || group_size(live) < group_size(planned);

@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::replacement::{
     PlannedState, ReplacementCapacity, ReplacementState, ReplacementStep, serving_pods, surge_capacity,
 };
-use crate::rollout::{WaitingUpdates, is_rollout_paused, joins_gang_of_all, replica_state};
+use crate::rollout::{WaitingUpdates, adds_pods_to_gang_of_all, is_rollout_paused, replica_state};
 use crate::workloads::{LiveWorkload, PlannedWorkload, WorkloadReader, group_size, is_surge_replica, pod_template};
 
 /// The roles that have or need an additional replica, by name.
@@ -54,7 +54,7 @@ enum SurgeStep {
 struct SurgeState {
     /// Whether the rollout is paused.
     paused: bool,
-    /// Whether earlier Pods of the additional replica still hold the accelerators of their successors.
+    /// Whether earlier Pods of a replica with the name of the additional one still hold the accelerators of its next Pods.
     is_restarting: bool,
     /// Whether a replica of the planned size and port is ready.
     updated_is_ready: bool,
@@ -74,9 +74,10 @@ struct RoleReplicas<'a> {
     surge: PlannedWorkload,
     /// A replica with its name that the service has no longer, and that stops when the additional replica is applied.
     surplus: Option<LiveWorkload>,
-    /// Whether it was deleted and its Pods still hold their accelerators. The capacity is known once they have stopped.
+    /// Whether the additional replica was deleted and its Pods still hold their accelerators. The capacity is known once they have
+    /// stopped.
     is_stopping: bool,
-    /// Whether it exists and earlier Pods of it still hold their accelerators.
+    /// Whether a replica with the name of the additional one exists and earlier Pods of it still hold their accelerators.
     is_restarting: bool,
     /// Existing additional replicas with other indices.
     others: Vec<&'a PlannedWorkload>,
@@ -215,7 +216,7 @@ impl SurgeReplicas {
                 workload
                     .live
                     .as_ref()
-                    .is_some_and(|live| joins_gang_of_all(&live.object, &workload.planned, &plan.objects))
+                    .is_some_and(|live| adds_pods_to_gang_of_all(&live.object, &workload.planned, &plan.objects))
             });
             Some((role.clone(), replicas.surge_replica(paused, starts_together, inventory)?))
         };

@@ -158,6 +158,21 @@ proptest! {
         prop_assert_eq!(selected_candidates(&after), after.runtime.clone().into_iter().collect::<Vec<_>>());
     }
 
+    /// Assessing all runtimes leads to the same decision as assessing those that decide the selection.
+    #[test]
+    fn other_runtimes_do_not_change_the_decision(fixture in any_fixture(), is_running in any::<bool>()) {
+        let current = if is_running { CurrentSelection::from_decision(&fixture.decide()) } else { None };
+        let decision = decide(&fixture.demand, &fixture.supply, current.as_ref());
+        let custom_engine = custom_engine_runtime(&fixture.demand);
+        let context = DecisionContext::new(&fixture.demand, &fixture.supply, custom_engine, current.as_ref());
+        let context = Arc::new(context);
+        let runtimes = candidate_runtimes(&context).unwrap();
+        let Selection { assessments, index, is_retained } = select(&context, &runtimes, Extent::All);
+        prop_assume!(index.is_some());
+        let complete = record::selected(&fixture.demand, &fixture.supply, &assessments, index.unwrap(), is_retained);
+        prop_assert_eq!(Decision { candidates: RuntimeCandidates::default(), ..decision }, complete);
+    }
+
     /// Every remedy makes the service feasible: it was verified by repeating the decision.
     #[test]
     fn remedies_make_the_service_feasible(fixture in any_fixture()) {
