@@ -55,18 +55,19 @@ impl AcceleratorRequest {
         self.strength == RequestStrength::Exact && self.states_count()
     }
 
-    /// Returns (parallelism, accelerators in resource requests) if both are set and differ on `nodes` nodes.
+    /// Returns (accelerators that the parallelism uses, accelerators in resource requests) if they differ on `nodes` nodes.
     #[must_use]
     pub fn mismatch(&self, nodes: u32) -> Option<(u32, u32)> {
-        let counts = (self.parallelism.accelerators()?, self.per_node?.saturating_mul(nodes));
-        (counts.0 != counts.1).then_some(counts)
+        let requested = self.per_node?.saturating_mul(nodes);
+        let used = self.parallelism.accelerators_of(requested);
+        (used != requested).then_some((used, requested))
     }
 
     /// Returns what states a number that a replica of this shape exceeds.
     pub(crate) fn exceeded_by(&self, shape: ReplicaShape) -> Option<&StatedCount> {
         let requested = match self.parallelism.accelerators() {
             Some(accelerators) => accelerators,
-            None => self.per_node?.saturating_mul(shape.nodes),
+            None => self.parallelism.accelerators_of(self.per_node?.saturating_mul(shape.nodes)),
         };
         self.stated.as_ref().filter(|_| shape.accelerators() > requested)
     }

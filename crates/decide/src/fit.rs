@@ -181,7 +181,9 @@ impl NodeLayout<'_> {
             (Some(accelerators), _) => vec![self.split(accelerators)],
             (None, Some(per_node)) => {
                 let nodes = self.nodes.as_ref().map_or(self.nodes_to_try, std::slice::from_ref);
-                nodes.iter().map(|nodes| ReplicaShape { per_node, nodes: *nodes }).collect()
+                let groups = request.parallelism.tensor_groups();
+                let per_node = |nodes: u32| per_node.max(groups.div_ceil(nodes.max(1)));
+                nodes.iter().map(|nodes| ReplicaShape { per_node: per_node(*nodes), nodes: *nodes }).collect()
             }
             (None, None) => Vec::new(),
         }

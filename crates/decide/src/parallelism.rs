@@ -35,6 +35,14 @@ impl Parallelism {
         self.tensor.as_ref().map(|tensor| tensor.size.saturating_mul(self.tensor_groups()))
     }
 
+    /// Returns the number of accelerators of a replica whose resources request `requested`: if the size of tensor parallelism is not
+    /// stated, each group has the same share of them, and at least one.
+    #[must_use]
+    pub fn accelerators_of(&self, requested: u32) -> u32 {
+        let groups = self.tensor_groups();
+        self.accelerators().unwrap_or_else(|| groups.saturating_mul((requested / groups.max(1)).max(1)))
+    }
+
     /// Returns the number of groups of accelerators that tensor parallelism uses: pipeline stages × copies of the model.
     #[must_use]
     pub fn tensor_groups(&self) -> u32 {
@@ -92,10 +100,32 @@ fn size(stated: Option<&StatedSize>) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
 
     fn stated(size: u32) -> Option<StatedSize> {
         Some(StatedSize { size, field: Arc::new(SettingField::Flag("--x".to_owned())), in_script: false })
+    }
+
+    /// Columns: stated sizes of tensor, pipeline and data parallelism, requested accelerators, used ones.
+    #[rstest]
+    #[case::nothing_stated(None, None, None, 4, 4)]
+    #[case::tensor_parallelism_decides(Some(2), None, None, 8, 2)]
+    #[case::copies_share(None, None, Some(2), 8, 8)]
+    #[case::copies_leave_one(None, None, Some(3), 4, 3)]
+    #[case::too_few_for_the_copies(None, None, Some(4), 2, 4)]
+    #[case::stages_leave_two(None, Some(3), None, 8, 6)]
+    #[case::stages_and_copies(None, Some(2), Some(2), 16, 16)]
+    fn groups_share_the_requested_accelerators(
+        #[case] tensor: Option<u32>,
+        #[case] pipeline: Option<u32>,
+        #[case] data: Option<u32>,
+        #[case] requested: u32,
+        #[case] expected: u32,
+    ) {
+        let [tensor, pipeline, data] = [tensor, pipeline, data].map(|size| size.and_then(stated));
+        assert_eq!(Parallelism { tensor, pipeline, data }.accelerators_of(requested), expected);
     }
 
     #[test]

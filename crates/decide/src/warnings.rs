@@ -189,8 +189,9 @@ fn parallelism_mismatch(evaluation: &ComponentEvaluation<'_>) -> Option<Warning>
         return script_mismatch(evaluation.component, selected, stated);
     }
     let (parallelism, resources) = request.mismatch(nodes)?;
-    let requested =
-        if evaluation.selected_class().is_some() { format!("; Pods request {parallelism}") } else { String::new() };
+    let requested = evaluation
+        .selected_class()
+        .map_or_else(String::new, |selected| format!("; Pods request {}", selected.eligibility.shape.accelerators()));
     let noun = if resources == 1 { "accelerator" } else { "accelerators" };
     let message = format!(
         "Flags or environment variables of the {component} set a parallelism of {parallelism}, but resources request {resources} {noun}{requested}"

@@ -206,8 +206,9 @@ fn line_parallelism(words: &[String], in_script: bool) -> Parallelism {
         tensor: stated(TENSOR_PARALLEL_SIZE),
         pipeline: stated("pipeline-parallel-size"),
         // With data-parallel attention, the data-parallel ranks share the tensor-parallel ranks' accelerators; otherwise
-        // each data-parallel rank requires its own.
-        data: stated("data-parallel-size").filter(|_| segment("enable-dp-attention").is_none()),
+        // each data-parallel rank requires its own. An engine with a stated rank runs only that one.
+        data: stated("data-parallel-size")
+            .filter(|_| segment("enable-dp-attention").is_none() && segment("data-parallel-rank").is_none()),
     }
 }
 

@@ -35,11 +35,12 @@ pub(super) fn is_boolean(word: &str) -> bool {
 const SWITCHES: [&str; 5] = ["trust-remote-code", "is-embedding", "enforce-eager", "async-scheduling", "log-requests"];
 
 /// Aliases of a flag, after its canonical name.
-const ALIASES: [(&str, &[&str]); 9] = [
+const ALIASES: [(&str, &[&str]); 10] = [
     // `num-shard` is the flag of text-generation-inference.
     ("tensor-parallel-size", &["tp", "tp-size", "num-shard"]),
     ("pipeline-parallel-size", &["pp", "pp-size"]),
     ("data-parallel-size", &["dp", "dp-size"]),
+    ("data-parallel-rank", &["dpn"]),
     ("expert-parallel-size", &["ep", "ep-size"]),
     ("model-path", &["model"]),
     ("quantization", &["q"]),

@@ -41,7 +41,7 @@ pub(super) fn apply_change(demand: &mut Demand, supply: &mut Supply, change: &Pr
             demand.components.values_mut().for_each(|component| component.compute.set(resource, *amount));
         }
         ProposedChange::RemoveAffinity(source) => remove_affinity(demand, supply, source),
-        ProposedChange::SetAcceleratorCount { source, per_node, nodes } => {
+        ProposedChange::SetAcceleratorCount { source, per_node, nodes, .. } => {
             remove_accelerator_count(demand, supply, source);
             set_accelerator_count(demand, supply, source, *per_node, *nodes);
         }
@@ -168,13 +168,13 @@ fn remove_affinity(demand: &mut Demand, supply: &mut Supply, source: &Constraint
     }
 }
 
-/// Removes every field of `source` that sets the number of accelerators.
+/// Removes every field of `source` that sets the number of accelerators, except the numbers of pipeline stages and copies.
 pub(super) fn remove_accelerator_count(demand: &mut Demand, supply: &mut Supply, source: &ConstraintSource) {
     match source {
         ConstraintSource::Selector | ConstraintSource::Service => {
             demand.components.values_mut().for_each(|component| {
                 component.resources.clear();
-                component.parallelism = Parallelism::default();
+                component.parallelism.tensor = None;
                 component.configurations.clear();
             });
         }
@@ -183,7 +183,7 @@ pub(super) fn remove_accelerator_count(demand: &mut Demand, supply: &mut Supply,
             runtime.formats.iter_mut().for_each(|format| format.configurations.clear());
             runtime.components.values_mut().for_each(|component| {
                 component.resources.clear();
-                component.parallelism = Parallelism::default();
+                component.parallelism.tensor = None;
                 component.configurations.clear();
             });
             // Classes must still be considered after the configurations are removed, even if only the configurations
@@ -200,24 +200,26 @@ fn set_accelerator_count(
     per_node: u32,
     nodes: u32,
 ) {
-    let (parallelism, nodes) = (tensor_parallelism(per_node.saturating_mul(nodes)), (nodes > 1).then_some(nodes));
+    let (accelerators, nodes) = (per_node.saturating_mul(nodes), (nodes > 1).then_some(nodes));
     match source {
         ConstraintSource::Selector | ConstraintSource::Service => {
             demand.components.values_mut().for_each(|component| {
-                component.parallelism = parallelism.clone();
+                set_tensor_parallelism(&mut component.parallelism, accelerators);
                 component.nodes = nodes.or(component.nodes);
             });
         }
         ConstraintSource::Runtime(name) => edit_runtime_components(demand, supply, name, |component| {
-            component.parallelism = parallelism.clone();
+            set_tensor_parallelism(&mut component.parallelism, accelerators);
             component.nodes = nodes.or(component.nodes);
         }),
     }
 }
 
-fn tensor_parallelism(size: u32) -> Parallelism {
+/// Divides `accelerators` by the stated pipeline stages and copies.
+fn set_tensor_parallelism(parallelism: &mut Parallelism, accelerators: u32) {
     let field = Arc::new(SettingField::Flag("--tensor-parallel-size".to_owned()));
-    Parallelism { tensor: Some(StatedSize { size, field, in_script: false }), ..Parallelism::default() }
+    let size = (accelerators / parallelism.tensor_groups().max(1)).max(1);
+    parallelism.tensor = Some(StatedSize { size, field, in_script: false });
 }
 
 fn set_nodes(demand: &mut Demand, supply: &mut Supply, source: &ConstraintSource, nodes: u32) {

@@ -85,6 +85,8 @@ pub enum ProposedChange {
         per_node: u32,
         /// Nodes per replica.
         nodes: u32,
+        /// Groups that share them: the stated pipeline stages × copies of the model.
+        groups: u32,
     },
     /// Sets the number of nodes per replica.
     SetNodes {
@@ -296,9 +298,13 @@ impl fmt::Display for ProposedChange {
                 let amount = format_amount(resource, *amount);
                 write!(f, "lower requests.{resource} in spec.engine.runner.resources to at most {amount}")
             }
-            Self::SetAcceleratorCount { source, per_node, .. } => {
+            Self::SetAcceleratorCount { source, per_node, nodes, groups } => {
                 let (count, object) = (pluralize(*per_node, "accelerator"), source.object());
-                write!(f, "request {count} per node in {object} (by --tensor-parallel-size or resources)")
+                let tensor = match groups {
+                    0 | 1 => String::new(),
+                    groups => format!(" {}", per_node.saturating_mul(*nodes) / groups),
+                };
+                write!(f, "request {count} per node in {object} (by --tensor-parallel-size{tensor} or resources)")
             }
             Self::SetNodes { source, nodes } => {
                 write!(f, "set worker.size to {} in {}", nodes.saturating_sub(1), source.object())

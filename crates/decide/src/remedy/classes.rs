@@ -364,11 +364,12 @@ fn node_selector_changes(source: &ConstraintSource, selector: &BTreeMap<String, 
 
 /// Returns changes to the number of accelerators or nodes that `source` sets.
 fn count_changes(what_if: &WhatIf<'_>, source: &ConstraintSource) -> Vec<ProposedChange> {
+    let groups = tensor_groups(what_if, source);
     let outcome = what_if.try_edit(|demand, supply| apply::remove_accelerator_count(demand, supply, source));
     let required = outcome.as_ref().and_then(|outcome| {
         let engine = outcome.components.get(Component::Engine.as_str())?;
         let (per_node, nodes) = (engine.accelerators_per_node, engine.nodes);
-        Some(ProposedChange::SetAcceleratorCount { source: source.clone(), per_node, nodes })
+        Some(ProposedChange::SetAcceleratorCount { source: source.clone(), per_node, nodes, groups })
     });
     // If no node has as many accelerators as requested, also propose the accelerator count of the largest node.
     let largest_nodes = rejections(what_if).filter_map(|rejection| match rejection {
@@ -376,11 +377,31 @@ fn count_changes(what_if: &WhatIf<'_>, source: &ConstraintSource) -> Vec<Propose
         _ => None,
     });
     let largest = largest_nodes.max().filter(|_| outcome.is_some());
-    let largest =
-        largest.map(|per_node| ProposedChange::SetAcceleratorCount { source: source.clone(), per_node, nodes: 1 });
+    let largest = largest.map(|largest| largest - largest % groups).filter(|per_node| *per_node > 0);
+    let largest = largest.map(|per_node| ProposedChange::SetAcceleratorCount {
+        source: source.clone(),
+        per_node,
+        nodes: 1,
+        groups,
+    });
     let nodes = [1, 2, 4, 8].map(|nodes| ProposedChange::SetNodes { source: source.clone(), nodes });
     let nodes = nodes.into_iter().filter(|_| fixes_nodes(what_if, source));
     largest.into_iter().chain(required).chain(nodes).collect()
+}
+
+/// Returns the groups of accelerators that the pipeline stages and the copies of the engine need, as `source` states them; at least 1.
+fn tensor_groups(what_if: &WhatIf<'_>, source: &ConstraintSource) -> u32 {
+    let engine = Component::Engine;
+    let parallelism = match source {
+        ConstraintSource::Runtime(name) => {
+            let runtime = what_if.supply.runtimes.iter().find(|runtime| runtime.name == *name);
+            runtime.and_then(|runtime| runtime.components.get(&engine)).map(|component| &component.parallelism)
+        }
+        ConstraintSource::Selector | ConstraintSource::Service => {
+            what_if.demand.components.get(&engine).map(|component| &component.parallelism)
+        }
+    };
+    parallelism.map_or(1, |parallelism| parallelism.tensor_groups().max(1))
 }
 
 fn fixes_nodes(what_if: &WhatIf<'_>, source: &ConstraintSource) -> bool {

@@ -190,6 +190,7 @@ fn reports_settings_as_written_by_their_source(#[case] runtime: &str, #[case] se
 #[case("--port 80", None)]
 #[case::tgi_num_shard("--num-shard 4", Some(4))]
 #[case::data_parallel("--tp 2 --dp 4", Some(8))]
+#[case::one_data_parallel_rank("--tp 2 -dp 8 --data-parallel-rank 3", Some(2))]
 #[case::data_parallel_attention("--tp 8 --dp 8 --enable-dp-attention", Some(8))]
 fn reads_parallelism(#[case] line: &str, #[case] expected: Option<u32>) {
     assert_eq!(args_parallelism(line.split(' ')).accelerators(), expected);
