@@ -9,6 +9,7 @@ mod discover;
 mod flavor;
 mod index;
 mod node_info;
+mod partition_prices;
 mod pod_slots;
 mod pod_usage;
 mod products;
@@ -25,6 +26,7 @@ pub use discover::discover_classes;
 pub use flavor::{FlavorError, FlavorLink, class_from_flavor, flavor_from_class, flavor_link, is_accelerator_flavor};
 pub use index::{ClassTotals, Inventory};
 pub use node_info::{NodeInfo, SERVICE_LABEL, is_pod_terminal, node_info, node_infos, nodes_without_pods};
+pub use partition_prices::price_partitions;
 pub use pod_slots::{free_replica_slots, place_pods};
 pub use pod_usage::ServiceUsage;
 pub(crate) use provenance::set_provenance;
@@ -33,8 +35,13 @@ pub use provenance::{PROVENANCE_ANNOTATION, Provenance, is_unmodified, provenanc
 /// Returns the nodes of `class` among `nodes`, counted in accelerators.
 #[must_use]
 pub fn class_availability(class: &Class, nodes: &[NodeInfo]) -> Availability {
-    let members = nodes.iter().filter(|node| matches_discovery(&class.discovery, &node.name, &node.labels));
+    let members = nodes.iter().filter(|node| is_member(class, node));
     Availability { nodes: members.map(|node| class_node(class, node)).collect() }
+}
+
+/// Whether a node belongs to `class`: it has the labels, and devices that are not all partitioned.
+fn is_member(class: &Class, node: &NodeInfo) -> bool {
+    matches_discovery(&class.discovery, &node.name, &node.labels) && !products::offers_partitions_only(class, node)
 }
 
 /// Returns the accelerators of `class` on one of its nodes.

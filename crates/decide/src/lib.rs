@@ -91,7 +91,7 @@ pub use inventory::{
     BaseSet, BaseSetError, ClassTotals, FlavorError, FlavorLink, Inventory, NodeInfo, PROVENANCE_ANNOTATION,
     Provenance, SERVICE_LABEL, ServiceUsage, class_availability, class_from_flavor, discover_classes,
     flavor_from_class, flavor_link, free_replica_slots, is_accelerator_flavor, is_pod_terminal, is_unmodified,
-    node_info, node_infos, nodes_without_pods, place_pods, provenance,
+    node_info, node_infos, nodes_without_pods, place_pods, price_partitions, provenance,
 };
 pub use lazy_list::LazyList;
 pub use leader_worker::apply_role_placement;

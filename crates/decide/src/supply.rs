@@ -229,27 +229,6 @@ impl Supply {
         self.classes.iter().find(|class| class.name == name).map(Arc::as_ref)
     }
 
-    /// Sets the prices of partitions of a device that declare none: the share of the device's price that is their share of its memory.
-    /// The class of the device has the name before `-mig-`.
-    pub fn price_partitions(&mut self) {
-        let devices: BTreeMap<String, Arc<Class>> = self
-            .classes
-            .iter()
-            .filter(|class| !class.is_fraction())
-            .map(|class| (class.name.clone(), Arc::clone(class)))
-            .collect();
-        for class in self.classes.iter_mut().filter(|class| class.is_fraction() && class.cost.has_no_amount()) {
-            let device = class.name.split_once("-mig-").and_then(|(device, _)| devices.get(device));
-            let Some(device) = device else { continue };
-            let Some((part, whole)) = class.memory.zip(device.memory.filter(|memory| *memory > 0)) else { continue };
-            let share = part as f64 / whole as f64;
-            let Cost { per_hour, spot_per_hour, .. } = device.cost;
-            let cost = &mut Arc::make_mut(class).cost;
-            (cost.per_hour, cost.spot_per_hour) =
-                (per_hour.map(|price| price * share), spot_per_hour.map(|price| price * share));
-        }
-    }
-
     /// Returns the names of all accelerator resources: those of the classes and those of known device plugins.
     #[must_use]
     pub fn accelerator_resources(&self) -> BTreeSet<String> {
@@ -351,7 +330,7 @@ impl Cost {
     }
 
     /// Returns whether the class declares no price in dollars.
-    fn has_no_amount(&self) -> bool {
+    pub(crate) fn has_no_amount(&self) -> bool {
         self.per_accelerator_hour().is_none() && self.per_million_tokens.is_none()
     }
 }

@@ -160,7 +160,7 @@ impl Snapshot {
     pub fn retain_class(&mut self, name: &str) {
         let classes = self.classes.iter().filter_map(|class| class.parsed.clone().ok()).collect();
         let mut supply = decide::Supply { classes, ..decide::Supply::default() };
-        supply.price_partitions();
+        decide::price_partitions(&mut supply);
         self.classes.retain(|class| class.name == name);
         for class in &mut self.classes {
             let priced = supply.classes.iter().find(|priced| priced.name == class.name);

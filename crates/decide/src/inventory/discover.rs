@@ -99,7 +99,10 @@ fn generate_class(product: &Product, catalog: &[(Class, Value)]) -> Value {
     }
     spec.insert("discovery".to_owned(), discovery(product, known));
     spec.insert("capabilities".to_owned(), capabilities(product, known));
-    spec.insert("resources".to_owned(), json!([{"name": product.resource, "quantity": "1", "divisible": false}]));
+    spec.insert(
+        "resources".to_owned(),
+        json!([{"name": product.resource, "quantity": "1", "divisible": product.is_slice}]),
+    );
     let mut class = json!({
         "apiVersion": api::ome::API_VERSION, "kind": "AcceleratorClass",
         "metadata": {"name": product.name, "labels": {AUTO_DISCOVERED_LABEL: "true"}}, "spec": spec,

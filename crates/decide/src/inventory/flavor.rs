@@ -69,7 +69,7 @@ pub fn class_from_flavor(flavor: &Value, inventory: &Inventory, catalog: &[(Clas
     if let Some(product) = &product {
         spec["vendor"] = json!(product.vendor);
         spec["capabilities"] = capabilities(product, known);
-        spec["resources"] = json!([{"name": product.resource, "quantity": "1", "divisible": false}]);
+        spec["resources"] = json!([{"name": product.resource, "quantity": "1", "divisible": product.is_slice}]);
         let family = product.family.as_ref().map(|family| json!(family)).unwrap_or_default();
         for (field, from_labels) in [("family", family), ("model", Value::Null)] {
             let declared = known.map(|known| known[field].clone()).filter(|value| !value.is_null());

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::node_info;
 use super::pod_usage::{PodUsageIndex, ServiceUsage};
-use super::{Availability, ClassNode, NodeInfo, class_node, matches_discovery};
+use super::{Availability, ClassNode, NodeInfo, class_node, is_member};
 use crate::supply::{Class, NodeResources};
 
 /// Nodes, the resources that their Pods use, and the classes that the nodes belong to.
@@ -62,9 +62,10 @@ impl Inventory {
         if known.is_some_and(|known| known.info == info) {
             return false;
         }
-        let has_same_labels = known.is_some_and(|known| known.info.labels == info.labels);
+        let matches_same_classes = known
+            .is_some_and(|known| (&known.info.labels, &known.info.allocatable) == (&info.labels, &info.allocatable));
         self.nodes.entry(name.to_owned()).or_default().info = info;
-        if has_same_labels {
+        if matches_same_classes {
             self.recount(name);
         } else {
             self.rematch(name);
@@ -188,7 +189,7 @@ impl Inventory {
     #[must_use]
     pub fn availability(&self, class: &Class, usage: &ServiceUsage) -> Availability {
         let Some(members) = self.classes.get(&class.name).filter(|_| self.is_current(class)) else {
-            let members = self.nodes().filter(|node| matches_discovery(&class.discovery, &node.name, &node.labels));
+            let members = self.nodes().filter(|node| is_member(class, node));
             return Availability { nodes: members.map(|node| class_node(class, &usage.exclude_from(node))).collect() };
         };
         let node_without_usage =
@@ -225,8 +226,7 @@ impl Inventory {
     fn rematch(&mut self, name: &str) {
         let Some(node) = self.nodes.get(name) else { return };
         let labels = Arc::clone(&node.info.labels);
-        let matching =
-            self.classes.iter().filter(|(_, members)| matches_discovery(&members.class.discovery, name, &labels));
+        let matching = self.classes.iter().filter(|(_, members)| is_member(&members.class, &node.info));
         let matching: BTreeSet<String> = matching.map(|(class, _)| class.clone()).collect();
         let remaining = self.exclude_replaced_classes(matching, &labels);
         let Some(node) = self.nodes.get_mut(name) else { return };
@@ -289,7 +289,7 @@ impl Inventory {
 
     /// Adds a class without nodes and returns the nodes that match it.
     fn add_class(&mut self, name: &str, class: Class) -> BTreeSet<String> {
-        let matches = |node: &&Node| matches_discovery(&class.discovery, &node.info.name, &node.info.labels);
+        let matches = |node: &&Node| is_member(&class, &node.info);
         let nodes: BTreeSet<String> = self.nodes.values().filter(matches).map(|node| node.info.name.clone()).collect();
         let members = ClassMembers { class, nodes: BTreeMap::new(), totals: ClassTotals::default() };
         self.classes.insert(name.to_owned(), members);
@@ -310,9 +310,8 @@ impl Inventory {
     fn rematch_classes(&mut self, name: &str, classes: &BTreeSet<String>) {
         let Some(node) = self.nodes.get(name) else { return };
         let labels = Arc::clone(&node.info.labels);
-        let matches = |class: &&String| {
-            self.classes.get(*class).is_some_and(|members| matches_discovery(&members.class.discovery, name, &labels))
-        };
+        let matches =
+            |class: &&String| self.classes.get(*class).is_some_and(|members| is_member(&members.class, &node.info));
         let matching = classes.iter().filter(matches);
         let matching = node.classes.iter().chain(matching).cloned().collect();
         let remaining = self.exclude_replaced_classes(matching, &labels);

@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use rstest::rstest;
 use serde_json::json;
 
 use super::super::{SERVICE_LABEL, class_availability, node_infos};
@@ -68,7 +69,7 @@ impl ReferenceInventory {
             let is_replaced = self.classes.values().any(|other| {
                 !other.is_discovered
                     && other.discovery.node_selector.contains_key("nvidia.com/gpu.product")
-                    && matches_discovery(&other.discovery, &node.name, labels)
+                    && crate::matches_discovery(&other.discovery, &node.name, labels)
             });
             !(class.is_discovered && is_replaced)
         });
@@ -162,6 +163,27 @@ fn heartbeats_change_nothing() {
     assert!(!inventory.set_node("a", Some(&heartbeat)));
     inventory.set_pod("default", "cpu-only", Some(&pod("a", 0, "Running", "s")));
     assert!(inventory.take_changed().is_empty());
+}
+
+/// Columns: allocatable resources before and after, nodes of the class of whole devices afterwards.
+#[rstest]
+#[case::partitioned(json!({"nvidia.com/gpu": "8"}), json!({"nvidia.com/gpu": "0", "nvidia.com/mig-3g.40gb": "16"}), 0)]
+#[case::partitioned_without_whole_devices(json!({"nvidia.com/gpu": "8"}), json!({"nvidia.com/mig-3g.40gb": "16"}), 0)]
+#[case::partly_partitioned(json!({"nvidia.com/gpu": "8"}), json!({"nvidia.com/gpu": "4", "nvidia.com/mig-3g.40gb": "8"}), 1)]
+#[case::no_longer_partitioned(json!({"nvidia.com/mig-3g.40gb": "16"}), json!({"nvidia.com/gpu": "8"}), 1)]
+#[case::plugin_has_not_registered(json!({}), json!({"cpu": "8"}), 1)]
+fn fully_partitioned_node_offers_no_whole_device(#[case] before: Value, #[case] after: Value, #[case] nodes: usize) {
+    let class = class("a100", "nvidia.com/gpu.product", "NVIDIA-A100-SXM4-80GB");
+    let mut inventory = Inventory::default();
+    inventory.set_class("a100", Some(class.clone()));
+    for allocatable in [before, after] {
+        let node = json!({"metadata": {"name": "n", "labels": {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}},
+            "status": {"allocatable": allocatable}});
+        inventory.set_node("n", Some(&node));
+        let recounted = class_availability(&class, &node_infos(&[node], &[]));
+        assert_eq!(inventory.availability(&class, &ServiceUsage::default()), recounted);
+    }
+    assert_eq!(inventory.totals_of("a100").nodes, nodes);
 }
 
 #[test]

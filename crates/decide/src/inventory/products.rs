@@ -81,6 +81,20 @@ fn is_product_label(key: &str) -> bool {
         || (key.starts_with("nvidia.com/mig-") && key.ends_with(".product"))
 }
 
+/// Whether the node offers only partitions of the devices that a class has, so that the class has no devices there.
+pub(super) fn offers_partitions_only(class: &Class, node: &NodeInfo) -> bool {
+    class.resource_name() == Some(nvidia::RESOURCE) && nvidia::is_fully_sliced(node)
+}
+
+/// Returns the labels of a node with the device of which a class has slices, from the product that the class selects.
+pub(crate) fn sliced_device(class: &Class) -> Option<BTreeMap<String, String>> {
+    let values = class.discovery.terms.iter().flat_map(|term| term["matchExpressions"].as_array()).flatten();
+    let values = values.filter_map(|expression| expression["values"].as_array()).flatten().filter_map(Value::as_str);
+    let mut products = class.discovery.node_selector.values().map(String::as_str).chain(values);
+    let device = products.find_map(|product| Some(nvidia::device_name(product)).filter(|device| *device != product))?;
+    Some([(nvidia::PRODUCT.to_owned(), device.to_owned())].into())
+}
+
 /// Whether a node label identifies accelerators.
 pub(super) fn is_accelerator_label(key: &str, value: &str) -> bool {
     // The label key `accelerator` is also used for other purposes.

@@ -106,7 +106,10 @@ fn detects_mig_strategy_single() {
     let labels = json!({"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "nvidia.com/gpu.memory": "4864",
         "nvidia.com/mig.capable": "true", "nvidia.com/mig.strategy": "single"});
     let slice = detect_products(&node(labels, &["nvidia.com/gpu"])).remove(0);
-    assert_eq!((slice.name.as_str(), slice.is_partition), ("nvidia-a100-sxm4-40gb-mig-1g-5gb", true));
+    assert_eq!(
+        (slice.name.as_str(), slice.is_partition, slice.is_slice),
+        ("nvidia-a100-sxm4-40gb-mig-1g-5gb", true, true)
+    );
     assert_eq!(slice.memory.unwrap().to_string(), "4864Mi");
     assert_eq!(slice.device_labels["nvidia.com/gpu.product"], "NVIDIA-A100-SXM4-40GB");
     assert_eq!(Vec::from_iter(slice.features), ["cuda"]);

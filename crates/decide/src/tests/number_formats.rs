@@ -4,6 +4,7 @@ use rstest::rstest;
 
 use super::class_code;
 use super::fixture::{RUNTIME, fixture, fixture_with_classes, model, selection, service, warning_codes};
+use crate::price_partitions;
 
 /// RUNTIME with this image for models of this quantization.
 fn runtime(image: &str, quantization: &str) -> String {
@@ -74,20 +75,23 @@ fn preferred_precisions_rank_classes(#[case] requirements: &str, #[case] selecto
 #[case::declared("a100-40gb-mig-1g.5gb", "5Gi", ", cost: {perHour: '0.4'}", Some(0.4))]
 #[case::tier_is_no_price("a100-40gb-mig-3g.20gb", "20Gi", ", cost: {tier: low}", Some(1.0))]
 #[case::unknown_device("h100-mig-1g.10gb", "10Gi", "", None)]
+#[case::device_by_product("NVIDIA-A100-SXM4-40GB-MIG-2g.10gb", "10Gi", "", Some(0.5))]
+#[case::replica_of_a_shared_device("A100-SXM4-40GB-SHARED", "20Gi", "", Some(1.0))]
+#[case::unknown_product("NVIDIA-A30-MIG-1g.6gb", "6Gi", "", None)]
 fn partitions_have_a_share_of_the_price(
     #[case] name: &str,
     #[case] memory: &str,
     #[case] cost: &str,
     #[case] expect: Option<f64>,
 ) {
-    let class = |name: &str, memory: &str, divisible: bool, rest: &str| {
+    let class = |name: &str, product: &str, memory: &str, divisible: bool, rest: &str| {
         format!(
-            "{{apiVersion: ome.io/v1beta1, kind: AcceleratorClass, metadata: {{name: {name}}}, spec: {{vendor: nvidia, discovery: {{nodeSelector: {{gpu: {name}}}}}, capabilities: {{memoryGB: {memory}}}, resources: [{{name: nvidia.com/x, divisible: {divisible}}}]{rest}}}}}"
+            "{{apiVersion: ome.io/v1beta1, kind: AcceleratorClass, metadata: {{name: {name}}}, spec: {{vendor: nvidia, discovery: {{nodeSelector: {{nvidia.com/gpu.product: {product}}}}}, capabilities: {{memoryGB: {memory}}}, resources: [{{name: nvidia.com/x, divisible: {divisible}}}]{rest}}}}}"
         )
     };
-    let device = class("a100-40gb", "40Gi", false, ", cost: {perHour: '2'}");
-    let mut supply = fixture(&[&device, &class(name, memory, true, cost)]).supply;
-    supply.price_partitions();
+    let device = class("a100-40gb", "NVIDIA-A100-SXM4-40GB", "40Gi", false, ", cost: {perHour: '2'}");
+    let mut supply = fixture(&[&device, &class(name, name, memory, true, cost)]).supply;
+    price_partitions(&mut supply);
     assert_eq!(supply.class(name).unwrap().cost.per_hour, expect);
     assert_eq!(supply.class("a100-40gb").unwrap().cost.per_hour, Some(2.0));
 }

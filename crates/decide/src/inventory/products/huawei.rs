@@ -26,6 +26,7 @@ pub(super) fn detect_products(node: &NodeInfo) -> Vec<Product> {
             selectors: single_selector(&[(key, value)]),
             resource: resource.clone(),
             is_partition: partition.is_some(),
+            is_slice: partition.is_some(),
             device_labels: clone_labels(node),
             ..Product::default()
         }

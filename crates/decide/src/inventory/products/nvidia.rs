@@ -5,18 +5,26 @@ use api::{AcceleratorMemory, ComputeCapability};
 use super::product::{Product, clone_labels, has_resource, label, sanitize, single_selector};
 use crate::inventory::NodeInfo;
 
-const PRODUCT: &str = "nvidia.com/gpu.product";
-const RESOURCE: &str = "nvidia.com/gpu";
+pub(super) const PRODUCT: &str = "nvidia.com/gpu.product";
+pub(super) const RESOURCE: &str = "nvidia.com/gpu";
+/// Prefix of the resources of slices with strategy `mixed`.
+const SLICES: &str = "nvidia.com/mig-";
 
 /// Returns the GPUs (in MIG strategy `single`, the slices under the GPU resource), and the slices of strategy `mixed`.
 pub(super) fn detect_products(node: &NodeInfo) -> Vec<Product> {
     gpu(node).into_iter().chain(slices(node)).collect()
 }
 
-fn gpu(node: &NodeInfo) -> Option<Product> {
+/// Returns whether the node offers slices only. Strategy `single` offers them as GPUs, with a product of their own.
+pub(super) fn is_fully_sliced(node: &NodeInfo) -> bool {
+    let units = |resource: &str| node.allocatable.get(resource).copied();
+    let has_slices = || node.allocatable.iter().any(|(resource, units)| resource.starts_with(SLICES) && *units > 0);
     let is_mixed = label(node, "nvidia.com/mig.strategy") == Some("mixed");
-    let is_fully_sliced = is_mixed && node.allocatable.get(RESOURCE).is_some_and(|gpus| *gpus == 0);
-    let product = label(node, PRODUCT).filter(|_| !is_fully_sliced)?;
+    (is_mixed && units(RESOURCE) == Some(0)) || (units(RESOURCE).unwrap_or(0) == 0 && has_slices())
+}
+
+fn gpu(node: &NodeInfo) -> Option<Product> {
+    let product = label(node, PRODUCT).filter(|_| !is_fully_sliced(node))?;
     let device = device_name(product);
     let is_partition = device != product;
     let mut memory = label(node, "nvidia.com/gpu.memory").and_then(parse_mebibytes);
@@ -31,6 +39,7 @@ fn gpu(node: &NodeInfo) -> Option<Product> {
         resource: RESOURCE.to_owned(),
         memory,
         is_partition,
+        is_slice: is_partition,
         ..device_properties(node, device)
     };
     if !is_partition {
@@ -49,13 +58,14 @@ fn whole_device_features(node: &NodeInfo) -> impl Iterator<Item = String> {
 /// Returns the MIG slices, from labels such as `nvidia.com/mig-1g.5gb.product`.
 fn slices(node: &NodeInfo) -> Vec<Product> {
     let slice = |(key, product): (&String, &String)| {
-        let resource = key.strip_suffix(".product").filter(|resource| resource.starts_with("nvidia.com/mig-"))?;
+        let resource = key.strip_suffix(".product").filter(|resource| resource.starts_with(SLICES))?;
         Some(Product {
             name: sanitize(product),
             selectors: single_selector(&[(key, product)]),
             resource: resource.to_owned(),
             memory: label(node, &format!("{resource}.memory")).and_then(parse_mebibytes),
             is_partition: true,
+            is_slice: true,
             ..device_properties(node, device_name(product))
         })
     };
@@ -80,7 +90,7 @@ fn device_properties(node: &NodeInfo, product: &str) -> Product {
 }
 
 /// Returns the device of a slice or a replica: `A100-SXM4-40GB-MIG-1g.5gb` → `A100-SXM4-40GB`.
-fn device_name(product: &str) -> &str {
+pub(super) fn device_name(product: &str) -> &str {
     let product = product.strip_suffix("-SHARED").unwrap_or(product);
     product.split_once("-MIG-").map_or(product, |(device, _)| device)
 }

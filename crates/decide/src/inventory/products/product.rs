@@ -24,6 +24,8 @@ pub(crate) struct Product {
     pub(crate) features: BTreeSet<String>,
     /// Whether the product is a partition of a device, with its architecture but not its throughput.
     pub(crate) is_partition: bool,
+    /// Whether an engine can use only one, because slices of devices cannot be combined.
+    pub(crate) is_slice: bool,
     /// Labels of a node with the whole device, for looking up the device in the catalog.
     pub(crate) device_labels: BTreeMap<String, String>,
 }
