@@ -16,8 +16,8 @@ pub mod outcome {
             "The runtime that the service names exists neither in its namespace nor in the cluster.",
             "Correct spec.runtime.name, or remove it to select a runtime automatically.";
         NO_ENGINE_CONTAINER = "NoEngineContainer":
-            "No container image: neither the runtime nor spec.engine.runner.image sets one.",
-            "Set spec.model.name or spec.runtime.name, or set spec.engine.runner.image.";
+            "No container image: neither the runtime nor the service sets one for the engine or the decoder.",
+            "Set spec.model.name or spec.runtime.name, or the image of the component that the message names, such as spec.engine.runner.image.";
     }
 }
 
@@ -167,6 +167,9 @@ pub mod warning {
         FORMAT_EMULATED = "FormatEmulated":
             "The accelerators have no units for the number format of the model. The engine converts the weights while it computes, which is slower, or computes in float16 instead of bfloat16.",
             "Use a newer class, or the model in another number format.";
+        CONTEXT_LENGTH_REJECTED = "ContextLengthRejected":
+            "A flag states a context length that is not a number of tokens, or longer than that of the model. vLLM and SGLang then fail to start.",
+            "Remove --max-model-len or --context-length, or state at most the maximum of the model.";
         AVAILABILITY_UNKNOWN = "AvailabilityUnknown":
             "The nodes of the selected class are unknown, so free capacity was not checked.",
             "Plan with nodes (`ostler plan --nodes`, `--cluster` or `--context`), or wait until the class has a status.";

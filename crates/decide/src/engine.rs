@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde_json::Value;
 
@@ -71,6 +72,31 @@ const FLAGS: [&str; 8] = [
     CHUNKED_PREFILL_SIZE,
     DTYPE,
 ];
+
+/// A stated context length with which the engine does not start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RejectedContext {
+    /// The flag, without dashes.
+    flag: &'static str,
+    value: String,
+    /// The maximum of the model, which the value exceeds; `None` if the value is no number of tokens.
+    maximum: Option<u64>,
+}
+
+// === impl RejectedContext ===
+
+impl fmt::Display for RejectedContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { flag, value, maximum } = self;
+        match maximum {
+            Some(maximum) => write!(
+                f,
+                "--{flag} {value} exceeds the {maximum} tokens of the model, so that the engine does not start unless its rope scaling is set as well"
+            ),
+            None => write!(f, "--{flag} {value} is not a number of tokens, so that the engine does not start"),
+        }
+    }
+}
 
 // === impl Engine ===
 
@@ -193,6 +219,22 @@ impl<'a> LayeredSettings<'a> {
                 None => self.default_context(engine, maximum),
             },
             (None, engine) => self.default_context(engine, maximum),
+        }
+    }
+
+    /// Returns the stated context length if the engine rejects it: vLLM (0.32, config/model.py, `_get_and_verify_max_len`) and SGLang
+    /// (0.5.23, configs/model_config.py, `_derive_context_length`) accept more than the model's `maximum` only by an environment variable.
+    pub(crate) fn rejected_context(&self, maximum: Option<u64>) -> Option<RejectedContext> {
+        let stated = |flag| Some((flag, self.flag(flag)?));
+        let (flag, text) = stated(MAX_MODEL_LEN).or_else(|| stated(CONTEXT_LENGTH))?;
+        if matches!(text, "auto" | "-1") || text.contains('$') {
+            return None;
+        }
+        let rejected = |maximum| Some(RejectedContext { flag, value: text.to_owned(), maximum });
+        match (parse_tokens(text), maximum) {
+            (None, _) => rejected(None),
+            (Some(tokens), Some(maximum)) if tokens > maximum => rejected(Some(maximum)),
+            _ => None,
         }
     }
 

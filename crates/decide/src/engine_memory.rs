@@ -59,6 +59,11 @@ impl ModelMemory {
         Some(Self { weights, estimate, architecture, max_context })
     }
 
+    /// Returns the longest context of the model, if it is known.
+    pub(crate) fn max_context(&self) -> Option<u64> {
+        self.max_context
+    }
+
     /// Returns the bytes of the weights and 20 % for KV cache and activations.
     pub(crate) fn estimate(&self) -> u64 {
         self.estimate

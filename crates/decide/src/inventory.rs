@@ -27,7 +27,7 @@ pub use flavor::{FlavorError, FlavorLink, class_from_flavor, flavor_from_class, 
 pub use index::{ClassTotals, Inventory};
 pub use node_info::{NodeInfo, SERVICE_LABEL, is_pod_terminal, node_info, node_infos, nodes_without_pods};
 pub use partition_prices::price_partitions;
-pub use pod_slots::{free_replica_slots, place_pods};
+pub use pod_slots::{could_run, free_replica_slots, place_pods};
 pub use pod_usage::ServiceUsage;
 pub(crate) use provenance::set_provenance;
 pub use provenance::{PROVENANCE_ANNOTATION, Provenance, is_unmodified, provenance};

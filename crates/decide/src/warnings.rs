@@ -134,6 +134,7 @@ fn component_warnings(
     warnings.extend(model_size_unset(demand, selected));
     warnings.extend(heads_not_divisible(demand, evaluation.component, selected));
     warnings.extend(format_emulated(selected));
+    warnings.extend(context_rejected(evaluation.component, selected));
     warnings.extend(capacity_warning(evaluation, selected));
     warnings.extend(component_demand.and_then(|demand| cost_threshold_exceeded(demand, selected)));
     let defaults = (ComponentDemand::default(), RuntimeComponent::default());
@@ -159,8 +160,9 @@ fn model_size_unset(demand: &Demand, selected: &RankedClass<'_>) -> Option<Warni
         }
         Some(_) => None,
         None => {
-            let message =
-                format!("Model {name} sets no modelParameterSize; whether it fits on {class} was not checked");
+            let message = format!(
+                "Model {name} sets no modelParameterSize; the size ranges of runtimes, and whether it fits on {class}, were not checked"
+            );
             Some(Warning::new(code::warning::MODEL_SIZE_UNSTATED, message))
         }
     }
@@ -269,6 +271,12 @@ fn format_emulated(selected: &RankedClass<'_>) -> Option<Warning> {
     Some(Warning::new(code::warning::FORMAT_EMULATED, message))
 }
 
+/// Warns if the engine does not start with the stated context length.
+fn context_rejected(component: Component, selected: &RankedClass<'_>) -> Option<Warning> {
+    let rejected = selected.rejected_context.as_ref()?;
+    Some(Warning::new(code::warning::CONTEXT_LENGTH_REJECTED, format!("The {}: {rejected}", component.as_str())))
+}
+
 fn capacity_warning(evaluation: &ComponentEvaluation<'_>, selected: &RankedClass<'_>) -> Option<Warning> {
     let (class, eligibility) = (selected.class, &selected.eligibility);
     let Some((free, total)) = eligibility.free_and_total else {
@@ -375,6 +383,9 @@ fn scoring_warnings(evaluation: &ComponentEvaluation<'_>) -> Vec<Warning> {
         let figures = missing_figures.join(", ");
         let message = match classes_without_figures.as_slice() {
             [] => format!("No eligible class of the {component} declares {figures}"),
+            [class] => {
+                format!("The eligible class {class} of the {component} does not declare {figures} and ranks last")
+            }
             classes => format!(
                 "These eligible classes of the {component} do not declare {figures} and rank last: {}",
                 AbbreviatedList(classes)

@@ -326,7 +326,11 @@ fn plan_ome_service(
         Err(error) => return plan.with_error(error),
     };
     let input = selection.layout_input(service, model, adapters);
-    plan.with_topology(components::topology(owner, &input, snapshot.pod_group_schema))
+    let topology = components::topology(owner, &input, snapshot.pod_group_schema);
+    plan.with_topology(topology.map(|(topology, mut warnings)| {
+        warnings.extend(components::router_without_node(&topology.roles, &snapshot.inventory));
+        (topology, warnings)
+    }))
 }
 
 /// Returns the service as the owner of its objects. Sets `apiVersion` and `kind`, which objects read through a client

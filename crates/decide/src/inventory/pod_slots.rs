@@ -46,6 +46,16 @@ pub fn place_pods(nodes: &mut [NodeInfo], template: &Value, count: u32) -> u32 {
     count.saturating_sub(remaining)
 }
 
+/// Returns whether the node could run a Pod of `template` if no other Pod ran there: placement, tolerations and allocatable resources.
+#[must_use]
+pub fn could_run(node: &NodeInfo, template: &Value) -> bool {
+    let fits = |(resource, units): (String, u32)| match node.allocatable.get(&resource) {
+        Some(allocatable) => *allocatable >= units,
+        None => units == 0 || !resource.contains('/'),
+    };
+    accepts(node, &template["spec"]) && pod_requests(template).into_iter().all(fits)
+}
+
 /// Returns the resources that a Pod of `template` requests; empty if it requests no extended resource.
 fn positive_requests(template: &Value) -> BTreeMap<String, u32> {
     let requests: BTreeMap<String, u32> = pod_requests(template).into_iter().filter(|(_, units)| *units > 0).collect();
@@ -119,6 +129,22 @@ mod tests {
         let replica = [(&leader, 1), (&worker, workers)];
         assert_eq!(free_replica_slots(nodes.clone(), &replica, 9), expected);
         assert_eq!(free_replica_slots(nodes, &replica, 0), expected.map(|_| 0), "the limit");
+    }
+
+    /// The node has two CPUs, one of which is in use.
+    #[rstest]
+    #[case::anywhere(json!({}), "1", true)]
+    #[case::in_use(json!({}), "2", true)]
+    #[case::too_many_cpus(json!({}), "3", false)]
+    #[case::other_node(json!({"nodeSelector": {"node-type": "gpu"}}), "1", false)]
+    #[case::this_node(json!({"nodeSelector": {"node-type": "cpu"}}), "1", true)]
+    fn empty_node_could_run_a_pod(#[case] mut pod_spec: Value, #[case] cpus: &str, #[case] expected: bool) {
+        let node =
+            json!({"metadata": {"name": "n", "labels": {"node-type": "cpu"}}, "status": {"allocatable": {"cpu": "2"}}});
+        let container = |cpus: &str| json!([{"resources": {"requests": {"cpu": cpus}}}]);
+        let nodes = node_infos(&[node], &[json!({"spec": {"nodeName": "n", "containers": container("1")}})]);
+        pod_spec["containers"] = container(cpus);
+        assert_eq!(could_run(&nodes[0], &json!({"spec": pod_spec})), expected);
     }
 
     /// Pods of two GPUs on two nodes, of which one has three free GPUs.

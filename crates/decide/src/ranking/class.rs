@@ -7,6 +7,7 @@ use crate::accelerator_request::AcceleratorRequest;
 use crate::capacity::{EligibleNodes, PodShape};
 use crate::decision::Eligibility;
 use crate::demand::{ClassSelector, Model, RankingPolicy};
+use crate::engine::RejectedContext;
 use crate::fit::{self, AcceleratorFit};
 use crate::match_context::MatchContext;
 use crate::nodes::UnschedulableNodes;
@@ -41,6 +42,8 @@ pub(crate) struct RankedClass<'a> {
     listed_position: usize,
     /// The number format that the engine converts, because the class has no units for it.
     pub(crate) emulated_format: Option<NumberFormat>,
+    /// A stated context length with which the engine does not start.
+    pub(crate) rejected_context: Option<RejectedContext>,
     /// Position of the first precision in `preferredPrecisions` that the class computes.
     precision_position: usize,
     score: Score,
@@ -209,6 +212,9 @@ fn ranked_class<'a>(
         capacity,
         listed_position: if selector.ranking == RankingPolicy::FirstAvailable { listed_position } else { 0 },
         emulated_format: emulated_format(context, class),
+        rejected_context: context
+            .engine_settings(class)
+            .rejected_context(context.model_memory.and_then(|memory| memory.max_context())),
         precision_position: context.precision_position(class),
         eligibility: Eligibility {
             shape,

@@ -32,6 +32,33 @@ fn decide_on(class_name: &str, memory: &str, model: &str, runner: &str, quantiza
     fixture_with_classes(&[&class(class_name, memory), model, &runtime, &service(&selector, "")]).decide()
 }
 
+/// The model has a maximum of 131,072 tokens.
+#[rstest]
+#[case::shorter("image: vllm, args: [--max-model-len=8192]", None)]
+#[case::automatic("image: vllm, args: [--max-model-len=-1]", None)]
+#[case::longer(
+    "image: vllm, args: [--max-model-len=256K]",
+    Some(
+        "The engine: --max-model-len 256K exceeds the 131072 tokens of the model, so that the engine does not start unless its rope scaling is set as well"
+    )
+)]
+#[case::longer_with_sglang(
+    "image: sglang, args: [--context-length, '200000']",
+    Some(
+        "The engine: --context-length 200000 exceeds the 131072 tokens of the model, so that the engine does not start unless its rope scaling is set as well"
+    )
+)]
+#[case::negative(
+    "image: vllm, args: [--max-model-len=-5]",
+    Some("The engine: --max-model-len -5 is not a number of tokens, so that the engine does not start")
+)]
+#[case::variable_of_a_script("image: vllm, command: [sh, -c, 'vllm serve m --max-model-len ${LEN}']", None)]
+fn rejected_context_lengths_are_reported(#[case] runner: &str, #[case] expected: Option<&str>) {
+    let decision = decide_on("h100", "80Gi", &model("8.03B", "", LLAMA_8B, ""), runner, "");
+    let warning = decision.warnings.iter().find(|warning| warning.code.as_str() == "ContextLengthRejected");
+    assert_eq!(warning.map(|warning| warning.message.as_str()), expected, "{:?}", decision.warnings);
+}
+
 /// Number of accelerators that a model requires; 0 if none suffices.
 #[rstest]
 // The KV cache of 131,072 tokens has 17.2 GB.

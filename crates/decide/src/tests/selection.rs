@@ -177,7 +177,10 @@ fn compares_only_prices_of_one_kind() {
         }
     });
     let warning = incomplete.warnings.iter().find(|warning| warning.code == "FiguresMissing").unwrap();
-    assert!(warning.message.ends_with("do not declare bandwidth and rank last: nvidia-h100-80gb"), "{warning:?}");
+    assert_eq!(
+        warning.message,
+        "The eligible class nvidia-h100-80gb of the engine does not declare bandwidth and ranks last"
+    );
     assert_eq!(selection(&incomplete).1, "nvidia-a100-40gb");
     // Cost tiers are used if no class has a price.
     let tiered = decide_with_edited_classes(with_strategy("cost"), |class| {

@@ -183,6 +183,20 @@ fn default_router_routes_to_known_engines(#[case] spec: &str, #[case] expected: 
     }
 }
 
+/// A node with 8 CPUs and the label `pool: cpu`.
+#[rstest]
+#[case::anywhere("{}", false)]
+#[case::selected("{nodeSelector: {pool: cpu}}", false)]
+#[case::other_label("{nodeSelector: {pool: none}}", true)]
+#[case::too_many_cpus("{runner: {resources: {requests: {cpu: '9'}}}}", true)]
+fn router_that_no_node_could_run_is_reported(#[case] router: &str, #[case] is_reported: bool) {
+    let node = "{apiVersion: v1, kind: Node, metadata: {name: n, labels: {pool: cpu}}, status: {allocatable: {cpu: '8', memory: 16Gi, pods: '110'}}}";
+    let spec = format!("{{engine: {{runner: {{image: vllm}}}}, router: {router}}}");
+    let plan = plan_manifests(&[node, &service("chat", &spec)]);
+    assert_eq!(code(&plan), (true, "Selected"), "the engine runs: {}", plan.message);
+    assert_eq!(codes(&plan).contains(&"RouterUnschedulable"), is_reported, "{:?}", plan.warnings);
+}
+
 #[test]
 fn command_of_the_service_runs_in_the_default_image() {
     let router = "router: {runner: {command: [./start], args: [a]}}";
