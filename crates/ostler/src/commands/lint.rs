@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use api::{Document, Finding, Severity, ome};
+use decide::code::outcome;
 use plan::code::error;
 use plan::{ServicePlan, Snapshot};
 
@@ -86,6 +87,13 @@ fn add_plan_findings(documents: &[Document], shipped: &[Document], findings: &mu
     Ok(())
 }
 
+/// Reasons why a service cannot be planned that an object of the cluster may remove, and the fields that they concern.
+const MISSING_OBJECTS: [(api::Code, &str); 3] = [
+    (outcome::MODEL_NOT_FOUND, "spec.model.name"),
+    (outcome::RUNTIME_NOT_FOUND, "spec.runtime.name"),
+    (outcome::NO_ENGINE_CONTAINER, "spec"),
+];
+
 /// Returns the reason why the service cannot be planned, as a warning if the cluster may have what the manifests lack; other reasons
 /// depend on nodes. Of a role-based service, also returns the warnings, which need no cluster.
 fn plan_findings(plan: &ServicePlan) -> Vec<Finding> {
@@ -99,8 +107,17 @@ fn plan_findings(plan: &ServicePlan) -> Vec<Finding> {
         };
         finding.with_hint(code.remedy())
     });
+    let missing = MISSING_OBJECTS.iter().find(|(code, _)| !plan.feasible && code.as_str() == plan.reason);
+    let missing = missing.map(|(_, field)| {
+        Finding::warning(*field, plan.message.clone())
+            .with_hint("ignore this if the cluster has the object, which this command does not read")
+    });
     let warnings = plan.warnings.iter().filter(|_| is_role_based);
-    error.into_iter().chain(warnings.map(|warning| Finding::warning(path, warning.message.clone()))).collect()
+    error
+        .into_iter()
+        .chain(missing)
+        .chain(warnings.map(|warning| Finding::warning(path, warning.message.clone())))
+        .collect()
 }
 
 // === impl FindingCounts ===

@@ -135,3 +135,22 @@ fn warns_about_prefiller_without_decoder() {
     assert_eq!(code, Some(0));
     assert!(stdout.contains("warning") && stdout.contains("a prefiller without a decoder"), "{stdout}");
 }
+
+/// The cluster may have the objects, so the exit code is 0.
+#[rstest]
+#[case::model(
+    "{model: {name: absent}}",
+    "spec.model.name: Model absent not found: no BaseModel default/absent and no ClusterBaseModel absent exists"
+)]
+#[case::runtime("{model: {name: qwen3-8b}, runtime: {name: absent}}", "spec.runtime.name: Runtime absent not found")]
+#[case::decoder(
+    "{runtime: {name: vllm-nvidia}, model: {name: qwen3-8b}, decoder: {minReplicas: 1}}",
+    "spec: No container image for the decoder"
+)]
+fn warns_about_objects_that_the_cluster_may_have(#[case] spec: &str, #[case] expected: &str) {
+    let (stdout, exit_code) = lint(&format!(
+        "{{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {{name: s, namespace: default}}, spec: {spec}}}"
+    ));
+    assert!(stdout.contains(expected), "{stdout}");
+    assert_eq!(exit_code, Some(0));
+}
